@@ -1,0 +1,75 @@
+# Every target sets itself up in .venv first: Python 3.11 or newer with venv and pip is all it needs.
+#
+#   make lab        the notebooks, in JupyterLab
+#   make demo       train LeNet with four ranks and say what was measured (under a minute)
+#   make serve      the web app, on this machine's own address only
+#   make test       every law on a sample of cases; the browser; the notebooks
+#   make test-all   the same, on the full product of cases
+#   make check      format, lint, types, the tests of the JavaScript
+#   make bench      speed against Gloo (and MPI, where mpi4py is installed)
+#   make clean      remove .venv and the caches; runs/ stays
+#
+#   PYTHON=python3.12           which Python makes .venv
+#   TORCH="torch==2.11.0"       which torch: words for `pip install`, such as
+#   TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cu130"
+
+PYTHON ?= python3
+PINNED := torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+TORCH ?= $(shell cat $(READY) 2>/dev/null)
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
+JS_TESTS = $(wildcard tests/js/*.test.js tests/js/*.test.mjs)
+
+.PHONY: lab demo serve test test-all check bench clean again
+.DEFAULT_GOAL := demo
+
+lab demo serve: $(READY)
+	@$(BIN)/workbench $@
+
+test: $(READY)
+	$(BIN)/python -m pytest -q -m "not full and not benchmark" tests
+	$(BIN)/python -m pytest -q $(NBVAL) notebooks
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -q -m "not benchmark" --hypothesis-profile=full tests
+	$(BIN)/python -m pytest -q $(NBVAL) notebooks
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@command -v node >/dev/null || { echo "make check: the JavaScript tests need node 20 or newer, and there is none on PATH"; exit 1; }
+	node --test $(JS_TESTS)
+
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp holds the torch that was asked for; asking for another one sets up again.
+ifneq ($(TORCH),$(shell cat $(READY) 2>/dev/null))
+$(READY): again
+endif
+
+# Without an NVIDIA driver PyTorch's CPU wheels do: 200 MB instead of 3 GB. Where their index cannot
+# be reached (a mirror, no network), pip decides.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	"make: the workbench needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@set -e -f; want='$(TORCH)'; \
+	if [ -z "$$want" ]; then \
+	  want='$(PINNED)'; \
+	  if ! command -v nvidia-smi >/dev/null && ! [ -e /proc/driver/nvidia/version ] && \
+	    $(BIN)/python -c 'import urllib.request as u; u.urlopen("$(CPU_WHEELS)/torch/", timeout=5)' 2>/dev/null; \
+	  then want='$(PINNED) --index-url $(CPU_WHEELS)'; fi; \
+	fi; \
+	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
+	echo "Setting up $(VENV), once, in a few minutes: $$want"; $$pip $$want; \
+	echo "Setting up $(VENV): the workbench and what it stands on"; $$pip -e '.[all]'; \
+	echo "$$want" >$@

@@ -1,0 +1,139 @@
+"""For every test: nothing that it started may outlive it.
+
+Processes that descend from this test run carry its mark in their environment, whoever their parent
+is by then, so a look through /proc finds what escaped and no one else's. The pool of warm ranks
+lives between tests by design; it must be gone at the end of the run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+MARK = (
+    b"WORKBENCH_TEST_RUN=%s"
+    % os.environ.setdefault("WORKBENCH_TEST_RUN", uuid.uuid4().hex).encode()
+)
+Found = TypeVar("Found")
+OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
+GRACE = 2.0  # seconds; ranks must be gone 1 s after their driver, and this machine may be busy
+
+settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("full", deadline=None, max_examples=200)
+settings.load_profile("sample")
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Processes of this test run that train or launch: pid -> (parent's pid, command line)."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if MARK not in (folder / "environ").read_bytes().split(b"\0"):
+                continue
+            command = (
+                (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+        except OSError:  # it has just ended
+            continue
+        if state not in "ZX" and any(word in command for word in OURS):
+            found[int(folder.name)] = (int(parent), command.strip())
+    found.pop(os.getpid(), None)
+    return found
+
+
+def orphans() -> dict[int, tuple[int, str]]:
+    """Those of them whose parent has ended: the kernel gave them to a process outside this run."""
+    ours = processes()
+    return {
+        pid: (parent, command) for pid, (parent, command) in ours.items() if not _is_ours(parent)
+    }
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return pid == os.getpid() or MARK in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def shared_memory() -> set[str]:
+    """Names in /dev/shm; the workbench itself never makes one. The browser's come and go."""
+    return {
+        name
+        for name in os.listdir("/dev/shm")
+        if not name.startswith((".org.chromium", ".com.google"))
+    }
+
+
+def remains(look: Callable[[], Found], seconds: float = GRACE) -> Found:
+    """What ``look()`` still finds after a moment's patience; falsy as soon as there is nothing."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Fail a test that leaves an orphaned process or a file in /dev/shm."""
+    before = shared_memory()
+    yield
+    left = remains(orphans)
+    assert not left, f"processes outlived their driver by {GRACE:.0f} s: {left}"
+    files = remains(lambda: shared_memory() - before)
+    assert not files, f"files left in /dev/shm: {files}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_left_at_all() -> Iterator[None]:
+    """After the last test the pool of warm ranks is shut down; then no process of ours is left."""
+    yield
+    if launcher := sys.modules.get("workbench.launchers.local"):
+        launcher.shutdown()
+    left = remains(processes)
+    assert not left, f"processes left after wb.shutdown(): {left}"
+
+
+def find_chromium() -> str | None:
+    """The system's Chromium or Chrome, else Playwright's own; WORKBENCH_CHROMIUM names another."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    if named := os.environ.get("WORKBENCH_CHROMIUM"):
+        return named
+    if found := next(filter(None, map(shutil.which, names)), None):
+        return found
+    own = sorted(Path.home().glob(".cache/ms-playwright/chromium-*/chrome-linux*/chrome"))
+    return str(own[-1]) if own else None
+
+
+def need_chromium() -> str:
+    """Where the browser is. There being none is a failure, never a skip."""
+    if found := find_chromium():
+        return found
+    pytest.fail(
+        "the browser tests need Chromium and found none on PATH: `apt-get install chromium`, or "
+        "`.venv/bin/playwright install --with-deps chromium`, or name one in WORKBENCH_CHROMIUM",
+        pytrace=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the browser to drive."""
+    return need_chromium()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test marked ``browser`` fails where there is no browser, whatever it would do itself."""
+    if item.get_closest_marker("browser"):
+        need_chromium()

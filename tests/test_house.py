@@ -1,0 +1,187 @@
+"""The house: what README, environment.yml, Makefile and pyproject.toml say is true."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from tests.conftest import orphans, processes, remains
+
+ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+README = (ROOT / "README.md").read_text()
+
+
+def requirements() -> dict[str, str]:
+    """Package -> range, over the dependencies and every extra of pyproject.toml."""
+    project = PYPROJECT["project"]
+    lines = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    parsed = [Requirement(line) for line in lines]
+    return {r.name: str(r.specifier) for r in parsed if r.name != project["name"]}
+
+
+def tree() -> dict[str, str]:
+    """The README's tree: path -> what is said of it. Two spaces of indentation are one folder."""
+    block = README.split("```text\n", 1)[1].split("```", 1)[0]
+    paths, folders = {}, []
+    for line in block.splitlines():
+        indent, name, about = re.fullmatch(r"( *)(\S+) *(.*)", line).groups()
+        del folders[len(indent) // 2 :]
+        paths["".join(folders) + name] = about
+        if name.endswith("/"):
+            folders.append(name)
+    return paths
+
+
+def test_environment_yml_has_the_ranges_of_pyproject() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    *plain, last = environment["dependencies"]
+    assert plain == [f"python{PYPROJECT['project']['requires-python']}", "pip"]
+    *named, editable = last["pip"]
+    assert editable == "-e .[all]"
+    theirs = {r.name: str(r.specifier) for r in map(Requirement, named)}
+    assert set(theirs) == {"jupyterlab", "ipywidgets", "torch", "plotly", "panel", "nbval"}
+    ours = requirements()
+    assert theirs == {name: ours[name] for name in theirs}
+
+
+def test_the_pinned_torch_is_one_that_pyproject_allows() -> None:
+    pinned = re.search(r"^PINNED := torch==(\S+)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    assert Requirement(f"torch{requirements()['torch']}").specifier.contains(pinned)
+
+
+def test_every_path_in_the_readme_tree_exists() -> None:
+    assert len(tree()) > 20
+    assert [path for path in tree() if not (ROOT / path).exists()] == []
+    assert [path for path, about in tree().items() if not about] == []
+
+
+def test_every_module_and_folder_is_in_the_readme_tree() -> None:
+    package = ROOT / "workbench"
+    modules = {f"workbench/{path.name}" for path in package.glob("*.py")}
+    folders = {f"workbench/{path.parent.name}/" for path in package.glob("*/*.py")}
+    assert sorted((modules | folders) - set(tree())) == []
+
+
+def test_every_make_target_in_the_readme_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M)[1].split()) - {"again"}
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.M))
+    assert named <= targets
+    assert targets <= set(re.findall(r"^#   make ([a-z-]+) ", makefile, re.M)), (
+        "say in its head what a target does"
+    )
+    assert {"demo", "lab", "serve", "test"} <= named
+
+
+def test_links_and_pictures_in_the_readme_exist() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README) + re.findall(
+        r'(?:src|href)="([^"#]+)"', README
+    )
+    local = [link for link in links if not link.startswith("http")]
+    assert local
+    assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_python_in_the_readme_is_python() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert blocks
+    for block in blocks:
+        ast.parse(block)
+
+
+def test_imports_of_the_package_are_declared() -> None:
+    """Nothing is imported that pyproject.toml does not name."""
+    declared = {name.lower() for name in requirements()} - {"pyyaml"} | {
+        "yaml",
+        "ipython",
+        "bokeh",
+        "param",
+        "workbench",
+    }
+    found = set()
+    for path in (ROOT / "workbench").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0].lower() for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(node.module.split(".")[0].lower())
+    assert sorted(found - declared - set(sys.stdlib_module_names)) == []
+
+
+def test_import_workbench_leaves_the_user_interface_alone() -> None:
+    heavy = ("IPython", "ipywidgets", "anywidget", "jupyterlab", "panel", "bokeh", "plotly")
+    code = f"import sys, workbench; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_the_digits_are_whole_and_load_without_pickle() -> None:
+    with np.load(ROOT / "assets/digits.npz", allow_pickle=False) as digits:
+        images, labels = digits["images"], digits["labels"]
+    assert images.shape == (1797, 8, 8) and images.dtype == np.uint8 and images.max() == 16
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    digest = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
+    assert digest == "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
+    licence = (ROOT / "assets/digits.LICENSE.txt").read_text()
+    assert "10.24432/C50P49" in licence and "CC BY 4.0" in licence
+
+
+def test_the_licence_is_apache_2() -> None:
+    text = (ROOT / "LICENSE").read_bytes()
+    assert (
+        hashlib.sha256(text).hexdigest()
+        == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+    )
+    assert PYPROJECT["project"]["license"] == "Apache-2.0"
+
+
+def test_an_orphan_of_a_test_is_found() -> None:
+    """The check behind every test can itself fail: a process whose driver was killed is seen."""
+    sleeper = "import time; time.sleep(30)  # multiprocessing.spawn"
+    driver = (
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {sleeper!r}]); time.sleep(30)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", driver])
+    try:
+        assert remains(lambda: not children(parent.pid), 10) is False, "the sleeper never came up"
+        (pid,) = children(parent.pid)
+        assert pid not in orphans(), "a process whose parent lives is no orphan"
+        parent.kill()
+        parent.wait()
+        assert remains(lambda: pid not in orphans()) is False
+    finally:
+        parent.kill()
+        for pid in [pid for pid, (_, command) in processes().items() if sleeper in command]:
+            subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(pid)], check=False)
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    return [child for child, (parent, _) in processes().items() if parent == pid]
+
+
+@pytest.mark.parametrize("command", ["run", "lab", "serve", "demo"])
+def test_the_command_line_has_what_the_contract_names(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench.cli", command, "--help"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"workbench {command}" in done.stdout or f" {command} " in done.stdout

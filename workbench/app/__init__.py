@@ -1,0 +1,30 @@
+"""The web app: pages served by Panel, for this machine only unless told otherwise.
+
+A page is a file beside this one, run once a browser session; what a session holds lives in
+``page.py``, as Panel clears a page file's own names before a session's end is told.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "ring.py"
+UNUSED_MS = 15_000  # a session whose last page has gone for this long is ended, and its ranks with it
+
+
+def serve(port: int = 5006, host: str = "127.0.0.1") -> None:
+    """Serve until interrupted. Asks no other machine for anything."""
+    from panel.command import main
+
+    import workbench
+
+    print(f"The web app is at http://{host}:{port}/ring. Ctrl-C ends it.", flush=True)
+    try:
+        main([
+            "panel", "serve", str(PAGE), "--port", str(port), "--address", host,
+            "--allow-websocket-origin", f"{host}:{port}", "--allow-websocket-origin", f"localhost:{port}",
+            "--index", "ring", "--log-level", "warning",
+            "--unused-session-lifetime", str(UNUSED_MS), "--check-unused-sessions", "1000",
+        ])  # fmt: skip
+    finally:
+        workbench.shutdown()

@@ -1,0 +1,365 @@
+"""What a function or class needs in order to run elsewhere, written out as one piece of source.
+
+Rank processes never import the caller's ``__main__``: a class that was typed into a notebook cell
+does not exist there. So its text travels, together with everything that it names, recursively:
+
+    a function or class of the user's own      its definition, decorators included
+    a module, function or class of a library   the import that brings it in
+    a plain constant, or tuples, lists,        name = literal
+    sets and dicts of all these
+    a module of the user's own (helpers.f)     helpers = SimpleNamespace(f=f), what is used of it
+
+Anything else (an open file, a tensor, an object with a state) is refused by name: it has no source.
+Order: what runs while a definition is made (decorators, base classes, defaults) comes before it;
+what its functions look up when they are called may come after.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+import symtable
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.definitions import Definition, find
+from workbench.errors import SpecError
+from workbench.origins import import_of, is_installed, is_own_file, is_users_own, submodule
+
+LARGEST_CONSTANT = 100_000  # characters: more than this is data, to be loaded by the task itself
+_OF_EVERY_MODULE = {"__name__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
+_COMPREHENSIONS = {"listcomp", "setcomp", "dictcomp", "genexpr"}
+
+
+def write_out(obj: Any) -> tuple[str, str]:
+    """Return (name, code): ``code`` run in an empty module leaves there ``obj`` under ``name``.
+
+    Raises SpecError naming what cannot travel, its type, and what to do.
+    """
+    name = getattr(obj, "__name__", None)
+    if isinstance(obj, type) or callable(obj):
+        if name == "<lambda>":
+            raise SpecError(f"{obj!r} is a lambda: give it a name with def, so that it can travel")
+        if isinstance(name, str) and not inspect.ismethod(obj):
+            luggage = _Luggage()
+            luggage.add(name, obj, f"the {type(obj).__name__} {name}")
+            return name, luggage.text(name)
+    raise SpecError(
+        f"{_short(obj)} is a {_kind(obj)}: only a function or a class can travel to the ranks as "
+        "source. Write it with def or class at the top of a cell or file, and pass that."
+    )
+
+
+@dataclass
+class _Part:
+    """One statement of the travelling code, and the names that it needs."""
+
+    text: str
+    now: set[str] = field(default_factory=set)  # while it runs
+    later: set[str] = field(default_factory=set)  # once its functions are called
+
+
+class _Luggage:
+    """Everything that travels: ``meaning`` of each name, and the ``parts`` that bring it about."""
+
+    def __init__(self) -> None:
+        self.meaning: dict[str, object] = {}
+        self.parts: dict[str, _Part] = {}
+        self.imports: set[str] = set()
+        self.members: dict[str, dict[str, str]] = {}  # of modules of the user's own
+        self.postponed = (
+            False  # does some definition stand under `from __future__ import annotations`?
+        )
+
+    def add(self, name: str, value: object, by: str, uses: Iterable[tuple[str, ...]] = ()) -> None:
+        """Let ``name`` mean ``value``. ``uses``: the attributes read of it, when it is a module."""
+        known = name in self.meaning
+        if known and not _same(self.meaning[name], value):
+            raise SpecError(
+                f"{by} uses {name}, which already stands for another "
+                f"{_kind(self.meaning[name])} in the code that travels: rename one of the two"
+            )
+        self.meaning[name] = value
+        if isinstance(value, types.ModuleType):
+            self._add_module(name, value, by, uses)
+        elif not known:
+            self.parts[name] = part = _Part("")
+            self._fill(part, name, value, by)
+
+    def _fill(self, part: _Part, name: str, value: object, by: str) -> None:
+        if is_users_own(value):
+            definition = find(value)
+            if definition.name == name:
+                self._define(part, definition)
+                return
+        elif not _is_plain(value) and (origin := import_of(value, name)) is not None:
+            self.imports.add(_from(*origin, name))
+            return
+        part.text = f"{name} = {self._expression(value, name, by, part.now)}"
+        if len(part.text) > LARGEST_CONSTANT:
+            raise SpecError(
+                f"{by} uses {name}, a constant of {len(part.text):,} characters; at most "
+                f"{LARGEST_CONSTANT:,} travel as source: load it inside {by}"
+            )
+
+    def _define(self, part: _Part, definition: Definition) -> None:
+        """The definition itself, and every global that it names."""
+        part.text, by = definition.text, definition.name
+        tree = ast.parse(part.text)
+        _refuse_own_imports(tree, by)
+        now, later = _globals_of(part.text)
+        needed = set().union(*_globals_of(ast.unparse(_WithoutAnnotations().visit(tree))))
+        uses = _attributes(ast.parse(part.text))
+        self.postponed |= definition.postponed
+        for name in sorted(now | later):
+            if name == by or name in _OF_EVERY_MODULE:
+                continue
+            if name not in definition.scope:
+                if hasattr(builtins, name) or (definition.postponed and name not in needed):
+                    continue
+                raise SpecError(
+                    f"{by} uses {name}, which is not defined: run the cell or line that defines it "
+                    "first"
+                )
+            value = definition.scope[name]
+            if name in needed or not definition.postponed:
+                self.add(name, value, by, uses.get(name, ()))
+            elif not self._try(name, value, by, uses.get(name, ())):
+                continue  # an annotation that nobody evaluates
+            (part.now if name in now else part.later).add(name)
+
+    def _try(self, name: str, value: object, by: str, uses: Iterable[tuple[str, ...]]) -> bool:
+        before = dict(self.meaning), dict(self.parts)
+        try:
+            self.add(name, value, by, uses)
+        except SpecError:
+            self.meaning, self.parts = before
+            return False
+        return True
+
+    def _add_module(
+        self, name: str, module: types.ModuleType, by: str, uses: Iterable[tuple[str, ...]]
+    ) -> None:
+        if is_installed(module):
+            path = module.__name__
+            self.imports.add(f"import {path}" if path == name else f"import {path} as {name}")
+            self.imports.update(f"import {path}" for path in map(submodule(module), uses) if path)
+            return
+        members = self.members.setdefault(name, {})
+        part = self.parts.setdefault(name, _Part(""))
+        for chain in uses:
+            if not chain or not hasattr(module, chain[0]):
+                raise SpecError(
+                    f"{by} uses the module {name}, a file of your own, other than as "
+                    f"{name}.something that it defines: only what is named travels. Write "
+                    f"{name}.function, or from {name} import function"
+                )
+            value, attribute = getattr(module, chain[0]), chain[0]
+            if isinstance(value, types.ModuleType):
+                members[attribute] = f"{name}__{attribute}"
+                self.add(members[attribute], value, by, [chain[1:]])
+                part.now.add(members[attribute])
+            else:
+                members[attribute] = self._expression(value, f"{name}.{attribute}", by, part.now)
+        listed = ", ".join(f"{key}={text}" for key, text in sorted(members.items()))
+        part.text = f"{name} = _types.SimpleNamespace({listed})  # what is used of {name}"
+        self.imports.add("import types as _types")
+
+    def _expression(self, value: object, name: str, by: str, needs: set[str]) -> str:
+        """``value`` as an expression; the names that stand in it are added to ``needs``."""
+
+        def each(values: Iterable[object]) -> list[str]:
+            return [self._expression(one, name, by, needs) for one in values]
+
+        if (literal := _literal(value)) is not None:
+            return literal
+        match value:
+            case tuple() if type(value) is tuple:
+                return f"({', '.join(each(value))}{',' if len(value) == 1 else ''})"
+            case list() if type(value) is list:
+                return f"[{', '.join(each(value))}]"
+            case set() if type(value) is set:
+                return f"{{{', '.join(sorted(each(value)))}}}" if value else "set()"
+            case frozenset() if type(value) is frozenset:
+                return f"frozenset([{', '.join(sorted(each(value)))}])"
+            case dict() if type(value) is dict:
+                pairs = zip(each(value), each(value.values()), strict=True)
+                return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
+            case types.GenericAlias() if type(value) is types.GenericAlias:
+                return f"{each([value.__origin__])[0]}[{', '.join(each(value.__args__))}]"
+            case types.UnionType():
+                return " | ".join(each(value.__args__))
+        own = getattr(value, "__name__", None)
+        if getattr(builtins, str(own), None) is value:
+            return str(own)
+        if is_users_own(value):
+            own = find(value).name
+        elif (origin := import_of(value, name)) is not None:
+            own = origin[1]
+        else:
+            raise SpecError(
+                f"{by} uses {name}, a {_kind(value)}, which cannot travel to the ranks as source. "
+                "Functions, classes, imports and plain constants can: make it inside "
+                f"{by}, or pass it as an option"
+            )
+        self.add(own, value, by)
+        needs.add(own)
+        return own
+
+    def text(self, name: str) -> str:
+        """The whole, in an order in which it runs; ``name`` is what is wanted."""
+        order: dict[str, None] = {}
+        for first in (name, *self.parts):
+            self._place(first, order, set())
+        order |= dict.fromkeys(self.parts)
+        head = ["from __future__ import annotations"] if self.postponed else []
+        imports = "\n".join(sorted(self.imports))
+        bodies = [self.parts[one].text for one in order if self.parts[one].text]
+        gap = "\n\n" if all("\n" not in body for body in bodies) else "\n\n\n"
+        return "\n\n".join([*head, *filter(None, [imports, gap.join(bodies)])]) + "\n"
+
+    def _place(self, name: str, order: dict[str, None], open_: set[str]) -> bool:
+        """Put ``name`` behind all that runs while it is defined; False if that is still open."""
+        if name in order or name not in self.parts:
+            return True
+        if name in open_:
+            return False
+        open_.add(name)
+        for needed in sorted(self.parts[name].now):
+            if not self._place(needed, order, open_):
+                open_.remove(name)
+                return False
+            # it may be called at once, as a decorator is: then what it looks up must be there too
+            for also in sorted(self._reach(needed)):
+                self._place(also, order, open_)
+        open_.remove(name)
+        order[name] = None
+        return True
+
+    def _reach(self, name: str) -> set[str]:
+        reached: set[str] = set()
+        frontier = {name}
+        while frontier:
+            parts = [self.parts[one] for one in frontier if one in self.parts]
+            frontier = set().union(*(part.now | part.later for part in parts)) - reached
+            reached |= frontier
+        return reached
+
+
+# What a piece of source names
+
+
+def _globals_of(code: str) -> tuple[set[str], set[str]]:
+    """Globals read while ``code`` runs, and further ones read when its functions are called."""
+    now: set[str] = set()
+    later: set[str] = set()
+
+    def walk(table: symtable.SymbolTable, called: bool) -> None:
+        for symbol in table.get_symbols():
+            outermost = table.get_type() == "module"
+            if symbol.is_referenced() and (outermost or symbol.is_global()):
+                (later if called else now).add(symbol.get_name())
+        for child in table.get_children():
+            deferred = child.get_type() == "function" and child.get_name() not in _COMPREHENSIONS
+            walk(child, called or deferred)
+
+    walk(symtable.symtable(code, "<captured>", "exec"), called=False)
+    return now, later - now
+
+
+def _attributes(tree: ast.AST) -> dict[str, set[tuple[str, ...]]]:
+    """For each name the attribute chains read of it: np.linalg.norm gives np: (linalg, norm)."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+
+    def walk(node: ast.AST) -> None:
+        chain: list[str] = []
+        base = node
+        while isinstance(base, ast.Attribute):
+            chain.insert(0, base.attr)
+            base = base.value
+        if isinstance(base, ast.Name):
+            found.setdefault(base.id, set()).add(tuple(chain))
+        else:
+            for child in ast.iter_child_nodes(base):
+                walk(child)
+
+    walk(tree)
+    return found
+
+
+class _WithoutAnnotations(ast.NodeTransformer):
+    """Drops annotations: what remains is what must exist even where nobody evaluates them."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        self.generic_visit(node)
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
+        node.returns = None
+        self.generic_visit(node)
+        return node
+
+
+def _refuse_own_imports(tree: ast.AST, by: str) -> None:
+    """An import inside of a function runs on the rank, which does not find the user's own files."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            modules = ["." * node.level + (node.module or "")]
+        else:
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for module in modules:
+            if module.startswith(".") or is_own_file(module.partition(".")[0]):
+                raise SpecError(
+                    f"{by} imports {module}, a file of your own, inside of its body: move the "
+                    f"import to the top of the file or cell, outside of {by}, so that it can travel"
+                )
+
+
+# Values
+
+
+def _from(module: str, attribute: str, name: str) -> str:
+    return f"from {module} import {attribute}" + ("" if attribute == name else f" as {name}")
+
+
+def _literal(value: object) -> str | None:
+    """A plain constant as source, or None. Only exact types: an IntEnum member is no plain int."""
+    if type(value) is float and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    plain = (int, float, complex, str, bytes, bool, type(None), type(...))
+    return repr(value) if type(value) in plain else None
+
+
+def _is_plain(value: object) -> bool:
+    containers = (tuple, list, dict, set, frozenset, types.GenericAlias, types.UnionType)
+    return _literal(value) is not None or isinstance(value, containers)
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or (_literal(one) is not None and _literal(one) == _literal(other))
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    return home + kind.__qualname__
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,204 @@
+"""The command line: run an experiment, open the notebooks, serve the web app, show the demo.
+
+Heavy imports wait inside the commands, so that ``workbench --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Never
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from workbench.run import Result, Run
+
+POLL_SECONDS = 0.2  # how often the terminal looks at the run
+INTERRUPTED = 130  # the shell's exit status for Ctrl-C
+FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
+
+app = typer.Typer(
+    help="See distributed training happen: real ranks, every chunk recorded.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+console = Console(highlight=False)
+
+
+@app.command()
+def run(
+    spec: Annotated[
+        Path, typer.Argument(help="The experiment, as YAML.", exists=True, dir_okay=False)
+    ],
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page that replays the run; opens from disk.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write all events as Parquet; wb.load() reads them.")
+    ] = None,
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="Allow a spec that carries source code to run it.")
+    ] = False,
+) -> None:
+    """Run the experiment that SPEC describes. What was recorded is saved even if the run fails."""
+    import workbench as wb
+
+    try:
+        live = wb.run(wb.Experiment.from_yaml(spec, allow_code=allow_code))
+        result = follow(live)
+        if save:
+            live.store.save(save)
+            console.print(f"saved {save}; wb.load({str(save)!r}) reads it")
+        if html:
+            live.to_html(html)
+            console.print(f"saved {html}; any browser replays it")
+    except wb.WorkbenchError as error:
+        fail(error)
+    finally:
+        wb.shutdown()
+    if result.error:
+        fail(result.error)
+    console.print(in_words(live, result))
+    if len(result.losses) < live.experiment.iterations:
+        console.print("stopped before its end")
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open the first notebook in JupyterLab. Further options go to it (--no-browser, ...)."""
+    if not find_spec("jupyterlab"):
+        fail(NO_USER_INTERFACE)
+    notebook = find_notebook()
+    console.print(f"JupyterLab opens {notebook}. In it: Run > Run All Cells. Here: Ctrl-C ends it.")
+    options = ["--LabApp.news_url=None"]  # no question about news over the first picture
+    if os.geteuid() == 0:
+        options.append("--allow-root")  # a container's only user; refused otherwise
+    command = [sys.executable, "-m", "jupyterlab", str(notebook), *options, *context.args]
+    os.execv(sys.executable, command)
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5006,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; anything else than 127.0.0.1 lets others in.")
+    ] = "127.0.0.1",
+) -> None:
+    """Serve the web app. Runs started there are data only: it never takes code."""
+    if not find_spec("panel"):
+        fail(NO_USER_INTERFACE)
+    from workbench.app import serve as serve_app
+
+    serve_app(port=port, host=host)
+
+
+@app.command()
+def demo(
+    html: Annotated[
+        Path | None, typer.Option(help="Where the replay goes [runs/demo.html].")
+    ] = None,
+) -> None:
+    """Train LeNet with four ranks over the ring, and say in words and numbers what was measured."""
+    import workbench as wb
+    from workbench.demo import main
+
+    try:
+        holds = main(console, html)
+    except wb.WorkbenchError as error:
+        fail(error)
+    finally:
+        wb.shutdown()
+    raise typer.Exit(0 if holds else 1)
+
+
+NO_USER_INTERFACE = (
+    "the user interface is not installed here; install it with: "
+    "pip install 'distributed-training-workbench[ui]'"
+)
+
+
+def fail(error: object) -> Never:
+    """End with status 1 and the message, without a traceback: it says what to do."""
+    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        f"{kind}{error}", style="red", markup=False
+    )
+    raise typer.Exit(1)
+
+
+def find_notebook() -> Path:
+    """The first notebook of the checkout that this package is in, else of the current folder."""
+    for folder in (Path(__file__).parent.parent, Path.cwd()):
+        if (path := folder / "notebooks" / FIRST_NOTEBOOK).exists():
+            return path
+    fail(
+        f"found no notebooks/{FIRST_NOTEBOOK} beside the package or in {Path.cwd()}: "
+        "the notebooks come with the repository; clone it and run `make lab` there"
+    )
+
+
+def follow(live: Run, what: str = "training") -> Result:
+    """Draw progress and loss until the run ends, however it ends; Ctrl-C stops the ranks.
+
+    Returns the result, ``ok`` or not; raises nothing of the run's own.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from workbench.errors import RunTimeout
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} iterations  loss {task.fields[loss]}"),
+        TimeElapsedColumn(),
+    )
+    total = live.experiment.iterations
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(what, total=total, loss="–")
+        try:
+            while True:
+                # With check=False a failed run returns, so this is only ever our own poll's time.
+                with suppress(RunTimeout):
+                    result = live.wait(timeout=POLL_SECONDS, check=False)
+                    break
+                done, loss = latest_loss(live)
+                progress.update(bar, completed=done, loss=f"{loss:.4f}" if done else "–")
+        except KeyboardInterrupt:
+            live.stop()
+            result = live.wait(check=False)
+        if result.losses:
+            progress.update(bar, completed=len(result.losses), loss=f"{result.losses[-1]:.4f}")
+    return result
+
+
+def latest_loss(live: Run) -> tuple[int, float]:
+    """How many iterations have told their loss so far, and the newest one."""
+    import polars as pl
+
+    is_loss = (pl.col("kind") == "metric") & (pl.col("name") == "loss")
+    losses = live.store.scan().filter(is_loss).sort("iteration").select("iteration", "value")
+    newest = losses.last().collect()
+    return (newest["iteration"][0] + 1, newest["value"][0]) if newest.height else (0, 0.0)
+
+
+def in_words(live: Run, result: Result) -> str:
+    """One line on a run that went well."""
+    moved = sum(result.bytes_sent.values())
+    speed = len(result.losses) / result.wall_seconds if result.wall_seconds else 0.0
+    loss = f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}, " if result.losses else ""
+    return (
+        f"{len(result.losses)} iterations in {result.wall_seconds:.2f} s ({speed:.0f} a second), "
+        f"{loss}{moved / 1e6:,.1f} MB sent by {len(result.bytes_sent)} ranks, "
+        f"{live.dropped} records dropped"
+    )
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,37 @@
+"""What can go wrong, in words: every message says who, what, expected, received and what to do."""
+
+from __future__ import annotations
+
+
+class WorkbenchError(Exception):
+    """Above every error that the workbench raises on purpose. ``result`` holds what a failed run left."""
+
+    result: object | None = None
+
+
+class SpecError(WorkbenchError, ValueError):
+    """An Experiment that cannot be: raised by its constructor, before any process starts."""
+
+
+class CollectiveError(WorkbenchError, RuntimeError):
+    """Ranks disagree about a collective: shape, dtype, operation or order."""
+
+
+class PeerLost(WorkbenchError, ConnectionError):
+    """A rank ended while others counted on it. ``rank`` says which."""
+
+    def __init__(self, message: str, rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class RunTimeout(WorkbenchError, TimeoutError):
+    """No progress, or not done, within the time that was allowed."""
+
+
+class RankError(WorkbenchError):
+    """The user's own code raised on a rank. ``rank`` says which, the message holds its traceback."""
+
+    def __init__(self, message: str, rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank

@@ -1,0 +1,151 @@
+"""Ranks on this machine, forked from one warm nursery that belongs to this driver.
+
+The driver (a notebook's kernel, a script) is never forked itself. The nursery starts with the first
+run and stays for the next; ``shutdown()`` or the driver's end, however it ends, takes everything along.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench import wire
+from workbench.errors import WorkbenchError
+
+START_DEADLINE = 60.0  # seconds for the nursery to import torch, on a cold and busy machine
+
+
+@dataclass
+class RankProcess:
+    """A process that waits for its orders, or follows them."""
+
+    pid: int
+    socket: socket.socket
+
+
+class Nursery:
+    """The driver's end of the nursery process."""
+
+    def __init__(self) -> None:
+        mine, theirs = socket.socketpair()
+        root = str(Path(__file__).resolve().parents[2])
+        code = f"import sys; sys.path.insert(0, {root!r}); from workbench.launchers.nursery import main; main({theirs.fileno()})"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C in the terminal or a kernel interrupt is the driver's business
+        )
+        theirs.close()
+        self._socket = mine
+        self._handed: queue.Queue[RankProcess] = queue.Queue()
+        self._watchers: dict[int, Callable[[int, int], None]] = {}
+        self._ended: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self.alive = True
+        threading.Thread(target=self._listen, daemon=True, name="workbench nursery").start()
+
+    def take(self, count: int) -> list[RankProcess]:
+        """So many fresh rank processes. Raises WorkbenchError if the nursery cannot give them."""
+        try:
+            wire.send(self._socket, {"take": count})
+        except OSError as error:
+            raise WorkbenchError(f"the process that starts ranks is gone ({error}); wb.shutdown() and try again") from error
+        taken: list[RankProcess] = []
+        while len(taken) < count:
+            try:
+                taken.append(self._handed.get(timeout=START_DEADLINE if self.alive else 0.1))
+            except queue.Empty:
+                code = self.process.poll()
+                raise WorkbenchError(
+                    f"the process that starts ranks (pid {self.process.pid}) gave {len(taken)} of {count} within {START_DEADLINE:.0f} s"
+                    + (f" and ended with code {code}: its own error is above" if code is not None else "")
+                ) from None
+        return taken
+
+    def keep(self, count: int) -> None:
+        """Have so many ready for the next run."""
+        with contextlib.suppress(OSError):
+            wire.send(self._socket, {"keep": count})
+
+    def watch(self, pid: int, ended: Callable[[int, int], None]) -> None:
+        """Call ``ended(pid, code)`` once that process has ended; at once if it already has."""
+        with self._lock:
+            self._watchers[pid] = ended
+            code = self._ended.pop(pid, None)
+        if code is not None:
+            ended(pid, code)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = wire.receive(self._socket)
+            except OSError:
+                message = None
+            if message is None:
+                break
+            body, _, fds = message
+            if "rank_process" in body:
+                self._handed.put(RankProcess(body["rank_process"], socket.socket(fileno=fds[0])))
+            elif "ended" in body:
+                self._tell(body["ended"], body["code"])
+        self.alive = False
+        with self._lock:
+            orphans = list(self._watchers)
+        for pid in orphans:  # should the nursery have been killed, its ranks must not stay
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self._tell(pid, -signal.SIGKILL)
+
+    def _tell(self, pid: int, code: int) -> None:
+        with self._lock:
+            call = self._watchers.pop(pid, None)
+            if call is None:
+                self._ended[pid] = code
+        if call is not None:
+            call(pid, code)
+
+    def close(self) -> None:
+        """End the nursery and every rank; returns when they are gone."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+        self._socket.close()
+
+
+_nursery: Nursery | None = None
+_nursery_lock = threading.Lock()
+
+
+def nursery() -> Nursery:
+    """This driver's nursery, started on first use."""
+    global _nursery
+    with _nursery_lock:
+        if _nursery is None or not _nursery.alive:
+            _nursery = Nursery()
+            atexit.register(shutdown)
+        return _nursery
+
+
+def shutdown() -> None:
+    """End the warm pool: no process of ours is left when this returns. The next run starts a new one."""
+    global _nursery
+    with _nursery_lock:
+        ending, _nursery = _nursery, None
+    if ending is not None:
+        atexit.unregister(shutdown)
+        ending.close()

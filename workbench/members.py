@@ -1,0 +1,133 @@
+"""Who is in a process group, on which host, and the channels between them, opened on first use."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from workbench.control import Control
+from workbench.events import Recorder
+from workbench.shared import Segment
+from workbench.transports.board import PLANES, Board, Peer, host_identity
+from workbench.transports.gloo import GlooChannels
+from workbench.transports.shared_memory import SharedInbox, SharedOutbox
+from workbench.watch import Patience, Watch
+
+COLLECTIVE_PLANE, P2P_PLANE = range(len(PLANES))
+
+
+class Members:
+    """One rank's view of a group. Ranks here are group ranks; ``world[i]`` is the world rank of member i."""
+
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        world_ranks: list[int] | None,
+        size: int,
+        *,
+        timeout: timedelta,
+        slot_bytes: int,
+        recorder: Recorder,
+        control: Control | None,
+    ) -> None:
+        self.rank, self.size, self.slot_bytes, self.recorder = rank, size, slot_bytes, recorder
+        self.board = Board.create(size)
+        mine = {
+            "pid": os.getpid(),
+            "fd": self.board.segment.fd,
+            "host": host_identity(),
+            "rank": world_ranks[rank] if world_ranks else rank,
+        }
+        store.set(f"board/{rank}", json.dumps(mine))
+        found = [mine if i == rank else json.loads(store.get(f"board/{i}")) for i in range(size)]
+        self.world = [entry["rank"] for entry in found]
+        self.peers = [self._meet(entry, mine) for entry in found]
+        self.watch = Watch(rank, self.peers, self.board, int(timeout.total_seconds() * 1e9), control)
+        self._outboxes: dict[tuple[int, int], Any] = {}
+        self._inboxes: dict[tuple[int, int], Any] = {}
+        self._far: GlooChannels | None = None
+        if any(peer.host != mine["host"] for peer in self.peers):
+            self._far = GlooChannels(store, rank, size, timeout, slot_bytes)
+
+    def _meet(self, entry: dict[str, Any], mine: dict[str, Any]) -> Peer:
+        board = None
+        if entry is mine:
+            board = self.board
+        elif entry["host"] == mine["host"]:
+            board = Board(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
+        return Peer(entry["rank"], entry["pid"], entry["host"], board)
+
+    def outbox(self, to: int, plane: int = COLLECTIVE_PLANE) -> Any:
+        """The channel to a group rank."""
+        box = self._outboxes.get((plane, to))
+        if box is None:
+            board = self.peers[to].board
+            if board is None:
+                assert self._far is not None
+                box = self._far.outbox(to, plane)
+            else:
+                box = SharedOutbox(self.slot_bytes, f"the mailbox {self.world[self.rank]} -> {self.world[to]}")
+                box.bell = board.bells[1] if plane == P2P_PLANE else None
+                self.board.publish_mailbox(plane, to, self.size, box.segment.fd)
+            self._outboxes[plane, to] = box
+        return box
+
+    def inbox(self, frm: int, plane: int, wait: Callable[[], Patience] | None) -> Any:
+        """The channel from a group rank; None if it is not there yet and ``wait`` is None."""
+        box = self._inboxes.get((plane, frm))
+        if box is not None:
+            return box
+        board = self.peers[frm].board
+        if board is None:
+            assert self._far is not None
+            box = self._far.inbox(frm, plane, self.board.bells[1] if plane == P2P_PLANE else None)
+        else:
+            fd = board.mailbox(plane, self.rank, self.size)
+            patience, pause = None, 20e-6
+            while fd < 0:
+                if wait is None:
+                    return None
+                patience = patience or wait()
+                time.sleep(pause)
+                pause = min(pause * 1.5, 2e-3)
+                if pause >= 2e-3:
+                    patience.look()
+                fd = board.mailbox(plane, self.rank, self.size)
+            box = SharedInbox(self._attach(frm, fd))
+            box.bell = board.bells[0] if plane == P2P_PLANE else None
+        self._inboxes[plane, frm] = box
+        return box
+
+    def _attach(self, frm: int, fd: int) -> Segment:
+        try:
+            return Segment.attach(self.peers[frm].pid, fd)
+        except OSError as error:
+            raise self.watch.lost(frm, "opening its mailbox") from error
+
+    def moved(self) -> int:
+        """Payload bytes that the transports of this group have copied for sending."""
+        return sum(box.moved for box in self._outboxes.values())
+
+    def close(self, linger: float = 5.0) -> None:
+        """Let peers that live take what was posted to them, then give the descriptors back."""
+        deadline = time.monotonic() + linger
+        for (_, to), box in self._outboxes.items():
+            while not box.drained() and time.monotonic() < deadline and not self.watch.error:
+                if self.peers[to].gone or self.board.words[2]:
+                    break
+                time.sleep(1e-3)
+        for box in (*self._outboxes.values(), *self._inboxes.values()):
+            if hasattr(box, "segment"):
+                box.segment.close()
+        for peer in self.peers:
+            if peer.board is not None:
+                peer.board.segment.close()
+        if self._far is not None:
+            self._far.close()

@@ -1,0 +1,341 @@
+"""Point-to-point messages of a process group: posted now, moved by whoever waits, matched by tag.
+
+Two engines a group, one for sends and one for receives, each with a lane of its own. A transfer is
+queued for its peer; whoever holds the engine's lock moves slots of any transfer that can move, so that
+a large message to a slow peer never stops another one. A caller that waits drives the engine itself
+(no thread hop); transfers that nobody waits for are driven by a thread that starts on first need.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+
+from workbench.communicator import _NUMPY, _TORCH, Communicator, flat_array
+from workbench.control import ATTENTION
+from workbench.errors import CollectiveError, WorkbenchError
+from workbench.events import CODE, Where, now
+from workbench.members import P2P_PLANE
+from workbench.pacing import sleep_until
+from workbench.signature import describe
+from workbench.transports.mailbox import Header
+from workbench.watch import Patience
+
+_SEND, _RECV, _WAIT = CODE["send"], CODE["recv"], CODE["wait"]
+
+
+class Transfer:
+    """One message of this rank: what is left of it, and whether it is done."""
+
+    def __init__(self, x: Any, peer: int, tag: int, signature: int, where: Where) -> None:
+        self.x = flat_array(x) if x is not None else None
+        self.peer, self.tag, self.signature, self.where = peer, tag, signature, where
+        self.number, self.slot, self.context = -1, 0, -1
+        self.posted = now()
+        self.done = threading.Event()
+        self.error: WorkbenchError | None = None
+        self.after: list[Any] = []  # called once it is done
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.x.nbytes) if self.x is not None else 0
+
+    def finish(self, error: WorkbenchError | None = None) -> None:
+        self.error = error
+        for call in self.after:
+            call(self)
+        self.done.set()
+
+
+class Engine:
+    """Moves the transfers of one direction. Subclasses say how one step of progress is made."""
+
+    kind: str
+    bell_number: int
+
+    def __init__(self, comm: Communicator, lane: str) -> None:
+        self.comm, self.members = comm, comm.members
+        self.lane = comm.recorder.lane(lane)
+        self.world = comm.members.world
+        self.lock, self.wake = threading.Lock(), threading.Event()  # the lock: who drives
+        self.posted: deque[Transfer] = deque()  # by any thread; the driver takes them over
+        self.pending: deque[Transfer] = deque()
+        self.bell = comm.members.board.bells[self.bell_number]
+        self.thread: threading.Thread | None = None
+        self.closed = False
+
+    def submit(self, transfer: Transfer, wait: bool) -> None:
+        """Queue it; with ``wait`` return when it is done, and raise what went wrong."""
+        self.comm._watch.check()
+        self.posted.append(transfer)
+        self.bell.ring()
+        if wait:
+            self.wait(transfer)
+        else:
+            self._ensure_thread()
+
+    def wait(self, transfer: Transfer) -> None:
+        while not transfer.done.is_set():
+            if self.lock.acquire(False):
+                try:
+                    self._drive(transfer)
+                finally:
+                    self.lock.release()
+                if self.busy():
+                    self._ensure_thread()
+            else:  # somebody else drives, and moves this one too
+                transfer.done.wait(0.02)
+        if transfer.error is not None:
+            raise transfer.error
+
+    def busy(self) -> bool:
+        return bool(self.posted or self.pending)
+
+    def accept(self, transfer: Transfer) -> None:
+        """Take a posted transfer over. Called by the driver alone."""
+        self.pending.append(transfer)
+
+    def _ensure_thread(self) -> None:
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._loop, daemon=True, name=f"workbench {self.kind}")
+            self.thread.start()
+        self.wake.set()
+
+    def _loop(self) -> None:
+        while not self.closed:
+            self.wake.wait()
+            self.wake.clear()
+            while self.busy() and not self.closed:
+                with self.lock:
+                    self._drive(None)
+
+    def _drive(self, until: Transfer | None) -> None:
+        """Move slots until the given transfer is done, or nothing is pending."""
+        patience: Patience | None = None
+        blocked = 0
+        while self.busy() and not (until and until.done.is_set()) and not self.closed:
+            try:
+                if self._step(blocked):
+                    patience, blocked = None, 0
+                    continue
+                blocked = blocked or now()
+                self.bell.listen()
+                if self._step(blocked):
+                    patience, blocked = None, 0
+                    continue
+                self._look_waiting()
+                self.bell.wait(0.05)
+                patience = patience or Patience(self.comm._watch, -1, self.lane, self._doing())
+                patience.peer = self._awaited()
+                patience.look()
+            except WorkbenchError as error:
+                self._fail(error)
+
+    def _step(self, blocked: int) -> bool:
+        while self.posted:
+            self.accept(self.posted.popleft())
+        return self.progress(blocked)
+
+    def _look_waiting(self) -> None:
+        first = self.pending[0] if self.pending else None
+        if first is not None:
+            self.lane.status(_WAIT, peer=self.world[first.peer] if first.peer >= 0 else -1, op=first.number)
+
+    def _doing(self) -> str:
+        first = self.pending[0] if self.pending else None
+        return f"{self.kind} {describe(first.signature)}" if first else self.kind
+
+    def _awaited(self) -> int:
+        peers = {transfer.peer for transfer in list(self.pending)}
+        return peers.pop() if len(peers) == 1 else -1
+
+    def _fail(self, error: WorkbenchError) -> None:
+        failed = [*self.pending, *self.posted]
+        self.pending.clear()
+        self.posted.clear()
+        self.forget()
+        for transfer in failed:
+            transfer.finish(error)
+
+    def forget(self) -> None:
+        """Drop what else is queued (after a failure)."""
+
+    def progress(self, blocked: int) -> bool:
+        raise NotImplementedError
+
+    def context(self, transfer: Transfer) -> None:
+        if transfer.context < 0:
+            name = self.comm.recorder.name
+            transfer.context = self.lane.context(
+                name("p2p"), 0, name(self.comm.group), transfer.number, transfer.where, self.comm.generation
+            )
+        else:
+            self.lane.again(transfer.context)
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake.set()
+        self.bell.ring()
+        if self.thread is not None:
+            self.thread.join(5.0)
+
+
+class SendEngine(Engine):
+    kind, bell_number = "send", 0
+
+    def __init__(self, comm: Communicator, lane: str) -> None:
+        super().__init__(comm, lane)
+        self._numbers: dict[int, int] = {}
+
+    def accept(self, transfer: Transfer) -> None:
+        number = self._numbers.get(transfer.peer, 0)
+        self._numbers[transfer.peer] = number + 1
+        transfer.number = number
+        self.pending.append(transfer)
+
+    def progress(self, blocked: int) -> bool:
+        moved, seen = False, set()
+        for transfer in list(self.pending):
+            if transfer.peer in seen:  # messages to one peer keep their order
+                continue
+            seen.add(transfer.peer)
+            while self._put(transfer, blocked):
+                moved, blocked = True, 0
+                if transfer.done.is_set():
+                    break
+        return moved
+
+    def _put(self, transfer: Transfer, blocked: int) -> bool:
+        box = self.members.outbox(transfer.peer, P2P_PLANE)
+        if not box.free.acquire(False):
+            return False
+        comm, x, to = self.comm, transfer.x, self.world[transfer.peer]
+        self.context(transfer)
+        if blocked:
+            self.lane.write(_WAIT, blocked, now(), to, 0, 0, transfer.slot, -1, comm._full)
+        if comm._attention[ATTENTION] and comm._gate is not None:
+            comm._gate.pass_chunk(-1, 0, transfer.where.iteration)
+        start = now()
+        per = max(1, box.slot_bytes // x.itemsize)
+        piece = x[transfer.slot * per : (transfer.slot + 1) * per]
+        kernels = _NUMPY if isinstance(x, np.ndarray) else _TORCH
+        if len(piece):
+            kernels.copy(box.slot(x.dtype)[: len(piece)], piece)
+        arrives, nbytes = 0, piece.nbytes
+        if comm._attention[ATTENTION] and comm._pacer is not None:
+            arrives = comm._pacer.leave(to, nbytes, start, comm._watch.check)
+        box.post(
+            Header(
+                comm.generation, transfer.number, 0, 0, transfer.slot, nbytes, transfer.signature, arrives, transfer.nbytes, transfer.tag, 0
+            )
+        )
+        comm.bytes_sent += nbytes
+        self.lane.write(_SEND, start, now(), to, 0, 0, transfer.slot, nbytes)
+        transfer.slot += 1
+        if transfer.slot * per >= len(x):
+            self.pending.remove(transfer)
+            transfer.finish()
+        return True
+
+
+class RecvEngine(Engine):
+    kind, bell_number = "recv", 1
+
+    def __init__(self, comm: Communicator, lane: str) -> None:
+        super().__init__(comm, lane)
+        self._arriving: dict[int, Transfer] = {}  # by peer: the message whose slots are coming in
+        self._unexpected: dict[int, deque[Transfer]] = {}
+
+    def forget(self) -> None:
+        self._arriving.clear()
+
+    def accept(self, transfer: Transfer) -> None:
+        """``transfer.peer`` -1: from anyone. A message that came before its receive is matched first."""
+        for peer, waiting in self._unexpected.items():
+            for early in waiting:
+                if transfer.peer in (-1, peer) and early.tag == transfer.tag:
+                    waiting.remove(early)
+                    self._adopt(early, transfer, peer)
+                    return
+        self.pending.append(transfer)
+
+    def _adopt(self, early: Transfer, transfer: Transfer, peer: int) -> None:
+        transfer.peer, transfer.number, transfer.slot = peer, early.number, early.slot
+        self.pending.append(transfer)
+        self._match(transfer, early.nbytes, early.signature, peer)
+        if isinstance(transfer.x, np.ndarray):
+            np.copyto(transfer.x.view(np.uint8), early.x)
+        else:
+            transfer.x.view(torch.uint8).copy_(torch.from_numpy(early.x))
+        if early.done.is_set():
+            self.pending.remove(transfer)
+            transfer.finish()
+        else:  # the rest of its slots go straight to their place
+            self._arriving[peer] = transfer
+
+    def progress(self, blocked: int) -> bool:
+        moved = False
+        wanted = {transfer.peer for transfer in self.pending}
+        peers = range(self.comm.size) if -1 in wanted else wanted
+        for peer in list(peers):
+            if peer == self.comm.rank:
+                continue
+            box = self.members.inbox(peer, P2P_PLANE, None)
+            while box is not None and self.pending and box.ready.acquire(False):
+                self._take(box, peer, 0 if moved else blocked)
+                moved = True
+        return moved
+
+    def _take(self, box: Any, peer: int, blocked: int) -> None:
+        comm, header = self.comm, box.header()
+        transfer = self._arriving.get(peer) or self._begin(header, peer)
+        self.context(transfer)
+        if header.arrives > now():
+            blocked = blocked or now()
+            sleep_until(header.arrives, comm._watch.check)
+        if blocked:
+            self.lane.write(_WAIT, max(blocked, transfer.posted), now(), self.world[peer], header.step, header.chunk, header.slot)
+        start, x = now(), transfer.x
+        if header.nbytes:
+            done = header.slot * (box.slot_bytes // x.itemsize)
+            kernels = _NUMPY if isinstance(x, np.ndarray) else _TORCH
+            count = header.nbytes // x.itemsize
+            kernels.copy(x[done : done + count], box.slot(x.dtype)[:count])
+        box.release()
+        self.lane.write(_RECV, start, now(), self.world[peer], header.step, header.chunk, header.slot, header.nbytes)
+        transfer.slot += 1
+        per = box.slot_bytes // x.itemsize * x.itemsize
+        if (header.slot + 1) * per >= header.total:
+            self._arriving.pop(peer, None)
+            if transfer in self.pending:
+                self.pending.remove(transfer)
+            transfer.finish()
+
+    def _begin(self, header: Header, peer: int) -> Transfer:
+        """The receive that this message is for; a place of its own if none was posted yet."""
+        for transfer in self.pending:
+            if transfer.peer in (-1, peer) and transfer.tag == header.tag and transfer not in self._arriving.values():
+                transfer.peer = peer
+                self._match(transfer, header.total, header.signature, peer)
+                break
+        else:
+            transfer = Transfer(np.zeros(header.total, np.uint8), peer, header.tag, header.signature, Where())
+            self._unexpected.setdefault(peer, deque()).append(transfer)
+        transfer.number = header.op
+        self._arriving[peer] = transfer
+        return transfer
+
+    def _match(self, transfer: Transfer, total: int, signature: int, peer: int) -> None:
+        if transfer.nbytes != total or transfer.signature >> 48 & 31 != signature >> 48 & 31:
+            me = self.world[self.comm.rank]
+            raise self.comm._watch.fail(
+                CollectiveError(
+                    f"rank {self.world[peer]} sent {describe(signature)} ({total:,} bytes, tag {transfer.tag}), rank {me} receives "
+                    f"{describe(transfer.signature)} ({transfer.nbytes:,} bytes): shapes and dtypes of a send and its recv must be equal"
+                )
+            )
+

@@ -1,0 +1,55 @@
+"""Emulated links: latency, bandwidth, a cut; and slow motion, which stretches every transfer.
+
+A sender keeps the bytes of a slot until they would have left the link, and stamps the slot with the
+moment at which they arrive; the receiver does not look before. Departures of one link follow a virtual
+clock, so that a late wake-up does not add up: the mean rate is exact, each transfer of 1 ms and more is
+accurate to the scheduler's 0.1 ms. Waiting is sleeping, never spinning. Emulated is always labelled so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from workbench.control import ATTENTION, SLICE, SLOW_MOTION, Control
+
+now = time.monotonic_ns
+
+
+def sleep_until(moment_ns: int, look_around: Callable[[], None]) -> None:
+    """Sleep to an absolute CLOCK_MONOTONIC time, looking around (abort, peers) at least every 50 ms."""
+    while (left := moment_ns - now()) > 0:
+        time.sleep(min(left * 1e-9, SLICE))
+        if left > SLICE * 1e9:
+            look_around()
+
+
+class Pacer:
+    """The outgoing links of one rank."""
+
+    def __init__(self, control: Control, rank: int) -> None:
+        self.words, self._control, self._rank = control.words, control, rank
+        self._free_at: dict[int, int] = {}  # by peer: when the link has sent what it was given
+
+    def asked(self) -> int:
+        return self.words[ATTENTION]
+
+    def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
+        """Wait until the last of ``nbytes`` has left the link to ``to``; return when it arrives (0: at once).
+
+        ``start``: when writing began, in ns. In slow motion k both the transfer's own time and the
+        link's times count k-fold.
+        """
+        link = self._control.link(self._rank, to)
+        while link.down:
+            time.sleep(SLICE)
+            look_around()
+            link = self._control.link(self._rank, to)
+        k = self.words[SLOW_MOTION]  # thousandths
+        own = (now() - start) * (k - 1000) // 1000
+        begin = max(start, self._free_at.get(to, 0)) if link.ps_per_byte else start
+        departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
+        self._free_at[to] = departs
+        departs = max(departs, now() + own if own > 0 else 0)
+        sleep_until(departs, look_around)
+        return departs + link.latency_ns * k // 1000 if link.latency_ns else 0

@@ -1,0 +1,168 @@
+"""A run as a Chrome JSON trace for https://ui.perfetto.dev: a process a rank, a thread a lane.
+
+    {"traceEvents": [ M  names of ranks and lanes
+                      X  a span or an instant: its columns are its arguments
+                      C  a metric's number
+                      s, f  an arrow from a send to its recv ], ...}
+
+Times are microseconds with three decimals, so whole nanoseconds, counted from the first event; its
+CLOCK_MONOTONIC time is in ``otherData``. The text is put together by polars, piece by piece.
+
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from workbench.files import atomically
+
+if TYPE_CHECKING:
+    from workbench.store import Store
+
+# What a send and its recv have in common, besides their ranks, which are crossed.
+MATCH = ("generation", "group", "collective", "op", "step", "chunk", "slot")
+# What a row says beyond its place, kind and times.
+_NUMBERS = (
+    "generation", "op", "peer", "step", "chunk", "slot", "nbytes", "iteration", "microbatch", "stage",
+    "version", "seq",
+)  # fmt: skip
+_STRINGS = ("collective", "algorithm", "phase", "group")
+_ARROWS_AT_ONCE = 262_144
+_LANE_ORDER = ("compute", "comm", "send", "recv", "server")
+
+
+def write(store: Store, path: Path) -> None:
+    """Write ``store`` to ``path``, whole or not at all."""
+    events = store.scan()
+    origin = events.select(pl.col("start_ns").min()).collect().item() or 0
+    tracks = _tracks(events.select("rank", "lane").unique().collect())
+    other = {"origin_ns": str(origin), "dropped": str(store.dropped), **store.metadata}
+    head = '{"displayTimeUnit":"ns","otherData":' + json.dumps(other) + ',"traceEvents":[\n'
+    with atomically(path, "a Perfetto trace") as beside, beside.open("w", encoding="utf-8") as file:
+        file.write(head)
+        file.write(",\n".join(_names(tracks)) or "{}")
+        for lines in _texts(store, tracks, origin):
+            if len(lines):
+                file.write(",\n")
+                file.write(",\n".join(lines))
+        file.write("\n]}\n")
+
+
+def matched(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Every recv with its send: the key, ``sender``, ``receiver``, the lanes and times of both."""
+    key = [*MATCH, "sender", "receiver"]
+
+    def side(kind: str, me: str, peer: str) -> pl.LazyFrame:
+        own = pl.col("lane", "start_ns", "end_ns").name.prefix(f"{kind}_")
+        rows = events.filter(pl.col("kind") == kind)
+        rows = rows.select(*MATCH, pl.col("rank").alias(me), pl.col("peer").alias(peer), own)
+        return rows.unique(key, keep="first")
+
+    return side("send", "sender", "receiver").join(side("recv", "receiver", "sender"), on=key)
+
+
+def _texts(store: Store, tracks: pl.DataFrame, origin: int) -> Iterator[pl.Series]:
+    for piece in store.pieces():
+        # Outer spans first where spans begin together: Perfetto nests in the order of the file.
+        rows = piece.join(tracks, on=["rank", "lane"]).sort("start_ns", -pl.col("end_ns"))
+        yield _filled(_SPAN, rows.filter(pl.col("kind") != "metric"), origin)
+        numbers = rows.filter((pl.col("kind") == "metric") & pl.col("value").is_finite())
+        yield _filled(_COUNTER, numbers, origin)
+    pairs = matched(store.scan()).drop(MATCH).collect().with_row_index("id")
+    for some in pairs.iter_slices(_ARROWS_AT_ONCE):
+        for end, rank in (("send", "sender"), ("recv", "receiver")):
+            at = some.rename({rank: "rank", f"{end}_lane": "lane"})
+            at = at.join(tracks, on=["rank", "lane"])
+            # An arrow binds to the span open at its moment, and must not end before it began.
+            at = at.with_columns(start_ns=pl.max_horizontal("send_start_ns", f"{end}_start_ns"))
+            yield _filled(_TAIL if end == "send" else _HEAD, at, origin)
+
+
+def _tracks(lanes: pl.DataFrame) -> pl.DataFrame:
+    """A thread number for each lane of each rank, in the order in which lanes are drawn."""
+    names = sorted(lanes["lane"].unique().to_list(), key=lambda lane: (_place(lane), lane))
+    tids = pl.Series("tid", range(1, len(names) + 1), dtype=pl.Int32)
+    order = pl.DataFrame([pl.Series("lane", names, dtype=pl.Categorical), tids])
+    return lanes.join(order, on="lane").sort("rank", "tid")
+
+
+def _place(lane: str) -> int:
+    kind = lane.partition(":")[0]  # "comm:metrics" is a comm lane
+    return _LANE_ORDER.index(kind) if kind in _LANE_ORDER else len(_LANE_ORDER)
+
+
+def _names(tracks: pl.DataFrame) -> Iterator[str]:
+    def told(what: str, where: dict[str, int], **args: object) -> str:
+        return json.dumps({"ph": "M", "name": what, **where, "args": args})
+
+    for rank in tracks["rank"].unique().sort():
+        yield told("process_name", {"pid": rank}, name=f"rank {rank}")
+        yield told("process_sort_index", {"pid": rank}, sort_index=rank)
+    for rank, lane, tid in tracks.select("rank", "lane", "tid").iter_rows():
+        yield told("thread_name", {"pid": rank, "tid": tid}, name=lane)
+        yield told("thread_sort_index", {"pid": rank, "tid": tid}, sort_index=tid)
+
+
+# ---- the text of events: templates whose {column} is filled in for all rows at once
+
+_SPAN = (
+    '{{"ph":"X","pid":{rank},"tid":{tid},"cat":{kind},"name":{label},'
+    '"ts":{ts},"dur":{duration},"args":{{{arguments}}}}}'
+)
+_COUNTER = '{{"ph":"C","pid":{rank},"name":{name},"ts":{ts},"args":{{"value":{value}}}}}'
+_ARROW = '"cat":"message","name":"message","id":{id},"pid":{rank},"tid":{tid},"ts":{ts}}}'
+_TAIL = '{{"ph":"s",' + _ARROW
+_HEAD = '{{"ph":"f","bp":"e",' + _ARROW
+
+
+def _filled(template: str, rows: pl.DataFrame, origin: int) -> pl.Series:
+    """The template's text for each row."""
+    columns = re.findall(r"{([a-z_]+)}", template)
+    blanks = re.sub(r"{[a-z_]+}", "{}", template)
+    filled = pl.format(blanks, *[_expression(name, rows, origin) for name in columns])
+    return rows.select(filled).to_series()
+
+
+def _expression(name: str, rows: pl.DataFrame, origin: int) -> pl.Expr:
+    match name:
+        case "ts":
+            return _microseconds(pl.col("start_ns") - origin)
+        case "duration":
+            return _microseconds(pl.col("end_ns") - pl.col("start_ns"))
+        case "arguments":
+            return pl.concat_str(_arguments(rows), separator=",", ignore_nulls=True)
+        case "label":
+            kind, own = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
+            return _json((kind + " " + own).str.strip_chars_end(" "), rows)
+    is_text = rows.schema[name] == pl.Categorical
+    return _json(pl.col(name).cast(pl.String), rows) if is_text else pl.col(name)
+
+
+def _arguments(rows: pl.DataFrame) -> Iterator[pl.Expr]:
+    """Each column as an argument; what means nothing (-1, "", NaN) is left out."""
+    for name in _NUMBERS:
+        yield pl.when(pl.col(name) != -1).then(pl.format(f'"{name}":{{}}', pl.col(name)))
+    for name in _STRINGS:
+        text = _json(pl.col(name).cast(pl.String), rows)
+        yield pl.when(pl.col(name) != "").then(pl.format(f'"{name}":{{}}', text))
+    value = pl.col("value")
+    yield pl.when(value.is_finite()).then(pl.format('"value":{}', value))
+
+
+def _json(text: pl.Expr, rows: pl.DataFrame) -> pl.Expr:
+    """Strings as JSON; each different one is encoded once."""
+    different = rows.select(text.unique()).to_series().to_list()
+    encoded = [json.dumps(one) for one in different]
+    return text.replace_strict(different, encoded, return_dtype=pl.String)
+
+
+def _microseconds(nanoseconds: pl.Expr) -> pl.Expr:
+    decimals = (nanoseconds % 1000).cast(pl.String).str.zfill(3)
+    return pl.format("{}.{}", nanoseconds // 1000, decimals)

@@ -1,0 +1,44 @@
+"""What a rank believes is being done, as one integer that a peer can compare and put into words.
+
+63 bits: collective (6), reduction (4), dtype (5), elements (48).
+"""
+
+from __future__ import annotations
+
+import torch
+
+COLLECTIVES = (
+    "p2p all_reduce broadcast reduce all_gather gather scatter reduce_scatter all_to_all barrier "
+    "all_gather_coalesced reduce_scatter_coalesced all_reduce_coalesced other"
+).split()
+REDUCTIONS = "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM".split()
+DTYPES = (
+    "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 bool "
+    "uint16 uint32 uint64 float8_e4m3fn float8_e5m2 complex32"
+).split()
+_COLLECTIVE = {name: code for code, name in enumerate(COLLECTIVES)}
+_REDUCTION = {name: code for code, name in enumerate(REDUCTIONS)}
+_DTYPE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasattr(torch, name)}
+_NO_DTYPE, _NO_REDUCTION = 31, 15
+
+
+def signature(collective: str, dtype: torch.dtype | None = None, elements: int = 0, reduction: str = "") -> int:
+    """``elements`` is 0 where ranks may rightly differ in it (uneven all-to-all, say)."""
+    return (
+        (_COLLECTIVE[collective] << 57)
+        | (_REDUCTION.get(reduction, _NO_REDUCTION) << 53)
+        | (_DTYPE.get(dtype, _NO_DTYPE) << 48 if dtype is not None else _NO_DTYPE << 48)
+        | elements
+    )
+
+
+def describe(number: int) -> str:
+    """The signature in words: "all_reduce(SUM) of 1,000 float32"."""
+    collective, reduction = number >> 57 & 63, number >> 53 & 15
+    dtype, elements = number >> 48 & 31, number & (1 << 48) - 1
+    words = COLLECTIVES[collective] if collective < len(COLLECTIVES) else f"operation {collective}"
+    if reduction < len(REDUCTIONS):
+        words += f"({REDUCTIONS[reduction]})"
+    if dtype < len(DTYPES):
+        words += f" of {elements:,} {DTYPES[dtype]}" if elements else f" of {DTYPES[dtype]}"
+    return words

@@ -1,0 +1,298 @@
+"""The store: every event of a run, appended while it runs, queried at any moment.
+
+    collector -> append(records)  ->  raw batches  ->  frames (polars)  ->  Parquet parts in a
+                 25 times a second    64 bytes a row   on demand            folder of our own
+
+Rows keep the order in which they arrived; within a lane that is the order of ``seq``. A row is turned
+into polars once: the next snapshot reuses it. Whoever reads does not make the collector wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import polars as pl
+
+from workbench import files, table
+from workbench.table import Batch, Names, Records
+
+__all__ = ["NOW_SCHEMA", "Loaded", "Store", "load"]
+
+NOW_SCHEMA = pl.Schema(
+    {
+        "rank": pl.Int32(), "lane": pl.Categorical(), "kind": pl.Categorical(), "peer": pl.Int32(),
+        "group": pl.Categorical(), "collective": pl.Categorical(), "algorithm": pl.Categorical(),
+        "op": pl.Int64(), "step": pl.Int32(), "chunk": pl.Int32(), "since_ns": pl.Int64(),
+        "dtype": pl.Categorical(), "shape": pl.String(), "values": pl.List(pl.Float64()),
+    }
+)  # fmt: skip
+_SMALL = 65_536  # rows; frames below it are merged now and then
+_MANY = 128  # frames
+_CONVERTED_AT_ONCE = 262_144  # rows: bounds what a conversion needs on top
+
+
+class Store:
+    """The event table of one run. ``metadata`` (strings: spec, result, clock) is saved with it.
+
+    ``memory_rows`` is how many rows may stay in memory (64 bytes each, 140 once they were looked
+    at); older ones go to Parquet parts in a private temporary folder, which goes with the store.
+    """
+
+    def __init__(
+        self, metadata: Mapping[str, str] | None = None, *, memory_rows: int = 2_000_000
+    ) -> None:
+        self.metadata: dict[str, str] = dict(metadata or {})
+        self.dropped = 0  # records lost to overflow
+        self._memory_rows = memory_rows
+        self._names = Names()
+        self._now: Sequence[tuple[object, ...]] = ()
+
+        self._lock = threading.Lock()  # guards what ``append`` touches; held for moments only
+        self._raw: list[Batch] = []
+        self._rows = 0
+        self._in_memory = 0
+        self._spiller: threading.Thread | None = None
+
+        self._reading = threading.RLock()  # guards the rest; ``append`` never takes it
+        self._parts: list[tuple[Path, int]] = []
+        self._leaving: list[pl.DataFrame] = []  # being written to a part
+        self._frames: list[pl.DataFrame] = []
+        self._folder: Path | None = None
+
+    # ---- writing
+
+    def number(self, text: str) -> int:
+        """The store's number for a name: the collector hands in numbers instead of strings."""
+        with self._lock:
+            return self._names.number(text)
+
+    def append(self, rank: int, lane: int, rows: Records, contexts: Records) -> None:
+        """Add records (events.ROW) of one lane; ``table.Batch`` says what their numbers mean."""
+        with self._lock:
+            self._raw.append(Batch(rank, lane, rows, contexts))
+            self._rows += len(rows)
+            self._in_memory += len(rows)
+            spiller = self._spiller
+            if spiller is None and self._in_memory > self._memory_rows:
+                spiller = self._spiller = threading.Thread(
+                    target=self._spill, name="workbench spill", daemon=True
+                )
+                spiller.start()
+            overfull = self._in_memory > 2 * self._memory_rows
+        if overfull and spiller is not None:  # faster than the disk: wait, as memory is finite
+            spiller.join()
+
+    def set_now(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """What the lanes are in right now: tuples in the order of ``NOW_SCHEMA``."""
+        self._now = rows
+
+    # ---- reading
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"<Store of {self._rows:,} events, {self.dropped:,} dropped>"
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """A snapshot of everything so far, in the order of arrival."""
+        with self._reading:
+            frames = self._settled()
+            if self._parts:
+                return self.scan().collect()
+            return pl.concat(frames, rechunk=False) if frames else table.empty()
+
+    def scan(self) -> pl.LazyFrame:
+        """Everything so far, spilled parts included, read when collected: keep the store until then."""
+        with self._reading:
+            frames = [frame.lazy() for frame in self._settled()]
+            parts = [table.conform(pl.scan_parquet(path), str(path)) for path, _ in self._parts]
+            return pl.concat([*parts, *frames]) if parts or frames else table.empty().lazy()
+
+    def since(self, position: int = 0) -> tuple[pl.DataFrame, int]:
+        """The rows that arrived after ``position``, and the position for the next call."""
+        with self._reading:
+            frames = self._settled()
+            pieces: list[pl.DataFrame] = []
+            at = sum(rows for _, rows in self._parts)
+            if position < at:
+                paths = [path for path, _ in self._parts]
+                pieces.append(
+                    table.conform(
+                        pl.scan_parquet(paths).slice(max(position, 0)), "spilled"
+                    ).collect()
+                )
+            for frame in frames:
+                if position < at + frame.height:
+                    pieces.append(frame.slice(max(position - at, 0)))
+                at += frame.height
+        return (pl.concat(pieces, rechunk=False) if pieces else table.empty()), at
+
+    def pieces(self) -> Iterator[pl.DataFrame]:
+        """Everything so far, piece by piece in the order of arrival."""
+        with self._reading:
+            frames = [*self._settled()]
+            parts = [*self._parts]
+        for path, rows in parts:
+            frame = table.conform(pl.scan_parquet(path), str(path))
+            for at in range(0, rows, _CONVERTED_AT_ONCE):
+                yield frame.slice(at, _CONVERTED_AT_ONCE).collect()
+        yield from frames
+
+    @property
+    def now(self) -> pl.DataFrame:
+        """What each lane is in at this moment (``since_ns``: since when); idle ones are left out."""
+        return pl.DataFrame(self._now, schema=NOW_SCHEMA, orient="row")
+
+    def _settled(self) -> list[pl.DataFrame]:
+        """Everything in memory as frames. Call with ``_reading`` held."""
+        with self._lock:
+            raw, self._raw = self._raw, []
+        group: list[Batch] = []
+        rows = 0
+        for index, batch in enumerate(raw):
+            group.append(batch)
+            rows += len(batch.rows)
+            if rows >= _CONVERTED_AT_ONCE or index == len(raw) - 1:
+                self._frames.append(table.to_frame(group, self._names))
+                group, rows = [], 0
+        if len(self._frames) > _MANY:
+            self._merge_small()
+        return self._leaving + self._frames
+
+    def _merge_small(self) -> None:
+        first = len(self._frames)
+        while first and self._frames[first - 1].height < _SMALL:
+            first -= 1
+        if small := self._frames[first:]:
+            self._frames[first:] = [pl.concat(small, rechunk=True)]
+
+    # ---- spilling
+
+    def _spill(self) -> None:
+        """Move the older half of what is in memory to a part. One thread at a time does this."""
+        try:
+            with self._reading:
+                self._settled()
+                rows = sum(frame.height for frame in self._frames)
+                while self._frames and rows > self._memory_rows // 2:
+                    rows -= self._frames[0].height
+                    self._leaving.append(self._frames.pop(0))
+                leaving = pl.concat(self._leaving, rechunk=False)
+                path = self._private_folder() / f"part-{len(self._parts):05}.parquet"
+            leaving.write_parquet(path, compression="zstd", compression_level=1)
+        except Exception as error:
+            with self._reading, self._lock:
+                self._frames, self._leaving = self._leaving + self._frames, []
+                self._memory_rows = (
+                    2**62
+                )  # one failure is enough: keep everything in memory from here
+                self._spiller = None
+            warnings.warn(
+                f"older events stay in memory: writing them to {self._folder} failed: {error}",
+                stacklevel=1,
+            )
+        else:
+            with self._reading, self._lock:
+                self._parts.append((path, leaving.height))
+                self._leaving = []
+                self._in_memory -= leaving.height
+                self._spiller = None
+
+    def _private_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="workbench-events-"))
+            weakref.finalize(
+                self, _remove, self._folder, os.getpid()
+            )  # at the interpreter's exit too
+        return self._folder
+
+    # ---- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one Parquet file with all events and the metadata, whole or not at all."""
+        files.write_parquet(self.scan(), Path(path), self.dropped, self.metadata)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, partial: bool = False, memory_rows: int = 2_000_000
+    ) -> Store:
+        """The store that ``save`` wrote, or that a WORKBENCH_TRACE folder holds.
+
+        ``partial`` takes what is whole of a damaged folder.
+
+        Raises WorkbenchError that says what was expected, what was found and what can be read.
+        """
+        path = Path(path)
+        if path.is_dir():
+            return files.read_folder(path, partial=partial)
+        frame, rows, dropped, metadata = files.open_parquet(path)
+        store = cls(metadata, memory_rows=memory_rows)
+        store._rows, store.dropped = rows, dropped
+        if rows > memory_rows:  # stays on disk: the file is a part that is not ours to remove
+            store._parts.append((path.absolute(), rows))
+        elif rows:
+            store._frames, store._in_memory = [files.read_parquet(frame, path)], rows
+        return store
+
+    @classmethod
+    def from_frame(
+        cls, events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str] | None = None
+    ) -> Store:
+        """A store of events from elsewhere (a plan, a test). Nulls become -1, "" and NaN."""
+        store = cls(metadata)
+        frame = table.conform(events, "events of a frame").collect()
+        if frame.height:
+            store._frames, store._rows, store._in_memory = [frame], frame.height, frame.height
+        return store
+
+    def to_perfetto(self, path: str | os.PathLike[str]) -> None:
+        """Write a trace for ui.perfetto.dev: a process a rank, a thread a lane, an arrow a message."""
+        from workbench.perfetto import write
+
+        write(self, Path(path))
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child's exit leaves its parent's parts alone
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A run that was saved: ``events``, ``store`` and exports, as a finished Run has them."""
+
+    store: Store
+
+    done: ClassVar[bool] = True
+
+    @property
+    def events(self) -> pl.DataFrame:
+        return self.store.events
+
+    @property
+    def dropped(self) -> int:
+        return self.store.dropped
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that animates from file://."""
+        from workbench.replay import to_html
+
+        to_html(self.store, path)
+
+
+def load(path: str | os.PathLike[str], *, partial: bool = False) -> Loaded:
+    """What ``run.store.save`` wrote, or a WORKBENCH_TRACE folder; see ``Store.load``."""
+    return Loaded(Store.load(path, partial=partial))

@@ -1,0 +1,187 @@
+"""The event table as polars sees it: its schema, and how records of ranks become rows of it.
+
+``SCHEMA`` is the contract: exactly these columns, in this order, without nulls (integers -1, strings
+"", ``value`` NaN). Strings are Categorical: four bytes a row, compared with any string as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from workbench import events
+from workbench.errors import WorkbenchError
+from workbench.events import COLUMNS, KINDS, PAGE
+
+Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
+
+_STRINGS = ("lane", "kind", "collective", "algorithm", "phase", "group", "name")
+_WIDE = ("seq", "start_ns", "end_ns", "op", "nbytes", "iteration", "stage", "version")
+_OF_CONTEXT = ("generation", "op", "iteration", "microbatch", "stage", "version")
+_NAMES_OF_CONTEXT = ("collective", "algorithm", "group")
+
+
+def _dtype(column: str) -> pl.DataType:
+    if column in _STRINGS:
+        return pl.Categorical()
+    return pl.Float64() if column == "value" else pl.Int64() if column in _WIDE else pl.Int32()
+
+
+SCHEMA = pl.Schema({column: _dtype(column) for column in COLUMNS})
+
+
+class Names:
+    """Numbers for strings, one numbering for all ranks of a store; number 0 is ""."""
+
+    LIMIT = 65_535  # a record has 16 bits for a name
+    FULL = "(more names than a store can hold)"
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {"": 0}
+        self._series = pl.Series([""], dtype=pl.Categorical)
+
+    def number(self, text: str) -> int:
+        known = self._numbers.get(text)
+        if known is not None:
+            return known
+        if len(self._numbers) >= self.LIMIT:
+            text = self.FULL
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def texts(self, numbers: npt.NDArray[np.integer]) -> pl.Series:
+        """The strings of these numbers, as a Categorical column."""
+        if len(self._series) < len(self._numbers):
+            self._series = pl.Series(list(self._numbers), dtype=pl.Categorical)
+        return self._series.gather(numbers.astype(np.uint32))
+
+
+class NameTable:
+    """A rank's names as the store's numbers: ``numbers[the rank's number]``, 0 ("") for none.
+
+    ``number`` gives the store's number of a text; ``memory`` is the rank's trace (events.py).
+    """
+
+    def __init__(self, number: Callable[[str], int], memory: memoryview) -> None:
+        self.numbers = np.zeros(65_536, np.uint16)
+        self.texts: list[str] = []
+        self._number, self._memory = number, memory
+        self._words = memory[:PAGE].cast("q")
+        self._used = 0
+
+    def read(self) -> None:
+        """Take in what was published since the last call."""
+        published = min(self._words[events.H_NAMES], events.NAMES_BYTES)
+        while self._used < published:
+            at = events.NAMES_AT + self._used
+            length = self._memory[at]
+            text = bytes(self._memory[at + 1 : at + 1 + length]).decode(errors="replace")
+            self.numbers[len(self.texts)] = self._number(text)
+            self.texts.append(text)
+            self._used += 1 + length
+
+    def text(self, number: int) -> str:
+        return self.texts[number] if 0 <= number < len(self.texts) else ""
+
+    def translate(self, records: Records, *columns: str) -> None:
+        """The rank's numbers in these columns become the store's, in place."""
+        for column in columns:
+            records[column] = self.numbers[records[column]]
+
+
+def resolve(rows: Records, known: Records, names: NameTable) -> tuple[Records, Records]:
+    """``rows`` with the store's names, changed in place, and the contexts that they index.
+
+    ``known`` holds the context with id i at i % len(known), already translated. Rows whose context
+    is not there, or whose kind does not exist, are left out.
+    """
+    ids = rows["context"].astype(np.int64)
+    good = (ids > 0) & (known["id"][ids % len(known)] == ids) & (rows["kind"] < len(KINDS))
+    if not good.all():
+        rows, ids = rows[good], ids[good]
+    if not len(rows):
+        return rows, known[:0]
+    changes = np.empty(len(ids), bool)
+    changes[0] = True
+    np.not_equal(ids[1:], ids[:-1], out=changes[1:])
+    rows["context"] = np.cumsum(changes) - 1
+    names.translate(rows, "name", "phase")
+    return rows, known[ids[changes] % len(known)]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one lane, self-contained: names are numbers of the store's ``Names``, and a row's
+    ``context`` is an index into ``contexts``."""
+
+    rank: int
+    lane: int
+    rows: Records
+    contexts: Records
+
+
+def to_frame(batches: Sequence[Batch], names: Names) -> pl.DataFrame:
+    """The table's rows for these batches, in their order."""
+    if not batches:
+        return empty()
+    sizes = np.array([len(batch.rows) for batch in batches])
+    firsts = np.cumsum([0] + [len(batch.contexts) for batch in batches[:-1]])
+    rows = np.concatenate([batch.rows for batch in batches])
+    contexts = np.concatenate([batch.contexts for batch in batches])
+    which = rows["context"] + np.repeat(firsts, sizes)
+
+    columns: dict[str, npt.NDArray[np.generic] | pl.Series] = {
+        "rank": np.repeat(np.array([batch.rank for batch in batches], np.int32), sizes),
+        "lane": names.texts(
+            np.repeat(np.array([batch.lane for batch in batches], np.uint32), sizes)
+        ),
+        "kind": _KINDS.gather(rows["kind"].astype(np.uint32)),
+        "phase": names.texts(rows["phase"]),
+        "name": names.texts(rows["name"]),
+        "seq": rows["seq"] - 1,
+    }
+    columns |= {name: names.texts(contexts[name][which]) for name in _NAMES_OF_CONTEXT}
+    columns |= {name: contexts[name][which] for name in _OF_CONTEXT}
+    for name in COLUMNS:
+        if name not in columns:
+            columns[name] = np.ascontiguousarray(rows[name])
+    return pl.DataFrame([pl.Series(name, columns[name], dtype=SCHEMA[name]) for name in COLUMNS])
+
+
+_KINDS = pl.Series(KINDS, dtype=pl.Categorical)
+
+
+def empty() -> pl.DataFrame:
+    return pl.DataFrame(schema=SCHEMA)
+
+
+def conform(frame: pl.DataFrame | pl.LazyFrame, where: str) -> pl.LazyFrame:
+    """``frame`` with the contract's columns, types and order, and no nulls.
+
+    Raises WorkbenchError, which begins with ``where``, if columns are missing.
+    """
+    found = frame.lazy().collect_schema()
+    missing = [column for column in COLUMNS if column not in found]
+    if missing:
+        readable = [column for column in COLUMNS if column in found] or found.names()
+        raise WorkbenchError(
+            f"{where}: expected the {len(COLUMNS)} columns of the event table; missing: "
+            f"{', '.join(missing)}. Found, and can be read with polars: {', '.join(readable) or 'none'}. "
+            "It was written by another version or by something else: record the run again, or add "
+            "the missing columns (-1, '' or NaN)."
+        )
+    return frame.lazy().select(_conformed(column, found[column]) for column in COLUMNS)
+
+
+def _conformed(column: str, found: pl.DataType) -> pl.Expr:
+    wanted = SCHEMA[column]
+    if column not in _STRINGS:
+        return pl.col(column).cast(wanted).fill_null(float("nan") if column == "value" else -1)
+    if found == wanted:
+        return pl.col(column).fill_null("")
+    return (
+        pl.col(column).cast(pl.String).fill_null("").cast(wanted)
+    )  # an Enum has categories of its own

@@ -1,0 +1,108 @@
+"""A rank's board: a page that its peers on the same host can read, and where they can leave an alarm.
+
+It says which operation of the group the rank is in, where its mailboxes are, and whether somebody has
+found that the group cannot go on. One board a rank and group; peers find it through the group's store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.shared import SEMAPHORE_BYTES, Segment, process_state
+
+W_OP, W_SIGNATURE, W_ALARM, W_CLOSED = range(4)
+W_BELLS = 4  # is somebody waiting at bell 0 (sends), bell 1 (receives)?
+BELLS_AT, TEXT_AT, TEXT_BYTES, TABLE_AT = 256, 512, 1536, 2048
+PLANES = ("collective", "p2p")
+
+
+def host_identity() -> str:
+    """Equal on two processes exactly if one can open the other's memory. ``WORKBENCH_HOST`` overrides (tests)."""
+    if given := os.environ.get("WORKBENCH_HOST"):
+        return given
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
+
+
+class Bell:
+    """Wakes one waiting thread of a rank; ringing costs a memory read while nobody waits."""
+
+    def __init__(self, segment: Segment, number: int, fresh: bool) -> None:
+        self._words, self._word = segment.words, W_BELLS + number
+        self._semaphore = segment.semaphore(BELLS_AT + number * SEMAPHORE_BYTES, 0 if fresh else None)
+
+    def ring(self) -> None:
+        if self._words[self._word]:
+            self._semaphore.release()
+
+    def listen(self) -> None:
+        """Announce that somebody is about to wait; look once more for work after this, then ``wait``."""
+        self._words[self._word] = 1
+        self._semaphore.release()  # a locked instruction: the announcement is out before what follows is read
+        self._semaphore.acquire(True, 1.0)
+
+    def wait(self, seconds: float) -> None:
+        self._semaphore.acquire(True, seconds)
+        self._words[self._word] = 0
+        while self._semaphore.acquire(False):
+            pass
+
+
+class Board:
+    def __init__(self, segment: Segment, fresh: bool) -> None:
+        self.segment, self.words = segment, segment.words
+        self.bells = (Bell(segment, 0, fresh), Bell(segment, 1, fresh))
+        if fresh:
+            self.words[W_OP] = -1
+
+    @classmethod
+    def create(cls, size: int) -> Board:
+        return cls(Segment.create(TABLE_AT + 8 * len(PLANES) * size, "a rank's board"), fresh=True)
+
+    def mailbox(self, plane: int, to: int, size: int) -> int:
+        """The descriptor of the owner's mailbox to that group rank, or -1 while there is none."""
+        return self.words[TABLE_AT // 8 + plane * size + to] - 1
+
+    def publish_mailbox(self, plane: int, to: int, size: int, fd: int) -> None:
+        self.words[TABLE_AT // 8 + plane * size + to] = fd + 1
+
+    def begin(self, op: int, signature: int) -> None:
+        self.words[W_SIGNATURE] = signature
+        self.words[W_OP] = op
+
+    def raise_alarm(self, kind: str, rank: int, text: str) -> None:
+        """Tell the owner, once, that the group has failed: the first alarm stays."""
+        if not self.words[W_ALARM]:
+            data = json.dumps({"kind": kind, "rank": rank, "text": text[:1000]}).encode()[: TEXT_BYTES - 8]
+            self.segment.memory[TEXT_AT : TEXT_AT + len(data)] = data
+            self.words[W_ALARM] = len(data)
+
+    def alarm(self) -> dict[str, Any] | None:
+        size = self.words[W_ALARM]
+        if not size:
+            return None
+        try:
+            return dict(json.loads(bytes(self.segment.memory[TEXT_AT : TEXT_AT + size])))
+        except ValueError:  # cut off: the words are lost, the alarm is not
+            return {"kind": "CollectiveError", "rank": -1, "text": "a peer gave up"}
+
+
+@dataclass
+class Peer:
+    """Another member of the group: its world rank, process, host, and board where that is on this host."""
+
+    rank: int
+    pid: int
+    host: str
+    board: Board | None
+
+    def state(self) -> str:
+        """The kernel's letter for its process; "?" on another host."""
+        return process_state(self.pid) if self.board is not None else "?"
+
+    @property
+    def gone(self) -> bool:
+        return self.board is not None and self.state() in "ZX"

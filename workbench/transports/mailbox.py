@@ -1,0 +1,87 @@
+"""What a directed channel between two ranks looks like, whichever way its bytes move.
+
+A channel is a row of slots. The sender claims a free slot, fills it and posts it with a header; the
+receiver takes the oldest posted slot, uses the payload in place and frees it. One thread at a time on
+each side. Waiting happens on two counting semaphores, so that the caller decides how to wait.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from workbench.shared import Semaphore
+
+SLOTS = 4
+
+
+class Header(NamedTuple):
+    """What travels before a slot's payload."""
+
+    generation: int
+    op: int  # which collective of the group, or the message's number
+    step: int
+    chunk: int
+    slot: int
+    nbytes: int  # of this payload
+    signature: int  # what the sender believes is being done: see ``communicator.signature``
+    arrives: int  # CLOCK_MONOTONIC ns before which the receiver may not look; 0: at once
+    total: int  # bytes of the whole message
+    tag: int
+    checksum: int
+
+
+HEADER = struct.Struct("11q")
+HEADER_BYTES = 128  # two cache lines
+
+
+class Outbox(Protocol):
+    """The sending end. ``moved`` counts the payload bytes that this transport copied."""
+
+    free: Semaphore
+    moved: int
+    slot_bytes: int
+
+    def slot(self, dtype: Any) -> Any:
+        """The claimed slot as a flat array (numpy) or tensor (torch) of ``dtype``."""
+
+    def post(self, header: Header) -> None: ...
+
+
+class Inbox(Protocol):
+    """The receiving end."""
+
+    ready: Semaphore
+
+    def header(self) -> Header: ...
+    def slot(self, dtype: Any) -> Any: ...
+    def release(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Views:
+    """One slot's payload as arrays of every dtype that was asked for; made once each."""
+
+    memory: memoryview
+    made: dict[Any, Any]
+
+    def get(self, dtype: Any) -> Any:
+        view = self.made.get(dtype)
+        if view is None:
+            if isinstance(dtype, torch.dtype):
+                view = torch.frombuffer(self.memory, dtype=dtype)
+            else:
+                view = np.frombuffer(self.memory, dtype=dtype)
+            self.made[dtype] = view
+        return view
+
+
+def checksum(payload: memoryview) -> int:
+    """A sum that any single flipped byte changes (xor of 8-byte words would hide two; a sum of words does not)."""
+    words = len(payload) // 8
+    total = int(np.add.reduce(np.frombuffer(payload, np.uint64, words))) if words else 0
+    return (total + sum(payload[words * 8 :])) & 0x7FFF_FFFF_FFFF_FFFF

@@ -1,0 +1,74 @@
+"""Mailboxes in shared memory: slots, a header each, two semaphores; one memfd for each directed pair.
+
+The sender makes the memfd when it first has something for that peer and puts its descriptor's number
+on its board; the receiver opens it through /proc. Nothing has a name, so nothing can be left behind.
+
+    | ready | free | ... a page | header 0 | payload 0 | header 1 | payload 1 | ...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.shared import SEMAPHORE_BYTES, Segment
+from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
+
+PAGE = 4096
+_unpack, _pack = HEADER.unpack_from, HEADER.pack_into
+
+
+class _Mailbox:
+    def __init__(self, segment: Segment, fresh: bool) -> None:
+        self.segment = segment
+        self.ready = segment.semaphore(0, 0 if fresh else None)
+        self.free = segment.semaphore(SEMAPHORE_BYTES, SLOTS if fresh else None)
+        self.stride = (segment.nbytes - PAGE) // SLOTS
+        self.slot_bytes = self.stride - HEADER_BYTES
+        self.memory = segment.memory
+        starts = [PAGE + i * self.stride for i in range(SLOTS)]
+        self._headers = starts
+        payloads = [segment.memory[at + HEADER_BYTES : at + self.stride] for at in starts]
+        self._views = [Views(payload, {}) for payload in payloads]
+        self._turn = 0
+
+    def slot(self, dtype: Any) -> Any:
+        return self._views[self._turn].get(dtype)
+
+
+class SharedOutbox(_Mailbox):
+    """The end that a rank sends through."""
+
+    def __init__(self, slot_bytes: int, what: str) -> None:
+        stride = (slot_bytes + HEADER_BYTES + 63) // 64 * 64
+        super().__init__(Segment.create(PAGE + SLOTS * stride, what), fresh=True)
+        self.moved = 0
+        self.bell: Any = None  # set for point to point: wakes a receiver that waits for several senders
+
+    def post(self, header: Header) -> None:
+        _pack(self.memory, self._headers[self._turn], *header)
+        self.moved += header.nbytes
+        self._turn = (self._turn + 1) % SLOTS
+        self.ready.release()
+        if self.bell is not None:
+            self.bell.ring()
+
+    def drained(self) -> bool:
+        """Has the receiver taken all that was posted?"""
+        return bool(self.free._get_value() == SLOTS)  # type: ignore[attr-defined]
+
+
+class SharedInbox(_Mailbox):
+    """The end that a rank receives from."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment, fresh=False)
+        self.bell: Any = None
+
+    def header(self) -> Header:
+        return Header(*_unpack(self.memory, self._headers[self._turn]))
+
+    def release(self) -> None:
+        self._turn = (self._turn + 1) % SLOTS
+        self.free.release()
+        if self.bell is not None:
+            self.bell.ring()

@@ -1,0 +1,154 @@
+"""Every wait has a deadline and looks around: is the group alive, is the awaited peer, do we agree?"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from workbench.control import ABORT, SLICE, Control
+from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
+from workbench.events import CODE, Lane, now
+from workbench.shared import Semaphore
+from workbench.signature import describe
+from workbench.transports.board import W_OP, W_SIGNATURE, Board, Peer
+
+SECOND = 1_000_000_000
+_DETECT = CODE["detect"]
+_ERRORS: dict[str, type[WorkbenchError]] = {"CollectiveError": CollectiveError, "RunTimeout": RunTimeout}
+_STATES = {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "R": "running", "S": "asleep", "D": "in the kernel"}  # fmt: skip
+
+
+class Watch:
+    """What a rank's waits of one group look at. ``closing`` ends every wait at its next look."""
+
+    def __init__(
+        self, me: int, peers: Sequence[Peer], board: Board, timeout_ns: int, control: Control | None
+    ) -> None:
+        self.me, self.peers, self.board, self.timeout_ns, self.control = me, peers, board, timeout_ns, control
+        self.closing = False
+        self.error: WorkbenchError | None = None
+
+    def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
+        """Block until ``semaphore`` is given. ``peer``: the group rank that will give it, -1 for any.
+
+        Raises PeerLost, CollectiveError, RunTimeout, or what a peer found first.
+        """
+        patience = Patience(self, peer, lane, doing)
+        while not semaphore.acquire(True, SLICE):
+            patience.look()
+
+    def check(self) -> None:
+        """Raise if the group has already failed."""
+        if self.error is not None:
+            raise self.error
+        if alarm := self.board.alarm():
+            text = alarm["text"]
+            if alarm["kind"] == "PeerLost":
+                raise self.fail(PeerLost(text, alarm["rank"]), tell=False)
+            raise self.fail(_ERRORS.get(alarm["kind"], WorkbenchError)(text), tell=False)
+        if self.control is not None and self.control.words[ABORT]:
+            raise self.fail(WorkbenchError("the run was aborted by its driver"), tell=False)
+        if self.closing:
+            raise WorkbenchError("the process group is being destroyed while this operation still waits")
+
+    def fail(self, error: WorkbenchError, *, tell: bool = True) -> WorkbenchError:
+        """Remember the first failure of the group, and ring every peer's alarm. Returns the error to raise."""
+        if self.error is None:
+            self.error = error
+            if tell:
+                rank = getattr(error, "rank", -1)
+                text = f"{error} (found by rank {self.peers[self.me].rank})"
+                for peer in self.peers:
+                    if peer.board is not None and peer is not self.peers[self.me]:
+                        peer.board.raise_alarm(type(error).__name__, rank, text)
+        return self.error
+
+    def lost(self, peer: int, doing: str) -> WorkbenchError:
+        """The error for a peer that has ended."""
+        rank = self.peers[peer].rank
+        return self.fail(
+            PeerLost(f"rank {rank} (process {self.peers[peer].pid}) ended while rank {self.peers[self.me].rank} was in {doing}", rank)
+        )  # fmt: skip
+
+
+class Patience:
+    """One wait: how long it has lasted, not counting the time in which the user holds the ranks."""
+
+    def __init__(self, watch: Watch, peer: int, lane: Lane, doing: str) -> None:
+        self.watch, self.peer, self.lane, self.doing = watch, peer, lane, doing
+        self.since = self._last = now()
+        self._waited = 0
+        self._told = False
+
+    def look(self) -> None:
+        watch, moment = self.watch, now()
+        watch.check()
+        standing = watch.control is not None and watch.control.clocks_stand()
+        if not standing:
+            # A rank that was itself stopped must not count that time as its peers' silence.
+            self._waited += min(moment - self._last, 4 * int(SLICE * 1e9))
+        self._last = moment
+        among = range(len(watch.peers)) if self.peer < 0 else (self.peer,)
+        for peer in among:
+            if peer != watch.me and watch.peers[peer].gone:
+                raise watch.lost(peer, self.doing)
+        self._compare(among)
+        if self._waited > SECOND and not self._told:
+            self._told = True
+            self._tell(among)
+        if self._waited > watch.timeout_ns:
+            who = ", ".join(self._state(peer) for peer in among if peer != watch.me)
+            raise watch.fail(
+                RunTimeout(
+                    f"no progress for {self._waited / 1e9:.1f} s: rank {watch.peers[watch.me].rank} is in {self.doing} "
+                    f"and waits for {who}. Raise timeout= if this is expected."
+                )
+            )
+
+    def _state(self, peer: int) -> str:
+        """A peer in words. It asks the kernel only, so that a frozen peer can be described too."""
+        other = self.watch.peers[peer]
+        return f"rank {other.rank}, which is {_STATES.get(other.state(), 'on another host')}"
+
+    def _tell(self, among: Sequence[int]) -> None:
+        moment = now()
+        for peer in among:
+            if peer != self.watch.me:
+                other = self.watch.peers[peer]
+                name = "stalled: stopped" if other.state() in "Tt" else "stalled"
+                number = self.lane.recorder.name(name)
+                self.lane.write(_DETECT, moment, moment, other.rank, name=number, value=self._waited / 1e9)
+
+    def _compare(self, among: Sequence[int]) -> None:
+        """Are the peers in the same operation of the group as we are? If one is in another, say so now."""
+        mine = self.watch.board
+        for peer in among:
+            board = self.watch.peers[peer].board
+            if peer == self.watch.me or board is None or board.words[W_OP] != mine.words[W_OP]:
+                continue
+            if board.words[W_SIGNATURE] != mine.words[W_SIGNATURE]:
+                raise self.watch.fail(
+                    disagreement(
+                        mine.words[W_OP],
+                        (self.watch.peers[self.watch.me].rank, describe(mine.words[W_SIGNATURE])),
+                        (self.watch.peers[peer].rank, describe(board.words[W_SIGNATURE])),
+                    )
+                )
+
+
+def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> CollectiveError:
+    """The error for two ranks that pass different things to the same collective."""
+    first, second = sorted((mine, theirs))
+    return CollectiveError(
+        f"ranks disagree about collective {op}: rank {first[0]} calls {first[1]}, rank {second[0]} calls {second[1]}. "
+        "Every rank of a group must make the same calls in the same order, with the same shape and dtype."
+    )
+
+
+def describe_end(code: int) -> str:
+    """How a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return "ended" if code == 0 else f"exited with code {code}"
+
+

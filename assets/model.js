@@ -13,9 +13,8 @@
  * @typedef {{key: string, generation: number, group: string, op: number, number: number, collective: string,
  *   algorithm: string, iteration: number, name: string, start: number, end: number, ranks: number, nbytes: number, left_out: string,
  *   rows: Row[], flights: Flight[], waits: Row[], moments: number[]}} Call
- * @typedef {{events: number, dropped: number, calls: number, iteration: number, iterations: number,
- *   loss: number | null}} Counters
- * @typedef {{id: string, ranks: number, title: string, emulated: {from: number, to: number, words: string}[],
+ * @typedef {{events: number, dropped: number, calls: number, iteration: number, loss: number | null}} Counters
+ * @typedef {{id: string, ranks: number, iterations: number, title: string, emulated: {from: number, to: number, words: string}[],
  *   notes: string[]}} RunFacts
  * @typedef {{run: RunFacts | null, seq: number, missed: number, state: string, words: string,
  *   counters: Counters | null, calls: Call[], clock: number}} Known

@@ -70,7 +70,7 @@ export function factsOf(known) {
   if (!run) return "";
   const parts = [`${run.ranks} ${run.ranks === 1 ? "rank" : "ranks"}`];
   if (counters && counters.iteration >= 0) {
-    parts.push(`iteration ${grouped(counters.iteration + 1)}${counters.iterations > 0 ? ` of ${grouped(counters.iterations)}` : ""}`);
+    parts.push(`iteration ${grouped(counters.iteration + 1)}${run.iterations > 0 ? ` of ${grouped(run.iterations)}` : ""}`);
     if (counters.loss !== null) parts.push(`loss ${counters.loss.toPrecision(3)}`);
   }
   return parts.join(" · ");

@@ -18,7 +18,6 @@ from rich.console import Console
 if TYPE_CHECKING:
     from workbench.run import Result, Run
 
-POLL_SECONDS = 0.2  # how often the terminal looks at the run
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
 
@@ -51,7 +50,9 @@ def run(
 
     try:
         live = wb.run(wb.Experiment.from_yaml(spec, allow_code=allow_code))
-        result = follow(live)
+        with suppress(KeyboardInterrupt):  # the ranks have ended by then; what there is, is saved
+            live.wait(check=False, progress=True)
+        result = live.result
         if save:
             live.store.save(save)
             console.print(f"saved {save}; wb.load({str(save)!r}) reads it")
@@ -142,50 +143,6 @@ def find_notebook() -> Path:
         f"found no notebooks/{FIRST_NOTEBOOK} beside the package or in {Path.cwd()}: "
         "the notebooks come with the repository; clone it and run `make lab` there"
     )
-
-
-def follow(live: Run, what: str = "training") -> Result:
-    """Draw progress and loss until the run ends, however it ends; Ctrl-C stops the ranks.
-
-    Returns the result, ``ok`` or not; raises nothing of the run's own.
-    """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from workbench.errors import RunTimeout
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} iterations  loss {task.fields[loss]}"),
-        TimeElapsedColumn(),
-    )
-    total = live.experiment.iterations
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(what, total=total, loss="–")
-        try:
-            while True:
-                # With check=False a failed run returns, so this is only ever our own poll's time.
-                with suppress(RunTimeout):
-                    result = live.wait(timeout=POLL_SECONDS, check=False)
-                    break
-                done, loss = latest_loss(live)
-                progress.update(bar, completed=done, loss=f"{loss:.4f}" if done else "–")
-        except KeyboardInterrupt:
-            live.stop()
-            result = live.wait(check=False)
-        if result.losses:
-            progress.update(bar, completed=len(result.losses), loss=f"{result.losses[-1]:.4f}")
-    return result
-
-
-def latest_loss(live: Run) -> tuple[int, float]:
-    """How many iterations have told their loss so far, and the newest one."""
-    import polars as pl
-
-    is_loss = (pl.col("kind") == "metric") & (pl.col("name") == "loss")
-    losses = live.store.scan().filter(is_loss).sort("iteration").select("iteration", "value")
-    newest = losses.last().collect()
-    return (newest["iteration"][0] + 1, newest["value"][0]) if newest.height else (0, 0.0)
 
 
 def in_words(live: Run, result: Result) -> str:

@@ -83,7 +83,7 @@ class Collector:
         self.drain()
 
     def drain(self) -> float:
-        """Read what is there, from any thread. Returns how full the fullest ring was (>= 1: lapped)."""
+        """Read what is there, from any thread. Returns how full the fullest ring was."""
         with self._draining:
             cpu = time.thread_time_ns()
             fullest = max((self._drain_rank(rank) for rank in self._ranks.values()), default=0.0)
@@ -203,8 +203,9 @@ class _Rank:
             ) = status
             shape = str(tuple(rest[: min(ndim, 4)])) if dtype or ndim else ""
             yield (
-                self.rank, lane.name, KINDS[kind - 1], peer, text(group), text(collective),
-                text(algorithm), op, step, chunk, since, text(dtype), shape, rest[4 : 4 + min(count, 8)],
+                self.rank, lane.name, KINDS[kind - 1], peer,
+                text(group), text(collective), text(algorithm), op, step, chunk, since,
+                text(dtype), shape, rest[4 : 4 + min(count, 8)],
             )  # fmt: skip
 
 
@@ -248,7 +249,7 @@ class _Ring:
         return copy, stop - begin - len(copy)
 
     def _published(self, begin: int) -> int:
-        """How many records from ``begin`` on are there, at least one: they were written in order."""
+        """How many records from ``begin`` on are there (one is): they were written in order."""
         seq, size, least, beyond = self._seq, self.size, 1, self.size + 1
         while beyond - least > 1:
             middle = (least + beyond) // 2
@@ -259,7 +260,7 @@ class _Ring:
         return least
 
     def _lapped(self, begin: int) -> int:
-        """Another than ``begin`` is at its place. The index after the newest record, or ``begin``."""
+        """Another is at the place of ``begin``: the index after the newest record, or ``begin``."""
         here = self._seq[begin % self.size]
         if here == begin + 1 - self.size or (
             here == 0 and self._seq[(begin - 1) % self.size] == begin

@@ -1,7 +1,7 @@
 """Files: a run as one Parquet file, and the folders that WORKBENCH_TRACE names.
 
     folder/rank-<r>-<pid>/trace          header, names, a page a lane (events.py)
-                          <i>.rows       the records of lane i, in blocks that were reserved before use
+                          <i>.rows       the records of lane i, in blocks, each reserved before use
                           <i>.contexts   their contexts
 
 A record is there where its number is its index + 1; what was reserved and never written is zeroes.
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -36,15 +36,13 @@ _AT_ONCE = 16 * ROWS  # records
 
 # ---- Parquet
 
-_UNREADABLE = (
-    pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,
-)  # the second is no PolarsError, in fact
+# What polars raises over damaged bytes. A panic is no PolarsError.
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 @contextlib.contextmanager
 def atomically(path: Path, what: str) -> Iterator[Path]:
-    """A temporary name beside ``path``; what was written there becomes ``path`` if all goes well."""
+    """A name beside ``path``; what is written there becomes ``path`` if all goes well."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield beside
@@ -55,7 +53,8 @@ def atomically(path: Path, what: str) -> Iterator[Path]:
             "writable and have room; what was there before is untouched."
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def write_parquet(
@@ -76,7 +75,7 @@ def write_parquet(
 def open_parquet(path: Path) -> tuple[pl.LazyFrame, int, int, dict[str, str]]:
     """The table in ``path``, not yet read; its number of rows; records dropped; metadata."""
     try:
-        document = pl.read_parquet_metadata(path).get(DOCUMENT)
+        document = _document(pl.read_parquet_metadata(path))
         frame = pl.scan_parquet(path)
         columns = frame.collect_schema().names()
         rows = int(frame.select(pl.len()).collect().item())
@@ -86,17 +85,24 @@ def open_parquet(path: Path) -> tuple[pl.LazyFrame, int, int, dict[str, str]]:
         ) from error
     if document is None:
         raise WorkbenchError(
-            f"{path}: expected a Parquet file written by store.save, found one without our metadata: "
-            f"{rows:,} rows with the columns {', '.join(columns)}, which polars.read_parquet can read. "
+            f"{path}: expected a Parquet file of store.save, found one without our metadata. "
+            f"polars.read_parquet can read its {rows:,} rows of the columns {', '.join(columns)}. "
             "Store.from_frame takes them if they are events."
         )
-    content = json.loads(document)
-    if content["format"] > FORMAT:
+    if document["format"] > FORMAT:
         raise WorkbenchError(
-            f"{path}: expected format {FORMAT} or older, found format {content['format']}, written by a "
+            f"{path}: expected format {FORMAT} or older, found format {document['format']}, of a "
             f"newer version. Update the workbench; polars.read_parquet can read its {rows:,} rows."
         )
-    return conform(frame, str(path)), rows, content["dropped"], content["metadata"]
+    return conform(frame, str(path)), rows, document["dropped"], document["metadata"]
+
+
+def _document(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    with contextlib.suppress(KeyError, ValueError, TypeError):
+        document: dict[str, Any] = json.loads(metadata[DOCUMENT])
+        if {"format", "dropped", "metadata"} <= document.keys():
+            return document
+    return None
 
 
 def read_parquet(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
@@ -129,8 +135,8 @@ def _what_is(path: Path) -> str:
         start = file.read(4)
     if start == b"PAR1":
         return (
-            f"{size:,} bytes that begin as Parquet and do not end so: truncated. Nothing of it can be "
-            "read, as a Parquet file's index is at its end. Copy it again, or save the run again."
+            f"{size:,} bytes that begin as Parquet and do not end so: truncated. Nothing of it can "
+            "be read, as Parquet keeps its index at the end. Copy it again, or save the run again."
         )
     return f"{size:,} bytes that begin with {start!r}: no Parquet. Nothing of it can be read."
 
@@ -164,8 +170,8 @@ def read_folder(folder: str | Path, *, partial: bool = False) -> Store:
         store.metadata["problems"] = json.dumps(problems)
         if not partial or not len(store):
             raise WorkbenchError(
-                f"{folder}: expected whole traces, found: {'; '.join(problems)}. Records that could be "
-                f"read: {', '.join(readable)}; load(folder, partial=True) gives them."
+                f"{folder}: expected whole traces, found: {'; '.join(problems)}. Records that "
+                f"could be read: {', '.join(readable)}; load(folder, partial=True) gives them."
             )
     return store
 
@@ -194,7 +200,7 @@ def _sources(folder: Path) -> list[_Source]:
     for one, other in itertools.pairwise(sources):
         if one.rank == other.rank:
             raise WorkbenchError(
-                f"{folder}: expected one run, found rank {one.rank} of several: {one.folder.name} and "
+                f"{folder}: expected one run, found rank {one.rank} of several: {one.folder.name}, "
                 f"{other.folder.name}. Move the folders of one run into a folder of their own."
             )
     return sources
@@ -213,7 +219,7 @@ def _read_rank(store: Store, source: _Source, problems: list[str]) -> int:
     if len(data) != events.DATA_AT or words[events.H_MAGIC] != events.MAGIC:
         raise ValueError(
             f"trace should have {events.DATA_AT:,} bytes that begin with {events.MAGIC:#x}, it has "
-            f"{len(data):,} that begin with {int.from_bytes(data[:8], 'little'):#x}: truncated, or foreign"
+            f"{len(data):,} that begin with {int.from_bytes(data[:8], 'little'):#x}"
         )
     names = NameTable(store.number, memory)
     names.read()

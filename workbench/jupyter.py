@@ -1,6 +1,6 @@
 """The stage in a notebook. Only here is anywidget imported.
 
-A run displays itself through ``mimebundle(run)``. A thread sends to the page what is new, so the picture
+A run displays itself through ``show(run)``. A thread sends to the page what is new, so the picture
 moves while a cell runs, awaits or has returned; the thread ends with the run.
 """
 
@@ -47,7 +47,7 @@ class Stage(anywidget.AnyWidget):
         super().close()
 
     def __repr__(self) -> str:
-        return f"Stage({self._words})"
+        return self._words  # where widgets do not run, a cell shows the run's own words
 
 
 def show(run: Watched) -> Stage:
@@ -55,9 +55,3 @@ def show(run: Watched) -> Stage:
     if run not in _stages:
         _stages[run] = Stage(run)
     return _stages[run]
-
-
-def mimebundle(run: Watched) -> dict[str, Any]:
-    """What ``Run._repr_mimebundle_`` returns: the live stage, and the run's repr where widgets do not run."""
-    bundle: dict[str, Any] = show(run)._repr_mimebundle_()[0]
-    return {**bundle, "text/plain": repr(run)}

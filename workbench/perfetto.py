@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 MATCH = ("generation", "group", "collective", "op", "step", "chunk", "slot")
 # What a row says beyond its place, kind and times.
 _NUMBERS = (
-    "generation", "op", "peer", "step", "chunk", "slot", "nbytes", "iteration", "microbatch", "stage",
-    "version", "seq",
+    "generation", "op", "peer", "step", "chunk", "slot", "nbytes",
+    "iteration", "microbatch", "stage", "version", "seq",
 )  # fmt: skip
 _STRINGS = ("collective", "algorithm", "phase", "group")
 _ARROWS_AT_ONCE = 262_144

@@ -18,7 +18,7 @@ from workbench.events import Recorder, now
 from workbench.job import Job
 from workbench.session import Session, use
 from workbench.shared import Segment
-from workbench.source import load
+from workbench.source import load, load_module
 from workbench.spec import Experiment
 
 
@@ -59,7 +59,7 @@ def _follow(body: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], bytes
     task = load("tasks", exp.task, "Task")(**exp.task_options)
     job = Job(exp, task, rank, session, control)
     control.set_rank(rank, STATE, TRAINING)
-    strategy = load("strategies", exp.strategy, "")
+    strategy = load_module("strategies", exp.strategy)
     strategy.train(job, strategy.Config(**exp.options))
     control.set_rank(rank, STATE, DONE)
     return _outcome(job)

@@ -12,7 +12,6 @@ import html
 import json
 import os
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -21,9 +20,10 @@ import numpy as np
 import polars as pl
 
 from workbench._assets import stage_module, theme
+from workbench.store import Store
 from workbench.views import Message
 from workbench.views.ring import calls, select
-from workbench.views.stream import Store, count, describe, message
+from workbench.views.stream import add_faults, count, describe, facts, message
 
 MAX_ROWS = 60_000  # rows in a page: about half a megabyte
 MAX_CALLS = 64  # what a page keeps (assets/model.js)
@@ -50,13 +50,9 @@ stage.render({ model, el: document.getElementById("stage") });
 """)
 
 
-def to_html(store: Any, path: str | os.PathLike[str], experiment: Any = None, error: object = None) -> None:
-    """Write ``store`` (a Store, live or loaded) as a page to ``path``.
-
-    ``experiment`` gives the header line its facts; ``error`` is why the run failed, if it did.
-    """
-    told = replay(store, experiment, error)
-    Path(path).write_text(page(told), encoding="utf-8")
+def to_html(store: Store, path: str | os.PathLike[str]) -> None:
+    """Write the run that ``store`` holds, live or loaded, as a page to ``path``."""
+    Path(path).write_text(page(replay(store)), encoding="utf-8")
 
 
 def page(told: Message) -> str:
@@ -71,29 +67,30 @@ def page(told: Message) -> str:
     )
 
 
-def replay(store: Store, experiment: Any = None, error: object = None) -> Message:
+def replay(store: Store) -> Message:
     """The run as one message: its counters over all events, and as many of its calls as a page holds."""
-    from workbench.views.stream import facts
-
-    events, _ = store.since(0)
+    events, known = store.events, facts(store.metadata)
     counters: dict[str, Any] = {
         "events": events.height, "dropped": store.dropped, "calls": 0, "iteration": -1, "loss": None,
-        "iterations": int(getattr(experiment, "iterations", -1)),
     }  # fmt: skip
     sampled: list[tuple[dict[str, Any], pl.DataFrame]] = []
-    known: Mapping[str, Any] = facts(experiment)
     if events.height:
         count(counters, events)
+        add_faults(known, events)
         origin = int(events["start_ns"].min())  # type: ignore[arg-type]
         complete = calls(events).filter("complete")
         chosen = spread(complete)
         rows = select(events, chosen, origin)
         parts = rows.partition_by("call", maintain_order=True)
-        sampled = [(describe(c, r, origin), r) for c, r in zip(chosen.iter_rows(named=True), parts, strict=True)]
+        sampled = [
+            (describe(call, part, origin), part)
+            for call, part in zip(chosen.iter_rows(named=True), parts, strict=True)
+        ]
         if complete.height:
             counters["calls"] = int(complete["op"].max()) + 1  # type: ignore[arg-type]
-        known = {**known, "ranks": known["ranks"] or int(events["rank"].max()) + 1}  # type: ignore[arg-type]
-    state, words = ("failed", str(error).strip().splitlines()[0]) if error else ("replay", "")
+        known["ranks"] = known["ranks"] or int(events["rank"].max()) + 1  # type: ignore[arg-type]
+    error = store.metadata.get("error", "")
+    state, words = ("failed", error.strip().splitlines()[0]) if error else ("replay", "")
     head = {"id": uuid.uuid4().hex, **known}
     return message(head, sampled, seq=1, now=None, state=state, words=words, counters=counters)
 

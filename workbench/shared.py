@@ -13,6 +13,7 @@ import _multiprocessing
 import ctypes
 import mmap
 import os
+import signal
 import sys
 from typing import Protocol
 
@@ -91,3 +92,10 @@ def process_state(pid: int) -> str:
             return chr(file.read().rpartition(b")")[2].split()[0][0])
     except (FileNotFoundError, ProcessLookupError):
         return "X"
+
+
+def describe_end(code: int) -> str:
+    """How a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return "ended" if code == 0 else f"exited with code {code}"

@@ -4,8 +4,8 @@
     "my_task.py:MyTask"       a file of the user's own, and the name of what is meant in it
     Source(name, code)        the text of a function or class with all that it names (capture.py)
 
-``available`` lists names, ``load`` gives the function or class whichever way it was said. What a spec
-is validated with (``defined``, ``keywords``) only reads: no code of the user's runs for it.
+``available`` lists names, ``load`` gives the function or class whichever way it was said. What a
+spec is validated with (``defined``, ``keywords``) only reads: no code of the user's runs for it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def available(folder: str, prefix: str = "") -> list[str]:
 def load(folder: str, value: str | Source, attribute: str, prefix: str = "") -> Any:
     """The function or class that ``value`` means.
 
-    A name means ``attribute`` of the file ``<folder>/<prefix><name>.py``; a path or Source says itself
-    what it means. Raises SpecError.
+    A name means ``attribute`` of the file ``<folder>/<prefix><name>.py``; a path or Source says
+    itself what it means. Raises SpecError.
     """
     module = load_module(folder, value, prefix)
     if isinstance(value, Source):
@@ -87,7 +87,7 @@ def load(folder: str, value: str | Source, attribute: str, prefix: str = "") -> 
 
 
 def load_module(folder: str, value: str | Source, prefix: str = "") -> types.ModuleType:
-    """The module in which ``load`` finds it: there a strategy's ``Config`` lies beside ``train``."""
+    """The module in which ``load`` finds it: a strategy's ``Config`` lies beside its ``train``."""
     if isinstance(value, Source):
         return value.module()
     if place := split_path(value):
@@ -142,7 +142,7 @@ def defined(code: str, where: str) -> list[str]:
 
 
 def keywords(code: str, name: str, where: str) -> list[str] | None:
-    """Keywords that class ``name`` in ``code`` is made with; None if that cannot be told by reading.
+    """Keywords that class ``name`` in ``code`` is made with; None if reading cannot tell.
 
     A dataclass has its fields, another class the parameters of its ``__init__``. ``**kwargs``, or a
     base class from elsewhere, can take anything.
@@ -152,23 +152,18 @@ def keywords(code: str, name: str, where: str) -> list[str] | None:
 
 
 def _keywords(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[str] | None:
-    inits = [
-        one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"
-    ]
-    if inits:
-        arguments = inits[-1].args
+    methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+    if "__init__" in methods:
+        arguments = methods["__init__"].args
         named = [*arguments.posonlyargs, *arguments.args][1:] + arguments.kwonlyargs
         return None if arguments.kwarg else [one.arg for one in named]
     found: list[str] = []
     for base in node.bases:
-        if ast.unparse(base) in ("object", "Protocol", "typing.Protocol", "ABC", "abc.ABC"):
-            continue
-        of_base = (
-            _keywords(classes[ast.unparse(base)], classes) if ast.unparse(base) in classes else None
-        )
-        if of_base is None:
+        above = classes.get(ast.unparse(base))
+        inherited = _keywords(above, classes) if above else None
+        if inherited is None and ast.unparse(base) not in _WITHOUT_INIT:
             return None
-        found += of_base
+        found += inherited or []
     decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
     if "dataclass" in decorators:
         for one in node.body:

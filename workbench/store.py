@@ -3,8 +3,8 @@
     collector -> append(records)  ->  raw batches  ->  frames (polars)  ->  Parquet parts in a
                  25 times a second    64 bytes a row   on demand            folder of our own
 
-Rows keep the order in which they arrived; within a lane that is the order of ``seq``. A row is turned
-into polars once: the next snapshot reuses it. Whoever reads does not make the collector wait.
+Rows keep the order in which they arrived; within a lane that is the order of ``seq``. A row is
+turned into polars once: the next snapshot reuses it. Who reads does not make the collector wait.
 """
 
 from __future__ import annotations
@@ -111,14 +111,14 @@ class Store:
             frames = self._settled()
             if self._parts:
                 return self.scan().collect()
-            return pl.concat(frames, rechunk=False) if frames else table.empty()
+            return pl.concat(frames, rechunk=False) if frames else table.EMPTY
 
     def scan(self) -> pl.LazyFrame:
-        """Everything so far, spilled parts included, read when collected: keep the store until then."""
+        """Everything so far, parts included, read when collected: keep the store until then."""
         with self._reading:
             frames = [frame.lazy() for frame in self._settled()]
             parts = [table.conform(pl.scan_parquet(path), str(path)) for path, _ in self._parts]
-            return pl.concat([*parts, *frames]) if parts or frames else table.empty().lazy()
+            return pl.concat([*parts, *frames]) if parts or frames else table.EMPTY.lazy()
 
     def since(self, position: int = 0) -> tuple[pl.DataFrame, int]:
         """The rows that arrived after ``position``, and the position for the next call."""
@@ -137,7 +137,7 @@ class Store:
                 if position < at + frame.height:
                     pieces.append(frame.slice(max(position - at, 0)))
                 at += frame.height
-        return (pl.concat(pieces, rechunk=False) if pieces else table.empty()), at
+        return (pl.concat(pieces, rechunk=False) if pieces else table.EMPTY), at
 
     def pieces(self) -> Iterator[pl.DataFrame]:
         """Everything so far, piece by piece in the order of arrival."""
@@ -152,7 +152,7 @@ class Store:
 
     @property
     def now(self) -> pl.DataFrame:
-        """What each lane is in at this moment (``since_ns``: since when); idle ones are left out."""
+        """What each lane is in right now (``since_ns``: since when); idle ones are left out."""
         return pl.DataFrame(self._now, schema=NOW_SCHEMA, orient="row")
 
     def _settled(self) -> list[pl.DataFrame]:
@@ -258,7 +258,7 @@ class Store:
         return store
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ui.perfetto.dev: a process a rank, a thread a lane, an arrow a message."""
+        """Write a trace for ui.perfetto.dev (perfetto.py)."""
         from workbench.perfetto import write
 
         write(self, Path(path))

@@ -1,7 +1,8 @@
 """The event table as polars sees it: its schema, and how records of ranks become rows of it.
 
-``SCHEMA`` is the contract: exactly these columns, in this order, without nulls (integers -1, strings
-"", ``value`` NaN). Strings are Categorical: four bytes a row, compared with any string as usual.
+``SCHEMA`` is the contract: exactly these columns, in this order, without nulls (integers -1,
+strings "", ``value`` NaN). Strings are Categorical: four bytes a row, compared with any string as
+usual.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def _dtype(column: str) -> pl.DataType:
 
 
 SCHEMA = pl.Schema({column: _dtype(column) for column in COLUMNS})
+EMPTY = pl.DataFrame(schema=SCHEMA)
 
 
 class Names:
@@ -126,7 +128,7 @@ class Batch:
 def to_frame(batches: Sequence[Batch], names: Names) -> pl.DataFrame:
     """The table's rows for these batches, in their order."""
     if not batches:
-        return empty()
+        return EMPTY
     sizes = np.array([len(batch.rows) for batch in batches])
     firsts = np.cumsum([0] + [len(batch.contexts) for batch in batches[:-1]])
     rows = np.concatenate([batch.rows for batch in batches])
@@ -154,10 +156,6 @@ def to_frame(batches: Sequence[Batch], names: Names) -> pl.DataFrame:
 _KINDS = pl.Series(KINDS, dtype=pl.Categorical)
 
 
-def empty() -> pl.DataFrame:
-    return pl.DataFrame(schema=SCHEMA)
-
-
 def conform(frame: pl.DataFrame | pl.LazyFrame, where: str) -> pl.LazyFrame:
     """``frame`` with the contract's columns, types and order, and no nulls.
 
@@ -169,7 +167,7 @@ def conform(frame: pl.DataFrame | pl.LazyFrame, where: str) -> pl.LazyFrame:
         readable = [column for column in COLUMNS if column in found] or found.names()
         raise WorkbenchError(
             f"{where}: expected the {len(COLUMNS)} columns of the event table; missing: "
-            f"{', '.join(missing)}. Found, and can be read with polars: {', '.join(readable) or 'none'}. "
+            f"{', '.join(missing)}. Found, and polars can read: {', '.join(readable) or 'none'}. "
             "It was written by another version or by something else: record the run again, or add "
             "the missing columns (-1, '' or NaN)."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 
 from workbench.control import ABORT, SLICE, Control
@@ -143,12 +142,3 @@ def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> Col
         f"ranks disagree about collective {op}: rank {first[0]} calls {first[1]}, rank {second[0]} calls {second[1]}. "
         "Every rank of a group must make the same calls in the same order, with the same shape and dtype."
     )
-
-
-def describe_end(code: int) -> str:
-    """How a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return "ended" if code == 0 else f"exited with code {code}"
-
-

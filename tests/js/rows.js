@@ -33,8 +33,8 @@ export const head = (op, more = {}) => ({ generation: 0, group: "default", op, n
 /** A batch with one call each of `ops`, which all have the same rows. */
 export function batch(ops, more = {}) {
   const { strings, bytes } = packed(rows);
-  const message = { type: "batch", run: { id: "a", ranks: 3, title: "Data parallel", emulated: [], notes: [] }, seq: 1, now: 5000, state: "running",
-    words: "", counters: { events: 9, dropped: 0, calls: 7, iteration: 6, iterations: 200, loss: 0.25 },
-    calls: ops.map((op) => head(op, { start: 1000 + op, end: 3000 + op })), layout: LAYOUT, strings, rows: rows.length, ...more };
+  const message = { type: "batch", run: { id: "a", ranks: 3, iterations: 200, title: "Data parallel", emulated: [], notes: [] }, seq: 1, now: 5000, state: "running",
+    words: "", counters: { events: 9, dropped: 0, calls: 7, iteration: 6, loss: 0.25 },
+    calls: ops.map((op) => head(op, { end: 3000 + op / 1000 })), layout: LAYOUT, strings, rows: rows.length, ...more };
   return [message, [bytes.buffer]];
 }

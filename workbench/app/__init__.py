@@ -7,6 +7,7 @@ A page is a file beside this one, run once a browser session; what a session hol
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parent / "ring.py"
 UNUSED_MS = 15_000  # a session whose last page has gone for this long is ended, and its ranks with it
@@ -28,3 +29,12 @@ def serve(port: int = 5006, host: str = "127.0.0.1") -> None:
         ])  # fmt: skip
     finally:
         workbench.shutdown()
+
+
+def stage(run: Any) -> Any:
+    """The stage of ``run`` as a Panel component, for a page of one's own (``Run.__panel__``)."""
+    from workbench.app.page import Stage
+
+    shown = Stage(sizing_mode="stretch_width")
+    shown.watch(run)
+    return shown

@@ -14,7 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+import yaml
 
+from workbench.store import Store
 from workbench.views import Message, pack
 from workbench.views.ring import KEY, calls, collective_rows, select
 
@@ -27,22 +29,11 @@ IN_FLIGHT = 64  # calls of a group; one this much older than a complete one has 
 LOOKED_AT = 500_000  # rows of calls that are not complete yet; beyond it the oldest are let go
 
 
-class Store(Protocol):
-    """What a page needs of a store (workbench.store.Store has it)."""
-
-    metadata: dict[str, str]
-    dropped: int
-
-    def since(self, position: int = 0) -> tuple[pl.DataFrame, int]: ...
-
-
 class Watched(Protocol):
     """What a page needs of a run that is live (workbench.run.Run has it)."""
 
     @property
     def store(self) -> Store: ...
-    @property
-    def experiment(self) -> Any: ...
     @property
     def done(self) -> bool: ...
     @property
@@ -54,8 +45,7 @@ class Stream:
 
     def __init__(self, run: Watched, name: str) -> None:
         self._run, self._lock = run, threading.Lock()
-        self._facts = {"id": name, **facts(run.experiment)}
-        self._iterations = int(getattr(run.experiment, "iterations", -1))
+        self._facts = {"id": name, **facts(run.store.metadata)}
         self._position, self._origin, self._seq = 0, -1, 0
         self._open: list[pl.DataFrame] = []  # rows of calls that are not complete
         self._waiting: pl.DataFrame | None = None  # newest complete call, not yet sent
@@ -95,6 +85,7 @@ class Stream:
         if self._origin < 0:
             self._origin = int(events["start_ns"].min())  # type: ignore[arg-type]
         count(counters, events)
+        add_faults(self._facts, events)
         rows = pl.concat([*self._open, collective_rows(events)])
         table = calls(rows)
         complete = table.filter("complete")
@@ -122,8 +113,8 @@ class Stream:
     def _message(self, sampled: Sequence[tuple[dict[str, Any], pl.DataFrame]]) -> Message:
         state, words = state_of(self._run, self.ended, self._counters["events"])
         now = None if self.ended or self._origin < 0 else time.monotonic_ns() - self._origin
-        counters = {**self._counters, "iterations": self._iterations}
-        return message(self._facts, sampled, seq=self._seq, now=now, state=state, words=words, counters=counters)
+        told = {"now": now, "state": state, "words": words, "counters": dict(self._counters)}
+        return message(self._facts, sampled, seq=self._seq, **told)
 
 
 def count(counters: dict[str, Any], events: pl.DataFrame) -> None:
@@ -169,22 +160,36 @@ def message(
     return Message(header | {"rows": at, "layout": layout, "strings": strings}, payload)
 
 
-def facts(experiment: Any) -> dict[str, Any]:
-    """What the header line says of an experiment, and what in the picture is our own making."""
-    links = getattr(getattr(experiment, "network", None), "links", None) or {}
-    emulated = [
-        {"from": a, "to": b, "words": f"link {a} → {b} emulated: {_link_words(link)}"}
-        for (a, b), link in sorted(links.items())
-    ]
-    notes = [f"compute padded: {pad}"] if (pad := getattr(experiment, "pad_compute", None)) else []
-    notes += [f"fault injected: {fault}" for fault in getattr(experiment, "faults", ())]
-    title = str(getattr(experiment, "strategy", "")).replace("_", " ").capitalize()
-    return {"ranks": int(getattr(experiment, "ranks", 0)), "title": title, "emulated": emulated, "notes": notes}
+def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """What the header line says of a run, and what in its picture is our own making, from the store's metadata."""
+    spec = yaml.safe_load(metadata.get("experiment", "")) or {}
+    links = sorted((spec.get("network") or {}).get("links", {}).items())
+    emulated = [_emulated(name, ", ".join(f"{value}" for value in link.values())) for name, link in links]
+    notes = [f"compute padded to {pad}"] if (pad := spec.get("pad_compute")) else []
+    return {
+        "ranks": int(spec.get("ranks", 0)),
+        "iterations": int(spec.get("iterations", -1)),
+        "title": str(spec.get("strategy", "")).replace("_", " ").capitalize(),
+        "emulated": emulated,
+        "notes": notes,
+    }
 
 
-def _link_words(link: Any) -> str:
-    said = [str(value) for name in ("latency", "bandwidth") if (value := getattr(link, name, None)) is not None]
-    return ", ".join(said)
+def _emulated(name: str, how: str) -> dict[str, Any]:
+    source, target = name.split("->")
+    return {"from": int(source), "to": int(target), "words": f"link {source} → {target} emulated: {how}"}
+
+
+def add_faults(told: dict[str, Any], events: pl.DataFrame) -> None:
+    """Say what was done to the run on purpose: links changed, ranks killed, frozen, slowed."""
+    done = events.filter(pl.col("kind") == "fault")
+    for name, peer in done.select(pl.col("name").cast(pl.String), "peer").iter_rows():
+        if name.startswith("link "):
+            link = _emulated(name.removeprefix("link "), "changed by hand")
+            others = [e for e in told["emulated"] if (e["from"], e["to"]) != (link["from"], link["to"])]
+            told["emulated"] = [*others, link]
+        elif (words := f"fault: {name} rank {peer}") not in told["notes"]:
+            told["notes"] = [*told["notes"], words]
 
 
 def state_of(run: Watched, over: bool, events: int) -> tuple[str, str]:

@@ -1,0 +1,34 @@
+"""A progress bar with the loss, in a terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from workbench.run import Run
+
+
+def show_progress(run: Run, timeout: float | None = None) -> bool:
+    """Follow the run until it is over; False if ``timeout`` seconds were not enough. Ctrl-C stops the run."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"), TimeElapsedColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(f"{run.experiment.ranks} ranks", total=run.experiment.iterations, loss="")
+        try:
+            while not run.done:
+                if deadline is not None and time.monotonic() > deadline:
+                    return False
+                loss = run.loss
+                bar.update(task, completed=run.iteration + 1, loss=f"loss {loss:.4f}" if loss == loss else "starting")
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            run.stop()
+            run.wait(10, check=False, progress=False)
+            raise
+        if run.result.ok:
+            losses = run.result.losses
+            bar.update(task, completed=len(losses), loss=f"loss {losses[-1]:.4f}" if losses else "")
+    return True

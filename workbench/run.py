@@ -1,0 +1,516 @@
+"""A run: real ranks at work, live in the driver's hands; and the result that it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench import wire
+from workbench.control import ABORT, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
+from workbench.errors import CollectiveError, PeerLost, RankError, RunTimeout, SpecError, WorkbenchError
+from workbench.events import CODE, H_COST_PS, TRACE_BYTES, DATA_AT, Recorder
+from workbench.launchers.local import RankProcess, nursery
+from workbench.shared import Segment, describe_end, reserve
+from workbench.spec import Experiment, Slow
+from workbench.units import bytes_per_second, duration_ns
+
+if TYPE_CHECKING:
+    import polars as pl
+    import torch
+
+    from workbench.collector import Collector
+    from workbench.store import Store
+
+AFTERMATH = 0.4  # seconds that survivors of a failure have to say what they were in
+_ERRORS: dict[str, type[WorkbenchError]] = {
+    error.__name__: error for error in (CollectiveError, RankError, RunTimeout, SpecError, WorkbenchError)
+}
+
+
+@dataclass
+class Result:
+    """What a run leaves. ``ok`` says whether it went well; if not, ``error`` says what happened."""
+
+    losses: list[float] = field(default_factory=list)  # one per iteration: mean over the minibatch, before its update
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
+    bytes_sent: dict[int, int] = field(default_factory=dict)  # payload bytes by rank, metrics left out
+    metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
+    lost: list[int] = field(default_factory=list)
+    wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
+    ok: bool = False
+    error: WorkbenchError | None = None
+
+    def __repr__(self) -> str:
+        if not self.ok:
+            return f"Result(failed: {type(self.error).__name__})"
+        last = f", loss {self.losses[-1]:.4f}" if self.losses else ""
+        return f"Result(ok, {len(self.losses)} iterations{last})"
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What recording costs, as measured. ``share``: of the ranks' time, between 0 and 1."""
+
+    records: int
+    dropped: int
+    record_ns: float  # one record on the hot path, measured in the ranks at their start
+    collector_seconds: float  # processor time of the collector's thread in the driver
+    share: float
+
+
+class Run:
+    """A live run. Every method returns at once, but for ``wait``; all of them may be called from any thread."""
+
+    def __init__(self, exp: Experiment) -> None:
+        from workbench.collector import Collector
+        from workbench.store import Store
+
+        self.experiment = exp
+        self._control = Control.create(exp.ranks)
+        self._set_up_links(exp)
+        self.store: Store = Store(metadata={"experiment": exp.to_yaml()})
+        self._segments = [_trace_segment(f"rank {rank}") for rank in range(exp.ranks)]
+        self._driver_trace = _trace_segment("the driver")
+        self._recorder = Recorder.into_segment(self._driver_trace, -1)
+        traces = {rank: segment.memory for rank, segment in enumerate(self._segments)}
+        self._collector: Collector = Collector(self.store, {**traces, -1: self._driver_trace.memory})
+        self._result = Result()
+        self._finished = threading.Event()
+        self._lock = threading.RLock()
+        self._reports: dict[int, tuple[dict[str, Any], bytearray]] = {}
+        self._ended: dict[int, int] = {}
+        self._stopped = False
+        self._started = time.monotonic()
+        self._processes = self._launch(exp)
+        self.pids: dict[int, int] = {rank: process.pid for rank, process in enumerate(self._processes)}
+        self._thread = threading.Thread(target=self._supervise, daemon=True, name="workbench run")
+        self._collector.start()
+        self._thread.start()
+
+    # -- starting --
+
+    def _set_up_links(self, exp: Experiment) -> None:
+        for a in range(exp.ranks):
+            for b in range(exp.ranks):
+                if a != b:
+                    link = exp.network.link(a, b)
+                    self._control.set_link(a, b, latency_ns=link.latency_ns, bytes_per_second=link.bytes_per_second, down=link.down)
+        for fault in exp.faults:
+            if isinstance(fault, Slow):
+                self._control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))
+
+    def _launch(self, exp: Experiment) -> list[RankProcess]:
+        home = nursery()  # first: it imports torch while we do
+        import torch.distributed as dist
+
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(exp.ranks + 8)
+        port = listener.getsockname()[1]
+        self._rendezvous = dist.TCPStore(
+            "127.0.0.1", port, None, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        )
+        processes = home.take(exp.ranks)
+        threads = exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks)
+        spec = exp.to_json()
+        for rank, process in enumerate(processes):
+            home.watch(process.pid, self._on_end(rank))
+            orders = {"rank": rank, "spec": spec, "port": port, "threads": threads}
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # one that died is seen by the watch
+                wire.send(process.socket, orders, fds=[self._control.segment.fd, self._segments[rank].fd])
+        return processes
+
+    def _on_end(self, rank: int) -> Callable[[int, int], None]:
+        def ended(pid: int, code: int) -> None:
+            self._ended[rank] = code
+
+        return ended
+
+    # -- watching over it --
+
+    def _supervise(self) -> None:
+        selector = selectors.DefaultSelector()
+        for rank, process in enumerate(self._processes):
+            selector.register(process.socket, selectors.EVENT_READ, rank)
+        failed_at: float | None = None
+        while len(self._reports) < self.experiment.ranks:
+            for key, _ in selector.select(0.01):
+                self._read_report(key, selector)
+            self._thaw_due()
+            lost = [rank for rank in self._ended if rank not in self._reports]
+            failed = lost or any("failed" in report for report, _ in self._reports.values())
+            if failed or self._stopped:
+                failed_at = failed_at or time.monotonic()
+                if failed:
+                    self._control.words[ABORT] = 1
+                    self._control.refresh()
+                    self._control.open_gates()
+                waiting = [rank for rank in range(self.experiment.ranks) if rank not in self._reports and rank not in lost]
+                if not waiting or time.monotonic() - failed_at > (AFTERMATH if failed else 5.0):
+                    break
+        selector.close()
+        self._finish()
+
+    def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
+        sock = key.fileobj
+        assert isinstance(sock, socket.socket)
+        try:
+            message = wire.receive(sock)
+        except (OSError, ValueError):
+            message = None
+        if message is None:  # its end is told by the nursery, with its cause
+            selector.unregister(sock)
+        else:
+            self._reports[key.data] = (message[0], message[1])
+
+    def _thaw_due(self) -> None:
+        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
+        for rank, pid in self.pids.items():
+            due = self._control.rank_word(rank, THAW_AT)
+            if not due:
+                continue
+            if not self._control.rank_word(rank, FROZEN_BY_USER):
+                self._note_frozen(rank, True)
+            if time.monotonic_ns() >= due:
+                self._control.set_rank(rank, THAW_AT, 0)
+                self._note_frozen(rank, False)
+                _signal(pid, signal.SIGCONT)
+
+    def _finish(self) -> None:
+        self._store_now = self.store.now
+        self._result = self._collect()
+        for process in self._processes:
+            with contextlib.suppress(OSError):
+                process.socket.close()
+        clean = self._result.ok
+        deadline = time.monotonic() + (1.0 if clean else 0.0)
+        while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
+            time.sleep(0.002)
+        for rank, pid in self.pids.items():
+            if rank not in self._ended:
+                _signal(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 5.0
+        while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
+            time.sleep(0.002)
+        self._collector.stop()
+        self.store.metadata["ok"] = str(self._result.ok)
+        if self._result.error is not None:
+            self.store.metadata["error"] = str(self._result.error)
+        for segment in (*self._segments, self._driver_trace, self._control.segment):
+            segment.close()
+        del self._rendezvous
+        nursery().keep(self.experiment.ranks)
+        self._finished.set()
+
+    def _collect(self) -> Result:
+        done = {rank: report for rank, (report, _) in self._reports.items() if "done" in report}
+        result = Result(
+            digests={rank: report["digest"] for rank, report in sorted(done.items()) if report["digest"]},
+            bytes_sent={rank: report["bytes_sent"] for rank, report in sorted(done.items())},
+        )
+        result.error = self._error()
+        result.ok = result.error is None
+        if result.error is not None:
+            result.error.result = result
+        if done:
+            result.losses = _mean_losses([done[rank] for rank in sorted(done)])
+            result.wall_seconds = (max(r["ended_ns"] for r in done.values()) - min(r["started_ns"] for r in done.values())) / 1e9
+        if 0 in done:
+            result.metrics = done[0]["metrics"]
+            result.parameters = _tensors(*self._reports[0])
+        return result
+
+    def _error(self) -> WorkbenchError | None:
+        """What went wrong, the cause before its consequences."""
+        lost = {rank: code for rank, code in self._ended.items() if rank not in self._reports}
+        failures = {rank: report for rank, (report, _) in sorted(self._reports.items()) if "failed" in report}
+        own = {rank: report for rank, report in failures.items() if report["kind"] != "PeerLost"}
+        if lost:
+            rank, code = min(lost.items())
+            return PeerLost(
+                f"rank {rank} (process {self.pids[rank]}) was {describe_end(code)} in iteration "
+                f"{self._control.rank_word(rank, ITERATION)}. Under way: {self._under_way(failures)}",
+                rank,
+            )
+        if own:
+            rank, report = next(iter(own.items()))
+            others = [other for other in own if other != rank and own[other]["text"] != report["text"]]
+            text = report["text"]
+            if report["kind"] == "RankError":
+                return RankError(f"rank {rank} raised:\n{text}", rank)
+            more = "".join(f"\n  rank {other}: {own[other]['text']}" for other in others)
+            return _ERRORS.get(report["kind"], WorkbenchError)(text + more)
+        if failures:
+            rank, report = next(iter(failures.items()))
+            return PeerLost(report["text"], report["lost"])
+        if len(self._reports) < self.experiment.ranks:
+            silent = sorted(set(range(self.experiment.ranks)) - set(self._reports))
+            return WorkbenchError(f"stopped; ranks {silent} did not come to the end of their iteration within 5 s and were killed")
+        return None
+
+    def _under_way(self, failures: dict[int, dict[str, Any]]) -> str:
+        told = [f"rank {rank}: {report['text']}" for rank, report in failures.items()]
+        if not told:
+            told = [
+                f"rank {row['rank']} was in {row['collective'] or row['kind']} {row['op']}, step {row['step']}, chunk {row['chunk']}"
+                for row in self._store_now.iter_rows(named=True)
+            ]
+        return "; ".join(told) or "nothing was said"
+
+    # -- waiting --
+
+    @property
+    def done(self) -> bool:
+        return self._finished.is_set()
+
+    @property
+    def result(self) -> Result:
+        """The result if the run is over; one with ``ok=False`` and no error while it goes on."""
+        return self._result
+
+    def wait(self, timeout: float | None = None, check: bool = True, progress: bool | None = None) -> Result:
+        """Block until the run is over. ``timeout`` in seconds: RunTimeout, and the run goes on.
+
+        Raises what the run failed with, unless ``check=False``. ``progress``: a bar in the terminal
+        (default: if there is one).
+        """
+        if progress is None:
+            progress = sys.stderr.isatty()
+        if progress and not self.done:
+            from workbench.progress import show_progress
+
+            over = show_progress(self, timeout)
+        else:
+            over = self._wait_quietly(timeout)
+        if not over:
+            raise RunTimeout(f"the run is not over after {timeout} s (iteration {self.iteration} of {self.experiment.iterations}); it goes on")
+        if check and self._result.error is not None:
+            raise self._result.error
+        return self._result
+
+    def _wait_quietly(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not self._finished.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+        except KeyboardInterrupt:
+            self.stop()
+            self._finished.wait(10)
+            raise
+        return True
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        """``result = await run``: the notebook stays responsive."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Result:
+        while not self.done:
+            await asyncio.sleep(0.02)
+        return self.wait(0)
+
+    @property
+    def iteration(self) -> int:
+        """The iteration that the slowest rank is in."""
+        return min(self._control.rank_word(rank, ITERATION) for rank in range(self.experiment.ranks))
+
+    @property
+    def loss(self) -> float:
+        """The newest local losses' mean, for a progress bar."""
+        ranks = range(self.experiment.ranks)
+        if any(self._control.rank_word(rank, STATE) < TRAINING for rank in ranks):
+            return float("nan")
+        return sum(self._control.loss(rank) for rank in ranks) / self.experiment.ranks
+
+    # -- steering the ranks --
+
+    def pause(self) -> None:
+        """Hold the ranks at their next chunk or iteration. A held run takes no processor time and does not time out."""
+        self._control.hold()
+
+    def resume(self) -> None:
+        self._control.let_go()
+
+    def step(self, count: int = 1, unit: str = "chunk") -> None:
+        """While paused: let every rank go on by ``count`` chunks, steps of the algorithm, or iterations."""
+        if unit not in UNITS:
+            raise ValueError(f"unit={unit!r}: it is {', '.join(UNITS)}")
+        for left in reversed(range(count)):
+            self._control.grant(unit)
+            if left:
+                self._wait_until_held(0.5)
+
+    def _wait_until_held(self, seconds: float) -> None:
+        time.sleep(0.02)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.held:
+            time.sleep(0.005)
+
+    @property
+    def held(self) -> list[int]:
+        """The ranks that stand at a gate at this moment."""
+        return [rank for rank in range(self.experiment.ranks) if self._control.rank_word(rank, AT_GATE)]
+
+    def slow_motion(self, factor: float) -> None:
+        """Stretch every transfer: a chunk's flight lasts ``factor`` times its own time. 1 is full speed."""
+        if factor < 1:
+            raise ValueError(f"slow_motion({factor}): the factor is 1 (full speed) or more")
+        self._control.words[SLOW_MOTION] = round(factor * 1000)
+        self._control.refresh()
+
+    def stop(self) -> None:
+        """End the run after the iteration that is under way; what was recorded stays."""
+        self._stopped = True
+        self._control.words[STOP] = 1
+        self._control.let_go()
+
+    def kill(self, rank: int) -> None:
+        """SIGKILL a rank's process."""
+        self._fault("kill", self._known(rank))
+        _signal(self.pids[rank], signal.SIGKILL)
+
+    def freeze(self, rank: int) -> None:
+        """SIGSTOP a rank's process until ``thaw``; the clocks of the others stand."""
+        self._fault("freeze", self._known(rank))
+        self._note_frozen(rank, True)
+        _signal(self.pids[rank], signal.SIGSTOP)
+
+    def thaw(self, rank: int) -> None:
+        self._fault("thaw", self._known(rank))
+        self._note_frozen(rank, False)
+        _signal(self.pids[rank], signal.SIGCONT)
+
+    def slow(self, rank: int, factor: float) -> None:
+        """Compute spans of this rank last ``factor`` times their own time; communication is untouched."""
+        if factor < 1:
+            raise ValueError(f"slow({rank}, factor={factor}): the factor is 1 (full speed) or more")
+        self._fault("slow", self._known(rank), factor)
+        self._control.set_rank(rank, SLOW, round(factor * 1000))
+
+    def link(
+        self, source: int, target: int, *, latency: str | None = None, bandwidth: str | None = None,
+        down: bool | None = None, both: bool = False,
+    ) -> None:  # fmt: skip
+        """Change the emulated link from ``source`` to ``target`` now; what is not named stays. ``down`` cuts it."""
+        if self._known(source) == self._known(target):
+            raise ValueError(f"link({source}, {target}): a link joins two ranks")
+        latency_ns = None if latency is None else duration_ns(latency)
+        rate = None if bandwidth is None else bytes_per_second(bandwidth)
+        for a, b in ((source, target), (target, source))[: 2 if both else 1]:
+            self._control.set_link(a, b, latency_ns=latency_ns, bytes_per_second=rate, down=down)
+            self._fault(f"link {a}->{b}", b)
+
+    def _known(self, rank: int) -> int:
+        if rank not in self.pids:
+            raise ValueError(f"rank {rank}: this run has ranks 0 to {self.experiment.ranks - 1}")
+        return rank
+
+    def _note_frozen(self, rank: int, frozen: bool) -> None:
+        with self._lock:
+            if bool(self._control.rank_word(rank, FROZEN_BY_USER)) != frozen:
+                self._control.set_rank(rank, FROZEN_BY_USER, int(frozen))
+                self._control.words[FROZEN] += 1 if frozen else -1
+
+    def _fault(self, name: str, rank: int, value: float = float("nan")) -> None:
+        with self._lock:
+            self._recorder.mark(CODE["fault"], name, value=value, lane="driver", peer=rank)
+
+    # -- what was recorded --
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """The event table up to now; complete once the run is over."""
+        return self.store.events
+
+    @property
+    def dropped(self) -> int:
+        """Records lost to overflow: 0 in normal use."""
+        return self.store.dropped
+
+    def overhead(self) -> Overhead:
+        """What recording has cost so far: records times the measured cost of one, and the collector's thread."""
+        costs = [_record_cost(segment) for segment in self._segments]
+        record_ns = max(costs)
+        records = len(self.store)
+        seconds = time.monotonic() - self._started if not self.done else self._result.wall_seconds
+        ranks = self.experiment.ranks
+        collector = self._collector.cpu_ns * 1e-9
+        busy = max(seconds, 1e-9) * min(ranks, os.cpu_count() or 1)
+        return Overhead(records, self.dropped, record_ns, collector, (records * record_ns * 1e-9 + collector) / busy)
+
+    def to_html(self, path: str | Path) -> None:
+        """One file that animates in any browser, offline."""
+        from workbench.replay import to_html
+
+        to_html(self.store, path)
+
+    # -- showing itself --
+
+    def __repr__(self) -> str:
+        exp = self.experiment
+        return f"Run({exp.strategy}, {exp.task}, {exp.ranks} ranks)"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        from workbench.jupyter import show
+
+        return show(self)._repr_mimebundle_(**options)
+
+    def __panel__(self) -> Any:
+        from workbench.app import stage
+
+        return stage(self)
+
+
+def run(exp: Experiment) -> Run:
+    """Start the experiment and return at once; ranks are live. Raises SpecError for what cannot be."""
+    exp = Experiment.model_validate(exp.model_dump()) if not isinstance(exp, Experiment) else exp
+    if exp.memory_limit is not None:
+        raise SpecError(f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure memory; leave it out")
+    return Run(exp)
+
+
+def _trace_segment(whose: str) -> Segment:
+    """A trace's memory: its head reserved, each lane when the rank first needs it."""
+    fd = os.memfd_create(f"workbench trace of {whose}", os.MFD_CLOEXEC)
+    reserve(fd, 0, DATA_AT, f"the trace of {whose}")
+    os.ftruncate(fd, TRACE_BYTES)
+    return Segment(fd, TRACE_BYTES)
+
+
+def _record_cost(segment: Segment) -> float:
+    return segment.words[H_COST_PS] / 1000
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _mean_losses(reports: list[dict[str, Any]]) -> list[float]:
+    """The sample-weighted mean over ranks, iteration by iteration."""
+    losses = []
+    for parts in zip(*(zip(r["losses"], r["samples"], strict=True) for r in reports), strict=False):
+        count = sum(samples for _, samples in parts)
+        losses.append(sum(loss * samples for loss, samples in parts if samples) / count if count else float("nan"))
+    return losses
+
+
+def _tensors(report: dict[str, Any], payload: bytearray) -> dict[str, torch.Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in wire.unpack_arrays(report["parameters"], payload).items()}
+
+
+__all__ = ["Overhead", "Result", "Run", "run"]

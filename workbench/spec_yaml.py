@@ -1,0 +1,73 @@
+"""An Experiment as text: YAML that reads well, and the code that it carries or names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workbench.errors import SpecError
+from workbench.record import walk
+from workbench.source import Source, split_path
+
+CODE_FIELDS = ("strategy", "task", "all_reduce", "options")
+
+
+class Dumper(yaml.SafeDumper):
+    """Source in block literals, as it was written."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+Dumper.add_representer(str, _text)
+
+
+def read(path_or_text: str | Path) -> tuple[str, Path]:
+    """The text, and the folder that paths in it may be relative to."""
+    text = str(path_or_text)
+    is_text = "\n" in text or not (
+        isinstance(path_or_text, Path) or text.endswith((".yaml", ".yml")) or Path(text).is_file()
+    )
+    if is_text:
+        return text, Path.cwd()
+    try:
+        return Path(text).read_text(encoding="utf-8"), Path(text).resolve().parent
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"the spec {text} cannot be read: {error}") from None
+
+
+def code_in(values: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the fields that hold code: a source, or a path to it."""
+    for name in ("strategy", "task", "all_reduce", "options"):
+        for one in walk(values.get(name)):
+            is_source = isinstance(one, Source | Mapping) and (
+                isinstance(one, Source) or set(one) == {"name", "code"}
+            )
+            if is_source or (isinstance(one, str) and split_path(one)):
+                yield name
+                break
+
+
+def beside(values: Mapping[str, Any], folder: Path, always: bool = False) -> dict[str, Any]:
+    """``values`` with paths to code found in ``folder``, where they do not exist from here."""
+
+    def settle(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: settle(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [settle(one) for one in value]
+        place = split_path(value) if isinstance(value, str) else None
+        if place and (always or not place[0].exists()) and (folder / place[0]).exists():
+            return f"{(folder / place[0]).resolve()}:{place[1]}"
+        return value
+
+    code = ("strategy", "task", "all_reduce", "options")
+    return {key: settle(value) if key in code else value for key, value in values.items()}

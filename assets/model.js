@@ -9,10 +9,11 @@
  * @typedef {{rank: number, peer: number, kind: string, start: number, end: number, step: number, chunk: number,
  *   slot: number, nbytes: number, phase: string, name: string, lane: string, seq: number}} Row
  * @typedef {{from: number, to: number, step: number, chunk: number, slot: number, phase: string, nbytes: number,
- *   start: number, end: number, fused: boolean}} Flight
+ *   start: number, end: number, fused: boolean, track: number}} Flight
+ * @typedef {{even: boolean, stretch: number, times: number[], plays: number[]}} Clock
  * @typedef {{key: string, generation: number, group: string, op: number, number: number, collective: string,
  *   algorithm: string, iteration: number, name: string, start: number, end: number, ranks: number, nbytes: number, left_out: string,
- *   rows: Row[], flights: Flight[], waits: Row[], moments: number[]}} Call
+ *   rows: Row[], flights: Flight[], waits: Row[], moments: number[], clock: Clock}} Call
  * @typedef {{events: number, dropped: number, calls: number, iteration: number, loss: number | null}} Counters
  * @typedef {{id: string, ranks: number, iterations: number, title: string, emulated: {from: number, to: number, words: string}[],
  *   notes: string[]}} RunFacts
@@ -68,9 +69,21 @@ export function flightsOf(rows) {
     if (!arrival) continue;
     const { step, chunk, slot, phase, nbytes, start } = row;
     flights.push({ from: row.rank, to: row.peer, step, chunk, slot, phase, nbytes, start, end: arrival.end,
-      fused: arrival.name === "fused" });
+      fused: arrival.name === "fused", track: 0 });
   }
-  return flights;
+  return sideBySide(flights);
+}
+
+/** Flights that share a link for a while get tracks of their own: 0, 1, 2 ... @param {Flight[]} flights in order of their start */
+function sideBySide(flights) {
+  const links = /** @type {Map<string, number[]>} */ (new Map()); // of each track: when it is free again
+  return flights.map((flight) => {
+    const link = `${flight.from}>${flight.to}`, free = links.get(link) ?? [];
+    links.set(link, free);
+    const found = free.findIndex((end) => end <= flight.start), track = found < 0 ? free.length : found;
+    free[track] = flight.end;
+    return { ...flight, track };
+  });
 }
 
 /**
@@ -91,7 +104,7 @@ export function openCall(head, columns, strings) {
   }
   const flights = flightsOf(rows), waits = rows.filter((r) => r.kind === "wait");
   const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
-  return { ...head, key: `${head.generation}/${head.group}/${head.op}`, rows, flights, waits, moments };
+  return { ...head, key: `${head.generation}/${head.group}/${head.op}`, rows, flights, waits, moments, clock: clockOf(flights, head.end - head.start) };
 }
 
 /**
@@ -117,14 +130,41 @@ export function receive(known, message, buffers, at) {
 }
 
 const PLAYED_MS = 4000, REST_MS = 700;
+const LEGIBLE = 0.06; // of a call: if most flights are shorter, an even clock would show them for a frame or two
 
-/** How many times slower than it was a call is shown; never faster than it was. @param {Call} call */
-export const stretchOf = (call) => Math.max(1, (PLAYED_MS * 1e6) / Math.max(1, call.end - call.start));
+/**
+ * How a call's time is played. Even where that is legible; else the playhead goes slower where more happens: half of
+ * the playing time is shared out by time, half by events. Only its pace bends: a chunk's place is always its true one.
+ * @param {Flight[]} flights @param {number} span nanoseconds
+ * @returns {Clock}
+ */
+export function clockOf(flights, span) {
+  const played = Math.max(PLAYED_MS, span / 1e6); // never faster than it was
+  const lengths = flights.map((f) => f.end - f.start).sort((a, b) => a - b);
+  const even = !lengths.length || span / 1e6 > PLAYED_MS || lengths[lengths.length >> 1] >= LEGIBLE * span;
+  if (even) return { even, stretch: (played * 1e6) / Math.max(1, span), times: [0, Math.max(1, span)], plays: [0, played] };
+  const times = [...new Set([0, ...flights.flatMap((f) => [f.start, f.end]), span])].sort((a, b) => a - b);
+  const part = (/** @type {number} */ i) => (times[i] - times[i - 1]) / span / 2 + 0.5 / (times.length - 1);
+  const plays = [0];
+  for (let i = 1; i < times.length; i++) plays.push(plays[i - 1] + part(i) * played);
+  return { even, stretch: (played * 1e6) / span, times, plays };
+}
+
+/** A value on a line of straight pieces. @param {number} x @param {number[]} xs ascending @param {number[]} ys */
+function along(x, xs, ys) {
+  const last = xs.length - 1;
+  if (x >= xs[last]) return ys[last];
+  const i = Math.max(1, xs.findIndex((known) => known > x));
+  return ys[i - 1] + ((ys[i] - ys[i - 1]) * Math.max(0, x - xs[i - 1])) / (xs[i] - xs[i - 1]);
+}
+
+/** How long the playhead takes to a moment of the call, in milliseconds. @param {Call} call @param {number} t */
+export const playedAt = (call, t) => along(t, call.clock.times, call.clock.plays);
 
 /** Where in its call the player is. @param {Player} player @param {Call} call @param {number} at */
 export function playheadOf(player, call, at) {
   if (player.held !== null) return player.held;
-  return Math.min(call.end - call.start, Math.max(0, ((at - player.began) * 1e6) / stretchOf(call)));
+  return Math.min(call.end - call.start, along(at - player.began, call.clock.plays, call.clock.times));
 }
 
 /**
@@ -144,7 +184,7 @@ export function advance(player, known, at) {
   if (!player || index < 0) return start(state === "replay" ? calls[0] : calls[calls.length - 1]);
   if (player.held !== null) return player;
   const call = calls[index];
-  if (at - player.began < ((call.end - call.start) * stretchOf(call)) / 1e6 + REST_MS) return player;
+  if (at - player.began < call.clock.plays[call.clock.plays.length - 1] + REST_MS) return player;
   if (over) return start(calls[(index + 1) % calls.length]);
   return index === calls.length - 1 ? player : start(calls[calls.length - 1]);
 }

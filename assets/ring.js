@@ -44,14 +44,19 @@ export function wayOf(place, from, to, forCell = false) {
   return [at(gap), at(length - gap)];
 }
 
+const ASIDE = [0, -1, 1, -2, 2]; // where the tracks of a link lie, in cells; inside the ring first
+
 /**
- * Each chunk on its way, with its place.
+ * Each chunk on its way, with its place: along the link its share of the flight, across it a track of its own.
  * @param {Frame} frame @param {Place} place
  */
 export function marksOf(frame, place) {
   return frame.comets.map((comet) => {
-    const [a, b] = wayOf(place, comet.from, comet.to, true);
-    return { ...comet, x: a.x + (b.x - a.x) * comet.share, y: a.y + (b.y - a.y) * comet.share };
+    const [a, b] = wayOf(place, comet.from, comet.to, true), length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
+    const across = { x: (b.y - a.y) / length, y: (a.x - b.x) / length }; // to the left of the way: outside the ring
+    const room = 2 + Math.min((place.cell.w + 2) / Math.abs(across.x), (place.cell.h + 2) / Math.abs(across.y));
+    const aside = room * ASIDE[comet.track % ASIDE.length];
+    return { ...comet, x: a.x + (b.x - a.x) * comet.share + across.x * aside, y: a.y + (b.y - a.y) * comet.share + across.y * aside };
   });
 }
 

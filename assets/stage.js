@@ -7,7 +7,7 @@
  * @typedef {import("./model.js").Known} Known
  * @typedef {import("./model.js").Player} Player
  */
-import { NOTHING, advance, busiest, frameAt, playheadOf, receive, stepFrom, stretchOf } from "./model.js";
+import { NOTHING, advance, busiest, frameAt, playedAt, playheadOf, receive, stepFrom } from "./model.js";
 import { drawAxis, drawBars, lanesHeight, timeAt, xOf } from "./lanes.js";
 import { drawRing, marksOf, placesOf, ringHeight, wordsAt } from "./ring.js";
 import { awaited, badge, factsOf, grouped, sentence, stateOf, story, titleOf } from "./words.js";
@@ -95,7 +95,7 @@ class Stage {
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.bus = busOf(model, view);
     this.ends = [this.bus.listen((m, buffers) => this.take(m, buffers)), ...this.watchHost(), ...this.watchReader()];
-    /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known };
+    /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, show: (/** @type {string} */ key) => this.show(key) };
     this.theme();
     this.bus.send({ type: "hello" });
     requestAnimationFrame((at) => this.loop(at));
@@ -187,7 +187,7 @@ class Stage {
   hold(t) {
     const { call, player } = this, at = performance.now();
     if (!call || !player) return;
-    const began = t === null && player.held !== null ? at - (player.held * stretchOf(call)) / 1e6 : player.began;
+    const began = t === null && player.held !== null ? at - playedAt(call, player.held) : player.began;
     this.player = { key: player.key, began, held: t };
     this.texts = -Infinity;
     this.dirty = true;
@@ -203,8 +203,12 @@ class Stage {
   }
 
   live() {
-    const newest = this.known.calls.at(-1);
-    if (newest) this.player = { key: newest.key, began: performance.now(), held: null };
+    this.show(this.known.calls.at(-1)?.key ?? "");
+  }
+
+  /** Play a call from its start. @param {string} key */
+  show(key) {
+    if (this.known.calls.some((call) => call.key === key)) this.player = { key, began: performance.now(), held: null };
     this.texts = -Infinity;
     this.dirty = true;
   }
@@ -241,7 +245,7 @@ class Stage {
     put(".wb-top b", call ? titleOf(call) : known.run?.title ?? "Distributed training");
     put(".wb-facts", factsOf(known));
     const behind = call ? known.clock + at * 1e6 - (call.start + t) : NaN;
-    put(".wb-real", call ? badge(call, known, stretchOf(call), behind) : "");
+    put(".wb-real", call ? badge(call, known, behind) : "");
     const made = [...(known.run?.emulated.map((link) => link.words) ?? []), ...(known.run?.notes ?? [])];
     const chips = this.$(".wb-made");
     if (chips.dataset.words !== made.join("\n")) {

@@ -38,14 +38,14 @@ export function titleOf(call) {
 
 /**
  * What the picture is: real, which call of how many, how much slower, how far behind the ranks.
- * @param {Call} call @param {Known} known @param {number} stretch @param {number} behind nanoseconds, or NaN
+ * @param {Call} call @param {Known} known @param {number} behind nanoseconds, or NaN
  */
-export function badge(call, known, stretch, behind) {
+export function badge(call, known, behind) {
   const total = Math.max(known.counters?.calls ?? 0, call.number);
   const parts = ["real", `call ${grouped(call.number)} of ${grouped(total)}`];
   if (total > known.calls.length) parts.push("sampled");
   if (call.left_out) parts.push(call.left_out);
-  parts.push(speed(stretch));
+  parts.push(call.clock.even ? speed(call.clock.stretch) : `${speed(call.clock.stretch)} on average, slower where more happens`);
   const over = known.state !== "running" && known.state !== "starting";
   if (over) parts.push("replayed");
   else if (Number.isFinite(behind)) parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);

@@ -137,9 +137,9 @@ def test_a_writer_that_laps_us_while_we_copy(
         found = cut(ring, first, stop) if when == "after" else None
         write(lane, written, more)
         written += more
-        # ... and has begun the next record: fields are gone, its old number is still there.
+        # ... and has begun the next record: its times are gone, its old number is still there.
         at = events.DATA_AT + written % ROWS * 64
-        segment.memory[at : at + 56] = bytes(56)
+        segment.memory[at : at + 16] = bytes(16)
         return cut(ring, first, stop) if found is None else found
 
     monkeypatch.setattr(module, "_cut", racing)
@@ -148,6 +148,19 @@ def test_a_writer_that_laps_us_while_we_copy(
     collector.drain()
     assert_whole(store.events)
     assert len(store) + collector.dropped == written
+
+
+def test_a_damaged_row_within_a_lap_is_left_out(segment: Segment) -> None:
+    lane = Recorder.into_segment(segment, 0).lane("comm")
+    store, collector = reading(segment)
+    write(lane, 0, ROWS + 1000)
+    at = events.DATA_AT + 5000 * 64
+    segment.memory[at : at + 64] = bytes(range(64))
+    collector.drain()
+    assert_whole(store.events)
+    assert 5000 not in store.events["seq"]
+    assert len(store) + collector.dropped == ROWS + 1000
+    assert collector.dropped <= 1003
 
 
 def test_rows_whose_context_was_overwritten_are_counted(segment: Segment) -> None:

@@ -49,7 +49,10 @@ def run(
     import workbench as wb
 
     try:
-        live = wb.run(wb.Experiment.from_yaml(spec, allow_code=allow_code))
+        experiment = wb.Experiment.from_yaml(spec, allow_code=allow_code)
+        for out in filter(None, (save, html)):
+            out.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour of training
+        live = wb.run(experiment)
         with suppress(KeyboardInterrupt):  # the ranks have ended by then; what there is, is saved
             live.wait(check=False, progress=True)
         result = live.result
@@ -59,14 +62,14 @@ def run(
         if html:
             live.to_html(html)
             console.print(f"saved {html}; any browser replays it")
-    except wb.WorkbenchError as error:
+    except (wb.WorkbenchError, OSError) as error:
         fail(error)
     finally:
         wb.shutdown()
     if result.error:
         fail(result.error)
     console.print(in_words(live, result))
-    if len(result.losses) < live.experiment.iterations:
+    if len(result.losses) < experiment.iterations:
         console.print("stopped before its end")
         raise typer.Exit(INTERRUPTED)
 

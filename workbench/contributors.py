@@ -28,7 +28,10 @@ OP = ["generation", "group", "collective", "op"]
 CELL = [*OP, "chunk", "slot"]  # what is replayed by itself
 MESSAGE = [*CELL, "step", "source", "target"]  # what one send and one recv have in common
 TEXTS = ["lane", "kind", "collective", "algorithm", "phase", "group", "name"]
-OWN, LOST = -1, -2  # in place of a send's number: the rank's own part; a send that is not in the table
+OWN, LOST = (
+    -1,
+    -2,
+)  # in place of a send's number: the rank's own part; a send that is not in the table
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
@@ -75,7 +78,7 @@ class Replay:
 
 def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
     """Replay all rows of collectives in ``events`` (with ``plain_texts``); ``who`` is ``members``."""
-    rows = events.filter(pl.col("kind").is_in(["send", "recv", "reduce"]), pl.col("chunk") >= 0)
+    rows = events.filter(pl.col("kind").is_in(["send", "recv", "reduce"]))
     sizes = who.group_by("generation", "group").agg(pl.col("size").first())
     cells = rows.select(CELL).unique(maintain_order=True).join(sizes, on=["generation", "group"])
     cells = cells.with_row_index("cell")
@@ -83,13 +86,13 @@ def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
     n = int(who["size"].max() or 0)  # type: ignore[call-overload]
     rows = rows.with_columns(queue=pl.col("cell").cast(pl.Int64) * n + pl.col("place"))
 
-    sends = ends(rows, "send").with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    sends = (
+        ends(rows, "send").with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    )
     arrivals = _arrivals(rows, sends)
     order = _order(sends, arrivals)
     final, after = _play(order, len(sends), arrivals.height, len(cells), n)
-    changes = arrivals.select(
-        "cell", place=pl.col("queue") % max(n, 1), time_ns=pl.col("end_ns")
-    )
+    changes = arrivals.select("cell", place=pl.col("queue") % max(n, 1), time_ns=pl.col("end_ns"))
     return Replay(cells, final, changes, after)
 
 
@@ -196,7 +199,9 @@ def contributors(
             "place": np.tile(np.arange(n), len(found.cells)),
         }
     ).with_columns(time_ns=pl.lit(start, pl.Int64))
-    counts = np.concatenate([np.tile(np.eye(n, dtype=np.int32), (len(found.cells), 1)), found.after])
+    counts = np.concatenate(
+        [np.tile(np.eye(n, dtype=np.int32), (len(found.cells), 1)), found.after]
+    )
     frames = pl.concat([first, found.changes]).with_columns(
         contributors=pl.Series(counts.tolist(), dtype=pl.List(pl.Int32))
     )

@@ -64,7 +64,11 @@ def _as_pair(value: object) -> object:
     return value
 
 
-Pair = Annotated[tuple[Rank, Rank], BeforeValidator(_as_pair)]
+Pair = Annotated[
+    tuple[Rank, Rank],
+    BeforeValidator(_as_pair),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]+->[0-9]+$"}),
+]
 
 
 class Link(Record):
@@ -94,18 +98,9 @@ class Network(Record):
     bandwidth: Bandwidth = Field(
         default="unlimited", description="at most this on every link, each way"
     )
-    links: Annotated[
-        dict[Pair, Link],
-        AfterValidator(Fixed),
-        WithJsonSchema(
-            {
-                "type": "object",
-                "additionalProperties": {"$ref": "#/$defs/Link"},
-                "propertyNames": {"pattern": "^\\d+->\\d+$"},
-            }
-        ),
-    ] = Field(  # fmt: skip
-        default=Fixed(), description='links that differ, by direction: (0, 1), in YAML "0->1"'
+    links: Annotated[dict[Pair, Link], AfterValidator(Fixed)] = Field(
+        default_factory=Fixed,
+        description='links that differ, by direction: (0, 1), in YAML "0->1"',
     )
 
     @field_serializer("links", when_used="json")
@@ -189,7 +184,7 @@ class Experiment(Record):
         description="model, data and loss: a file of tasks/, a path, or your class",
     )
     task_options: Options = Field(
-        default=Fixed(), description="keywords that the task is made with"
+        default_factory=Fixed, description="keywords that the task is made with"
     )
     ranks: Int = Field(default=4, ge=1, description="number of processes")
     iterations: Int = Field(
@@ -252,7 +247,9 @@ class Experiment(Record):
     ] = Field(default=(), description="what goes wrong on purpose: Kill, Freeze, Slow, Jitter")
     timeout: Duration = Field(default="30 s", description="no progress for this long is an error")
     record: bool = Field(default=True, description="whether events are recorded")
-    options: Options = Field(default=Fixed(), description="the strategy's own, see its Config")
+    options: Options = Field(
+        default_factory=Fixed, description="the strategy's own, see its Config"
+    )
 
     @property
     def learning_rate(self) -> float:
@@ -318,14 +315,13 @@ class Experiment(Record):
 
     def to_yaml(self, path: str | Path | None = None) -> str:
         """The YAML text: the main fields and what is not default. Also written to ``path``."""
-        whole = self.model_dump(mode="json")
-        fields = type(self).model_fields
-        wanted = [
+        whole, fields = self.model_dump(mode="json"), type(self).model_fields
+        changed = {
             name
-            for name in fields
-            if name in _ALWAYS_WRITTEN or getattr(self, name) != fields[name].default
-        ]
-        data = {name: whole[name] for name in wanted}
+            for name, field in fields.items()
+            if getattr(self, name) != field.get_default(call_default_factory=True)
+        }
+        data = {name: whole[name] for name in fields if name in {*_ALWAYS_WRITTEN, *changed}}
         if "network" in data:
             data["network"] = self.network.model_dump(mode="json", exclude_defaults=True)
         text = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
@@ -353,8 +349,8 @@ class Experiment(Record):
         fields = code_in(data)
         if not allow_code and (carrying := list(fields)):
             raise SpecError(
-                f"this spec carries code of its author's in {listed(carrying)}, and to run it is to "
-                "run that code. If you trust it: from_yaml(..., allow_code=True), or --allow-code"
+                f"this spec carries code of its author's in {listed(carrying)}, and to run it is "
+                "to run that code. If you trust it: from_yaml(..., allow_code=True), or --allow-code"
             )
         return cls(**beside(data, folder))
 

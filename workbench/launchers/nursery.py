@@ -26,7 +26,11 @@ def main(fd: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     driver = socket.socket(fileno=fd)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks of one host talk over loopback alone
+    import torch._dynamo  # a second's work that every rank's first optimizer would otherwise do again
+
+    import workbench.job
     import workbench.rank
+    import workbench.strategies.ddp
     from workbench import wire
 
     gc.collect()

@@ -13,7 +13,7 @@
  * @typedef {{even: boolean, stretch: number, times: number[], plays: number[]}} Clock
  * @typedef {{key: string, generation: number, group: string, op: number, number: number, collective: string,
  *   algorithm: string, iteration: number, name: string, start: number, end: number, ranks: number, nbytes: number, left_out: string,
- *   rows: Row[], flights: Flight[], waits: Row[], moments: number[], clock: Clock}} Call
+ *   rows: Row[], flights: Flight[], waits: Row[], came: Map<number, number>, moments: number[], clock: Clock}} Call
  * @typedef {{events: number, dropped: number, calls: number, iteration: number, loss: number | null}} Counters
  * @typedef {{id: string, ranks: number, iterations: number, title: string, emulated: {from: number, to: number, words: string}[],
  *   notes: string[]}} RunFacts
@@ -104,7 +104,8 @@ export function openCall(head, columns, strings) {
   }
   const flights = flightsOf(rows), waits = rows.filter((r) => r.kind === "wait");
   const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
-  return { ...head, key: `${head.generation}/${head.group}/${head.op}`, rows, flights, waits, moments, clock: clockOf(flights, head.end - head.start) };
+  const came = new Map(rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.start])); // when a rank joined in
+  return { ...head, key: `${head.generation}/${head.group}/${head.op}`, rows, flights, waits, came, moments, clock: clockOf(flights, head.end - head.start) };
 }
 
 /**
@@ -192,12 +193,13 @@ export function advance(player, known, at) {
 /**
  * The frame at a playhead: what is on its way and who waits. Nothing else decides what is drawn.
  * @param {Call} call @param {number} t
- * @returns {{t: number, comets: (Flight & {share: number})[], waiting: Map<number, Row>}}
+ * @returns {{t: number, comets: (Flight & {share: number})[], waiting: Map<number, Row>, away: Set<number>}}
  */
 export function frameAt(call, t) {
   const comets = call.flights.filter((f) => f.start <= t && t < f.end)
     .map((f) => ({ ...f, share: (t - f.start) / (f.end - f.start) }));
-  return { t, comets, waiting: new Map(call.waits.filter((w) => w.start <= t && t < w.end).map((w) => [w.rank, w])) };
+  const waiting = new Map(call.waits.filter((w) => w.start <= t && t < w.end).map((w) => [w.rank, w]));
+  return { t, comets, waiting, away: new Set([...call.came].filter(([, start]) => t < start).map(([rank]) => rank)) };
 }
 
 /** The next moment at which a chunk arrives, or the one before. @param {Call} call @param {number} t @param {number} way */

@@ -44,7 +44,7 @@ export function wayOf(place, from, to, forCell = false) {
   return [at(gap), at(length - gap)];
 }
 
-const ASIDE = [0, -1, 1, -2, 2]; // where the tracks of a link lie, in cells; inside the ring first
+const ASIDE = [0, 1, 2, -1, 3]; // where the tracks of a link lie, in cells; outside the ring there is more room
 
 /**
  * Each chunk on its way, with its place: along the link its share of the flight, across it a track of its own.
@@ -53,7 +53,7 @@ const ASIDE = [0, -1, 1, -2, 2]; // where the tracks of a link lie, in cells; in
 export function marksOf(frame, place) {
   return frame.comets.map((comet) => {
     const [a, b] = wayOf(place, comet.from, comet.to, true), length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-    const across = { x: (b.y - a.y) / length, y: (a.x - b.x) / length }; // to the left of the way: outside the ring
+    const across = { x: (b.y - a.y) / length, y: (a.x - b.x) / length }; // to the left of the way
     const room = 2 + Math.min((place.cell.w + 2) / Math.abs(across.x), (place.cell.h + 2) / Math.abs(across.y));
     const aside = room * ASIDE[comet.track % ASIDE.length];
     return { ...comet, x: a.x + (b.x - a.x) * comet.share + across.x * aside, y: a.y + (b.y - a.y) * comet.share + across.y * aside };
@@ -73,6 +73,7 @@ export function wordsAt(frame, place, x, y) {
   const rank = place.nodes.findIndex((n) => Math.hypot(n.x - x, n.y - y) <= place.node + 5);
   if (rank < 0) return "";
   const wait = frame.waiting.get(rank);
+  if (frame.away.has(rank)) return `rank ${rank} has not joined in yet`;
   return wait ? `rank ${rank} has waited ${duration(frame.t - wait.start)} for ${awaited(wait, true)}` : `rank ${rank}`;
 }
 
@@ -128,14 +129,17 @@ function drawTail(g, ink, place, mark) {
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {number} ranks @param {Place} place @param {number} r @param {Frame | null} frame */
 function drawRank(g, ink, font, ranks, place, r, frame) {
   const { x, y } = place.nodes[r], wait = frame?.waiting.get(r), own = ranks <= 8;
-  g.fillStyle = own ? ink[`s${r}`] : ink.edge;
+  const colour = own ? ink[`s${r}`] : ink.edge, away = frame?.away.has(r) ?? false;
+  g.fillStyle = g.strokeStyle = colour;
+  g.lineWidth = 2;
   g.beginPath();
-  g.arc(x, y, place.node, 0, 7);
-  g.fill();
+  g.arc(x, y, place.node - (away ? 1 : 0), 0, 7);
+  if (away) g.stroke(); // it has not joined in yet: an open circle
+  else g.fill();
   g.textAlign = "center";
   g.textBaseline = "middle";
   if (ranks <= 32) {
-    g.fillStyle = own ? ink[`on-s${r}`] : ink.ground;
+    g.fillStyle = away ? ink.ink : own ? ink[`on-s${r}`] : ink.ground;
     g.font = `700 ${own ? 15 : 11}px ${font}`;
     g.fillText(String(r), x, y + 0.5);
   }

@@ -66,7 +66,7 @@ const FRAME = `
   <p class="wb-say" role="status"></p>
   <div class="wb-grid">
     <section><h3>Where the chunks are</h3><canvas class="wb-ring" role="img"></canvas>
-      <p class="wb-key"><span><i class="cell">3</i>chunk 3 on its way</span><span><i class="halo"></i>waits</span><span class="wb-slowed" hidden><i class="link"></i>emulated link</span></p></section>
+      <p class="wb-key"><span><i class="cell">3</i>chunk 3 on its way</span><span><i class="halo"></i>waits</span><span><i class="away"></i>has not joined in yet</span><span class="wb-slowed" hidden><i class="link"></i>emulated link</span></p></section>
     <section><h3>What happened</h3><ol class="wb-story" aria-label="What happened up to the playhead"></ol></section>
   </div>
   <div class="wb-bar"><span class="wb-state"></span>
@@ -284,7 +284,8 @@ class Stage {
     const list = this.$(".wb-story");
     while (list.children.length < STORY_LINES) list.append(Object.assign(document.createElement("li"), { innerHTML: "<span></span><em></em>" }));
     [...list.children].forEach((item, i) => {
-      const [when, what] = lines[i - STORY_LINES + lines.length] ?? ["", ""];
+      const [when, what] = lines[i] ?? ["", ""];
+      item.classList.toggle("newest", i === lines.length - 1);
       if (item.children[0].textContent !== when) item.children[0].textContent = when;
       if (item.children[1].textContent !== what) item.children[1].textContent = what;
     });

@@ -91,7 +91,7 @@ export function sentence(known, call) {
   const span = call.end - call.start;
   const longest = call.waits.reduce((best, w) => (!best || w.end - w.start > best.end - best.start ? w : best),
     /** @type {Call["waits"][0] | null} */ (null));
-  const whole = call.nbytes > 0 ? bytes(call.nbytes) : "nothing";
+  const whole = (call.nbytes > 0 ? bytes(call.nbytes) : "nothing") + (call.name ? ` (${call.name})` : "");
   const moved = `${call.ranks} ranks combined ${whole} in ${duration(span)}`;
   if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; nobody waited long.`;
   return `${moved}; rank ${longest.rank} waited longest, ${duration(longest.end - longest.start)} for ${awaited(longest)}.`;
@@ -119,6 +119,8 @@ export function story(call, t, lines) {
     if (w.end <= t && (w.end - w.start) * 20 > call.end - call.start)
       said.push({ at: w.end, words: `rank ${w.rank} had waited ${duration(w.end - w.start)} for ${awaited(w, true)}` });
   }
+  for (const [rank, start] of call.came)
+    if (start <= t && start * 20 > call.end - call.start) said.push({ at: start, words: `rank ${rank} joined in, late` });
   said.sort((a, b) => a.at - b.at);
   return said.slice(-lines).map(({ at, words }) => [duration(at), words]);
 }

@@ -1,4 +1,4 @@
-"""Event tables that look like a run's, for tests of what draws them. Tests only: the product invents nothing."""
+"""Event tables that look like a run's, for tests of what draws them; tests only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ MICRO = 1_000  # nanoseconds
 def ring_call(
     op: int, start: int, ranks: int = 4, nbytes: int = 246_824, hop: int = 40 * MICRO, seed: int = 0
 ) -> list[dict[str, object]]:
-    """The rows of one ring all-reduce that starts at ``start`` (ns); some ranks are late, so others wait."""
+    """The rows of one ring all-reduce from ``start`` (ns) on; ranks are late, so others wait."""
     chance = random.Random(seed * 7919 + op)
     sizes = [4 * (nbytes // 4 // ranks + (c < nbytes // 4 % ranks)) for c in range(ranks)]
     began = [start + int(chance.uniform(0, 3) * hop) for _ in range(ranks)]
     ready, rows, seq = list(began), [], [0] * ranks
     base = {
-        "generation": 0, "group": "default", "op": op, "collective": "all_reduce", "algorithm": "ring",
-        "lane": "comm", "iteration": op, "microbatch": -1, "stage": -1, "version": -1,
+        "generation": 0, "group": "default", "op": op, "collective": "all_reduce",
+        "algorithm": "ring", "lane": "comm", "iteration": op, "microbatch": -1, "stage": -1,
+        "version": -1,
         "value": float("nan"), "name": "",
     }  # fmt: skip
 
@@ -56,10 +57,11 @@ def ring_call(
 def loss_row(iteration: int, at: int, value: float) -> dict[str, object]:
     """The metric row that tells an iteration's loss."""
     return {
-        "rank": 0, "lane": "compute", "seq": iteration, "generation": 0, "kind": "metric", "start_ns": at,
-        "end_ns": at, "collective": "", "algorithm": "", "phase": "", "group": "", "op": -1, "peer": -1,
-        "step": -1, "chunk": -1, "slot": -1, "nbytes": -1, "iteration": iteration, "microbatch": -1,
-        "stage": -1, "version": -1, "value": value, "name": "loss",
+        "rank": 0, "lane": "compute", "seq": iteration, "generation": 0, "kind": "metric",
+        "start_ns": at, "end_ns": at, "collective": "", "algorithm": "", "phase": "", "group": "",
+        "op": -1, "peer": -1, "step": -1, "chunk": -1, "slot": -1, "nbytes": -1,
+        "iteration": iteration, "microbatch": -1, "stage": -1, "version": -1,
+        "value": value, "name": "loss",
     }  # fmt: skip
 
 
@@ -68,7 +70,9 @@ def table(rows: list[dict[str, object]]) -> pl.DataFrame:
     return Store.from_frame(pl.DataFrame(rows, infer_schema_length=None)).events
 
 
-def training(iterations: int, start: int = 10**12, ranks: int = 4, hop: int = 40 * MICRO) -> pl.DataFrame:
+def training(
+    iterations: int, start: int = 10**12, ranks: int = 4, hop: int = 40 * MICRO
+) -> pl.DataFrame:
     """A call and a loss an iteration, 2 ms apart."""
     rows: list[dict[str, object]] = []
     for i in range(iterations):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench import collector as module
@@ -93,6 +93,8 @@ def test_every_column_arrives_as_it_was_written(segment: Segment) -> None:
     assert (collector.records, collector.dropped, len(store)) == (4, 0, 4)
 
 
+@example([ROWS], True)
+@example([100, ROWS, 1], True)
 @given(st.lists(st.integers(0, ROWS + 3), min_size=1, max_size=6), st.booleans())
 def test_written_is_stored_or_counted(amounts: list[int], last_is_torn: bool) -> None:
     segment = Segment.create(TRACE_BYTES, "a test")
@@ -155,7 +157,8 @@ def test_a_damaged_row_within_a_lap_is_left_out(segment: Segment) -> None:
     store, collector = reading(segment)
     write(lane, 0, ROWS + 1000)
     at = events.DATA_AT + 5000 * 64
-    segment.memory[at : at + 64] = bytes(range(64))
+    segment.memory[at : at + 16] = bytes(16)
+    segment.memory[at + 56 : at + 64] = bytes(range(8))
     collector.drain()
     assert_whole(store.events)
     assert 5000 not in store.events["seq"]
@@ -236,6 +239,7 @@ def test_stray_bytes_in_one_rank_leave_the_others_alone(segment: Segment) -> Non
     collector.stop()
     assert store.events.filter(pl.col("rank") == 0).height == 1000
     assert store.events.filter(pl.col("rank") == 2).height == 50
+    assert len(store) == 1050 and collector.dropped == 0  # nothing is made of stray bytes
     stray.close()
     rows.close()
 

@@ -6,8 +6,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-# A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the files
-# are told one after the other, their imports of each other left out. Every top-level name is there once.
+# A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the
+# files follow each other, their imports of each other left out. Every top-level name is there once.
 MODULES = ("words.js", "model.js", "ring.js", "lanes.js", "stage.js")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 
@@ -19,7 +19,9 @@ def asset(name: str) -> Path:
     for folder in folders:
         if (path := folder / name).is_file():
             return path
-    raise FileNotFoundError(f"{name} is in neither {folders[0]} nor {folders[1]}: reinstall the package")
+    raise FileNotFoundError(
+        f"{name} is in neither {folders[0]} nor {folders[1]}: reinstall the package"
+    )
 
 
 @cache

@@ -43,7 +43,7 @@ def write_out(obj: Any) -> tuple[str, str]:
     name = getattr(obj, "__name__", None)
     if isinstance(obj, type) or callable(obj):
         if name == "<lambda>":
-            raise SpecError(f"{obj!r} is a lambda: give it a name with def, so that it can travel")
+            raise SpecError("a lambda has no name to travel under: write it with def")
         if isinstance(name, str) and not inspect.ismethod(obj):
             luggage = _Luggage()
             luggage.add(name, obj, f"the {type(obj).__name__} {name}")

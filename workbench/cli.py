@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 @app.command()

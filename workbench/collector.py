@@ -33,9 +33,8 @@ __all__ = ["Collector", "read_folder"]
 PERIOD_S = 0.04
 HURRY_S = 0.004  # when a ring was over a quarter full
 HURRY_FROM = 0.25
-_KNOWN = (
-    4 * CONTEXTS
-)  # contexts of a lane that are kept: a row may go back to an older one (Lane.again)
+# Contexts of a lane that are kept: a row may go back to an older one (Lane.again).
+_KNOWN = 4 * CONTEXTS
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -240,9 +239,8 @@ class _Ring:
             return self._records[:0], 0
         copy = _cut(self._records, first, stop)
         numbers = np.arange(first, stop + 1)
-        whole = (copy["seq"] == numbers[1:]) & (
-            _cut(self._seq, first - 1, stop - 1) == numbers[:-1]
-        )
+        behind = _cut(self._seq, first - 1, stop - 1)  # read after the copying
+        whole = (copy["seq"] == numbers[1:]) & (behind == numbers[:-1])
         if not whole.all():
             copy = copy[whole]
         self.position = stop
@@ -261,10 +259,8 @@ class _Ring:
 
     def _lapped(self, begin: int) -> int:
         """Another is at the place of ``begin``: the index after the newest record, or ``begin``."""
-        here = self._seq[begin % self.size]
-        if here == begin + 1 - self.size or (
-            here == 0 and self._seq[(begin - 1) % self.size] == begin
-        ):
+        here, behind = self._seq[begin % self.size], self._seq[(begin - 1) % self.size]
+        if here == begin + 1 - self.size or (here == 0 and behind == begin):
             return begin
         seq = self._seq.copy()
         # A number counts if it is in its place and follows the one before: stray bytes do neither.

@@ -82,8 +82,8 @@ def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
     sizes = who.group_by("generation", "group").agg(pl.col("size").first())
     cells = rows.select(CELL).unique(maintain_order=True).join(sizes, on=["generation", "group"])
     cells = cells.with_row_index("cell")
-    rows = rows.join(cells.drop("size"), on=CELL).join(who.drop("size"), on=OP[:2] + ["rank"])
-    n = int(who["size"].max() or 0)  # type: ignore[call-overload]
+    rows = rows.join(cells.drop("size"), on=CELL).join(who.drop("size"), on=[*OP[:2], "rank"])
+    n = max(who["size"].to_list(), default=0)
     rows = rows.with_columns(queue=pl.col("cell").cast(pl.Int64) * n + pl.col("place"))
 
     sends = (
@@ -125,10 +125,11 @@ def _order(sends: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
     """Sends and arrivals of every queue (a rank's part of a cell) in the order in which they took effect."""
     left = sends.select("number", "queue", "step", "start_ns", "end_ns")
     pairs = left.join(arrivals.select("queue", "start_ns", "end_ns", "step", "index"), on="queue")
-    came_before = pl.col("end_ns_right") <= pl.col("start_ns")
-    overlap = (pl.col("start_ns_right") <= pl.col("end_ns")) & ~came_before
-    passed_on = overlap & pl.col("step_right").is_between(0, pl.col("step") - 1)
-    known = pairs.filter(came_before | passed_on).group_by("number").agg(pl.col("index").max() + 1)
+    came_before = pl.col("end_ns_right") < pl.col("start_ns")
+    overlap = (pl.col("start_ns_right") < pl.col("end_ns")) & ~came_before
+    touch = pl.col("end_ns_right") == pl.col("start_ns")
+    earlier_step = pl.col("step_right") < pl.col("step")
+    known = pairs.filter(came_before | ((overlap | touch) & earlier_step)).group_by("number").agg(pl.col("index").max() + 1)
     leaving = left.join(known, on="number", how="left").select(
         "queue", pl.col("index").fill_null(0), "number", arrival=pl.lit(-1, pl.Int64), adds=False
     )

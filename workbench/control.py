@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from workbench.shared import SEMAPHORE_BYTES, Segment
 
-ATTENTION, HELD, SLOW_MOTION, GRANT, GRANT_UNIT, STOP, ABORT, FROZEN, RANKS = range(9)
+ATTENTION, HELD, SLOW_MOTION, GRANT, GRANT_UNIT, STOP, ABORT, FROZEN, RANKS, GRANT_UNTIL = range(10)
 # Words of a rank.
 SLOW, ITERATION, LOSS, STATE, BYTES, THAW_AT, AT_GATE, SAMPLES, FROZEN_BY_USER = range(9)
 # Words of a directed link.
@@ -98,6 +98,7 @@ class Control:
         self.words[ATTENTION] = int(bool(asked))
 
     def hold(self) -> None:
+        self.words[GRANT_UNIT] = UNITS.index("chunk")  # what an earlier step let through counts no more
         self.words[HELD] = 1
         self.refresh()
 
@@ -109,6 +110,7 @@ class Control:
     def grant(self, unit: str) -> None:
         """While held: every rank may pass its next boundary of this kind."""
         self.words[GRANT_UNIT] = UNITS.index(unit)
+        self.words[GRANT_UNTIL] = min(self.rank_word(rank, ITERATION) for rank in range(self.ranks))
         self.words[GRANT] += 1
         self.open_gates()
 
@@ -132,7 +134,7 @@ class Gate:
         self.words = control.words
         self._semaphore = control.gate(rank)
         self._granted = control.words[GRANT]
-        self._key: tuple[int, int, int] | None = None  # what the last grant of "step" or "iteration" covers
+        self._key: tuple[int, int, int] | None = None  # the step that the last grant let through
 
     def pass_chunk(self, op: int, step: int, iteration: int) -> bool:
         """Stand here while the ranks are held, unless a grant lets this chunk pass. True: it was held."""
@@ -155,11 +157,10 @@ class Gate:
         if self.words[ABORT]:
             return True
         unit = UNITS[self.words[GRANT_UNIT]]
-        if self._key is not None:
-            if unit == "iteration" and here[2] in (self._key[2], -1):
-                return True
-            if unit == "step" and here == self._key and here[0] >= 0:
-                return True
+        if unit == "iteration":  # the slowest rank's iteration is finished by all
+            return bool(self.words[GRANT]) and here[2] <= self.words[GRANT_UNTIL]
+        if unit == "step" and here == self._key:
+            return True
         if self.words[GRANT] == self._granted:
             return False
         self._granted = self.words[GRANT]

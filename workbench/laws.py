@@ -123,16 +123,12 @@ def nested_spans(events: pl.DataFrame) -> list[Violation]:
     spans = events.filter(pl.col("end_ns") > pl.col("start_ns")).sort(
         *lane, "start_ns", "end_ns", descending=[False, False, False, True]
     )
-    place = (
-        spans.select(lane).rle_ids()
-        if False
-        else spans.select(pl.struct(lane).rle_id()).to_series()
-    )
+    lanes = spans.select(pl.struct(lane).rle_id()).to_series().to_list()
     starts, stops = spans["start_ns"].to_list(), spans["end_ns"].to_list()
     pairs: list[tuple[int, int]] = []
     open_spans: list[int] = []
     before = -1
-    for i, (of, start, stop) in enumerate(zip(place.to_list(), starts, stops, strict=True)):
+    for i, (of, start, stop) in enumerate(zip(lanes, starts, stops, strict=True)):
         if of != before:
             open_spans, before = [], of
         while open_spans and stops[open_spans[-1]] <= start:
@@ -223,7 +219,7 @@ def steps_and_bytes(
     known = pl.col("algorithm").is_in(list(theory.ALGORITHMS))
     ops = _collectives(events, complete).filter(pl.col("collective") == "all_reduce", known)
     ops = ops.with_columns(
-        itemsize=pl.when(pl.col("value") >= 1).then("value").otherwise(itemsize).cast(pl.Int64)
+        itemsize=pl.when(pl.col("value").is_between(1, 64)).then("value").otherwise(itemsize).cast(pl.Int64)
     )
     case = ["algorithm", "size", "nbytes", "itemsize"]
     expected, torn = _expected(ops.select(case).unique().rows(named=True))
@@ -382,10 +378,10 @@ def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
 
 def _expected(cases: Sequence[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Theory's numbers for each place in each case; and the cases whose bytes are no whole elements."""
-    columns = {"algorithm": pl.String, "size": pl.Int64, "nbytes": pl.Int64, "itemsize": pl.Int64}
-    numbers = dict.fromkeys(
-        ("place", "sent_expected", "messages_expected", "steps_expected"), pl.Int64
-    )
+    whole = ("size", "nbytes", "itemsize")
+    columns = pl.Schema({"algorithm": pl.String(), **dict.fromkeys(whole, pl.Int64())})
+    more = ("place", "sent_expected", "messages_expected", "steps_expected")
+    wider = pl.Schema({**columns, **dict.fromkeys(more, pl.Int64())})
     rows: list[tuple[Any, ...]] = []
     torn: list[tuple[Any, ...]] = []
     for case in cases:
@@ -397,7 +393,7 @@ def _expected(cases: Sequence[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
         messages = theory.messages_sent(algorithm, n) if nbytes else (0,) * n
         steps = theory.steps(algorithm, n) if nbytes else 0
         rows += ((algorithm, n, nbytes, itemsize, r, sent[r], messages[r], steps) for r in range(n))
-    return pl.DataFrame(rows, columns | numbers, orient="row"), pl.DataFrame(
+    return pl.DataFrame(rows, wider, orient="row"), pl.DataFrame(
         torn, columns, orient="row"
     )
 

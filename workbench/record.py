@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NoReturn, Self
 
+from annotated_types import Ge, Gt
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -79,19 +80,26 @@ def _sentence(record: type[BaseModel], found: dict[str, Any]) -> str:
         return f"{record.__name__} has no field {last!r}{near}. It has: {listed(fields)}"
     path = record.__name__
     for part in found["loc"]:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        if part != "[key]":
+            path += f"[{part}]" if isinstance(part, int) else f".{part}"
     if found["type"] == "missing":
         return f"{path} is required"
-    if isinstance(cause, Exception):
-        why = str(cause)
-    else:
-        why = re.sub(r"^Input should be|^Value error,", "must be", found["msg"])
-        if choices := re.findall(r"'([^']*)'", str(context.get("expected", ""))):
-            why += nearest(str(found["input"]), choices)
-        if found["type"].startswith("union_tag"):
-            why = f"write {context.get('expected_tags', 'one of its kinds')} as {found['msg']}"
+    why = str(cause) if isinstance(cause, Exception) else _allowed(record, found)
     given = found["input"]
     return f"{path}: {why}" if isinstance(given, dict) else f"{path} = {short(given)}: {why}"
+
+
+def _allowed(record: type[BaseModel], found: dict[str, Any]) -> str:
+    """What would have been right, for pydantic's own kinds of errors."""
+    field, context = record.model_fields.get(str(found["loc"][0])), found.get("ctx", {})
+    if found["type"] == "string_pattern_mismatch" and field is not None:
+        return f"must be {field.description}"
+    if found["type"].startswith("union_tag"):
+        kinds = context.get("expected_tags", "one of its kinds")
+        return f"say which it is with `{context['discriminator'].strip(chr(39))}`: {kinds}"
+    allowed = re.sub(r"^Input should be", "must be", found["msg"])
+    choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+    return allowed + nearest(str(found["input"]), choices)
 
 
 def short(value: object) -> str:
@@ -122,7 +130,9 @@ def _real(value: object) -> float:
 
 Int = Annotated[int, BeforeValidator(_whole)]
 Float = Annotated[float, BeforeValidator(_real)]
-Rank = Annotated[Int, Field(ge=0)]
+Rank = Annotated[int, Ge(0), BeforeValidator(_whole)]
+Count = Annotated[int, Ge(1), BeforeValidator(_whole)]
+Positive = Annotated[float, Gt(0), BeforeValidator(_real)]
 
 
 # Quantities with a unit: kept as written, so that the YAML reads as its author wrote it
@@ -177,7 +187,7 @@ def as_plain(value: Any, where: str) -> Any:
     if isinstance(value, type) or callable(value):
         return capture(value)
     raise SpecError(
-        f"{where} = {short(value)} is a {type(value).__name__}: options are numbers, texts, "
+        f"{where} = {short(value)} is not plain ({type(value).__name__}): write numbers, texts, "
         "booleans, None, lists and dicts with text keys, or a function or class"
     )
 

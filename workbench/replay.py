@@ -1,7 +1,7 @@
 """A finished run as one HTML file that still moves: no server, no network, from file://.
 
-The page holds the stage's own module and the rows of calls, gzipped. A large run is sampled, evenly over
-its length, and the page's badge says so.
+The page holds the stage's own module and the rows of calls, gzipped. A large run is sampled, evenly
+over its length, and the page's badge says so.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from workbench._assets import stage_module, theme
 from workbench.store import Store
 from workbench.views import Message
 from workbench.views.ring import calls, select
-from workbench.views.stream import add_faults, count, describe, facts, message
+from workbench.views.stream import NO_COUNTERS, add_faults, count, describe, facts, largest, message
 
 MAX_ROWS = 60_000  # rows in a page: about half a megabyte
 MAX_CALLS = 64  # what a page keeps (assets/model.js)
 
 _PAGE = Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'">
 <title>$title</title>
-<style>:root { color-scheme: light dark; } body { margin: 0; background: light-dark(#ffffff, #14171b); }
+<style>:root { color-scheme: light dark; }
+body { margin: 0; background: light-dark(#ffffff, #14171b); }
 body > main { max-width: 992px; margin: 0 auto; }
 $style</style></head>
 <body><main id="stage"></main>
@@ -68,16 +70,14 @@ def page(told: Message) -> str:
 
 
 def replay(store: Store) -> Message:
-    """The run as one message: its counters over all events, and as many of its calls as a page holds."""
+    """The run as one message: counters over all events, as many of its calls as a page holds."""
     events, known = store.events, facts(store.metadata)
-    counters: dict[str, Any] = {
-        "events": events.height, "dropped": store.dropped, "calls": 0, "iteration": -1, "loss": None,
-    }  # fmt: skip
+    counters = {**NO_COUNTERS, "events": events.height, "dropped": store.dropped}
     sampled: list[tuple[dict[str, Any], pl.DataFrame]] = []
     if events.height:
         count(counters, events)
         add_faults(known, events)
-        origin = int(events["start_ns"].min())  # type: ignore[arg-type]
+        origin = -largest(-events["start_ns"])
         complete = calls(events).filter("complete")
         chosen = spread(complete)
         rows = select(events, chosen, origin)
@@ -87,8 +87,8 @@ def replay(store: Store) -> Message:
             for call, part in zip(chosen.iter_rows(named=True), parts, strict=True)
         ]
         if complete.height:
-            counters["calls"] = int(complete["op"].max()) + 1  # type: ignore[arg-type]
-        known["ranks"] = known["ranks"] or int(events["rank"].max()) + 1  # type: ignore[arg-type]
+            counters["calls"] = largest(complete["op"]) + 1
+        known["ranks"] = known["ranks"] or largest(events["rank"]) + 1
     error = store.metadata.get("error", "")
     state, words = ("failed", error.strip().splitlines()[0]) if error else ("replay", "")
     head = {"id": uuid.uuid4().hex, **known}
@@ -99,6 +99,7 @@ def spread(complete: pl.DataFrame) -> pl.DataFrame:
     """As many calls as a page holds, evenly over the run, its first and its last among them."""
     if not complete.height:
         return complete
-    most = max(1, min(MAX_CALLS, int(MAX_ROWS // max(1.0, float(complete["rows"].mean())))))  # type: ignore[arg-type]
-    chosen = np.unique(np.linspace(0, complete.height - 1, min(most, complete.height)).round().astype(int))
-    return complete[chosen.tolist()]
+    fit = MAX_ROWS * complete.height // int(complete["rows"].sum())
+    most = max(1, min(MAX_CALLS, fit, complete.height))
+    chosen = np.linspace(0, complete.height - 1, most).round().astype(int)
+    return complete.filter(pl.int_range(pl.len()).is_in(chosen.tolist()))

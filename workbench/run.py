@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from workbench.collector import Collector
     from workbench.store import Store
 
-AFTERMATH = 0.4  # seconds that survivors of a failure have to say what they were in
+NOTICE, AFTERMATH = 0.15, 0.4  # seconds after a failure: then survivors are told; then they are ended
 _ERRORS: dict[str, type[WorkbenchError]] = {
     error.__name__: error for error in (CollectiveError, RankError, RunTimeout, SpecError, WorkbenchError)
 }
@@ -153,7 +153,8 @@ class Run:
             failed = lost or any("failed" in report for report, _ in self._reports.values())
             if failed or self._stopped:
                 failed_at = failed_at or time.monotonic()
-                if failed:
+                # Survivors find out by themselves within 50 ms, and then say what they were in.
+                if failed and time.monotonic() - failed_at > NOTICE:
                     self._control.words[ABORT] = 1
                     self._control.refresh()
                     self._control.open_gates()
@@ -189,6 +190,7 @@ class Run:
                 _signal(pid, signal.SIGCONT)
 
     def _finish(self) -> None:
+        self._collector.drain()
         self._store_now = self.store.now
         self._result = self._collect()
         for process in self._processes:
@@ -245,7 +247,8 @@ class Run:
                 rank,
             )
         if own:
-            rank, report = next(iter(own.items()))
+            # Who waits for a stopped process knows more than who waits for a rank that waits itself.
+            rank, report = min(own.items(), key=lambda item: ("SIGSTOP" not in item[1]["text"], item[0]))
             others = [other for other in own if other != rank and own[other]["text"] != report["text"]]
             text = report["text"]
             if report["kind"] == "RankError":
@@ -261,13 +264,13 @@ class Run:
         return None
 
     def _under_way(self, failures: dict[int, dict[str, Any]]) -> str:
-        told = [f"rank {rank}: {report['text']}" for rank, report in failures.items()]
-        if not told:
-            told = [
-                f"rank {row['rank']} was in {row['collective'] or row['kind']} {row['op']}, step {row['step']}, chunk {row['chunk']}"
-                for row in self._store_now.iter_rows(named=True)
-            ]
-        return "; ".join(told) or "nothing was said"
+        """What every rank was in when the run failed, from the status blocks; the dead ones' too."""
+        told = {rank: report["text"] for rank, report in failures.items() if report["kind"] != "WorkbenchError"}
+        for row in self._store_now.iter_rows(named=True):
+            if row["rank"] >= 0 and row["rank"] not in told:
+                what = " ".join(str(part) for part in (row["collective"] or row["kind"], row["op"]) if part not in ("", -1))
+                told[row["rank"]] = f"in {what}" + (f", step {row['step']}, chunk {row['chunk']}" if row["step"] >= 0 else "")
+        return "; ".join(f"rank {rank}: {text}" for rank, text in sorted(told.items())) or "nothing was said"
 
     # -- waiting --
 

@@ -175,12 +175,12 @@ def _keywords(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[str]
 def nearest(word: str, names: Iterable[str]) -> str:
     """ " (did you mean 'ring'?)" or "": for the messages of unknown names."""
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=2, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), by_lower, n=2, cutoff=0.6)
     return f" (did you mean {' or '.join(repr(by_lower[one]) for one in close)}?)" if close else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "nothing"
+    return ", ".join(names) or "none"
 
 
 def shown(value: str | Source) -> str:

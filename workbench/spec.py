@@ -32,11 +32,13 @@ from workbench import units
 from workbench.errors import SpecError
 from workbench.record import (
     Bandwidth,
+    Count,
     Duration,
     Fixed,
     Float,
     Int,
     Options,
+    Positive,
     Rank,
     Record,
     Size,
@@ -200,7 +202,7 @@ class Experiment(Record):
         description="fixes initial parameters, split and order of the samples",
     )
     optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="update rule")
-    lr: Annotated[Float, Field(gt=0)] | None = Field(
+    lr: Positive | None = Field(
         default=None, description="learning rate; left out: 0.1 for sgd, 0.001 for adam"
     )
     momentum: Float = Field(default=0.0, ge=0, lt=1, description="of sgd; 0 is none")
@@ -213,7 +215,7 @@ class Experiment(Record):
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         description="auto (a GPU where there is one), cpu, cuda, or one GPU such as cuda:0",
     )
-    threads: Annotated[Int, Field(ge=1)] | None = Field(
+    threads: Count | None = Field(
         default=None,
         description="computing threads of each rank; left out: cores // ranks, at least 1",
     )
@@ -286,7 +288,7 @@ class Experiment(Record):
     def _task_object(cls, values: Any) -> Any:
         """A task given as an object of a dataclass: its class, and its fields as options."""
         task = values.get("task") if isinstance(values, Mapping) else None
-        if task is None or callable(task) or isinstance(task, str | Mapping | Source):
+        if callable(task) or isinstance(task, Source) or type(task).__module__ == "builtins":
             return values
         name, fields = type(task).__name__, getattr(task, "__dict__", {})
         if dataclasses.is_dataclass(task):
@@ -349,10 +351,10 @@ class Experiment(Record):
         fields = code_in(data)
         if not allow_code and (carrying := list(fields)):
             raise SpecError(
-                f"this spec carries code of its author's in {listed(carrying)}, and to run it is "
-                "to run that code. If you trust it: from_yaml(..., allow_code=True), or --allow-code"
+                f"this spec carries its author's code in {listed(carrying)}, and to run it is "
+                "to run that code. If you trust it: from_yaml(..., allow_code=True) or --allow-code"
             )
-        return cls(**beside(data, folder))
+        return cls(**beside({str(key): value for key, value in data.items()}, folder))
 
     def to_json(self) -> str:
         """Everything, for another process: paths to code are absolute in it."""

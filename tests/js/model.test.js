@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NOTHING, advance, busiest, flightsOf, frameAt, openCall, playheadOf, receive, stepFrom, stretchOf, unpack } from "../../assets/model.js";
+import { NOTHING, advance, busiest, clockOf, flightsOf, frameAt, openCall, playedAt, playheadOf, receive, stepFrom, unpack } from "../../assets/model.js";
 import { LAYOUT, batch, head, hop, packed, row, rows } from "./rows.js";
 
 const relative = (list) => list.map((r) => ({ ...r, start: r.start - 1000, end: r.end - 1000 }));
@@ -51,12 +51,36 @@ test("a rank waits from the start of its row to its end", () => {
 });
 
 test("a call is played in four seconds, a longer one at its own pace", () => {
-  const at = (span, ms) => playheadOf({ key: "", began: 100, held: null }, { ...call(), start: 0, end: span }, 100 + ms);
+  const at = (span, ms) => playheadOf({ key: "", began: 100, held: null }, { ...call(), start: 0, end: span, clock: clockOf([], span) }, 100 + ms);
   assert.equal(at(1e6, 2000), 0.5e6);
   assert.equal(at(1e6, 9000), 1e6);
-  assert.equal(stretchOf({ ...call(), start: 0, end: 8e9 }), 1);
+  assert.equal(clockOf([], 8e9).stretch, 1);
   assert.equal(at(8e9, 2000), 2e9);
   assert.equal(playheadOf({ key: "", began: 0, held: 7 }, call(), 1e9), 7);
+});
+
+test("flights too short for an even clock get time of their own, and the clock still says the true time", () => {
+  const flight = (start, end) => ({ ...call().flights[0], start, end });
+  const short = [flight(0, 10), flight(10, 20), flight(20, 30)], clock = clockOf(short, 1e6);
+  assert.equal(clock.even, false);
+  const some = { ...call(), start: 0, end: 1e6, flights: short, clock };
+  for (const f of short) assert.ok(playedAt(some, f.end) - playedAt(some, f.start) > 300, "visible for a third of a second");
+  for (const t of [0, 5, 17, 30, 4e5, 1e6]) {
+    assert.ok(Math.abs(playheadOf({ key: "", began: 0, held: null }, some, playedAt(some, t)) - t) < 1e-6);
+  }
+  assert.ok(clock.times.every((t, i) => !i || (t > clock.times[i - 1] && clock.plays[i] > clock.plays[i - 1])));
+  assert.equal(clockOf([flight(0, 5e5), flight(0, 6e5)], 1e6).even, true);
+  assert.equal(clockOf(short, 9e9).even, true); // longer than it is played: real speed
+});
+
+test("chunks that share a link for a while have tracks of their own", () => {
+  const pair = (chunk, from, to) => [row(0, "send", from, from + 1, { ...hop, chunk, peer: 1, step: 0 }), row(1, "recv", to - 1, to, { ...hop, chunk, peer: 0, step: 0 })];
+  assert.deepEqual(flightsOf([...pair(0, 0, 10), ...pair(1, 5, 20), ...pair(2, 10, 30), ...pair(3, 12, 40)]).map((f) => f.track), [0, 1, 0, 2]);
+});
+
+test("a rank is away until it joins in", () => {
+  const late = rows.map((r) => (r.kind === "collective" && r.rank === 2 ? { ...r, start: 1600 } : r));
+  assert.deepEqual([599, 600].map((t) => [...frameAt(call(late), t).away]), [[2], []]);
 });
 
 test("live: the newest when the last is over, and none twice", () => {

@@ -17,13 +17,14 @@ test("the speed of the picture", () => {
 });
 
 test("the badge says what the picture is", () => {
-  assert.equal(badge(call, known, 20_000, 0.31e9), "real · call 7 of 7 · sampled · ×1/20,000 · 0.3 s behind");
-  assert.equal(badge(call, known, 20_000, NaN), "real · call 7 of 7 · sampled · ×1/20,000");
+  assert.equal(badge(call, known, 0.31e9), "real · call 7 of 7 · sampled · ×1/2,000,000 · 0.3 s behind");
+  assert.equal(badge(call, known, NaN), "real · call 7 of 7 · sampled · ×1/2,000,000");
+  assert.match(badge({ ...call, clock: { ...call.clock, even: false } }, known, 0), /×1\/2,000,000 on average, slower where more happens/);
   const over = { ...known, state: "finished" };
-  assert.equal(badge(call, over, 1, 9e9), "real · call 7 of 7 · sampled · ×1 · replayed");
-  assert.match(badge({ ...call, left_out: "first 2 of 9 pieces a chunk" }, known, 1, 0), /sampled · first 2 of 9 pieces a chunk · ×1/);
+  assert.equal(badge(call, over, 9e9), "real · call 7 of 7 · sampled · ×1/2,000,000 · replayed");
+  assert.match(badge({ ...call, left_out: "first 2 of 9 pieces a chunk" }, known, 0), /sampled · first 2 of 9 pieces a chunk · ×1\/2/);
   const whole = receive(NOTHING, ...batch([0], { counters: { ...known.counters, calls: 1 } }), 0);
-  assert.equal(badge(whole.calls[0], whole, 1, 0), "real · call 1 of 1 · ×1 · 0.0 s behind");
+  assert.equal(badge(whole.calls[0], whole, 0), "real · call 1 of 1 · ×1/2,000,000 · 0.0 s behind");
 });
 
 test("every state has a word and a sentence", () => {
@@ -52,6 +53,11 @@ test("the story up to the playhead, the newest lines", () => {
   assert.deepEqual(story(call, 1000, 9).map(([, words]) => words),
     ["rank 1 had waited 400 ns for chunk 0 from rank 0", "rank 1 added chunk 0 from rank 0, 400 B in 1.00 µs"]);
   assert.deepEqual(story(call, 2000, 1).map(([at]) => at), ["2.00 µs"]);
+});
+
+test("a rank that joins in late is told", () => {
+  const late = { ...call, came: new Map([[0, 0], [2, 900]]) };
+  assert.deepEqual(story(late, 950, 9).map(([, words]) => words).filter((w) => /late/.test(w)), ["rank 2 joined in, late"]);
 });
 
 test("ticks are round, inside, and few", () => {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parent / "ring.py"
-UNUSED_MS = 15_000  # a session whose last page has gone for this long is ended, and its ranks with it
+UNUSED_MS = 15_000  # so long after its last page has gone a session ends, and its ranks with it
 
 
 def serve(port: int = 5006, host: str = "127.0.0.1") -> None:
@@ -23,7 +23,8 @@ def serve(port: int = 5006, host: str = "127.0.0.1") -> None:
     try:
         main([
             "panel", "serve", str(PAGE), "--port", str(port), "--address", host,
-            "--allow-websocket-origin", f"{host}:{port}", "--allow-websocket-origin", f"localhost:{port}",
+            "--allow-websocket-origin", f"{host}:{port}",
+            "--allow-websocket-origin", f"localhost:{port}",
             "--index", "ring", "--log-level", "warning",
             "--unused-session-lifetime", str(UNUSED_MS), "--check-unused-sessions", "1000",
         ])  # fmt: skip

@@ -52,7 +52,9 @@ class RingPage:
     def __init__(self) -> None:
         self.run: Any = None
         self.ranks = pn.widgets.IntInput(name="Ranks", value=4, start=1, end=16, width=90)
-        self.iterations = pn.widgets.IntInput(name="Iterations", value=200, start=1, end=100_000, step=50, width=110)
+        self.iterations = pn.widgets.IntInput(
+            name="Iterations", value=200, start=1, end=100_000, step=50, width=110
+        )
         self.latency = pn.widgets.FloatInput(
             name="Latency of link 0 → 1, ms", value=0.0, start=0.0, end=1000.0, step=5.0, width=180
         )
@@ -69,8 +71,8 @@ class RingPage:
         return wb.Experiment(
             strategy="data_parallel",
             task="lenet_digits",
-            ranks=self.ranks.value,
-            iterations=self.iterations.value,
+            ranks=self.ranks.value or 0,
+            iterations=self.iterations.value or 0,
             network=wb.Network(links=links),
         )
 
@@ -94,14 +96,18 @@ class RingPage:
             self.run.stop()
         self.run = None
 
+    def _destroyed(self, _: object) -> None:
+        self.end()
+
     def servable(self) -> None:
         """Put the page on the air, and tie the run to the session."""
-        pn.state.on_session_destroyed(lambda _, end=self.end: end())
+        pn.state.on_session_destroyed(self._destroyed)
         title = pn.pane.HTML(
             "<h1 style='font-size:20px;margin:0'>Watch a ring all-reduce</h1>"
-            "<p style='margin:4px 0 0'>Real processes train LeNet-5 on handwritten digits and average their gradients "
-            "around a ring. Press Run, then slow one link down and run again.</p>"
+            "<p style='margin:4px 0 0'>Real processes train LeNet-5 on handwritten digits and "
+            "average their gradients around a ring. Press Run, then slow a link and run again.</p>"
         )
         form = pn.Row(self.ranks, self.iterations, self.latency, self.button)
-        column = pn.Column(title, form, self.words, self.stage, max_width=1000, sizing_mode="stretch_width")
+        parts = (title, form, self.words, self.stage)
+        column = pn.Column(*parts, max_width=1000, sizing_mode="stretch_width")
         column.servable(title="Ring all-reduce")

@@ -4,8 +4,7 @@ Paper  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Paralle
 Law    equal to sequential training within rounding; replicas bit-identical.
 """
 
-from __future__ import annotations
-
+# No postponed annotations here: DDP compares those of its hook with the types themselves.
 from dataclasses import dataclass
 
 import torch

@@ -1,8 +1,9 @@
 """Views: ``select(events) -> columns``, pure; and how columns travel to a browser.
 
-On the wire a message is a small header (JSON) and one block of bytes: the columns of a table, one after
-the other, each an array of little-endian numbers of one size, padded to eight bytes. The header's
-``layout`` names them; strings are numbers into its ``strings``. The page maps the arrays without parsing.
+On the wire a message is a small header (JSON) and one block of bytes: the columns of a table, one
+after the other, each an array of little-endian numbers of one size, padded to eight bytes. The
+header's ``layout`` names them; strings are numbers into its ``strings``. The page maps the arrays
+without parsing.
 """
 
 from __future__ import annotations

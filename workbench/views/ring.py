@@ -8,21 +8,24 @@ from __future__ import annotations
 import polars as pl
 
 KEY = ["generation", "group", "op"]
-MAX_ROWS = 20_000  # of one call; above it only the first pieces of each chunk are sent, and that is said
+MAX_ROWS = (
+    20_000  # of one call; of a larger one the first pieces of each chunk are sent, and said so
+)
 _LAST_SLOT = pl.max_horizontal(pl.col("slot"), pl.lit(0))
 
 
 def collective_rows(events: pl.DataFrame) -> pl.DataFrame:
-    """The rows of collectives that train: point-to-point messages and the metrics' own are left out."""
+    """The rows of collectives that train: no point-to-point messages, none of the metrics' own."""
     p = pl.col
     return events.filter((p("op") >= 0) & (p("group") != "metrics") & (p("collective") != "p2p"))
 
 
 def calls(events: pl.DataFrame) -> pl.DataFrame:
-    """One row a call that sent chunks, oldest end first; ``complete``: every rank that took part is through.
+    """One row a call that sent chunks, oldest end first.
 
-    Columns: generation group op, collective algorithm name iteration, start_ns end_ns, nbytes (of one rank's
-    tensor: the largest outer span's), rows, complete. A rank takes part if it ends, sends, receives, or is named as the other end.
+    Columns: generation group op, collective algorithm name iteration, start_ns end_ns, nbytes (one
+    rank's tensor: the largest outer span), rows, ``complete``: every rank that took part is
+    through. A rank takes part if it sends, receives, or is named as the other end.
     """
     p = pl.col
     moves = p("kind").is_in(["send", "recv"])
@@ -49,10 +52,10 @@ def calls(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def select(events: pl.DataFrame, chosen: pl.DataFrame, origin: int = 0) -> pl.DataFrame:
-    """The rows of the ``chosen`` calls (rows of ``calls``), call after call, with the columns of ``WIRE`` and ``KEY``.
+    """The rows of the ``chosen`` calls (rows of ``calls``), call after call: ``WIRE`` and ``KEY``.
 
-    ``start`` and ``end`` count from ``origin`` in nanoseconds. Of a call of more than MAX_ROWS rows, only
-    the slots below ``slots`` are kept (a column; as many as fit, the same for every chunk).
+    ``start`` and ``end`` count from ``origin`` in nanoseconds. Of a call of more than MAX_ROWS
+    rows, only the slots below ``slots`` are kept (a column; as many as fit, the same for every chunk).
     """
     p = pl.col
     marked = chosen.select(*KEY, p("rows").alias("of_call")).with_row_index("call")

@@ -24,8 +24,11 @@ TICK_SECONDS = 0.04  # how often the store is looked at until a first call is co
 READ_SECONDS = 0.2  # and from then on
 SAMPLE_SECONDS = 0.5  # between two calls that are sent
 HEARTBEAT_SECONDS = 1.0  # so that a page knows the driver's clock and that it lives
+NO_COUNTERS: dict[str, Any] = {
+    "events": 0, "dropped": 0, "calls": 0, "iteration": -1, "loss": None,
+}  # fmt: skip
 HISTORY = 24  # sampled calls that are kept for a page that comes later
-IN_FLIGHT = 64  # calls of a group; one this much older than a complete one has lost rows and stays incomplete
+IN_FLIGHT = 64  # calls; one this much older than a complete one of its group has lost rows
 LOOKED_AT = 500_000  # rows of calls that are not complete yet; beyond it the oldest are let go
 
 
@@ -41,7 +44,7 @@ class Watched(Protocol):
 
 
 class Stream:
-    """One run, told in messages. ``poll`` gives what is new; ``history`` all that a new page needs."""
+    """One run, told in messages. ``poll`` gives what is new, ``history`` what a new page needs."""
 
     def __init__(self, run: Watched, name: str) -> None:
         self._run, self._lock = run, threading.Lock()
@@ -51,7 +54,7 @@ class Stream:
         self._waiting: pl.DataFrame | None = None  # newest complete call, not yet sent
         self._waiting_rows = pl.DataFrame()
         self._kept: list[tuple[dict[str, Any], pl.DataFrame]] = []
-        self._counters: dict[str, Any] = {"events": 0, "dropped": 0, "calls": 0, "iteration": -1, "loss": None}
+        self._counters = dict(NO_COUNTERS)
         self._sampled_at = self._said_at = -1e9
         self.ended = False  # the page knows that the run is over
         self.quick = True  # no call is complete yet
@@ -83,7 +86,7 @@ class Stream:
         if not events.height:
             return
         if self._origin < 0:
-            self._origin = int(events["start_ns"].min())  # type: ignore[arg-type]
+            self._origin = -largest(-events["start_ns"])
         count(counters, events)
         add_faults(self._facts, events)
         rows = pl.concat([*self._open, collective_rows(events)])
@@ -92,11 +95,8 @@ class Stream:
         if complete.height:
             self._waiting = complete.tail(1)
             self._waiting_rows = rows.join(self._waiting, on=KEY, how="semi")
-            counters["calls"] = max(counters["calls"], int(complete["op"].max()) + 1)  # type: ignore[arg-type]
-            newest = complete.group_by("generation", "group").agg(pl.col("op").max().alias("newest"))
-            rows = rows.join(complete, on=KEY, how="anti").join(newest, on=["generation", "group"], how="left")
-            late = pl.col("op") + IN_FLIGHT < pl.col("newest").fill_null(-1)
-            rows = rows.filter(~late).drop("newest")
+            counters["calls"] = max(counters["calls"], largest(complete["op"]) + 1)
+            rows = _still_open(rows, complete)
         self._open = [rows.tail(LOOKED_AT)]
 
     def _sample(self, now: float) -> list[tuple[dict[str, Any], pl.DataFrame]]:
@@ -117,20 +117,35 @@ class Stream:
         return message(self._facts, sampled, seq=self._seq, **told)
 
 
+def _still_open(rows: pl.DataFrame, complete: pl.DataFrame) -> pl.DataFrame:
+    """Rows of calls that may yet be completed: not those that are, nor those that lost a row."""
+    group = ["generation", "group"]
+    newest = complete.group_by(group).agg(pl.col("op").max().alias("newest"))
+    rest = rows.join(complete, on=KEY, how="anti").join(newest, on=group, how="left")
+    late = pl.col("op") + IN_FLIGHT < pl.col("newest").fill_null(-1)
+    return rest.filter(~late).drop("newest")
+
+
 def count(counters: dict[str, Any], events: pl.DataFrame) -> None:
     """Bring ``iteration`` and ``loss`` up to date: the newest that a metric row tells."""
     told = events.filter((pl.col("kind") == "metric") & (pl.col("name") == "loss"))
     if told.height:
         iteration, value = told.sort("iteration").select("iteration", "value").row(-1)
         if iteration >= counters["iteration"]:
-            counters["iteration"], counters["loss"] = iteration, value if np.isfinite(value) else None
-    counters["iteration"] = max(counters["iteration"], int(events["iteration"].max()))  # type: ignore[arg-type]
+            counters["iteration"] = iteration
+            counters["loss"] = value if np.isfinite(value) else None
+    counters["iteration"] = max(counters["iteration"], largest(events["iteration"]))
+
+
+def largest(column: pl.Series) -> int:
+    """The largest number of a column that is not empty."""
+    return int(column.max())  # type: ignore[arg-type]
 
 
 def describe(call: Mapping[str, Any], rows: pl.DataFrame, origin: int) -> dict[str, Any]:
     """The header's entry for one call: who it is and what its rows add up to."""
     names = ("generation", "group", "op", "collective", "algorithm", "iteration")
-    ranks = max(int(rows["rank"].max()), int(rows["peer"].max())) + 1  # type: ignore[arg-type]
+    ranks = max(largest(rows["rank"]), largest(rows["peer"])) + 1
     slots, last = rows.select("slots", "last_slot").row(0)
     return {name: call[name] for name in names} | {
         "number": call["op"] + 1,
@@ -148,7 +163,7 @@ def message(
     sampled: Sequence[tuple[dict[str, Any], pl.DataFrame]],
     **rest: Any,
 ) -> Message:
-    """A batch: the run's facts, its counters, and these calls with all their rows. Stands on its own."""
+    """A batch, which stands on its own: the run's facts, and these calls with all their rows."""
     header: dict[str, Any] = {"type": "batch", "run": dict(facts), **rest, "rows": 0, "calls": []}
     if not sampled:
         return Message(header)
@@ -161,10 +176,10 @@ def message(
 
 
 def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """What the header line says of a run, and what in its picture is our own making, from the store's metadata."""
+    """What the header line says of a run, and what in its picture is our own making."""
     spec = yaml.safe_load(metadata.get("experiment", "")) or {}
     links = sorted((spec.get("network") or {}).get("links", {}).items())
-    emulated = [_emulated(name, ", ".join(f"{value}" for value in link.values())) for name, link in links]
+    emulated = [_emulated(name, ", ".join(map(str, link.values()))) for name, link in links]
     notes = [f"compute padded to {pad}"] if (pad := spec.get("pad_compute")) else []
     return {
         "ranks": int(spec.get("ranks", 0)),
@@ -177,7 +192,8 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 def _emulated(name: str, how: str) -> dict[str, Any]:
     source, target = name.split("->")
-    return {"from": int(source), "to": int(target), "words": f"link {source} → {target} emulated: {how}"}
+    words = f"link {source} → {target} emulated: {how}"
+    return {"from": int(source), "to": int(target), "words": words}
 
 
 def add_faults(told: dict[str, Any], events: pl.DataFrame) -> None:
@@ -186,7 +202,8 @@ def add_faults(told: dict[str, Any], events: pl.DataFrame) -> None:
     for name, peer in done.select(pl.col("name").cast(pl.String), "peer").iter_rows():
         if name.startswith("link "):
             link = _emulated(name.removeprefix("link "), "changed by hand")
-            others = [e for e in told["emulated"] if (e["from"], e["to"]) != (link["from"], link["to"])]
+            ends = (link["from"], link["to"])
+            others = [old for old in told["emulated"] if (old["from"], old["to"]) != ends]
             told["emulated"] = [*others, link]
         elif (words := f"fault: {name} rank {peer}") not in told["notes"]:
             told["notes"] = [*told["notes"], words]
@@ -203,7 +220,7 @@ def state_of(run: Watched, over: bool, events: int) -> tuple[str, str]:
 
 
 class Pump(threading.Thread):
-    """Sends what is new to a page until the run is over. One thread a page; it ends with the run."""
+    """Sends what is new to a page until the run is over. One thread a page, which ends with it."""
 
     def __init__(self, stream: Stream, send: Callable[[Message], None]) -> None:
         super().__init__(name="workbench page", daemon=True)

@@ -1,0 +1,308 @@
+"""The store: the contract's table at any moment, the same whether spilled, saved or looked at often."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import workbench.store
+from workbench import events
+from workbench.store import Store, load
+from workbench.table import SCHEMA, Names
+
+TEXT = st.text(max_size=12)
+INTEGER = st.integers(-1, 2**31 - 1)
+
+
+def batch(store: Store, rank: int, lane: str, first: int, count: int) -> list[dict[str, object]]:
+    """Append ``count`` records as the collector does; what the table should say of them."""
+    chance = random.Random(f"{rank} {lane} {first}")
+    rows, contexts = np.zeros(count, events.ROW), np.zeros(3, events.CONTEXT)
+    for i in range(3):
+        contexts[i] = (
+            store.number("all_reduce"), store.number(f"algorithm {i}"), store.number("default"), 0,
+            i, -1, first, i, -1, 2**40, 0, 0,
+        )  # fmt: skip
+    told: list[dict[str, object]] = []
+    for i in range(count):
+        context, kind, name = chance.randrange(3), chance.randrange(len(events.KINDS)), f"n{i % 5}"
+        start = chance.randrange(2**50)
+        rows[i] = (
+            start, start + i, context, kind, -1, i, 0, -1, store.number(name), 0, 7, 0.5, first + i + 1
+        )  # fmt: skip
+        told.append({
+            "rank": rank, "lane": lane, "seq": first + i, "generation": context,
+            "kind": events.KINDS[kind], "start_ns": start, "end_ns": start + i,
+            "collective": "all_reduce", "algorithm": f"algorithm {context}", "phase": "",
+            "group": "default", "op": first, "peer": -1, "step": i, "chunk": 0, "slot": -1,
+            "nbytes": 7, "iteration": context, "microbatch": -1, "stage": -1, "version": 2**40,
+            "value": 0.5, "name": name,
+        })  # fmt: skip
+    store.append(rank, store.number(lane), rows, contexts)
+    return told
+
+
+def filled(store: Store, batches: int = 40) -> Store:
+    for i in range(batches):
+        batch(store, i % 3, ("comm", "compute")[i % 2], i // 6 * 100, 100)
+    return store
+
+
+def settle(store: Store) -> Store:
+    while spiller := store._spiller:
+        spiller.join()
+    return store
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 30)), max_size=8)
+)
+def test_the_table_is_what_was_appended(batches: list[tuple[int, str, int]]) -> None:
+    store, told, position, seen = Store(), [], 0, [pl.DataFrame(schema=SCHEMA)]
+    for at, (rank, lane, count) in enumerate(batches):
+        told += batch(store, rank, lane, at * 100, count)
+        if at % 2:
+            new, position = store.since(position)
+            seen.append(new)
+    table = store.events
+    assert table.schema == SCHEMA
+    assert table.columns == events.COLUMNS
+    assert table.to_dicts() == told
+    assert len(store) == len(told)
+    new, position = store.since(position)
+    assert_frame_equal(pl.concat([*seen, new]), table)
+    assert position == len(told) and store.since(position)[0].is_empty()
+    assert_frame_equal(store.scan().collect(), table)
+    assert_frame_equal(pl.concat([pl.DataFrame(schema=SCHEMA), *store.pieces()]), table)
+
+
+def test_strings_compare_as_strings_do() -> None:
+    table = filled(Store()).events
+    kinds = table["kind"].to_list()
+    assert table.filter(pl.col("kind") == "send").height == kinds.count("send") > 0
+    assert table.filter(pl.col("kind").is_in(["send", "recv", "no such kind"])).height > 0
+    assert table.filter(pl.col("kind") == "no such kind").is_empty()
+    assert set(table["kind"].unique()) == set(kinds)
+    assert (
+        table.filter(pl.col("lane").cast(pl.String).str.starts_with("com")).height == table.height
+    )
+    assert table.group_by("kind").len()["len"].sum() == table.height
+    plan = table.with_columns(pl.col("kind").cast(pl.String).cast(pl.Categorical))
+    assert table.join(plan, on=["rank", "lane", "seq", "kind"]).height == table.height
+
+
+def test_an_empty_store_has_the_columns() -> None:
+    store = Store()
+    assert store.events.schema == store.scan().collect_schema() == SCHEMA
+    assert store.now.is_empty() and {"rank", "since_ns", "values"} <= set(store.now.columns)
+    assert (len(store), store.dropped, store.since(0)[1]) == (0, 0, 0)
+
+
+def test_a_snapshot_stays_as_it_was_and_is_cheap_to_take_again() -> None:
+    store = filled(Store())
+    before = store.events
+    frames = [*store._frames]
+    batch(store, 0, "comm", 10_000, 50)
+    after = store.events
+    assert (before.height, after.height) == (4000, 4050)
+    assert all(one is other for one, other in zip(frames, store._frames, strict=False))
+
+
+def test_many_small_batches_become_few_frames() -> None:
+    store = Store()
+    for i in range(600):
+        batch(store, 0, "comm", i, 1)
+        store.since(i)
+    assert len(store._frames) <= workbench.store._MANY + 1
+    assert store.events["seq"].to_list() == list(range(600))
+
+
+def test_more_names_than_fit_are_said_to_be_too_many() -> None:
+    names = Names()
+    numbers = [names.number(f"name {i}") for i in range(Names.LIMIT + 10)]
+    assert max(numbers) <= 65_535 and names.number("name 5") == numbers[5]
+    assert names.texts(np.array([numbers[5], numbers[-1]])).to_list() == ["name 5", Names.FULL]
+
+
+# ---- spilling
+
+
+def test_spilling_changes_nothing(tmp_path: Path) -> None:
+    whole, spilled = filled(Store()), Store(memory_rows=600)
+    for i in range(40):
+        batch(spilled, i % 3, ("comm", "compute")[i % 2], i // 6 * 100, 100)
+        settle(spilled)
+    assert len(spilled._parts) > 2 and spilled._in_memory <= 600 + 100
+    assert len(spilled) == len(whole) == 4000
+    assert_frame_equal(spilled.events, whole.events)
+    assert_frame_equal(spilled.scan().collect(), whole.scan().collect())
+    assert_frame_equal(pl.concat(spilled.pieces()), whole.events)
+    for position in (0, 1, 299, 300, 301, 1234, 3999, 4000, 9999):
+        ours, theirs = spilled.since(position), whole.since(position)
+        assert ours[1] == theirs[1] == 4000
+        assert_frame_equal(ours[0], theirs[0])
+    for name, store in (("a", whole), ("b", spilled)):
+        store.save(tmp_path / name)
+    assert_frame_equal(Store.load(tmp_path / "a").events, Store.load(tmp_path / "b").events)
+    assert_frame_equal(
+        Store.load(tmp_path / "a", memory_rows=10).events, load(tmp_path / "a").events
+    )
+
+
+def test_parts_go_with_the_store() -> None:
+    store = settle(filled(Store(memory_rows=500)))
+    folder = store._folder
+    assert folder is not None and list(folder.iterdir())
+    if (pid := os.fork()) == 0:  # a child that exits in the usual way leaves them alone
+        sys.exit(0)
+    os.waitpid(pid, 0)
+    assert store.events.height == 4000
+    del store
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_parts_go_at_the_interpreters_exit() -> None:
+    code = (
+        "from workbench.store import Store; from tests.test_store import *\n"
+        "store = settle(filled(Store(memory_rows=500))); print(store._folder)"
+    )
+    root = Path(workbench.store.__file__).parents[1]
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "workbench-events-" in told.stdout and not Path(told.stdout.strip()).exists()
+
+
+def test_a_full_disk_keeps_everything_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        store = settle(filled(Store(memory_rows=500)))
+    assert store.events.height == 4000 and not store._parts
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize("memory_rows", [2_000_000, 3_000])
+def test_one_writes_while_others_read(memory_rows: int) -> None:
+    store, wrong, ended = Store(memory_rows=memory_rows), [], threading.Event()
+
+    def watch() -> None:
+        position, seen = 0, 0
+        while not ended.is_set() or seen < len(store):
+            new, position = store.since(position)
+            expected = np.arange(seen, seen + new.height)
+            if not np.array_equal(new["seq"].to_numpy(), expected):
+                wrong.append(("since", seen, new))
+            seen += new.height
+
+    def look() -> None:
+        while not ended.is_set():
+            for table in (store.events, store.scan().select("seq").collect()):
+                if not np.array_equal(table["seq"].to_numpy(), np.arange(table.height)):
+                    wrong.append(("events", table))
+
+    threads = [threading.Thread(target=work) for work in (watch, look, look)]
+    for thread in threads:
+        thread.start()
+    for i in range(200):
+        batch(store, 0, "comm", i * 50, 50)
+    ended.set()
+    for thread in threads:
+        thread.join(30)
+    assert not wrong, wrong[0]
+    assert settle(store).events.height == len(store) == 10_000
+
+
+# ---- save and load
+
+
+ROW = st.fixed_dictionaries(
+    {
+        name: TEXT if dtype == pl.Categorical else st.floats() if name == "value" else INTEGER
+        for name, dtype in SCHEMA.items()
+    }
+)
+
+
+@given(st.lists(ROW, max_size=20), st.dictionaries(TEXT, st.text(), max_size=3), st.integers(0))
+def test_what_is_saved_is_loaded(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[dict[str, object]],
+    metadata: dict[str, str],
+    dropped: int,
+) -> None:
+    for seq, row in enumerate(rows):
+        row["seq"] = seq
+    path = tmp_path_factory.mktemp("saved") / "run.parquet"
+    store = Store.from_frame(pl.DataFrame(rows, schema=SCHEMA, orient="row"), metadata)
+    store.dropped = dropped
+    store.save(path)
+    loaded = load(path)
+    assert loaded.store.metadata == metadata and loaded.dropped == dropped
+    assert len(loaded.store) == len(rows) and loaded.events.schema == SCHEMA
+    key = lambda row: (row["rank"], row["lane"], row["seq"])  # noqa: E731
+    found = loaded.events.to_dicts()
+    for one, other in zip(found, sorted(rows, key=key), strict=True):
+        assert all(one[name] == told or math.isnan(told) for name, told in other.items())  # type: ignore[arg-type]
+    assert loaded.events.null_count().sum_horizontal().sum() == 0
+    assert sorted(path.parent.iterdir()) == [path]  # nothing of the writing is left
+
+
+def test_a_frame_from_elsewhere_gets_the_columns_types_and_no_nulls() -> None:
+    plan = pl.DataFrame(
+        {name: [None] for name in SCHEMA} | {"rank": [1], "kind": ["send"], "extra": [5]}
+    ).with_columns(pl.col("kind").cast(pl.Enum(["send", "recv"])))
+    row = Store.from_frame(plan).events.to_dicts()[0]
+    assert math.isnan(row.pop("value")) and (row.pop("rank"), row.pop("kind")) == (1, "send")
+    assert set(row.values()) == {-1, ""}
+
+
+def test_a_realistic_run_takes_few_bytes_an_event(tmp_path: Path) -> None:
+    """Ring all-reduce of 4 ranks, 150 calls: sends, waits and recvs with lognormal durations."""
+    chance, pieces = np.random.default_rng(0), []
+    kinds, steps = np.tile(["send", "wait", "recv"], 12), np.repeat(np.arange(6), 6)
+    for rank in range(4):
+        count = 150 * 36
+        took, gap = chance.lognormal(10, 0.5, count).astype(int), chance.integers(200, 1200, count)
+        end, step, kind = np.cumsum(took + gap) + 10**15, np.tile(steps, 150), np.tile(kinds, 150)
+        sending = kind == "send"
+        own = pl.DataFrame({
+            "seq": np.arange(count), "start_ns": end - took, "end_ns": end, "kind": kind,
+            "step": step, "chunk": (rank - step - ~sending) % 4, "slot": np.arange(count) // 3 % 2,
+            "op": np.arange(count) // 36, "iteration": np.arange(count) // 144,
+            "peer": np.where(sending, (rank + 1) % 4, (rank - 1) % 4),
+            "nbytes": np.where(kind == "wait", -1, 65_536),
+            "phase": np.where(step < 3, "reduce_scatter", "all_gather"),
+        }).with_columns(
+            rank=rank, lane=pl.lit("comm"), collective=pl.lit("all_reduce"),
+            algorithm=pl.lit("ring"), group=pl.lit("default"),
+        )  # fmt: skip
+        pieces.append(
+            own.with_columns(pl.lit(None).alias(c) for c in SCHEMA if c not in own.columns)
+        )
+    store = Store.from_frame(pl.concat(pieces))
+    store.save(tmp_path / "run.parquet")
+    assert (tmp_path / "run.parquet").stat().st_size <= 12 * len(store)

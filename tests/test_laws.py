@@ -68,7 +68,7 @@ def naive(r: int, n: int) -> Program:
 
 
 def one_shot(r: int, n: int) -> Program:
-    """As the engine does it: rank 0's part first, then the others in order, one's own kept aside."""
+    """As the engine does it: rank 0's part first, then the others' in order, its own kept aside."""
     program = [Do("send", (r + 1 + s) % n, s) for s in range(n - 1)]
     for p in range(n):
         if p == r:
@@ -105,10 +105,10 @@ class Rank:
 
 
 def simulate(
-    name: str, n: int, elements: int, *, slots: int = 1, seed: int = 0, ops: int = 1, itemsize: int = 4,
-    world: tuple[int, ...] = (), group: str = "default",
+    name: str, n: int, elements: int, *, slots: int = 1, seed: int = 0, ops: int = 1,
+    itemsize: int = 4, world: tuple[int, ...] = (), group: str = "default",
 ) -> pl.DataFrame:  # fmt: skip
-    """The event table of ``ops`` all-reduces. ``world``: the ranks of the group, where they are not 0..n-1."""
+    """The event table of ``ops`` all-reduces. ``world``: the group's ranks, where not 0..n-1."""
     chance, rows = random.Random(seed), list[dict[str, Any]]()
     world = world or tuple(range(n))
     clocks = [1000 + chance.randrange(500) for _ in range(n)]
@@ -121,7 +121,9 @@ def simulate(
         play(ranks, chance, [[itemsize * e for e in theory.chunk_sizes(c, slots)] for c in cut])
         for rank in ranks:
             begin, clocks[rank.rank] = clocks[rank.rank], rank.clock + chance.randrange(50)
-            outer = dict(kind="collective", start_ns=begin, end_ns=rank.clock, nbytes=elements * itemsize)
+            outer = dict(
+                kind="collective", start_ns=begin, end_ns=rank.clock, nbytes=elements * itemsize
+            )
             for row in [*rank.rows, outer]:
                 peer = world[row["peer"]] if "peer" in row else -1
                 rows.append({**same, **row, "rank": world[rank.rank], "peer": peer})
@@ -129,7 +131,7 @@ def simulate(
 
 
 def play(ranks: list[Rank], chance: random.Random, sizes: list[list[int]]) -> None:
-    """Run the programs: whoever can go on goes on, in random order. Messages: when their bytes are there."""
+    """Run the programs: whoever can go on goes on, in random order."""
     there: dict[tuple[int, int, int, int, int], int] = {}
     while any(rank.todo for rank in ranks):
         able = [r for r in ranks if r.todo and ready(r, there)]
@@ -169,15 +171,16 @@ def ready(rank: Rank, there: dict[tuple[int, int, int, int, int], int]) -> bool:
 
 
 def table(rows: list[dict[str, Any]], itemsize: int = 4) -> pl.DataFrame:
-    """Rows of the contract: what is not said is -1, "" or NaN; numbered in each rank's order of writing."""
+    """The contract's table: what is not said is -1, "" or NaN; ``seq`` in each rank's order."""
     blank: dict[str, Any] = {
-        c: "" if t == pl.Categorical else float("nan") if t == pl.Float64 else -1 for c, t in SCHEMA.items()
+        c: "" if t == pl.Categorical else float("nan") if t == pl.Float64 else -1
+        for c, t in SCHEMA.items()
     }
     blank |= {"generation": 0, "lane": "comm"}
     frame = pl.DataFrame([{**blank, **row} for row in rows], infer_schema_length=None)
     return frame.with_columns(
         seq=pl.int_range(pl.len()).over("rank", "lane"),
-        value=pl.when(pl.col("kind") == "collective").then(pl.lit(float(itemsize))).otherwise("value"),
+        value=pl.when(pl.col("kind") == "collective").then(float(itemsize)).otherwise("value"),
     ).select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())  # fmt: skip
 
 
@@ -209,13 +212,18 @@ def test_groups_generations_and_dtypes_are_told_apart() -> None:
         lane=pl.lit("comm:part").cast(SCHEMA["lane"])
     )
     again = simulate("naive", 2, 9, seed=3).with_columns(
-        pl.lit(1).cast(pl.Int32).alias("generation"), pl.lit("later").cast(SCHEMA["lane"]).alias("lane")
+        pl.lit(1).cast(pl.Int32).alias("generation"),
+        pl.lit("later").cast(SCHEMA["lane"]).alias("lane"),
     )
     assert check_events(pl.concat([whole, part, again])) == []
     assert check_events(part.with_columns(value=float("nan")), itemsize=8) == []
     found = check_events(part.with_columns(value=float("nan")), itemsize=4)
-    assert {v.law for v in found} == {"steps and bytes"}  # 50 doubles cut as if they were 100 floats
-    assert "pass itemsize" in str(check_events(part.with_columns(value=float("nan")), itemsize=16)[0])
+    assert {v.law for v in found} == {
+        "steps and bytes"
+    }  # 50 doubles cut as if they were 100 floats
+    assert "pass itemsize" in str(
+        check_events(part.with_columns(value=float("nan")), itemsize=32)[0]
+    )
 
 
 def test_a_run_that_did_not_end_well_is_judged_by_what_it_ended() -> None:
@@ -227,7 +235,7 @@ def test_a_run_that_did_not_end_well_is_judged_by_what_it_ended() -> None:
     renumbered = stopped.with_columns(seq=pl.int_range(pl.len()).over("rank").cast(pl.Int64))
     assert check_events(renumbered, complete=False) == []
     assert {v.law for v in check_events(renumbered)} == {"matched messages"}
-    broken = without(renumbered, (pl.col("op") == 0) & (pl.col("step") == 3) & (pl.col("rank") == 1) & (pl.col("kind") == "send"))  # fmt: skip
+    broken = without(renumbered, row("send", 1, 3))
     assert "matched messages" in {v.law for v in check_events(broken, complete=False)}
 
 
@@ -241,7 +249,8 @@ def test_a_table_without_collectives_breaks_no_law() -> None:
     assert check_events(table(rows)) == []
     (found,) = check_events(table(rows[1:]))
     assert found.words == (
-        "rank 1 received slot 0 of message 0 in group 'default' from rank 0, which has no send row for it"
+        "rank 1 received slot 0 of message 0 in group 'default' from rank 0, "
+        "which has no send row for it"
     )
 
 
@@ -275,8 +284,9 @@ def twice(events: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
 
 def said(events: pl.DataFrame, law: str) -> str:
     """What ``law`` says of ``events``; the others may say something too."""
-    assert len(found := [v for v in check_events(events) if v.law == law]) > 0
-    return "\n".join(v.words for v in found)
+    found = [v.words for v in check_events(events) if v.law == law]
+    assert found
+    return "\n".join(found)
 
 
 def row(kind: str, rank: int, step: int, op: int = 0) -> pl.Expr:
@@ -293,7 +303,7 @@ TEXTBOOK = simulate("ring by exchange", 4, 103, seed=6)
 
 
 def test_a_removed_send_is_named() -> None:
-    (found,) = [v for v in check_events(without(RING, row("send", 2, 1, op=1))) if v.law == "matched messages"]  # fmt: skip
+    (found,) = laws.matched_messages(without(RING, row("send", 2, 1, op=1)))
     assert found.words == (
         "rank 3 received chunk 1 slot 0 at step 1 of all_reduce 1 in group 'default' from rank 2, "
         "which has no send row for it"
@@ -315,13 +325,15 @@ def test_any_removed_message_row_is_named(seed: int, kind: str, name: str) -> No
 def test_a_removed_recv_is_named() -> None:
     words = said(without(RING, row("recv", 3, 4)), "matched messages")
     assert words == (
-        "rank 2 sent chunk 2 slot 0 at step 4 of all_reduce 0 in group 'default' to rank 3, which has no recv row for it"
+        "rank 2 sent chunk 2 slot 0 at step 4 of all_reduce 0 in group 'default' to rank 3, "
+        "which has no recv row for it"
     )
 
 
 def test_a_doubled_recv_is_named() -> None:
     events = twice(RING, row("recv", 3, 1))
-    assert "has 1 send rows and rank 3 2 recv rows for chunk 1" in said(events, "matched messages").replace("rank 2 ", "")  # fmt: skip
+    words = said(events, "matched messages")
+    assert "rank 2 has 1 send rows and rank 3 2 recv rows for chunk 1 slot 0 at step 1" in words
     assert "holds rank" in said(events, "complete sums")
 
 
@@ -340,12 +352,16 @@ def test_wrong_bytes_are_named() -> None:
 
 
 def test_bytes_that_agree_with_each_other_but_not_with_theory_are_named() -> None:
-    events = RING.with_columns(nbytes=pl.when(pl.col("kind") == "collective").then(416).otherwise("nbytes").cast(pl.Int64))  # fmt: skip
+    outer = pl.col("kind") == "collective"
+    events = RING.with_columns(
+        nbytes=pl.when(outer).then(pl.lit(416, pl.Int64)).otherwise("nbytes")
+    )
     assert "theory 624" in said(events, "steps and bytes")
 
 
 def test_a_step_too_many_is_named() -> None:
-    later = RING.with_columns(step=pl.when(pl.col("chunk") == 1, pl.col("step") == 5).then(6).otherwise("step").cast(pl.Int32))  # fmt: skip
+    last = (pl.col("chunk") == 1) & (pl.col("step") == 5)
+    later = RING.with_columns(step=pl.when(last).then(pl.lit(6, pl.Int32)).otherwise("step"))
     assert "7 steps in all, theory 6" in said(later, "steps and bytes")
 
 
@@ -357,7 +373,9 @@ def test_a_message_too_few_is_named_even_when_empty() -> None:
 
 def test_crossing_spans_are_named() -> None:
     send = RING.filter(row("send", 1, 0)).row(0, named=True)
-    until = RING.filter((pl.col("rank") == 1), pl.col("start_ns") > send["end_ns"])["start_ns"].min()
+    until = RING.filter((pl.col("rank") == 1), pl.col("start_ns") > send["end_ns"])[
+        "start_ns"
+    ].min()
     assert isinstance(until, int)
     events = changed(RING, row("send", 1, 0), end_ns=until + 1)
     words = said(events, "nested spans")
@@ -369,12 +387,14 @@ def test_crossing_spans_are_named() -> None:
 def test_nesting_is_what_its_definition_says(spans: list[tuple[int, int]]) -> None:
     rows = [{"rank": 0, "kind": "load", "start_ns": a, "end_ns": a + long} for a, long in spans]
     crossing = any(a < c < a + x < c + y for a, x in spans for c, y in spans)
-    assert bool(laws.nested_spans(laws.plain_texts(table(rows)))) == crossing
+    assert bool(laws.nested_spans(table(rows))) == crossing
 
 
 def test_times_that_run_backwards_are_named() -> None:
     backwards = changed(RING, row("send", 2, 1), end_ns=5)
-    assert "rank 2's send chunk 1 slot 0 at step 1 of all_reduce 0" in said(backwards, "ordered times")
+    assert "rank 2's send chunk 1 slot 0 at step 1 of all_reduce 0" in said(
+        backwards, "ordered times"
+    )
     early = changed(RING, row("recv", 2, 0), start_ns=1, end_ns=2)
     assert "rank 2's recv chunk 1 slot 0 at step 0" in said(early, "matched messages")
 
@@ -384,13 +404,17 @@ def test_dropped_and_doubled_rows_are_named() -> None:
     assert "rows 4 to 5 of rank 1's lane 'comm' are missing" in said(gone, "gapless lanes")
     first = RING.filter(~((pl.col("rank") == 1) & (pl.col("seq") == 0)))
     assert "row 0 of rank 1's lane 'comm' is missing" in said(first, "gapless lanes")
-    assert "row 7 of rank 1" in said(changed(RING, (pl.col("rank") == 1) & (pl.col("seq") == 6), seq=7), "gapless lanes")  # fmt: skip
+    doubled = changed(RING, (pl.col("rank") == 1) & (pl.col("seq") == 6), seq=7)
+    assert "row 7 of rank 1's lane 'comm' is there more than once" in said(doubled, "gapless lanes")
 
 
 def test_a_rank_that_stayed_away_is_named() -> None:
     kind = pl.col("kind") == "collective"
-    words = said(without(RING, kind & (pl.col("rank") == 2) & (pl.col("op") == 1)), "everyone takes part")  # fmt: skip
-    assert words == "rank 2 has no collective rows for all_reduce 1 in group 'default': expected one"
+    gone = without(RING, row("collective", 2, -1, op=1))
+    words = said(gone, "everyone takes part")
+    assert (
+        words == "rank 2 has no collective rows for all_reduce 1 in group 'default': expected one"
+    )
     assert "disagree about the bytes" in said(changed(RING, kind, nbytes=8), "everyone takes part")
 
 
@@ -400,7 +424,8 @@ def test_a_rank_that_stayed_away_is_named() -> None:
 def test_a_skipped_addition_is_named() -> None:
     fused = changed(RING, row("recv", 3, 1), name="")
     words = said(fused, "complete sums")
-    assert "at the end rank 0's chunk 1 slot 0 of all_reduce 0 in group 'default' lacks the part of rank 3" in words  # fmt: skip
+    assert "rank 0's chunk 1 slot 0 of all_reduce 0 in group 'default' lacks the part" in words
+    assert {line.split(" lacks ")[1] for line in words.splitlines()} == {"the part of rank 3"}
     assert "slot 1" not in words and "all_reduce 1" not in words and "chunk 2" not in words
     assert len(words.splitlines()) == 4  # the all-gather spreads it to every rank
     apart = said(without(TEXTBOOK, row("reduce", 3, 1)), "complete sums")
@@ -409,28 +434,39 @@ def test_a_skipped_addition_is_named() -> None:
 
 def test_a_doubled_addition_is_named() -> None:
     words = said(twice(TEXTBOOK, row("reduce", 3, 1)), "complete sums")
-    assert "rank 3's chunk 1 slot 0" in words and "holds rank 1's 2 times, rank 2's 2 times" in words
+    assert (
+        "rank 3's chunk 1 slot 0" in words and "holds rank 1's 2 times, rank 2's 2 times" in words
+    )
     one_shot = simulate("one_shot", 3, 5, seed=2)
     doubled = said(twice(one_shot, pl.col("kind") == "reduce"), "complete sums")
-    assert doubled == "at the end rank 1's chunk 0 slot 0 of all_reduce 0 in group 'default' holds rank 1's 2 times"  # fmt: skip
+    assert doubled == (
+        "at the end rank 1's chunk 0 slot 0 of all_reduce 0 in group 'default' "
+        "holds rank 1's 2 times"
+    )
 
 
 def test_every_rank_s_world_number_is_used() -> None:
     part = simulate("naive", 3, 5, world=(1, 3, 6), group="part")
     words = said(changed(part, pl.col("name") == "fused", name=""), "complete sums")
-    assert "rank 6's chunk 0 slot 0 of all_reduce 0 in group 'part' lacks the part of rank 1" in words
+    assert (
+        "rank 6's chunk 0 slot 0 of all_reduce 0 in group 'part' lacks the part of rank 1" in words
+    )
 
 
 def test_a_wrong_algorithm_shows_its_true_sets() -> None:
     """A ring that stops one step early, its name unknown to theory."""
-    events = RING.filter(pl.col("step") != 2).with_columns(algorithm=pl.lit("mine").cast(SCHEMA["algorithm"]))  # fmt: skip
+    mine = pl.lit("mine").cast(SCHEMA["algorithm"])
+    events = RING.filter(pl.col("step") != 2).with_columns(algorithm=mine)
     words = said(events, "complete sums")
-    assert "lacks the part" in words and "steps and bytes" not in {v.law for v in check_events(events)}
+    assert "lacks the part" in words and "steps and bytes" not in {
+        v.law for v in check_events(events)
+    }
 
 
 def test_overlapping_exchanges_and_relays_are_told_apart_by_their_step() -> None:
-    """Two ranks swap all they have and add: what leaves must not hold what arrives at the same step."""
-    same = {"op": 0, "collective": "all_reduce", "algorithm": "swap", "group": "default", "step": 0, "chunk": 0, "slot": 0, "nbytes": 4}  # fmt: skip
+    """Two ranks swap all they have and add: what arrives at a step is not in what leaves at it."""
+    same = {"op": 0, "collective": "all_reduce", "algorithm": "swap", "group": "default"}
+    same |= {"step": 0, "chunk": 0, "slot": 0, "nbytes": 4}
     rows = [
         {"rank": r, "peer": 1 - r, **same, **one}
         for r in (0, 1)
@@ -465,27 +501,30 @@ def test_rows_that_wait_for_each_other_end_the_replay() -> None:
     """Nonsense in, an answer out: no hang and no exception."""
     circle = RING.with_columns(pl.col("start_ns").reverse(), pl.col("end_ns").reverse())
     assert check_events(circle) != []
-    mixed = RING.with_columns(peer=pl.when(pl.col("peer") < 0).then("peer").otherwise((pl.col("peer") + 1) % 4).cast(pl.Int32))  # fmt: skip
+    other = (pl.col("peer") + 1) % 4
+    mixed = RING.with_columns(peer=pl.when(pl.col("peer") < 0).then("peer").otherwise(other))
     assert "matched messages" in {v.law for v in check_events(mixed)}
 
 
 def test_many_violations_are_counted_and_not_all_listed() -> None:
-    found = laws.ordered_times(laws.plain_texts(RING.with_columns(end_ns=pl.lit(0, pl.Int64))))
+    found = laws.ordered_times(RING.with_columns(end_ns=pl.lit(0, pl.Int64)))
     assert len(found) == laws.MOST + 1
     assert found[-1].words == f"and {RING.height - laws.MOST:,} more"
 
 
-def test_a_million_rows_are_checked_in_seconds() -> None:
+def test_a_hundred_thousand_rows_are_checked_in_a_moment() -> None:
     one = simulate("ring", 4, 4096, slots=4)
     times = 100_000 // one.height
     shift = pl.int_range(times, dtype=pl.Int64).alias("time")
     many = one.join(pl.select(shift), how="cross").with_columns(
-        pl.col("start_ns") + 10**6 * pl.col("time"), pl.col("end_ns") + 10**6 * pl.col("time"), op=pl.col("time")
+        pl.col("start_ns", "end_ns") + 10**6 * pl.col("time"), op=pl.col("time")
     ).sort("rank", "time", "seq").drop("time")  # fmt: skip
     many = many.with_columns(seq=pl.int_range(pl.len()).over("rank").cast(pl.Int64))
     begin = time.perf_counter()
     assert check_events(many) == []
-    assert time.perf_counter() - begin < 5  # of 10⁵ rows, on a busy machine; alone it takes 0.3 s
+    assert (
+        time.perf_counter() - begin < 5
+    )  # on a busy machine; alone it takes 0.3 s, and 3 s for 10⁶ rows
 
 
 # -- results --
@@ -496,7 +535,9 @@ def test_replicas() -> None:
     assert laws.replicas_identical({0: "ab", 1: "ab"}) == []
     (found,) = laws.replicas_identical({0: "ab", 1: "cd", 2: "ab"})
     assert found.rank == 1
-    assert str(found) == "replicas identical: rank 1's parameters have digest cd, most ranks' have ab"
+    assert (
+        str(found) == "replicas identical: rank 1's parameters have digest cd, most ranks' have ab"
+    )
 
 
 @given(st.integers(1, 8), st.integers(0, 50), st.integers(0, 1000))

@@ -409,7 +409,7 @@ def test_options_of_an_own_strategy_are_those_of_its_config() -> None:
     with pytest.raises(SpecError, match=r"no option 'place' \(did you mean 'pace'"):
         Experiment(strategy=own, options={"place": 2})
     without = Source(name="train", code="def train(job, config): ...\n")
-    with pytest.raises(SpecError, match="takes none.*Config"):
+    with pytest.raises(SpecError, match=r"takes none.*Config"):
         Experiment(strategy=without, options={"pace": 2})
 
 

@@ -87,7 +87,7 @@ def test_what_is_refused_shows_the_value_and_an_example(
 ) -> None:
     with pytest.raises(SpecError, match=says) as refused:
         parse(wrong)
-    assert isinstance(refused.value, WorkbenchError | ValueError)
+    assert isinstance(refused.value, WorkbenchError) and isinstance(refused.value, ValueError)
     assert str(wrong).strip() in str(refused.value)
     if says != "too large":
         assert any(example in str(refused.value) for example in ("5 ms", "200 MB", "100 Mbit/s"))

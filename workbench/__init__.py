@@ -11,27 +11,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from workbench._on_torch import register_backend
-from workbench.errors import CollectiveError, PeerLost, RankError, RunTimeout, SpecError, WorkbenchError
+from workbench.errors import (
+    CollectiveError,
+    PeerLost,
+    RankError,
+    RunTimeout,
+    SpecError,
+    WorkbenchError,
+)
 from workbench.launchers.local import shutdown
 from workbench.run import Result, Run, run
 from workbench.spec import Experiment, Freeze, Jitter, Kill, Link, Network, Slow
 
 if TYPE_CHECKING:
-    from workbench.laws import check
     from workbench.store import load
 
 __version__ = "0.1.0"
 __all__ = [
     "CollectiveError", "Experiment", "Freeze", "Jitter", "Kill", "Link", "Network", "PeerLost", "RankError", "Result", "Run",
-    "RunTimeout", "Slow", "SpecError", "WorkbenchError", "check", "load", "run", "shutdown",
+    "RunTimeout", "Slow", "SpecError", "WorkbenchError", "load", "run", "shutdown",
 ]  # fmt: skip
 
-_LATER = {"load": "store", "check": "laws"}  # they import polars, which a run's ranks can do without
+_LATER = {"load": "store"}  # it imports polars, which ranks can do without
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
-        raise AttributeError(f"module 'workbench' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'workbench' has no attribute {name!r}; it has {', '.join(__all__)}"
+        )
     found = globals()[name] = getattr(importlib.import_module(f"workbench.{_LATER[name]}"), name)
     return found
 

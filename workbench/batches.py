@@ -23,7 +23,10 @@ class Minibatches:
         """The ids (int64) of the whole minibatch of an iteration."""
         epoch, place = divmod(iteration, self.per_epoch)
         if epoch != self._epoch:
-            self._epoch, self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.samples)
+            self._epoch, self._order = (
+                epoch,
+                np.random.default_rng([self.seed, epoch]).permutation(self.samples),
+            )
         return self._order[place * self.batch_size : (place + 1) * self.batch_size]
 
 

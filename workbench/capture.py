@@ -61,6 +61,7 @@ class _Part:
     text: str
     now: set[str] = field(default_factory=set)  # while it runs
     later: set[str] = field(default_factory=set)  # once its functions are called
+    constant: bool = False  # a literal
 
 
 class _Luggage:
@@ -100,6 +101,7 @@ class _Luggage:
             self.imports.add(_from(*origin, name))
             return
         part.text = f"{name} = {self._expression(value, name, by, part.now)}"
+        part.constant = not part.now
         if len(part.text) > LARGEST_CONSTANT:
             raise SpecError(
                 f"{by} uses {name}, a constant of {len(part.text):,} characters; at most "
@@ -213,7 +215,8 @@ class _Luggage:
     def text(self, name: str) -> str:
         """The whole, in an order in which it runs; ``name`` is what is wanted."""
         order: dict[str, None] = {}
-        for first in (name, *self.parts):
+        plain = [one for one, part in self.parts.items() if part.constant]
+        for first in (*plain, name, *self.parts):  # constants stand on top, as people write them
             self._place(first, order, set())
         order |= dict.fromkeys(self.parts)
         head = ["from __future__ import annotations"] if self.postponed else []

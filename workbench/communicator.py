@@ -27,7 +27,22 @@ from workbench.transports.mailbox import SLOTS, Header, checksum
 from workbench.watch import Patience, disagreement
 
 SUM, PRODUCT, MIN, MAX = "SUM", "PRODUCT", "MIN", "MAX"
-SPINS = int(os.environ.get("WORKBENCH_SPINS", "3"))  # looks before a rank goes to sleep: more burn the core a peer may need
+SPIN_NS = (
+    int(os.environ.get("WORKBENCH_SPIN_US", "100")) * 1000
+)  # how long a wait stays awake where every rank has a core
+(
+    F_GENERATION,
+    F_OP,
+    F_STEP,
+    F_CHUNK,
+    F_SLOT,
+    F_NBYTES,
+    F_SIGNATURE,
+    F_ARRIVES,
+    F_TOTAL,
+    F_TAG,
+    F_CHECKSUM,
+) = range(11)
 
 
 class _Kernels(NamedTuple):
@@ -61,7 +76,9 @@ def flat_array(x: Any) -> Any:
         return x if x.ndim == 1 else x.reshape(-1)
     x = x.detach()
     if not x.is_contiguous():
-        raise CollectiveError(f"a tensor of shape {tuple(x.shape)} and strides {x.stride()} is not contiguous: pass x.contiguous()")
+        raise CollectiveError(
+            f"a tensor of shape {tuple(x.shape)} and strides {x.stride()} is not contiguous: pass x.contiguous()"
+        )
     flat = x.view(-1)
     return flat if x.dtype in _LEFT_TO_TORCH else flat.numpy()
 
@@ -70,7 +87,13 @@ class Communicator:
     """One rank's end of a group. Peers are group ranks; the events name world ranks."""
 
     def __init__(
-        self, members: Members, lane: str, group: str, *, control: Control | None, generation: int = 0
+        self,
+        members: Members,
+        lane: str,
+        group: str,
+        *,
+        control: Control | None,
+        generation: int = 0,
     ) -> None:
         self.rank, self.size, self.group = members.rank, members.size, group
         self.members, self._watch, self._world = members, members.watch, members.world
@@ -78,13 +101,20 @@ class Communicator:
         self._write = self.lane.write
         self.generation = generation
         me = self._world[self.rank]
-        self._attention = control.words if control is not None else memoryview(bytearray(64)).cast("q")
+        self._attention = (
+            control.words if control is not None else memoryview(bytearray(64)).cast("q")
+        )
         self._gate = Gate(control, me) if control is not None else None
         self._pacer = Pacer(control, me) if control is not None else None
         self.verify = os.environ.get("WORKBENCH_VERIFY", "0") == "1"
         self._out: dict[int, Any] = {}
         self._in: dict[int, Any] = {}
         self.bytes_sent = 0
+        # Staying awake helps only who has a core of his own; on a thread beside computing it would take the
+        # interpreter's lock from the computing.
+        local = sum(peer.board is not None for peer in members.peers)
+        self._spin_ns = SPIN_NS if local <= (os.cpu_count() or 1) else 0
+        self.inline = True
         self._op, self._signature, self._doing, self._where = -1, 0, "", NOWHERE
         self._step, self._chunk, self._phase, self._next_step = -1, -1, 0, 0
         self._fused, self._full = self.recorder.name("fused"), self.recorder.name("slots full")
@@ -92,17 +122,39 @@ class Communicator:
 
     # -- what a collective begins and ends with --
 
-    def begin(self, collective: str, algorithm: str, op: int, number: int, where: Where, shape: tuple[int, ...], dtype: str) -> None:
+    def begin(
+        self,
+        collective: str,
+        algorithm: str,
+        op: int,
+        number: int,
+        where: Where,
+        shape: tuple[int, ...],
+        dtype: str,
+    ) -> None:
         """From here on rows belong to this collective. ``number``: its signature."""
         name = self.recorder.name
-        self._op, self._signature, self._doing, self._where = op, number, f"{collective} {op}", where
+        self._op, self._signature, self._doing, self._where = (
+            op,
+            number,
+            f"{collective} {op}",
+            where,
+        )
         self._next_step = 0
         self._watch.check()
         self.members.board.begin(op, number)
         collective_number, algorithm_number = name(collective), name(algorithm)
-        self.lane.context(collective_number, algorithm_number, self._group_number, op, where, self.generation)
+        self.lane.context(
+            collective_number, algorithm_number, self._group_number, op, where, self.generation
+        )
         self.lane.status(
-            5, group=self._group_number, collective=collective_number, algorithm=algorithm_number, op=op, dtype=name(dtype), shape=shape
+            5,
+            group=self._group_number,
+            collective=collective_number,
+            algorithm=algorithm_number,
+            op=op,
+            dtype=name(dtype),
+            shape=shape,
         )
 
     def end(self, start: int, nbytes: int, label: str = "") -> None:
@@ -111,7 +163,9 @@ class Communicator:
         self.lane.idle()
 
     @contextmanager
-    def span(self, phase: str = "", *, step: int | None = None, chunk: int | None = None) -> Iterator[None]:
+    def span(
+        self, phase: str = "", *, step: int | None = None, chunk: int | None = None
+    ) -> Iterator[None]:
         """Name what happens inside: the algorithm's phase, its step, which chunk of the tensor."""
         before = self._phase, self._step, self._chunk
         self._phase = self.recorder.name(phase) if phase else self._phase
@@ -125,7 +179,15 @@ class Communicator:
     def mark(self, name: str, value: float = float("nan")) -> None:
         """Put an instant with a name (and a number) into the record."""
         moment = now()
-        self._write(21, moment, moment, step=self._step, chunk=self._chunk, name=self.recorder.name(name), value=value)
+        self._write(
+            21,
+            moment,
+            moment,
+            step=self._step,
+            chunk=self._chunk,
+            name=self.recorder.name(name),
+            value=value,
+        )
 
     # -- cutting --
 
@@ -162,7 +224,16 @@ class Communicator:
 
     # -- the primitives --
 
-    def send(self, x: Any, *, to: int, step: int | None = None, chunk: int | None = None, phase: str = "", slot: int = 0) -> None:
+    def send(
+        self,
+        x: Any,
+        *,
+        to: int,
+        step: int | None = None,
+        chunk: int | None = None,
+        phase: str = "",
+        slot: int = 0,
+    ) -> None:
         """Send flat or contiguous ``x``. May return before it is received. Raises PeerLost, CollectiveError, RunTimeout."""
         x = flat_array(x)
         step, chunk, number = self._place(step, chunk, phase)
@@ -188,7 +259,10 @@ class Communicator:
         """Send ``x`` and receive ``into`` at the same time, slot by slot, so that two full mailboxes cannot block each other."""
         x, into = flat_array(x), flat_array(into)
         step, chunk, number = self._place(step, chunk, phase)
-        outgoing, incoming = self._pieces(x, slot, x.itemsize), self._pieces(into, slot, into.itemsize)
+        outgoing, incoming = (
+            self._pieces(x, slot, x.itemsize),
+            self._pieces(into, slot, into.itemsize),
+        )
         for i in range(max(len(outgoing), len(incoming))):
             if i < len(outgoing):
                 self._put(outgoing[i], to, step, chunk, slot + i, number)
@@ -210,7 +284,9 @@ class Communicator:
         for i, piece in enumerate(self._pieces(mine, slot, mine.itemsize), slot):
             self._pass_on(piece, frm, to, reduce, keep, step, chunk, i, phases)
 
-    def combine(self, into: Any, other: Any, reduce: str, *, chunk: int = -1, slot: int = 0) -> None:
+    def combine(
+        self, into: Any, other: Any, reduce: str, *, chunk: int = -1, slot: int = 0
+    ) -> None:
         """``into`` = ``into`` combined with this rank's own ``other``, both flat; nothing travels."""
         into = flat_array(into)
         kernels = _NUMPY if isinstance(into, np.ndarray) else _TORCH
@@ -226,45 +302,58 @@ class Communicator:
             step = self._step
             if step < 0:
                 step, self._next_step = self._next_step, self._next_step + 1
-        return step, self._chunk if chunk is None else chunk, self.recorder.name(phase) if phase else self._phase
+        return (
+            step,
+            self._chunk if chunk is None else chunk,
+            self.recorder.name(phase) if phase else self._phase,
+        )
 
     def _put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
         box = self._claim(to, step, chunk)
         start = now()
-        kernels = _NUMPY if isinstance(x, np.ndarray) else _TORCH
-        n = len(x)
-        buffer = box.slot(x.dtype)[:n]
-        kernels.copy(buffer, x)
+        buffer = box.slot(x.dtype)[: len(x)]
+        (_NUMPY if isinstance(x, np.ndarray) else _TORCH).copy(buffer, x)
         self._post(box, buffer, to, step, chunk, slot, phase, start)
 
-    def _take(self, into: Any, frm: int, reduce: str | None, step: int, chunk: int, slot: int, phase: int) -> None:
-        box, header = self._arrived(frm, step, chunk, into, slot, phase)
+    def _take(
+        self, into: Any, frm: int, reduce: str | None, step: int, chunk: int, slot: int, phase: int
+    ) -> None:
+        box, fields = self._arrived(frm, step, chunk, into.nbytes, slot, phase)
         start = now()
         kernels = _NUMPY if isinstance(into, np.ndarray) else _TORCH
         buffer = box.slot(into.dtype)[: len(into)]
+        if fields[F_CHECKSUM]:
+            self._verify(Header(*fields), buffer, frm)
         if reduce is None:
             kernels.copy(into, buffer)
         else:
             kernels.reduce[reduce](into, buffer, out=into)
-        if header.checksum:
-            self._verify(header, buffer, frm)
         box.release()
         self._write(
-            RECV, start, now(), self._world[frm], header.step, header.chunk, header.slot, header.nbytes,
+            RECV, start, now(), self._world[frm], fields[F_STEP], fields[F_CHUNK], fields[F_SLOT], fields[F_NBYTES],
             0 if reduce is None else self._fused, phase,
         )  # fmt: skip
 
     def _pass_on(
-        self, mine: Any, frm: int, to: int, reduce: str | None, keep: bool, step: int, chunk: int, slot: int, phases: tuple[int, int]
+        self,
+        mine: Any,
+        frm: int,
+        to: int,
+        reduce: str | None,
+        keep: bool,
+        step: int,
+        chunk: int,
+        slot: int,
+        phases: tuple[int, int],
     ) -> None:
-        arrived, header = self._arrived(frm, step, chunk, mine, slot, phases[0])
+        arrived, fields = self._arrived(frm, step, chunk, mine.nbytes, slot, phases[0])
         leaving = self._claim(to, step + 1, chunk)
         start = now()
         kernels = _NUMPY if isinstance(mine, np.ndarray) else _TORCH
         n, dtype = len(mine), mine.dtype
         incoming, outgoing = arrived.slot(dtype)[:n], leaving.slot(dtype)[:n]
-        if header.checksum:
-            self._verify(header, incoming, frm)
+        if fields[F_CHECKSUM]:
+            self._verify(Header(*fields), incoming, frm)
         if reduce is None:
             kernels.copy(mine, incoming)
             kernels.copy(outgoing, mine)
@@ -275,7 +364,7 @@ class Communicator:
             kernels.reduce[reduce](incoming, mine, out=outgoing)
         arrived.release()
         self._write(
-            RECV, start, now(), self._world[frm], header.step, header.chunk, header.slot, header.nbytes,
+            RECV, start, now(), self._world[frm], fields[F_STEP], fields[F_CHUNK], fields[F_SLOT], fields[F_NBYTES],
             0 if reduce is None else self._fused, phases[0],
         )  # fmt: skip
         self._post(leaving, outgoing, to, step + 1, chunk, slot, phases[1], start)
@@ -285,59 +374,89 @@ class Communicator:
         box = self._out.get(to)
         if box is None:
             box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
-        acquire = box.free.acquire
-        if not acquire(False):
+        if not box.free.acquire(False):
             self._wait(box.free, to, step, chunk, -1, self._full, self._phase)
         if self._attention[ATTENTION] and self._gate is not None:
             self._hold(to, step, chunk)
         return box
 
-    def _post(self, box: Any, payload: Any, to: int, step: int, chunk: int, slot: int, phase: int, start: int) -> None:
+    def _post(
+        self,
+        box: Any,
+        payload: Any,
+        to: int,
+        step: int,
+        chunk: int,
+        slot: int,
+        phase: int,
+        start: int,
+    ) -> None:
         nbytes = payload.nbytes
         arrives = 0
         if self._attention[ATTENTION] and self._pacer is not None:
             arrives = self._pacer.leave(self._world[to], nbytes, start, self._watch.check)
         total = checksum(_bytes_of(payload)) | 1 if self.verify else 0
-        box.post(Header(self.generation, self._op, step, chunk, slot, nbytes, self._signature, arrives, nbytes, 0, total))
+        box.post(
+            self.generation,
+            self._op,
+            step,
+            chunk,
+            slot,
+            nbytes,
+            self._signature,
+            arrives,
+            nbytes,
+            0,
+            total,
+        )
         self.bytes_sent += nbytes
         self._write(SEND, start, now(), self._world[to], step, chunk, slot, nbytes, 0, phase)
 
-    def _arrived(self, frm: int, step: int, chunk: int, into: Any, slot: int, phase: int) -> tuple[Any, Header]:
-        """The oldest slot from ``frm``, once it is there and is what we expect."""
+    def _arrived(
+        self, frm: int, step: int, chunk: int, nbytes: int, slot: int, phase: int
+    ) -> tuple[Any, tuple[int, ...]]:
+        """The oldest slot from ``frm``, once it is there and is what we expect; with its header's fields."""
         box = self._in.get(frm)
         if box is None:
             box = self._in[frm] = self.members.inbox(
                 frm, COLLECTIVE_PLANE, lambda: Patience(self._watch, frm, self.lane, self._doing)
             )
-        acquire = box.ready.acquire
-        if not acquire(False):
+        if not box.ready.acquire(False):
             self._wait(box.ready, frm, step, chunk, slot, 0, phase)
-        header: Header = box.header()
-        if header.arrives and header.arrives > now():
+        fields: tuple[int, ...] = box.fields()
+        if fields[F_ARRIVES] and fields[F_ARRIVES] > now():
             start = now()
-            sleep_until(header.arrives, self._watch.check)
-            self._write(WAIT, start, now(), self._world[frm], header.step, header.chunk, header.slot, phase=phase)
-        if header.op != self._op or header.signature != self._signature or header.generation != self.generation:
-            raise self._watch.fail(self._disagree(frm, header))
-        if header.nbytes != into.nbytes:
-            raise self._watch.fail(
-                CollectiveError(
-                    f"rank {self._world[self.rank]} expected {into.nbytes:,} bytes from rank {self._world[frm]} in {self._doing}, "
-                    f"step {step}, and got {header.nbytes:,} (its step {header.step}, chunk {header.chunk}): the ranks' schedules differ"
-                )
+            sleep_until(fields[F_ARRIVES], self._watch.check)
+            self._write(
+                WAIT, start, now(), self._world[frm], *fields[F_STEP : F_SLOT + 1], phase=phase
             )
-        return box, header
+        if (
+            fields[F_OP] != self._op
+            or fields[F_SIGNATURE] != self._signature
+            or fields[F_NBYTES] != nbytes
+            or fields[F_GENERATION] != self.generation
+        ):
+            raise self._watch.fail(self._disagree(frm, Header(*fields), nbytes))
+        return box, fields
 
-    def _wait(self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int) -> None:
+    def _wait(
+        self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
+    ) -> None:
+        """Be blocked, and record it: first awake, since going to sleep and being woken costs more than most waits."""
         start = now()
         acquire = semaphore.acquire
-        for _ in range(SPINS):
-            os.sched_yield()
+        awake_until = start + (self._spin_ns if self.inline else 0)
+        while now() < awake_until:
             if acquire(False):
                 break
         else:
             self.lane.status(
-                WAIT, peer=self._world[peer], group=self._group_number, op=self._op, step=step, chunk=chunk
+                WAIT,
+                peer=self._world[peer],
+                group=self._group_number,
+                op=self._op,
+                step=step,
+                chunk=chunk,
             )
             self._watch.wait(semaphore, peer, self.lane, f"{self._doing}, step {step}")
         self._write(WAIT, start, now(), self._world[peer], step, chunk, slot, -1, name, phase)
@@ -365,7 +484,7 @@ class Communicator:
             patience.look()
             sleep_until(now() + 100_000, self._watch.check)
 
-    def _disagree(self, frm: int, header: Header) -> CollectiveError:
+    def _disagree(self, frm: int, header: Header, nbytes: int) -> CollectiveError:
         me, peer = self._world[self.rank], self._world[frm]
         if header.generation != self.generation:
             return CollectiveError(
@@ -376,7 +495,14 @@ class Communicator:
                 f"ranks disagree about the order of calls: rank {me} is in collective {self._op} ({describe(self._signature)}), "
                 f"rank {peer} in collective {header.op} ({describe(header.signature)})"
             )
-        return disagreement(self._op, (me, describe(self._signature)), (peer, describe(header.signature)))
+        if header.signature != self._signature:
+            return disagreement(
+                self._op, (me, describe(self._signature)), (peer, describe(header.signature))
+            )
+        return CollectiveError(
+            f"rank {me} expected {nbytes:,} bytes from rank {peer} in {self._doing}, and got {header.nbytes:,} "
+            f"(rank {peer}'s step {header.step}, chunk {header.chunk}): the ranks' schedules differ"
+        )
 
     def _verify(self, header: Header, payload: Any, frm: int) -> None:
         found = checksum(_bytes_of(payload)) | 1

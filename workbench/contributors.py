@@ -1,4 +1,4 @@
-"""Whose parts are in every chunk, on every rank, at every moment: a replay of send, recv and reduce rows.
+"""Whose parts are in each chunk, on each rank, at each moment: send, recv and reduce rows replayed.
 
 Nothing else is known here: no algorithm, no schedule. The rules, for one slot of one chunk:
 
@@ -9,9 +9,9 @@ Nothing else is known here: no algorithm, no schedule. The rules, for one slot o
 * a ``reduce`` row whose peer is the rank itself adds the rank's own part, kept aside.
 
 Parts are counted, so that one that is in twice shows as 2. On a rank, time decides what came first.
-Where a receive and a send overlap, the step does: what arrived at an earlier step is in what leaves (a
-fused relay adds while it sends), what arrives at the same step is not (an exchange). Where the relay
-passes a sum on without storing it, the table counts the sum as held until something replaces it.
+Where a receive and a send overlap, the step does: what arrived at an earlier step is in what
+leaves (a fused relay adds while it sends), what arrives at the same step is not (an exchange).
+Where a relay passes a sum on without storing it, it counts as held until something replaces it.
 
 Chunks and slots never mix, so the k-th event of every one of them is replayed at once.
 """
@@ -38,7 +38,7 @@ Counts = npt.NDArray[np.int32]
 
 
 def plain_texts(events: pl.DataFrame) -> pl.DataFrame:
-    """``events`` with strings for categories, which frames from elsewhere may number differently."""
+    """``events`` with strings in place of categories, which other frames may number otherwise."""
     return events.with_columns(pl.col(TEXTS).cast(pl.String))
 
 
@@ -68,7 +68,7 @@ def ends(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Replay:
-    """What the ranks held. Axis 0 of ``final``: rows of ``cells``; axes 1 and 2: places in the group."""
+    """What the ranks held. Axis 0 of ``final``: rows of ``cells``; 1 and 2: places in the group."""
 
     cells: pl.DataFrame  # CELL, size
     final: Counts  # cell, holder, contributor -> how many times
@@ -77,7 +77,7 @@ class Replay:
 
 
 def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
-    """Replay all rows of collectives in ``events`` (with ``plain_texts``); ``who`` is ``members``."""
+    """Replay all messages in ``events`` (with ``plain_texts``); ``who`` is ``members``."""
     rows = events.filter(pl.col("kind").is_in(["send", "recv", "reduce"]))
     sizes = who.group_by("generation", "group").agg(pl.col("size").first())
     cells = rows.select(CELL).unique(maintain_order=True).join(sizes, on=["generation", "group"])
@@ -97,7 +97,7 @@ def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
 
 
 def _arrivals(rows: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
-    """What changes a rank's holding: queue, cell, start, end, step, ``number`` of the send, adds or replaces."""
+    """What changes a rank's part: ``number`` is the send that it waits for."""
     received = ends(rows, "recv").join(
         sends.select(*MESSAGE, "number").unique(MESSAGE, keep="first"), on=MESSAGE, how="left"
     )
@@ -122,14 +122,18 @@ def _arrivals(rows: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
 
 
 def _order(sends: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
-    """Sends and arrivals of every queue (a rank's part of a cell) in the order in which they took effect."""
+    """Sends and arrivals of every queue (a rank's part of a cell), in the order of effect."""
     left = sends.select("number", "queue", "step", "start_ns", "end_ns")
     pairs = left.join(arrivals.select("queue", "start_ns", "end_ns", "step", "index"), on="queue")
     came_before = pl.col("end_ns_right") < pl.col("start_ns")
     overlap = (pl.col("start_ns_right") < pl.col("end_ns")) & ~came_before
     touch = pl.col("end_ns_right") == pl.col("start_ns")
     earlier_step = pl.col("step_right") < pl.col("step")
-    known = pairs.filter(came_before | ((overlap | touch) & earlier_step)).group_by("number").agg(pl.col("index").max() + 1)
+    known = (
+        pairs.filter(came_before | ((overlap | touch) & earlier_step))
+        .group_by("number")
+        .agg(pl.col("index").max() + 1)
+    )
     leaving = left.join(known, on="number", how="left").select(
         "queue", pl.col("index").fill_null(0), "number", arrival=pl.lit(-1, pl.Int64), adds=False
     )
@@ -142,7 +146,7 @@ def _order(sends: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
 def _play(
     order: pl.DataFrame, sends: int, arrivals: int, cells: int, n: int
 ) -> tuple[Counts, Counts]:
-    """Let every queue go on as far as it can, again and again: an arrival must wait for its send."""
+    """Let every queue go on by one event where it can, again and again: arrivals wait for sends."""
     number, arrival = order["number"].to_numpy(), order["arrival"].to_numpy()
     adds = order["adds"].to_numpy()
     held = np.tile(np.eye(n, dtype=np.int32), (cells, 1, 1)).reshape(cells * n, n)
@@ -180,9 +184,10 @@ def contributors(
 ) -> pl.DataFrame:
     """What one collective's chunks were made of, as it went on.
 
-    Returns a row for every change, in the order of time: ``time_ns``, ``rank``, ``chunk``, ``slot`` and
-    ``contributors``, the number of times that the part of each rank of the group, in rank order, is in.
-    The first rows, at the collective's start, hold every rank's own part. ``generation``: the newest.
+    Returns a row for every change, in the order of time: ``time_ns``, ``rank``, ``chunk``, ``slot``
+    and ``contributors``: how many times the part of each rank of the group is in, in rank order.
+    The first rows, at the collective's start, hold every rank's own part. ``generation``: if not
+    given, the newest. No rows for an ``op`` that is not there.
     """
     mine = plain_texts(events.filter(pl.col("group") == group))
     if generation is None:

@@ -94,11 +94,15 @@ class Control:
     def refresh(self) -> None:
         """Work out ``attention`` anew after a setting has changed."""
         links = self.words[self._links_at : self._gates_at // 8]
-        asked = self.words[HELD] or self.words[ABORT] or self.words[SLOW_MOTION] != 1000 or any(links)
+        asked = (
+            self.words[HELD] or self.words[ABORT] or self.words[SLOW_MOTION] != 1000 or any(links)
+        )
         self.words[ATTENTION] = int(bool(asked))
 
     def hold(self) -> None:
-        self.words[GRANT_UNIT] = UNITS.index("chunk")  # what an earlier step let through counts no more
+        self.words[GRANT_UNIT] = UNITS.index(
+            "chunk"
+        )  # what an earlier step let through counts no more
         self.words[HELD] = 1
         self.refresh()
 

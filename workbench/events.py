@@ -34,7 +34,9 @@ KINDS = tuple(
     "fault detect abort rebuild restore checkpoint metric".split()
 )
 CODE = {kind: code for code, kind in enumerate(KINDS)}
-FORWARD, BACKWARD, WEIGHT_GRAD, OPTIMIZER, LOAD, COLLECTIVE, SEND, RECV, REDUCE, COPY, WAIT = range(11)
+FORWARD, BACKWARD, WEIGHT_GRAD, OPTIMIZER, LOAD, COLLECTIVE, SEND, RECV, REDUCE, COPY, WAIT = range(
+    11
+)
 
 # The columns of the event table, in its order (the contract).
 COLUMNS = (
@@ -52,7 +54,9 @@ CONTEXT = np.dtype(
 )  # fmt: skip
 _pack_row = struct.Struct("qqIHhiiiHHqdq").pack_into
 _pack_context = struct.Struct("HHHHiiqqqqqq").pack_into
-STATUS = struct.Struct("qqHhHHHHqiiHH4q8d")  # seq, since, kind, peer, group, collective, algorithm, dtype, op, step, chunk, dims, values
+STATUS = struct.Struct(
+    "qqHhHHHHqiiHH4q8d"
+)  # seq, since, kind, peer, group, collective, algorithm, dtype, op, step, chunk, dims, values
 RECORD_BYTES = 64
 assert ROW.itemsize == CONTEXT.itemsize == RECORD_BYTES
 
@@ -91,7 +95,9 @@ class Lane:
 
     write: Write
 
-    def __init__(self, recorder: Recorder, name: str, index: int, rows: _Log, contexts: _Log) -> None:
+    def __init__(
+        self, recorder: Recorder, name: str, index: int, rows: _Log, contexts: _Log
+    ) -> None:
         self.recorder, self.name, self.index = recorder, name, index
         self._contexts = contexts
         self._context_id = 0
@@ -150,13 +156,17 @@ class Lane:
     def idle(self) -> None:
         """Nothing is under way in this lane."""
         self._status_seq += 1
-        STATUS.pack_into(self.recorder.memory, self._page + STATUS_AT, self._status_seq, now(), *[0] * 23)
+        STATUS.pack_into(
+            self.recorder.memory, self._page + STATUS_AT, self._status_seq, now(), *[0] * 23
+        )
 
 
 class _Log:
     """Records of one lane: a ring in the trace, or a file that grows by a block at a time."""
 
-    def __init__(self, memory: memoryview, at: int, records: int, grow: Callable[[int], memoryview] | None) -> None:
+    def __init__(
+        self, memory: memoryview, at: int, records: int, grow: Callable[[int], memoryview] | None
+    ) -> None:
         self.memory, self.at, self.records, self.grow = memory, at, records, grow
         self.seq = 0  # of the last record claimed, counted from 1: a zero in memory is a record never written
 
@@ -183,7 +193,23 @@ def _row_writer(log: _Log) -> tuple[Write, Callable[[int], None]]:
         if grow and not place and seq:
             memory = grow(seq // (mask + 1))
         seq += 1
-        pack(memory, at + (place << 6), start, end, context, kind, peer, step, chunk, slot, name, phase, nbytes, value, seq)
+        pack(
+            memory,
+            at + (place << 6),
+            start,
+            end,
+            context,
+            kind,
+            peer,
+            step,
+            chunk,
+            slot,
+            name,
+            phase,
+            nbytes,
+            value,
+            seq,
+        )
 
     def use_context(number: int) -> None:
         nonlocal context
@@ -199,7 +225,9 @@ def _no_write(*_: object, **__: object) -> None:
 class Recorder:
     """A rank's trace: its names, its lanes, and where in training it is (``where``)."""
 
-    def __init__(self, memory: memoryview, rank: int, fd: int | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self, memory: memoryview, rank: int, fd: int | None = None, folder: Path | None = None
+    ) -> None:
         """``fd`` belongs to a Run's ring; ``folder`` to files that grow; with neither nothing is recorded."""
         self.memory, self.rank, self._fd, self._folder = memory, rank, fd, folder
         self.active = fd is not None or folder is not None
@@ -207,7 +235,12 @@ class Recorder:
         self._words = memory[:PAGE].cast("q")
         self._numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
-        self._words[H_RANK], self._words[H_PID], self._words[H_LANES], self._words[H_NAMES] = rank, os.getpid(), 0, 0
+        self._words[H_RANK], self._words[H_PID], self._words[H_LANES], self._words[H_NAMES] = (
+            rank,
+            os.getpid(),
+            0,
+            0,
+        )
         self._words[H_MAGIC] = MAGIC
         self.name("")
         if self.active:
@@ -250,7 +283,13 @@ class Recorder:
             index = len(self._lanes)
             if not self.active or index >= LANES:
                 nowhere = memoryview(bytearray(RECORD_BYTES))
-                lane = Lane(self, name, min(index, LANES - 1), _Log(nowhere, 0, 1, None), _Log(nowhere, 0, 1, None))
+                lane = Lane(
+                    self,
+                    name,
+                    min(index, LANES - 1),
+                    _Log(nowhere, 0, 1, None),
+                    _Log(nowhere, 0, 1, None),
+                )
                 lane.write = _no_write
             else:
                 rows, contexts = self._logs(name, index)
@@ -265,13 +304,20 @@ class Recorder:
             assert self._fd is not None
             at = DATA_AT + index * LANE_BYTES
             reserve(self._fd, at, LANE_BYTES, f"the records of rank {self.rank}'s lane {name!r}")
-            return _Log(self.memory, at, ROWS, None), _Log(self.memory, at + ROWS * RECORD_BYTES, CONTEXTS, None)
+            return _Log(self.memory, at, ROWS, None), _Log(
+                self.memory, at + ROWS * RECORD_BYTES, CONTEXTS, None
+            )
         return self._file_log(f"{index}.rows", ROWS), self._file_log(f"{index}.contexts", CONTEXTS)
 
     def _file_log(self, name: str, records: int) -> _Log:
         assert self._folder is not None
         path, block = self._folder / name, records * RECORD_BYTES
-        return _Log(_map_block(path, 0, block), 0, records, lambda number: _map_block(path, number * block, block))
+        return _Log(
+            _map_block(path, 0, block),
+            0,
+            records,
+            lambda number: _map_block(path, number * block, block),
+        )
 
     @contextmanager
     def span(self, kind: int, lane: str = "compute", name: str = "") -> Iterator[None]:
@@ -286,7 +332,15 @@ class Recorder:
             log.write(kind, start, now(), name=number)
             log.idle()
 
-    def mark(self, kind: int, name: str, *, value: float = math.nan, lane: str = "compute", peer: int = -1) -> None:
+    def mark(
+        self,
+        kind: int,
+        name: str,
+        *,
+        value: float = math.nan,
+        lane: str = "compute",
+        peer: int = -1,
+    ) -> None:
         """Record an instant: a metric's number, a fault, something noticed."""
         log, moment = self.lane(lane), now()
         log.context(where=self.where)

@@ -42,7 +42,9 @@ class Step:
 class Job:
     """One rank's share of a run."""
 
-    def __init__(self, exp: Experiment, task: Any, rank: int, session: Session, control: Control) -> None:
+    def __init__(
+        self, exp: Experiment, task: Any, rank: int, session: Session, control: Control
+    ) -> None:
         self.exp, self.task, self.rank, self.ranks = exp, task, rank, exp.ranks
         self.session, self.recorder, self.control = session, session.recorder, control
         self.device, self.dtype = _device(exp.device, rank), getattr(torch, exp.dtype)
@@ -72,7 +74,9 @@ class Job:
     def optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         if self.exp.optimizer == "adam":
             return torch.optim.Adam(model.parameters(), lr=self.exp.learning_rate)
-        return torch.optim.SGD(model.parameters(), lr=self.exp.learning_rate, momentum=self.exp.momentum)
+        return torch.optim.SGD(
+            model.parameters(), lr=self.exp.learning_rate, momentum=self.exp.momentum
+        )
 
     def label(self, text: str) -> AbstractContextManager[None]:
         """Name the collectives that start inside."""
@@ -106,10 +110,16 @@ class Job:
             if isinstance(fault, Jitter):
                 draw = np.random.default_rng([self.exp.seed, number, self.rank, iteration]).random()
                 self._jitter *= fault.factor if draw < fault.probability else 1.0
-            elif isinstance(fault, Kill) and (fault.rank, fault.at_iteration) == (self.rank, iteration):
+            elif isinstance(fault, Kill) and (fault.rank, fault.at_iteration) == (
+                self.rank,
+                iteration,
+            ):
                 self.recorder.mark(CODE["fault"], "kill")
                 os.kill(os.getpid(), signal.SIGKILL)
-            elif isinstance(fault, Freeze) and (fault.rank, fault.at_iteration) == (self.rank, iteration):
+            elif isinstance(fault, Freeze) and (fault.rank, fault.at_iteration) == (
+                self.rank,
+                iteration,
+            ):
                 self.recorder.mark(CODE["fault"], "freeze", value=fault.seconds)
                 # The driver thaws: who is stopped cannot wake itself.
                 self.control.set_rank(self.rank, THAW_AT, now() + int(fault.seconds * 1e9))
@@ -149,7 +159,9 @@ class Job:
             else:
                 yield
             if self.device.type == "cuda":
-                torch.cuda.current_stream(self.device).synchronize()  # else the span ends before its work
+                torch.cuda.current_stream(
+                    self.device
+                ).synchronize()  # else the span ends before its work
             factor = self._jitter * self.control.rank_word(self.rank, SLOW) / 1000
             if factor > 1:
                 time.sleep((factor - 1) * (now() - start) * 1e-9)
@@ -185,7 +197,9 @@ class Job:
         count = 0
         for at in range(0, max(len(mine), 1), VALIDATION_BATCH):
             ids = mine[at : at + VALIDATION_BATCH]
-            found = self.task.metrics(model, self._batch(dataset, ids if len(ids) else np.arange(1)))
+            found = self.task.metrics(
+                model, self._batch(dataset, ids if len(ids) else np.arange(1))
+            )
             names = sorted(found)
             values = torch.tensor([found[name] for name in names], dtype=torch.float64) * len(ids)
             sums = values if not len(sums) else sums + values
@@ -194,7 +208,9 @@ class Job:
         total = torch.cat([sums, torch.tensor([count], dtype=torch.float64)])
         if self.ranks > 1:
             dist.all_reduce(total, group=self.metrics_group())
-        return {name: float(value / total[-1]) for name, value in zip(names, total[:-1], strict=True)}
+        return {
+            name: float(value / total[-1]) for name, value in zip(names, total[:-1], strict=True)
+        }
 
     def metrics_group(self) -> dist.ProcessGroup:
         """The group of collectives that are not training; made on first use, by all ranks together."""
@@ -238,7 +254,9 @@ def _device(wanted: str, rank: int) -> torch.device:
     if wanted == "cuda":
         wanted = f"cuda:{rank % torch.cuda.device_count()}"
     if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise WorkbenchError(f"device={wanted!r}: this torch ({torch.__version__}) finds no GPU; use device='cpu' or 'auto'")
+        raise WorkbenchError(
+            f"device={wanted!r}: this torch ({torch.__version__}) finds no GPU; use device='cpu' or 'auto'"
+        )
     return torch.device(wanted)
 
 
@@ -249,5 +267,3 @@ def _run_queue_ns() -> int:
             return int(file.read().split()[1])
     except (OSError, IndexError, ValueError):
         return 0
-
-

@@ -1,8 +1,7 @@
 """What must hold of a run, read from its event table alone.
 
-A law is a function from the table to the ``Violation``s found in it, of which each says in words which
-rank, operation, step, chunk and slot broke it. ``check_events`` asks all of them. DESIGN.md, "The event
-table", and LAWS.md, "Collectives", are where the laws are stated.
+A law is a function from the table to the ``Violation``s found in it, each of which says in words
+which rank, operation, step, chunk and slot broke it. ``check_events`` asks all laws.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ def check_events(
 ) -> list[Violation]:
     """Every law of the table that applies; an empty list is a run in which all hold.
 
-    ``complete``: the run ended well. Otherwise (stopped, failed, still live) messages may be under way,
-    and only collectives that every member ended, the group's last one left out, are judged.
+    ``complete``: the run ended well. Otherwise (stopped, failed, still live) messages may be under
+    way, and only collectives that every member ended, the group's last left out, are judged.
     ``itemsize``: bytes an element, for ``collective`` rows whose ``value`` does not say.
     """
     events = plain_texts(events)
@@ -91,7 +90,10 @@ def ordered_times(events: pl.DataFrame) -> list[Violation]:
     bad = events.filter(pl.col("end_ns") < pl.col("start_ns"))
     return _report(
         "ordered times", bad,
-        lambda row: f"rank {row['rank']}'s {row['kind']}{_of(row)} ends {row['start_ns'] - row['end_ns']:,} ns before it starts",
+        lambda row: (
+            f"rank {row['rank']}'s {row['kind']}{_of(row)} ends "
+            f"{row['start_ns'] - row['end_ns']:,} ns before it starts"
+        ),
     )  # fmt: skip
 
 
@@ -143,8 +145,9 @@ def nested_spans(events: pl.DataFrame) -> list[Violation]:
     def words(row: Row) -> str:
         first = {column: row[f"{column}_outer"] for column in outer.columns}
         return (
-            f"on rank {row['rank']}, lane {row['lane']!r}, {row['kind']}{_of(row)} (row {row['seq']}) starts inside "
-            f"{first['kind']}{_of(first)} (row {first['seq']}) and ends {row['end_ns'] - first['end_ns']:,} ns after it"
+            f"on rank {row['rank']}, lane {row['lane']!r}, {row['kind']}{_of(row)} "
+            f"(row {row['seq']}) starts inside {first['kind']}{_of(first)} (row {first['seq']}) "
+            f"and ends {row['end_ns'] - first['end_ns']:,} ns after it"
         )
 
     return _report("nested spans", pl.concat([inner, others], how="horizontal"), words)
@@ -154,10 +157,11 @@ def nested_spans(events: pl.DataFrame) -> list[Violation]:
 
 
 def matched_messages(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
-    """Each recv has one send with the same bytes, which started before the recv ended; each send one recv.
+    """Each recv has one send of the same bytes, which started before it ended; each send one recv.
 
     Where not ``complete``, a send may still be under way.
     """
+    events = plain_texts(events)
     sent = ends(events, "send").group_by(MESSAGE).agg(
         sends=pl.len(), sent=pl.col("nbytes").sum(), left=pl.col("start_ns").min()
     )  # fmt: skip
@@ -183,27 +187,36 @@ def matched_messages(events: pl.DataFrame, *, complete: bool = True) -> list[Vio
             return f"rank {source} sent{what} to rank {target}, which has no recv row for it"
         if (row["sends"], row["recvs"]) != (1, 1):
             return (
-                f"rank {source} has {row['sends']} send rows and rank {target} {row['recvs']} recv rows for{what}: "
-                "expected one each"
+                f"rank {source} has {row['sends']} send rows and rank {target} {row['recvs']} "
+                f"recv rows for{what}: expected one each"
             )
         if row["sent"] != row["received"]:
-            return f"rank {source} sent {row['sent']:,} B{what}, rank {target} received {row['received']:,} B"
-        return f"rank {target}'s recv{what} ended {row['left'] - row['there']:,} ns before rank {source}'s send started"
+            return (
+                f"rank {source} sent {row['sent']:,} B and rank {target} received "
+                f"{row['received']:,} B:{what}"
+            )
+        return (
+            f"rank {target}'s recv{what} ended {row['left'] - row['there']:,} ns before "
+            f"rank {source}'s send started"
+        )
 
-    return _report(
-        "matched messages", bad.with_columns(rank=pl.when(pl.col("sends") < 1).then("target").otherwise("source")), words
-    )  # fmt: skip
+    who = pl.when(pl.col("sends") == 0).then("target").otherwise("source")
+    return _report("matched messages", bad.with_columns(rank=who), words)
 
 
 def everyone_takes_part(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
-    """Each member of a group has one ``collective`` row for each operation of it, with the same bytes."""
+    """Each member of a group has one ``collective`` row for each operation, with the same bytes."""
+    events = plain_texts(events)
     ops, who = _collectives(events, complete), members(events)
     expected = ops.join(who, on=OP[:2])
     rows = _outer(events).group_by(*OP, "rank").len("rows")
     bad = expected.join(rows, on=[*OP, "rank"], how="left").filter(pl.col("rows").fill_null(0) != 1)
     absent = _report(
         "everyone takes part", bad.sort(*OP, "rank"),
-        lambda row: f"rank {row['rank']} has {row['rows'] or 'no'} collective rows for{_of(row)}: expected one",
+        lambda row: (
+            f"rank {row['rank']} has {row['rows'] or 'no'} collective rows for{_of(row)}: "
+            "expected one"
+        ),
     )  # fmt: skip
     differing = ops.filter(pl.col("kinds") > 1).sort(OP)
     return absent + _report(
@@ -215,11 +228,15 @@ def everyone_takes_part(events: pl.DataFrame, *, complete: bool = True) -> list[
 def steps_and_bytes(
     events: pl.DataFrame, *, complete: bool = True, itemsize: int = 4
 ) -> list[Violation]:
-    """Each all-reduce takes the steps, messages and bytes that theory gives its algorithm, on every rank."""
+    """Each all-reduce takes its algorithm's steps, messages and bytes, as theory has them."""
+    events = plain_texts(events)
     known = pl.col("algorithm").is_in(list(theory.ALGORITHMS))
     ops = _collectives(events, complete).filter(pl.col("collective") == "all_reduce", known)
     ops = ops.with_columns(
-        itemsize=pl.when(pl.col("value").is_between(1, 64)).then("value").otherwise(itemsize).cast(pl.Int64)
+        itemsize=pl.when(pl.col("value").is_between(1, 64))
+        .then("value")
+        .otherwise(itemsize)
+        .cast(pl.Int64)
     )
     case = ["algorithm", "size", "nbytes", "itemsize"]
     expected, torn = _expected(ops.select(case).unique().rows(named=True))
@@ -245,7 +262,8 @@ def steps_and_bytes(
     def words(row: Row) -> str:
         names = {"sent": "bytes sent", "messages": "messages sent", "steps": "steps in all"}
         return (
-            f"rank {row['rank']},{_of(row)} ({row['algorithm']}, {row['size']} ranks, {row['nbytes']:,} B): "
+            f"rank {row['rank']},{_of(row)} "
+            f"({row['algorithm']}, {row['size']} ranks, {row['nbytes']:,} B): "
             + ", ".join(
                 f"{row[it]:,} {name}, theory {row[f'{it}_expected']:,}"
                 for it, name in names.items()
@@ -255,12 +273,16 @@ def steps_and_bytes(
 
     return _report("steps and bytes", wrong, words) + _report(
         "steps and bytes", torn.join(ops, on=case).sort(OP),
-        lambda row: f"{_of(row).strip()} has {row['nbytes']:,} B, no whole number of elements of {row['itemsize']} B: pass itemsize",
+        lambda row: (
+            f"{_of(row).strip()} has {row['nbytes']:,} B, no whole number of elements of "
+            f"{row['itemsize']} B: pass itemsize"
+        ),
     )  # fmt: skip
 
 
 def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
     """At the end of an all-reduce every rank's every chunk holds every rank's part exactly once."""
+    events = plain_texts(events)
     ops = _collectives(events, complete).filter(pl.col("collective") == "all_reduce")
     who = members(events)
     found = replay(events.join(ops.select(OP), on=OP, how="semi"), who)
@@ -326,11 +348,11 @@ def replicas_identical(digests: Mapping[int, str]) -> list[Violation]:
 
 
 def sum_error(result: Any, inputs: Sequence[Any]) -> float:
-    """The worst |error| of an elementwise sum of n ``inputs``, as a share of the bound (n-1)·u·Σ|xᵢ|.
+    """The worst |error| of an elementwise sum of n ``inputs``, as a share of (n-1)·u·Σ|xᵢ|.
 
-    At most 1 is within the bound. u is half the distance from 1 to the next number: 2⁻²⁴ for float32,
-    2⁻⁵³ for float64, whose reference is a long double; shorter types are held against float64. Integers
-    must be exact: 0 or inf. Arrays or CPU tensors of one shape and dtype. Raises ValueError otherwise.
+    At most 1 is within the bound. u is half the distance from 1 to the next number: 2⁻²⁴ for
+    float32, 2⁻⁵³ for float64, whose reference is a long double (float64 for the others). Integers
+    must be exact: 0 or inf. Arrays or CPU tensors of one shape and dtype, else ValueError.
     """
     got, xs = np.asarray(result), [np.asarray(x) for x in inputs]
     if not xs or any(x.shape != got.shape or x.dtype != got.dtype for x in xs):
@@ -361,7 +383,7 @@ def _outer(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
-    """One row for each collective that is to be judged: OP, algorithm, nbytes, value, size of the group."""
+    """One row for each collective to be judged: OP, algorithm, nbytes, value, size of the group."""
     group = OP[:2]
     sizes = members(events).group_by(group).agg(pl.col("size").first())
     ops = _outer(events).group_by(OP).agg(
@@ -377,7 +399,7 @@ def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
 
 
 def _expected(cases: Sequence[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Theory's numbers for each place in each case; and the cases whose bytes are no whole elements."""
+    """Theory's numbers for each place in each case, and the cases of no whole elements."""
     whole = ("size", "nbytes", "itemsize")
     columns = pl.Schema({"algorithm": pl.String(), **dict.fromkeys(whole, pl.Int64())})
     more = ("place", "sent_expected", "messages_expected", "steps_expected")
@@ -393,13 +415,11 @@ def _expected(cases: Sequence[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
         messages = theory.messages_sent(algorithm, n) if nbytes else (0,) * n
         steps = theory.steps(algorithm, n) if nbytes else 0
         rows += ((algorithm, n, nbytes, itemsize, r, sent[r], messages[r], steps) for r in range(n))
-    return pl.DataFrame(rows, wider, orient="row"), pl.DataFrame(
-        torn, columns, orient="row"
-    )
+    return pl.DataFrame(rows, wider, orient="row"), pl.DataFrame(torn, columns, orient="row")
 
 
 def _of(row: Row) -> str:
-    """ " chunk 3 slot 0 at step 1 of all_reduce 5 in group 'default'": what a row belongs to, as far as it says."""
+    """What a row belongs to, such as: chunk 3 slot 0 at step 1 of all_reduce 5 in group 'a'."""
     parts = [f" {name} {row[name]}" for name in ("chunk", "slot") if row.get(name, -1) >= 0]
     if row.get("step", -1) >= 0:
         parts.append(f" at step {row['step']}")

@@ -49,7 +49,9 @@ class Members:
         found = [mine if i == rank else json.loads(store.get(f"board/{i}")) for i in range(size)]
         self.world = [entry["rank"] for entry in found]
         self.peers = [self._meet(entry, mine) for entry in found]
-        self.watch = Watch(rank, self.peers, self.board, int(timeout.total_seconds() * 1e9), control)
+        self.watch = Watch(
+            rank, self.peers, self.board, int(timeout.total_seconds() * 1e9), control
+        )
         self._outboxes: dict[tuple[int, int], Any] = {}
         self._inboxes: dict[tuple[int, int], Any] = {}
         self._far: GlooChannels | None = None
@@ -73,7 +75,9 @@ class Members:
                 assert self._far is not None
                 box = self._far.outbox(to, plane)
             else:
-                box = SharedOutbox(self.slot_bytes, f"the mailbox {self.world[self.rank]} -> {self.world[to]}")
+                box = SharedOutbox(
+                    self.slot_bytes, f"the mailbox {self.world[self.rank]} -> {self.world[to]}"
+                )
                 box.bell = board.bells[1] if plane == P2P_PLANE else None
                 self.board.publish_mailbox(plane, to, self.size, box.segment.fd)
             self._outboxes[plane, to] = box

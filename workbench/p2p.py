@@ -101,7 +101,9 @@ class Engine:
 
     def _ensure_thread(self) -> None:
         if self.thread is None:
-            self.thread = threading.Thread(target=self._loop, daemon=True, name=f"workbench {self.kind}")
+            self.thread = threading.Thread(
+                target=self._loop, daemon=True, name=f"workbench {self.kind}"
+            )
             self.thread.start()
         self.wake.set()
 
@@ -143,7 +145,9 @@ class Engine:
     def _look_waiting(self) -> None:
         first = self.pending[0] if self.pending else None
         if first is not None:
-            self.lane.status(_WAIT, peer=self.world[first.peer] if first.peer >= 0 else -1, op=first.number)
+            self.lane.status(
+                _WAIT, peer=self.world[first.peer] if first.peer >= 0 else -1, op=first.number
+            )
 
     def _doing(self) -> str:
         first = self.pending[0] if self.pending else None
@@ -171,7 +175,12 @@ class Engine:
         if transfer.context < 0:
             name = self.comm.recorder.name
             transfer.context = self.lane.context(
-                name("p2p"), 0, name(self.comm.group), transfer.number, transfer.where, self.comm.generation
+                name("p2p"),
+                0,
+                name(self.comm.group),
+                transfer.number,
+                transfer.where,
+                self.comm.generation,
             )
         else:
             self.lane.again(transfer.context)
@@ -229,9 +238,16 @@ class SendEngine(Engine):
         if comm._attention[ATTENTION] and comm._pacer is not None:
             arrives = comm._pacer.leave(to, nbytes, start, comm._watch.check)
         box.post(
-            Header(
-                comm.generation, transfer.number, 0, 0, transfer.slot, nbytes, transfer.signature, arrives, transfer.nbytes, transfer.tag, 0
-            )
+            comm.generation,
+            transfer.number,
+            0,
+            0,
+            transfer.slot,
+            nbytes,
+            transfer.signature,
+            arrives,
+            transfer.nbytes,
+            transfer.tag,
         )
         comm.bytes_sent += nbytes
         self.lane.write(_SEND, start, now(), to, 0, 0, transfer.slot, nbytes)
@@ -298,7 +314,15 @@ class RecvEngine(Engine):
             blocked = blocked or now()
             sleep_until(header.arrives, comm._watch.check)
         if blocked:
-            self.lane.write(_WAIT, max(blocked, transfer.posted), now(), self.world[peer], header.step, header.chunk, header.slot)
+            self.lane.write(
+                _WAIT,
+                max(blocked, transfer.posted),
+                now(),
+                self.world[peer],
+                header.step,
+                header.chunk,
+                header.slot,
+            )
         start, x = now(), transfer.x
         if header.nbytes:
             done = header.slot * (box.slot_bytes // x.itemsize)
@@ -306,7 +330,16 @@ class RecvEngine(Engine):
             count = header.nbytes // x.itemsize
             kernels.copy(x[done : done + count], box.slot(x.dtype)[:count])
         box.release()
-        self.lane.write(_RECV, start, now(), self.world[peer], header.step, header.chunk, header.slot, header.nbytes)
+        self.lane.write(
+            _RECV,
+            start,
+            now(),
+            self.world[peer],
+            header.step,
+            header.chunk,
+            header.slot,
+            header.nbytes,
+        )
         transfer.slot += 1
         per = box.slot_bytes // x.itemsize * x.itemsize
         if (header.slot + 1) * per >= header.total:
@@ -318,12 +351,18 @@ class RecvEngine(Engine):
     def _begin(self, header: Header, peer: int) -> Transfer:
         """The receive that this message is for; a place of its own if none was posted yet."""
         for transfer in self.pending:
-            if transfer.peer in (-1, peer) and transfer.tag == header.tag and transfer not in self._arriving.values():
+            if (
+                transfer.peer in (-1, peer)
+                and transfer.tag == header.tag
+                and transfer not in self._arriving.values()
+            ):
                 transfer.peer = peer
                 self._match(transfer, header.total, header.signature, peer)
                 break
         else:
-            transfer = Transfer(np.zeros(header.total, np.uint8), peer, header.tag, header.signature, Where())
+            transfer = Transfer(
+                np.zeros(header.total, np.uint8), peer, header.tag, header.signature, Where()
+            )
             self._unexpected.setdefault(peer, deque()).append(transfer)
         transfer.number = header.op
         self._arriving[peer] = transfer
@@ -338,4 +377,3 @@ class RecvEngine(Engine):
                     f"{describe(transfer.signature)} ({transfer.nbytes:,} bytes): shapes and dtypes of a send and its recv must be equal"
                 )
             )
-

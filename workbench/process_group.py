@@ -46,7 +46,9 @@ from workbench.watch import Patience
 
 ONE_SHOT_BYTES = 32 * 1024  # "auto": up to here one-shot, above it the ring
 _OURS = {"SUM": SUM, "PRODUCT": "PRODUCT", "MIN": "MIN", "MAX": "MAX", "AVG": SUM}
-_REDUCE_NAMES = {getattr(dist.ReduceOp, name): name for name in REDUCTIONS if hasattr(dist.ReduceOp, name)}
+_REDUCE_NAMES = {
+    getattr(dist.ReduceOp, name): name for name in REDUCTIONS if hasattr(dist.ReduceOp, name)
+}
 _DENSE = {
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -128,7 +130,9 @@ class P2PWork(WorkbenchWork):
 class _Queue:
     """Runs a group's collectives one after the other: in the caller if it may, else on a thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, before: Callable[[], None]) -> None:
+        """``before``: called on the thread before each job."""
+        self.before = before
         self.lock = threading.RLock()
         self._jobs: deque[tuple[Callable[[], None], WorkbenchWork]] = deque()
         self._wake = threading.Condition()
@@ -143,7 +147,9 @@ class _Queue:
         with self._wake:
             self._jobs.append((job, work))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, daemon=True, name=f"workbench {self._name}")
+                self._thread = threading.Thread(
+                    target=self._loop, daemon=True, name=f"workbench {self._name}"
+                )
                 self._thread.start()
             self._wake.notify()
 
@@ -160,6 +166,7 @@ class _Queue:
             error: Exception | None = None
             try:
                 with self.lock:
+                    self.before()
                     job()
             except Exception as caught:  # it belongs to whoever waits for the work
                 error = caught
@@ -177,14 +184,24 @@ class _Queue:
 class WorkbenchGroup(dist.ProcessGroup):
     """One rank's end of a process group."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, world: list[int] | None, name: str) -> None:
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        world: list[int] | None,
+        name: str,
+    ) -> None:
         super().__init__(rank, size)  # the three-argument form fails in a subclass
         here = session()
         self.timeout, self.label = timeout, name
         self.inner = ProcessGroupGloo(dist.PrefixStore("inner", store), rank, size, timeout=timeout)
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self.inner)
         if torch.cuda.is_available():
-            self._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.GLOO, self.inner)
+            self._register_backend(
+                torch.device("cuda"), dist.ProcessGroup.BackendType.GLOO, self.inner
+            )
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self.inner._set_sequence_number_for_group()
         self.members = Members(
@@ -192,9 +209,12 @@ class WorkbenchGroup(dist.ProcessGroup):
             timeout=timeout, slot_bytes=here.slot_bytes, recorder=here.recorder, control=here.control,
         )  # fmt: skip
         lane = "comm" if name == "default" else f"comm:{name}"
-        self.comm = Communicator(self.members, lane, name, control=here.control, generation=here.generation)
+        self.comm = Communicator(
+            self.members, lane, name, control=here.control, generation=here.generation
+        )
         self.session = here
-        self.queue = _Queue(lane)
+        comm = self.comm  # not self: the thread must not keep the group alive
+        self.queue = _Queue(lane, before=lambda: setattr(comm, "inline", False))
         self._op = 0
         self._engines: dict[str, SendEngine | RecvEngine] = {}
         self._staging: dict[torch.dtype, torch.Tensor] = {}
@@ -210,34 +230,59 @@ class WorkbenchGroup(dist.ProcessGroup):
         opts = opts if opts is not None else AllreduceOptions()
         reduction = _REDUCE_NAMES.get(getattr(opts.reduceOp, "op", opts.reduceOp), "")
         x = tensors[0]
-        if self.session.native or x.layout != torch.strided or x.dtype not in _DENSE or reduction not in _OURS:
-            return self._delegate("all_reduce", lambda: self.inner.allreduce(tensors, opts), tensors, opts, reduction)
+        if (
+            self.session.native
+            or x.layout != torch.strided
+            or x.dtype not in _DENSE
+            or reduction not in _OURS
+        ):
+            return self._delegate(
+                "all_reduce", lambda: self.inner.allreduce(tensors, opts), tensors, opts, reduction
+            )
         if reduction == "AVG" and not x.is_floating_point():
-            raise CollectiveError(f"AVG takes floating and complex types, not {x.dtype}: use SUM and divide as you need")
+            raise CollectiveError(
+                f"AVG takes floating and complex types, not {x.dtype}: use SUM and divide as you need"
+            )
         if len(tensors) > 1:
             works = [self.allreduce([one], opts) for one in tensors]
             return _All(works, tensors) if opts.asyncOp else None
         where, label = self.session.recorder.where, self.session.current_label()
         ready = _record_stream_event(x)
-        return self._run(lambda op: self._all_reduce(op, x, reduction, where, label, ready), tensors, opts.asyncOp)
+        return self._run(
+            lambda op: self._all_reduce(op, x, reduction, where, label, ready),
+            tensors,
+            opts.asyncOp,
+        )
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         works = [self.allreduce([one], opts or AllreduceOptions()) for one in tensors]
         return _All([work for work in works if work is not None], tensors)
 
-    def _all_reduce(self, op: int, x: torch.Tensor, reduction: str, where: Where, label: str, ready: Any) -> None:
+    def _all_reduce(
+        self, op: int, x: torch.Tensor, reduction: str, where: Where, label: str, ready: Any
+    ) -> None:
         comm, nbytes = self.comm, x.numel() * x.element_size()
         number = signature("all_reduce", x.dtype, x.numel(), reduction)
         algorithm = self._choose(nbytes)
         start = now()
-        comm.begin("all_reduce", algorithm, op, number, where, tuple(x.shape), str(x.dtype).removeprefix("torch."))
+        comm.begin(
+            "all_reduce",
+            algorithm,
+            op,
+            number,
+            where,
+            tuple(x.shape),
+            str(x.dtype).removeprefix("torch."),
+        )
         try:
             if comm.size > 1:
                 self._reduce_in_place(x, algorithm, _OURS[reduction], reduction == "AVG", ready)
         finally:
             comm.end(start, nbytes, label)
 
-    def _reduce_in_place(self, x: torch.Tensor, algorithm: str, reduce: str, average: bool, ready: Any) -> None:
+    def _reduce_in_place(
+        self, x: torch.Tensor, algorithm: str, reduce: str, average: bool, ready: Any
+    ) -> None:
         x = x.detach()
         dense = x if x.is_contiguous() and x.device.type == "cpu" else self._to_host(x, ready)
         flat = dense.view(-1)
@@ -306,18 +351,32 @@ class WorkbenchGroup(dist.ProcessGroup):
 
     def _receive(self, tensors: list[torch.Tensor], frm: int, tag: int) -> Any:
         x = tensors[0].detach()
-        host = x if x.is_contiguous() and x.device.type == "cpu" else torch.empty(x.shape, dtype=x.dtype)
+        host = (
+            x
+            if x.is_contiguous() and x.device.type == "cpu"
+            else torch.empty(x.shape, dtype=x.dtype)
+        )
         after = (lambda _: x.copy_(host)) if host is not x else None
         return self._message("recv", host, frm, tag, tensors, after)
 
     def _dense(self, x: torch.Tensor) -> torch.Tensor:
         return x.detach().cpu().contiguous()
 
-    def _message(self, kind: str, host: torch.Tensor, peer: int, tag: int, result: list[torch.Tensor], after: Any) -> Any:
+    def _message(
+        self,
+        kind: str,
+        host: torch.Tensor,
+        peer: int,
+        tag: int,
+        result: list[torch.Tensor],
+        after: Any,
+    ) -> Any:
         engine = self._engines.get(kind)
         if engine is None:
             lane = kind if self.label == "default" else f"{kind}:{self.label}"
-            engine = self._engines[kind] = (SendEngine if kind == "send" else RecvEngine)(self.comm, lane)
+            engine = self._engines[kind] = (SendEngine if kind == "send" else RecvEngine)(
+                self.comm, lane
+            )
         number = signature("p2p", host.dtype, host.numel())
         flat = _bytes_if_odd(host.view(-1))
         transfer = Transfer(flat, peer, tag, number, self.session.recorder.where)
@@ -329,18 +388,39 @@ class WorkbenchGroup(dist.ProcessGroup):
 
     # -- everything else: Gloo, as one span --
 
-    def _delegate(self, collective: str, call: Callable[[], Any], result: Any, opts: Any, reduction: str = "", same: torch.Tensor | None = None) -> Any:
+    def _delegate(
+        self,
+        collective: str,
+        call: Callable[[], Any],
+        result: Any,
+        opts: Any,
+        reduction: str = "",
+        same: torch.Tensor | None = None,
+    ) -> Any:
         tensors = [same] if same is not None else []
         dtype = tensors[0].dtype if tensors else None
         elements = tensors[0].numel() if tensors else 0
         number = signature(collective, dtype, elements, reduction)
-        nbytes = sum(t.numel() * t.element_size() for t in _flatten(result)) if result is not None else 0
+        nbytes = (
+            sum(t.numel() * t.element_size() for t in _flatten(result)) if result is not None else 0
+        )
         where, label = self.session.recorder.where, self.session.current_label()
         return self._run(
-            lambda op: self._gloo(op, collective, call, number, nbytes, where, label), _flatten(result), getattr(opts, "asyncOp", True)
+            lambda op: self._gloo(op, collective, call, number, nbytes, where, label),
+            _flatten(result),
+            getattr(opts, "asyncOp", True),
         )
 
-    def _gloo(self, op: int, collective: str, call: Callable[[], Any], number: int, nbytes: int, where: Where, label: str) -> None:
+    def _gloo(
+        self,
+        op: int,
+        collective: str,
+        call: Callable[[], Any],
+        number: int,
+        nbytes: int,
+        where: Where,
+        label: str,
+    ) -> None:
         comm, start = self.comm, now()
         comm.begin(collective, "gloo", op, number, where, (), "")
         patience: Patience | None = None
@@ -348,7 +428,9 @@ class WorkbenchGroup(dist.ProcessGroup):
             work, done = call(), threading.Event()
             work.get_future().add_done_callback(lambda _: done.set())
             while not done.wait(SLICE):
-                patience = patience or Patience(self.members.watch, -1, comm.lane, f"{collective} {op}")
+                patience = patience or Patience(
+                    self.members.watch, -1, comm.lane, f"{collective} {op}"
+                )
                 patience.look()
             work.wait()
         except RuntimeError as error:
@@ -368,28 +450,42 @@ class WorkbenchGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts or BroadcastOptions()
-        return self._delegate("broadcast", lambda: self.inner.broadcast(tensors, opts), tensors, opts, same=tensors[0])
+        return self._delegate(
+            "broadcast", lambda: self.inner.broadcast(tensors, opts), tensors, opts, same=tensors[0]
+        )
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts or ReduceOptions()
-        return self._delegate("reduce", lambda: self.inner.reduce(tensors, opts), tensors, opts, same=tensors[0])
+        return self._delegate(
+            "reduce", lambda: self.inner.reduce(tensors, opts), tensors, opts, same=tensors[0]
+        )
 
-    def allgather(self, out: list[list[torch.Tensor]], x: list[torch.Tensor], opts: Any = None) -> Any:
+    def allgather(
+        self, out: list[list[torch.Tensor]], x: list[torch.Tensor], opts: Any = None
+    ) -> Any:
         opts = opts or AllgatherOptions()
         return self._delegate("all_gather", lambda: self.inner.allgather(out, x, opts), out, opts)
 
     def _allgather_base(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
-        return self._delegate("all_gather", lambda: self.inner._allgather_base(out, x, opts), out, opts, same=x)
+        return self._delegate(
+            "all_gather", lambda: self.inner._allgather_base(out, x, opts), out, opts, same=x
+        )
 
     all_gather_single = _allgather_base
 
     def allgather_coalesced(self, out: Any, x: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
-        return self._delegate("all_gather_coalesced", lambda: self.inner.allgather_coalesced(out, x, opts), out, opts)
+        return self._delegate(
+            "all_gather_coalesced", lambda: self.inner.allgather_coalesced(out, x, opts), out, opts
+        )
 
-    def allgather_into_tensor_coalesced(self, outs: list[torch.Tensor], xs: list[torch.Tensor], opts: Any = None) -> Any:
-        return _All([self._allgather_base(out, x, opts) for out, x in zip(outs, xs, strict=True)], outs)
+    def allgather_into_tensor_coalesced(
+        self, outs: list[torch.Tensor], xs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return _All(
+            [self._allgather_base(out, x, opts) for out, x in zip(outs, xs, strict=True)], outs
+        )
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
@@ -403,22 +499,41 @@ class WorkbenchGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
         opts = opts or ReduceScatterOptions()
-        return self._delegate("reduce_scatter", lambda: self.inner.reduce_scatter(out, x, opts), out, opts)
+        return self._delegate(
+            "reduce_scatter", lambda: self.inner.reduce_scatter(out, x, opts), out, opts
+        )
 
     def _reduce_scatter_base(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
         opts = opts or ReduceScatterOptions()
-        return self._delegate("reduce_scatter", lambda: self.inner._reduce_scatter_base(out, x, opts), out, opts, same=x)
+        return self._delegate(
+            "reduce_scatter",
+            lambda: self.inner._reduce_scatter_base(out, x, opts),
+            out,
+            opts,
+            same=x,
+        )
 
     reduce_scatter_single = _reduce_scatter_base
 
-    def reduce_scatter_tensor_coalesced(self, outs: list[torch.Tensor], xs: list[torch.Tensor], opts: Any = None) -> Any:
-        return _All([self._reduce_scatter_base(out, x, opts) for out, x in zip(outs, xs, strict=True)], outs)
+    def reduce_scatter_tensor_coalesced(
+        self, outs: list[torch.Tensor], xs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return _All(
+            [self._reduce_scatter_base(out, x, opts) for out, x in zip(outs, xs, strict=True)], outs
+        )
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
-    def alltoall_base(self, out: torch.Tensor, x: torch.Tensor, out_splits: Any, in_splits: Any, opts: Any = None) -> Any:
+    def alltoall_base(
+        self, out: torch.Tensor, x: torch.Tensor, out_splits: Any, in_splits: Any, opts: Any = None
+    ) -> Any:
         opts = opts or AllToAllOptions()
-        return self._delegate("all_to_all", lambda: self.inner.alltoall_base(out, x, out_splits, in_splits, opts), out, opts)
+        return self._delegate(
+            "all_to_all",
+            lambda: self.inner.alltoall_base(out, x, out_splits, in_splits, opts),
+            out,
+            opts,
+        )
 
     all_to_all_single = alltoall_base
 
@@ -432,12 +547,15 @@ class WorkbenchGroup(dist.ProcessGroup):
 
     # -- running --
 
-    def _run(self, job: Callable[[int], None], result: list[torch.Tensor], asynchronous: bool) -> Any:
+    def _run(
+        self, job: Callable[[int], None], result: list[torch.Tensor], asynchronous: bool
+    ) -> Any:
         """Give the collective its number and run it: here if it may, else on the group's thread."""
         op = self._op
         self._op += 1
         if not asynchronous and self.queue.idle():
             with self.queue.lock:
+                self.comm.inline = True
                 job(op)
             return None  # torch takes no handle as "done"
         work = WorkbenchWork(result, _devices(result))
@@ -499,7 +617,11 @@ def _fast(flat: torch.Tensor) -> Any:
 
 def _bytes_if_odd(flat: torch.Tensor) -> torch.Tensor:
     """Dtypes that numpy does not know travel as bytes: a message is not added to anything."""
-    return flat.view(torch.uint8) if flat.dtype not in _DENSE or flat.dtype in (torch.bfloat16, torch.float16) else flat
+    return (
+        flat.view(torch.uint8)
+        if flat.dtype not in _DENSE or flat.dtype in (torch.bfloat16, torch.float16)
+        else flat
+    )
 
 
 def _flatten(result: Any) -> list[torch.Tensor]:
@@ -537,7 +659,9 @@ def bytes_sent() -> int:
 
 def first_error() -> WorkbenchError | None:
     """The failure that this process's groups found first, if any did."""
-    return next((group.members.watch.error for group in list(_groups) if group.members.watch.error), None)
+    return next(
+        (group.members.watch.error for group in list(_groups) if group.members.watch.error), None
+    )
 
 
 def _create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
@@ -551,6 +675,7 @@ def _create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
 def register() -> None:
     """Make "workbench" known to torch.distributed."""
     if "WORKBENCH" not in dist.Backend._plugins:
-        dist.Backend.register_backend("workbench", _create, extended_api=True, devices=["cpu", "cuda"])
+        dist.Backend.register_backend(
+            "workbench", _create, extended_api=True, devices=["cpu", "cuda"]
+        )
         threading._register_atexit(close_all)  # type: ignore[attr-defined]
-

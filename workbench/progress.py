@@ -14,15 +14,27 @@ if TYPE_CHECKING:
 def show_progress(run: Run, timeout: float | None = None) -> bool:
     """Follow the run until it is over; False if ``timeout`` seconds were not enough. Ctrl-C stops the run."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns) as bar:
-        task = bar.add_task(f"{run.experiment.ranks} ranks", total=run.experiment.iterations, loss="")
+        task = bar.add_task(
+            f"{run.experiment.ranks} ranks", total=run.experiment.iterations, loss=""
+        )
         try:
             while not run.done:
                 if deadline is not None and time.monotonic() > deadline:
                     return False
                 loss = run.loss
-                bar.update(task, completed=run.iteration + 1, loss=f"loss {loss:.4f}" if loss == loss else "starting")
+                bar.update(
+                    task,
+                    completed=run.iteration + 1,
+                    loss=f"loss {loss:.4f}" if loss == loss else "starting",
+                )
                 time.sleep(0.1)
         except KeyboardInterrupt:
             run.stop()

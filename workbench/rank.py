@@ -46,12 +46,18 @@ def main(driver: socket.socket) -> int:
 def _follow(body: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], bytes]:
     rank, exp = body["rank"], Experiment.from_json(body["spec"])
     control = Control(Segment(fds[0], os.fstat(fds[0]).st_size), exp.ranks)
-    recorder = Recorder.into_segment(Segment(fds[1], os.fstat(fds[1]).st_size), rank) if exp.record else Recorder.off(rank)
+    recorder = (
+        Recorder.into_segment(Segment(fds[1], os.fstat(fds[1]).st_size), rank)
+        if exp.record
+        else Recorder.off(rank)
+    )
     torch.set_num_threads(body["threads"])
     session = _session(exp, recorder, control)
     use(session)
     if exp.ranks > 1:
-        store = dist.TCPStore("127.0.0.1", body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=30))
+        store = dist.TCPStore(
+            "127.0.0.1", body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=30)
+        )
         dist.init_process_group(
             "workbench", store=dist.PrefixStore("generation 0", store), rank=rank, world_size=exp.ranks,
             timeout=timedelta(microseconds=exp.timeout_ns / 1000),
@@ -72,13 +78,20 @@ def _session(exp: Experiment, recorder: Recorder, control: Control) -> Session:
         functions["all_reduce", "custom"] = load("collectives", name, "all_reduce")
         name = "custom"
     return Session(
-        recorder, control=control, slot_bytes=exp.chunk_bytes, all_reduce=name, functions=functions, native=exp.backend != "workbench"
+        recorder,
+        control=control,
+        slot_bytes=exp.chunk_bytes,
+        all_reduce=name,
+        functions=functions,
+        native=exp.backend != "workbench",
     )
 
 
 def _outcome(job: Job) -> tuple[dict[str, Any], bytes]:
     full = job.rank == 0
-    arrays = {name: value.contiguous().numpy() for name, value in job.parameters.items()} if full else {}
+    arrays = (
+        {name: value.contiguous().numpy() for name, value in job.parameters.items()} if full else {}
+    )
     described, payload = wire.pack_arrays(arrays)
     return {
         "done": job.rank,
@@ -99,6 +112,9 @@ def _failure(rank: int, error: BaseException) -> dict[str, Any]:
     cause = process_group.first_error() or error
     ours = isinstance(cause, WorkbenchError)
     text = str(cause) if ours else "".join(traceback.format_exception(error))
-    return {"failed": rank, "kind": type(cause).__name__ if ours else "RankError", "text": text, "lost": getattr(cause, "rank", -1)}
-
-
+    return {
+        "failed": rank,
+        "kind": type(cause).__name__ if ours else "RankError",
+        "text": text,
+        "lost": getattr(cause, "rank", -1),
+    }

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import wire
 from workbench.control import ABORT, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
-from workbench.errors import CollectiveError, PeerLost, RankError, RunTimeout, SpecError, WorkbenchError
+from workbench.errors import (
+    CollectiveError,
+    PeerLost,
+    RankError,
+    RunTimeout,
+    SpecError,
+    WorkbenchError,
+)
 from workbench.events import CODE, H_COST_PS, TRACE_BYTES, DATA_AT, Recorder
 from workbench.launchers.local import RankProcess, nursery
 from workbench.shared import Segment, describe_end, reserve
@@ -32,9 +39,13 @@ if TYPE_CHECKING:
     from workbench.collector import Collector
     from workbench.store import Store
 
-NOTICE, AFTERMATH = 0.15, 0.4  # seconds after a failure: then survivors are told; then they are ended
+NOTICE, AFTERMATH = (
+    0.15,
+    0.4,
+)  # seconds after a failure: then survivors are told; then they are ended
 _ERRORS: dict[str, type[WorkbenchError]] = {
-    error.__name__: error for error in (CollectiveError, RankError, RunTimeout, SpecError, WorkbenchError)
+    error.__name__: error
+    for error in (CollectiveError, RankError, RunTimeout, SpecError, WorkbenchError)
 }
 
 
@@ -42,10 +53,14 @@ _ERRORS: dict[str, type[WorkbenchError]] = {
 class Result:
     """What a run leaves. ``ok`` says whether it went well; if not, ``error`` says what happened."""
 
-    losses: list[float] = field(default_factory=list)  # one per iteration: mean over the minibatch, before its update
+    losses: list[float] = field(
+        default_factory=list
+    )  # one per iteration: mean over the minibatch, before its update
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
-    bytes_sent: dict[int, int] = field(default_factory=dict)  # payload bytes by rank, metrics left out
+    bytes_sent: dict[int, int] = field(
+        default_factory=dict
+    )  # payload bytes by rank, metrics left out
     metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
     lost: list[int] = field(default_factory=list)
     wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
@@ -85,7 +100,9 @@ class Run:
         self._driver_trace = _trace_segment("the driver")
         self._recorder = Recorder.into_segment(self._driver_trace, -1)
         traces = {rank: segment.memory for rank, segment in enumerate(self._segments)}
-        self._collector: Collector = Collector(self.store, {**traces, -1: self._driver_trace.memory})
+        self._collector: Collector = Collector(
+            self.store, {**traces, -1: self._driver_trace.memory}
+        )
         self._result = Result()
         self._finished = threading.Event()
         self._lock = threading.RLock()
@@ -94,7 +111,9 @@ class Run:
         self._stopped = False
         self._started = time.monotonic()
         self._processes = self._launch(exp)
-        self.pids: dict[int, int] = {rank: process.pid for rank, process in enumerate(self._processes)}
+        self.pids: dict[int, int] = {
+            rank: process.pid for rank, process in enumerate(self._processes)
+        }
         self._thread = threading.Thread(target=self._supervise, daemon=True, name="workbench run")
         self._collector.start()
         self._thread.start()
@@ -106,7 +125,13 @@ class Run:
             for b in range(exp.ranks):
                 if a != b:
                     link = exp.network.link(a, b)
-                    self._control.set_link(a, b, latency_ns=link.latency_ns, bytes_per_second=link.bytes_per_second, down=link.down)
+                    self._control.set_link(
+                        a,
+                        b,
+                        latency_ns=link.latency_ns,
+                        bytes_per_second=link.bytes_per_second,
+                        down=link.down,
+                    )
         for fault in exp.faults:
             if isinstance(fault, Slow):
                 self._control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))
@@ -120,7 +145,12 @@ class Run:
         listener.listen(exp.ranks + 8)
         port = listener.getsockname()[1]
         self._rendezvous = dist.TCPStore(
-            "127.0.0.1", port, None, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+            "127.0.0.1",
+            port,
+            None,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
         )
         processes = home.take(exp.ranks)
         threads = exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks)
@@ -128,8 +158,12 @@ class Run:
         for rank, process in enumerate(processes):
             home.watch(process.pid, self._on_end(rank))
             orders = {"rank": rank, "spec": spec, "port": port, "threads": threads}
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # one that died is seen by the watch
-                wire.send(process.socket, orders, fds=[self._control.segment.fd, self._segments[rank].fd])
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # one that died is seen by the watch
+                wire.send(
+                    process.socket, orders, fds=[self._control.segment.fd, self._segments[rank].fd]
+                )
         return processes
 
     def _on_end(self, rank: int) -> Callable[[int, int], None]:
@@ -158,7 +192,11 @@ class Run:
                     self._control.words[ABORT] = 1
                     self._control.refresh()
                     self._control.open_gates()
-                waiting = [rank for rank in range(self.experiment.ranks) if rank not in self._reports and rank not in lost]
+                waiting = [
+                    rank
+                    for rank in range(self.experiment.ranks)
+                    if rank not in self._reports and rank not in lost
+                ]
                 if not waiting or time.monotonic() - failed_at > (AFTERMATH if failed else 5.0):
                     break
         selector.close()
@@ -219,7 +257,9 @@ class Run:
     def _collect(self) -> Result:
         done = {rank: report for rank, (report, _) in self._reports.items() if "done" in report}
         result = Result(
-            digests={rank: report["digest"] for rank, report in sorted(done.items()) if report["digest"]},
+            digests={
+                rank: report["digest"] for rank, report in sorted(done.items()) if report["digest"]
+            },
             bytes_sent={rank: report["bytes_sent"] for rank, report in sorted(done.items())},
         )
         result.error = self._error()
@@ -228,7 +268,10 @@ class Run:
             result.error.result = result
         if done:
             result.losses = _mean_losses([done[rank] for rank in sorted(done)])
-            result.wall_seconds = (max(r["ended_ns"] for r in done.values()) - min(r["started_ns"] for r in done.values())) / 1e9
+            result.wall_seconds = (
+                max(r["ended_ns"] for r in done.values())
+                - min(r["started_ns"] for r in done.values())
+            ) / 1e9
         if 0 in done:
             result.metrics = done[0]["metrics"]
             result.parameters = _tensors(*self._reports[0])
@@ -237,7 +280,11 @@ class Run:
     def _error(self) -> WorkbenchError | None:
         """What went wrong, the cause before its consequences."""
         lost = {rank: code for rank, code in self._ended.items() if rank not in self._reports}
-        failures = {rank: report for rank, (report, _) in sorted(self._reports.items()) if "failed" in report}
+        failures = {
+            rank: report
+            for rank, (report, _) in sorted(self._reports.items())
+            if "failed" in report
+        }
         own = {rank: report for rank, report in failures.items() if report["kind"] != "PeerLost"}
         if lost:
             rank, code = min(lost.items())
@@ -248,8 +295,12 @@ class Run:
             )
         if own:
             # Who waits for a stopped process knows more than who waits for a rank that waits itself.
-            rank, report = min(own.items(), key=lambda item: ("SIGSTOP" not in item[1]["text"], item[0]))
-            others = [other for other in own if other != rank and own[other]["text"] != report["text"]]
+            rank, report = min(
+                own.items(), key=lambda item: ("SIGSTOP" not in item[1]["text"], item[0])
+            )
+            others = [
+                other for other in own if other != rank and own[other]["text"] != report["text"]
+            ]
             text = report["text"]
             if report["kind"] == "RankError":
                 return RankError(f"rank {rank} raised:\n{text}", rank)
@@ -260,17 +311,32 @@ class Run:
             return PeerLost(report["text"], report["lost"])
         if len(self._reports) < self.experiment.ranks:
             silent = sorted(set(range(self.experiment.ranks)) - set(self._reports))
-            return WorkbenchError(f"stopped; ranks {silent} did not come to the end of their iteration within 5 s and were killed")
+            return WorkbenchError(
+                f"stopped; ranks {silent} did not come to the end of their iteration within 5 s and were killed"
+            )
         return None
 
     def _under_way(self, failures: dict[int, dict[str, Any]]) -> str:
         """What every rank was in when the run failed, from the status blocks; the dead ones' too."""
-        told = {rank: report["text"] for rank, report in failures.items() if report["kind"] != "WorkbenchError"}
+        told = {
+            rank: report["text"]
+            for rank, report in failures.items()
+            if report["kind"] != "WorkbenchError"
+        }
         for row in self._store_now.iter_rows(named=True):
             if row["rank"] >= 0 and row["rank"] not in told:
-                what = " ".join(str(part) for part in (row["collective"] or row["kind"], row["op"]) if part not in ("", -1))
-                told[row["rank"]] = f"in {what}" + (f", step {row['step']}, chunk {row['chunk']}" if row["step"] >= 0 else "")
-        return "; ".join(f"rank {rank}: {text}" for rank, text in sorted(told.items())) or "nothing was said"
+                what = " ".join(
+                    str(part)
+                    for part in (row["collective"] or row["kind"], row["op"])
+                    if part not in ("", -1)
+                )
+                told[row["rank"]] = f"in {what}" + (
+                    f", step {row['step']}, chunk {row['chunk']}" if row["step"] >= 0 else ""
+                )
+        return (
+            "; ".join(f"rank {rank}: {text}" for rank, text in sorted(told.items()))
+            or "nothing was said"
+        )
 
     # -- waiting --
 
@@ -283,7 +349,9 @@ class Run:
         """The result if the run is over; one with ``ok=False`` and no error while it goes on."""
         return self._result
 
-    def wait(self, timeout: float | None = None, check: bool = True, progress: bool | None = None) -> Result:
+    def wait(
+        self, timeout: float | None = None, check: bool = True, progress: bool | None = None
+    ) -> Result:
         """Block until the run is over. ``timeout`` in seconds: RunTimeout, and the run goes on.
 
         Raises what the run failed with, unless ``check=False``. ``progress``: a bar in the terminal
@@ -298,7 +366,9 @@ class Run:
         else:
             over = self._wait_quietly(timeout)
         if not over:
-            raise RunTimeout(f"the run is not over after {timeout} s (iteration {self.iteration} of {self.experiment.iterations}); it goes on")
+            raise RunTimeout(
+                f"the run is not over after {timeout} s (iteration {self.iteration} of {self.experiment.iterations}); it goes on"
+            )
         if check and self._result.error is not None:
             raise self._result.error
         return self._result
@@ -306,7 +376,9 @@ class Run:
     def _wait_quietly(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            while not self._finished.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
+            while not self._finished.wait(
+                0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))
+            ):
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
         except KeyboardInterrupt:
@@ -327,7 +399,9 @@ class Run:
     @property
     def iteration(self) -> int:
         """The iteration that the slowest rank is in."""
-        return min(self._control.rank_word(rank, ITERATION) for rank in range(self.experiment.ranks))
+        return min(
+            self._control.rank_word(rank, ITERATION) for rank in range(self.experiment.ranks)
+        )
 
     @property
     def loss(self) -> float:
@@ -364,7 +438,9 @@ class Run:
     @property
     def held(self) -> list[int]:
         """The ranks that stand at a gate at this moment."""
-        return [rank for rank in range(self.experiment.ranks) if self._control.rank_word(rank, AT_GATE)]
+        return [
+            rank for rank in range(self.experiment.ranks) if self._control.rank_word(rank, AT_GATE)
+        ]
 
     def slow_motion(self, factor: float) -> None:
         """Stretch every transfer: a chunk's flight lasts ``factor`` times its own time. 1 is full speed."""
@@ -451,7 +527,13 @@ class Run:
         ranks = self.experiment.ranks
         collector = self._collector.cpu_ns * 1e-9
         busy = max(seconds, 1e-9) * min(ranks, os.cpu_count() or 1)
-        return Overhead(records, self.dropped, record_ns, collector, (records * record_ns * 1e-9 + collector) / busy)
+        return Overhead(
+            records,
+            self.dropped,
+            record_ns,
+            collector,
+            (records * record_ns * 1e-9 + collector) / busy,
+        )
 
     def to_html(self, path: str | Path) -> None:
         """One file that animates in any browser, offline."""
@@ -480,7 +562,9 @@ def run(exp: Experiment) -> Run:
     """Start the experiment and return at once; ranks are live. Raises SpecError for what cannot be."""
     exp = Experiment.model_validate(exp.model_dump()) if not isinstance(exp, Experiment) else exp
     if exp.memory_limit is not None:
-        raise SpecError(f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure memory; leave it out")
+        raise SpecError(
+            f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure memory; leave it out"
+        )
     return Run(exp)
 
 
@@ -506,14 +590,21 @@ def _mean_losses(reports: list[dict[str, Any]]) -> list[float]:
     losses = []
     for parts in zip(*(zip(r["losses"], r["samples"], strict=True) for r in reports), strict=False):
         count = sum(samples for _, samples in parts)
-        losses.append(sum(loss * samples for loss, samples in parts if samples) / count if count else float("nan"))
+        losses.append(
+            sum(loss * samples for loss, samples in parts if samples) / count
+            if count
+            else float("nan")
+        )
     return losses
 
 
 def _tensors(report: dict[str, Any], payload: bytearray) -> dict[str, torch.Tensor]:
     import torch
 
-    return {name: torch.from_numpy(array) for name, array in wire.unpack_arrays(report["parameters"], payload).items()}
+    return {
+        name: torch.from_numpy(array)
+        for name, array in wire.unpack_arrays(report["parameters"], payload).items()
+    }
 
 
 __all__ = ["Overhead", "Result", "Run", "run"]

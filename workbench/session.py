@@ -46,7 +46,9 @@ class Session:
         self.native = native  # every operation in the group inside, for comparison; operations are recorded, chunks are not
         self._functions = dict(functions or {})
         self._labels = threading.local()
-        self.next_group = ""  # the name of the group that is made next, if it is to have a certain one
+        self.next_group = (
+            ""  # the name of the group that is made next, if it is to have a certain one
+        )
 
     def algorithm(self, operation: str, name: str) -> Callable[..., Any]:
         """The function of ``collectives/<operation>_<name>.py``, or the user's own of that name."""
@@ -99,4 +101,6 @@ def _from_environment(rank: int) -> Session:
     names = sorted(file.stem.removeprefix("all_reduce_") for file in here.glob("all_reduce_*.py"))
     if chosen not in ("auto", *names):
         raise SpecError(f"WORKBENCH_ALL_REDUCE={chosen!r}: there is {', '.join(names)} and auto")
-    return Session(recorder, slot_bytes=int(os.environ.get("WORKBENCH_CHUNK", DEFAULT_SLOT)), all_reduce=chosen)
+    return Session(
+        recorder, slot_bytes=int(os.environ.get("WORKBENCH_CHUNK", DEFAULT_SLOT)), all_reduce=chosen
+    )

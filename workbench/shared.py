@@ -55,7 +55,9 @@ class Segment:
     def create(cls, nbytes: int, what: str) -> Segment:
         """A new zeroed segment, all of it reserved. Raises WorkbenchError with the size needed."""
         if not sys.platform.startswith("linux"):
-            raise WorkbenchError(f"the shared-memory transport needs Linux (memfd, futexes); this is {sys.platform}")
+            raise WorkbenchError(
+                f"the shared-memory transport needs Linux (memfd, futexes); this is {sys.platform}"
+            )
         fd = os.memfd_create(f"workbench {what}", os.MFD_CLOEXEC)
         try:
             reserve(fd, 0, nbytes, what)
@@ -73,9 +75,13 @@ class Segment:
     def semaphore(self, offset: int, initial: int | None = None) -> Semaphore:
         """The semaphore at ``offset``; ``initial`` makes it, None takes the one that is there."""
         address = self.address + offset
-        if initial is not None and _libc.sem_init(ctypes.c_void_p(address), 1, ctypes.c_uint(initial)):
+        if initial is not None and _libc.sem_init(
+            ctypes.c_void_p(address), 1, ctypes.c_uint(initial)
+        ):
             raise WorkbenchError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
-        lock: Semaphore = _multiprocessing.SemLock._rebuild(address, 1, 2**31 - 1, None)  # kind 1: counting
+        lock: Semaphore = _multiprocessing.SemLock._rebuild(
+            address, 1, 2**31 - 1, None
+        )  # kind 1: counting
         return lock
 
     def close(self) -> None:

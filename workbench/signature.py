@@ -22,7 +22,9 @@ _DTYPE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasa
 _NO_DTYPE, _NO_REDUCTION = 31, 15
 
 
-def signature(collective: str, dtype: torch.dtype | None = None, elements: int = 0, reduction: str = "") -> int:
+def signature(
+    collective: str, dtype: torch.dtype | None = None, elements: int = 0, reduction: str = ""
+) -> int:
     """``elements`` is 0 where ranks may rightly differ in it (uneven all-to-all, say)."""
     return (
         (_COLLECTIVE[collective] << 57)

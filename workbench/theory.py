@@ -156,7 +156,7 @@ def _nothing(dtype: pl.DataType) -> object:
 def _timed(
     transfers: Sequence[Transfer], sizes: Sequence[int], cost: Cost, adds_last: bool
 ) -> tuple[list[dict[str, object]], float]:
-    """Rows of the transfers, each rank's in the order of writing, and when the last ends (seconds)."""
+    """Rows of the transfers, each rank's in the order of writing, and the end of all (seconds)."""
     rows: list[dict[str, object]] = []
     waiting: list[list[Transfer]] = []
     now = 0.0

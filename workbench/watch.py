@@ -13,7 +13,10 @@ from workbench.transports.board import W_OP, W_SIGNATURE, Board, Peer
 
 SECOND = 1_000_000_000
 _DETECT = CODE["detect"]
-_ERRORS: dict[str, type[WorkbenchError]] = {"CollectiveError": CollectiveError, "RunTimeout": RunTimeout}
+_ERRORS: dict[str, type[WorkbenchError]] = {
+    "CollectiveError": CollectiveError,
+    "RunTimeout": RunTimeout,
+}
 _STATES = {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "R": "running", "S": "asleep", "D": "in the kernel"}  # fmt: skip
 
 
@@ -23,7 +26,13 @@ class Watch:
     def __init__(
         self, me: int, peers: Sequence[Peer], board: Board, timeout_ns: int, control: Control | None
     ) -> None:
-        self.me, self.peers, self.board, self.timeout_ns, self.control = me, peers, board, timeout_ns, control
+        self.me, self.peers, self.board, self.timeout_ns, self.control = (
+            me,
+            peers,
+            board,
+            timeout_ns,
+            control,
+        )
         self.closing = False
         self.error: WorkbenchError | None = None
 
@@ -53,7 +62,9 @@ class Watch:
         if self.control is not None and self.control.words[ABORT]:
             raise self.fail(WorkbenchError("the run was aborted by its driver"), tell=False)
         if self.closing:
-            raise WorkbenchError("the process group is being destroyed while this operation still waits")
+            raise WorkbenchError(
+                "the process group is being destroyed while this operation still waits"
+            )
 
     def fail(self, error: WorkbenchError, *, tell: bool = True) -> WorkbenchError:
         """Remember the first failure of the group, and ring every peer's alarm. Returns the error to raise."""
@@ -121,7 +132,9 @@ class Patience:
                 other = self.watch.peers[peer]
                 name = "stalled: stopped" if other.state() in "Tt" else "stalled"
                 number = self.lane.recorder.name(name)
-                self.lane.write(_DETECT, moment, moment, other.rank, name=number, value=self._waited / 1e9)
+                self.lane.write(
+                    _DETECT, moment, moment, other.rank, name=number, value=self._waited / 1e9
+                )
 
     def _compare(self, among: Sequence[int]) -> None:
         """Are the peers in the same operation of the group as we are? If one is in another, say so now."""

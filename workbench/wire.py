@@ -1,6 +1,6 @@
 """Messages between driver, nursery and ranks: JSON, raw bytes for tensors, descriptors. Never pickle.
 
-    | uint32 length of the JSON | uint64 length of the payload | JSON | payload |
+| uint32 length of the JSON | uint64 length of the payload | JSON | payload |
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ _FRAME = struct.Struct("<IQ")
 MOST_JSON = 1 << 26
 
 
-def send(sock: socket.socket, message: Mapping[str, Any], payload: bytes | memoryview = b"", fds: Sequence[int] = ()) -> None:
+def send(
+    sock: socket.socket,
+    message: Mapping[str, Any],
+    payload: bytes | memoryview = b"",
+    fds: Sequence[int] = (),
+) -> None:
     """Send one message; descriptors travel with its first byte."""
     body = json.dumps(message).encode()
     frame = _FRAME.pack(len(body), len(payload)) + body
@@ -27,7 +32,9 @@ def send(sock: socket.socket, message: Mapping[str, Any], payload: bytes | memor
         sock.sendall(payload)
 
 
-def receive(sock: socket.socket, most_fds: int = 8) -> tuple[dict[str, Any], bytearray, list[int]] | None:
+def receive(
+    sock: socket.socket, most_fds: int = 8
+) -> tuple[dict[str, Any], bytearray, list[int]] | None:
     """The next message, its payload and descriptors; None at the end of the stream."""
     head = bytearray()
     fds: list[int] = []
@@ -59,11 +66,15 @@ def _exactly(sock: socket.socket, nbytes: int) -> bytearray | None:
 
 def pack_arrays(arrays: Mapping[str, np.ndarray]) -> tuple[list[dict[str, Any]], bytes]:
     """Arrays as a description (name, dtype, shape) and their bytes, one after the other."""
-    described = [{"name": name, "dtype": str(a.dtype), "shape": list(a.shape)} for name, a in arrays.items()]
+    described = [
+        {"name": name, "dtype": str(a.dtype), "shape": list(a.shape)} for name, a in arrays.items()
+    ]
     return described, b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())
 
 
-def unpack_arrays(described: Sequence[Mapping[str, Any]], payload: bytearray) -> dict[str, np.ndarray]:
+def unpack_arrays(
+    described: Sequence[Mapping[str, Any]], payload: bytearray
+) -> dict[str, np.ndarray]:
     """The inverse of ``pack_arrays``; the arrays own their memory together."""
     arrays, at = {}, 0
     for entry in described:

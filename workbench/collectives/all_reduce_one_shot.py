@@ -21,9 +21,13 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
     Raises CollectiveError if ranks disagree on N or dtype, PeerLost if one ends.
     """
     p, me = comm.size, comm.rank
-    for first, (piece,) in comm.slices([x_N], x_N.itemsize):  # no more leaves than the mailboxes hold
+    for first, (piece,) in comm.slices(
+        [x_N], x_N.itemsize
+    ):  # no more leaves than the mailboxes hold
         for step in range(p - 1):
-            comm.send(piece, to=(me + 1 + step) % p, step=step, chunk=0, slot=first, phase="exchange")
+            comm.send(
+                piece, to=(me + 1 + step) % p, step=step, chunk=0, slot=first, phase="exchange"
+            )
         # Ranks below mine come first in the sum: start from rank 0's part, keep my own aside.
         mine = piece.copy() if hasattr(piece, "copy") else piece.clone()
         for peer in range(p):
@@ -36,4 +40,3 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
                     step=(me - peer - 1) % p, chunk=0, slot=first, phase="exchange",
                 )  # fmt: skip
     return x_N
-

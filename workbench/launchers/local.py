@@ -60,7 +60,9 @@ class Nursery:
         try:
             wire.send(self._socket, {"take": count})
         except OSError as error:
-            raise WorkbenchError(f"the process that starts ranks is gone ({error}); wb.shutdown() and try again") from error
+            raise WorkbenchError(
+                f"the process that starts ranks is gone ({error}); wb.shutdown() and try again"
+            ) from error
         taken: list[RankProcess] = []
         while len(taken) < count:
             try:
@@ -69,7 +71,11 @@ class Nursery:
                 code = self.process.poll()
                 raise WorkbenchError(
                     f"the process that starts ranks (pid {self.process.pid}) gave {len(taken)} of {count} within {START_DEADLINE:.0f} s"
-                    + (f" and ended with code {code}: its own error is above" if code is not None else "")
+                    + (
+                        f" and ended with code {code}: its own error is above"
+                        if code is not None
+                        else ""
+                    )
                 ) from None
         return taken
 

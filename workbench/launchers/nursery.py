@@ -56,7 +56,14 @@ def main(fd: int) -> NoReturn:
                 message = wire.receive(driver)
                 if message is None:
                     break
-                _serve(message[0], driver, children, spare, (wake_read, wake_write), workbench.rank.main)
+                _serve(
+                    message[0],
+                    driver,
+                    children,
+                    spare,
+                    (wake_read, wake_write),
+                    workbench.rank.main,
+                )
     except OSError:
         pass  # the driver is gone: nobody to tell
     finally:

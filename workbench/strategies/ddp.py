@@ -20,7 +20,9 @@ from workbench.job import Job
 class Config:
     """Options of ``strategy="ddp"``."""
 
-    bucket_cap_mb: float = 25.0  # MiB of gradients a bucket: smaller starts earlier, larger sends fewer messages
+    bucket_cap_mb: float = (
+        25.0  # MiB of gradients a bucket: smaller starts earlier, larger sends fewer messages
+    )
 
 
 def train(job: Job, config: Config) -> None:

@@ -32,7 +32,9 @@ class Bell:
 
     def __init__(self, segment: Segment, number: int, fresh: bool) -> None:
         self._words, self._word = segment.words, W_BELLS + number
-        self._semaphore = segment.semaphore(BELLS_AT + number * SEMAPHORE_BYTES, 0 if fresh else None)
+        self._semaphore = segment.semaphore(
+            BELLS_AT + number * SEMAPHORE_BYTES, 0 if fresh else None
+        )
 
     def ring(self) -> None:
         if self._words[self._word]:
@@ -76,7 +78,9 @@ class Board:
     def raise_alarm(self, kind: str, rank: int, text: str) -> None:
         """Tell the owner, once, that the group has failed: the first alarm stays."""
         if not self.words[W_ALARM]:
-            data = json.dumps({"kind": kind, "rank": rank, "text": text[:1000]}).encode()[: TEXT_BYTES - 8]
+            data = json.dumps({"kind": kind, "rank": rank, "text": text[:1000]}).encode()[
+                : TEXT_BYTES - 8
+            ]
             self.segment.memory[TEXT_AT : TEXT_AT + len(data)] = data
             self.words[W_ALARM] = len(data)
 

@@ -43,14 +43,26 @@ class GlooOutbox:
     def slot(self, dtype: Any) -> Any:
         return self._views.get(dtype)
 
-    def post(self, header: Header) -> None:
+    def post(
+        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
+        arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+    ) -> None:  # fmt: skip
+        self._send(
+            Header(
+                generation, op, step, chunk, slot, nbytes, signature, arrives, total, tag, checksum
+            )
+        )
+
+    def _send(self, header: Header) -> None:
         self._header.copy_(torch.tensor(header))
         try:
             self._group.send([self._header], self._to, self._tag).wait()
             if header.nbytes > 0:
                 self._group.send([self._payload[: header.nbytes]], self._to, self._tag + 1).wait()
         except RuntimeError as error:
-            raise PeerLost(f"group rank {self._to} could not be reached over Gloo: {error}") from error
+            raise PeerLost(
+                f"group rank {self._to} could not be reached over Gloo: {error}"
+            ) from error
         self.moved += max(header.nbytes, 0)
 
     def drained(self) -> bool:
@@ -58,7 +70,7 @@ class GlooOutbox:
 
     def close(self) -> None:
         try:
-            self.post(_BYE)
+            self._send(_BYE)
         except PeerLost:
             pass  # nobody is there to be told
 
@@ -110,6 +122,8 @@ class GlooInbox:
             raise self._error
         return header
 
+    fields = header
+
     def slot(self, dtype: Any) -> Any:
         return self._views[self._turn].get(dtype)
 
@@ -122,7 +136,9 @@ class GlooInbox:
 class GlooChannels:
     """All channels of one group that cross hosts."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, slot_bytes: int) -> None:
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta, slot_bytes: int
+    ) -> None:
         self._group = ProcessGroupGloo(dist.PrefixStore("far", store), rank, size, timeout=timeout)
         self._slot_bytes = slot_bytes
         self._outboxes: list[GlooOutbox] = []

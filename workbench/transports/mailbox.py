@@ -49,7 +49,11 @@ class Outbox(Protocol):
     def slot(self, dtype: Any) -> Any:
         """The claimed slot as a flat array (numpy) or tensor (torch) of ``dtype``."""
 
-    def post(self, header: Header) -> None: ...
+    def post(
+        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
+        arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+    ) -> None:  # fmt: skip
+        """Hand the claimed slot over; the arguments are a Header's fields (no object: this is the hot path)."""
 
 
 class Inbox(Protocol):
@@ -58,6 +62,7 @@ class Inbox(Protocol):
     ready: Semaphore
 
     def header(self) -> Header: ...
+    def fields(self) -> tuple[int, ...]: ...
     def slot(self, dtype: Any) -> Any: ...
     def release(self) -> None: ...
 

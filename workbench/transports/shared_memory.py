@@ -42,12 +42,32 @@ class SharedOutbox(_Mailbox):
         stride = (slot_bytes + HEADER_BYTES + 63) // 64 * 64
         super().__init__(Segment.create(PAGE + SLOTS * stride, what), fresh=True)
         self.moved = 0
-        self.bell: Any = None  # set for point to point: wakes a receiver that waits for several senders
+        self.bell: Any = (
+            None  # set for point to point: wakes a receiver that waits for several senders
+        )
 
-    def post(self, header: Header) -> None:
-        _pack(self.memory, self._headers[self._turn], *header)
-        self.moved += header.nbytes
-        self._turn = (self._turn + 1) % SLOTS
+    def post(
+        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
+        arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+    ) -> None:  # fmt: skip
+        turn = self._turn
+        _pack(
+            self.memory,
+            self._headers[turn],
+            generation,
+            op,
+            step,
+            chunk,
+            slot,
+            nbytes,
+            signature,
+            arrives,
+            total,
+            tag,
+            checksum,
+        )
+        self.moved += nbytes
+        self._turn = (turn + 1) % SLOTS
         self.ready.release()
         if self.bell is not None:
             self.bell.ring()
@@ -64,8 +84,12 @@ class SharedInbox(_Mailbox):
         super().__init__(segment, fresh=False)
         self.bell: Any = None
 
+    def fields(self) -> tuple[int, ...]:
+        """The header of the oldest slot as plain numbers, in the order of ``Header``'s fields."""
+        return _unpack(self.memory, self._headers[self._turn])
+
     def header(self) -> Header:
-        return Header(*_unpack(self.memory, self._headers[self._turn]))
+        return Header(*self.fields())
 
     def release(self) -> None:
         self._turn = (self._turn + 1) % SLOTS

@@ -55,7 +55,7 @@ def select(events: pl.DataFrame, chosen: pl.DataFrame, origin: int = 0) -> pl.Da
     """The rows of the ``chosen`` calls (rows of ``calls``), call after call: ``WIRE`` and ``KEY``.
 
     ``start`` and ``end`` count from ``origin`` in nanoseconds. Of a call of more than MAX_ROWS
-    rows, only the slots below ``slots`` are kept (a column; as many as fit, the same for every chunk).
+    rows, only the slots below the column ``slots`` are kept: as many as fit, of every chunk alike.
     """
     p = pl.col
     marked = chosen.select(*KEY, p("rows").alias("of_call")).with_row_index("call")

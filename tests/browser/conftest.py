@@ -1,0 +1,200 @@
+"""A real browser, a real JupyterLab and a real ``workbench serve``, each fresh and each ended after its test."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
+
+ROOT = Path(__file__).parent.parent.parent
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+LOCAL = (
+    "http://127.0.0.1",
+    "ws://127.0.0.1",
+    "http://localhost",
+    "ws://localhost",
+    "data:",
+    "blob:",
+    "file:",
+)
+
+
+@dataclass
+class Watched:
+    """A page, and what it asked of other machines or complained about."""
+
+    page: Page
+    foreign: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
+    """Make pages: ``open_page(color_scheme="dark")``. At the end none may have asked another machine."""
+    made: list[tuple[BrowserContext, Watched]] = []
+
+    def make(**options: object) -> Watched:
+        options = {"viewport": {"width": 1280, "height": 1000}, **options}
+        context = browser.new_context(**options)
+        page = context.new_page()
+        watched = Watched(page)
+        page.on(
+            "request", lambda r: None if r.url.startswith(LOCAL) else watched.foreign.append(r.url)
+        )
+        page.on("pageerror", lambda e: watched.errors.append(str(e)))
+        made.append((context, watched))
+        return watched
+
+    yield make
+    for context, watched in made:
+        context.close()
+        assert watched.foreign == [], "requests left this machine"
+        assert watched.errors == [], "the page raised"
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def answers(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+    """Wait until ``url`` answers; fail with the server's own words if it ends or stays silent."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"{url} does not answer:\n{log.read_text()[-3000:]}")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)  # SIGINT would ask JupyterLab's "are you sure"
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[str]:
+    """The address of a JupyterLab whose folder is the repository's notebooks, with settings of its own."""
+    port, token = free_port(), secrets.token_hex(8)
+    settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    news = {"fetchNews": "false", "checkForUpdates": False}
+    (settings / "notification.jupyterlab-settings").write_text(json.dumps(news))
+    places = {
+        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython",
+        "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }  # fmt: skip
+    env = os.environ | {name: str(tmp_path / folder) for name, folder in places.items()}
+    env["PYTHONPATH"] = str(ROOT)
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser", "--allow-root",
+        "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={ROOT / 'notebooks'}",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
+    ]  # fmt: skip
+    log = tmp_path / "lab.log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=ROOT)
+    try:
+        answers(f"http://127.0.0.1:{port}/api?token={token}", server, log)
+        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token={token}&reset"
+    finally:
+        end(server)
+
+
+@pytest.fixture
+def web_app(tmp_path: Path) -> Iterator[str]:
+    """The address of ``workbench serve``."""
+    port, log = free_port(), tmp_path / "app.log"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "workbench.cli", "serve", "--port", str(port)]
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=ROOT)
+    try:
+        answers(f"http://127.0.0.1:{port}/ring", server, log)
+        yield f"http://127.0.0.1:{port}/ring"
+    finally:
+        end(server)
+
+
+# ---- what the tests look at
+
+
+def frame(stage: Locator) -> dict:
+    """What the stage says is on screen."""
+    return stage.evaluate("(root) => root.stage.frame()")
+
+
+def known(stage: Locator, what: str) -> object:
+    """A field of what the stage knows of the run."""
+    return stage.evaluate("(root, what) => root.stage.known()[what]", what)
+
+
+def pixels(stage: Locator, canvas: str = "canvas.wb-ring") -> list[int]:
+    """A canvas as numbers: RGBA bytes."""
+    script = """(root, selector) => { const c = root.querySelector(selector);
+      return [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]; }"""
+    return stage.evaluate(script, canvas)
+
+
+def wait_for(look: Callable[[], object], what: str, seconds: float = 30) -> object:
+    """Look until there is something; fail saying what was awaited."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"not seen within {seconds:.0f} s: {what}")
+
+
+def sees_chunks_move(stage: Locator, seconds: float = 30) -> None:
+    """The same chunk is at two places at two moments, between its ranks, and the pixels differ."""
+
+    def moving() -> bool:
+        first, before = frame(stage), pixels(stage)
+        if not first["marks"]:
+            return False
+        time.sleep(0.15)
+        second, after = frame(stage), pixels(stage)
+        name = ("rank", "peer", "op", "step", "chunk", "slot")
+        places = {tuple(m[k] for k in name): (m["x"], m["y"]) for m in first["marks"]}
+        moved = [
+            m for m in second["marks"]
+            if (at := places.get(tuple(m[k] for k in name))) and at != (m["x"], m["y"])
+        ]  # fmt: skip
+        return bool(moved) and before != after
+
+    wait_for(moving, "a chunk on the move", seconds)

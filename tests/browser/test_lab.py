@@ -1,0 +1,43 @@
+"""JupyterLab runs the first notebook: the stage is live while the cells run, and the last law holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.browser.conftest import Watched, known, sees_chunks_move, wait_for
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+RUN_ALL = """async () => { const app = window.jupyterapp; await app.restored;
+  const panel = app.shell.currentWidget; await panel.context.ready; await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+  app.commands.execute("notebook:run-all-cells"); }"""  # not awaited: it ends when the cells end
+CELLS = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].filter((c) => c.model.type === "code")
+  .map((c) => [c.model.executionCount, c.model.outputs.toJSON().filter((o) => o.output_type === "error").map((o) => o.ename)])"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_notebook_shows_moving_chunks(
+    lab: str, open_page: Callable[..., Watched], scheme: str
+) -> None:
+    page = open_page(color_scheme=scheme).page
+    page.goto(lab.format("01_ring_all_reduce.ipynb"), wait_until="domcontentloaded")
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
+    if scheme == "dark":
+        page.evaluate("""async () => { await window.jupyterapp.restored;
+          await window.jupyterapp.commands.execute("apputils:change-theme", {theme: "JupyterLab Dark"}); }""")
+        page.wait_for_selector("body[data-jp-theme-light=false]")
+    page.evaluate(RUN_ALL)
+    stage = page.locator(".jp-OutputArea-output .wb-stage").first
+    stage.wait_for(timeout=60_000)
+    stage.scroll_into_view_if_needed()
+    wait_for(lambda: known(stage, "state") == "running", "live while it runs", 60)
+    wait_for(lambda: known(stage, "calls"), "a first call")
+    sees_chunks_move(stage)
+    assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
+    wait_for(lambda: known(stage, "state") == "finished", "its end", 60)
+    assert known(stage, "counters")["iteration"] == 199
+    sees_chunks_move(stage)  # told again
+    wait_for(lambda: all(n for n, _ in page.evaluate(CELLS)), "all cells run", 120)
+    assert [errors for _, errors in page.evaluate(CELLS) if errors] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import random
 import subprocess
 import sys
@@ -166,30 +165,26 @@ def test_parts_go_with_the_store() -> None:
     store = settle(filled(Store(memory_rows=500)))
     folder = store._folder
     assert folder is not None and list(folder.iterdir())
-    if (pid := os.fork()) == 0:  # a child that exits in the usual way leaves them alone
-        sys.exit(0)
-    os.waitpid(pid, 0)
     assert store.events.height == 4000
     del store
     gc.collect()
     assert not folder.exists()
 
 
-def test_parts_go_at_the_interpreters_exit() -> None:
-    code = (
-        "from workbench.store import Store; from tests.test_store import *\n"
-        "store = settle(filled(Store(memory_rows=500))); print(store._folder)"
-    )
-    root = Path(workbench.store.__file__).parents[1]
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert "workbench-events-" in told.stdout and not Path(told.stdout.strip()).exists()
+def test_parts_go_at_the_interpreters_exit_and_not_at_a_childs() -> None:
+    code = """if True:
+        import os, sys
+        from tests.test_store import Store, filled, settle
+        store = settle(filled(Store(memory_rows=500)))
+        if os.fork() == 0:
+            sys.exit(0)
+        assert os.wait()[1] == 0 and any(store._folder.iterdir())
+        print(store._folder)
+    """
+    root, command = Path(workbench.store.__file__).parents[1], [sys.executable, "-c", code]
+    told = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True, timeout=60)
+    folder = Path(told.stdout.decode().strip())
+    assert folder.name.startswith("workbench-events-") and not folder.exists()
 
 
 def test_a_full_disk_keeps_everything_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,11 +219,13 @@ class _Luggage:
         for first in (*plain, name, *self.parts):  # constants stand on top, as people write them
             self._place(first, order, set())
         order |= dict.fromkeys(self.parts)
-        head = ["from __future__ import annotations"] if self.postponed else []
-        imports = "\n".join(sorted(self.imports))
-        bodies = [self.parts[one].text for one in order if self.parts[one].text]
-        gap = "\n\n" if all("\n" not in body for body in bodies) else "\n\n\n"
-        return "\n\n".join([*head, *filter(None, [imports, gap.join(bodies)])]) + "\n"
+        top = [
+            "from __future__ import annotations" if self.postponed else "",
+            "\n".join(sorted(self.imports)),
+            "\n".join(self.parts[one].text for one in plain),
+        ]
+        rest = [self.parts[one].text for one in order if one not in plain]
+        return "\n\n\n".join(filter(None, ["\n\n".join(filter(None, top)), *rest])) + "\n"
 
     def _place(self, name: str, order: dict[str, None], open_: set[str]) -> bool:
         """Put ``name`` behind all that runs while it is defined; False if that is still open."""

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch.utils.data import default_collate
 
 from workbench.batches import Minibatches, partition
-from workbench.control import ABORT, HELD, ITERATION, SLOW, STOP, THAW_AT, Control, Gate
+from workbench.control import ABORT, HELD, ITERATION, SLOW, STOP, STOP_ASKED, THAW_AT, Control, Gate
 from workbench.errors import WorkbenchError
 from workbench.events import BACKWARD, CODE, FORWARD, LOAD, OPTIMIZER, Where, now
 from workbench.padding import Padding
@@ -93,7 +93,7 @@ class Job:
             self.control.set_rank(self.rank, ITERATION, iteration)
             if self.control.words[HELD]:
                 self._gate.pass_iteration(iteration)
-            if self.control.words[STOP] or self.control.words[ABORT]:
+            if self.control.words[ABORT] or self._last(iteration):
                 break
             self.recorder.where = Where(iteration)
             self._strike(iteration)
@@ -102,6 +102,17 @@ class Job:
             waited, before = _run_queue_ns(), waited
             self.recorder.mark(CODE["metric"], "runqueue", value=float(waited - before))
         self.recorder.where = Where()
+
+    def _last(self, iteration: int) -> bool:
+        """Does the run end before this iteration because the user stopped it? All ranks agree.
+
+        Rank 0 turns the wish into a number before it takes part in an iteration that nobody can
+        finish without it; the others read that number when they come to the next one.
+        """
+        words = self.control.words
+        if self.rank == 0 and words[STOP] == STOP_ASKED:
+            words[STOP] = iteration + 1
+        return 0 < words[STOP] <= iteration
 
     def _strike(self, iteration: int) -> None:
         """The faults that the experiment asks for at this iteration."""

@@ -31,7 +31,7 @@ def is_users_own(value: object) -> bool:
         return True
     # made inside of a function of a project that is importable, but no library (`pip install -e`)
     local = "<locals>" in getattr(value, "__qualname__", "")
-    return False and not _lies_in(_files(module), _library_folders())
+    return local and not _lies_in(_files(module), _library_folders())
 
 
 def is_installed(module: types.ModuleType) -> bool:

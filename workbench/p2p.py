@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from workbench.communicator import _NUMPY, _TORCH, Communicator, flat_array
+from workbench.arrays import NUMPY, TORCH, flat_array
+from workbench.communicator import Communicator
 from workbench.control import ATTENTION
 from workbench.errors import CollectiveError, WorkbenchError
 from workbench.events import CODE, Where, now
@@ -70,7 +71,7 @@ class Engine:
 
     def submit(self, transfer: Transfer, wait: bool) -> None:
         """Queue it; with ``wait`` return when it is done, and raise what went wrong."""
-        self.comm._watch.check()
+        self.members.watch.check()
         self.posted.append(transfer)
         self.bell.ring()
         if wait:
@@ -131,7 +132,7 @@ class Engine:
                     continue
                 self._look_waiting()
                 self.bell.wait(0.05)
-                patience = patience or Patience(self.comm._watch, -1, self.lane, self._doing())
+                patience = patience or Patience(self.members.watch, -1, self.lane, self._doing())
                 patience.peer = self._awaited()
                 patience.look()
             except WorkbenchError as error:
@@ -225,18 +226,18 @@ class SendEngine(Engine):
         comm, x, to = self.comm, transfer.x, self.world[transfer.peer]
         self.context(transfer)
         if blocked:
-            self.lane.write(_WAIT, blocked, now(), to, 0, 0, transfer.slot, -1, comm._full)
-        if comm._attention[ATTENTION] and comm._gate is not None:
-            comm._gate.pass_chunk(-1, 0, transfer.where.iteration)
+            self.lane.write(_WAIT, blocked, now(), to, 0, 0, transfer.slot, -1, comm.slots.full)
+        if comm.slots.attention[ATTENTION] and comm.slots.gate is not None:
+            comm.slots.gate.pass_chunk(-1, 0, transfer.where.iteration)
         start = now()
         per = max(1, box.slot_bytes // x.itemsize)
         piece = x[transfer.slot * per : (transfer.slot + 1) * per]
-        kernels = _NUMPY if isinstance(x, np.ndarray) else _TORCH
+        kernels = NUMPY if isinstance(x, np.ndarray) else TORCH
         if len(piece):
             kernels.copy(box.slot(x.dtype)[: len(piece)], piece)
         arrives, nbytes = 0, piece.nbytes
-        if comm._attention[ATTENTION] and comm._pacer is not None:
-            arrives = comm._pacer.leave(to, nbytes, start, comm._watch.check)
+        if comm.slots.attention[ATTENTION] and comm.slots.pacer is not None:
+            arrives = comm.slots.pacer.leave(to, nbytes, start, comm.members.watch.check)
         box.post(
             comm.generation,
             transfer.number,
@@ -249,7 +250,7 @@ class SendEngine(Engine):
             transfer.nbytes,
             transfer.tag,
         )
-        comm.bytes_sent += nbytes
+        comm.slots.bytes_sent += nbytes
         self.lane.write(_SEND, start, now(), to, 0, 0, transfer.slot, nbytes)
         transfer.slot += 1
         if transfer.slot * per >= len(x):
@@ -312,7 +313,7 @@ class RecvEngine(Engine):
         self.context(transfer)
         if header.arrives > now():
             blocked = blocked or now()
-            sleep_until(header.arrives, comm._watch.check)
+            sleep_until(header.arrives, comm.members.watch.check)
         if blocked:
             self.lane.write(
                 _WAIT,
@@ -326,7 +327,7 @@ class RecvEngine(Engine):
         start, x = now(), transfer.x
         if header.nbytes:
             done = header.slot * (box.slot_bytes // x.itemsize)
-            kernels = _NUMPY if isinstance(x, np.ndarray) else _TORCH
+            kernels = NUMPY if isinstance(x, np.ndarray) else TORCH
             count = header.nbytes // x.itemsize
             kernels.copy(x[done : done + count], box.slot(x.dtype)[:count])
         box.release()
@@ -371,7 +372,7 @@ class RecvEngine(Engine):
     def _match(self, transfer: Transfer, total: int, signature: int, peer: int) -> None:
         if transfer.nbytes != total or transfer.signature >> 48 & 31 != signature >> 48 & 31:
             me = self.world[self.comm.rank]
-            raise self.comm._watch.fail(
+            raise self.members.watch.fail(
                 CollectiveError(
                     f"rank {self.world[peer]} sent {describe(signature)} ({total:,} bytes, tag {transfer.tag}), rank {me} receives "
                     f"{describe(transfer.signature)} ({transfer.nbytes:,} bytes): shapes and dtypes of a send and its recv must be equal"

@@ -34,7 +34,8 @@ from torch._C._distributed_c10d import (
 )
 from torch.futures import Future
 
-from workbench.communicator import SUM, Communicator
+from workbench.arrays import SUM, fast_array
+from workbench.communicator import Communicator
 from workbench.control import SLICE
 from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
 from workbench.events import COLLECTIVE, COPY, Where, now
@@ -213,8 +214,8 @@ class WorkbenchGroup(dist.ProcessGroup):
             self.members, lane, name, control=here.control, generation=here.generation
         )
         self.session = here
-        comm = self.comm  # not self: the thread must not keep the group alive
-        self.queue = _Queue(lane, before=lambda: setattr(comm, "inline", False))
+        slots = self.comm.slots  # not self: the thread must not keep the group alive
+        self.queue = _Queue(lane, before=lambda: setattr(slots, "inline", False))
         self._op = 0
         self._engines: dict[str, SendEngine | RecvEngine] = {}
         self._staging: dict[torch.dtype, torch.Tensor] = {}
@@ -278,7 +279,7 @@ class WorkbenchGroup(dist.ProcessGroup):
             if comm.size > 1:
                 self._reduce_in_place(x, algorithm, _OURS[reduction], reduction == "AVG", ready)
         finally:
-            comm.end(start, nbytes, label)
+            comm.end(start, nbytes, label, x.element_size())
 
     def _reduce_in_place(
         self, x: torch.Tensor, algorithm: str, reduce: str, average: bool, ready: Any
@@ -286,7 +287,7 @@ class WorkbenchGroup(dist.ProcessGroup):
         x = x.detach()
         dense = x if x.is_contiguous() and x.device.type == "cpu" else self._to_host(x, ready)
         flat = dense.view(-1)
-        result = self.session.algorithm("all_reduce", algorithm)(self.comm, _fast(flat), reduce)
+        result = self.session.algorithm("all_reduce", algorithm)(self.comm, fast_array(flat), reduce)
         if isinstance(result, torch.Tensor) and result.data_ptr() != flat.data_ptr():
             flat.copy_(result.view(-1))
         if average:
@@ -555,7 +556,7 @@ class WorkbenchGroup(dist.ProcessGroup):
         self._op += 1
         if not asynchronous and self.queue.idle():
             with self.queue.lock:
-                self.comm.inline = True
+                self.comm.slots.inline = True
                 job(op)
             return None  # torch takes no handle as "done"
         work = WorkbenchWork(result, _devices(result))
@@ -610,11 +611,6 @@ class _All(dist._Work):
         return done
 
 
-def _fast(flat: torch.Tensor) -> Any:
-    """numpy where it is fast (its calls cost a third of torch's on small arrays), else the tensor."""
-    return flat if flat.dtype in (torch.float16, torch.bfloat16) else flat.numpy()
-
-
 def _bytes_if_odd(flat: torch.Tensor) -> torch.Tensor:
     """Dtypes that numpy does not know travel as bytes: a message is not added to anything."""
     return (
@@ -654,7 +650,7 @@ def close_all() -> None:
 
 def bytes_sent() -> int:
     """Payload bytes that this rank has sent in training: metrics and checks left out."""
-    return sum(group.comm.bytes_sent for group in list(_groups) if group.label != "metrics")
+    return sum(group.comm.slots.bytes_sent for group in list(_groups) if group.label != "metrics")
 
 
 def first_error() -> WorkbenchError | None:

@@ -54,14 +54,11 @@ def _follow(body: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], bytes
     torch.set_num_threads(body["threads"])
     session = _session(exp, recorder, control)
     use(session)
-    if exp.ranks > 1:
-        store = dist.TCPStore(
-            "127.0.0.1", body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=30)
-        )
-        dist.init_process_group(
-            "workbench", store=dist.PrefixStore("generation 0", store), rank=rank, world_size=exp.ranks,
-            timeout=timedelta(microseconds=exp.timeout_ns / 1000),
-        )  # fmt: skip
+    store = dist.TCPStore("127.0.0.1", body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=30))
+    dist.init_process_group(
+        "workbench", store=dist.PrefixStore("generation 0", store), rank=rank, world_size=exp.ranks,
+        timeout=timedelta(microseconds=exp.timeout_ns / 1000),
+    )  # fmt: skip
     task = load("tasks", exp.task, "Task")(**exp.task_options)
     job = Job(exp, task, rank, session, control)
     control.set_rank(rank, STATE, TRAINING)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import wire
-from workbench.control import ABORT, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
+from workbench.control import ABORT, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, STOP_ASKED, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
 from workbench.errors import (
     CollectiveError,
     PeerLost,
@@ -452,7 +452,8 @@ class Run:
     def stop(self) -> None:
         """End the run after the iteration that is under way; what was recorded stays."""
         self._stopped = True
-        self._control.words[STOP] = 1
+        if not self._control.words[STOP]:
+            self._control.words[STOP] = STOP_ASKED
         self._control.let_go()
 
     def kill(self, rank: int) -> None:

@@ -48,7 +48,11 @@ class Source(BaseModel):
         linecache.cache[file] = (len(self.code), None, self.code.splitlines(keepends=True), file)
         module = types.ModuleType(unique)
         module.__file__ = file
-        return _run(module, lambda: exec(compile(self.code, file, "exec"), vars(module)))
+        return _run(module, lambda: exec(self._compiled(file), vars(module)))
+
+    def _compiled(self, file: str) -> types.CodeType:
+        # dont_inherit: our own `from __future__` lines are not the user's
+        return compile(self.code, file, "exec", dont_inherit=True)
 
     def load(self) -> Any:
         """The function or class itself. Raises SpecError where the code does not define it."""

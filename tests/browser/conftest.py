@@ -1,4 +1,4 @@
-"""A real browser, a real JupyterLab and a real ``workbench serve``, each fresh and each ended after its test."""
+"""A real browser, a real JupyterLab, a real ``workbench serve``: fresh, and ended after the test."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parent.parent.parent
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
 LOCAL = (
     "http://127.0.0.1",
     "ws://127.0.0.1",
@@ -153,6 +153,25 @@ def web_app(tmp_path: Path) -> Iterator[str]:
 # ---- what the tests look at
 
 
+PIXELS = """(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let hash = 0;
+  for (const byte of data) hash = (Math.imul(hash, 31) + byte) | 0;
+  return hash;
+}"""
+MOVED = f"""async (root) => {{
+  const look = () => [root.stage.frame(), ({PIXELS})(root.querySelector("canvas.wb-ring"))];
+  const name = (m) => [m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();
+  const [first, before] = look();
+  await new Promise((on) => setTimeout(on, 100));
+  await new Promise(requestAnimationFrame);
+  const [second, after] = look();
+  const was = new Map(first.marks.map((m) => [name(m), m]));
+  const moved = second.marks.filter((m) => was.has(name(m)) && was.get(name(m)).x !== m.x);
+  return moved.length > 0 && before !== after;
+}}"""
+
+
 def frame(stage: Locator) -> dict:
     """What the stage says is on screen."""
     return stage.evaluate("(root) => root.stage.frame()")
@@ -163,11 +182,9 @@ def known(stage: Locator, what: str) -> object:
     return stage.evaluate("(root, what) => root.stage.known()[what]", what)
 
 
-def pixels(stage: Locator, canvas: str = "canvas.wb-ring") -> list[int]:
-    """A canvas as numbers: RGBA bytes."""
-    script = """(root, selector) => { const c = root.querySelector(selector);
-      return [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]; }"""
-    return stage.evaluate(script, canvas)
+def pixels(stage: Locator, canvas: str = "canvas.wb-ring") -> int:
+    """A canvas as one number: another picture, another number."""
+    return stage.evaluate(f"(root) => ({PIXELS})(root.querySelector({canvas!r}))")
 
 
 def wait_for(look: Callable[[], object], what: str, seconds: float = 30) -> object:
@@ -181,20 +198,5 @@ def wait_for(look: Callable[[], object], what: str, seconds: float = 30) -> obje
 
 
 def sees_chunks_move(stage: Locator, seconds: float = 30) -> None:
-    """The same chunk is at two places at two moments, between its ranks, and the pixels differ."""
-
-    def moving() -> bool:
-        first, before = frame(stage), pixels(stage)
-        if not first["marks"]:
-            return False
-        time.sleep(0.15)
-        second, after = frame(stage), pixels(stage)
-        name = ("rank", "peer", "op", "step", "chunk", "slot")
-        places = {tuple(m[k] for k in name): (m["x"], m["y"]) for m in first["marks"]}
-        moved = [
-            m for m in second["marks"]
-            if (at := places.get(tuple(m[k] for k in name))) and at != (m["x"], m["y"])
-        ]  # fmt: skip
-        return bool(moved) and before != after
-
-    wait_for(moving, "a chunk on the move", seconds)
+    """The same chunk is at two places at two moments 0.1 s apart, and the pixels differ."""
+    wait_for(lambda: stage.evaluate(MOVED), "a chunk on the move", seconds)

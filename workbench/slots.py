@@ -1,0 +1,257 @@
+"""Moving one slot: put it, take it, or pass it on; and the rows that are written around each move.
+
+This is the hot path of every collective. It keeps to local names and does nothing twice; where a rank
+is held, slowed or paced, one word in shared memory says so. ``wait`` = blocked, before the ``recv``;
+``recv`` = from the first byte being there until it is copied or added; ``send`` = from the start of
+writing until the last byte is in the slot (paced: has left the link).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from workbench.arrays import bytes_of, kernels_of
+from workbench.control import ATTENTION, HELD, Control, Gate
+from workbench.errors import CollectiveError
+from workbench.events import NOWHERE, RECV, SEND, WAIT, now
+from workbench.members import COLLECTIVE_PLANE, Members
+from workbench.pacing import Pacer, sleep_until
+from workbench.signature import describe
+from workbench.transports.mailbox import Header, checksum
+from workbench.watch import Patience, disagreement
+
+# How long a wait stays awake where every rank has a core of its own.
+SPIN_NS = int(os.environ.get("WORKBENCH_SPIN_US", "100")) * 1000
+(
+    F_GENERATION, F_OP, F_STEP, F_CHUNK, F_SLOT, F_NBYTES, F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG,
+    F_CHECKSUM,
+) = range(11)  # fmt: skip
+
+
+class Slots:
+    """One rank's channels of a group's collectives, with the collective that is under way."""
+
+    def __init__(
+        self, members: Members, lane: str, group: str, control: Control | None, generation: int
+    ) -> None:
+        self.members, self.watch, self.world = members, members.watch, members.world
+        self.rank, self.group, self.generation = members.rank, group, generation
+        self.recorder = members.recorder
+        self.lane = self.recorder.lane(lane)
+        self._write = self.lane.write
+        me = self.world[self.rank]
+        unsteered = memoryview(bytearray(64)).cast("q")
+        self.attention = control.words if control is not None else unsteered
+        self.gate = Gate(control, me) if control is not None else None
+        self.pacer = Pacer(control, me) if control is not None else None
+        self.verify = os.environ.get("WORKBENCH_VERIFY", "0") == "1"
+        self._out: dict[int, Any] = {}
+        self._in: dict[int, Any] = {}
+        self.bytes_sent = 0
+        # Staying awake helps only who has a core of its own, and not on a thread beside computing:
+        # there it would hold the interpreter's lock that computing needs.
+        local = sum(peer.board is not None for peer in members.peers)
+        self._spin_ns = SPIN_NS if local <= (os.cpu_count() or 1) else 0
+        self.inline = True
+        self.op, self.signature, self.doing, self.where = -1, 0, "", NOWHERE
+        self._fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
+        self.group_number = self.recorder.name(group)
+
+    # -- the three moves; ``phase`` is a name's number --
+
+    def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
+        """Copy ``x`` into a free slot towards ``to`` and post it."""
+        box = self._claim(to, step, chunk, phase)
+        start = now()
+        buffer = box.slot(x.dtype)[: len(x)]
+        kernels_of(x).copy(buffer, x)
+        self._post(box, buffer, to, step, chunk, slot, phase, start)
+
+    def take(
+        self, into: Any, frm: int, reduce: str | None, step: int, chunk: int, slot: int, phase: int
+    ) -> None:
+        """Copy the oldest slot from ``frm`` into ``into``, or combine it with it."""
+        box, fields = self._arrived(frm, step, chunk, into.nbytes, slot, phase)
+        start = now()
+        buffer = box.slot(into.dtype)[: len(into)]
+        if fields[F_CHECKSUM]:
+            self._verify(Header(*fields), buffer, frm)
+        if reduce is None:
+            kernels_of(into).copy(into, buffer)
+        else:
+            kernels_of(into).reduce[reduce](into, buffer, out=into)
+        box.release()
+        self._received(start, frm, fields, reduce is not None, phase)
+
+    def pass_on(
+        self, mine: Any, frm: int, to: int, reduce: str | None, keep: bool,
+        step: int, chunk: int, slot: int, phases: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """Combine the oldest slot from ``frm`` with ``mine`` straight into a slot towards ``to``."""
+        arrived, fields = self._arrived(frm, step, chunk, mine.nbytes, slot, phases[0])
+        leaving = self._claim(to, step + 1, chunk, phases[1])
+        start = now()
+        kernels, n, dtype = kernels_of(mine), len(mine), mine.dtype
+        incoming, outgoing = arrived.slot(dtype)[:n], leaving.slot(dtype)[:n]
+        if fields[F_CHECKSUM]:
+            self._verify(Header(*fields), incoming, frm)
+        if reduce is None:
+            kernels.copy(mine, incoming)
+            kernels.copy(outgoing, mine)
+        elif keep:
+            kernels.reduce[reduce](incoming, mine, out=mine)
+            kernels.copy(outgoing, mine)
+        else:
+            kernels.reduce[reduce](incoming, mine, out=outgoing)
+        arrived.release()
+        self._received(start, frm, fields, reduce is not None, phases[0])
+        self._post(leaving, outgoing, to, step + 1, chunk, slot, phases[1], start)
+
+    def anyone(self) -> int | None:
+        """A peer whose message is there, if there is one."""
+        for peer in range(self.members.size):
+            if peer == self.rank:
+                continue
+            box = self._in.get(peer) or self.members.inbox(peer, COLLECTIVE_PLANE, None)
+            if box is not None:
+                self._in[peer] = box
+                if box.ready.acquire(False):
+                    box.ready.release()
+                    return peer
+        return None
+
+    # -- their halves --
+
+    def _claim(self, to: int, step: int, chunk: int, phase: int) -> Any:
+        """A free slot towards ``to``: waits for one, and for the user who may hold ranks here."""
+        box = self._out.get(to)
+        if box is None:
+            box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
+        if not box.free.acquire(False):
+            self._wait(box.free, to, step, chunk, -1, self.full, phase)
+        if self.attention[ATTENTION] and self.attention[HELD] and self.gate is not None:
+            self.gate.pass_chunk(self.op, step, self.where.iteration)
+            self.watch.check()
+        return box
+
+    def _post(
+        self,
+        box: Any,
+        payload: Any,
+        to: int,
+        step: int,
+        chunk: int,
+        slot: int,
+        phase: int,
+        start: int,
+    ) -> None:
+        nbytes = payload.nbytes
+        arrives = 0
+        if self.attention[ATTENTION] and self.pacer is not None:
+            arrives = self.pacer.leave(self.world[to], nbytes, start, self.watch.check)
+        total = checksum(bytes_of(payload)) | 1 if self.verify else 0
+        box.post(
+            self.generation,
+            self.op,
+            step,
+            chunk,
+            slot,
+            nbytes,
+            self.signature,
+            arrives,
+            nbytes,
+            0,
+            total,
+        )
+        self.bytes_sent += nbytes
+        self._write(SEND, start, now(), self.world[to], step, chunk, slot, nbytes, 0, phase)
+
+    def _arrived(
+        self, frm: int, step: int, chunk: int, nbytes: int, slot: int, phase: int
+    ) -> tuple[Any, tuple[int, ...]]:
+        """The oldest slot from ``frm``, once it is there and is what we expect; its header's fields."""
+        box = self._in.get(frm)
+        if box is None:
+            box = self._in[frm] = self.members.inbox(
+                frm, COLLECTIVE_PLANE, lambda: Patience(self.watch, frm, self.lane, self.doing)
+            )
+        if not box.ready.acquire(False):
+            self._wait(box.ready, frm, step, chunk, slot, 0, phase)
+        fields: tuple[int, ...] = box.fields()
+        if fields[F_ARRIVES] and fields[F_ARRIVES] > now():
+            start, (step, chunk, slot) = now(), fields[F_STEP : F_SLOT + 1]
+            sleep_until(fields[F_ARRIVES], self.watch.check)
+            self._write(WAIT, start, now(), self.world[frm], step, chunk, slot, -1, 0, phase)
+        if (
+            fields[F_OP] != self.op
+            or fields[F_SIGNATURE] != self.signature
+            or fields[F_NBYTES] != nbytes
+            or fields[F_GENERATION] != self.generation
+        ):
+            raise self.watch.fail(self._disagree(frm, Header(*fields), nbytes))
+        return box, fields
+
+    def _received(
+        self, start: int, frm: int, fields: tuple[int, ...], fused: bool, phase: int
+    ) -> None:
+        self._write(
+            RECV, start, now(), self.world[frm], fields[F_STEP], fields[F_CHUNK], fields[F_SLOT],
+            fields[F_NBYTES], self._fused if fused else 0, phase,
+        )  # fmt: skip
+
+    def _wait(
+        self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
+    ) -> None:
+        """Be blocked, and record it: first awake, since sleeping and being woken outlasts most waits."""
+        start = now()
+        acquire = semaphore.acquire
+        awake_until = start + (self._spin_ns if self.inline else 0)
+        while now() < awake_until:
+            if acquire(False):
+                break
+        else:
+            self.lane.status(
+                WAIT,
+                peer=self.world[peer],
+                group=self.group_number,
+                op=self.op,
+                step=step,
+                chunk=chunk,
+            )
+            self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step}")
+        self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
+
+    # -- what must not be --
+
+    def _disagree(self, frm: int, header: Header, nbytes: int) -> CollectiveError:
+        me, peer = self.world[self.rank], self.world[frm]
+        if header.generation != self.generation:
+            return CollectiveError(
+                f"rank {peer} sent a message of generation {header.generation} to rank {me}, "
+                f"which is in generation {self.generation}"
+            )
+        mine, theirs = describe(self.signature), describe(header.signature)
+        if header.op != self.op:
+            return CollectiveError(
+                f"ranks disagree about the order of calls: rank {me} is in collective {self.op} "
+                f"({mine}), rank {peer} in collective {header.op} ({theirs})"
+            )
+        if header.signature != self.signature:
+            return disagreement(self.op, (me, mine), (peer, theirs))
+        return CollectiveError(
+            f"rank {me} expected {nbytes:,} bytes from rank {peer} in {self.doing}, and got "
+            f"{header.nbytes:,} (rank {peer}'s step {header.step}, chunk {header.chunk}): "
+            "the ranks' schedules differ"
+        )
+
+    def _verify(self, header: Header, payload: Any, frm: int) -> None:
+        found = checksum(bytes_of(payload)) | 1
+        if found != header.checksum:
+            raise self.watch.fail(
+                CollectiveError(
+                    f"rank {self.world[self.rank]}: step {header.step}, chunk {header.chunk}, slot "
+                    f"{header.slot} from rank {self.world[frm]} arrived damaged in {self.doing}: its "
+                    f"checksum is {found:#x}, the sender's was {header.checksum:#x}"
+                )
+            )

@@ -1,8 +1,9 @@
 """Real processes for tests: n ranks of a function or of a script, a deadline, nothing left behind.
 
-A nursery process imports torch once and forks the ranks, so that a rank starts in milliseconds. Unlike
-multiprocessing's children, a rank here ends the way ``python script.py`` does, through the whole end of
-the interpreter: its exit code is the one that a user would see. The nursery ends with the test run.
+A nursery process imports torch once and forks the ranks, so that a rank starts in milliseconds. A
+script ends here as ``python script.py`` does, through the whole end of the interpreter: its exit code
+is the one that a user would see. A function's process ends faster, as multiprocessing's do. The nursery
+ends with the test run.
 """
 
 from __future__ import annotations
@@ -147,8 +148,7 @@ class _Nursery:
             cwd=ROOT, env=_environment(), pass_fds=[theirs.fileno()],
         )  # fmt: skip
         theirs.close()
-        self.socket, self.lines = mine, mine.makefile("rb")
-        self.ready: list[dict[str, Any]] = []
+        self.socket = mine
         atexit.register(self.close)
 
     def run(
@@ -183,14 +183,12 @@ class _Nursery:
 
     def _hear(self, seconds: float) -> dict[str, Any]:
         """The next message, or nothing in that time. One line a message, each sent whole."""
-        self.socket.settimeout(None)
         if not select.select([self.socket], [], [], max(0.0, seconds))[0]:
             return {}
         return dict(json.loads(_line(self.socket)))
 
     def close(self) -> None:
         self.socket.close()
-        self.lines.close()
         self.process.wait(10)
 
 
@@ -257,6 +255,8 @@ def _perform(task: dict[str, Any]) -> None:
     """Be one rank."""
     import faulthandler
     import runpy
+    import threading
+    import traceback
     from datetime import timedelta
 
     import torch
@@ -279,10 +279,19 @@ def _perform(task: dict[str, Any]) -> None:
 
         limit = timedelta(seconds=task["group_timeout"])
         dist.init_process_group(task["backend"], timeout=limit)
-    value = body(rank, task["size"], *task["args"])
-    Path(folder, f"{rank}.json").write_text(json.dumps(value))
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    try:
+        value = body(rank, task["size"], *task["args"])
+        Path(folder, f"{rank}.json").write_text(json.dumps(value))
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking down torch's modules would cost more than most tests
 
 
 if __name__ == "__main__":

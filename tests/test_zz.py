@@ -15,3 +15,5 @@ def hang(rank,size):
 def test_h():
     import pytest
     with pytest.raises(AssertionError,match="time.sleep|in hang"): run(hang,2,timeout=2)
+def test_k():
+    print(run(hang,2,timeout=2))

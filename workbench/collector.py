@@ -80,6 +80,8 @@ class Collector:
             self._thread = None
         self._sampled = 0.0
         self.drain()
+        with self._draining:
+            self._ranks.clear()  # and with it the ranks' memory: a finished run keeps the store only
 
     def drain(self) -> float:
         """Read what is there, from any thread. Returns how full the fullest ring was."""

@@ -244,7 +244,7 @@ class Recorder:
         self._words[H_MAGIC] = MAGIC
         self.name("")
         if self.active:
-            self._words[H_COST_PS] = int(_cost_of_a_record() * 1000)
+            self._words[H_COST_PS] = int(cost_of_a_record() * 1000)
 
     @classmethod
     def off(cls, rank: int) -> Recorder:
@@ -356,7 +356,7 @@ def _map_block(path: Path, offset: int, nbytes: int) -> memoryview:
         os.close(fd)
 
 
-def _cost_of_a_record(times: int = 512) -> float:
+def cost_of_a_record(times: int = 512) -> float:
     """What writing one row costs here and now, in nanoseconds (best of five), clock reading included."""
     write, _ = _row_writer(_Log(memoryview(bytearray(1024 * RECORD_BYTES)), 0, 1024, None))
     best = math.inf

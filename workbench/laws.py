@@ -172,7 +172,6 @@ def matched_messages(events: pl.DataFrame, *, complete: bool = True) -> list[Vio
     pairs = pairs.with_columns(pl.col("sends", "recvs").fill_null(0).cast(pl.Int64))
     bad = pairs.filter(
         (pl.col("sends") > 1)
-        | (pl.col("recvs") > 1)
         | (pl.col("sends") < pl.col("recvs"))
         | ((pl.col("recvs") == 0) & complete)
         | (pl.col("sent") != pl.col("received"))

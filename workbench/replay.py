@@ -65,7 +65,7 @@ def page(told: Message) -> str:
         style=theme(),
         payload=base64.b64encode(gzip.compress(told.payload, 6, mtime=0)).decode(),
         module=base64.b64encode(stage_module().encode()).decode(),
-        header=json.dumps(told.header).replace("<", "\\\\u003c"),  # no text may end the script
+        header=json.dumps(told.header).replace("<", "\\u003c"),  # no text may end the script
     )
 
 

@@ -96,8 +96,8 @@ class Run:
         self._control = Control.create(exp.ranks)
         self._set_up_links(exp)
         self.store: Store = Store(metadata={"experiment": exp.to_yaml()})
-        self._segments = [_trace_segment(f"rank {rank}") for rank in range(exp.ranks)]
-        self._driver_trace = _trace_segment("the driver")
+        self._segments = [trace_segment(f"rank {rank}") for rank in range(exp.ranks)]
+        self._driver_trace = trace_segment("the driver")
         self._recorder = Recorder.into_segment(self._driver_trace, -1)
         traces = {rank: segment.memory for rank, segment in enumerate(self._segments)}
         self._collector: Collector = Collector(
@@ -569,7 +569,7 @@ def run(exp: Experiment) -> Run:
     return Run(exp)
 
 
-def _trace_segment(whose: str) -> Segment:
+def trace_segment(whose: str) -> Segment:
     """A trace's memory: its head reserved, each lane when the rank first needs it."""
     fd = os.memfd_create(f"workbench trace of {whose}", os.MFD_CLOEXEC)
     reserve(fd, 0, DATA_AT, f"the trace of {whose}")

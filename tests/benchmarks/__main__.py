@@ -1,0 +1,25 @@
+"""``python -m tests.benchmarks [all_reduce ddp recording collecting starting]``"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from rich.console import Console
+
+from tests.benchmarks.figures import show
+
+MODULES = ("starting", "recording", "collecting", "all_reduce", "ddp")
+
+
+def main() -> None:
+    console = Console()
+    console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}. Medians, worst rank.")
+    for name in sys.argv[1:] or MODULES:
+        module = importlib.import_module(f"tests.benchmarks.{name}")
+        show(str(module.__doc__).splitlines()[0], module.measure(), console)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ Every call may raise PeerLost, CollectiveError or RunTimeout, and never blocks f
 from __future__ import annotations
 
 import math
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -190,10 +191,12 @@ class Communicator:
         self, into: Any, other: Any, reduce: str, *, chunk: int = -1, slot: int = 0
     ) -> None:
         """``into`` = ``into`` combined with this rank's own ``other``; nothing travels."""
-        into, start = flat_array(into), now()
-        kernels_of(into).reduce[reduce](into, flat_array(other), out=into)
-        me = self.members.world[self.rank]
-        self.lane.write(REDUCE, start, now(), me, self._step, chunk, slot, into.nbytes)
+        into, other, me = flat_array(into), flat_array(other), self.members.world[self.rank]
+        both = zip(self._pieces(into, slot), self._pieces(other, slot), strict=True)
+        for i, (mine, own) in enumerate(both, slot):
+            start = now()
+            kernels_of(mine).reduce[reduce](mine, own, out=mine)
+            self.lane.write(REDUCE, start, now(), me, self._step, chunk, i, mine.nbytes)
 
     def _anyone(self) -> int:
         """A peer that has sent something, waiting for one if there is none."""

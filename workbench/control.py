@@ -22,6 +22,7 @@ LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 16, 16, 4
 UNITS = ("chunk", "step", "iteration")
 STARTING, TRAINING, DONE = range(3)
+ABORTED = "the run was aborted by its driver"  # what a rank says that ends because ABORT is set
 STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first iteration not to run
 SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
 

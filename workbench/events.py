@@ -74,6 +74,7 @@ STATUS_AT = 64  # in a lane's page
 H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_GENERATION = range(7)
 
 now = time.monotonic_ns
+_NAN = math.nan
 Write = Callable[..., None]
 
 
@@ -180,36 +181,29 @@ class _Log:
 
 
 def _row_writer(log: _Log) -> tuple[Write, Callable[[int], None]]:
-    """The hot path, as a closure: local names are the fastest that Python has. The sequence number is written last."""
-    memory, at, mask, grow, pack = log.memory, log.at, log.records - 1, log.grow, _pack_row
-    seq = context = 0
+    """The hot path, as a closure: local names are the fastest that Python has.
+
+    The sequence number is written last, so that a row is there once its number is.
+    """
+    memory, grow, pack = log.memory, log.grow, _pack_row
+    end_of_block = log.at + log.records * RECORD_BYTES
+    offset, seq, context = log.at - RECORD_BYTES, 0, 0
 
     def write(
-        kind: int, start: int, end: int, peer: int = -1, step: int = -1, chunk: int = -1, slot: int = -1, nbytes: int = -1,
-        name: int = 0, phase: int = 0, value: float = math.nan,
+        kind: int, start: int, end: int, peer: int = -1, step: int = -1, chunk: int = -1,
+        slot: int = -1, nbytes: int = -1, name: int = 0, phase: int = 0, value: float = _NAN,
     ) -> None:  # fmt: skip
-        nonlocal seq, memory
-        place = seq & mask
-        if grow and not place and seq:
-            memory = grow(seq // (mask + 1))
+        nonlocal memory, offset, seq
+        offset += 64
+        if offset == end_of_block:
+            offset = log.at
+            if grow:
+                memory = grow(seq // log.records)
         seq += 1
         pack(
-            memory,
-            at + (place << 6),
-            start,
-            end,
-            context,
-            kind,
-            peer,
-            step,
-            chunk,
-            slot,
-            name,
-            phase,
-            nbytes,
-            value,
-            seq,
-        )
+            memory, offset, start, end, context, kind, peer, step, chunk, slot, name, phase, nbytes,
+            value, seq,
+        )  # fmt: skip
 
     def use_context(number: int) -> None:
         nonlocal context

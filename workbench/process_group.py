@@ -276,7 +276,7 @@ class WorkbenchGroup(dist.ProcessGroup):
             str(x.dtype).removeprefix("torch."),
         )
         try:
-            if comm.size > 1:
+            if comm.size > 1 and nbytes:
                 self._reduce_in_place(x, algorithm, _OURS[reduction], reduction == "AVG", ready)
         finally:
             comm.end(start, nbytes, label, x.element_size())

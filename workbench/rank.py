@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import traceback
 from datetime import timedelta
 from typing import Any
@@ -18,8 +19,9 @@ from workbench.events import Recorder, now
 from workbench.job import Job
 from workbench.session import Session, use
 from workbench.shared import Segment
-from workbench.source import load, load_module
+from workbench.source import load
 from workbench.spec import Experiment
+from workbench.spec_checks import configure
 
 
 def main(driver: socket.socket) -> int:
@@ -62,8 +64,9 @@ def _follow(body: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], bytes
     task = load("tasks", exp.task, "Task")(**exp.task_options)
     job = Job(exp, task, rank, session, control)
     control.set_rank(rank, STATE, TRAINING)
-    strategy = load_module("strategies", exp.strategy)
-    strategy.train(job, strategy.Config(**exp.options))
+    train = load("strategies", exp.strategy, "train")
+    config = getattr(sys.modules[train.__module__], "Config", None)
+    train(job, configure(config, exp.options) if config is not None else None)
     control.set_rank(rank, STATE, DONE)
     return _outcome(job)
 

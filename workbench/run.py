@@ -11,13 +11,14 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import wire
-from workbench.control import ABORT, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, STOP_ASKED, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
+from workbench.control import ABORT, ABORTED, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, STOP_ASKED, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
 from workbench.errors import (
     CollectiveError,
     PeerLost,
@@ -137,7 +138,7 @@ class Run:
                 self._control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))
 
     def _launch(self, exp: Experiment) -> list[RankProcess]:
-        home = nursery()  # first: it imports torch while we do
+        home = self._home = nursery()  # first: it imports torch while we do
         import torch.distributed as dist
 
         listener = socket.socket()
@@ -175,6 +176,18 @@ class Run:
     # -- watching over it --
 
     def _supervise(self) -> None:
+        try:
+            self._follow()
+            self._collector.drain()
+            self._store_now = self.store.now
+            result = self._collect()
+        except Exception as error:  # a fault of ours: whoever waits for the run must hear of it
+            text = "".join(traceback.format_exception(error))
+            result = Result(error=WorkbenchError(f"the driver's own thread raised:\n{text}"))
+        self._finish(result)
+
+    def _follow(self) -> None:
+        """Until every rank has reported, or those that have not will not any more."""
         selector = selectors.DefaultSelector()
         for rank, process in enumerate(self._processes):
             selector.register(process.socket, selectors.EVENT_READ, rank)
@@ -200,7 +213,6 @@ class Run:
                 if not waiting or time.monotonic() - failed_at > (AFTERMATH if failed else 5.0):
                     break
         selector.close()
-        self._finish()
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
         sock = key.fileobj
@@ -227,15 +239,12 @@ class Run:
                 self._note_frozen(rank, False)
                 _signal(pid, signal.SIGCONT)
 
-    def _finish(self) -> None:
-        self._collector.drain()
-        self._store_now = self.store.now
-        self._result = self._collect()
+    def _finish(self, result: Result) -> None:
+        """End the ranks, read what is left of their records, and give back what the run held."""
         for process in self._processes:
             with contextlib.suppress(OSError):
                 process.socket.close()
-        clean = self._result.ok
-        deadline = time.monotonic() + (1.0 if clean else 0.0)
+        deadline = time.monotonic() + (1.0 if result.ok else 0.0)
         while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
             time.sleep(0.002)
         for rank, pid in self.pids.items():
@@ -245,13 +254,18 @@ class Run:
         while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
             time.sleep(0.002)
         self._collector.stop()
-        self.store.metadata["ok"] = str(self._result.ok)
-        if self._result.error is not None:
-            self.store.metadata["error"] = str(self._result.error)
+        self.store.metadata["ok"] = str(result.ok)
+        if result.error is not None:
+            self.store.metadata["error"] = str(result.error)
+        self._record_ns = self._cost_of_a_record()
         for segment in (*self._segments, self._driver_trace, self._control.segment):
             segment.close()
-        del self._rendezvous
-        nursery().keep(self.experiment.ranks)
+        with self._lock:  # a run that is kept, in a notebook say, keeps the store and not the ranks' memory
+            self._segments.clear()
+            self._recorder = Recorder.off(-1)
+            del self._driver_trace, self._rendezvous
+        self._home.keep(self.experiment.ranks)
+        self._result = result
         self._finished.set()
 
     def _collect(self) -> Result:
@@ -286,6 +300,8 @@ class Run:
             if "failed" in report
         }
         own = {rank: report for rank, report in failures.items() if report["kind"] != "PeerLost"}
+        if lost and not self._home.alive:
+            return WorkbenchError(f"{self._home.end}, and the ranks with it")
         if lost:
             rank, code = min(lost.items())
             return PeerLost(
@@ -294,10 +310,7 @@ class Run:
                 rank,
             )
         if own:
-            # Who waits for a stopped process knows more than who waits for a rank that waits itself.
-            rank, report = min(
-                own.items(), key=lambda item: ("SIGSTOP" not in item[1]["text"], item[0])
-            )
+            rank, report = min(own.items(), key=lambda item: (_knows_least(item[1]), item[0]))
             others = [
                 other for other in own if other != rank and own[other]["text"] != report["text"]
             ]
@@ -468,7 +481,9 @@ class Run:
         _signal(self.pids[rank], signal.SIGSTOP)
 
     def thaw(self, rank: int) -> None:
+        """SIGCONT: a rank goes on that was frozen, by ``freeze`` or by a ``wb.Freeze`` of the experiment."""
         self._fault("thaw", self._known(rank))
+        self._control.set_rank(rank, THAW_AT, 0)
         self._note_frozen(rank, False)
         _signal(self.pids[rank], signal.SIGCONT)
 
@@ -521,8 +536,7 @@ class Run:
 
     def overhead(self) -> Overhead:
         """What recording has cost so far: records times the measured cost of one, and the collector's thread."""
-        costs = [_record_cost(segment) for segment in self._segments]
-        record_ns = max(costs)
+        record_ns = self._record_ns if self.done else self._cost_of_a_record()
         records = len(self.store)
         seconds = time.monotonic() - self._started if not self.done else self._result.wall_seconds
         ranks = self.experiment.ranks
@@ -535,6 +549,10 @@ class Run:
             collector,
             (records * record_ns * 1e-9 + collector) / busy,
         )
+
+    def _cost_of_a_record(self) -> float:
+        """The slowest rank's, in ns."""
+        return max(segment.words[H_COST_PS] for segment in self._segments) / 1000
 
     def to_html(self, path: str | Path) -> None:
         """One file that animates in any browser, offline."""
@@ -577,8 +595,10 @@ def trace_segment(whose: str) -> Segment:
     return Segment(fd, TRACE_BYTES)
 
 
-def _record_cost(segment: Segment) -> float:
-    return segment.words[H_COST_PS] / 1000
+def _knows_least(report: dict[str, Any]) -> tuple[bool, bool]:
+    """Sorts failed ranks' reports: whoever was told to end knows nothing of the cause; and who waits for
+    a stopped process knows more than who waits for a rank that waits itself."""
+    return report["text"] == ABORTED, "SIGSTOP" not in report["text"]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

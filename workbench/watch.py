@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.control import ABORT, HELD, SLICE, Control
+from workbench.control import ABORT, ABORTED, HELD, SLICE, Control
 from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
 from workbench.events import CODE, Lane, now
 from workbench.shared import Semaphore
@@ -60,7 +60,7 @@ class Watch:
                 raise self.fail(PeerLost(text, alarm["rank"]), tell=False)
             raise self.fail(_ERRORS.get(alarm["kind"], WorkbenchError)(text), tell=False)
         if self.control is not None and self.control.words[ABORT]:
-            raise self.fail(WorkbenchError("the run was aborted by its driver"), tell=False)
+            raise self.fail(WorkbenchError(ABORTED), tell=False)
         if self.closing:
             raise WorkbenchError(
                 "the process group is being destroyed while this operation still waits"

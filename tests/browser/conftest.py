@@ -167,7 +167,7 @@ MOVED = f"""async (root) => {{
   await new Promise(requestAnimationFrame);
   const [second, after] = look();
   const was = new Map(first.marks.map((m) => [name(m), m]));
-  const moved = second.marks.filter((m) => was.has(name(m)) && was.get(name(m)).x !== m.x);
+  const moved = second.marks.filter((m) => was.has(name(m)) && Math.hypot(was.get(name(m)).x - m.x, was.get(name(m)).y - m.y) > 0);
   return moved.length > 0 && before !== after;
 }}"""
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from workbench import wire
 from workbench.errors import WorkbenchError
+from workbench.shared import describe_end
 
 START_DEADLINE = 60.0  # seconds for the nursery to import torch, on a cold and busy machine
 
@@ -48,11 +49,12 @@ class Nursery:
         )
         theirs.close()
         self._socket = mine
-        self._handed: queue.Queue[RankProcess] = queue.Queue()
+        self._handed: queue.Queue[RankProcess | None] = queue.Queue()  # None: no more will come
         self._watchers: dict[int, Callable[[int, int], None]] = {}
         self._ended: dict[int, int] = {}
         self._lock = threading.Lock()
         self.alive = True
+        self.end = ""  # how the nursery ended, in words
         threading.Thread(target=self._listen, daemon=True, name="workbench nursery").start()
 
     def take(self, count: int) -> list[RankProcess]:
@@ -66,17 +68,16 @@ class Nursery:
         taken: list[RankProcess] = []
         while len(taken) < count:
             try:
-                taken.append(self._handed.get(timeout=START_DEADLINE if self.alive else 0.1))
+                handed = self._handed.get(timeout=START_DEADLINE)
             except queue.Empty:
-                code = self.process.poll()
                 raise WorkbenchError(
-                    f"the process that starts ranks (pid {self.process.pid}) gave {len(taken)} of {count} within {START_DEADLINE:.0f} s"
-                    + (
-                        f" and ended with code {code}: its own error is above"
-                        if code is not None
-                        else ""
-                    )
+                    f"the process that starts ranks (pid {self.process.pid}) gave {len(taken)} of "
+                    f"{count} within {START_DEADLINE:.0f} s: is this machine overloaded?"
                 ) from None
+            if handed is None:
+                self._handed.put(None)
+                raise WorkbenchError(f"{self.end} when it had given {len(taken)} of {count} ranks")
+            taken.append(handed)
         return taken
 
     def keep(self, count: int) -> None:
@@ -87,8 +88,9 @@ class Nursery:
     def watch(self, pid: int, ended: Callable[[int, int], None]) -> None:
         """Call ``ended(pid, code)`` once that process has ended; at once if it already has."""
         with self._lock:
-            self._watchers[pid] = ended
-            code = self._ended.pop(pid, None)
+            code = self._ended.pop(pid, None if self.alive else -signal.SIGKILL)
+            if code is None:
+                self._watchers[pid] = ended
         if code is not None:
             ended(pid, code)
 
@@ -105,9 +107,13 @@ class Nursery:
                 self._handed.put(RankProcess(body["rank_process"], socket.socket(fileno=fds[0])))
             elif "ended" in body:
                 self._tell(body["ended"], body["code"])
-        self.alive = False
+        code = self.process.wait()
+        whose = f"the process that starts ranks (pid {self.process.pid})"
+        self.end = self.end or f"{whose} was {describe_end(code)}"
         with self._lock:
+            self.alive = False
             orphans = list(self._watchers)
+        self._handed.put(None)
         for pid in orphans:  # should the nursery have been killed, its ranks must not stay
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -123,6 +129,7 @@ class Nursery:
 
     def close(self) -> None:
         """End the nursery and every rank; returns when they are gone."""
+        self.end = "wb.shutdown() ended the process that starts ranks"
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         try:

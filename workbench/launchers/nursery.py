@@ -1,9 +1,10 @@
 """The process that forks ranks and outlives none of them: nursery and guardian in one.
 
 It has torch imported and no thread running, so that a fork is safe and a rank starts in milliseconds.
-It is the ranks' parent, so that it learns how each one ended; and it reads the life line: when the
-driver's end of the socket closes, however the driver ended, every rank is killed, frozen ones too.
-Were the nursery itself killed, the kernel kills the ranks (PDEATHSIG).
+It is the ranks' parent, so that it learns how each one ended; and it reads the life lines: when the
+driver's end of the socket closes, or its process ends while a child of its own still holds that end,
+every rank is killed, frozen ones too. Were the nursery itself killed, the kernel kills the ranks
+(PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import NoReturn
+
+from workbench import wire
 
 PR_SET_PDEATHSIG = 1
 
@@ -24,79 +28,92 @@ PR_SET_PDEATHSIG = 1
 def main(fd: int) -> NoReturn:
     """Serve the driver at the other end of ``fd`` until it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    driver = socket.socket(fileno=fd)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks of one host talk over loopback alone
+    nursery = _Nursery(socket.socket(fileno=fd))  # before the imports: the driver may end meanwhile
     import torch._dynamo  # a second's work that every rank's first optimizer would otherwise do again
 
-    import workbench.job
     import workbench.rank
     import workbench.strategies.ddp
-    from workbench import wire
 
     gc.collect()
     gc.freeze()  # what is here now is shared by all ranks: the collector must not touch (and copy) it
-    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    children: dict[int, socket.socket] = {}
-    spare: list[int] = []
     try:
-        while True:
-            readable, _, _ = select.select([driver, wake_read], [], [])
-            if wake_read in readable:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(wake_read, 4096)
-                for pid, code in _ended():
-                    if pid in spare:
-                        spare.remove(pid)
-                    if pid in children:
-                        children.pop(pid).close()
-                    wire.send(driver, {"ended": pid, "code": code})
-            if driver in readable:
-                message = wire.receive(driver)
-                if message is None:
-                    break
-                _serve(
-                    message[0],
-                    driver,
-                    children,
-                    spare,
-                    (wake_read, wake_write),
-                    workbench.rank.main,
-                )
+        nursery.serve(workbench.rank.main)
     except OSError:
         pass  # the driver is gone: nobody to tell
     finally:
-        for pid in _all_children(children):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        nursery.end()
         os._exit(0)
 
 
-def _all_children(children: dict[int, socket.socket]) -> list[int]:
-    return list(_living | set(children))
+class _Nursery:
+    def __init__(self, driver: socket.socket) -> None:
+        self._driver = driver
+        self._sockets: dict[int, socket.socket] = {}  # of spare processes: the driver's end
+        self._spare: list[int] = []
+        self._living: set[int] = set()
+        self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._life_lines: list[int] = []
+        with contextlib.suppress(OSError):  # a kernel before 5.3: the socket alone
+            self._life_lines.append(os.pidfd_open(os.getppid()))
 
+    def serve(self, rank_main: Callable[[socket.socket], int]) -> None:
+        """``{"take": n}``: hand out n processes. ``{"keep": n}``: have n ready for the next time."""
+        while True:
+            readable, _, _ = select.select([self._driver, self._wake[0], *self._life_lines], [], [])
+            if self._wake[0] in readable:
+                self._tell_of_the_ended()
+            if any(line in readable for line in self._life_lines):
+                return
+            if self._driver in readable:
+                message = wire.receive(self._driver)
+                if message is None:
+                    return
+                for _ in range(message[0].get("take", 0)):
+                    pid = self._spare.pop() if self._spare else self._fork(rank_main)
+                    with self._sockets.pop(pid) as theirs:
+                        wire.send(self._driver, {"rank_process": pid}, fds=[theirs.fileno()])
+                while len(self._spare) < message[0].get("keep", 0):
+                    self._spare.append(self._fork(rank_main))
 
-_living: set[int] = set()
+    def end(self) -> None:
+        """Kill every rank, and stay until it is gone: who waits for us may count on that."""
+        for pid in self._living:
+            os.kill(pid, signal.SIGKILL)  # ours to reap, so the number is nobody else's yet
+        for pid in self._living:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
+    def _tell_of_the_ended(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake[0], 4096)
+        for pid in list(self._living):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                continue
+            self._living.remove(pid)
+            if pid in self._spare:
+                self._spare.remove(pid)
+            if pid in self._sockets:
+                self._sockets.pop(pid).close()
+            wire.send(self._driver, {"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
-def _serve(message, driver, children, spare, wake, rank_main) -> None:  # type: ignore[no-untyped-def]
-    """``{"take": n}``: hand out n processes. ``{"keep": n}``: have n ready for the next time."""
-    from workbench import wire
+    def _fork(self, rank_main: Callable[[socket.socket], int]) -> int:
+        mine, theirs = socket.socketpair()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._be_a_rank(parent, mine, theirs, rank_main)
+        mine.close()
+        self._sockets[pid] = theirs
+        self._living.add(pid)
+        return pid
 
-    for _ in range(message.get("take", 0)):
-        pid = spare.pop() if spare else _fork(driver, children, wake, rank_main)
-        with children.pop(pid) as theirs:
-            wire.send(driver, {"rank_process": pid}, fds=[theirs.fileno()])
-    while len(spare) < message.get("keep", 0):
-        spare.append(_fork(driver, children, wake, rank_main))
-
-
-def _fork(driver, children, wake, rank_main) -> int:  # type: ignore[no-untyped-def]
-    mine, theirs = socket.socketpair()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
+    def _be_a_rank(
+        self, parent: int, mine: socket.socket, theirs: socket.socket, rank_main: Callable[[socket.socket], int]
+    ) -> NoReturn:  # fmt: skip
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -104,31 +121,12 @@ def _fork(driver, children, wake, rank_main) -> int:  # type: ignore[no-untyped-
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
-            for other in (driver, theirs, *children.values()):
+            for other in (self._driver, theirs, *self._sockets.values()):
                 other.close()
-            for fd in wake:
+            for fd in (*self._wake, *self._life_lines):
                 os.close(fd)
             code = rank_main(mine)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    mine.close()
-    children[pid] = theirs
-    _living.add(pid)
-    return pid
-
-
-def _ended() -> list[tuple[int, int]]:
-    """Reap: (process, exit code, or minus the signal's number)."""
-    found = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            break
-        if pid == 0:
-            break
-        _living.discard(pid)
-        found.append((pid, os.waitstatus_to_exitcode(status)))
-    return found

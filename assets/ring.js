@@ -20,7 +20,7 @@ export const ringHeight = (ranks) => (ranks > 4 ? 356 : 308);
  */
 export function placesOf(ranks, width, height, flights) {
   const node = ranks > 32 ? 4 : ranks > 8 ? 11 : 17, middle = { x: width / 2, y: height / 2 };
-  const radius = Math.max(20, Math.min(width / 2 - 88, height / 2 - node - 26));
+  const radius = Math.max(20, Math.min(width / 2 - 114, height / 2 - node - 26));
   const nodes = Array.from({ length: ranks }, (_, r) => {
     const angle = (2 * Math.PI * r) / ranks;
     return { x: middle.x + radius * Math.sin(angle), y: middle.y - radius * Math.cos(angle) };
@@ -159,8 +159,8 @@ function drawRank(g, ink, font, ranks, place, r, frame) {
   // Beside a rank at the top or bottom there is no edge: its label stands to the right of it.
   g.textAlign = side < 0 ? "right" : "left";
   const tx = side < 0 ? x - out : x + out, ty = side === 0 ? y + Math.sign(dy) * 10 : y;
-  g.fillText(`waits for rank ${wait.peer}`, tx, ty - 7);
-  g.fillText(duration(frame.t - wait.start), tx, ty + 8);
+  g.fillText(`waits ${duration(frame.t - wait.start)}`, tx, ty - 7);
+  g.fillText(`for rank ${wait.peer}`, tx, ty + 8);
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place} place @param {Flight & Point} mark */

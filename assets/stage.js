@@ -96,7 +96,6 @@ class Stage {
     this.bus = busOf(model, view);
     this.ends = [this.bus.listen((m, buffers) => this.take(m, buffers)), ...this.watchHost(), ...this.watchReader()];
     /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, show: (/** @type {string} */ key) => this.show(key) };
-    this.theme();
     this.bus.send({ type: "hello" });
     requestAnimationFrame((at) => this.loop(at));
   }
@@ -121,8 +120,12 @@ class Stage {
     this.dirty = true;
   }
 
+  /** Follow the host's ground, and style sheets that come late. Looked at with the texts: hosts tell nobody. */
   theme() {
-    this.root.style.colorScheme = hostIsDark(this.root) ? "dark" : "light";
+    const scheme = hostIsDark(this.root) ? "dark" : "light", token = getComputedStyle(this.root).getPropertyValue("--comm");
+    if (this.themed === scheme + token) return;
+    this.themed = scheme + token;
+    this.root.style.colorScheme = scheme;
     this.ink = inksOf(this.root);
     this.font = getComputedStyle(this.root).fontFamily;
     this.bars.key = "";
@@ -130,11 +133,6 @@ class Stage {
   }
 
   watchHost() {
-    const theme = () => this.theme(), dark = matchMedia("(prefers-color-scheme: dark)");
-    const attributes = new MutationObserver(theme);
-    for (const node of [document.documentElement, document.body])
-      attributes.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-theme", "class", "style"] });
-    dark.addEventListener("change", theme);
     const size = new ResizeObserver(() => {
       this.width = this.root.clientWidth - 32;
       this.root.classList.toggle("narrow", this.width < 640);
@@ -146,7 +144,7 @@ class Stage {
       this.dirty = true;
     });
     seen.observe(this.root);
-    return [() => attributes.disconnect(), () => dark.removeEventListener("change", theme), () => size.disconnect(), () => seen.disconnect()];
+    return [() => size.disconnect(), () => seen.disconnect()];
   }
 
   watchReader() {
@@ -237,6 +235,7 @@ class Stage {
   /** @param {Call | null} call @param {number} t @param {number} at */
   say(call, t, at) {
     this.texts = at;
+    this.theme();
     const { known } = this, held = this.player?.held != null, over = known.state !== "running";
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
       const node = this.$(selector);

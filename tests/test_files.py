@@ -17,7 +17,7 @@ import pytest
 from workbench import events
 from workbench.collector import read_folder
 from workbench.errors import WorkbenchError
-from workbench.events import CODE, ROWS, SEND, Recorder
+from workbench.events import ROWS, SEND, Recorder
 from workbench.store import Store, load
 from workbench.table import SCHEMA
 

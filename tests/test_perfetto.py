@@ -133,10 +133,16 @@ def test_arrows_are_the_matched_messages(
     assert sum(e.get("ph") == "X" for e in trace) == len(rows)
 
 
+def test_a_row_that_is_there_twice_has_one_arrow() -> None:
+    send, recv = message(0, 1, 7)
+    table = pl.DataFrame([send, recv, send, recv], schema=SCHEMA, orient="row")
+    assert matched(table.lazy()).collect().height == 1
+
+
 def test_every_part_of_the_key_counts() -> None:
     for column, other in (
-        ("generation", 1), ("group", "b"), ("collective", "p2p"), ("op", 8), ("step", 1), ("chunk", 0),
-        ("slot", 1), ("rank", 2), ("peer", 2),
+        ("generation", 1), ("group", "b"), ("collective", "p2p"), ("op", 8), ("step", 1),
+        ("chunk", 0), ("slot", 1), ("rank", 2), ("peer", 2),
     ):  # fmt: skip
         send, recv = message(0, 1, 7)
         table = pl.DataFrame([send, recv, recv | {column: other}], schema=SCHEMA, orient="row")

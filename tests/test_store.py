@@ -1,4 +1,4 @@
-"""The store: the contract's table at any moment, the same whether spilled, saved or looked at often."""
+"""The store: the contract's table at any moment, the same if spilled, saved or looked at often."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def batch(store: Store, rank: int, lane: str, first: int, count: int) -> list[di
         context, kind, name = chance.randrange(3), chance.randrange(len(events.KINDS)), f"n{i % 5}"
         start = chance.randrange(2**50)
         rows[i] = (
-            start, start + i, context, kind, -1, i, 0, -1, store.number(name), 0, 7, 0.5, first + i + 1
+            start, start + i, context, kind, -1, i, 0, -1, store.number(name), 0, 7, 0.5,
+            first + i + 1,
         )  # fmt: skip
         told.append({
             "rank": rank, "lane": lane, "seq": first + i, "generation": context,

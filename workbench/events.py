@@ -57,6 +57,10 @@ _pack_context = struct.Struct("HHHHiiqqqqqq").pack_into
 STATUS = struct.Struct(
     "qqHhHHHHqiiHH4q8d"
 )  # seq, since, kind, peer, group, collective, algorithm, dtype, op, step, chunk, dims, values
+_pack_status_head = struct.Struct("qqHhHHHHqii").pack_into
+_HEAD = struct.calcsize("qqHhHHHHqii")
+_pack_counts = struct.Struct("HH").pack_into
+_pack_status_tail = struct.Struct("HH4x4q8d").pack_into
 RECORD_BYTES = 64
 assert ROW.itemsize == CONTEXT.itemsize == RECORD_BYTES
 
@@ -147,18 +151,24 @@ class Lane:
     ) -> None:
         """Say what this lane is in right now; the collector samples it at 20 Hz."""
         self._status_seq += 1
-        dims = (*shape[:4], 0, 0, 0, 0)[:4]
-        some = (*values[:8], *[math.nan] * 8)[:8]
-        STATUS.pack_into(
-            self.recorder.memory, self._page + STATUS_AT, self._status_seq, now(), kind + 1, peer, group, collective, algorithm,
-            dtype, op, step, chunk, min(len(shape), 4), len(values), *dims, *some,
+        memory, at = self.recorder.memory, self._page + STATUS_AT
+        if shape or values:
+            dims = (*shape[:4], 0, 0, 0, 0)[:4]
+            some = (*values[:8], *[math.nan] * 8)[:8]
+            _pack_status_tail(memory, at + _HEAD, min(len(shape), 4), len(values), *dims, *some)
+        else:
+            _pack_counts(memory, at + _HEAD, 0, 0)
+        _pack_status_head(
+            memory, at, self._status_seq, now(), kind + 1, peer, group, collective, algorithm, dtype,
+            op, step, chunk,
         )  # fmt: skip
 
     def idle(self) -> None:
         """Nothing is under way in this lane."""
         self._status_seq += 1
-        STATUS.pack_into(
-            self.recorder.memory, self._page + STATUS_AT, self._status_seq, now(), *[0] * 23
+        at = self._page + STATUS_AT
+        _pack_status_head(
+            self.recorder.memory, at, self._status_seq, now(), 0, -1, 0, 0, 0, 0, -1, -1, -1
         )
 
 

@@ -217,6 +217,7 @@ class WorkbenchGroup(dist.ProcessGroup):
         slots = self.comm.slots  # not self: the thread must not keep the group alive
         self.queue = _Queue(lane, before=lambda: setattr(slots, "inline", False))
         self._op = 0
+        self._plans: dict[tuple[Any, ...], tuple[int, int, str, str]] = {}
         self._engines: dict[str, SendEngine | RecvEngine] = {}
         self._staging: dict[torch.dtype, torch.Tensor] = {}
         self._closed = False
@@ -262,19 +263,9 @@ class WorkbenchGroup(dist.ProcessGroup):
     def _all_reduce(
         self, op: int, x: torch.Tensor, reduction: str, where: Where, label: str, ready: Any
     ) -> None:
-        comm, nbytes = self.comm, x.numel() * x.element_size()
-        number = signature("all_reduce", x.dtype, x.numel(), reduction)
-        algorithm = self._choose(nbytes)
-        start = now()
-        comm.begin(
-            "all_reduce",
-            algorithm,
-            op,
-            number,
-            where,
-            tuple(x.shape),
-            str(x.dtype).removeprefix("torch."),
-        )
+        comm, start = self.comm, now()
+        nbytes, number, algorithm, dtype = self._plan(x, reduction)
+        comm.begin("all_reduce", algorithm, op, number, where, tuple(x.shape), dtype)
         try:
             if comm.size > 1 and nbytes:
                 self._reduce_in_place(x, algorithm, _OURS[reduction], reduction == "AVG", ready)
@@ -294,6 +285,17 @@ class WorkbenchGroup(dist.ProcessGroup):
             flat.div_(self.comm.size)
         if dense is not x:
             self._back(x, dense)
+
+    def _plan(self, x: torch.Tensor, reduction: str) -> tuple[int, int, str, str]:
+        """Payload bytes, signature, algorithm and dtype's name of an all-reduce; worked out once each."""
+        key = x.dtype, x.numel(), reduction, self.session.all_reduce
+        plan = self._plans.get(key)
+        if plan is None:
+            nbytes = x.numel() * x.element_size()
+            number = signature("all_reduce", x.dtype, x.numel(), reduction)
+            plan = nbytes, number, self._choose(nbytes), str(x.dtype).removeprefix("torch.")
+            self._plans[key] = plan
+        return plan
 
     def _choose(self, nbytes: int) -> str:
         chosen: str = self.session.all_reduce

@@ -13,13 +13,14 @@ import torch
 import torch.distributed as dist
 
 from workbench import process_group, wire
+from workbench.collectives import users_own
 from workbench.control import DONE, STATE, TRAINING, Control
 from workbench.errors import WorkbenchError
 from workbench.events import Recorder, now
 from workbench.job import Job
 from workbench.session import Session, use
 from workbench.shared import Segment
-from workbench.source import load
+from workbench.source import load, split_path
 from workbench.spec import Experiment
 from workbench.spec_checks import configure
 
@@ -72,11 +73,11 @@ def _follow(body: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], bytes
 
 
 def _session(exp: Experiment, recorder: Recorder, control: Control) -> Session:
-    functions = {}
-    name = exp.all_reduce
-    if not isinstance(name, str) or ":" in name:
-        functions["all_reduce", "custom"] = load("collectives", name, "all_reduce")
-        name = "custom"
+    functions, name = {}, exp.all_reduce
+    if not isinstance(name, str) or split_path(name):
+        function = load("collectives", name, "all_reduce")
+        name = function.__name__
+        functions["all_reduce", name] = users_own(function)
     return Session(
         recorder,
         control=control,

@@ -29,7 +29,7 @@ from workbench.errors import (
 )
 from workbench.events import CODE, H_COST_PS, TRACE_BYTES, DATA_AT, Recorder
 from workbench.launchers.local import RankProcess, nursery
-from workbench.shared import Segment, describe_end, reserve
+from workbench.shared import Segment, describe_end, process_state, reserve
 from workbench.spec import Experiment, Slow
 from workbench.units import bytes_per_second, duration_ns
 
@@ -318,7 +318,7 @@ class Run:
             if report["kind"] == "RankError":
                 return RankError(f"rank {rank} raised:\n{text}", rank)
             more = "".join(f"\n  rank {other}: {own[other]['text']}" for other in others)
-            return _ERRORS.get(report["kind"], WorkbenchError)(text + more)
+            return _ERRORS.get(report["kind"], WorkbenchError)(text + more + self._stopped_ranks())
         if failures:
             rank, report = next(iter(failures.items()))
             return PeerLost(report["text"], report["lost"])
@@ -328,6 +328,14 @@ class Run:
                 f"stopped; ranks {silent} did not come to the end of their iteration within 5 s and were killed"
             )
         return None
+
+    def _stopped_ranks(self) -> str:
+        """Who is stopped right now: a rank that waits for one that waits for it cannot know."""
+        return "".join(
+            f"\n  rank {rank} (process {pid}) is stopped (SIGSTOP)"
+            for rank, pid in self.pids.items()
+            if process_state(pid) in "Tt"
+        )
 
     def _under_way(self, failures: dict[int, dict[str, Any]]) -> str:
         """What every rank was in when the run failed, from the status blocks; the dead ones' too."""

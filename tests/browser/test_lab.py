@@ -27,7 +27,7 @@ def test_the_first_notebook_shows_moving_chunks(
     if scheme == "dark":
         page.evaluate("""async () => { await window.jupyterapp.restored;
           await window.jupyterapp.commands.execute("apputils:change-theme", {theme: "JupyterLab Dark"}); }""")
-        page.wait_for_selector("body[data-jp-theme-light=false]")
+        page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     page.evaluate(RUN_ALL)
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
     stage.wait_for(timeout=60_000)

@@ -8,7 +8,7 @@ def test_shot_lab(lab, open_page, scheme):
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
     if scheme == "dark":
         page.evaluate("""async () => { await window.jupyterapp.restored; await window.jupyterapp.commands.execute("apputils:change-theme", {theme: "JupyterLab Dark"}); }""")
-        page.wait_for_selector("body[data-jp-theme-light=false]")
+        page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     page.evaluate(RUN_ALL)
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
     stage.wait_for(timeout=60_000); stage.scroll_into_view_if_needed()

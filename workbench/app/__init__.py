@@ -24,8 +24,7 @@ def serve(port: int = 5006, host: str = "127.0.0.1") -> None:
         main([
             "panel", "serve", str(PAGE), "--port", str(port), "--address", host,
             "--allow-websocket-origin", f"{host}:{port}",
-            "--allow-websocket-origin", f"localhost:{port}",
-            "--index", "ring", "--log-level", "warning",
+            "--allow-websocket-origin", f"localhost:{port}", "--log-level", "warning",
             "--unused-session-lifetime", str(UNUSED_MS), "--check-unused-sessions", "1000",
         ])  # fmt: skip
     finally:

@@ -1,0 +1,77 @@
+"""What tests of live runs share: small experiments, waits with a deadline, a look at processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import workbench as wb
+from workbench.shared import process_state
+
+ROOT = Path(__file__).parent.parent
+LONG = 100_000  # iterations: more than any test waits for
+
+
+def lenet(**fields: Any) -> wb.Experiment:
+    """A small experiment that trains LeNet on the digits."""
+    return wb.Experiment(**{"ranks": 2, "iterations": 5, "batch_size": 16, **fields})
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0, what: str = "") -> None:
+    """Wait for the condition; fail if it takes longer."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
+        time.sleep(0.005)
+
+
+def training(run: wb.Run, iterations: int = 3) -> wb.Run:
+    """The run, once every rank is in that iteration."""
+    until(lambda: run.done or run.iteration >= iterations, 60, "the ranks train")
+    assert not run.done, run.result.error
+    return run
+
+
+def gone(pids: Iterable[int]) -> bool:
+    """Has every one of these processes ended?"""
+    return all(process_state(pid) in "ZX" for pid in pids)
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Processor time that these processes have used so far."""
+    ticks = 0
+    for pid in pids:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(words[11]) + int(words[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def lasting(events: pl.DataFrame) -> pl.Series:
+    """How long each row lasted, in ms."""
+    return (events["end_ns"] - events["start_ns"]) / 1e6
+
+
+def of(events: pl.DataFrame, **values: Any) -> pl.DataFrame:
+    """The rows with these values."""
+    return events.filter(*(pl.col(column) == value for column, value in values.items()))
+
+
+def trained(events: pl.DataFrame) -> pl.DataFrame:
+    """The rows that belong to training: metrics and checks left out."""
+    return events.filter(pl.col("group") != "metrics")
+
+
+def script(path: Path, text: str) -> subprocess.Popen[str]:
+    """Start a user's script. Whoever calls this waits for it, or kills it."""
+    path.write_text(text)
+    return subprocess.Popen(
+        [sys.executable, str(path)], cwd=path.parent, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip

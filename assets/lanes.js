@@ -50,20 +50,26 @@ function hatch(g, color, ratio) {
 /**
  * Everything of the strip that does not move. Drawn once a call, then shown twice: the past in full, the future pale.
  * @param {CanvasRenderingContext2D} g  scaled to CSS pixels
- * @param {Record<string, string>} ink @param {string} font @param {Call} call @param {number} width @param {number} ratio
+ * @param {Record<string, string>} ink @param {Call} call @param {number} width @param {number} ratio
  */
-export function drawBars(g, ink, font, call, width, ratio) {
-  const lane = laneHeight(call.ranks), waiting = hatch(g, ink.wait, ratio);
+export function drawBars(g, ink, call, width, ratio) {
+  const waiting = hatch(g, ink.wait, ratio);
   for (const bar of barsOf(call, width)) {
     g.fillStyle = bar.kind === "wait" ? waiting : ink.comm;
     g.fillRect(bar.x, bar.y, bar.w, bar.h);
   }
+}
+
+/** The ranks' names and the ground line, there before anything happens. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {number} ranks @param {number} width */
+export function drawLabels(g, ink, font, ranks, width) {
+  const lane = laneHeight(ranks), every = ranks > 8 ? Math.ceil(ranks / 4) : 1;
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
   g.fillStyle = ink["ink-3"];
-  const every = call.ranks > 8 ? Math.ceil(call.ranks / 4) : 1;
-  for (let r = 0; r < call.ranks; r += every) g.fillText(`rank ${r}`, LEFT - 8, TOP + (r + 0.5) * lane);
+  for (let r = 0; r < ranks; r += every) g.fillText(`rank ${r}`, LEFT - 8, TOP + (r + 0.5) * lane);
+  g.fillStyle = ink.rule;
+  g.fillRect(LEFT, TOP + ranks * lane, width - LEFT - RIGHT, 1);
 }
 
 /** The axis, and the playhead with its time. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Call} call @param {number} width @param {number} t */

@@ -129,7 +129,7 @@ function drawTail(g, ink, place, mark) {
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {number} ranks @param {Place} place @param {number} r @param {Frame | null} frame */
 function drawRank(g, ink, font, ranks, place, r, frame) {
   const { x, y } = place.nodes[r], wait = frame?.waiting.get(r), own = ranks <= 8;
-  const colour = own ? ink[`s${r}`] : ink.edge, away = frame?.away.has(r) ?? false;
+  const colour = own ? ink[`s${r}`] : ink.edge, away = frame?.away.has(r) ?? true;
   g.fillStyle = g.strokeStyle = colour;
   g.lineWidth = 2;
   g.beginPath();

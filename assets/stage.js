@@ -7,62 +7,17 @@
  * @typedef {import("./model.js").Known} Known
  * @typedef {import("./model.js").Player} Player
  */
+import { busOf, hostIsDark, inksOf } from "./host.js";
 import { NOTHING, advance, busiest, frameAt, playedAt, playheadOf, receive, stepFrom } from "./model.js";
-import { drawAxis, drawBars, lanesHeight, timeAt, xOf } from "./lanes.js";
+import { drawAxis, drawBars, drawLabels, lanesHeight, timeAt, xOf } from "./lanes.js";
 import { drawRing, marksOf, placesOf, ringHeight, wordsAt } from "./ring.js";
 import { awaited, badge, factsOf, grouped, sentence, stateOf, story, titleOf } from "./words.js";
 
 const STORY_LINES = 11, TEXT_MS = 250; // text changes at most four times a second
-const INKS = ["ground", "ink", "ink-2", "ink-3", "rule", "edge", "comm", "wait", "fault", "hold", "focus",
-  ...[0, 1, 2, 3, 4, 5, 6, 7].flatMap((r) => [`s${r}`, `on-s${r}`])];
-
-/**
- * The only place that knows which host it runs in.
- * @param {any} model @param {any} view  Panel's; undefined elsewhere
- */
-function busOf(model, view) {
-  const send = typeof model.send === "function" ? (/** @type {any} */ m) => model.send(m)
-    : view?.model_proxy ? (/** @type {any} */ m) => view.model_proxy.send_msg(m)
-    : () => {};
-  const listen = (/** @type {(m: any, buffers: any[]) => void} */ take) => {
-    const callback = (/** @type {any} */ message, /** @type {any[]} */ buffers) => {
-      const body = message?.type === undefined && message?.data ? message.data : message; // Panel wraps it in an event
-      take(body, buffers?.length ? buffers : body?.buffers ?? []);
-    };
-    model.on("msg:custom", callback);
-    return () => model.off?.("msg:custom", callback);
-  };
-  return { send, listen };
-}
-
-/**
- * Whether the host is dark: JupyterLab says so; elsewhere the ground under the stage decides, or the reader's system.
- * @param {Element} el
- */
-function hostIsDark(el) {
-  const lab = document.body.dataset.jpThemeLight;
-  if (lab) return lab === "false";
-  for (let node = /** @type {any} */ (el.parentNode); node; node = node.parentNode ?? node.host) {
-    if (!(node instanceof Element)) continue;
-    const [r, g, b, a = 1] = (getComputedStyle(node).backgroundColor.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
-    if (a > 0.5) return 0.299 * r + 0.587 * g + 0.114 * b < 128;
-  }
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-/** Tokens as colours that a canvas takes. @param {HTMLElement} root */
-function inksOf(root) {
-  const probe = root.appendChild(document.createElement("i"));
-  const inks = Object.fromEntries(INKS.map((name) => {
-    probe.style.color = `var(--${name})`;
-    return [name, getComputedStyle(probe).color];
-  }));
-  probe.remove();
-  return inks;
-}
 
 const FRAME = `
-  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span><span class="wb-meter"></span></div>
+  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-meter"></span></div>
+  <div class="wb-top wb-badges"><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
   <p class="wb-say" role="status"></p>
   <div class="wb-grid">
     <section><h3>Where the chunks are</h3><canvas class="wb-ring" role="img"></canvas>
@@ -313,8 +268,9 @@ class Stage {
     const frame = call && frameAt(call, t);
     drawRing(this.paper(/** @type {HTMLCanvasElement} */ (ring), ring.clientWidth, height), ink, font, ranks, this.place, call, frame, emulated);
     const g = this.paper(this.$("canvas.wb-lanes"), this.width, lanesHeight(ranks));
+    drawLabels(g, ink, font, ranks, this.width);
     if (!call) return;
-    const bars = this.barsOf(call, ink, font), x = xOf(t, call.end - call.start, this.width), tall = lanesHeight(ranks);
+    const bars = this.barsOf(call, ink), x = xOf(t, call.end - call.start, this.width), tall = lanesHeight(ranks);
     g.globalAlpha = 0.35; // the future is pale
     g.drawImage(bars, 0, 0, this.width, tall);
     g.globalAlpha = 1;
@@ -327,11 +283,11 @@ class Stage {
     drawAxis(g, ink, font, call, this.width, t);
   }
 
-  /** The strip's bars, drawn once a call. @param {Call} call @param {Record<string, string>} ink @param {string} font */
-  barsOf(call, ink, font) {
+  /** The strip's bars, drawn once a call. @param {Call} call @param {Record<string, string>} ink */
+  barsOf(call, ink) {
     const ratio = devicePixelRatio || 1, key = `${call.key} ${this.width} ${ratio}`;
     if (this.bars.key !== key) {
-      drawBars(this.paper(this.bars.canvas, this.width, lanesHeight(call.ranks)), ink, font, call, this.width, ratio);
+      drawBars(this.paper(this.bars.canvas, this.width, lanesHeight(call.ranks)), ink, call, this.width, ratio);
       this.bars.key = key;
     }
     return this.bars.canvas;

@@ -45,7 +45,7 @@ export function badge(call, known, behind) {
   const parts = ["real", `call ${grouped(call.number)} of ${grouped(total)}`];
   if (total > known.calls.length) parts.push("sampled");
   if (call.left_out) parts.push(call.left_out);
-  parts.push(call.clock.even ? speed(call.clock.stretch) : `${speed(call.clock.stretch)} on average, slower where more happens`);
+  parts.push(call.clock.even ? speed(call.clock.stretch) : `${speed(call.clock.stretch)}, slower where more happens`);
   const over = known.state !== "running" && known.state !== "starting";
   if (over) parts.push("replayed");
   else if (Number.isFinite(behind)) parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);

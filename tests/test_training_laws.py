@@ -24,25 +24,34 @@ from workbench.laws import replicas_identical
 ITERATIONS = 100
 LOSS_BOUND = {"float32": 1e-5, "float64": 1e-12}
 PARAMETER_BOUND = {"float32": 1e-4, "float64": 1e-11}
-OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "sgd": {"lr": 0.1}, "momentum": {"lr": 0.1, "momentum": 0.9}, "adam": {"optimizer": "adam", "lr": 1e-3},
-}  # fmt: skip
+OPTIMIZERS = ["sgd", "momentum", "adam"]
 FACTORS: dict[str, list[Any]] = {
     "ranks": [1, 2, 3, 4, 8],
     "all_reduce": ["ring", "naive", "one_shot", "auto"],
     "batch_size": [64, 100, 10, 5],  # of 1,437 samples; 5 leaves some of 8 ranks without a sample
-    "optimizer": list(OPTIMIZERS),
+    "optimizer": OPTIMIZERS,
     "strategy": ["data_parallel", "ddp"],
     "dtype": ["float32", "float64"],
 }
 SAMPLE = pairwise(FACTORS)
 
 
+def rule(optimizer: str, batch_size: int) -> dict[str, Any]:
+    """The fields of an experiment that mean this optimizer.
+
+    Momentum 0.9 with lr 0.1 on 10 samples a step is chaotic: rounding alone grows to 0.2 in 100
+    iterations, in float64 from 1e-16 to 1e-10. So minibatches that small take lr 0.01.
+    """
+    if optimizer == "momentum":
+        return {"optimizer": "sgd", "lr": 0.1 if batch_size > 10 else 0.01, "momentum": 0.9}
+    return {"optimizer": optimizer, "lr": 0.1 if optimizer == "sgd" else 1e-3}
+
+
 @cache
 def sequential(optimizer: str, dtype: str, batch_size: int, iterations: int) -> wb.Result:
     exp = lenet(
         strategy="sequential", ranks=1, iterations=iterations, batch_size=batch_size, dtype=dtype,
-        record=False, **OPTIMIZERS[optimizer],
+        record=False, **rule(optimizer, batch_size),
     )  # fmt: skip
     return wb.run(exp).wait(timeout=120)
 
@@ -65,9 +74,8 @@ def name_of(case: Case) -> str:
 
 def equals_sequential(case: Case) -> None:
     reference = sequential(case["optimizer"], case["dtype"], case["batch_size"], ITERATIONS)
-    fields = {**case, "iterations": ITERATIONS, "record": False, **OPTIMIZERS[case["optimizer"]]}
-    fields["optimizer"] = OPTIMIZERS[case["optimizer"]].get("optimizer", "sgd")
-    result = wb.run(lenet(**fields)).wait(timeout=120)
+    fields = {**case, **rule(case["optimizer"], case["batch_size"])}
+    result = wb.run(lenet(**fields, iterations=ITERATIONS, record=False)).wait(timeout=120)
     assert sorted(result.digests) == list(range(case["ranks"]))
     check_equal(result, reference, case["dtype"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 # A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the
 # files follow each other, their imports of each other left out. Every top-level name is there once.
-MODULES = ("words.js", "model.js", "ring.js", "lanes.js", "stage.js")
+MODULES = ("words.js", "model.js", "ring.js", "lanes.js", "host.js", "stage.js")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 
 

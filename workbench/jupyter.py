@@ -14,7 +14,8 @@ import anywidget
 
 from workbench._assets import stage_module, theme
 from workbench.views import Message
-from workbench.views.stream import Pump, Stream, Watched
+from workbench.views.facts import Watched
+from workbench.views.stream import Pump, Stream
 
 _stages: weakref.WeakKeyDictionary[Watched, Stage] = weakref.WeakKeyDictionary()
 

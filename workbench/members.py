@@ -12,6 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from workbench.control import Control
+from workbench.errors import PeerLost
 from workbench.events import Recorder
 from workbench.shared import Segment
 from workbench.transports.board import PLANES, Board, Peer, host_identity
@@ -20,6 +21,7 @@ from workbench.transports.shared_memory import SharedInbox, SharedOutbox
 from workbench.watch import Patience, Watch
 
 COLLECTIVE_PLANE, P2P_PLANE = range(len(PLANES))
+JOINING = 5.0  # seconds: the longest between Gloo's rendezvous and a peer's look at our board
 
 
 class Members:
@@ -49,22 +51,35 @@ class Members:
         found = [mine if i == rank else json.loads(store.get(f"board/{i}")) for i in range(size)]
         self.world = [entry["rank"] for entry in found]
         self.peers = [self._meet(entry, mine) for entry in found]
+        self._pid, self._timeout = os.getpid(), timeout.total_seconds()
         self.watch = Watch(
             rank, self.peers, self.board, int(timeout.total_seconds() * 1e9), control
         )
         self._outboxes: dict[tuple[int, int], Any] = {}
         self._inboxes: dict[tuple[int, int], Any] = {}
         self._far: GlooChannels | None = None
-        if any(peer.host != mine["host"] for peer in self.peers):
-            self._far = GlooChannels(store, rank, size, timeout, slot_bytes)
+        far = [i for i, peer in enumerate(self.peers) if peer.board is None]
+        if far:
+            self._far = GlooChannels(store, rank, size, far, slot_bytes, self.board, self._ended)
+            self.watch.tell_far = self._far.raise_alarm
 
     def _meet(self, entry: dict[str, Any], mine: dict[str, Any]) -> Peer:
         board = None
         if entry is mine:
             board = self.board
         elif entry["host"] == mine["host"]:
-            board = Board(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
+            try:
+                board = Board(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
+            except OSError as error:
+                raise PeerLost(
+                    f"rank {entry['rank']} (process {entry['pid']}) ended while rank {mine['rank']} joined its group",
+                    entry["rank"],
+                ) from error
+            board.sign(self.rank, self.size)
         return Peer(entry["rank"], entry["pid"], entry["host"], board)
+
+    def _ended(self, far: int) -> None:
+        self.peers[far].ended = True
 
     def outbox(self, to: int, plane: int = COLLECTIVE_PLANE) -> Any:
         """The channel to a group rank."""
@@ -91,7 +106,7 @@ class Members:
         board = self.peers[frm].board
         if board is None:
             assert self._far is not None
-            box = self._far.inbox(frm, plane, self.board.bells[1] if plane == P2P_PLANE else None)
+            box = self._far.inbox(frm, plane)
         else:
             fd = board.mailbox(plane, self.rank, self.size)
             patience, pause = None, 20e-6
@@ -119,19 +134,32 @@ class Members:
         """Payload bytes that the transports of this group have copied for sending."""
         return sum(box.moved for box in self._outboxes.values())
 
-    def close(self, linger: float = 5.0) -> None:
+    def close(self) -> None:
         """Let peers that live take what was posted to them, then give the descriptors back."""
-        deadline = time.monotonic() + linger
+        if os.getpid() != self._pid:
+            return  # a fork of this rank: nothing of the group is its own
+        self.board.close()
+        deadline = time.monotonic() + self._timeout
         for (_, to), box in self._outboxes.items():
-            while not box.drained() and time.monotonic() < deadline and not self.watch.error:
-                if self.peers[to].gone or self.board.words[2]:
+            while not (box.drained() or self._over(to) or time.monotonic() > deadline):
+                time.sleep(1e-3)
+        # A peer that is slow to join opens our board by the descriptor's number, which must stay ours.
+        deadline = time.monotonic() + min(self._timeout, JOINING)
+        for i, peer in enumerate(self.peers):
+            known = i == self.rank or peer.board is None
+            while not (known or self.board.signed(i, self.size) or self._over(i)):
+                if time.monotonic() > deadline:
                     break
                 time.sleep(1e-3)
+        if self._far is not None:
+            self._far.close()
         for box in (*self._outboxes.values(), *self._inboxes.values()):
             if hasattr(box, "segment"):
                 box.segment.close()
         for peer in self.peers:
             if peer.board is not None:
                 peer.board.segment.close()
-        if self._far is not None:
-            self._far.close()
+
+    def _over(self, peer: int) -> bool:
+        """Is there no more use in waiting for that peer?"""
+        return bool(self.watch.error or self.board.alarm() or self.peers[peer].left)

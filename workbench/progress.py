@@ -23,7 +23,7 @@ def show_progress(run: Run, timeout: float | None = None) -> bool:
     )
     with Progress(*columns) as bar:
         task = bar.add_task(
-            f"{run.experiment.ranks} ranks", total=run.experiment.iterations, loss=""
+            _ranks(run.experiment.ranks), total=run.experiment.iterations, loss=""
         )
         try:
             while not run.done:
@@ -44,3 +44,7 @@ def show_progress(run: Run, timeout: float | None = None) -> bool:
             losses = run.result.losses
             bar.update(task, completed=len(losses), loss=f"loss {losses[-1]:.4f}" if losses else "")
     return True
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"

@@ -22,8 +22,9 @@ import polars as pl
 from workbench._assets import stage_module, theme
 from workbench.store import Store
 from workbench.views import Message
+from workbench.views.facts import NO_COUNTERS, add_faults, count, facts, largest
 from workbench.views.ring import calls, select
-from workbench.views.stream import NO_COUNTERS, add_faults, count, describe, facts, largest, message
+from workbench.views.stream import describe, message
 
 MAX_ROWS = 60_000  # rows in a page: about half a megabyte
 MAX_CALLS = 64  # what a page keeps (assets/model.js)

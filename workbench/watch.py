@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from workbench.control import ABORT, ABORTED, HELD, SLICE, Control
 from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
 from workbench.events import CODE, Lane, now
 from workbench.shared import Semaphore
 from workbench.signature import describe
-from workbench.transports.board import W_OP, W_SIGNATURE, Board, Peer
+from workbench.transports.board import Board, Peer
 
 SECOND = 1_000_000_000
 _DETECT = CODE["detect"]
@@ -35,6 +35,7 @@ class Watch:
         )
         self.closing = False
         self.error: WorkbenchError | None = None
+        self.tell_far: Callable[[str, int, str], None] | None = None  # alarms to other hosts
 
     def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
         """Block until ``semaphore`` is given. ``peer``: the group rank that will give it, -1 for any.
@@ -76,6 +77,8 @@ class Watch:
                 for peer in self.peers:
                     if peer.board is not None and peer is not self.peers[self.me]:
                         peer.board.raise_alarm(type(error).__name__, rank, text)
+                if self.tell_far is not None:
+                    self.tell_far(type(error).__name__, rank, text)
         return self.error
 
     def lost(self, peer: int, doing: str) -> WorkbenchError:
@@ -138,19 +141,16 @@ class Patience:
 
     def _compare(self, among: Sequence[int]) -> None:
         """Are the peers in the same operation of the group as we are? If one is in another, say so now."""
-        mine = self.watch.board
+        watch = self.watch
+        op, mine = watch.board.doing()
         for peer in among:
-            board = self.watch.peers[peer].board
-            if peer == self.watch.me or board is None or board.words[W_OP] != mine.words[W_OP]:
+            board = watch.peers[peer].board
+            if op < 0 or peer == watch.me or board is None:
                 continue
-            if board.words[W_SIGNATURE] != mine.words[W_SIGNATURE]:
-                raise self.watch.fail(
-                    disagreement(
-                        mine.words[W_OP],
-                        (self.watch.peers[self.watch.me].rank, describe(mine.words[W_SIGNATURE])),
-                        (self.watch.peers[peer].rank, describe(board.words[W_SIGNATURE])),
-                    )
-                )
+            their_op, theirs = board.doing()
+            if their_op == op and theirs != mine:
+                me, other = watch.peers[watch.me].rank, watch.peers[peer].rank
+                raise watch.fail(disagreement(op, (me, describe(mine)), (other, describe(theirs))))
 
 
 def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> CollectiveError:

@@ -59,7 +59,7 @@ test("a place on the strip is a time, and back", () => {
 });
 
 test("the assets ask no other machine for anything, and know no algorithm's schedule", () => {
-  for (const name of ["model.js", "words.js", "ring.js", "lanes.js", "stage.js", "theme.css"]) {
+  for (const name of ["model.js", "words.js", "ring.js", "lanes.js", "host.js", "stage.js", "theme.css"]) {
     const text = readFileSync(new URL(`../../assets/${name}`, import.meta.url), "utf8");
     assert.doesNotMatch(text, /https?:\/\/|@import|fetch\(|XMLHttpRequest/, name);
     assert.doesNotMatch(text, /% ranks|% n\b/, name);

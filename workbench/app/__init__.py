@@ -6,29 +6,26 @@ A page is a file beside this one, run once a browser session; what a session hol
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 PAGE = Path(__file__).parent / "ring.py"
 UNUSED_MS = 15_000  # so long after its last page has gone a session ends, and its ranks with it
 
 
-def serve(port: int = 5006, host: str = "127.0.0.1") -> None:
-    """Serve until interrupted. Asks no other machine for anything."""
-    from panel.command import main
-
-    import workbench
-
+def serve(port: int = 5006, host: str = "127.0.0.1") -> NoReturn:
+    """Become the server, until interrupted. Asks no other machine; ranks end with it."""
     print(f"The web app is at http://{host}:{port}/ring. Ctrl-C ends it.", flush=True)
-    try:
-        main([
-            "panel", "serve", str(PAGE), "--port", str(port), "--address", host,
-            "--allow-websocket-origin", f"{host}:{port}",
-            "--allow-websocket-origin", f"localhost:{port}", "--log-level", "warning",
-            "--unused-session-lifetime", str(UNUSED_MS), "--check-unused-sessions", "1000",
-        ])  # fmt: skip
-    finally:
-        workbench.shutdown()
+    origins = {f"{host}:{port}", f"localhost:{port}"}
+    command = [
+        sys.executable, "-m", "panel", "serve", str(PAGE), f"--port={port}", f"--address={host}",
+        *(f"--allow-websocket-origin={origin}" for origin in sorted(origins)),
+        f"--unused-session-lifetime={UNUSED_MS}", "--check-unused-sessions=1000",
+        "--log-level=warning",
+    ]  # fmt: skip
+    os.execv(sys.executable, command)
 
 
 def stage(run: Any) -> Any:

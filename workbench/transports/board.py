@@ -62,7 +62,8 @@ class Board:
 
     @classmethod
     def create(cls, size: int) -> Board:
-        return cls(Segment.create(TABLE_AT + 8 * len(PLANES) * size, "a rank's board"), fresh=True)
+        nbytes = TABLE_AT + 8 * (len(PLANES) + 1) * size  # mailboxes by plane and peer; who has come
+        return cls(Segment.create(nbytes, "a rank's board"), fresh=True)
 
     def mailbox(self, plane: int, to: int, size: int) -> int:
         """The descriptor of the owner's mailbox to that group rank, or -1 while there is none."""
@@ -71,9 +72,31 @@ class Board:
     def publish_mailbox(self, plane: int, to: int, size: int, fd: int) -> None:
         self.words[TABLE_AT // 8 + plane * size + to] = fd + 1
 
+    def sign(self, visitor: int, size: int) -> None:
+        """A peer notes on the owner's board that it has opened it."""
+        self.words[TABLE_AT // 8 + len(PLANES) * size + visitor] = 1
+
+    def signed(self, visitor: int, size: int) -> bool:
+        return bool(self.words[TABLE_AT // 8 + len(PLANES) * size + visitor])
+
     def begin(self, op: int, signature: int) -> None:
+        """The owner enters a collective. No reader may take the new signature for the old one's."""
+        self.words[W_OP] = -1
         self.words[W_SIGNATURE] = signature
         self.words[W_OP] = op
+
+    def doing(self) -> tuple[int, int]:
+        """The collective that the owner is in, or was in last, and its signature; (-1, 0) if in doubt."""
+        op, signature = self.words[W_OP], self.words[W_SIGNATURE]
+        return (op, signature) if op == self.words[W_OP] else (-1, 0)
+
+    @property
+    def closed(self) -> bool:
+        """Has the owner left the group?"""
+        return bool(self.words[W_CLOSED])
+
+    def close(self) -> None:
+        self.words[W_CLOSED] = 1
 
     def raise_alarm(self, kind: str, rank: int, text: str) -> None:
         """Tell the owner, once, that the group has failed: the first alarm stays."""
@@ -102,6 +125,7 @@ class Peer:
     pid: int
     host: str
     board: Board | None
+    ended: bool = False  # known to have left, for a rank on another host
 
     def state(self) -> str:
         """The kernel's letter for its process; "?" on another host."""
@@ -109,4 +133,9 @@ class Peer:
 
     @property
     def gone(self) -> bool:
-        return self.board is not None and self.state() in "ZX"
+        return self.ended or (self.board is not None and self.state() in "ZX")
+
+    @property
+    def left(self) -> bool:
+        """Will it never again take anything that was sent to it?"""
+        return self.gone or (self.board is not None and self.board.closed)

@@ -1,13 +1,19 @@
 """Mailboxes between hosts: Gloo point to point, a header of fixed size before every payload.
 
-A thread for each incoming channel takes messages off the wire into a few slots, so that the receiver
-waits on a semaphore here as it does in shared memory, and a full row of slots holds the sender back.
+On each side threads of ours stand between the wire and a row of slots, so that a rank waits on
+semaphores here as it does in shared memory, and a full row of slots holds its sender back. What else a
+board would tell (a peer has ended, the group has failed) comes over the wire too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import queue
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,113 +22,119 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroupGloo
 
-from workbench.errors import PeerLost
+from workbench.transports.board import PLANES, TEXT_BYTES, Board
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
 
+_WORDS = HEADER.size // 8
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
-
-
-class _Always:
-    """The free slots of a channel whose back-pressure is the wire itself."""
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
+# Tags of the wire: a plane's headers and payloads, then alarms; a message of the last is never sent.
+_ALARM, _NEVER = 2 * len(PLANES), 2 * len(PLANES) + 1
+# An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: our own
+# waits have the deadlines (watch.py).
+_NO_TIMEOUT = timedelta(days=365)
 
 
 class GlooOutbox:
-    def __init__(self, group: Any, to: int, plane: int, slot_bytes: int) -> None:
-        self.free, self.moved, self.slot_bytes = _Always(), 0, slot_bytes
-        self._group, self._to, self._tag = group, to, 2 * plane
-        self._header = torch.zeros(HEADER.size // 8, dtype=torch.int64)
-        self._payload = torch.zeros(slot_bytes, dtype=torch.uint8)
-        self._views = Views(memoryview(self._payload.numpy()), {})
+    """The sending end: ``post`` returns at once, a thread puts the slots on the wire in turn."""
+
+    def __init__(self, channels: GlooChannels, to: int, plane: int, bell: Any) -> None:
+        self.free, self.moved, self.slot_bytes = threading.Semaphore(SLOTS), 0, channels.slot_bytes
+        self._channels, self._to, self._tag, self._bell = channels, to, 2 * plane, bell
+        self._headers = [torch.zeros(_WORDS, dtype=torch.int64) for _ in range(SLOTS)]
+        self._payloads = [torch.zeros(self.slot_bytes, dtype=torch.uint8) for _ in range(SLOTS)]
+        self._views = [Views(memoryview(payload.numpy()), {}) for payload in self._payloads]
+        self._turn = 0
+        self._posted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
+        self._taken = 0
+        self.thread = threading.Thread(target=self._write, daemon=True, name=f"workbench to {to}")
+        self.thread.start()
 
     def slot(self, dtype: Any) -> Any:
-        return self._views.get(dtype)
+        return self._views[self._turn].get(dtype)
 
     def post(
         self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
         arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
     ) -> None:  # fmt: skip
-        self._send(
-            Header(
-                generation, op, step, chunk, slot, nbytes, signature, arrives, total, tag, checksum
-            )
-        )
+        fields = (
+            generation, op, step, chunk, slot, nbytes, signature, arrives, total, tag, checksum,
+        )  # fmt: skip
+        self._headers[self._turn].copy_(torch.tensor(fields))
+        self._on_its_way += 1
+        self.moved += nbytes
+        self._posted.put(self._turn)
+        self._turn = (self._turn + 1) % SLOTS
 
-    def _send(self, header: Header) -> None:
-        self._header.copy_(torch.tensor(header))
+    def _write(self) -> None:
+        group, to, tag = self._channels.group, self._to, self._tag
         try:
-            self._group.send([self._header], self._to, self._tag).wait()
-            if header.nbytes > 0:
-                self._group.send([self._payload[: header.nbytes]], self._to, self._tag + 1).wait()
-        except RuntimeError as error:
-            raise PeerLost(
-                f"group rank {self._to} could not be reached over Gloo: {error}"
-            ) from error
-        self.moved += max(header.nbytes, 0)
+            while (turn := self._posted.get()) >= 0:
+                header = self._headers[turn]
+                group.send([header], to, tag).wait()
+                if nbytes := int(header[Header._fields.index("nbytes")]):
+                    group.send([self._payloads[turn][:nbytes]], to, tag + 1).wait()
+                self._taken += 1
+                self.free.release()
+                if self._bell is not None:
+                    self._bell.ring()
+            group.send([torch.tensor(_BYE)], to, tag).wait()
+        except RuntimeError:
+            self._channels.ended(to)
 
     def drained(self) -> bool:
-        return True
+        """Is all that was posted in the other process?"""
+        return self._taken == self._on_its_way
 
     def close(self) -> None:
-        try:
-            self._send(_BYE)
-        except PeerLost:
-            pass  # nobody is there to be told
+        """Say good-bye after what was posted."""
+        self._posted.put(-1)
 
 
 class GlooInbox:
-    def __init__(self, group: Any, frm: int, plane: int, slot_bytes: int, bell: Any) -> None:
-        self.ready = threading.Semaphore(0)
+    """The receiving end: a thread takes messages off the wire into slots while there is room."""
+
+    def __init__(self, channels: GlooChannels, frm: int, plane: int, bell: Any) -> None:
+        self.ready, self.slot_bytes = threading.Semaphore(0), channels.slot_bytes
         self._room = threading.Semaphore(SLOTS)
-        self._group, self._frm, self._tag, self._bell = group, frm, 2 * plane, bell
-        self._buffers = [np.zeros(slot_bytes, np.uint8) for _ in range(SLOTS)]
+        self._channels, self._frm, self._tag, self._bell = channels, frm, 2 * plane, bell
+        self._buffers = [np.zeros(self.slot_bytes, np.uint8) for _ in range(SLOTS)]
         self._views = [Views(memoryview(buffer), {}) for buffer in self._buffers]
-        self._headers: deque[Header] = deque()
+        self._headers: deque[tuple[int, ...]] = deque()
         self._turn, self._filled = 0, 0
-        self._error: PeerLost | None = None
-        self.closing = False
         self.thread = threading.Thread(target=self._read, daemon=True, name=f"workbench from {frm}")
         self.thread.start()
 
     def _read(self) -> None:
-        words = torch.zeros(HEADER.size // 8, dtype=torch.int64)
-        while True:
-            while not self._room.acquire(timeout=0.05):
-                if self.closing:
-                    return
-            try:
-                self._group.recv([words], self._frm, self._tag).wait()
-                header = Header(*words.tolist())
-                if header.nbytes > 0:
-                    place = torch.from_numpy(self._buffers[self._filled][: header.nbytes])
-                    self._group.recv([place], self._frm, self._tag + 1).wait()
-            except RuntimeError as error:
-                self._error = PeerLost(f"group rank {self._frm} was lost: {error}")
-                self._arrive(_BYE)
-                return
-            if header.nbytes < 0:
-                return
-            self._filled = (self._filled + 1) % SLOTS
-            self._arrive(header)
+        group, words = self._channels.group, torch.zeros(_WORDS, dtype=torch.int64)
+        try:
+            while True:
+                while not self._room.acquire(timeout=0.05):
+                    if self._channels.closing:
+                        return
+                group.recv([words], self._frm, self._tag).wait()
+                fields = tuple(words.tolist())
+                nbytes = Header(*fields).nbytes
+                if nbytes < 0:
+                    break
+                if nbytes:
+                    place = torch.from_numpy(self._buffers[self._filled][:nbytes])
+                    group.recv([place], self._frm, self._tag + 1).wait()
+                self._filled = (self._filled + 1) % SLOTS
+                self._headers.append(fields)
+                self.ready.release()
+                if self._bell is not None:
+                    self._bell.ring()
+        except RuntimeError:
+            pass  # the connection is broken: the other process has ended
+        self._channels.ended(self._frm)
 
-    def _arrive(self, header: Header) -> None:
-        self._headers.append(header)
-        self.ready.release()
-        if self._bell is not None:
-            self._bell.ring()
+    def fields(self) -> tuple[int, ...]:
+        """The header of the oldest slot as plain numbers."""
+        return self._headers[0]
 
     def header(self) -> Header:
-        header = self._headers[0]
-        if header.nbytes < 0 and self._error is not None:
-            raise self._error
-        return header
-
-    fields = header
+        return Header(*self.fields())
 
     def slot(self, dtype: Any) -> Any:
         return self._views[self._turn].get(dtype)
@@ -134,28 +146,87 @@ class GlooInbox:
 
 
 class GlooChannels:
-    """All channels of one group that cross hosts."""
+    """All channels of one group that cross hosts.
+
+    ``far``: group ranks on other hosts. ``board``: this rank's own, whose bells wake it and on which
+    alarms from afar are put. ``ended(rank)`` is called once nothing more can come from a far rank.
+    """
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta, slot_bytes: int
-    ) -> None:
-        self._group = ProcessGroupGloo(dist.PrefixStore("far", store), rank, size, timeout=timeout)
-        self._slot_bytes = slot_bytes
-        self._outboxes: list[GlooOutbox] = []
-        self._inboxes: list[GlooInbox] = []
+        self, store: dist.Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
+        ended: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self.group = ProcessGroupGloo(
+            dist.PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
+        )
+        self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
+        self.ended, self.closing = ended, False
+        self._far, self._board = far, board
+        self._outboxes: dict[tuple[int, int], GlooOutbox] = {}
+        # All at once: Gloo sends nothing before the other side asks for it.
+        self._inboxes = {
+            (frm, plane): GlooInbox(self, frm, plane, board.bells[1] if plane else None)
+            for frm in far
+            for plane in range(len(PLANES))
+        }
+        self._listeners = [
+            threading.Thread(target=self._listen, args=(frm,), daemon=True) for frm in far
+        ]
+        for listener in self._listeners:
+            listener.start()
+        self._alarms: list[Any] = []
 
     def outbox(self, to: int, plane: int) -> GlooOutbox:
-        self._outboxes.append(GlooOutbox(self._group, to, plane, self._slot_bytes))
-        return self._outboxes[-1]
+        if (to, plane) not in self._outboxes:
+            bell = self._board.bells[0] if plane else None
+            self._outboxes[to, plane] = GlooOutbox(self, to, plane, bell)
+        return self._outboxes[to, plane]
 
-    def inbox(self, frm: int, plane: int, bell: Any) -> GlooInbox:
-        self._inboxes.append(GlooInbox(self._group, frm, plane, self._slot_bytes, bell))
-        return self._inboxes[-1]
+    def inbox(self, frm: int, plane: int) -> GlooInbox:
+        return self._inboxes[frm, plane]
 
-    def close(self) -> None:
-        for inbox in self._inboxes:
-            inbox.closing = True
-        for outbox in self._outboxes:
-            outbox.close()
-        for inbox in self._inboxes:
-            inbox.thread.join(5.0)
+    def raise_alarm(self, kind: str, rank: int, text: str) -> None:
+        """Tell every rank on another host that the group has failed."""
+        data = json.dumps({"kind": kind, "rank": rank, "text": text[:1000]}).encode()
+        self._tell(data[:TEXT_BYTES])
+
+    def _tell(self, data: bytes) -> None:
+        page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
+        page[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
+        with contextlib.suppress(RuntimeError):
+            self._alarms += [(self.group.send([page], to, _ALARM), page) for to in self._far]
+
+    def _listen(self, frm: int) -> None:
+        page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
+        with contextlib.suppress(RuntimeError):
+            while True:
+                self.group.recv([page], frm, _ALARM).wait()
+                text = bytes(page.numpy()).rstrip(b"\0")
+                if not text:
+                    return
+                self._board.raise_alarm(**json.loads(text))
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Say good-bye to everyone, as nothing tells a lost connection from a closed one; then leave."""
+        for to in self._far:
+            for plane in range(len(PLANES)):
+                self.outbox(to, plane).close()
+        self._tell(b"")
+        deadline = time.monotonic() + seconds
+        for outbox in self._outboxes.values():
+            outbox.thread.join(max(0.0, deadline - time.monotonic()))
+        self.closing = True
+        break_connections(self.group, self._far)
+        for thread in (*self._listeners, *(inbox.thread for inbox in self._inboxes.values())):
+            thread.join(1.0)
+        for outbox in self._outboxes.values():
+            outbox.thread.join(1.0)
+
+
+def break_connections(group: Any, ranks: list[int]) -> None:
+    """End whatever a Gloo group still waits for (its own ``abort`` does not): a wait of ours that times
+    out closes the connection, and every operation on it fails."""
+    nothing = torch.zeros(1)
+    for rank in ranks:
+        with contextlib.suppress(RuntimeError):
+            group.recv([nothing], rank, _NEVER).wait(timedelta(milliseconds=1))

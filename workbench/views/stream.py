@@ -10,37 +10,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import polars as pl
-import yaml
 
-from workbench.store import Store
 from workbench.views import Message, pack
+from workbench.views.facts import NO_COUNTERS, Watched, add_faults, count, facts, largest, state_of
 from workbench.views.ring import KEY, calls, collective_rows, select
 
 TICK_SECONDS = 0.04  # how often the store is looked at until a first call is complete
 READ_SECONDS = 0.2  # and from then on
 SAMPLE_SECONDS = 0.5  # between two calls that are sent
 HEARTBEAT_SECONDS = 1.0  # so that a page knows the driver's clock and that it lives
-NO_COUNTERS: dict[str, Any] = {
-    "events": 0, "dropped": 0, "calls": 0, "iteration": -1, "loss": None,
-}  # fmt: skip
 HISTORY = 24  # sampled calls that are kept for a page that comes later
 IN_FLIGHT = 64  # calls; one this much older than a complete one of its group has lost rows
 LOOKED_AT = 500_000  # rows of calls that are not complete yet; beyond it the oldest are let go
-
-
-class Watched(Protocol):
-    """What a page needs of a run that is live (workbench.run.Run has it)."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def done(self) -> bool: ...
-    @property
-    def result(self) -> Any: ...
 
 
 class Stream:
@@ -126,22 +110,6 @@ def _still_open(rows: pl.DataFrame, complete: pl.DataFrame) -> pl.DataFrame:
     return rest.filter(~late).drop("newest")
 
 
-def count(counters: dict[str, Any], events: pl.DataFrame) -> None:
-    """Bring ``iteration`` and ``loss`` up to date: the newest that a metric row tells."""
-    told = events.filter((pl.col("kind") == "metric") & (pl.col("name") == "loss"))
-    if told.height:
-        iteration, value = told.sort("iteration").select("iteration", "value").row(-1)
-        if iteration >= counters["iteration"]:
-            counters["iteration"] = iteration
-            counters["loss"] = value if np.isfinite(value) else None
-    counters["iteration"] = max(counters["iteration"], largest(events["iteration"]))
-
-
-def largest(column: pl.Series) -> int:
-    """The largest number of a column that is not empty."""
-    return int(column.max())  # type: ignore[arg-type]
-
-
 def describe(call: Mapping[str, Any], rows: pl.DataFrame, origin: int) -> dict[str, Any]:
     """The header's entry for one call: who it is and what its rows add up to."""
     names = ("generation", "group", "op", "collective", "algorithm", "iteration")
@@ -173,50 +141,6 @@ def message(
         at += rows.height
     layout, strings, payload = pack(pl.concat([rows for _, rows in sampled]))
     return Message(header | {"rows": at, "layout": layout, "strings": strings}, payload)
-
-
-def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """What the header line says of a run, and what in its picture is our own making."""
-    spec = yaml.safe_load(metadata.get("experiment", "")) or {}
-    links = sorted((spec.get("network") or {}).get("links", {}).items())
-    emulated = [_emulated(name, ", ".join(map(str, link.values()))) for name, link in links]
-    notes = [f"compute padded to {pad}"] if (pad := spec.get("pad_compute")) else []
-    return {
-        "ranks": int(spec.get("ranks", 0)),
-        "iterations": int(spec.get("iterations", -1)),
-        "title": str(spec.get("strategy", "")).replace("_", " ").capitalize(),
-        "emulated": emulated,
-        "notes": notes,
-    }
-
-
-def _emulated(name: str, how: str) -> dict[str, Any]:
-    source, target = name.split("->")
-    words = f"link {source} → {target} emulated: {how}"
-    return {"from": int(source), "to": int(target), "words": words}
-
-
-def add_faults(told: dict[str, Any], events: pl.DataFrame) -> None:
-    """Say what was done to the run on purpose: links changed, ranks killed, frozen, slowed."""
-    done = events.filter(pl.col("kind") == "fault")
-    for name, peer in done.select(pl.col("name").cast(pl.String), "peer").iter_rows():
-        if name.startswith("link "):
-            link = _emulated(name.removeprefix("link "), "changed by hand")
-            ends = (link["from"], link["to"])
-            others = [old for old in told["emulated"] if (old["from"], old["to"]) != ends]
-            told["emulated"] = [*others, link]
-        elif (words := f"fault: {name} rank {peer}") not in told["notes"]:
-            told["notes"] = [*told["notes"], words]
-
-
-def state_of(run: Watched, over: bool, events: int) -> tuple[str, str]:
-    """The page's word for the run's state, and the reason in words where there is one."""
-    if not over:
-        return ("running", "") if events else ("starting", "")
-    error = getattr(run.result, "error", None)
-    if error is None:
-        return "finished", ""
-    return "failed", str(error).strip().splitlines()[0]
 
 
 class Pump(threading.Thread):

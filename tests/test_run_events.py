@@ -1,0 +1,219 @@
+"""The event table of real runs: complete, true to theory, and able to name what is missing."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import lasting, lenet, of, trained
+from tests.pairwise import Case, full, pairwise
+from workbench import laws, theory
+from workbench.events import COLUMNS, KINDS
+
+ITERATIONS = 4
+GRADIENTS = [156, 2_416, 48_120, 10_164, 850]  # elements of LeNet's layers, weight and bias together
+PARAMETERS = 61_706
+FACTORS = {
+    "ranks": [1, 2, 3, 4, 5, 6, 7, 8],
+    "all_reduce": ["ring", "naive", "one_shot"],
+    "dtype": ["float32", "float64"],
+    "strategy": ["data_parallel", "ddp"],
+    "chunk_bytes": [262_144, 4_096],  # the second cuts chunks into several slots
+}
+SAMPLE = pairwise(FACTORS)
+SMALL = {"ranks": 3, "all_reduce": "ring", "dtype": "float32", "strategy": "data_parallel"}
+
+
+@cache
+def finished(**fields: object) -> wb.Run:
+    run = wb.run(lenet(iterations=ITERATIONS, **fields))
+    run.wait(timeout=90)
+    assert run.dropped == 0
+    return run
+
+
+def name_of(case: Case) -> str:
+    return "-".join(str(value) for value in case.values())
+
+
+def every_law_holds(case: Case) -> None:
+    run = finished(**case)
+    assert laws.check_events(run.events) == []
+    assert laws.replicas_identical(run.result.digests) == []
+    sent = bytes_by_rank(run.events)
+    assert sent == run.result.bytes_sent
+    if case["strategy"] == "data_parallel":
+        assert sent == in_theory(case["all_reduce"], case["ranks"], case["dtype"])
+
+
+def bytes_by_rank(events: pl.DataFrame) -> dict[int, int]:
+    rows = of(trained(events), kind="send").group_by("rank").agg(pl.col("nbytes").sum())
+    ranks = events.filter(pl.col("rank") >= 0)["rank"].unique()
+    return dict.fromkeys(sorted(ranks), 0) | dict(rows.sort("rank").iter_rows())
+
+
+def in_theory(algorithm: str, ranks: int, dtype: str) -> dict[int, int]:
+    """Bytes that each rank sends in training: one all-reduce for each of LeNet's ten gradients."""
+    itemsize = 4 if dtype == "float32" else 8
+    tensors = [150, 6, 2_400, 16, 48_000, 120, 10_080, 84, 840, 10]
+    assert sum(tensors) == sum(GRADIENTS) == PARAMETERS
+    each = [theory.bytes_sent(algorithm, ranks, n * itemsize, itemsize) for n in tensors]
+    return {rank: ITERATIONS * sum(sent[rank] for sent in each) for rank in range(ranks)}
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=name_of)
+def test_every_law_holds(case: Case) -> None:
+    every_law_holds(case)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", [c for c in full(FACTORS) if c not in SAMPLE], ids=name_of)
+def test_every_law_holds_in_every_case(case: Case) -> None:
+    every_law_holds(case)
+
+
+def test_the_ring_takes_2n_minus_2_steps_in_two_phases() -> None:
+    sends = of(trained(finished(**SMALL).events), kind="send")
+    for (rank, _), one in sends.group_by("rank", "op"):
+        one = one.sort("seq")
+        assert one["step"].to_list() == [0, 1, 2, 3]
+        assert one["phase"].cast(str).to_list() == ["reduce_scatter"] * 2 + ["all_gather"] * 2
+        assert one["chunk"].to_list() == [(rank - step) % 3 for step in range(4)]
+        assert set(one["peer"]) == {(rank + 1) % 3}
+
+
+def test_auto_takes_one_shot_for_small_tensors_and_the_ring_for_large() -> None:
+    run = finished(**{**SMALL, "all_reduce": "auto"})
+    outer = of(trained(run.events), kind="collective")
+    assert set(of(outer, algorithm="ring")["nbytes"]) == {192_000, 40_320}
+    assert of(outer, algorithm="one_shot")["nbytes"].max() == 9_600
+    assert laws.check_events(run.events) == []
+
+
+def test_the_columns_and_kinds_are_the_contracts_and_nothing_is_null() -> None:
+    events = finished(**SMALL).events
+    assert events.columns == COLUMNS
+    assert sum(events.null_count().row(0)) == 0
+    assert set(events["kind"].cast(str)) <= set(KINDS)
+    kinds = "forward backward optimizer load collective send recv wait metric"
+    assert set(kinds.split()) <= set(events["kind"].cast(str))
+    assert (events["end_ns"] >= events["start_ns"]).all()
+    assert set(of(events, kind="send")["nbytes"]) > {-1} - {-1}
+    assert (of(events, kind="send")["nbytes"] >= 0).all()
+    assert (of(events, kind="forward")["nbytes"] == -1).all()
+
+
+def test_lanes_count_without_gaps() -> None:
+    for _, lane in finished(**SMALL).events.group_by("rank", "lane"):
+        assert sorted(lane["seq"]) == list(range(lane.height))
+
+
+def test_a_removed_send_row_is_named() -> None:
+    events = finished(**SMALL).events
+    rows = events.with_row_index("number")
+    at = (pl.col("op") == 7) & (pl.col("step") == 2) & (pl.col("rank") == 1)
+    gone = rows.filter(at, pl.col("kind") == "send", pl.col("group") == "default")
+    assert gone.height == 1
+    row = gone.row(0, named=True)
+    found = laws.check_events(rows.filter(pl.col("number") != row["number"]).drop("number"))
+    named = [v for v in found if v.law == "matched messages"]
+    assert [(v.op, v.step, v.chunk, v.slot) for v in named] == [(7, 2, row["chunk"], row["slot"])]
+    assert "from rank 1" in str(named[0]) and "no send row" in str(named[0])
+    assert any(v.law == "gapless lanes" and v.rank == 1 for v in found)
+
+
+def test_a_wait_ends_before_its_recv_starts() -> None:
+    events = trained(finished(**SMALL).events)
+    key = ["rank", "op", "step", "chunk", "peer", "slot"]
+    waits = of(events, kind="wait").select(*key, waited="end_ns")
+    both = waits.join(of(events, kind="recv").select(*key, received="start_ns"), on=key)
+    assert both.height > 0
+    assert (both["waited"] <= both["received"]).all()
+
+
+@pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
+def test_every_iteration_has_its_rows(strategy: str) -> None:
+    events = finished(**{**SMALL, "strategy": strategy}).events
+    for rank in range(3):
+        for iteration in range(ITERATIONS):
+            mine = of(events, rank=rank, iteration=iteration)
+            order = [
+                str(kind)
+                for kind in of(mine, lane="compute").sort("seq")["kind"]
+                if kind not in ("metric", "wait", "collective")
+            ]
+            assert order == ["load", "forward", "backward", "optimizer"]
+            names = of(mine, kind="metric")["name"].cast(str).to_list()
+            assert sorted(names) == ["loss", "runqueue"]
+            assert of(mine, kind="collective").height > 0
+    assert (of(events, name="runqueue")["value"] >= 0).all()
+
+
+def test_the_loss_rows_make_the_losses() -> None:
+    run = finished(**{**SMALL, "batch_size": 16})  # over 3 ranks: 6, 5, 5
+    rows = of(run.events, name="loss")
+    for iteration, loss in enumerate(run.result.losses):
+        values = of(rows, iteration=iteration).sort("rank")["value"].to_list()
+        mean = (6 * values[0] + 5 * values[1] + 5 * values[2]) / 16
+        assert mean == pytest.approx(loss, rel=1e-12)
+
+
+def test_collectives_are_labelled() -> None:
+    by_hand = of(trained(finished(**SMALL).events), kind="collective")
+    assert {"0.weight", "11.bias"} <= set(by_hand["name"].cast(str))
+    ddp = of(trained(finished(**{**SMALL, "strategy": "ddp"}).events), kind="collective")
+    assert "bucket 0" in set(ddp["name"].cast(str))
+
+
+def test_validation_is_no_training() -> None:
+    events = finished(**SMALL).events
+    checks = of(events, group="metrics")
+    assert set(checks["iteration"]) == {-1}
+    assert of(checks, kind="collective").height == 3
+    default = of(events, group="default", kind="collective")
+    assert set(default["iteration"]) == set(range(ITERATIONS))
+    assert of(events, collective="p2p").height == 0
+
+
+def test_ddp_begins_to_reduce_before_backward_ends() -> None:
+    fields = {"pad_compute": "60 ms", "options": {"bucket_cap_mb": 0.05}}
+    events = wb.run(lenet(strategy="ddp", iterations=4, **fields))
+    events.wait(timeout=60)
+    rows = events.events
+    for rank in range(2):
+        backward = of(rows, rank=rank, kind="backward", iteration=3)["end_ns"].item()
+        first = of(rows, rank=rank, kind="collective", iteration=3)["start_ns"].min()
+        assert first < backward
+
+
+def test_padded_computing_lasts_what_was_asked_for() -> None:
+    run = wb.run(lenet(iterations=8, pad_compute="60 ms"))
+    run.wait(timeout=60)
+    for kind, padded in (("forward", 20), ("backward", 40)):
+        spans = lasting(of(run.events, kind=kind).filter(pl.col("iteration") > 0))
+        assert spans.median() == pytest.approx(padded, rel=0.05)
+        assert spans.min() >= padded
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "data_parallel", "ddp"])
+def test_without_recording_training_is_the_same(strategy: str) -> None:
+    fields = {"strategy": strategy, "ranks": 1 if strategy == "sequential" else 2}
+    recorded = finished(**fields)
+    silent = wb.run(lenet(iterations=ITERATIONS, record=False, **fields))
+    result = silent.wait(timeout=60)
+    assert result.losses == recorded.result.losses
+    assert result.digests == recorded.result.digests
+    assert result.bytes_sent == recorded.result.bytes_sent
+    assert silent.events.filter(pl.col("rank") >= 0).height == 0
+    assert silent.events.columns == recorded.events.columns
+
+
+def test_gloo_for_comparison_records_operations_and_no_chunks() -> None:
+    run = wb.run(lenet(backend="gloo", ranks=3, iterations=ITERATIONS))
+    result = run.wait(timeout=60)
+    assert result.losses == pytest.approx(finished(**SMALL).result.losses, abs=1e-5)
+    assert of(trained(run.events), kind="collective", algorithm="gloo").height == 10 * 3 * 4
+    assert of(run.events, kind="send").height == 0

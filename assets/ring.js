@@ -6,7 +6,7 @@
  * @typedef {import("./model.js").Flight} Flight
  * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
  * @typedef {{x: number, y: number}} Point
- * @typedef {{nodes: Point[], node: number, cell: {w: number, h: number}, middle: Point, both: Set<string>}} Place
+ * @typedef {{nodes: Point[], node: number, cell: {w: number, h: number}, middle: Point, both: Set<string>, terse: boolean}} Place
  */
 import { awaited, bytes, duration } from "./words.js";
 
@@ -20,14 +20,15 @@ export const ringHeight = (ranks) => (ranks > 4 ? 356 : 308);
  */
 export function placesOf(ranks, width, height, flights) {
   const node = ranks > 32 ? 4 : ranks > 8 ? 11 : 17, middle = { x: width / 2, y: height / 2 };
-  const radius = Math.max(20, Math.min(width / 2 - 114, height / 2 - node - 26));
+  const margin = ranks > 8 ? node + 14 : width < 400 ? 84 : 114; // beside a rank: room for the words of its wait
+  const radius = Math.max(20, Math.min(width / 2 - margin, height / 2 - node - 26));
   const nodes = Array.from({ length: ranks }, (_, r) => {
     const angle = (2 * Math.PI * r) / ranks;
     return { x: middle.x + radius * Math.sin(angle), y: middle.y - radius * Math.cos(angle) };
   });
   const ways = new Set(flights.map((f) => `${f.from}>${f.to}`));
   const both = new Set([...ways].filter((way) => ways.has(way.split(">").reverse().join(">"))));
-  return { nodes, node, cell: ranks > 8 ? { w: 20, h: 15 } : { w: 28, h: 19 }, middle, both };
+  return { nodes, node, cell: ranks > 8 ? { w: 20, h: 15 } : { w: 28, h: 19 }, middle, both, terse: width < 400 };
 }
 
 /**
@@ -159,8 +160,9 @@ function drawRank(g, ink, font, ranks, place, r, frame) {
   // Beside a rank at the top or bottom there is no edge: its label stands to the right of it.
   g.textAlign = side < 0 ? "right" : "left";
   const tx = side < 0 ? x - out : x + out, ty = side === 0 ? y + Math.sign(dy) * 10 : y;
-  g.fillText(`waits ${duration(frame.t - wait.start)}`, tx, ty - 7);
-  g.fillText(`for rank ${wait.peer}`, tx, ty + 8);
+  const lasted = duration(frame.t - wait.start);
+  g.fillText(place.terse ? lasted : `waits ${lasted}`, tx, ty - 7);
+  g.fillText(`for ${place.terse ? "" : "rank "}${wait.peer}`, tx, ty + 8);
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place} place @param {Flight & Point} mark */

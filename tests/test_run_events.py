@@ -14,8 +14,7 @@ from workbench import laws, theory
 from workbench.events import COLUMNS, KINDS
 
 ITERATIONS = 4
-GRADIENTS = [156, 2_416, 48_120, 10_164, 850]  # elements of LeNet's layers, weight and bias together
-PARAMETERS = 61_706
+GRADIENTS = [150, 6, 2_400, 16, 48_000, 120, 10_080, 84, 840, 10]  # elements of LeNet's, 61,706
 FACTORS = {
     "ranks": [1, 2, 3, 4, 5, 6, 7, 8],
     "all_reduce": ["ring", "naive", "one_shot"],
@@ -58,9 +57,7 @@ def bytes_by_rank(events: pl.DataFrame) -> dict[int, int]:
 def in_theory(algorithm: str, ranks: int, dtype: str) -> dict[int, int]:
     """Bytes that each rank sends in training: one all-reduce for each of LeNet's ten gradients."""
     itemsize = 4 if dtype == "float32" else 8
-    tensors = [150, 6, 2_400, 16, 48_000, 120, 10_080, 84, 840, 10]
-    assert sum(tensors) == sum(GRADIENTS) == PARAMETERS
-    each = [theory.bytes_sent(algorithm, ranks, n * itemsize, itemsize) for n in tensors]
+    each = [theory.bytes_sent(algorithm, ranks, n * itemsize, itemsize) for n in GRADIENTS]
     return {rank: ITERATIONS * sum(sent[rank] for sent in each) for rank in range(ranks)}
 
 
@@ -101,7 +98,6 @@ def test_the_columns_and_kinds_are_the_contracts_and_nothing_is_null() -> None:
     kinds = "forward backward optimizer load collective send recv wait metric"
     assert set(kinds.split()) <= set(events["kind"].cast(str))
     assert (events["end_ns"] >= events["start_ns"]).all()
-    assert set(of(events, kind="send")["nbytes"]) > {-1} - {-1}
     assert (of(events, kind="send")["nbytes"] >= 0).all()
     assert (of(events, kind="forward")["nbytes"] == -1).all()
 

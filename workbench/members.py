@@ -15,7 +15,7 @@ from workbench.control import Control
 from workbench.errors import PeerLost
 from workbench.events import Recorder
 from workbench.shared import Segment
-from workbench.transports.board import PLANES, Board, Peer, host_identity
+from workbench.transports.board import LEAVES, LEFT, PLANES, Board, Peer, host_identity
 from workbench.transports.gloo import GlooChannels
 from workbench.transports.shared_memory import SharedInbox, SharedOutbox
 from workbench.watch import Patience, Watch
@@ -78,8 +78,10 @@ class Members:
             board.sign(self.rank, self.size)
         return Peer(entry["rank"], entry["pid"], entry["host"], board)
 
-    def _ended(self, far: int) -> None:
-        self.peers[far].ended = True
+    def _ended(self, far: int, said_bye: bool) -> None:
+        peer = self.peers[far]
+        peer.said_bye = peer.said_bye or said_bye
+        peer.lost = peer.lost or not peer.said_bye
 
     def outbox(self, to: int, plane: int = COLLECTIVE_PLANE) -> Any:
         """The channel to a group rank."""
@@ -138,11 +140,12 @@ class Members:
         """Let peers that live take what was posted to them, then give the descriptors back."""
         if os.getpid() != self._pid:
             return  # a fork of this rank: nothing of the group is its own
-        self.board.close()
+        self.board.leaving = LEAVES
         deadline = time.monotonic() + self._timeout
         for (_, to), box in self._outboxes.items():
             while not (box.drained() or self._over(to) or time.monotonic() > deadline):
                 time.sleep(1e-3)
+        self.board.leaving = LEFT
         # A peer that is slow to join opens our board by the descriptor's number, which must stay ours.
         deadline = time.monotonic() + min(self._timeout, JOINING)
         for i, peer in enumerate(self.peers):
@@ -162,4 +165,4 @@ class Members:
 
     def _over(self, peer: int) -> bool:
         """Is there no more use in waiting for that peer?"""
-        return bool(self.watch.error or self.board.alarm() or self.peers[peer].left)
+        return bool(self.watch.error or self.board.alarm() or self.peers[peer].deaf)

@@ -8,7 +8,9 @@ a large message to a slow peer never stops another one. A caller that waits driv
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -18,7 +20,7 @@ import torch
 from workbench.arrays import NUMPY, TORCH, flat_array
 from workbench.communicator import Communicator
 from workbench.control import ATTENTION
-from workbench.errors import CollectiveError, WorkbenchError
+from workbench.errors import CollectiveError, RunTimeout
 from workbench.events import CODE, Where, now
 from workbench.members import P2P_PLANE
 from workbench.pacing import sleep_until
@@ -38,14 +40,14 @@ class Transfer:
         self.number, self.slot, self.context = -1, 0, -1
         self.posted = now()
         self.done = threading.Event()
-        self.error: WorkbenchError | None = None
+        self.error: Exception | None = None
         self.after: list[Any] = []  # called once it is done
 
     @property
     def nbytes(self) -> int:
         return int(self.x.nbytes) if self.x is not None else 0
 
-    def finish(self, error: WorkbenchError | None = None) -> None:
+    def finish(self, error: Exception | None = None) -> None:
         self.error = error
         for call in self.after:
             call(self)
@@ -79,11 +81,16 @@ class Engine:
         else:
             self._ensure_thread()
 
-    def wait(self, transfer: Transfer) -> None:
+    def wait(self, transfer: Transfer, seconds: float = math.inf) -> None:
+        """Return when it is done, and raise what went wrong; after ``seconds`` RunTimeout, and it goes on."""
+        deadline = time.monotonic() + seconds
         while not transfer.done.is_set():
+            if time.monotonic() > deadline:
+                self._ensure_thread()
+                raise RunTimeout(f"{self.kind} {describe(transfer.signature)}: not done in {seconds} s")
             if self.lock.acquire(False):
                 try:
-                    self._drive(transfer)
+                    self._drive(transfer, deadline)
                 finally:
                     self.lock.release()
                 if self.busy():
@@ -116,11 +123,13 @@ class Engine:
                 with self.lock:
                     self._drive(None)
 
-    def _drive(self, until: Transfer | None) -> None:
+    def _drive(self, until: Transfer | None, deadline: float = math.inf) -> None:
         """Move slots until the given transfer is done, or nothing is pending."""
         patience: Patience | None = None
         blocked = 0
         while self.busy() and not (until and until.done.is_set()) and not self.closed:
+            if time.monotonic() > deadline:
+                return
             try:
                 if self._step(blocked):
                     patience, blocked = None, 0
@@ -135,8 +144,10 @@ class Engine:
                 patience = patience or Patience(self.members.watch, -1, self.lane, self._doing())
                 patience.peer = self._awaited()
                 patience.look()
-            except WorkbenchError as error:
+            except Exception as error:  # whoever waits for a transfer must hear of it
                 self._fail(error)
+        if not self.busy():
+            self.lane.idle()
 
     def _step(self, blocked: int) -> bool:
         while self.posted:
@@ -158,7 +169,7 @@ class Engine:
         peers = {transfer.peer for transfer in list(self.pending)}
         return peers.pop() if len(peers) == 1 else -1
 
-    def _fail(self, error: WorkbenchError) -> None:
+    def _fail(self, error: Exception) -> None:
         failed = [*self.pending, *self.posted]
         self.pending.clear()
         self.posted.clear()
@@ -187,6 +198,7 @@ class Engine:
             self.lane.again(transfer.context)
 
     def close(self) -> None:
+        """End the thread; what is still pending is not done."""
         self.closed = True
         self.wake.set()
         self.bell.ring()
@@ -206,6 +218,16 @@ class SendEngine(Engine):
         self._numbers[transfer.peer] = number + 1
         transfer.number = number
         self.pending.append(transfer)
+
+    def close(self, grace: float = 5.0) -> None:
+        """Let what was posted leave, for ``grace`` seconds, if somebody is there to take it."""
+        deadline, peers = time.monotonic() + grace, self.members.peers
+        while self.busy() and not self.members.watch.error and time.monotonic() < deadline:
+            if all(peers[transfer.peer].deaf for transfer in (*self.pending, *self.posted)):
+                break
+            self._ensure_thread()
+            time.sleep(1e-3)
+        super().close()
 
     def progress(self, blocked: int) -> bool:
         moved, seen = False, set()

@@ -22,7 +22,7 @@ import polars as pl
 from workbench._assets import stage_module, theme
 from workbench.store import Store
 from workbench.views import Message
-from workbench.views.facts import NO_COUNTERS, add_faults, count, facts, largest
+from workbench.views.facts import NO_COUNTERS, add_faults, count, facts, in_a_line, largest
 from workbench.views.ring import calls, select
 from workbench.views.stream import describe, message
 
@@ -91,7 +91,7 @@ def replay(store: Store) -> Message:
             counters["calls"] = largest(complete["op"]) + 1
         known["ranks"] = known["ranks"] or largest(events["rank"]) + 1
     error = store.metadata.get("error", "")
-    state, words = ("failed", error.strip().splitlines()[0]) if error else ("replay", "")
+    state, words = ("failed", in_a_line(error)) if error else ("replay", "")
     head = {"id": uuid.uuid4().hex, **known}
     return message(head, sampled, seq=1, now=None, state=state, words=words, counters=counters)
 

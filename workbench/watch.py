@@ -82,11 +82,11 @@ class Watch:
         return self.error
 
     def lost(self, peer: int, doing: str) -> WorkbenchError:
-        """The error for a peer that has ended."""
-        rank = self.peers[peer].rank
-        return self.fail(
-            PeerLost(f"rank {rank} (process {self.peers[peer].pid}) ended while rank {self.peers[self.me].rank} was in {doing}", rank)
-        )  # fmt: skip
+        """The error for a peer that has ended, or has left the group while it was awaited."""
+        other, me = self.peers[peer], self.peers[self.me].rank
+        how = "left the group" if other.left else "ended"
+        message = f"rank {other.rank} (process {other.pid}) {how} while rank {me} was in {doing}"
+        return self.fail(PeerLost(message, other.rank))
 
 
 class Patience:
@@ -108,7 +108,9 @@ class Patience:
         self._last = moment
         among = range(len(watch.peers)) if self.peer < 0 else (self.peer,)
         for peer in among:
-            if peer != watch.me and watch.peers[peer].gone:
+            # Who has left in good order has done its part of what all do together, not of what is awaited.
+            awaited = peer == self.peer and watch.peers[peer].left
+            if peer != watch.me and (awaited or watch.peers[peer].gone):
                 raise watch.lost(peer, self.doing)
         self._compare(among)
         if self._waited > SECOND and not self._told:

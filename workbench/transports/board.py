@@ -13,7 +13,8 @@ from typing import Any
 
 from workbench.shared import SEMAPHORE_BYTES, Segment, process_state
 
-W_OP, W_SIGNATURE, W_ALARM, W_CLOSED = range(4)
+W_OP, W_SIGNATURE, W_ALARM, W_LEAVING = range(4)
+STAYS, LEAVES, LEFT = range(3)
 W_BELLS = 4  # is somebody waiting at bell 0 (sends), bell 1 (receives)?
 BELLS_AT, TEXT_AT, TEXT_BYTES, TABLE_AT = 256, 512, 1536, 2048
 PLANES = ("collective", "p2p")
@@ -91,12 +92,13 @@ class Board:
         return (op, signature) if op == self.words[W_OP] else (-1, 0)
 
     @property
-    def closed(self) -> bool:
-        """Has the owner left the group?"""
-        return bool(self.words[W_CLOSED])
+    def leaving(self) -> int:
+        """STAYS, LEAVES (takes nothing any more) or LEFT (all that it sent has been taken)."""
+        return self.words[W_LEAVING]
 
-    def close(self) -> None:
-        self.words[W_CLOSED] = 1
+    @leaving.setter
+    def leaving(self, stage: int) -> None:
+        self.words[W_LEAVING] = stage
 
     def raise_alarm(self, kind: str, rank: int, text: str) -> None:
         """Tell the owner, once, that the group has failed: the first alarm stays."""
@@ -125,17 +127,24 @@ class Peer:
     pid: int
     host: str
     board: Board | None
-    ended: bool = False  # known to have left, for a rank on another host
+    lost = False  # a rank on another host: its connection broke
+    said_bye = False  # a rank on another host
 
     def state(self) -> str:
         """The kernel's letter for its process; "?" on another host."""
         return process_state(self.pid) if self.board is not None else "?"
 
     @property
-    def gone(self) -> bool:
-        return self.ended or (self.board is not None and self.state() in "ZX")
+    def left(self) -> bool:
+        """Has it left the group in good order?"""
+        return self.said_bye if self.board is None else self.board.leaving == LEFT
 
     @property
-    def left(self) -> bool:
+    def gone(self) -> bool:
+        """Has it ended without leaving the group first?"""
+        return self.lost or (self.board is not None and self.state() in "ZX" and not self.left)
+
+    @property
+    def deaf(self) -> bool:
         """Will it never again take anything that was sent to it?"""
-        return self.gone or (self.board is not None and self.board.closed)
+        return self.gone or self.left or (self.board is not None and self.board.leaving != STAYS)

@@ -80,7 +80,7 @@ class GlooOutbox:
                     self._bell.ring()
             group.send([torch.tensor(_BYE)], to, tag).wait()
         except RuntimeError:
-            self._channels.ended(to)
+            self._channels.ended(to, False)
 
     def drained(self) -> bool:
         """Is all that was posted in the other process?"""
@@ -116,7 +116,8 @@ class GlooInbox:
                 fields = tuple(words.tolist())
                 nbytes = Header(*fields).nbytes
                 if nbytes < 0:
-                    break
+                    self._channels.ended(self._frm, True)
+                    return
                 if nbytes:
                     place = torch.from_numpy(self._buffers[self._filled][:nbytes])
                     group.recv([place], self._frm, self._tag + 1).wait()
@@ -126,8 +127,7 @@ class GlooInbox:
                 if self._bell is not None:
                     self._bell.ring()
         except RuntimeError:
-            pass  # the connection is broken: the other process has ended
-        self._channels.ended(self._frm)
+            self._channels.ended(self._frm, False)
 
     def fields(self) -> tuple[int, ...]:
         """The header of the oldest slot as plain numbers."""
@@ -149,12 +149,12 @@ class GlooChannels:
     """All channels of one group that cross hosts.
 
     ``far``: group ranks on other hosts. ``board``: this rank's own, whose bells wake it and on which
-    alarms from afar are put. ``ended(rank)`` is called once nothing more can come from a far rank.
+    alarms from afar are put. ``ended(rank, said_bye)`` is called when no more can come from a far rank.
     """
 
     def __init__(
         self, store: dist.Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
-        ended: Callable[[int], None],
+        ended: Callable[[int, bool], None],
     ) -> None:  # fmt: skip
         self.group = ProcessGroupGloo(
             dist.PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT

@@ -1,4 +1,4 @@
-"""What is said of a run beside its picture: its spec in a line, what is our own making, counters, state."""
+"""What is said of a run beside its picture: its spec, what is our own making, counters, state."""
 
 from __future__ import annotations
 
@@ -68,7 +68,13 @@ def state_of(run: Watched, over: bool, events: int) -> tuple[str, str]:
     error = getattr(run.result, "error", None)
     if error is None:
         return "finished", ""
-    return "failed", str(error).strip().splitlines()[0]
+    return "failed", in_a_line(str(error))
+
+
+def in_a_line(error: str) -> str:
+    """An error's first line; of a traceback, what it was about too."""
+    first, *rest = error.strip().splitlines()
+    return f"{first} {rest[-1].strip()}" if rest and first.endswith(":") else first
 
 
 def count(counters: dict[str, Any], events: pl.DataFrame) -> None:

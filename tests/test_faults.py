@@ -1,0 +1,417 @@
+"""What goes wrong on purpose: it is named within its time, nothing is left, and the record can be read."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+import torch.distributed as dist
+
+import workbench as wb
+from tests.live import LONG, gone, lasting, lenet, of, script, training, until
+from workbench import laws
+from workbench.launchers.local import nursery
+
+SOON = 1.0  # seconds: a killed rank is reported, the ranks of a driver that ended are gone
+
+
+@contextlib.contextmanager
+def started(**fields: Any) -> Iterator[wb.Run]:
+    """A run that would go on for ever; over when the test is."""
+    run = wb.run(lenet(**{"iterations": LONG, "ranks": 3, **fields}))
+    try:
+        yield run
+    finally:
+        for rank in run.pids:
+            run.kill(rank)
+        run.wait(timeout=20, check=False)
+    assert gone(run.pids.values())
+
+
+def failure(run: wb.Run, seconds: float) -> tuple[wb.WorkbenchError, float]:
+    """What the run fails with, and after how many seconds."""
+    begin = time.monotonic()
+    with pytest.raises(wb.WorkbenchError) as caught:
+        run.wait(timeout=seconds)
+    assert caught.value.result is run.result
+    assert not run.result.ok and run.result.error is caught.value
+    assert gone(run.pids.values()), "a rank is still there"
+    return caught.value, time.monotonic() - begin
+
+
+# -- a rank is killed --
+
+
+@pytest.mark.parametrize("moment", range(5))
+@pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
+def test_a_rank_killed_at_any_moment_of_training_is_named(strategy: str, moment: int) -> None:
+    chance = random.Random(f"{strategy} {moment}")
+    with started(strategy=strategy, ranks=chance.choice([2, 3, 4])) as run:
+        training(run)
+        time.sleep(chance.uniform(0, 0.2))
+        victim = chance.randrange(len(run.pids))
+        os.kill(run.pids[victim], signal.SIGKILL)
+        error, seconds = failure(run, 10)
+    assert isinstance(error, wb.PeerLost) and error.rank == victim
+    assert seconds < SOON
+    assert f"rank {victim} (process {run.pids[victim]}) was killed by SIGKILL" in str(error)
+    told = str(error).partition("Under way:")[2]
+    assert any(word in told for word in ("all_reduce", "load", "forward", "backward", "optimizer"))
+    assert laws.check_events(run.events, complete=False) == []
+    assert of(run.events, kind="send").height > 0
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_a_rank_killed_while_the_ranks_start_is_named(moment: int) -> None:
+    with started() as run:
+        time.sleep(moment * 0.02)
+        os.kill(run.pids[1], signal.SIGKILL)
+        error, seconds = failure(run, 10)
+    assert isinstance(error, wb.PeerLost) and error.rank == 1
+    assert seconds < SOON and "SIGKILL" in str(error)
+    assert run.events.columns
+
+
+def test_a_rank_killed_while_others_compute_is_named_as_soon() -> None:
+    """Who sleeps in a long forward cannot see it: it is not waited for."""
+    with started(pad_compute="60 s") as run:
+        training(run, 0)
+        until(lambda: of(run.events, kind="load").height == 3, what="all compute")
+        run.kill(2)
+        error, seconds = failure(run, 10)
+    assert isinstance(error, wb.PeerLost) and error.rank == 2 and seconds < SOON
+    assert "rank 0: in forward" in str(error)
+
+
+def test_a_kill_of_the_experiment_happens_at_its_iteration() -> None:
+    with started(faults=(wb.Kill(rank=1, at_iteration=4),)) as run:
+        error, _ = failure(run, 30)
+    assert isinstance(error, wb.PeerLost) and "in iteration 4" in str(error)
+    events = run.events
+    assert of(events, kind="fault", name="kill", rank=1)["iteration"].to_list() == [4]
+    assert of(events, rank=1)["iteration"].max() == 4
+
+
+def test_a_rank_that_exits_is_named_with_its_code() -> None:
+    def leaves(job: Any, config: Any) -> None:
+        for step in job.steps():
+            if (job.rank, step.iteration) == (1, 2):
+                os._exit(7)
+            dist.barrier()
+
+    with started(strategy=leaves) as run:
+        error, _ = failure(run, 30)
+    assert isinstance(error, wb.PeerLost) and "rank 1" in str(error)
+    assert "exited with code 7" in str(error)
+
+
+# -- a rank is stopped --
+
+
+def test_a_stopped_rank_is_named_after_a_second_and_an_error_at_timeout() -> None:
+    with started(timeout="2 s") as run:
+        training(run)
+        os.kill(run.pids[1], signal.SIGSTOP)
+        begin = time.monotonic_ns()
+        error, seconds = failure(run, 20)
+    assert isinstance(error, wb.RunTimeout) and 1.8 < seconds < 4
+    assert f"rank 1 (process {run.pids[1]}) is stopped (SIGSTOP)" in str(error)
+    detected = of(run.events, kind="detect", name="stalled: stopped", peer=1)
+    assert detected.height >= 1
+    after = (detected["start_ns"].min() - begin) / 1e9
+    assert 0.8 < after < 1.6
+    assert (of(run.events, kind="detect")["rank"] != 1).all()
+
+
+def test_who_the_user_freezes_is_no_error() -> None:
+    with started(timeout="1 s") as run:
+        training(run)
+        run.freeze(1)
+        time.sleep(2.5)
+        assert not run.done
+        stood = run.iteration
+        run.thaw(1)
+        until(lambda: run.iteration > stood + 3, what="training goes on")
+        run.stop()
+        assert run.wait(timeout=20).ok
+    names = of(run.events, kind="fault", rank=-1)["name"].cast(str).to_list()
+    assert names == ["freeze", "thaw"]
+    assert laws.check_events(run.events) == []
+
+
+def test_a_freeze_of_the_experiment_lasts_its_seconds_and_is_no_error() -> None:
+    exp = lenet(
+        ranks=3, iterations=8, timeout="1 s", faults=(wb.Freeze(rank=1, at_iteration=3, seconds=2),)
+    )
+    run = wb.run(exp)
+    assert run.wait(timeout=30).ok
+    begin = of(run.events, kind="fault", name="freeze")["end_ns"].item()
+    after = of(run.events, rank=1, kind="load", iteration=3)["start_ns"].item()
+    assert 1.95 < (after - begin) / 1e9 < 2.5
+
+
+def test_thaw_ends_a_freeze_of_the_experiment() -> None:
+    with started(faults=(wb.Freeze(rank=1, at_iteration=3, seconds=60),)) as run:
+        until(lambda: of(run.events, kind="fault", name="freeze").height, what="it is frozen")
+        run.thaw(1)
+        until(lambda: run.iteration > 6, what="training goes on")
+
+
+# -- a rank is slow --
+
+
+def test_a_slow_rank_of_the_experiment_computes_longer() -> None:
+    run = wb.run(lenet(iterations=6, pad_compute="15 ms", faults=(wb.Slow(rank=1, factor=3),)))
+    run.wait(timeout=30)
+    for rank, factor in ((0, 1), (1, 3)):
+        spans = lasting(of(run.events, rank=rank, kind="backward").filter(pl.col("iteration") > 0))
+        assert spans.median() == pytest.approx(10 * factor, rel=0.15)
+    assert laws.check_events(run.events) == []
+
+
+def test_jitter_slows_its_share_of_iterations_and_the_seed_decides_which() -> None:
+    def slow_ones(seed: int) -> list[tuple[int, int]]:
+        faults = (wb.Jitter(probability=0.4, factor=4),)
+        run = wb.run(lenet(iterations=24, pad_compute="6 ms", faults=faults, seed=seed))
+        run.wait(timeout=30)
+        rows = of(run.events, kind="backward").with_columns(ms=lasting(of(run.events, kind="backward")))
+        rows = rows.filter(pl.col("ms") > 10, pl.col("iteration") > 0)
+        return sorted(rows.select("rank", "iteration").rows())
+
+    first = slow_ones(0)
+    assert 8 <= len(first) <= 30  # of 46, 18 expected
+    assert {rank for rank, _ in first} == {0, 1}
+    assert first == slow_ones(0) != slow_ones(1)
+
+
+# -- a rank raises, or disagrees --
+
+
+class RaisesOnOne:
+    """A task whose loss raises on rank 1."""
+
+    def model(self) -> torch.nn.Module:
+        return torch.nn.Linear(2, 2)
+
+    def dataset(self, split: str) -> Any:
+        return torch.utils.data.TensorDataset(torch.ones(40, 2))
+
+    def loss(self, model: torch.nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
+        if dist.get_rank() == 1:
+            raise ValueError("my own mistake")
+        return model(batch[0]).sum()
+
+
+@pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
+def test_a_task_that_raises_on_one_rank_ends_all_with_its_traceback(strategy: str) -> None:
+    with started(task=RaisesOnOne, strategy=strategy) as run:
+        error, seconds = failure(run, 30)
+    assert isinstance(error, wb.RankError) and error.rank == 1
+    assert "ValueError: my own mistake" in str(error)
+    assert 'raise ValueError("my own mistake")' in str(error)
+    assert seconds < 5
+
+
+def test_a_users_all_reduce_that_sends_too_much_is_a_collective_error() -> None:
+    def all_reduce(comm: Any, x: torch.Tensor) -> torch.Tensor:
+        right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        other = torch.empty_like(x)
+        give = torch.cat([x, x[:1]]) if comm.rank == 1 else x
+        comm.exchange(give, to=right, into=other, frm=left)
+        return x + other
+
+    with started(all_reduce=all_reduce, ranks=2) as run:
+        error, seconds = failure(run, 30)
+    assert isinstance(error, wb.CollectiveError) and seconds < 5
+    assert "rank 0 expected 600 bytes from rank 1" in str(error) and "got 604" in str(error)
+
+
+def test_ranks_that_call_different_collectives_are_told_who_called_what() -> None:
+    def disagree(job: Any, config: Any) -> None:
+        for _ in job.steps():
+            dist.all_reduce(torch.ones(3 + job.rank))
+
+    with started(strategy=disagree, ranks=2) as run:
+        error, seconds = failure(run, 30)
+    assert isinstance(error, wb.CollectiveError) and seconds < 5
+    assert "rank 0" in str(error) and "rank 1" in str(error)
+
+
+# -- the driver --
+
+
+def test_a_timeout_of_wait_leaves_the_run_going() -> None:
+    with started() as run:
+        training(run)
+        with pytest.raises(wb.RunTimeout, match="it goes on"):
+            run.wait(timeout=0.2)
+        at = run.iteration
+        until(lambda: run.iteration > at, what="it goes on")
+        run.stop()
+        assert run.wait(timeout=20).ok
+
+
+def test_wait_without_check_returns_the_failed_result() -> None:
+    with started() as run:
+        run.kill(0)
+        result = run.wait(timeout=20, check=False)
+    assert result is run.result and not result.ok
+    assert isinstance(result.error, wb.PeerLost)
+
+
+HOLDS = """
+import os, signal, sys, time
+import workbench as wb
+run = wb.run(wb.Experiment(ranks=3, iterations=100_000, batch_size=16))
+while run.iteration < 3 and not run.done:
+    time.sleep(0.01)
+from workbench.launchers.local import nursery
+print(*run.pids.values(), nursery().process.pid, flush=True)
+"""
+
+
+def pids_of(process: Any) -> list[int]:
+    line = process.stdout.readline()
+    assert line.strip(), process.communicate()[1]
+    return [int(word) for word in line.split()]
+
+
+@contextlib.contextmanager
+def driver(tmp_path: Path, text: str) -> Iterator[Any]:
+    process = script(tmp_path / "script.py", text)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=20)
+
+
+def nothing_remains(pids: list[int]) -> None:
+    begin = time.monotonic()
+    until(lambda: gone(pids), 10, f"the end of {pids}")
+    assert time.monotonic() - begin < SOON
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["", "run.freeze(1)\n", "if os.fork() == 0:\n    time.sleep(30)\n"],
+    ids=["plain", "a rank is frozen", "a child holds its sockets"],
+)
+def test_a_driver_that_is_killed_leaves_nothing(more: str, tmp_path: Path) -> None:
+    with driver(tmp_path, HOLDS + more + "print('ready', flush=True)\ntime.sleep(60)\n") as process:
+        pids = pids_of(process)
+        assert process.stdout.readline() == "ready\n"
+        assert not any(map(gone, [[pid] for pid in pids]))
+        os.kill(process.pid, signal.SIGKILL)
+        nothing_remains(pids)
+
+
+def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+    with driver(tmp_path, HOLDS + "run.wait()\n") as process:
+        pids = pids_of(process)
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode in (130, -signal.SIGINT)
+        assert err.rstrip().endswith("KeyboardInterrupt") and "Exception ignored" not in err
+        assert gone(pids)
+
+
+def test_a_script_without_a_main_guard_works_and_leaves_nothing(tmp_path: Path) -> None:
+    text = HOLDS + "run.stop()\nprint(run.wait(20).ok, __name__)\n"
+    with driver(tmp_path, text) as process:
+        pids = pids_of(process)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "True __main__\n", "")
+        assert gone(pids)
+
+
+def test_a_driver_that_ends_in_mid_run_leaves_nothing(tmp_path: Path) -> None:
+    with driver(tmp_path, HOLDS + "raise SystemExit(5)\n") as process:
+        pids = pids_of(process)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (5, "")
+        assert gone(pids)
+
+
+def test_the_end_of_the_process_that_starts_ranks_is_reported() -> None:
+    with started() as run:
+        training(run)
+        pid = nursery().process.pid
+        os.kill(pid, signal.SIGKILL)
+        error, seconds = failure(run, 10)
+    assert seconds < SOON and f"(pid {pid}) was killed by SIGKILL" in str(error)
+    assert of(run.events, kind="send").height > 0
+    assert wb.run(lenet()).wait(timeout=60).ok  # the next run starts another
+
+
+def test_shutdown_ends_all() -> None:
+    with started() as run:
+        training(run)
+        home = nursery()
+        wb.shutdown()
+        assert gone([*run.pids.values(), home.process.pid])
+        error, _ = failure(run, 10)
+    assert "wb.shutdown()" in str(error)
+    home.keep(3)  # what the run's end asks for must not bring it back
+    assert threading.active_count() <= 3
+    assert wb.run(lenet()).wait(timeout=60).ok
+
+
+# -- more than one run --
+
+
+def test_two_runs_at_a_time_do_not_touch_each_other() -> None:
+    alone = wb.run(lenet(iterations=20)).wait(timeout=60)
+    with started(ranks=2) as neighbour:
+        first, second = (wb.run(lenet(iterations=20, strategy=s)) for s in ("data_parallel", "ddp"))
+        for run in (first, second):
+            assert run.wait(timeout=60).losses == pytest.approx(alone.losses, abs=1e-6)
+            assert laws.check_events(run.events) == []
+        neighbour.kill(1)
+        error, _ = failure(neighbour, 10)
+    assert isinstance(error, wb.PeerLost)
+
+
+def test_runs_leave_no_descriptors_threads_or_processes() -> None:
+    def counted() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    for _ in range(2):
+        wb.run(lenet(iterations=2)).wait(timeout=60)
+    before = counted()
+    pids = []
+    for _ in range(10):
+        run = wb.run(lenet(iterations=2))
+        assert run.wait(timeout=60).ok
+        assert run.events.height > 0
+        pids += run.pids.values()
+    assert gone(pids)
+    fds, threads = counted()
+    assert fds <= before[0] + 1 and threads <= before[1]  # the last run still lives
+
+
+def test_a_run_that_is_kept_keeps_its_table_and_little_else() -> None:
+    kept = [wb.run(lenet(iterations=2)) for _ in range(3)]
+    for run in kept:
+        run.wait(timeout=60)
+    before = len(os.listdir("/proc/self/fd"))
+    more = [wb.run(lenet(iterations=2)) for _ in range(5)]
+    assert all(run.wait(timeout=60).ok for run in more)
+    assert len(os.listdir("/proc/self/fd")) - before <= len(more)
+    assert all(run.events.height and run.overhead().records for run in kept + more)
+    with open("/proc/self/maps") as file:
+        assert "workbench trace" not in file.read()

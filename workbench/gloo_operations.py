@@ -1,0 +1,213 @@
+"""Operations that a Gloo group does for us, each recorded as one span.
+
+What the group hands to Gloo it still watches: a peer that ends, or that is in another operation, is
+noticed here and named, where Gloo alone would wait for its own timeout.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ProcessGroup,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+
+from workbench.communicator import Communicator
+from workbench.control import SLICE
+from workbench.errors import PeerLost, WorkbenchError
+from workbench.events import Where, now
+from workbench.members import Members
+from workbench.session import Session
+from workbench.signature import signature
+from workbench.watch import Patience
+from workbench.work import AllWork
+
+
+class GlooOperations(ProcessGroup):
+    """The part of ``WorkbenchGroup`` that is delegated to the group inside."""
+
+    inner: Any  # a ProcessGroupGloo; its methods are not in torch's type stubs
+    comm: Communicator
+    members: Members
+    session: Session
+
+    def _run(
+        self, job: Callable[[int], None], result: list[torch.Tensor], asynchronous: bool
+    ) -> Any:
+        raise NotImplementedError  # WorkbenchGroup's
+
+    def _delegate(
+        self,
+        collective: str,
+        call: Callable[[], Any],
+        result: Any,
+        opts: Any,
+        reduction: str = "",
+        same: torch.Tensor | None = None,
+    ) -> Any:
+        tensors = [same] if same is not None else []
+        dtype = tensors[0].dtype if tensors else None
+        elements = tensors[0].numel() if tensors else 0
+        number = signature(collective, dtype, elements, reduction)
+        nbytes = (
+            sum(t.numel() * t.element_size() for t in flatten(result)) if result is not None else 0
+        )
+        where, label = self.session.recorder.where, self.session.current_label()
+        return self._run(
+            lambda op: self._gloo(op, collective, call, number, nbytes, where, label),
+            flatten(result),
+            getattr(opts, "asyncOp", True),
+        )
+
+    def _gloo(
+        self,
+        op: int,
+        collective: str,
+        call: Callable[[], Any],
+        number: int,
+        nbytes: int,
+        where: Where,
+        label: str,
+    ) -> None:
+        comm, start = self.comm, now()
+        comm.begin(collective, "gloo", op, number, where, (), "")
+        patience: Patience | None = None
+        try:
+            work, done = call(), threading.Event()
+            work.get_future().add_done_callback(lambda _: done.set())
+            while not done.wait(SLICE):
+                patience = patience or Patience(
+                    self.members.watch, -1, comm.lane, f"{collective} {op}"
+                )
+                patience.look()
+            work.wait()
+        except RuntimeError as error:
+            if isinstance(error, WorkbenchError):
+                raise
+            raise self._gloo_error(error, f"{collective} {op}") from error
+        finally:
+            comm.end(start, nbytes, label)
+
+    def _gloo_error(self, error: RuntimeError, doing: str) -> Exception:
+        for peer in range(self.comm.size):
+            if peer != self.comm.rank and self.members.peers[peer].gone:
+                return self.members.watch.lost(peer, doing)
+        if "Connection closed by peer" in str(error) or "Connection reset" in str(error):
+            return self.members.watch.fail(PeerLost(f"a peer was lost in {doing}: {error}"))
+        return error
+
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        opts = opts or BroadcastOptions()
+        return self._delegate(
+            "broadcast", lambda: self.inner.broadcast(tensors, opts), tensors, opts, same=tensors[0]
+        )
+
+    def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        opts = opts or ReduceOptions()
+        return self._delegate(
+            "reduce", lambda: self.inner.reduce(tensors, opts), tensors, opts, same=tensors[0]
+        )
+
+    def allgather(
+        self, out: list[list[torch.Tensor]], x: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        opts = opts or AllgatherOptions()
+        return self._delegate("all_gather", lambda: self.inner.allgather(out, x, opts), out, opts)
+
+    def _allgather_base(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+        return self._delegate(
+            "all_gather", lambda: self.inner._allgather_base(out, x, opts), out, opts, same=x
+        )
+
+    all_gather_single = _allgather_base
+
+    def allgather_coalesced(self, out: Any, x: list[torch.Tensor], opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+        return self._delegate(
+            "all_gather_coalesced", lambda: self.inner.allgather_coalesced(out, x, opts), out, opts
+        )
+
+    def allgather_into_tensor_coalesced(
+        self, outs: list[torch.Tensor], xs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return AllWork(
+            [self._allgather_base(out, x, opts) for out, x in zip(outs, xs, strict=True)], outs
+        )
+
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    def gather(self, out: Any, x: list[torch.Tensor], opts: Any = None) -> Any:
+        opts = opts or GatherOptions()
+        return self._delegate("gather", lambda: self.inner.gather(out, x, opts), out, opts)
+
+    def scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
+        opts = opts or ScatterOptions()
+        return self._delegate("scatter", lambda: self.inner.scatter(out, x, opts), out, opts)
+
+    def reduce_scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        return self._delegate(
+            "reduce_scatter", lambda: self.inner.reduce_scatter(out, x, opts), out, opts
+        )
+
+    def _reduce_scatter_base(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        return self._delegate(
+            "reduce_scatter",
+            lambda: self.inner._reduce_scatter_base(out, x, opts),
+            out,
+            opts,
+            same=x,
+        )
+
+    reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(
+        self, outs: list[torch.Tensor], xs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return AllWork(
+            [self._reduce_scatter_base(out, x, opts) for out, x in zip(outs, xs, strict=True)], outs
+        )
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+    def alltoall_base(
+        self, out: torch.Tensor, x: torch.Tensor, out_splits: Any, in_splits: Any, opts: Any = None
+    ) -> Any:
+        opts = opts or AllToAllOptions()
+        return self._delegate(
+            "all_to_all",
+            lambda: self.inner.alltoall_base(out, x, out_splits, in_splits, opts),
+            out,
+            opts,
+        )
+
+    all_to_all_single = alltoall_base
+
+    def alltoall(self, out: list[torch.Tensor], x: list[torch.Tensor], opts: Any = None) -> Any:
+        opts = opts or AllToAllOptions()
+        return self._delegate("all_to_all", lambda: self.inner.alltoall(out, x, opts), out, opts)
+
+    def barrier(self, opts: Any = None) -> Any:
+        opts = opts or BarrierOptions()
+        return self._delegate("barrier", lambda: self.inner.barrier(opts), None, opts)
+
+
+def flatten(result: Any) -> list[torch.Tensor]:
+    if result is None:
+        return []
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [tensor for part in result for tensor in flatten(part)]

@@ -1,0 +1,163 @@
+"""Handles of asynchronous operations, and the thread that runs a group's collectives in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work
+from torch.futures import Future
+
+from workbench.errors import RunTimeout
+from workbench.p2p import Transfer
+
+
+class WorkbenchWork(Work):
+    """The handle of an asynchronous operation."""
+
+    def __init__(self, result: list[torch.Tensor], devices: list[torch.device]) -> None:
+        super().__init__()
+        self._done = threading.Event()
+        self._result, self._error = result, None
+        raw: Future[Any] = Future(devices=devices) if devices else Future()
+        self._raw = raw
+        # An error set with Future.set_exception never reaches C++; one raised in a callback does.
+        self._future = raw.then(self._outcome)
+
+    _error: Exception | None
+
+    def _outcome(self, _: Any) -> Any:
+        if self._error is not None:
+            raise RuntimeError(f"{type(self._error).__name__}: {self._error}")
+        return self._result
+
+    def complete(self, error: Exception | None = None) -> None:
+        self._error = error
+        self._done.set()
+        self._raw.set_result(None if error else self._result)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        limit = timeout.total_seconds() if timeout else None
+        if limit:
+            if not self._done.wait(limit):
+                raise RunTimeout(f"the operation was not done within {limit} s")
+        else:
+            while not self._done.wait(1.0):
+                pass  # in slices, so that Ctrl-C gets through; the operation itself has the deadline
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        return self._done.is_set()
+
+    def is_success(self) -> bool:
+        return self._done.is_set() and self._error is None
+
+    def exception(self) -> Any:
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        return self._result
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def get_future(self) -> Future[Any]:
+        return self._future
+
+
+class P2PWork(WorkbenchWork):
+    """The handle of a message: whoever waits for it also moves it."""
+
+    def __init__(self, engine: Any, transfer: Transfer, result: list[torch.Tensor]) -> None:
+        super().__init__(result, [])
+        self.engine, self.transfer = engine, transfer
+        transfer.after.append(lambda done: self.complete(done.error))
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self.engine.wait(self.transfer)
+        return super().wait(timeout)
+
+    def _source_rank(self) -> int:
+        return int(self.transfer.peer)
+
+
+class JobQueue:
+    """Runs a group's collectives one after the other: in the caller if it may, else on a thread."""
+
+    def __init__(self, name: str, before: Callable[[], None]) -> None:
+        """``before``: called on the thread before each job."""
+        self.before = before
+        self.lock = threading.RLock()
+        self._jobs: deque[tuple[Callable[[], None], WorkbenchWork]] = deque()
+        self._wake = threading.Condition()
+        self._running = self.closed = False
+        self._thread: threading.Thread | None = None
+        self._name = name
+
+    def idle(self) -> bool:
+        return not self._jobs and not self._running
+
+    def submit(self, job: Callable[[], None], work: WorkbenchWork) -> None:
+        with self._wake:
+            self._jobs.append((job, work))
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._loop, daemon=True, name=f"workbench {self._name}"
+                )
+                self._thread.start()
+            self._wake.notify()
+
+    def _loop(self) -> None:
+        torch.set_num_threads(1)
+        while True:
+            with self._wake:
+                while not self._jobs and not self.closed:
+                    self._wake.wait()
+                if not self._jobs:
+                    return
+                job, work = self._jobs.popleft()
+                self._running = True
+            error: Exception | None = None
+            try:
+                with self.lock:
+                    self.before()
+                    job()
+            except Exception as caught:  # it belongs to whoever waits for the work
+                error = caught
+            self._running = False
+            work.complete(error)
+
+    def close(self) -> None:
+        with self._wake:
+            self.closed = True
+            self._wake.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(10.0)
+
+
+class AllWork(Work):
+    """The handle of several operations: done when all are."""
+
+    def __init__(self, works: list[Any], result: Any) -> None:
+        super().__init__()
+        self._works, self._result = [work for work in works if work is not None], result
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        for work in self._works:
+            work.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def get_future(self) -> Future[Any]:
+        done: Future[Any] = Future()
+        self.wait()
+        done.set_result(self._result)
+        return done

@@ -1,4 +1,4 @@
-"""A run in a notebook without a browser: stable words, one stage a run, a thread that ends with it."""
+"""A run in a notebook without a browser: stable words, one stage, a thread that ends."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The saved page: one file, bounded, with as many calls as fit; whether it moves, tests/browser shows."""
+"""The saved page: one file, bounded, as many calls as fit; that it moves, tests/browser shows."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_small_run_is_whole_and_a_large_one_is_sampled_evenly() -> None:
     ops = [call["op"] for call in large["calls"]]
     assert len(ops) == MAX_CALLS and (ops[0], ops[-1]) == (0, many - 1)
     assert large["counters"]["calls"] == many and large["rows"] <= MAX_ROWS
-    gaps = {b - a for a, b in zip(ops, ops[1:], strict=False)}
+    gaps = {b - a for a, b in pairwise(ops)}
     assert gaps <= {2, 3, 4}
 
 

@@ -100,12 +100,12 @@ class GlooOperations(ProcessGroup):
             comm.end(start, nbytes, label)
 
     def _gloo_error(self, error: RuntimeError, doing: str) -> Exception:
-        for peer in range(self.comm.size):
-            if peer != self.comm.rank and self.members.peers[peer].gone:
+        if "gloo/transport" not in str(error):
+            return error  # a call that Gloo refuses
+        for peer, other in enumerate(self.members.peers):
+            if peer != self.comm.rank and (other.gone or other.left):
                 return self.members.watch.lost(peer, doing)
-        if "Connection closed by peer" in str(error) or "Connection reset" in str(error):
-            return self.members.watch.fail(PeerLost(f"a peer was lost in {doing}: {error}"))
-        return error
+        return self.members.watch.fail(PeerLost(f"a peer was lost in {doing}: {error}"))
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts or BroadcastOptions()

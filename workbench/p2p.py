@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import time
 from collections import deque
 from typing import Any
 
@@ -28,6 +29,8 @@ from workbench.signature import describe
 from workbench.transports.mailbox import Header
 from workbench.watch import Patience
 
+GRACE = 0.5e-3  # seconds: a caller that waits at once drives its transfer without a thread
+LINGER = 20e-3  # seconds without work after which the thread parks
 _SEND, _RECV, _WAIT = CODE["send"], CODE["recv"], CODE["wait"]
 
 
@@ -70,15 +73,23 @@ class Engine:
         self.bell = comm.members.board.bells[self.bell_number]
         self.thread: threading.Thread | None = None
         self.closed = False
+        self._parked = True
 
-    def submit(self, transfer: Transfer, wait: bool) -> None:
-        """Queue it; with ``wait`` return when it is done, and raise what went wrong."""
+    def submit(self, transfer: Transfer) -> None:
+        """Queue it and move what can move at once; the rest is for who waits, or for the thread."""
         self.members.watch.check()
         self.posted.append(transfer)
-        self.bell.ring()
-        if wait:
-            self.wait(transfer)
+        if self.lock.acquire(False):
+            try:
+                while self._step(0):
+                    pass
+            except WorkbenchError as error:
+                self._fail(error)
+            finally:
+                self.lock.release()
         else:
+            self.bell.ring()
+        if not transfer.done.is_set():
             self._ensure_thread()
 
     def wait(self, transfer: Transfer, seconds: float = math.inf) -> None:
@@ -113,15 +124,24 @@ class Engine:
                 target=self._loop, daemon=True, name=f"workbench {self.kind}"
             )
             self.thread.start()
-        self.wake.set()
+        if self._parked:
+            self.wake.set()
 
     def _loop(self) -> None:
+        """Drive what nobody waits for. Parked when idle for a while; not woken for every message."""
         while not self.closed:
-            self.wake.wait()
+            self._parked = True
+            if not self.busy():
+                self.wake.wait()
             self.wake.clear()
-            while self.busy() and not self.closed:
-                with self.lock:
-                    self._drive(None)
+            self._parked = False
+            used = time.monotonic()
+            while not self.closed and time.monotonic() - used < LINGER:
+                time.sleep(GRACE)
+                if self.busy():
+                    with self.lock:
+                        self._drive(None)
+                    used = time.monotonic()
 
     def _drive(self, until: Transfer | None, deadline: float = math.inf) -> None:
         """Move slots until the given transfer is done, or nothing is pending."""
@@ -135,6 +155,8 @@ class Engine:
                     patience, blocked = None, 0
                     continue
                 blocked = blocked or now()
+                if until is not None and now() - blocked < self.comm.slots.spin_ns:
+                    continue  # awake: going to sleep and being woken costs more than most waits
                 self.bell.listen()
                 if self._step(blocked):
                     patience, blocked = None, 0

@@ -11,6 +11,7 @@ collective's time. Asynchronous ones run on the group's thread, one after the ot
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from workbench.p2p import RecvEngine, SendEngine, Transfer
 from workbench.session import session
 from workbench.signature import REDUCTIONS, signature
 from workbench.staging import Staging, values_ready
+from workbench.transports.gloo import break_connections
 from workbench.work import AllWork, JobQueue, P2PWork, WorkbenchWork
 
 ONE_SHOT_BYTES = 32 * 1024  # "auto": up to here one-shot, above it the ring
@@ -47,6 +49,8 @@ _groups: weakref.WeakSet[WorkbenchGroup] = weakref.WeakSet()
 
 class WorkbenchGroup(GlooOperations):
     """One rank's end of a process group."""
+
+    _closed = True  # until it is made
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class WorkbenchGroup(GlooOperations):
         self._plans: dict[tuple[Any, ...], tuple[int, int, str, str]] = {}
         self._engines: dict[str, SendEngine | RecvEngine] = {}
         self._staging = Staging(self.comm.lane)
-        self._closed = False
+        self._pid, self._closed = os.getpid(), False
         _groups.add(self)
 
     def getBackendName(self) -> str:
@@ -188,7 +192,11 @@ class WorkbenchGroup(GlooOperations):
             if x.is_contiguous() and x.device.type == "cpu"
             else torch.empty(x.shape, dtype=x.dtype)
         )
-        after = (lambda _: x.copy_(host)) if host is not x else None
+
+        def after(transfer: Transfer) -> None:
+            if host is not x and transfer.error is None:
+                x.copy_(host)
+
         return self._message("recv", host, frm, tag, tensors, after)
 
     def _dense(self, x: torch.Tensor) -> torch.Tensor:
@@ -215,7 +223,7 @@ class WorkbenchGroup(GlooOperations):
         if after is not None:
             transfer.after.append(after)
         work = P2PWork(engine, transfer, result)
-        engine.submit(transfer, wait=False)
+        engine.submit(transfer)
         return work
 
     # -- running --
@@ -243,12 +251,17 @@ class WorkbenchGroup(GlooOperations):
         if self._closed:
             return
         self._closed = True
-        if self.members.watch.error is None:
-            self.members.watch.closing = not self.queue.idle()
-        self.queue.close()
+        if os.getpid() != self._pid:
+            return  # a fork of this rank: threads, mailboxes and connections are not its own
+        watch = self.members.watch
         for engine in self._engines.values():
             engine.close()
+        self.queue.close(give_up=lambda: setattr(watch, "closing", True))
         self.members.close()
+        if watch.error is not None:
+            # Gloo's destructor waits for what is under way inside, and nobody may come for it.
+            others = [peer for peer in range(self.comm.size) if peer != self.comm.rank]
+            break_connections(self.inner, others)
 
     shutdown = close
 
@@ -263,9 +276,9 @@ class WorkbenchGroup(GlooOperations):
 
 def _bytes_if_odd(flat: torch.Tensor) -> torch.Tensor:
     """Dtypes that numpy does not know travel as bytes: a message is not added to anything."""
-    return (
-        flat.view(torch.uint8) if flat.dtype not in _DENSE or flat.dtype in LEFT_TO_TORCH else flat
-    )
+    if flat.dtype in _DENSE and flat.dtype not in LEFT_TO_TORCH:
+        return flat
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)  # an empty one may have stride 0
 
 
 def _devices(tensors: list[torch.Tensor]) -> list[torch.device]:

@@ -52,7 +52,7 @@ class Slots:
         # Staying awake helps only who has a core of its own, and not on a thread beside computing:
         # there it would hold the interpreter's lock that computing needs.
         local = sum(peer.board is not None for peer in members.peers)
-        self._spin_ns = SPIN_NS if local <= (os.cpu_count() or 1) else 0
+        self.spin_ns = SPIN_NS if local <= (os.cpu_count() or 1) else 0
         self.inline = True
         self.op, self.signature, self.doing, self.where = -1, 0, "", NOWHERE
         self._fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
@@ -206,7 +206,7 @@ class Slots:
         """Be blocked, and record it: first awake, since sleeping and being woken outlasts most waits."""
         start = now()
         acquire = semaphore.acquire
-        awake_until = start + (self._spin_ns if self.inline else 0)
+        awake_until = start + (self.spin_ns if self.inline else 0)
         while now() < awake_until:
             if acquire(False):
                 break

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
@@ -80,8 +82,9 @@ class P2PWork(WorkbenchWork):
         transfer.after.append(lambda done: self.complete(done.error))
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        self.engine.wait(self.transfer)
-        return super().wait(timeout)
+        limit = timeout.total_seconds() if timeout else 0.0
+        self.engine.wait(self.transfer, limit or math.inf)  # torch gives 0 for "no limit"
+        return super().wait()
 
     def _source_rank(self) -> int:
         return int(self.transfer.peer)
@@ -121,8 +124,8 @@ class JobQueue:
                     self._wake.wait()
                 if not self._jobs:
                     return
+                self._running = True  # first: who sees no job waiting must see that one runs
                 job, work = self._jobs.popleft()
-                self._running = True
             error: Exception | None = None
             try:
                 with self.lock:
@@ -133,7 +136,12 @@ class JobQueue:
             self._running = False
             work.complete(error)
 
-    def close(self) -> None:
+    def close(self, give_up: Callable[[], None], grace: float = 5.0) -> None:
+        """Let what is queued finish, for ``grace`` seconds; then ``give_up``, and stop the thread."""
+        deadline = time.monotonic() + grace
+        while not self.idle() and time.monotonic() < deadline:
+            time.sleep(1e-3)
+        give_up()
         with self._wake:
             self.closed = True
             self._wake.notify()

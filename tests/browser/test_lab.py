@@ -1,4 +1,4 @@
-"""JupyterLab runs the first notebook: the stage is live while the cells run, and the last law holds."""
+"""JupyterLab runs the first notebook: the stage is live while cells run, and no cell fails."""
 
 from __future__ import annotations
 

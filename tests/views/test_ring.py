@@ -1,4 +1,4 @@
-"""The collectives view: which calls are complete, which rows they have; and what a page is told, live."""
+"""The collectives view: which calls are complete, their rows; and what a page is told."""
 
 from __future__ import annotations
 

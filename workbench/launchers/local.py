@@ -15,13 +15,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from workbench import wire
 from workbench.errors import WorkbenchError
-from workbench.shared import describe_end
+from workbench.shared import describe_end, process_state
 
 START_DEADLINE = 60.0  # seconds for the nursery to import torch, on a cold and busy machine
 
@@ -117,6 +118,10 @@ class Nursery:
         for pid in orphans:  # should the nursery have been killed, its ranks must not stay
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 1.0
+        for pid in orphans:
+            while process_state(pid) not in "ZX" and time.monotonic() < deadline:
+                time.sleep(0.002)
             self._tell(pid, -signal.SIGKILL)
 
     def _tell(self, pid: int, code: int) -> None:

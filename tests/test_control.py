@@ -1,0 +1,361 @@
+"""Time and links as controls of a live run: held, stepped, slowed, paced, cut.
+
+What is timed here is slept or paced, never computed: a busy machine makes it later, not different.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import LONG, cpu_seconds, gone, lasting, lenet, of, trained, training, until
+from workbench import laws
+
+RIGHT = {(0, 1): 1, (1, 0): 1}
+
+
+@contextlib.contextmanager
+def started(**fields: Any) -> Iterator[wb.Run]:
+    """A run that would go on for ever, trained a little; stopped, and found right, in the end."""
+    run = wb.run(lenet(**{"iterations": LONG, **fields}))
+    try:
+        yield training(run, 1)
+    except BaseException:
+        for rank in run.pids:
+            run.kill(rank)
+        run.wait(timeout=20, check=False)
+        raise
+    run.stop()
+    result = run.wait(timeout=30)
+    assert result.ok and gone(run.pids.values())
+    assert len(set(result.digests.values())) == 1
+    assert run.dropped == 0 and laws.check_events(run.events) == []
+
+
+def sends(run: wb.Run) -> pl.DataFrame:
+    return of(trained(run.events), kind="send")
+
+
+def hold(run: wb.Run) -> None:
+    """Pause, and wait until no rank moves any more."""
+    run.pause()
+    settle(run)
+
+
+def settle(run: wb.Run) -> None:
+    """Until nothing has been recorded for a while."""
+    deadline = time.monotonic() + 10
+    rows, since = -1, 0.0
+    while time.monotonic() - since < 0.25 or not run.held:
+        assert time.monotonic() < deadline, "the ranks do not come to a stand"
+        if len(run.store) != rows:
+            rows, since = len(run.store), time.monotonic()
+        time.sleep(0.01)
+
+
+# -- pause and step --
+
+
+@pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
+def test_a_held_run_stands_costs_nothing_and_does_not_time_out(strategy: str) -> None:
+    with started(ranks=3, strategy=strategy, timeout="1 s") as run:
+        hold(run)
+        rows, cpu = len(run.store), cpu_seconds(run.pids.values())
+        time.sleep(2)
+        assert len(run.store) == rows
+        assert cpu_seconds(run.pids.values()) - cpu <= 0.06  # 1 % of 3 ranks' 2 s, in ticks of 10 ms
+        assert not run.done
+        at = run.iteration
+        run.resume()
+        until(lambda: run.iteration > at + 2, what="the run goes on")
+    assert of(run.events, kind="detect").height == 0
+
+
+def test_pausing_twice_and_resuming_at_once_is_harmless() -> None:
+    with started() as run:
+        for _ in range(20):
+            run.pause()
+            run.pause()
+            run.resume()
+        at = run.iteration
+        until(lambda: run.iteration > at + 2, what="the run goes on")
+
+
+def test_a_held_run_can_be_stopped() -> None:
+    with started() as run:
+        hold(run)
+
+
+@pytest.mark.parametrize("all_reduce", ["ring", "one_shot", "naive"])
+def test_a_step_by_chunk_lets_every_rank_send_one(all_reduce: str) -> None:
+    with started(ranks=3, all_reduce=all_reduce) as run:
+        hold(run)
+        for _ in range(4):
+            before = sends(run)
+            run.step(1)
+            settle(run)
+            new = sends(run).join(before, on=["rank", "lane", "seq"], how="anti")
+            counts = new.group_by("rank").len()["len"]
+            assert new.height >= 1 and counts.max() == 1
+            if all_reduce == "ring":  # every rank has one to send
+                assert new.height == 3
+
+
+def test_three_chunks_at_a_time() -> None:
+    with started(ranks=2) as run:
+        hold(run)
+        before = sends(run).height
+        run.step(3)
+        settle(run)
+        assert sends(run).height - before == 2 * 3
+
+
+def test_a_step_of_the_algorithm_is_all_its_slots() -> None:
+    """4 KB slots cut a chunk of the largest gradient into many; a step ends them all."""
+    with started(ranks=2, chunk_bytes=4096) as run:
+        hold(run)
+        for _ in range(60):  # until one of the large gradients comes
+            before = sends(run)
+            run.step(1, unit="step")
+            settle_soon(run)
+            new = sends(run).join(before, on=["rank", "lane", "seq"], how="anti")
+            per_rank = new.group_by("rank").agg(pl.col("op", "step").n_unique(), pl.len())
+            assert (per_rank["op"] == 1).all() and (per_rank["step"] == 1).all()
+            if per_rank["len"].max() > 1:
+                return
+    pytest.fail("no step had more than one slot")
+
+
+def settle_soon(run: wb.Run) -> None:
+    """As ``settle``, for many steps: two ranks that stand at their gates have nothing under way."""
+    time.sleep(0.06)
+    until(lambda: len(run.held) == len(run.pids), 10, "the ranks stand")
+    time.sleep(0.06)
+
+
+def test_a_step_by_iteration() -> None:
+    with started(ranks=3) as run:
+        hold(run)
+        run.step(1, unit="iteration")  # to the end of the one that is under way
+        settle(run)
+        at = run.iteration
+        for count in (1, 2):
+            run.step(count, unit="iteration")
+            settle(run)
+            at += count
+            assert run.iteration == at
+            ended = of(run.events, kind="optimizer").group_by("rank").len()["len"].to_list()
+            assert ended == [at] * 3
+
+
+def test_an_unknown_unit_or_rank_is_refused() -> None:
+    with started() as run:
+        with pytest.raises(ValueError, match="chunk, step, iteration"):
+            run.step(1, unit="epoch")
+        with pytest.raises(ValueError, match="ranks 0 to 1"):
+            run.slow(2, factor=2)
+        with pytest.raises(ValueError, match="1 .full speed. or more"):
+            run.slow_motion(0.5)
+
+
+# -- slow motion, slow ranks --
+
+
+def test_slow_motion_stretches_transfers() -> None:
+    """At k the median transfer lasts k times as long, give or take what sleeping costs (0.1 ms)."""
+    with started(ranks=2) as run:
+        median = {}
+        for k in (1, 50, 1):
+            run.slow_motion(k)
+            since = time.monotonic_ns()
+            time.sleep(0.05)
+            until(lambda since=since: large(run, since).height >= 20, what=f"transfers at {k}")
+            median[k] = lasting(large(run, since)).median()
+    assert 30 < median[50] / median[1] < 100, median
+
+
+def large(run: wb.Run, since: int) -> pl.DataFrame:
+    """Transfers of LeNet's largest gradient that were begun since then."""
+    rows = sends(run).filter(pl.col("start_ns") > since + 30_000_000)
+    return of(rows, nbytes=96_000)
+
+
+def test_slow_motion_stretches_emulated_links_too() -> None:
+    network = wb.Network(latency="1 ms", bandwidth="500 Mbit/s")
+    with started(network=network) as run:
+        run.slow_motion(10)
+        since = time.monotonic_ns()
+        until(lambda: large(run, since).height >= 4, what="transfers in slow motion")
+    assert lasting(large(run, since)).median() == pytest.approx(96_000 / 62_500 * 10, rel=0.08)
+
+
+def test_a_slow_rank_computes_longer_from_now_on() -> None:
+    with started(pad_compute="15 ms") as run:
+        at = run.iteration
+        until(lambda: run.iteration > at + 6)
+        run.slow(1, factor=4)
+        slowed = run.iteration + 1
+        until(lambda: run.iteration > slowed + 6)
+        events = of(run.events, kind="backward")
+    for rank, factor in ((0, 1), (1, 4)):
+        mine = of(events, rank=rank).filter(pl.col("iteration") > 0)
+        before = lasting(mine.filter(pl.col("iteration") < slowed - 1)).median()
+        after = lasting(mine.filter(pl.col("iteration") > slowed)).median()
+        assert after / before == pytest.approx(factor, rel=0.15)
+    assert of(run.events, kind="fault", name="slow")["value"].to_list() == [4.0]
+
+
+# -- links --
+
+
+def pairs(events: pl.DataFrame, source: int) -> pl.DataFrame:
+    """The largest messages of a sender, with when they left (``left``) and when they were there."""
+    key = ["op", "step", "chunk", "slot"]
+    left = of(events, kind="send", rank=source).select(*key, "nbytes", sent="start_ns", left="end_ns")
+    there = of(events, kind="recv", peer=source).select(*key, there="start_ns")
+    return left.join(there, on=key).filter(pl.col("nbytes") >= 64_000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "chunk_bytes"), [("50 Mbit/s", 65_536), ("50 Mbit/s", 262_144), ("200 Mbit/s", 262_144)]
+)
+def test_bandwidth_is_accurate(rate: str, chunk_bytes: int) -> None:
+    """Each transfer of 1 ms and more, and what arrives, within 5 % (DESIGN.md)."""
+    with started(chunk_bytes=chunk_bytes) as run:
+        run.link(0, 1, bandwidth=rate)
+        since, cpu = time.monotonic_ns(), cpu_seconds(run.pids.values())
+        until(lambda: arrived(run, since).height >= 6, what="transfers")
+        busy = cpu_seconds(run.pids.values()) - cpu
+        seconds = (time.monotonic_ns() - since) / 1e9
+    bytes_per_ms = float(rate.split()[0]) * 125
+    rows = arrived(run, since)
+    ms = lasting(rows.rename({"sent": "start_ns", "left": "end_ns"}))
+    assert (ms / (rows["nbytes"] / bytes_per_ms)).median() == pytest.approx(1, abs=0.05)
+    late = (rows["there"] - rows["left"]) / 1e6
+    assert (ms + late).median() == pytest.approx((rows["nbytes"] / bytes_per_ms).median(), rel=0.05)
+    # Computing is the same work however slow the link: pacing itself sleeps.
+    paced = ms.sum() / 1000
+    assert busy < seconds - 0.5 * paced * (rate == "50 Mbit/s")
+    back = of(run.events, kind="send", rank=1).filter(pl.col("start_ns") > since)
+    assert lasting(of(back, nbytes=rows["nbytes"].max())).median() < ms.median() / 3  # directed
+
+
+def arrived(run: wb.Run, since: int) -> pl.DataFrame:
+    return pairs(trained(run.events), 0).filter(pl.col("sent") > since + 20_000_000)
+
+
+def test_latency_is_accurate() -> None:
+    with started() as run:
+        run.link(0, 1, latency="5 ms")
+        since = time.monotonic_ns()
+        until(lambda: arrived(run, since).height >= 8, what="transfers")
+    rows = arrived(run, since)
+    late = (rows["there"] - rows["left"]) / 1e6
+    assert late.median() == pytest.approx(5, rel=0.05)
+    assert late.min() >= 4.99
+
+
+def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
+    """1->2 differs from the rest; a link's faults are rows."""
+    links = {(1, 2): wb.Link(latency="8 ms", bandwidth="100 Mbit/s")}
+    run = wb.run(lenet(ranks=3, iterations=3, network=wb.Network(latency="2 ms", links=links)))
+    assert run.wait(timeout=60).ok
+    events = trained(run.events)
+    for source, ms in ((0, 2), (1, 8), (2, 2)):
+        rows = pairs(events, source)
+        assert ((rows["there"] - rows["left"]) / 1e6).median() == pytest.approx(ms, rel=0.08)
+    rows = pairs(events, 1)
+    spans = (rows["left"] - rows["sent"]) / 1e6
+    assert (spans / (rows["nbytes"] / 12_500)).median() == pytest.approx(1, abs=0.05)
+
+
+def test_pacing_sleeps() -> None:
+    """Almost all of the time is the link's; then almost no processor time is the ranks'."""
+    with started(batch_size=2, network=wb.Network(bandwidth="5 Mbit/s")) as run:
+        cpu = cpu_seconds(run.pids.values())
+        time.sleep(2)
+        assert cpu_seconds(run.pids.values()) - cpu < 0.3
+
+
+def test_both_directions_at_once() -> None:
+    with started() as run:
+        run.link(0, 1, latency="4 ms", both=True)
+        names = of(run.events, kind="fault")["name"].cast(str).to_list()
+        since = time.monotonic_ns()
+        until(lambda: arrived(run, since).height >= 3)
+        rows = pairs(trained(run.events), 1).filter(pl.col("sent") > since + 20_000_000)
+    assert names == ["link 0->1", "link 1->0"]
+    assert ((rows["there"] - rows["left"]) / 1e6).min() >= 3.9
+
+
+def test_a_link_that_is_down_stalls_is_named_and_comes_back() -> None:
+    with started(ranks=3, timeout="20 s") as run:
+        run.link(0, 1, down=True)
+        until(lambda: of(run.events, kind="detect").height, 10, "the stall is named")
+        at = run.iteration
+        detected = of(run.events, kind="detect")
+        assert 0 in detected["peer"].to_list()  # rank 1 waits for rank 0
+        assert detected["value"].min() == pytest.approx(1, abs=0.3)
+        assert not run.done
+        run.link(0, 1, down=False)
+        until(lambda: run.iteration > at + 2, what="training goes on")
+
+
+def test_a_link_that_stays_down_is_an_error_at_timeout() -> None:
+    run = wb.run(lenet(iterations=LONG, timeout="2 s"))
+    training(run)
+    run.link(0, 1, down=True)
+    with pytest.raises(wb.RunTimeout, match="rank 0"):
+        run.wait(timeout=20)
+    assert gone(run.pids.values())
+
+
+def test_a_run_with_a_link_that_is_down_can_be_stopped() -> None:
+    run = wb.run(lenet(iterations=LONG))
+    training(run)
+    run.link(0, 1, down=True)
+    time.sleep(0.3)
+    run.stop()
+    result = run.wait(timeout=20, check=False)
+    assert not result.ok and "stopped" in str(result.error)
+    assert gone(run.pids.values()) and run.events.height > 0
+
+
+# -- stop --
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "data_parallel", "ddp"])
+def test_stop_ends_all_ranks_after_the_same_iteration(strategy: str) -> None:
+    for delay in (0.0, 0.3, 0.31, 0.33):
+        run = wb.run(
+            lenet(strategy=strategy, ranks=1 if strategy == "sequential" else 3, iterations=LONG)
+        )
+        if delay:
+            training(run)
+            time.sleep(delay)
+        run.stop()
+        result = run.wait(timeout=30)
+        assert result.ok and 1 <= len(result.losses) < LONG
+        assert len(set(result.digests.values())) == 1
+        assert of(run.events, kind="optimizer").group_by("rank").len()["len"].n_unique() == 1
+        assert laws.check_events(run.events) == []
+
+
+def test_controls_of_a_finished_run_do_nothing() -> None:
+    run = wb.run(lenet(iterations=2))
+    run.wait(timeout=60)
+    run.pause()
+    run.step(1)
+    run.resume()
+    run.slow_motion(5)
+    run.link(0, 1, latency="5 ms")
+    run.kill(0)
+    run.freeze(1)
+    run.stop()
+    assert run.wait(timeout=1).ok and run.iteration == 1

@@ -285,6 +285,8 @@ def _perform(task: dict[str, Any]) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
         code = 0
+    except SystemExit as ends:
+        code = int(ends.code or 0)
     except BaseException:
         traceback.print_exc()
         code = 1

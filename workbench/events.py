@@ -123,8 +123,9 @@ class Lane:
         """What the rows that follow have in common. Names are given as numbers (``Recorder.name``). Returns its id."""
         self._context_id += 1
         log = self._contexts
+        at = log.claim()  # first: it may bring new memory
         _pack_context(
-            log.memory, log.claim(), collective, algorithm, group, 0, generation, where.microbatch, op,
+            log.memory, at, collective, algorithm, group, 0, generation, where.microbatch, op,
             where.iteration, where.stage, where.version, self._context_id, log.seq,
         )  # fmt: skip
         self._use_context(self._context_id)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import (
     AllgatherOptions,
+    AllreduceOptions,
     AllToAllOptions,
     BarrierOptions,
     BroadcastOptions,
@@ -25,7 +26,7 @@ from torch._C._distributed_c10d import (
 
 from workbench.communicator import Communicator
 from workbench.control import SLICE
-from workbench.errors import PeerLost, WorkbenchError
+from workbench.errors import CollectiveError, PeerLost, WorkbenchError
 from workbench.events import Where, now
 from workbench.members import Members
 from workbench.session import Session
@@ -55,7 +56,9 @@ class GlooOperations(ProcessGroup):
         opts: Any,
         reduction: str = "",
         same: torch.Tensor | None = None,
+        then: Callable[[], Any] = lambda: None,
     ) -> Any:
+        """Run ``call`` in Gloo, then ``then``. ``same``: a tensor that must be alike on every rank."""
         tensors = [same] if same is not None else []
         dtype = tensors[0].dtype if tensors else None
         elements = tensors[0].numel() if tensors else 0
@@ -65,7 +68,7 @@ class GlooOperations(ProcessGroup):
         )
         where, label = self.session.recorder.where, self.session.current_label()
         return self._run(
-            lambda op: self._gloo(op, collective, call, number, nbytes, where, label),
+            lambda op: self._gloo(op, collective, call, then, number, nbytes, where, label),
             flatten(result),
             getattr(opts, "asyncOp", True),
         )
@@ -75,6 +78,7 @@ class GlooOperations(ProcessGroup):
         op: int,
         collective: str,
         call: Callable[[], Any],
+        then: Callable[[], Any],
         number: int,
         nbytes: int,
         where: Where,
@@ -92,6 +96,7 @@ class GlooOperations(ProcessGroup):
                 )
                 patience.look()
             work.wait()
+            then()
         except RuntimeError as error:
             if isinstance(error, WorkbenchError):
                 raise
@@ -157,20 +162,32 @@ class GlooOperations(ProcessGroup):
         return self._delegate("scatter", lambda: self.inner.scatter(out, x, opts), out, opts)
 
     def reduce_scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
-        opts = opts or ReduceScatterOptions()
-        return self._delegate(
-            "reduce_scatter", lambda: self.inner.reduce_scatter(out, x, opts), out, opts
-        )
+        parts = x[0]
+        whole = torch.cat([part.detach().reshape(-1) for part in parts])
+        before = sum(part.numel() for part in parts[: self.comm.rank])
+        return self._reduce_and_keep(out[0], whole, before, opts)
 
     def _reduce_scatter_base(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+        if x.numel() != out.numel() * self.comm.size:
+            raise CollectiveError(
+                f"reduce_scatter over {self.comm.size} ranks of {x.numel():,} elements leaves each "
+                f"{x.numel() / self.comm.size:,.6g}, and rank {self.comm.rank} receives {out.numel():,}"
+            )
+        whole = x.detach().clone(memory_format=torch.contiguous_format).view(-1)
+        return self._reduce_and_keep(out, whole, self.comm.rank * out.numel(), opts)
+
+    def _reduce_and_keep(
+        self, out: torch.Tensor, whole: torch.Tensor, start: int, opts: Any
+    ) -> Any:
+        """What Gloo does for reduce-scatter too; but its own handle of that says nothing until waited for."""
         opts = opts or ReduceScatterOptions()
+        inner = AllreduceOptions()
+        inner.reduceOp = opts.reduceOp
+        kept = whole[start : start + out.numel()].view(out.shape)
         return self._delegate(
-            "reduce_scatter",
-            lambda: self.inner._reduce_scatter_base(out, x, opts),
-            out,
-            opts,
-            same=x,
-        )
+            "reduce_scatter", lambda: self.inner.allreduce([whole], inner), out, opts, same=whole,
+            then=lambda: out.detach().copy_(kept),
+        )  # fmt: skip
 
     reduce_scatter_single = _reduce_scatter_base
 

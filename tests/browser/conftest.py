@@ -1,4 +1,4 @@
-"""A real browser, a real JupyterLab, a real ``workbench serve``: fresh, and ended after the test."""
+"""A real browser, a real JupyterLab, a real ``workbench serve``: fresh, ended after a test."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
-    """Make pages: ``open_page(color_scheme="dark")``. At the end none may have asked another machine."""
+    """Make pages: ``open_page(color_scheme="dark")``. None may have asked another machine."""
     made: list[tuple[BrowserContext, Watched]] = []
 
     def make(**options: object) -> Watched:
@@ -107,7 +107,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
-    """The address of a JupyterLab whose folder is the repository's notebooks, with settings of its own."""
+    """The address of a JupyterLab on the repository's notebooks, with settings of its own."""
     port, token = free_port(), secrets.token_hex(8)
     settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
@@ -120,8 +120,8 @@ def lab(tmp_path: Path) -> Iterator[str]:
     env = os.environ | {name: str(tmp_path / folder) for name, folder in places.items()}
     env["PYTHONPATH"] = str(ROOT)
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser", "--allow-root",
-        "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser",
+        "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={ROOT / 'notebooks'}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
@@ -167,7 +167,8 @@ MOVED = f"""async (root) => {{
   await new Promise(requestAnimationFrame);
   const [second, after] = look();
   const was = new Map(first.marks.map((m) => [name(m), m]));
-  const moved = second.marks.filter((m) => was.has(name(m)) && Math.hypot(was.get(name(m)).x - m.x, was.get(name(m)).y - m.y) > 0);
+  const far = (a, b) => Math.hypot(a.x - b.x, a.y - b.y);
+  const moved = second.marks.filter((m) => was.has(name(m)) && far(was.get(name(m)), m) > 0);
   return moved.length > 0 && before !== after;
 }}"""
 

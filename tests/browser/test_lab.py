@@ -9,12 +9,22 @@ import pytest
 from tests.browser.conftest import Watched, known, sees_chunks_move, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
-RUN_ALL = """async () => { const app = window.jupyterapp; await app.restored;
-  const panel = app.shell.currentWidget; await panel.context.ready; await panel.sessionContext.ready;
+READY = """async () => {
+  await window.jupyterapp.restored;
+  const panel = window.jupyterapp.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
   await panel.sessionContext.session.kernel.info;
-  app.commands.execute("notebook:run-all-cells"); }"""  # not awaited: it ends when the cells end
-CELLS = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].filter((c) => c.model.type === "code")
-  .map((c) => [c.model.executionCount, c.model.outputs.toJSON().filter((o) => o.output_type === "error").map((o) => o.ename)])"""
+}"""
+RUN_ALL = (
+    """() => { window.jupyterapp.commands.execute("notebook:run-all-cells"); }"""  # not awaited
+)
+CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
+  .filter((cell) => cell.model.type === "code")
+  .map((cell) => [cell.model.executionCount, cell.model.outputs.toJSON()
+    .filter((output) => output.output_type === "error").map((output) => output.ename)])"""
+DARK = """() => window.jupyterapp.commands
+  .execute("apputils:change-theme", { theme: "JupyterLab Dark" })"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -24,9 +34,9 @@ def test_the_first_notebook_shows_moving_chunks(
     page = open_page(color_scheme=scheme).page
     page.goto(lab.format("01_ring_all_reduce.ipynb"), wait_until="domcontentloaded")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
+    page.evaluate(READY)
     if scheme == "dark":
-        page.evaluate("""async () => { await window.jupyterapp.restored;
-          await window.jupyterapp.commands.execute("apputils:change-theme", {theme: "JupyterLab Dark"}); }""")
+        page.evaluate(DARK)
         page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     page.evaluate(RUN_ALL)
     stage = page.locator(".jp-OutputArea-output .wb-stage").first

@@ -1,4 +1,4 @@
-"""``workbench serve``: the button starts a run, chunks move, and closing the page ends its ranks."""
+"""``workbench serve``: a button starts a run, chunks move, closing the page ends its ranks."""
 
 from __future__ import annotations
 

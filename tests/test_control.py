@@ -314,17 +314,6 @@ def test_a_link_that_stays_down_is_an_error_at_timeout() -> None:
     assert gone(run.pids.values())
 
 
-def test_a_run_with_a_link_that_is_down_can_be_stopped() -> None:
-    run = wb.run(lenet(iterations=LONG))
-    training(run)
-    run.link(0, 1, down=True)
-    time.sleep(0.3)
-    run.stop()
-    result = run.wait(timeout=20, check=False)
-    assert not result.ok and "stopped" in str(result.error)
-    assert gone(run.pids.values()) and run.events.height > 0
-
-
 # -- stop --
 
 
@@ -343,6 +332,15 @@ def test_stop_ends_all_ranks_after_the_same_iteration(strategy: str) -> None:
         assert len(set(result.digests.values())) == 1
         assert of(run.events, kind="optimizer").group_by("rank").len()["len"].n_unique() == 1
         assert laws.check_events(run.events) == []
+
+
+def test_stop_lifts_what_would_keep_the_ranks_from_ending() -> None:
+    with started(ranks=3) as run:
+        run.slow_motion(1000)
+        run.link(0, 1, down=True)
+        run.freeze(2)
+        run.pause()
+        time.sleep(0.3)
 
 
 def test_controls_of_a_finished_run_do_nothing() -> None:

@@ -1,8 +1,9 @@
 """The workbench: distributed training made visible.
 
-Real ranks train a real model; every chunk that moves between them is recorded where it moves and drawn
-while it moves. ``wb.run(wb.Experiment(...))`` starts; README.md shows more. Importing this module also
-makes the torch.distributed backend "workbench" known; it imports neither torch nor a user interface.
+Real ranks train a real model; every chunk that moves between them is recorded where it moves and
+drawn while it moves. ``wb.run(wb.Experiment(...))`` starts; README.md shows more. Importing this
+module also makes the torch.distributed backend "workbench" known; it imports neither torch nor a
+user interface.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "CollectiveError", "Experiment", "Freeze", "Jitter", "Kill", "Link", "Network", "PeerLost", "RankError", "Result", "Run",
-    "RunTimeout", "Slow", "SpecError", "WorkbenchError", "load", "run", "shutdown",
+    "CollectiveError", "Experiment", "Freeze", "Jitter", "Kill", "Link", "Network", "PeerLost",
+    "RankError", "Result", "Run", "RunTimeout", "Slow", "SpecError", "WorkbenchError", "load",
+    "run", "shutdown",
 ]  # fmt: skip
 
 _LATER = {"load": "store"}  # it imports polars, which ranks can do without

@@ -1,4 +1,5 @@
-"""Register the backend when torch is there, without importing torch for those who do not need it yet.
+"""Register the backend when torch is there, without importing torch for those who do not need it
+yet.
 
 ``import workbench`` takes milliseconds, so that a run's processes can start while the driver itself
 still imports torch. If torch comes later, the backend is registered at the end of its import.

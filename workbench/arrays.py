@@ -1,4 +1,4 @@
-"""Flat arrays: how to copy and to combine them, in numpy where it is fast and in torch elsewhere."""
+"""Flat arrays: how to copy and combine them, in numpy where it is fast and in torch elsewhere."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Which samples make up which minibatch, and which of them a worker takes.
 
-(number of samples, seed, iteration, batch_size) alone decide a minibatch, so that every strategy and
-every number of ranks trains on the same ones in the same order. A worker takes every p-th position of
-the minibatch: rank 0 positions 0, p, 2p ..., rank 1 positions 1, p+1, ... (sources: the minibatch
-partition of Listing 13.2.1; torch's DistributedSampler cuts the same way, but pads by repeating).
+(number of samples, seed, iteration, batch_size) alone decide a minibatch, so that every strategy
+and every number of ranks trains on the same ones in the same order. A worker takes every p-th
+position of the minibatch: rank 0 positions 0, p, 2p ..., rank 1 positions 1, p+1, ... (sources: the
+minibatch partition of Listing 13.2.1; torch's DistributedSampler cuts the same way, but pads by
+repeating).
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import numpy as np
 
 
 class Minibatches:
-    """Sample ids of every iteration. Each epoch is a new permutation; its last minibatch may be smaller."""
+    """Sample ids of every iteration.
+
+    Each epoch is a new permutation; its last minibatch may be smaller.
+    """
 
     def __init__(self, samples: int, batch_size: int, seed: int) -> None:
         self.samples, self.batch_size, self.seed = samples, batch_size, seed

@@ -7,7 +7,6 @@ Every call may raise PeerLost, CollectiveError or RunTimeout, and never blocks f
 from __future__ import annotations
 
 import math
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -113,7 +112,9 @@ class Communicator:
             yield first, [chunk[a:b] for chunk in chunks]
 
     def _cut(self, elements: int, itemsize: int) -> tuple[int, int]:
-        """How many slots so many elements take, and elements a slot: even, with no crumb at the end."""
+        """How many slots so many elements take, and elements a slot: even, with no crumb at the
+        end.
+        """
         most = max(1, self.members.slot_bytes // itemsize)
         slots = max(1, -(-elements // most))
         return slots, -(-elements // slots)
@@ -164,7 +165,9 @@ class Communicator:
         self, x: Any, *, to: int, into: Any, frm: int, reduce: str | None = None,
         step: int | None = None, chunk: int | None = None, phase: str = "", slot: int = 0,
     ) -> None:  # fmt: skip
-        """Send ``x`` and receive ``into``, slot by slot: two full mailboxes cannot block each other."""
+        """Send ``x`` and receive ``into``, slot by slot: two full mailboxes cannot block each
+        other.
+        """
         step, chunk, number = self._place(step, chunk, phase)
         out, into = self._pieces(flat_array(x), slot), self._pieces(flat_array(into), slot)
         for i in range(max(len(out), len(into))):
@@ -177,10 +180,11 @@ class Communicator:
         self, mine: Any, *, frm: int, to: int, reduce: str | None, keep: bool = True,
         step: int, chunk: int, phase: str = "", next_phase: str = "", slot: int = 0,
     ) -> None:  # fmt: skip
-        """Receive ``mine``'s counterpart, combine it with ``mine``, pass the outcome on as ``step`` + 1.
+        """Receive ``mine``'s counterpart, combine it with ``mine``, pass the outcome on as ``step``
+        + 1.
 
-        ``reduce=None`` replaces ``mine`` and passes it on. ``keep=False`` leaves ``mine`` alone: the
-        sum goes from slot to slot in one pass over memory (NCCL calls this recvReduceSend).
+        ``reduce=None`` replaces ``mine`` and passes it on. ``keep=False`` leaves ``mine`` alone:
+        the sum goes from slot to slot in one pass over memory (NCCL calls this recvReduceSend).
         """
         name = self.recorder.name
         phases = name(phase), name(next_phase or phase)

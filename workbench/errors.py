@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class WorkbenchError(Exception):
-    """Above every error that the workbench raises on purpose. ``result`` holds what a failed run left."""
+    """Above every error that the workbench raises on purpose.
+
+    ``result`` holds what a failed run left.
+    """
 
     result: object | None = None
 
@@ -30,7 +33,10 @@ class RunTimeout(WorkbenchError, TimeoutError):
 
 
 class RankError(WorkbenchError):
-    """The user's own code raised on a rank. ``rank`` says which, the message holds its traceback."""
+    """The user's own code raised on a rank.
+
+    ``rank`` says which, the message holds its traceback.
+    """
 
     def __init__(self, message: str, rank: int = -1) -> None:
         super().__init__(message)

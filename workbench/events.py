@@ -1,16 +1,17 @@
 """The record: its meaning, its bytes, and the writer that every thread of a rank has for itself.
 
-One row is one span or one instant (``start_ns == end_ns``), written at its end by the code that did the
-work. A lane is one thread's log: rows of 64 bytes in memory that the driver maps too. Writing a row is
-one ``struct.pack_into``: no lock, no system call, no allocation. What the rows of one collective have
-in common (which collective, which group, which iteration) is written once, as a context, and each row
-names its context.
+One row is one span or one instant (``start_ns == end_ns``), written at its end by the code that did
+the work. A lane is one thread's log: rows of 64 bytes in memory that the driver maps too. Writing a
+row is one ``struct.pack_into``: no lock, no system call, no allocation. What the rows of one
+collective have in common (which collective, which group, which iteration) is written once, as a
+context, and each row names its context.
 
-    rank's trace = header | names | a page a lane (identity, status) | a lane's contexts, a lane's rows | ...
+    rank's trace = header | names | a page a lane (identity, status) | a lane's contexts, a lane's
+    rows | ...
 
-In a Run the rows are a ring that the collector drains; a ring that laps its reader loses rows, which
-the reader counts. Outside a Run (``WORKBENCH_TRACE=folder``) the same bytes are files that grow, so
-that what was written before a crash can be read after it.
+In a Run the rows are a ring that the collector drains; a ring that laps its reader loses rows,
+which the reader counts. Outside a Run (``WORKBENCH_TRACE=folder``) the same bytes are files that
+grow, so that what was written before a crash can be read after it.
 """
 
 from __future__ import annotations
@@ -30,33 +31,34 @@ import numpy as np
 from workbench.shared import Segment, reserve
 
 KINDS = tuple(
-    "forward backward weight_grad optimizer load collective send recv reduce copy wait push pull apply clock "
-    "fault detect abort rebuild restore checkpoint metric".split()
+    "forward backward weight_grad optimizer load collective send recv reduce copy wait "
+    "push pull apply clock fault detect abort rebuild restore checkpoint metric".split()
 )
 CODE = {kind: code for code, kind in enumerate(KINDS)}
-FORWARD, BACKWARD, WEIGHT_GRAD, OPTIMIZER, LOAD, COLLECTIVE, SEND, RECV, REDUCE, COPY, WAIT = range(
-    11
-)
+FORWARD, BACKWARD, WEIGHT_GRAD, OPTIMIZER, LOAD = range(5)
+COLLECTIVE, SEND, RECV, REDUCE, COPY, WAIT = range(5, 11)
 
 # The columns of the event table, in its order (the contract).
 COLUMNS = (
-    "rank lane seq generation kind start_ns end_ns collective algorithm phase group op peer step chunk slot "
-    "nbytes iteration microbatch stage version value name"
+    "rank lane seq generation kind start_ns end_ns collective algorithm phase group op peer "
+    "step chunk slot nbytes iteration microbatch stage version value name"
 ).split()
 
 ROW = np.dtype(
-    [("start_ns", "i8"), ("end_ns", "i8"), ("context", "u4"), ("kind", "u2"), ("peer", "i2"), ("step", "i4"), ("chunk", "i4"),
-     ("slot", "i4"), ("name", "u2"), ("phase", "u2"), ("nbytes", "i8"), ("value", "f8"), ("seq", "i8")]
+    [("start_ns", "i8"), ("end_ns", "i8"), ("context", "u4"), ("kind", "u2"), ("peer", "i2"),
+     ("step", "i4"), ("chunk", "i4"), ("slot", "i4"), ("name", "u2"), ("phase", "u2"),
+     ("nbytes", "i8"), ("value", "f8"), ("seq", "i8")]
 )  # fmt: skip
 CONTEXT = np.dtype(
-    [("collective", "u2"), ("algorithm", "u2"), ("group", "u2"), ("pad", "u2"), ("generation", "i4"), ("microbatch", "i4"),
-     ("op", "i8"), ("iteration", "i8"), ("stage", "i8"), ("version", "i8"), ("id", "i8"), ("seq", "i8")]
+    [("collective", "u2"), ("algorithm", "u2"), ("group", "u2"), ("pad", "u2"),
+     ("generation", "i4"), ("microbatch", "i4"), ("op", "i8"), ("iteration", "i8"),
+     ("stage", "i8"), ("version", "i8"), ("id", "i8"), ("seq", "i8")]
 )  # fmt: skip
 _pack_row = struct.Struct("qqIHhiiiHHqdq").pack_into
 _pack_context = struct.Struct("HHHHiiqqqqqq").pack_into
-STATUS = struct.Struct(
-    "qqHhHHHHqiiHH4q8d"
-)  # seq, since, kind, peer, group, collective, algorithm, dtype, op, step, chunk, dims, values
+# seq, since, kind + 1, peer, group, collective, algorithm, dtype, op, step, chunk | how many
+# dimensions, how many values | the dimensions, the values
+STATUS = struct.Struct("qqHhHHHHqiiHH4q8d")
 _pack_status_head = struct.Struct("qqHhHHHHqii").pack_into
 _HEAD = struct.calcsize("qqHhHHHHqii")
 _pack_counts = struct.Struct("HH").pack_into
@@ -96,7 +98,9 @@ NOWHERE = Where()
 
 
 class Lane:
-    """The log of one thread at a time: ``write`` a row, set the ``context`` of the rows that follow."""
+    """The log of one thread at a time: ``write`` a row, set the ``context`` of the rows that
+    follow.
+    """
 
     write: Write
 
@@ -120,7 +124,10 @@ class Lane:
         where: Where = NOWHERE,
         generation: int = 0,
     ) -> int:
-        """What the rows that follow have in common. Names are given as numbers (``Recorder.name``). Returns its id."""
+        """What the rows that follow have in common.
+
+        Names are given as numbers (``Recorder.name``). Returns its id.
+        """
         self._context_id += 1
         log = self._contexts
         at = log.claim()  # first: it may bring new memory
@@ -160,8 +167,8 @@ class Lane:
         else:
             _pack_counts(memory, at + _HEAD, 0, 0)
         _pack_status_head(
-            memory, at, self._status_seq, now(), kind + 1, peer, group, collective, algorithm, dtype,
-            op, step, chunk,
+            memory, at, self._status_seq, now(), kind + 1, peer, group, collective, algorithm,
+            dtype, op, step, chunk,
         )  # fmt: skip
 
     def idle(self) -> None:
@@ -180,7 +187,8 @@ class _Log:
         self, memory: memoryview, at: int, records: int, grow: Callable[[int], memoryview] | None
     ) -> None:
         self.memory, self.at, self.records, self.grow = memory, at, records, grow
-        self.seq = 0  # of the last record claimed, counted from 1: a zero in memory is a record never written
+        # Of the last record claimed, counted from 1: a zero in memory is a record never written.
+        self.seq = 0
 
     def claim(self) -> int:
         """The offset of the next record."""
@@ -233,7 +241,9 @@ class Recorder:
     def __init__(
         self, memory: memoryview, rank: int, fd: int | None = None, folder: Path | None = None
     ) -> None:
-        """``fd`` belongs to a Run's ring; ``folder`` to files that grow; with neither nothing is recorded."""
+        """``fd`` belongs to a Run's ring; ``folder`` to files that grow; with neither nothing is
+        recorded.
+        """
         self.memory, self.rank, self._fd, self._folder = memory, rank, fd, folder
         self.active = fd is not None or folder is not None
         self.where = NOWHERE
@@ -268,7 +278,9 @@ class Recorder:
         return cls(_map_block(folder / "trace", 0, DATA_AT), rank, folder=folder)
 
     def name(self, text: str) -> int:
-        """The number that stands for ``text`` in this rank's records; the same text has the same number."""
+        """The number that stands for ``text`` in this rank's records; the same text has the same
+        number.
+        """
         number = self._numbers.get(text)
         if number is None:
             data = text.encode()[:255]
@@ -326,7 +338,9 @@ class Recorder:
 
     @contextmanager
     def span(self, kind: int, lane: str = "compute", name: str = "") -> Iterator[None]:
-        """Record what runs inside as one row of ``kind`` (compute; collectives have their own, faster way)."""
+        """Record what runs inside as one row of ``kind`` (compute; collectives have their own,
+        faster way).
+        """
         log, number = self.lane(lane), self.name(name)
         log.context(where=self.where)
         log.status(kind)
@@ -362,7 +376,9 @@ def _map_block(path: Path, offset: int, nbytes: int) -> memoryview:
 
 
 def cost_of_a_record(times: int = 512) -> float:
-    """What writing one row costs here and now, in nanoseconds (best of five), clock reading included."""
+    """What writing one row costs here and now, in nanoseconds (best of five), clock reading
+    included.
+    """
     write, _ = _row_writer(_Log(memoryview(bytearray(1024 * RECORD_BYTES)), 0, 1024, None))
     best = math.inf
     for _ in range(5):

@@ -58,7 +58,10 @@ class GlooOperations(ProcessGroup):
         same: torch.Tensor | None = None,
         then: Callable[[], Any] = lambda: None,
     ) -> Any:
-        """Run ``call`` in Gloo, then ``then``. ``same``: a tensor that must be alike on every rank."""
+        """Run ``call`` in Gloo, then ``then``.
+
+        ``same``: a tensor that must be alike on every rank.
+        """
         tensors = [same] if same is not None else []
         dtype = tensors[0].dtype if tensors else None
         elements = tensors[0].numel() if tensors else 0
@@ -179,7 +182,9 @@ class GlooOperations(ProcessGroup):
     def _reduce_and_keep(
         self, out: torch.Tensor, whole: torch.Tensor, start: int, opts: Any
     ) -> Any:
-        """What Gloo does for reduce-scatter too; but its own handle of that says nothing until waited for."""
+        """What Gloo does for reduce-scatter too; but its own handle of that says nothing until
+        waited for.
+        """
         opts = opts or ReduceScatterOptions()
         inner = AllreduceOptions()
         inner.reduceOp = opts.reduceOp

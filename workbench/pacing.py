@@ -1,9 +1,10 @@
 """Emulated links: latency, bandwidth, a cut; and slow motion, which stretches every transfer.
 
 A sender keeps the bytes of a slot until they would have left the link, and stamps the slot with the
-moment at which they arrive; the receiver does not look before. Departures of one link follow a virtual
-clock, so that a late wake-up does not add up: the mean rate is exact, each transfer of 1 ms and more is
-accurate to the scheduler's 0.1 ms. Waiting is sleeping, never spinning. Emulated is always labelled so.
+moment at which they arrive; the receiver does not look before. Departures of one link follow a
+virtual clock, so that a late wake-up does not add up: the mean rate is exact, each transfer of 1 ms
+and more is accurate to the scheduler's 0.1 ms. Waiting is sleeping, never spinning. Emulated is
+always labelled so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ now = time.monotonic_ns
 
 
 def sleep_until(moment_ns: int, look_around: Callable[[], None]) -> None:
-    """Sleep to an absolute CLOCK_MONOTONIC time, looking around (abort, peers) at least every 50 ms."""
+    """Sleep to an absolute CLOCK_MONOTONIC time, looking around (abort, peers) at least every 50
+    ms.
+    """
     while (left := moment_ns - now()) > 0:
         time.sleep(min(left * 1e-9, SLICE))
         if left > SLICE * 1e9:
@@ -35,7 +38,8 @@ class Pacer:
         return self.words[ATTENTION]
 
     def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
-        """Wait until the last of ``nbytes`` has left the link to ``to``; return when it arrives (0: at once).
+        """Wait until the last of ``nbytes`` has left the link to ``to``; return when it arrives (0:
+        at once).
 
         ``start``: when writing began, in ns. In slow motion k both the transfer's own time and the
         link's times count k-fold.

@@ -17,7 +17,10 @@ from workbench.events import now
 
 
 class Padding:
-    """Hooks on the leaves of a model that sleep each layer's share. ``pad_ns``: forward and backward together."""
+    """Hooks on the leaves of a model that sleep each layer's share.
+
+    ``pad_ns``: forward and backward together.
+    """
 
     def __init__(self, model: nn.Module, pad_ns: int) -> None:
         self._pad_ns = pad_ns
@@ -33,7 +36,10 @@ class Padding:
 
     @contextmanager
     def over(self, *, backward: bool) -> Iterator[Callable[[], float]]:
-        """Pad what runs inside. Yields a function that says, afterwards, by how many ms it overran (0: not)."""
+        """Pad what runs inside.
+
+        Yields a function that says, afterwards, by how many ms it overran (0: not).
+        """
         self._backward = backward
         self._start, self._done = now(), 0
         self._length = self._pad_ns * (2 if backward else 1) // 3

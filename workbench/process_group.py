@@ -1,12 +1,13 @@
 """The torch.distributed backend "workbench".
 
-``import workbench; torch.distributed.init_process_group("workbench", ...)`` gives a ProcessGroup whose
-all-reduce and point-to-point messages go through our communicator, chunk by chunk, and whose other
-operations run in a Gloo group inside and are recorded as one span each. So plain PyTorch code (DDP,
-FSDP2, tensor parallel, pipelining, a script) is seen without a change.
+``import workbench; torch.distributed.init_process_group("workbench", ...)`` gives a ProcessGroup
+whose all-reduce and point-to-point messages go through our communicator, chunk by chunk, and whose
+other operations run in a Gloo group inside and are recorded as one span each. So plain PyTorch code
+(DDP, FSDP2, tensor parallel, pipelining, a script) is seen without a change.
 
-A synchronous call with nothing queued runs in the caller: the hop to another thread is most of a small
-collective's time. Asynchronous ones run on the group's thread, one after the other, in order of call.
+A synchronous call with nothing queued runs in the caller: the hop to another thread is most of a
+small collective's time. Asynchronous ones run on the group's thread, one after the other, in order
+of call.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class WorkbenchGroup(GlooOperations):
         self.inner._set_sequence_number_for_group()
         self.members = Members(
             dist.PrefixStore("workbench", store), rank, world, size,
-            timeout=timeout, slot_bytes=here.slot_bytes, recorder=here.recorder, control=here.control,
+            timeout=timeout, slot_bytes=here.slot_bytes, recorder=here.recorder,
+            control=here.control,
         )  # fmt: skip
         lane = "comm" if name == "default" else f"comm:{name}"
         self.comm = Communicator(
@@ -108,7 +110,7 @@ class WorkbenchGroup(GlooOperations):
             )
         if reduction == "AVG" and not x.is_floating_point():
             raise CollectiveError(
-                f"AVG takes floating and complex types, not {x.dtype}: use SUM and divide as you need"
+                f"AVG takes floating and complex types, not {x.dtype}: use SUM and divide"
             )
         if len(tensors) > 1:
             works = [self.allreduce([one], opts) for one in tensors]
@@ -156,7 +158,9 @@ class WorkbenchGroup(GlooOperations):
             self._staging.back(x, dense)
 
     def _plan(self, x: torch.Tensor, reduction: str) -> tuple[int, int, str, str]:
-        """Payload bytes, signature, algorithm and dtype's name of an all-reduce; worked out once each."""
+        """Payload bytes, signature, algorithm and dtype's name of an all-reduce; worked out once
+        each.
+        """
         key = x.dtype, x.numel(), reduction, self.session.all_reduce
         plan = self._plans.get(key)
         if plan is None:
@@ -286,8 +290,8 @@ def _devices(tensors: list[torch.Tensor]) -> list[torch.device]:
 
 
 def close_all() -> None:
-    """Close every group of this process. Runs before the interpreter ends: a thread of ours that still
-    waits then would abort the process ("terminate called without an active exception")."""
+    """Close every group of this process. Runs before the interpreter ends: a thread of ours that
+    still waits then would abort the process ("terminate called without an active exception")."""
     for group in list(_groups):
         group.close()
 

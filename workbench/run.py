@@ -27,7 +27,7 @@ from workbench.errors import (
     SpecError,
     WorkbenchError,
 )
-from workbench.events import CODE, H_COST_PS, TRACE_BYTES, DATA_AT, Recorder
+from workbench.events import CODE, DATA_AT, H_COST_PS, TRACE_BYTES, Recorder
 from workbench.launchers.local import RankProcess, nursery
 from workbench.shared import Segment, describe_end, process_state, reserve
 from workbench.spec import Experiment, Slow
@@ -109,7 +109,6 @@ class Run:
         self._lock = threading.RLock()
         self._reports: dict[int, tuple[dict[str, Any], bytearray]] = {}
         self._ended: dict[int, int] = {}
-        self._stopped = False
         self._started = time.monotonic()
         self._processes = self._launch(exp)
         self.pids: dict[int, int] = {
@@ -188,31 +187,27 @@ class Run:
 
     def _follow(self) -> None:
         """Until every rank has reported, or those that have not will not any more."""
-        selector = selectors.DefaultSelector()
-        for rank, process in enumerate(self._processes):
-            selector.register(process.socket, selectors.EVENT_READ, rank)
         failed_at: float | None = None
-        while len(self._reports) < self.experiment.ranks:
-            for key, _ in selector.select(0.01):
-                self._read_report(key, selector)
-            self._thaw_due()
-            lost = [rank for rank in self._ended if rank not in self._reports]
-            failed = lost or any("failed" in report for report, _ in self._reports.values())
-            if failed or self._stopped:
-                failed_at = failed_at or time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            for rank, process in enumerate(self._processes):
+                selector.register(process.socket, selectors.EVENT_READ, rank)
+            while any(rank not in self._reports and rank not in self._ended for rank in self.pids):
+                for key, _ in selector.select(0.01):
+                    self._read_report(key, selector)
+                self._thaw_due()
+                lost = any(rank not in self._reports for rank in list(self._ended))
+                if not lost and not any("failed" in report for report, _ in self._reports.values()):
+                    continue
                 # Survivors find out by themselves within 50 ms, and then say what they were in.
-                if failed and time.monotonic() - failed_at > NOTICE:
+                failed_at = failed_at or time.monotonic()
+                if time.monotonic() - failed_at > NOTICE:
                     self._control.words[ABORT] = 1
                     self._control.refresh()
                     self._control.open_gates()
-                waiting = [
-                    rank
-                    for rank in range(self.experiment.ranks)
-                    if rank not in self._reports and rank not in lost
-                ]
-                if not waiting or time.monotonic() - failed_at > (AFTERMATH if failed else 5.0):
+                if time.monotonic() - failed_at > AFTERMATH:
                     break
-        selector.close()
+            for key, _ in selector.select(0):  # a last word of one that has ended
+                self._read_report(key, selector)
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
         sock = key.fileobj
@@ -228,7 +223,7 @@ class Run:
 
     def _thaw_due(self) -> None:
         """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
-        for rank, pid in self.pids.items():
+        for rank in self.pids:
             due = self._control.rank_word(rank, THAW_AT)
             if not due:
                 continue
@@ -237,7 +232,7 @@ class Run:
             if time.monotonic_ns() >= due:
                 self._control.set_rank(rank, THAW_AT, 0)
                 self._note_frozen(rank, False)
-                _signal(pid, signal.SIGCONT)
+                self._signal(rank, signal.SIGCONT)
 
     def _finish(self, result: Result) -> None:
         """End the ranks, read what is left of their records, and give back what the run held."""
@@ -247,9 +242,8 @@ class Run:
         deadline = time.monotonic() + (1.0 if result.ok else 0.0)
         while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
             time.sleep(0.002)
-        for rank, pid in self.pids.items():
-            if rank not in self._ended:
-                _signal(pid, signal.SIGKILL)
+        for rank in self.pids:
+            self._signal(rank, signal.SIGKILL)
         deadline = time.monotonic() + 5.0
         while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -322,11 +316,6 @@ class Run:
         if failures:
             rank, report = next(iter(failures.items()))
             return PeerLost(report["text"], report["lost"])
-        if len(self._reports) < self.experiment.ranks:
-            silent = sorted(set(range(self.experiment.ranks)) - set(self._reports))
-            return WorkbenchError(
-                f"stopped; ranks {silent} did not come to the end of their iteration within 5 s and were killed"
-            )
         return None
 
     def _stopped_ranks(self) -> str:
@@ -471,29 +460,38 @@ class Run:
         self._control.refresh()
 
     def stop(self) -> None:
-        """End the run after the iteration that is under way; what was recorded stays."""
-        self._stopped = True
+        """End the run after the iteration that is under way, the same on all ranks; its record stays.
+
+        What would keep the ranks from ending it is lifted: a pause, slow motion, freezes, cut links.
+        """
         if not self._control.words[STOP]:
             self._control.words[STOP] = STOP_ASKED
+        for rank in self.pids:
+            if self._control.rank_word(rank, FROZEN_BY_USER):
+                self.thaw(rank)
+            for other in self.pids:
+                if rank != other and self._control.link(rank, other).down:
+                    self.link(rank, other, down=False)
+        self.slow_motion(1)
         self._control.let_go()
 
     def kill(self, rank: int) -> None:
         """SIGKILL a rank's process."""
         self._fault("kill", self._known(rank))
-        _signal(self.pids[rank], signal.SIGKILL)
+        self._signal(rank, signal.SIGKILL)
 
     def freeze(self, rank: int) -> None:
         """SIGSTOP a rank's process until ``thaw``; the clocks of the others stand."""
         self._fault("freeze", self._known(rank))
         self._note_frozen(rank, True)
-        _signal(self.pids[rank], signal.SIGSTOP)
+        self._signal(rank, signal.SIGSTOP)
 
     def thaw(self, rank: int) -> None:
         """SIGCONT: a rank goes on that was frozen, by ``freeze`` or by a ``wb.Freeze`` of the experiment."""
         self._fault("thaw", self._known(rank))
         self._control.set_rank(rank, THAW_AT, 0)
         self._note_frozen(rank, False)
-        _signal(self.pids[rank], signal.SIGCONT)
+        self._signal(rank, signal.SIGCONT)
 
     def slow(self, rank: int, factor: float) -> None:
         """Compute spans of this rank last ``factor`` times their own time; communication is untouched."""
@@ -514,6 +512,12 @@ class Run:
         for a, b in ((source, target), (target, source))[: 2 if both else 1]:
             self._control.set_link(a, b, latency_ns=latency_ns, bytes_per_second=rate, down=down)
             self._fault(f"link {a}->{b}", b)
+
+    def _signal(self, rank: int, number: signal.Signals) -> None:
+        """To a rank's process; not once it has ended, when its number may be somebody else's."""
+        if rank not in self._ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pids[rank], number)
 
     def _known(self, rank: int) -> int:
         if rank not in self.pids:
@@ -607,11 +611,6 @@ def _knows_least(report: dict[str, Any]) -> tuple[bool, bool]:
     """Sorts failed ranks' reports: whoever was told to end knows nothing of the cause; and who waits for
     a stopped process knows more than who waits for a rank that waits itself."""
     return report["text"] == ABORTED, "SIGSTOP" not in report["text"]
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 def _mean_losses(reports: list[dict[str, Any]]) -> list[float]:

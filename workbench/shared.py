@@ -2,9 +2,9 @@
 
 A ``Segment`` is a memfd: it lives as long as somebody maps it and never appears in /dev/shm. A peer
 opens it through ``/proc/<pid>/fd/<n>``. Space is reserved before it is mapped, so that too little
-memory is an error with the size needed, never a bus error later. A ``semaphore`` is a POSIX one inside
-such a segment (``sem_init`` with ``pshared``), driven by the C object that multiprocessing uses for its
-own: 40-70 ns uncontended, a timed wait, the interpreter lock released while it blocks.
+memory is an error with the size needed, never a bus error later. A ``semaphore`` is a POSIX one
+inside such a segment (``sem_init`` with ``pshared``), driven by the C object that multiprocessing
+uses for its own: 40-70 ns uncontended, a timed wait, the interpreter lock released while it blocks.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ class Semaphore(Protocol):
 
 
 def reserve(fd: int, offset: int, nbytes: int, what: str) -> None:
-    """Make sure that ``nbytes`` from ``offset`` of a memfd or file exist; say what is missing if not."""
+    """Make sure that ``nbytes`` from ``offset`` of a memfd or file exist; say what is missing if
+    not.
+    """
     try:
         os.posix_fallocate(fd, offset, nbytes)
     except OSError as error:
         raise WorkbenchError(
-            f"too little shared memory for {what}: it needs {nbytes:,} bytes, and reserving them failed: "
-            f"{error.strerror}. Use fewer ranks or a smaller chunk_bytes, or raise this machine's (container's) memory limit."
+            f"too little shared memory for {what}: it needs {nbytes:,} bytes, and reserving them "
+            f"failed: {error.strerror}. Use fewer ranks or a smaller chunk_bytes, or raise the "
+            "memory limit of this machine (container)."
         ) from error
 
 

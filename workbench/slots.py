@@ -1,9 +1,9 @@
 """Moving one slot: put it, take it, or pass it on; and the rows that are written around each move.
 
-This is the hot path of every collective. It keeps to local names and does nothing twice; where a rank
-is held, slowed or paced, one word in shared memory says so. ``wait`` = blocked, before the ``recv``;
-``recv`` = from the first byte being there until it is copied or added; ``send`` = from the start of
-writing until the last byte is in the slot (paced: has left the link).
+This is the hot path of every collective. It keeps to local names and does nothing twice; where a
+rank is held, slowed or paced, one word in shared memory says so. ``wait`` = blocked, before the
+``recv``; ``recv`` = from the first byte being there until it is copied or added; ``send`` = from
+the start of writing until the last byte is in the slot (paced: has left the link).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Slots:
         self, mine: Any, frm: int, to: int, reduce: str | None, keep: bool,
         step: int, chunk: int, slot: int, phases: tuple[int, int],
     ) -> None:  # fmt: skip
-        """Combine the oldest slot from ``frm`` with ``mine`` straight into a slot towards ``to``."""
+        """Combine the oldest slot from ``frm`` with ``mine``, straight into a slot to ``to``."""
         arrived, fields = self._arrived(frm, step, chunk, mine.nbytes, slot, phases[0])
         leaving = self._claim(to, step + 1, chunk, phases[1])
         start = now()
@@ -170,7 +170,9 @@ class Slots:
     def _arrived(
         self, frm: int, step: int, chunk: int, nbytes: int, slot: int, phase: int
     ) -> tuple[Any, tuple[int, ...]]:
-        """The oldest slot from ``frm``, once it is there and is what we expect; its header's fields."""
+        """The oldest slot from ``frm``, once it is there and is what we expect; its header's
+        fields.
+        """
         box = self._in.get(frm)
         if box is None:
             box = self._in[frm] = self.members.inbox(
@@ -203,7 +205,9 @@ class Slots:
     def _wait(
         self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
     ) -> None:
-        """Be blocked, and record it: first awake, since sleeping and being woken outlasts most waits."""
+        """Be blocked, and record it: first awake, since sleeping and being woken outlasts most
+        waits.
+        """
         start = now()
         acquire = semaphore.acquire
         awake_until = start + (self.spin_ns if self.inline else 0)
@@ -251,7 +255,7 @@ class Slots:
             raise self.watch.fail(
                 CollectiveError(
                     f"rank {self.world[self.rank]}: step {header.step}, chunk {header.chunk}, slot "
-                    f"{header.slot} from rank {self.world[frm]} arrived damaged in {self.doing}: its "
-                    f"checksum is {found:#x}, the sender's was {header.checksum:#x}"
+                    f"{header.slot} from rank {self.world[frm]} arrived damaged in {self.doing}: "
+                    f"its checksum is {found:#x}, the sender's was {header.checksum:#x}"
                 )
             )

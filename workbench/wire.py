@@ -1,4 +1,5 @@
-"""Messages between driver, nursery and ranks: JSON, raw bytes for tensors, descriptors. Never pickle.
+"""Messages between driver, nursery and ranks: JSON, raw bytes for tensors, descriptors. Never
+pickle.
 
 | uint32 length of the JSON | uint64 length of the payload | JSON | payload |
 """

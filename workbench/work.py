@@ -49,7 +49,8 @@ class WorkbenchWork(Work):
                 raise RunTimeout(f"the operation was not done within {limit} s")
         else:
             while not self._done.wait(1.0):
-                pass  # in slices, so that Ctrl-C gets through; the operation itself has the deadline
+                # In slices, so that Ctrl-C gets through; the operation itself has the deadline.
+                pass
         if self._error is not None:
             raise self._error
         return True

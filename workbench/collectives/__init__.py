@@ -1,8 +1,9 @@
-"""Collective algorithms, one small file each: ``<operation>_<algorithm>.py`` defines ``<operation>``.
+"""Collective algorithms, one small file each: ``<operation>_<algorithm>.py`` defines
+``<operation>``.
 
 An all-reduce takes a communicator and a flat array or tensor ``x_N``, the same N and dtype on every
-rank, combines it over the ranks in place and returns it. A user's own takes ``(comm, x)``, with ``x``
-a flat tensor, and returns the sum or leaves it in ``x``.
+rank, combines it over the ranks in place and returns it. A user's own takes ``(comm, x)``, with
+``x`` a flat tensor, and returns the sum or leaves it in ``x``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One-shot all-reduce: everybody sends everything to everybody and adds in rank order. For small tensors.
+"""One-shot all-reduce: everybody sends everything to everybody and adds in rank order. For small
+tensors.
 
 Cost   T = (p-1)·(α + n·β + n·γ)                                 [seconds]
        p ranks, n bytes; α s/message, β s/byte sent, γ s/byte added. A message does not wait for

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import select
 import signal
@@ -23,6 +24,8 @@ from typing import NoReturn
 from workbench import wire
 
 PR_SET_PDEATHSIG = 1
+# torch._dynamo: a second's work that every rank's first optimizer would otherwise do again.
+_PRELOAD = ("torch._dynamo", "workbench.strategies.ddp")
 
 
 def main(fd: int) -> NoReturn:
@@ -30,10 +33,9 @@ def main(fd: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks of one host talk over loopback alone
     nursery = _Nursery(socket.socket(fileno=fd))  # before the imports: the driver may end meanwhile
-    import torch._dynamo  # a second's work that every rank's first optimizer would otherwise do again
-
+    for module in _PRELOAD:
+        importlib.import_module(module)
     import workbench.rank
-    import workbench.strategies.ddp
 
     gc.collect()
     gc.freeze()  # what is here now is shared by all ranks: the collector must not touch (and copy) it
@@ -62,12 +64,13 @@ class _Nursery:
     def serve(self, rank_main: Callable[[socket.socket], int]) -> None:
         """``{"take": n}``: hand out n processes. ``{"keep": n}``: have n ready for the next time."""
         while True:
-            readable, _, _ = select.select([self._driver, self._wake[0], *self._life_lines], [], [])
+            news = [self._driver.fileno(), self._wake[0], *self._life_lines]
+            readable, _, _ = select.select(news, [], [])
             if self._wake[0] in readable:
                 self._tell_of_the_ended()
             if any(line in readable for line in self._life_lines):
                 return
-            if self._driver in readable:
+            if self._driver.fileno() in readable:
                 message = wire.receive(self._driver)
                 if message is None:
                     return

@@ -1,18 +1,19 @@
 """LeNet-5 on handwritten digits: 1,797 images of 8x8 pixels (UCI), resized to 28x28.
 
-Paper  LeCun et al., "Gradient-based learning applied to document recognition", Proc. IEEE 86(11), 1998.
-Model  tanh and average pooling as in the paper, 61,706 parameters: smooth, so that rounding differences
-       stay differences of rounding over 100 iterations (with ReLU and max pooling they grow to 0.1-0.8).
+Paper  LeCun et al., "Gradient-based learning applied to document recognition", Proc. IEEE 86(11),
+1998. Model  tanh and average pooling as in the paper, 61,706 parameters: smooth, so that rounding
+differences
+       stay differences of rounding over 100 iterations (with ReLU and max pooling they grow to
+       0.1-0.8).
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset, TensorDataset
-
-import numpy as np
 
 from workbench._assets import asset
 

@@ -1,0 +1,252 @@
+"""Ranks that do not agree, and ranks that are lost: an error on every rank that says who and what."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.processes import run, values
+
+SOON = 2.0  # seconds until everybody has the error
+LOST = 1.0  # seconds until survivors know that a rank was killed
+
+RECEIVES = torch.zeros(1)
+
+
+def _all_reduce(elements: int, dtype: torch.dtype = torch.float32, op: str = "SUM", **options: Any) -> Any:
+    x = torch.ones(elements, dtype=dtype)
+    return dist.all_reduce(x, op=getattr(dist.ReduceOp, op), **options)
+
+
+# What rank 0 does, what the last rank does, and what the message must contain of either.
+CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], str, str]] = {
+    "elements": (
+        lambda: _all_reduce(1000), lambda: _all_reduce(1001), "1,000 float32", "1,001 float32",
+    ),
+    "large and small": (
+        lambda: _all_reduce(10), lambda: _all_reduce(500_000), "10 float32", "500,000 float32",
+    ),
+    "dtypes": (
+        lambda: _all_reduce(64), lambda: _all_reduce(64, torch.int32), "64 float32", "64 int32",
+    ),
+    "reductions": (
+        lambda: _all_reduce(9), lambda: _all_reduce(9, op="MAX"), "all_reduce(SUM)", "all_reduce(MAX)",
+    ),
+    "ours and Gloo's": (
+        lambda: _all_reduce(70_000), lambda: dist.broadcast(torch.ones(70_000), 0),
+        "all_reduce(SUM) of 70,000 float32", "broadcast of 70,000 float32",
+    ),
+    "two of Gloo's": (
+        lambda: dist.barrier(), lambda: dist.broadcast(torch.ones(7), 0), "barrier", "broadcast of 7 float32",
+    ),
+    "elements of Gloo's": (
+        lambda: dist.broadcast(torch.ones(8), 1), lambda: dist.broadcast(torch.ones(7), 1),
+        "broadcast of 8 float32", "broadcast of 7 float32",
+    ),
+}  # fmt: skip
+
+
+def _disagree(rank: int, n: int, case: str, asynchronous: bool) -> list[Any]:
+    """What this rank hears, and after how long. Goes on calling until it hears something."""
+    _all_reduce(3)
+    first, last, _, _ = CASES[case]
+    call = last if rank == n - 1 else first
+    start = time.monotonic()
+    try:
+        call()
+        for _ in range(100):
+            work = _all_reduce(5, async_op=asynchronous)
+            if work is not None:
+                work.wait()
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_every_rank_learns_who_passed_what(case: str, n: int) -> None:
+    heard = values(_disagree, n, case, n == 3, timeout=20)
+    _, _, first, last = CASES[case]
+    for rank, (kind, words, seconds) in enumerate(heard):
+        assert kind == "CollectiveError", (rank, kind, words)
+        assert first in words and last in words, (rank, words)
+        assert f"rank {n - 1}" in words, words
+        assert seconds < SOON, (rank, seconds)
+    # who passed what: the one that differs is named with what it passed
+    assert any(re.search(rf"rank {n - 1}[^,]*{re.escape(last)}", words) for _, words, _ in heard)
+
+
+def _order(rank: int, n: int) -> list[Any]:
+    a, b = torch.ones(50_000), torch.ones(20)
+    start = time.monotonic()
+    try:
+        for x in (a, b) if rank else (b, a):
+            dist.all_reduce(x)
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+def test_another_order_of_calls_is_named() -> None:
+    for kind, words, seconds in values(_order, 3, timeout=20):
+        assert (kind, seconds < SOON) == ("CollectiveError", True), words
+        assert "50,000 float32" in words and "20 float32" in words
+
+
+def _skips_one(rank: int, n: int) -> list[Any]:
+    start = time.monotonic()
+    try:
+        if rank:
+            dist.all_reduce(torch.ones(11))
+        for _ in range(3):
+            dist.all_reduce(torch.ones(12))
+        dist.barrier()
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+def test_a_skipped_call_is_named() -> None:
+    for kind, words, seconds in values(_skips_one, 2, timeout=20):
+        assert (kind, seconds < SOON) == ("CollectiveError", True), words
+        assert "11 float32" in words and "12 float32" in words
+
+
+def _message(rank: int, n: int, elements: int, dtype: str, early: bool) -> list[Any]:
+    start = time.monotonic()
+    try:
+        if rank == 0:
+            dist.send(torch.ones(1000), 1, tag=4)
+            dist.barrier()
+        else:
+            if early:
+                time.sleep(0.2)
+            dist.recv(torch.zeros(elements, dtype=getattr(torch, dtype)), 0, tag=4)
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize(("elements", "dtype"), [(999, "float32"), (1000, "int32"), (2000, "float32")])
+def test_a_message_of_another_size_or_dtype_is_named(elements: int, dtype: str, early: bool) -> None:
+    for kind, words, seconds in values(_message, 2, elements, dtype, early, timeout=20):
+        assert (kind, seconds < SOON) == ("CollectiveError", True), words
+        assert "rank 0 sent p2p of 1,000 float32" in words
+        assert f"rank 1 receives p2p of {elements:,} {dtype}" in words
+
+
+# -- ranks that are lost --
+
+
+def _killed(rank: int, n: int, way: str, folder: str) -> list[Any]:
+    """The last rank is killed while the others count on it. When they hear, and what."""
+    victim = n - 1
+    x = torch.ones(300_000)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 40))
+    dist.all_reduce(x)
+    mark = Path(folder, "killed")
+    if rank == victim:
+        if way == "outside":
+            Path(folder, "pid").write_text(str(os.getpid()))
+            while True:
+                dist.all_reduce(x)
+        mark.write_text(json.dumps(time.monotonic()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    if way == "outside" and rank == 0:
+        for _ in range(50):
+            dist.all_reduce(x)
+        mark.write_text(json.dumps(time.monotonic()))
+        os.kill(int(Path(folder, "pid").read_text()), signal.SIGKILL)
+    try:
+        if way == "sync":
+            dist.all_reduce(x)
+        elif way == "async":
+            dist.all_reduce(x, async_op=True).wait()
+        elif way == "future":
+            dist.all_reduce(x, async_op=True).get_future().wait()
+        elif way == "gloo":
+            dist.broadcast(x, victim)
+        elif way == "barrier":
+            dist.barrier()
+        elif way == "recv":
+            dist.recv(x, victim if rank == 0 else None)
+        elif way == "isend":
+            dist.isend(torch.ones(3_000_000), victim).wait()
+        elif way == "ddp":
+            net(torch.ones(2, 40)).sum().backward()
+        while way == "outside":
+            dist.all_reduce(x)
+    except Exception as error:
+        after = time.monotonic() - json.loads(mark.read_text())
+        return [type(error).__name__, str(error), getattr(error, "rank", -1), after]
+    return ["nothing", "", -1, 0.0]
+
+
+@pytest.mark.parametrize(
+    "way", ["sync", "async", "future", "gloo", "barrier", "recv", "isend", "ddp", "outside"]
+)
+def test_survivors_of_a_killed_rank_name_it(way: str, tmp_path: Path) -> None:
+    *survivors, killed = run(_killed, 3, way, str(tmp_path), timeout=30)
+    assert killed.code == -signal.SIGKILL
+    for rank in survivors:
+        assert rank.value is not None, rank.err
+        kind, words, named, seconds = rank.value
+        if way in ("ddp", "future"):
+            assert kind == "RuntimeError" and "PeerLost" in words, (kind, words)
+        else:
+            assert (kind, named) == ("PeerLost", 2), (kind, words)
+        assert "rank 2" in words, words
+        assert seconds < LOST, (words, seconds)
+
+
+def _frozen(rank: int, n: int) -> list[Any]:
+    dist.all_reduce(torch.ones(5))
+    if rank == n - 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    start = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(5))
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+def test_a_frozen_rank_is_an_error_at_the_timeout() -> None:
+    *others, _ = run(_frozen, 3, group_timeout=2.0, timeout=20, expendable={2})
+    for rank in others:
+        kind, words, seconds = rank.value
+        assert kind == "RunTimeout", rank.value
+        assert "rank 2, which is stopped" in words
+        assert 1.8 < seconds < 3.5, seconds
+
+
+def _leaves(rank: int, n: int) -> list[Any]:
+    dist.all_reduce(torch.ones(5))
+    if rank == 1:
+        dist.destroy_process_group()
+        time.sleep(2.0)
+        return []
+    start = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(5))
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+def test_a_rank_that_has_left_the_group_is_not_waited_for() -> None:
+    kind, words, seconds = values(_leaves, 2)[0]
+    assert kind == "PeerLost" and "rank 1" in words and "left the group" in words, words
+    assert seconds < LOST

@@ -1,0 +1,117 @@
+"""How a driver begins: what ``import workbench`` brings and does not, and a run beside other work."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from tests.live import LONG, gone, lenet, training
+
+HEAVY = ["torch", "polars", "IPython", "ipywidgets", "anywidget", "panel", "bokeh", "plotly"]
+NAMES = (
+    "Experiment Network Link Kill Freeze Slow Jitter run load check shutdown "
+    "WorkbenchError SpecError CollectiveError PeerLost RunTimeout"
+).split()
+RUN = (
+    "wait result pause resume step slow_motion stop kill freeze thaw slow link pids events store "
+    "dropped to_html"
+).split()
+RESULT = "losses parameters digests bytes_sent lost wall_seconds ok error".split()
+
+
+def in_a_new_interpreter(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_workbench_is_light() -> None:
+    code = f"import sys, workbench; print([m for m in {HEAVY} if m in sys.modules])"
+    assert in_a_new_interpreter(code) == "[]"
+
+
+def test_an_experiment_can_be_written_without_torch() -> None:
+    code = (
+        "import sys, workbench as wb; e = wb.Experiment(); wb.Experiment.from_yaml(e.to_yaml()); "
+        f"print([m for m in {HEAVY} if m in sys.modules])"
+    )
+    assert in_a_new_interpreter(code) == "[]"
+
+
+def test_the_backend_is_known_whichever_is_imported_first() -> None:
+    for order in ("workbench, torch", "torch, workbench"):
+        code = f"import {order}, torch.distributed as d; print('workbench' in d.Backend.backend_list)"
+        assert in_a_new_interpreter(code) == "True"
+
+
+def test_the_public_names_are_there() -> None:
+    assert [name for name in NAMES if not hasattr(wb, name)] == []
+    assert set(NAMES) <= set(wb.__all__)
+    assert [name for name in wb.__all__ if not hasattr(wb, name)] == []
+    for error in (wb.SpecError, wb.CollectiveError, wb.PeerLost, wb.RunTimeout, wb.RankError):
+        assert issubclass(error, wb.WorkbenchError)
+    with pytest.raises(AttributeError, match="Experiment"):
+        wb.Experimant  # noqa: B018
+
+
+def test_runs_and_results_have_what_the_contract_names() -> None:
+    begin = time.monotonic()
+    run = wb.run(lenet())
+    result = run.wait(timeout=60)
+    assert [name for name in RUN if not hasattr(run, name)] == []
+    assert [name for name in RESULT if not hasattr(result, name)] == []
+    assert result.ok and result.error is None and result.lost == []
+    assert sorted(run.pids) == sorted(result.digests) == sorted(result.bytes_sent) == [0, 1]
+    assert 0 < result.wall_seconds < time.monotonic() - begin
+    assert len(result.losses) == 5 and "2 ranks" in repr(run) and "5 iterations" in repr(result)
+    assert list(result.parameters)[:2] == ["0.weight", "0.bias"]
+    assert sum(value.numel() for value in result.parameters.values()) == 61_706
+    assert 0 < result.metrics["accuracy"] < 1
+
+
+def test_a_run_can_be_awaited_beside_other_work() -> None:
+    async def notebook() -> tuple[wb.Result, int]:
+        run = wb.run(lenet(iterations=30))
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.01)
+
+        beside = asyncio.create_task(tick())
+        result = await run
+        beside.cancel()
+        assert await run is result  # again
+        return result, ticks
+
+    result, ticks = asyncio.run(notebook())
+    assert result.ok and len(result.losses) == 30
+    assert ticks > 5
+
+
+def test_awaiting_raises_what_the_run_failed_with() -> None:
+    async def notebook() -> None:
+        run = training(wb.run(lenet(iterations=LONG)))
+        run.kill(1)
+        with pytest.raises(wb.PeerLost) as caught:
+            await run
+        assert caught.value.rank == 1 and gone(run.pids.values())
+
+    asyncio.run(notebook())
+
+
+def test_runs_differ_by_seed_and_repeat_by_it() -> None:
+    first, again, other = (wb.run(lenet(seed=seed)).wait(timeout=60) for seed in (3, 3, 4))
+    assert first.losses == again.losses and first.digests == again.digests
+    assert first.losses != other.losses

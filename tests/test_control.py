@@ -189,7 +189,8 @@ def test_slow_motion_stretches_emulated_links_too() -> None:
         run.slow_motion(10)
         since = time.monotonic_ns()
         until(lambda: large(run, since).height >= 4, what="transfers in slow motion")
-    assert lasting(large(run, since)).median() == pytest.approx(96_000 / 62_500 * 10, rel=0.08)
+        median = lasting(large(run, since)).median()
+    assert median == pytest.approx(96_000 / 62_500 * 10, rel=0.08)
 
 
 def test_a_slow_rank_computes_longer_from_now_on() -> None:
@@ -212,17 +213,17 @@ def test_a_slow_rank_computes_longer_from_now_on() -> None:
 
 
 def pairs(events: pl.DataFrame, source: int) -> pl.DataFrame:
-    """A sender's large messages that were waited for: how long they took to leave, and then to arrive.
+    """A sender's large messages: how long they took to leave (``flight``, ms), and then to arrive (``late``).
 
-    ``flight`` and ``late`` in ms. Who comes later than the message says nothing of the link.
+    ``waited``: the receiver was there before; one that comes later than the message says nothing of the link.
     """
     key = ["op", "step", "chunk", "slot"]
     sends = of(events, kind="send", rank=source).filter(pl.col("nbytes") >= 40_000)
     left = sends.select(*key, "nbytes", sent="start_ns", left="end_ns")
     there = of(events, kind="recv", peer=source).select(*key, there="start_ns")
     waits = of(events, kind="wait", peer=source).group_by(key).agg(since=pl.col("start_ns").min())
-    found = left.join(there, on=key).join(waits, on=key).filter(pl.col("since") < pl.col("left"))
-    return found.with_columns(
+    return left.join(there, on=key).join(waits, on=key, how="left").with_columns(
+        waited=(pl.col("since") < pl.col("left")).fill_null(False),
         flight=(pl.col("left") - pl.col("sent")) / 1e6,
         late=(pl.col("there") - pl.col("left")) / 1e6,
     )
@@ -240,14 +241,20 @@ def test_bandwidth_is_accurate(rate: str, chunk_bytes: int) -> None:
     rows = arrived(run, since)
     wanted = rows["nbytes"] / (float(rate.split()[0]) * 125)  # ms
     assert (rows["flight"] / wanted).median() == pytest.approx(1, abs=0.05)
-    assert ((rows["flight"] + rows["late"]) / wanted).median() == pytest.approx(1, abs=0.05)
+    assert quick(rows["flight"] / wanted + rows["late"] / wanted) == pytest.approx(1, abs=0.05)
     # The other direction is as fast as ever.
     back = of(trained(run.events), kind="send", rank=1).filter(pl.col("start_ns") > since)
     assert lasting(of(back, nbytes=rows["nbytes"].max())).median() < wanted.max() / 3
 
 
+def quick(times: pl.Series) -> float:
+    """The first quartile: a busy machine wakes the receiver late, and never early."""
+    return times.quantile(0.25, "nearest")
+
+
 def arrived(run: wb.Run, since: int) -> pl.DataFrame:
-    return pairs(trained(run.events), 0).filter(pl.col("sent") > since + 20_000_000)
+    """What rank 0 sent since then, and was waited for."""
+    return pairs(trained(run.events), 0).filter("waited", pl.col("sent") > since + 20_000_000)
 
 
 def test_latency_is_accurate() -> None:
@@ -256,21 +263,22 @@ def test_latency_is_accurate() -> None:
         since = time.monotonic_ns()
         until(lambda: arrived(run, since).height >= 8, what="transfers")
     late = arrived(run, since)["late"]
-    assert late.median() == pytest.approx(5, rel=0.05)
+    assert quick(late) == pytest.approx(5, rel=0.05)
     assert late.min() >= 4.8  # the row ends a moment after the bytes have left
 
 
 def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
     """1->2 differs from the rest; a link's faults are rows."""
     links = {(1, 2): wb.Link(latency="8 ms", bandwidth="100 Mbit/s")}
-    run = wb.run(lenet(ranks=3, iterations=3, network=wb.Network(latency="2 ms", links=links)))
+    run = wb.run(lenet(ranks=3, iterations=6, network=wb.Network(latency="2 ms", links=links)))
     assert run.wait(timeout=60).ok
     events = trained(run.events)
     for source, ms in ((0, 2), (1, 8), (2, 2)):
-        rows = pairs(events, source)
-        assert rows["late"].median() == pytest.approx(ms, rel=0.08)
-    rows = pairs(events, 1)
-    assert (rows["flight"] / (rows["nbytes"] / 12_500)).median() == pytest.approx(1, abs=0.05)
+        assert pairs(events, source)["late"].min() > 0.95 * ms
+    slow = pairs(events, 1).filter("waited")
+    assert quick(slow["late"]) == pytest.approx(8, rel=0.05)
+    assert quick(pairs(events, 2).filter("waited")["late"]) == pytest.approx(2, rel=0.1)
+    assert (slow["flight"] / (slow["nbytes"] / 12_500)).median() == pytest.approx(1, abs=0.05)
 
 
 def test_pacing_sleeps() -> None:

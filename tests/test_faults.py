@@ -68,8 +68,10 @@ def test_a_rank_killed_at_any_moment_of_training_is_named(strategy: str, moment:
     assert f"rank {victim} (process {run.pids[victim]}) was killed by SIGKILL" in str(error)
     told = str(error).partition("Under way:")[2]
     assert any(word in told for word in ("all_reduce", "load", "forward", "backward", "optimizer"))
-    assert laws.check_events(run.events, complete=False) == []
-    assert of(run.events, kind="send").height > 0
+    # The row of a send is written when it is done: a rank's last message may have none.
+    lawless = [str(v) for v in laws.check_events(run.events, complete=False)]
+    last = f"from rank {victim}, which has no send row for it"
+    assert all(last in words for words in lawless) and len(lawless) <= 1, lawless
 
 
 @pytest.mark.parametrize("moment", range(4))

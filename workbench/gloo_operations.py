@@ -91,6 +91,7 @@ class GlooOperations(ProcessGroup):
         comm.begin(collective, "gloo", op, number, where, (), "")
         patience: Patience | None = None
         try:
+            self._agree()
             work, done = call(), threading.Event()
             work.get_future().add_done_callback(lambda _: done.set())
             while not done.wait(SLICE):
@@ -106,6 +107,16 @@ class GlooOperations(ProcessGroup):
             raise self._gloo_error(error, f"{collective} {op}") from error
         finally:
             comm.end(start, nbytes, label)
+
+    def _agree(self) -> None:
+        """Raise CollectiveError if a peer that is here already has passed something else.
+
+        Gloo ends the whole process over a message of another size. Every rank writes what it passes
+        before it reads what the others passed, so that of two that differ one notices before its call.
+        """
+        with threading.Lock():  # a locked instruction: what was written is out
+            pass
+        self.members.watch.compare(range(self.comm.size))
 
     def _gloo_error(self, error: RuntimeError, doing: str) -> Exception:
         if "gloo/transport" not in str(error):
@@ -131,7 +142,9 @@ class GlooOperations(ProcessGroup):
         self, out: list[list[torch.Tensor]], x: list[torch.Tensor], opts: Any = None
     ) -> Any:
         opts = opts or AllgatherOptions()
-        return self._delegate("all_gather", lambda: self.inner.allgather(out, x, opts), out, opts)
+        return self._delegate(
+            "all_gather", lambda: self.inner.allgather(out, x, opts), out, opts, same=x[0]
+        )
 
     def _allgather_base(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
@@ -158,11 +171,15 @@ class GlooOperations(ProcessGroup):
 
     def gather(self, out: Any, x: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts or GatherOptions()
-        return self._delegate("gather", lambda: self.inner.gather(out, x, opts), out, opts)
+        return self._delegate(
+            "gather", lambda: self.inner.gather(out, x, opts), out, opts, same=x[0]
+        )
 
     def scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
         opts = opts or ScatterOptions()
-        return self._delegate("scatter", lambda: self.inner.scatter(out, x, opts), out, opts)
+        return self._delegate(
+            "scatter", lambda: self.inner.scatter(out, x, opts), out, opts, same=out[0]
+        )
 
     def reduce_scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
         parts = x[0]

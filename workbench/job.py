@@ -227,7 +227,7 @@ class Job:
         """The group of collectives that are not training; made on first use, by all ranks together."""
         if not hasattr(self, "_metrics_group"):
             self.session.next_group = "metrics"
-            self._metrics_group = dist.new_group(list(range(self.ranks)))
+            self._metrics_group: dist.ProcessGroup = dist.new_group(list(range(self.ranks)))
         return self._metrics_group
 
     def _batch(self, dataset: Any, ids: np.ndarray) -> Any:

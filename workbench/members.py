@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from workbench.control import Control
 from workbench.errors import PeerLost
@@ -29,7 +29,7 @@ class Members:
 
     def __init__(
         self,
-        store: dist.Store,
+        store: Store,
         rank: int,
         world_ranks: list[int] | None,
         size: int,
@@ -145,7 +145,8 @@ class Members:
         for (_, to), box in self._outboxes.items():
             while not (box.drained() or self._over(to) or time.monotonic() > deadline):
                 time.sleep(1e-3)
-        self.board.leaving = LEFT
+        if self.watch.error is None:
+            self.board.leaving = LEFT
         # A peer that is slow to join opens our board by the descriptor's number, which must stay ours.
         deadline = time.monotonic() + min(self._timeout, JOINING)
         for i, peer in enumerate(self.peers):

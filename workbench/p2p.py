@@ -83,7 +83,7 @@ class Engine:
             try:
                 while self._step(0):
                     pass
-            except WorkbenchError as error:
+            except Exception as error:
                 self._fail(error)
             finally:
                 self.lock.release()

@@ -21,7 +21,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import AllreduceOptions, ProcessGroup, ProcessGroupGloo
+from torch._C._distributed_c10d import (
+    AllreduceOptions,
+    PrefixStore,
+    ProcessGroup,
+    ProcessGroupGloo,
+    Store,
+)
 
 from workbench.arrays import LEFT_TO_TORCH, SUM, fast_array
 from workbench.communicator import Communicator
@@ -55,7 +61,7 @@ class WorkbenchGroup(GlooOperations):
 
     def __init__(
         self,
-        store: dist.Store,
+        store: Store,
         rank: int,
         size: int,
         timeout: timedelta,
@@ -65,14 +71,14 @@ class WorkbenchGroup(GlooOperations):
         super().__init__(rank, size)  # the three-argument form fails in a subclass
         here = session()
         self.timeout, self.label = timeout, name
-        self.inner = ProcessGroupGloo(dist.PrefixStore("inner", store), rank, size, timeout=timeout)
+        self.inner = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout=timeout)
         self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, self.inner)
         if torch.cuda.is_available():
             self._register_backend(torch.device("cuda"), ProcessGroup.BackendType.GLOO, self.inner)
         self._set_default_backend(ProcessGroup.BackendType.GLOO)
         self.inner._set_sequence_number_for_group()
         self.members = Members(
-            dist.PrefixStore("workbench", store), rank, world, size,
+            PrefixStore("workbench", store), rank, world, size,
             timeout=timeout, slot_bytes=here.slot_bytes, recorder=here.recorder,
             control=here.control,
         )  # fmt: skip

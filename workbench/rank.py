@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from workbench import process_group, wire
 from workbench.collectives import users_own
@@ -57,9 +58,11 @@ def _follow(body: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], bytes
     torch.set_num_threads(body["threads"])
     session = _session(exp, recorder, control)
     use(session)
-    store = dist.TCPStore("127.0.0.1", body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=30))
+    store = TCPStore(
+        "127.0.0.1", body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=30)
+    )
     dist.init_process_group(
-        "workbench", store=dist.PrefixStore("generation 0", store), rank=rank, world_size=exp.ranks,
+        "workbench", store=PrefixStore("generation 0", store), rank=rank, world_size=exp.ranks,
         timeout=timedelta(microseconds=exp.timeout_ns / 1000),
     )  # fmt: skip
     task = load("tasks", exp.task, "Task")(**exp.task_options)

@@ -18,7 +18,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import wire
-from workbench.control import ABORT, ABORTED, AT_GATE, FROZEN, FROZEN_BY_USER, ITERATION, SLOW, SLOW_MOTION, STATE, STOP, STOP_ASKED, THAW_AT, TRAINING, UNITS, Control  # fmt: skip
+from workbench.control import (  # fmt: skip
+    ABORT,
+    ABORTED,
+    AT_GATE,
+    FROZEN,
+    FROZEN_BY_USER,
+    ITERATION,
+    SLOW,
+    SLOW_MOTION,
+    STATE,
+    STOP,
+    STOP_ASKED,
+    THAW_AT,
+    TRAINING,
+    UNITS,
+    Control,
+)
 from workbench.errors import (
     CollectiveError,
     PeerLost,
@@ -138,13 +154,13 @@ class Run:
 
     def _launch(self, exp: Experiment) -> list[RankProcess]:
         home = self._home = nursery()  # first: it imports torch while we do
-        import torch.distributed as dist
+        from torch._C._distributed_c10d import TCPStore
 
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         listener.listen(exp.ranks + 8)
         port = listener.getsockname()[1]
-        self._rendezvous = dist.TCPStore(
+        self._rendezvous = TCPStore(
             "127.0.0.1",
             port,
             None,
@@ -254,7 +270,9 @@ class Run:
         self._record_ns = self._cost_of_a_record()
         for segment in (*self._segments, self._driver_trace, self._control.segment):
             segment.close()
-        with self._lock:  # a run that is kept, in a notebook say, keeps the store and not the ranks' memory
+        with (
+            self._lock
+        ):  # a run that is kept, in a notebook say, keeps the store and not the ranks' memory
             self._segments.clear()
             self._recorder = Recorder.off(-1)
             del self._driver_trace, self._rendezvous

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from workbench.control import ABORT, ABORTED, HELD, SLICE, Control
 from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
@@ -55,17 +55,24 @@ class Watch:
         """Raise if the group has already failed."""
         if self.error is not None:
             raise self.error
-        if alarm := self.board.alarm():
-            text = alarm["text"]
-            if alarm["kind"] == "PeerLost":
-                raise self.fail(PeerLost(text, alarm["rank"]), tell=False)
-            raise self.fail(_ERRORS.get(alarm["kind"], WorkbenchError)(text), tell=False)
+        if error := self._heard():
+            raise error
         if self.control is not None and self.control.words[ABORT]:
             raise self.fail(WorkbenchError(ABORTED), tell=False)
         if self.closing:
             raise WorkbenchError(
                 "the process group is being destroyed while this operation still waits"
             )
+
+    def _heard(self) -> WorkbenchError | None:
+        """What a peer that failed has left on our board."""
+        alarm = self.board.alarm()
+        if alarm is None:
+            return None
+        if alarm["kind"] == "PeerLost":
+            return self.fail(PeerLost(alarm["text"], alarm["rank"]), tell=False)
+        kind = _ERRORS.get(alarm["kind"], WorkbenchError)
+        return self.fail(kind(alarm["text"]), tell=False)
 
     def fail(self, error: WorkbenchError, *, tell: bool = True) -> WorkbenchError:
         """Remember the first failure of the group, and ring every peer's alarm. Returns the error to raise."""
@@ -83,10 +90,24 @@ class Watch:
 
     def lost(self, peer: int, doing: str) -> WorkbenchError:
         """The error for a peer that has ended, or has left the group while it was awaited."""
+        if error := self._heard():
+            return error  # it said why
         other, me = self.peers[peer], self.peers[self.me].rank
         how = "left the group" if other.left else "ended"
         message = f"rank {other.rank} (process {other.pid}) {how} while rank {me} was in {doing}"
         return self.fail(PeerLost(message, other.rank))
+
+    def compare(self, among: Iterable[int]) -> None:
+        """Do these peers pass the same as we do to the collective that we are in? Raises CollectiveError."""
+        op, mine = self.board.doing
+        for peer in among:
+            board = self.peers[peer].board
+            if op < 0 or peer == self.me or board is None:
+                continue
+            theirs = board.signature(op)
+            if theirs is not None and theirs != mine:
+                me, other = self.peers[self.me].rank, self.peers[peer].rank
+                raise self.fail(disagreement(op, (me, describe(mine)), (other, describe(theirs))))
 
 
 class Patience:
@@ -112,7 +133,7 @@ class Patience:
             awaited = peer == self.peer and watch.peers[peer].left
             if peer != watch.me and (awaited or watch.peers[peer].gone):
                 raise watch.lost(peer, self.doing)
-        self._compare(among)
+        watch.compare(among)
         if self._waited > SECOND and not self._told:
             self._told = True
             self._tell(among)
@@ -140,19 +161,6 @@ class Patience:
                 self.lane.write(
                     _DETECT, moment, moment, other.rank, name=number, value=self._waited / 1e9
                 )
-
-    def _compare(self, among: Sequence[int]) -> None:
-        """Are the peers in the same operation of the group as we are? If one is in another, say so now."""
-        watch = self.watch
-        op, mine = watch.board.doing()
-        for peer in among:
-            board = watch.peers[peer].board
-            if op < 0 or peer == watch.me or board is None:
-                continue
-            their_op, theirs = board.doing()
-            if their_op == op and theirs != mine:
-                me, other = watch.peers[watch.me].rank, watch.peers[peer].rank
-                raise watch.fail(disagreement(op, (me, describe(mine)), (other, describe(theirs))))
 
 
 def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> CollectiveError:

@@ -13,10 +13,12 @@ from typing import Any
 
 from workbench.shared import SEMAPHORE_BYTES, Segment, process_state
 
-W_OP, W_SIGNATURE, W_ALARM, W_LEAVING = range(4)
+W_OP, W_ALARM, W_LEAVING = range(3)
 STAYS, LEAVES, LEFT = range(3)
 W_BELLS = 4  # is somebody waiting at bell 0 (sends), bell 1 (receives)?
-BELLS_AT, TEXT_AT, TEXT_BYTES, TABLE_AT = 256, 512, 1536, 2048
+BELLS_AT, TEXT_AT, TEXT_BYTES, HISTORY_AT = 256, 512, 1536, 2048
+HISTORY = 64  # collectives of which peers can still ask what the owner passed
+TABLE_AT = HISTORY_AT + 16 * HISTORY
 PLANES = ("collective", "p2p")
 
 
@@ -59,7 +61,7 @@ class Board:
         self.segment, self.words = segment, segment.words
         self.bells = (Bell(segment, 0, fresh), Bell(segment, 1, fresh))
         if fresh:
-            self.words[W_OP] = -1
+            self.words[W_OP] = self.words[HISTORY_AT // 8] = -1
 
     @classmethod
     def create(cls, size: int) -> Board:
@@ -81,15 +83,25 @@ class Board:
         return bool(self.words[TABLE_AT // 8 + len(PLANES) * size + visitor])
 
     def begin(self, op: int, signature: int) -> None:
-        """The owner enters a collective. No reader may take the new signature for the old one's."""
-        self.words[W_OP] = -1
-        self.words[W_SIGNATURE] = signature
-        self.words[W_OP] = op
+        """The owner enters a collective. A reader never takes one collective's signature for another's."""
+        words, at = self.words, HISTORY_AT // 8 + op % HISTORY * 2
+        words[at] = -1
+        words[at + 1] = signature
+        words[at] = words[W_OP] = op
 
+    @property
     def doing(self) -> tuple[int, int]:
-        """The collective that the owner is in, or was in last, and its signature; (-1, 0) if in doubt."""
-        op, signature = self.words[W_OP], self.words[W_SIGNATURE]
-        return (op, signature) if op == self.words[W_OP] else (-1, 0)
+        """For the owner: the collective that it is in, or was in last, and its signature; (-1, 0) before."""
+        op = self.words[W_OP]
+        return op, self.signature(op) or 0
+
+    def signature(self, op: int) -> int | None:
+        """What the owner passed to that collective; None if it has not come there, or long ago."""
+        at = HISTORY_AT // 8 + op % HISTORY * 2
+        if self.words[at] != op:
+            return None
+        signature = self.words[at + 1]
+        return signature if self.words[at] == op else None
 
     @property
     def leaving(self) -> int:

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroupGloo
+from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from workbench.transports.board import PLANES, TEXT_BYTES, Board
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
@@ -153,11 +152,11 @@ class GlooChannels:
     """
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
+        self, store: Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
         ended: Callable[[int, bool], None],
     ) -> None:  # fmt: skip
         self.group = ProcessGroupGloo(
-            dist.PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
+            PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
         )
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
         self.ended, self.closing = ended, False

@@ -1,9 +1,9 @@
 """Real processes for tests: n ranks of a function or of a script, a deadline, nothing left behind.
 
 A nursery process imports torch once and forks the ranks, so that a rank starts in milliseconds. A
-script ends here as ``python script.py`` does, through the whole end of the interpreter: its exit code
-is the one that a user would see. A function's process ends faster, as multiprocessing's do. The nursery
-ends with the test run.
+script ends here as ``python script.py`` does, through the whole end of the interpreter: its exit
+code is the one that a user would see. A function's process ends faster, as multiprocessing's do.
+The nursery ends with the test run.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ def run(
     timeout: float = 60.0,
     expendable: Collection[int] = (),
 ) -> list[Ended]:
-    """Run ``body(rank, size, *args)`` in ``size`` processes that form a process group; wait for all.
+    """Run ``body(rank, size, *args)`` in ``size`` processes that form a group; wait for all.
 
-    ``body``: a function of a test module (it travels by name, ``args`` and its return value as JSON),
-    or the text of a script, which makes its own group if it wants one. ``env``: further variables, or
-    a function from rank to such. ``backend=""``: no group is made. ``expendable`` ranks are not
-    waited for, but killed in the end. Fails if another one is not done after ``timeout`` seconds.
+    ``body``: a function of a test module (it travels by name, ``args`` and its return value as
+    JSON), or the text of a script, which makes its own group if it wants one. ``env``: further
+    variables, or a function from rank to such. ``backend=""``: no group is made. ``expendable``
+    ranks are not waited for, but killed in the end. Fails if another one is not done after
+    ``timeout`` seconds.
     """
     import torch.distributed as dist
 
@@ -73,13 +74,14 @@ def run(
         for rank in range(size):
             extra = env(rank) if callable(env) else env
             variables = {
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True", **extra,
+                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
+                "TORCHELASTIC_USE_AGENT_STORE": "True", **extra,
             }  # fmt: skip
             tasks.append(
                 {
-                    **what, "rank": rank, "size": size, "args": args, "env": variables, "folder": folder,
-                    "backend": backend, "group_timeout": group_timeout,
+                    **what, "rank": rank, "size": size, "args": args, "env": variables,
+                    "folder": folder, "backend": backend, "group_timeout": group_timeout,
                 }
             )  # fmt: skip
         started = time.monotonic()
@@ -129,7 +131,8 @@ def _gather(folder: str, rank: int, code: int, end: float, started: float) -> En
 def _environment() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | {
-        "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+        "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
 
 
@@ -227,7 +230,11 @@ def _serve(fd: int) -> dict[str, Any] | None:
                 if not pid:
                     break
                 living.discard(pid)
-                message = {"pid": pid, "code": os.waitstatus_to_exitcode(status), "end": time.monotonic()}
+                message = {
+                    "pid": pid,
+                    "code": os.waitstatus_to_exitcode(status),
+                    "end": time.monotonic(),
+                }
                 driver.sendall(json.dumps(message).encode() + b"\n")
         if driver in readable:
             line = _line(driver)
@@ -299,7 +306,7 @@ def _perform(task: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import numpy  # noqa: F401
     import pytest  # noqa: F401
-    import torch.distributed
+    import torch.distributed  # noqa: F401
 
     import workbench.process_group  # noqa: F401 (every rank needs these: import them once)
 

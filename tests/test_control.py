@@ -45,11 +45,11 @@ def hold(run: wb.Run) -> None:
     settle(run)
 
 
-def settle(run: wb.Run) -> None:
-    """Until nothing has been recorded for a while."""
+def settle(run: wb.Run, quiet: float = 0.25) -> None:
+    """Until nothing has been recorded for so many seconds."""
     deadline = time.monotonic() + 10
     rows, since = -1, time.monotonic()
-    while time.monotonic() - since < 0.25 or not run.held:
+    while time.monotonic() - since < quiet or not run.held:
         assert time.monotonic() < deadline, "the ranks do not come to a stand"
         if len(run.store) != rows:
             rows, since = len(run.store), time.monotonic()
@@ -59,9 +59,14 @@ def settle(run: wb.Run) -> None:
 # -- pause and step --
 
 
-@pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
-def test_a_held_run_stands_costs_nothing_and_does_not_time_out(strategy: str) -> None:
-    with started(ranks=3, strategy=strategy, timeout="1 s") as run:
+@pytest.mark.parametrize(
+    ("strategy", "all_reduce"),
+    [("data_parallel", "ring"), ("ddp", "ring"), ("data_parallel", "naive")],  # its root waits, not held itself
+)
+def test_a_held_run_stands_costs_nothing_and_does_not_time_out(
+    strategy: str, all_reduce: str
+) -> None:
+    with started(ranks=3, strategy=strategy, all_reduce=all_reduce, timeout="1 s") as run:
         hold(run)
         rows, cpu = len(run.store), cpu_seconds(run.pids.values())
         time.sleep(2)
@@ -114,26 +119,19 @@ def test_three_chunks_at_a_time() -> None:
 
 
 def test_a_step_of_the_algorithm_is_all_its_slots() -> None:
-    """4 KB slots cut a chunk of the largest gradient into many; a step ends them all."""
+    """4 KB slots cut a chunk of the larger gradients into several."""
     with started(ranks=2, chunk_bytes=4096) as run:
         hold(run)
         for _ in range(60):  # until one of the large gradients comes
             before = sends(run)
             run.step(1, unit="step")
-            settle_soon(run)
+            settle(run, 0.1)
             new = sends(run).join(before, on=["rank", "lane", "seq"], how="anti")
             per_rank = new.group_by("rank").agg(pl.col("op", "step").n_unique(), pl.len())
             assert (per_rank["op"] == 1).all() and (per_rank["step"] == 1).all()
             if per_rank["len"].max() > 1:
                 return
     pytest.fail("no step had more than one slot")
-
-
-def settle_soon(run: wb.Run) -> None:
-    """As ``settle``, for many steps: two ranks that stand at their gates have nothing under way."""
-    time.sleep(0.06)
-    until(lambda: len(run.held) == len(run.pids), 10, "the ranks stand")
-    time.sleep(0.06)
 
 
 def test_a_step_by_iteration() -> None:
@@ -221,9 +219,9 @@ def pairs(events: pl.DataFrame, source: int) -> pl.DataFrame:
     sends = of(events, kind="send", rank=source).filter(pl.col("nbytes") >= 40_000)
     left = sends.select(*key, "nbytes", sent="start_ns", left="end_ns")
     there = of(events, kind="recv", peer=source).select(*key, there="start_ns")
-    waits = of(events, kind="wait", peer=source).group_by(key).agg(since=pl.col("start_ns").min())
+    waits = of(events, kind="wait", peer=source).group_by(key).agg(waited=pl.lit(True))
     return left.join(there, on=key).join(waits, on=key, how="left").with_columns(
-        waited=(pl.col("since") < pl.col("left")).fill_null(False),
+        pl.col("waited").fill_null(False),
         flight=(pl.col("left") - pl.col("sent")) / 1e6,
         late=(pl.col("there") - pl.col("left")) / 1e6,
     )
@@ -240,7 +238,7 @@ def test_bandwidth_is_accurate(rate: str, chunk_bytes: int) -> None:
         until(lambda: arrived(run, since).height >= 9, what="transfers")
     rows = arrived(run, since)
     wanted = rows["nbytes"] / (float(rate.split()[0]) * 125)  # ms
-    assert (rows["flight"] / wanted).median() == pytest.approx(1, abs=0.05)
+    assert quick(rows["flight"] / wanted) == pytest.approx(1, abs=0.05)
     assert quick(rows["flight"] / wanted + rows["late"] / wanted) == pytest.approx(1, abs=0.05)
     # The other direction is as fast as ever.
     back = of(trained(run.events), kind="send", rank=1).filter(pl.col("start_ns") > since)
@@ -274,11 +272,12 @@ def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
     assert run.wait(timeout=60).ok
     events = trained(run.events)
     for source, ms in ((0, 2), (1, 8), (2, 2)):
-        assert pairs(events, source)["late"].min() > 0.95 * ms
+        rows = pairs(events, source)
+        assert (rows["flight"] + rows["late"]).min() > 0.95 * ms
     slow = pairs(events, 1).filter("waited")
     assert quick(slow["late"]) == pytest.approx(8, rel=0.05)
     assert quick(pairs(events, 2).filter("waited")["late"]) == pytest.approx(2, rel=0.1)
-    assert (slow["flight"] / (slow["nbytes"] / 12_500)).median() == pytest.approx(1, abs=0.05)
+    assert quick(slow["flight"] / (slow["nbytes"] / 12_500)) == pytest.approx(1, abs=0.05)
 
 
 def test_pacing_sleeps() -> None:

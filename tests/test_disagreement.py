@@ -1,4 +1,4 @@
-"""Ranks that do not agree, and ranks that are lost: an error on every rank that says who and what."""
+"""Ranks that disagree, and ranks that are lost: an error on every rank that says who and what."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.processes import run, values
 SOON = 2.0  # seconds until everybody has the error
 LOST = 1.0  # seconds until survivors know that a rank was killed
 
-RECEIVES = torch.zeros(1)
 
-
-def _all_reduce(elements: int, dtype: torch.dtype = torch.float32, op: str = "SUM", **options: Any) -> Any:
+def _all_reduce(
+    elements: int, dtype: torch.dtype = torch.float32, op: str = "SUM", **options: Any
+) -> Any:
     x = torch.ones(elements, dtype=dtype)
     return dist.all_reduce(x, op=getattr(dist.ReduceOp, op), **options)
 
@@ -40,14 +40,16 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], str, str]] = {
         lambda: _all_reduce(64), lambda: _all_reduce(64, torch.int32), "64 float32", "64 int32",
     ),
     "reductions": (
-        lambda: _all_reduce(9), lambda: _all_reduce(9, op="MAX"), "all_reduce(SUM)", "all_reduce(MAX)",
+        lambda: _all_reduce(9), lambda: _all_reduce(9, op="MAX"),
+        "all_reduce(SUM)", "all_reduce(MAX)",
     ),
     "ours and Gloo's": (
         lambda: _all_reduce(70_000), lambda: dist.broadcast(torch.ones(70_000), 0),
         "all_reduce(SUM) of 70,000 float32", "broadcast of 70,000 float32",
     ),
     "two of Gloo's": (
-        lambda: dist.barrier(), lambda: dist.broadcast(torch.ones(7), 0), "barrier", "broadcast of 7 float32",
+        lambda: dist.barrier(), lambda: dist.broadcast(torch.ones(7), 0),
+        "barrier", "broadcast of 7 float32",
     ),
     "elements of Gloo's": (
         lambda: dist.broadcast(torch.ones(8), 1), lambda: dist.broadcast(torch.ones(7), 1),
@@ -58,12 +60,14 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], str, str]] = {
 
 def _disagree(rank: int, n: int, case: str, asynchronous: bool) -> list[Any]:
     """What this rank hears, and after how long. Goes on calling until it hears something."""
-    _all_reduce(3)
     first, last, _, _ = CASES[case]
-    call = last if rank == n - 1 else first
     start = time.monotonic()
     try:
-        call()
+        _all_reduce(3)  # here a slow rank may hear of it already
+        if rank == n - 1:
+            last()
+        else:
+            first()
         for _ in range(100):
             work = _all_reduce(5, async_op=asynchronous)
             if work is not None:
@@ -139,8 +143,12 @@ def _message(rank: int, n: int, elements: int, dtype: str, early: bool) -> list[
 
 
 @pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize(("elements", "dtype"), [(999, "float32"), (1000, "int32"), (2000, "float32")])
-def test_a_message_of_another_size_or_dtype_is_named(elements: int, dtype: str, early: bool) -> None:
+@pytest.mark.parametrize(
+    ("elements", "dtype"), [(999, "float32"), (1000, "int32"), (2000, "float32")]
+)
+def test_a_message_of_another_size_or_dtype_is_named(
+    elements: int, dtype: str, early: bool
+) -> None:
     for kind, words, seconds in values(_message, 2, elements, dtype, early, timeout=20):
         assert (kind, seconds < SOON) == ("CollectiveError", True), words
         assert "rank 0 sent p2p of 1,000 float32" in words

@@ -21,7 +21,8 @@ from tests.processes import values
 
 DTYPES = ("float32 float64 float16 bfloat16 uint8 int8 int16 int32 int64").split()
 UNIT = {  # half the distance from 1 to the next number
-    torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
+    torch.float32: 2.0**-24, torch.float64: 2.0**-53,
+    torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
 }  # fmt: skip
 SLOT = 1024  # bytes; WORKBENCH_CHUNK in the tests that send several slots
 OPS = ("SUM", "PRODUCT", "MAX", "MIN", "AVG")
@@ -47,7 +48,9 @@ def inputs(rank: int, elements: int, dtype: torch.dtype, op: str) -> torch.Tenso
 def reference(xs: list[torch.Tensor], op: str) -> tuple[np.ndarray, np.ndarray]:
     """The exact outcome and the sum of magnitudes, in integers or in long double."""
     wide = np.longdouble if xs[0].is_floating_point() else np.int64
-    all_xs = np.stack([x.double().numpy() if wide is np.longdouble else x.numpy() for x in xs]).astype(wide)
+    all_xs = np.stack(
+        [x.double().numpy() if wide is np.longdouble else x.numpy() for x in xs]
+    ).astype(wide)
     outcome = {
         "SUM": all_xs.sum(0), "AVG": all_xs.sum(0) / len(xs), "PRODUCT": all_xs.prod(0),
         "MAX": all_xs.max(0), "MIN": all_xs.min(0),
@@ -56,7 +59,7 @@ def reference(xs: list[torch.Tensor], op: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bound(n: int, dtype: torch.dtype, op: str, outcome: np.ndarray, magnitudes: np.ndarray) -> Any:
-    """LAWS.md for sums; n-1 roundings for a product; nothing is rounded in a choice or in integers."""
+    """LAWS.md for sums; n-1 roundings for a product; choices and integers are exact."""
     if not dtype.is_floating_point or op in ("MAX", "MIN"):
         return 0.0
     u = UNIT[dtype]
@@ -105,7 +108,9 @@ def _all_reduce_laws(rank: int, n: int, algorithm: str, every: bool) -> list[str
 
 @pytest.mark.parametrize("algorithm", ["ring", "naive", "one_shot", "auto"])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
-def test_all_reduce_is_exact_to_the_bound_and_the_same_on_every_rank(n: int, algorithm: str) -> None:
+def test_all_reduce_is_exact_to_the_bound_and_the_same_on_every_rank(
+    n: int, algorithm: str
+) -> None:
     found = values(_all_reduce_laws, n, algorithm, False, env={"WORKBENCH_CHUNK": str(SLOT)})
     assert found == [[]] * n
 
@@ -221,7 +226,9 @@ def _delegated(rank: int, n: int) -> list[str]:
     def all_to_all(g: Any) -> Any:
         flat, uneven = torch.zeros(2 * n), torch.zeros(n * (rank + 1))
         dist.all_to_all_single(flat, x(2 * n), group=g)
-        dist.all_to_all_single(uneven, x(sum(range(1, n + 1))), [rank + 1] * n, list(range(1, n + 1)), group=g)
+        dist.all_to_all_single(
+            uneven, x(sum(range(1, n + 1))), [rank + 1] * n, list(range(1, n + 1)), group=g
+        )
         return [flat, uneven]
 
     def objects(g: Any) -> Any:
@@ -230,7 +237,9 @@ def _delegated(rank: int, n: int) -> list[str]:
         told = [{"from": rank}] if rank == last else [None]
         dist.broadcast_object_list(told, src=last, group=g)
         mine: list[Any] = [None]
-        dist.scatter_object_list(mine, [f"for {i}" for i in range(n)] if rank == 0 else None, src=0, group=g)
+        dist.scatter_object_list(
+            mine, [f"for {i}" for i in range(n)] if rank == 0 else None, src=0, group=g
+        )
         return [*gathered, *told, *mine]
 
     def complex_sum(g: Any) -> Any:
@@ -256,8 +265,8 @@ def _delegated(rank: int, n: int) -> list[str]:
         return []
 
     done = [
-        broadcast, all_gather, gather, scatter, reduce, reduce_scatter, all_to_all, objects, complex_sum,
-        bitwise, sparse, barrier,
+        broadcast, all_gather, gather, scatter, reduce, reduce_scatter, all_to_all, objects,
+        complex_sum, bitwise, sparse, barrier,
     ]  # fmt: skip
     for operation in done:
         both(operation)

@@ -7,6 +7,7 @@ noticed here and named, where Gloo alone would wait for its own timeout.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ from workbench.session import Session
 from workbench.signature import signature
 from workbench.watch import Patience
 from workbench.work import AllWork
+
+NAMING = 0.5  # seconds: how long to look for who it was that broke a connection
 
 
 class GlooOperations(ProcessGroup):
@@ -112,7 +115,7 @@ class GlooOperations(ProcessGroup):
         """Raise CollectiveError if a peer that is here already has passed something else.
 
         Gloo ends the whole process over a message of another size. Every rank writes what it passes
-        before it reads what the others passed, so that of two that differ one notices before its call.
+        before it reads what the others passed: of two that differ, one notices before its call.
         """
         with threading.Lock():  # a locked instruction: what was written is out
             pass
@@ -121,9 +124,14 @@ class GlooOperations(ProcessGroup):
     def _gloo_error(self, error: RuntimeError, doing: str) -> Exception:
         if "gloo/transport" not in str(error):
             return error  # a call that Gloo refuses
-        for peer, other in enumerate(self.members.peers):
-            if peer != self.comm.rank and (other.gone or other.left):
-                return self.members.watch.lost(peer, doing)
+        deadline = time.monotonic() + NAMING
+        while time.monotonic() < deadline:  # a process that is killed closes its connections first
+            for peer, other in enumerate(self.members.peers):
+                if peer != self.comm.rank and (other.gone or other.left):
+                    return self.members.watch.lost(peer, doing)
+            if heard := self.members.watch.heard():
+                return heard
+            time.sleep(1e-3)
         return self.members.watch.fail(PeerLost(f"a peer was lost in {doing}: {error}"))
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
@@ -191,7 +199,8 @@ class GlooOperations(ProcessGroup):
         if x.numel() != out.numel() * self.comm.size:
             raise CollectiveError(
                 f"reduce_scatter over {self.comm.size} ranks of {x.numel():,} elements leaves each "
-                f"{x.numel() / self.comm.size:,.6g}, and rank {self.comm.rank} receives {out.numel():,}"
+                f"{x.numel() / self.comm.size:,.6g}, and rank {self.comm.rank} receives "
+                f"{out.numel():,}"
             )
         whole = x.detach().clone(memory_format=torch.contiguous_format).view(-1)
         return self._reduce_and_keep(out, whole, self.comm.rank * out.numel(), opts)

@@ -12,7 +12,7 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from workbench.control import Control
-from workbench.errors import PeerLost
+from workbench.errors import PeerLost, WorkbenchError
 from workbench.events import Recorder
 from workbench.shared import Segment
 from workbench.transports.board import LEAVES, LEFT, PLANES, Board, Peer, host_identity
@@ -25,7 +25,7 @@ JOINING = 5.0  # seconds: the longest between Gloo's rendezvous and a peer's loo
 
 
 class Members:
-    """One rank's view of a group. Ranks here are group ranks; ``world[i]`` is the world rank of member i."""
+    """One rank's view of a group. Ranks are group ranks; ``world[i]`` is member i's world rank."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Members:
     ) -> None:
         self.rank, self.size, self.slot_bytes, self.recorder = rank, size, slot_bytes, recorder
         self.board = Board.create(size)
-        mine = {
+        mine: dict[str, Any] = {
             "pid": os.getpid(),
             "fd": self.board.segment.fd,
             "host": host_identity(),
@@ -72,7 +72,8 @@ class Members:
                 board = Board(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
             except OSError as error:
                 raise PeerLost(
-                    f"rank {entry['rank']} (process {entry['pid']}) ended while rank {mine['rank']} joined its group",
+                    f"rank {entry['rank']} (process {entry['pid']}) ended while rank "
+                    f"{mine['rank']} joined its group",
                     entry["rank"],
                 ) from error
             board.sign(self.rank, self.size)
@@ -92,9 +93,11 @@ class Members:
                 assert self._far is not None
                 box = self._far.outbox(to, plane)
             else:
-                box = SharedOutbox(
-                    self.slot_bytes, f"the mailbox {self.world[self.rank]} -> {self.world[to]}"
-                )
+                what = f"the mailbox {self.world[self.rank]} -> {self.world[to]}"
+                try:
+                    box = SharedOutbox(self.slot_bytes, what)
+                except WorkbenchError as error:
+                    raise self.watch.fail(error) from error  # the peer would wait for it
                 box.bell = board.bells[1] if plane == P2P_PLANE else None
                 self.board.publish_mailbox(plane, to, self.size, box.segment.fd)
             self._outboxes[plane, to] = box
@@ -147,7 +150,7 @@ class Members:
                 time.sleep(1e-3)
         if self.watch.error is None:
             self.board.leaving = LEFT
-        # A peer that is slow to join opens our board by the descriptor's number, which must stay ours.
+        # A peer that is slow to join opens our board by its descriptor's number: keep it till then.
         deadline = time.monotonic() + min(self._timeout, JOINING)
         for i, peer in enumerate(self.peers):
             known = i == self.rank or peer.board is None
@@ -157,6 +160,7 @@ class Members:
                 time.sleep(1e-3)
         if self._far is not None:
             self._far.close()
+            self._far = self.watch.tell_far = None
         for box in (*self._outboxes.values(), *self._inboxes.values()):
             if hasattr(box, "segment"):
                 box.segment.close()

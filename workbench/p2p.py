@@ -1,8 +1,8 @@
 """Point-to-point messages of a process group: posted now, moved by whoever waits, matched by tag.
 
 Two engines a group, one for sends and one for receives, each with a lane of its own. A transfer is
-queued for its peer; whoever holds the engine's lock moves slots of any transfer that can move, so that
-a large message to a slow peer never stops another one. A caller that waits drives the engine itself
+queued for its peer; whoever holds the engine's lock moves slots of any transfer that can move, so
+that a large message to a slow peer never stops another one. A caller that waits drives the engine itself
 (no thread hop); transfers that nobody waits for are driven by a thread that starts on first need.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 import time
 from collections import deque
 from typing import Any
@@ -38,7 +37,7 @@ class Transfer:
     """One message of this rank: what is left of it, and whether it is done."""
 
     def __init__(self, x: Any, peer: int, tag: int, signature: int, where: Where) -> None:
-        self.x = flat_array(x) if x is not None else None
+        self.x: Any = flat_array(x) if x is not None else None
         self.peer, self.tag, self.signature, self.where = peer, tag, signature, where
         self.number, self.slot, self.context = -1, 0, -1
         self.posted = now()
@@ -52,7 +51,8 @@ class Transfer:
 
     def finish(self, error: Exception | None = None) -> None:
         self.error = error
-        for call in self.after:
+        after, self.after = self.after, []  # what is called may refer to us
+        for call in after:
             call(self)
         self.done.set()
 
@@ -93,12 +93,14 @@ class Engine:
             self._ensure_thread()
 
     def wait(self, transfer: Transfer, seconds: float = math.inf) -> None:
-        """Return when it is done, and raise what went wrong; after ``seconds`` RunTimeout, and it goes on."""
+        """Return when it is done; raise what went wrong. RunTimeout after ``seconds``: it goes on."""
         deadline = time.monotonic() + seconds
         while not transfer.done.is_set():
             if time.monotonic() > deadline:
                 self._ensure_thread()
-                raise RunTimeout(f"{self.kind} {describe(transfer.signature)}: not done in {seconds} s")
+                raise RunTimeout(
+                    f"{self.kind} {describe(transfer.signature)}: not done in {seconds} s"
+                )
             if self.lock.acquire(False):
                 try:
                     self._drive(transfer, deadline)
@@ -128,7 +130,7 @@ class Engine:
             self.wake.set()
 
     def _loop(self) -> None:
-        """Drive what nobody waits for. Parked when idle for a while; not woken for every message."""
+        """Drive what nobody waits for. Parked when idle for long; not woken for every message."""
         while not self.closed:
             self._parked = True
             if not self.busy():
@@ -315,7 +317,7 @@ class RecvEngine(Engine):
         self._arriving.clear()
 
     def accept(self, transfer: Transfer) -> None:
-        """``transfer.peer`` -1: from anyone. A message that came before its receive is matched first."""
+        """``transfer.peer`` -1: from anyone. A message that came too early is matched first."""
         for peer, waiting in self._unexpected.items():
             for early in waiting:
                 if transfer.peer in (-1, peer) and early.tag == transfer.tag:
@@ -418,7 +420,9 @@ class RecvEngine(Engine):
             me = self.world[self.comm.rank]
             raise self.members.watch.fail(
                 CollectiveError(
-                    f"rank {self.world[peer]} sent {describe(signature)} ({total:,} bytes, tag {transfer.tag}), rank {me} receives "
-                    f"{describe(transfer.signature)} ({transfer.nbytes:,} bytes): shapes and dtypes of a send and its recv must be equal"
+                    f"rank {self.world[peer]} sent {describe(signature)} ({total:,} bytes, tag "
+                    f"{transfer.tag}), rank {me} receives {describe(transfer.signature)} "
+                    f"({transfer.nbytes:,} bytes): a send and its recv must have the same shape "
+                    "and dtype"
                 )
             )

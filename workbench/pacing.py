@@ -1,10 +1,10 @@
 """Emulated links: latency, bandwidth, a cut; and slow motion, which stretches every transfer.
 
-A sender keeps the bytes of a slot until they would have left the link, and stamps the slot with the
-moment at which they arrive; the receiver does not look before. Departures of one link follow a
-virtual clock, so that a late wake-up does not add up: the mean rate is exact, each transfer of 1 ms
-and more is accurate to the scheduler's 0.1 ms. Waiting is sleeping, never spinning. Emulated is
-always labelled so.
+Each slot is stamped with the moment at which it arrives. The receiver does not look before, and its
+own clock wakes it, which is more exact than being woken; the sender goes on when the slot would have
+left the link. Departures of one link follow a virtual clock, so that a late wake-up does not add up:
+the mean rate is exact, each transfer of 1 ms and more is accurate to the scheduler's 0.1 ms. Waiting
+is sleeping, never spinning. Emulated is always labelled so.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class Pacer:
     def asked(self) -> int:
         return self.words[ATTENTION]
 
-    def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
-        """Wait until the last of ``nbytes`` has left the link to ``to``; return when it arrives (0:
-        at once).
+    def flight(
+        self, to: int, nbytes: int, start: int, look_around: Callable[[], None]
+    ) -> tuple[int, int]:
+        """When the last of ``nbytes`` leaves the link to ``to``, and when it arrives.
 
-        ``start``: when writing began, in ns. In slow motion k both the transfer's own time and the
-        link's times count k-fold.
+        Waits while the link is cut. ``start``: when writing began. Times in ns. In slow motion k
+        both the transfer's own time and the link's times count k-fold.
         """
         link = self._control.link(self._rank, to)
         while link.down:
@@ -55,5 +56,10 @@ class Pacer:
         departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
         self._free_at[to] = departs
         departs = max(departs, now() + own if own > 0 else 0)
+        return departs, departs + link.latency_ns * k // 1000
+
+    def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
+        """Wait until the bytes have left; return when they arrive, 0 if at once (see ``flight``)."""
+        departs, arrives = self.flight(to, nbytes, start, look_around)
         sleep_until(departs, look_around)
-        return departs + link.latency_ns * k // 1000 if link.latency_ns else 0
+        return arrives if arrives > departs else 0

@@ -455,12 +455,15 @@ class Run:
         for left in reversed(range(count)):
             self._control.grant(unit)
             if left:
-                self._wait_until_held(0.5)
+                self._settle()
 
-    def _wait_until_held(self, seconds: float) -> None:
+    def _settle(self) -> None:
+        """Until all ranks stand at a gate again, or those that do not have long been waiting for one that does."""
+        rows, since = -1, time.monotonic()
         time.sleep(0.02)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not self.held:
+        while len(self.held) < self.experiment.ranks and time.monotonic() - since < 0.15:
+            if len(self.store) != rows:
+                rows, since = len(self.store), time.monotonic()
             time.sleep(0.005)
 
     @property

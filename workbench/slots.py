@@ -22,7 +22,7 @@ from workbench.transports.mailbox import Header, checksum
 from workbench.watch import Patience, disagreement
 
 # How long a wait stays awake where every rank has a core of its own.
-SPIN_NS = int(os.environ.get("WORKBENCH_SPIN_US", "100")) * 1000
+SPIN_NS = int(os.environ.get("WORKBENCH_SPIN_US", "200")) * 1000
 (
     F_GENERATION, F_OP, F_STEP, F_CHUNK, F_SLOT, F_NBYTES, F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG,
     F_CHECKSUM,
@@ -147,9 +147,13 @@ class Slots:
         start: int,
     ) -> None:
         nbytes = payload.nbytes
-        arrives = 0
+        departs = arrives = 0
         if self.attention[ATTENTION] and self.pacer is not None:
-            arrives = self.pacer.leave(self.world[to], nbytes, start, self.watch.check)
+            link = self.world[to], nbytes, start, self.watch.check
+            if self.members.peers[to].board is None:  # on another host: its clock is another
+                arrives = self.pacer.leave(*link)
+            else:
+                departs, arrives = self.pacer.flight(*link)
         total = checksum(bytes_of(payload)) | 1 if self.verify else 0
         box.post(
             self.generation,
@@ -164,6 +168,8 @@ class Slots:
             0,
             total,
         )
+        if departs:
+            sleep_until(departs, self.watch.check)
         self.bytes_sent += nbytes
         self._write(SEND, start, now(), self.world[to], step, chunk, slot, nbytes, 0, phase)
 
@@ -212,6 +218,7 @@ class Slots:
         acquire = semaphore.acquire
         awake_until = start + (self.spin_ns if self.inline else 0)
         while now() < awake_until:
+            os.sched_yield()  # the peer may be on this very core
             if acquire(False):
                 break
         else:

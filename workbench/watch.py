@@ -1,4 +1,4 @@
-"""Every wait has a deadline and looks around: is the group alive, is the awaited peer, do we agree?"""
+"""Every wait has a deadline and looks around: is the group alive, and the peer, do we agree?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _ERRORS: dict[str, type[WorkbenchError]] = {
     "CollectiveError": CollectiveError,
     "RunTimeout": RunTimeout,
 }
-_STATES = {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "R": "running", "S": "asleep", "D": "in the kernel"}  # fmt: skip
+_STATES = {
+    "T": "stopped (SIGSTOP)", "t": "stopped by a debugger", "Z": "ended", "X": "ended",
+    "R": "running", "S": "asleep", "D": "in the kernel",
+}  # fmt: skip
 
 
 class Watch:
@@ -38,7 +41,7 @@ class Watch:
         self.tell_far: Callable[[str, int, str], None] | None = None  # alarms to other hosts
 
     def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
-        """Block until ``semaphore`` is given. ``peer``: the group rank that will give it, -1 for any.
+        """Block until ``semaphore`` is given by ``peer``, a group rank, -1 for any.
 
         Raises PeerLost, CollectiveError, RunTimeout, or what a peer found first.
         """
@@ -48,14 +51,14 @@ class Watch:
 
     @property
     def slice(self) -> float:
-        """How long to block before looking around, in seconds: long while the user holds the ranks, to cost nothing."""
+        """Seconds to block before looking around; long while the user holds the ranks."""
         return 0.5 if self.control is not None and self.control.words[HELD] else SLICE
 
     def check(self) -> None:
         """Raise if the group has already failed."""
         if self.error is not None:
             raise self.error
-        if error := self._heard():
+        if error := self.heard():
             raise error
         if self.control is not None and self.control.words[ABORT]:
             raise self.fail(WorkbenchError(ABORTED), tell=False)
@@ -64,7 +67,7 @@ class Watch:
                 "the process group is being destroyed while this operation still waits"
             )
 
-    def _heard(self) -> WorkbenchError | None:
+    def heard(self) -> WorkbenchError | None:
         """What a peer that failed has left on our board."""
         alarm = self.board.alarm()
         if alarm is None:
@@ -75,7 +78,7 @@ class Watch:
         return self.fail(kind(alarm["text"]), tell=False)
 
     def fail(self, error: WorkbenchError, *, tell: bool = True) -> WorkbenchError:
-        """Remember the first failure of the group, and ring every peer's alarm. Returns the error to raise."""
+        """Remember the group's first failure and ring every peer's alarm. Returns what to raise."""
         if self.error is None:
             self.error = error
             if tell:
@@ -90,7 +93,7 @@ class Watch:
 
     def lost(self, peer: int, doing: str) -> WorkbenchError:
         """The error for a peer that has ended, or has left the group while it was awaited."""
-        if error := self._heard():
+        if error := self.heard():
             return error  # it said why
         other, me = self.peers[peer], self.peers[self.me].rank
         how = "left the group" if other.left else "ended"
@@ -98,7 +101,7 @@ class Watch:
         return self.fail(PeerLost(message, other.rank))
 
     def compare(self, among: Iterable[int]) -> None:
-        """Do these peers pass the same as we do to the collective that we are in? Raises CollectiveError."""
+        """Raise CollectiveError if one of these peers passes something else to our collective."""
         op, mine = self.board.doing
         for peer in among:
             board = self.peers[peer].board
@@ -117,7 +120,7 @@ class Patience:
         self.watch, self.peer, self.lane, self.doing = watch, peer, lane, doing
         self.since = self._last = now()
         self._waited = 0
-        self._told = False
+        self._told, self._farewell = False, -1
 
     def look(self) -> None:
         watch, moment = self.watch, now()
@@ -129,10 +132,13 @@ class Patience:
         self._last = moment
         among = range(len(watch.peers)) if self.peer < 0 else (self.peer,)
         for peer in among:
-            # Who has left in good order has done its part of what all do together, not of what is awaited.
+            # Who has left in good order has done its part of what all do together, but sends no
+            # more to who awaits it. A message may have come with the farewell: see once more.
             awaited = peer == self.peer and watch.peers[peer].left
-            if peer != watch.me and (awaited or watch.peers[peer].gone):
+            told = awaited and self._farewell == peer
+            if peer != watch.me and (told or watch.peers[peer].gone):
                 raise watch.lost(peer, self.doing)
+            self._farewell = peer if awaited else -1
         watch.compare(among)
         if self._waited > SECOND and not self._told:
             self._told = True
@@ -141,8 +147,8 @@ class Patience:
             who = ", ".join(self._state(peer) for peer in among if peer != watch.me)
             raise watch.fail(
                 RunTimeout(
-                    f"no progress for {self._waited / 1e9:.1f} s: rank {watch.peers[watch.me].rank} is in {self.doing} "
-                    f"and waits for {who}. Raise timeout= if this is expected."
+                    f"no progress for {self._waited / 1e9:.1f} s: rank "
+                    f"{watch.peers[watch.me].rank} is in {self.doing} and waits for {who}. Raise timeout= if this is expected."
                 )
             )
 
@@ -167,6 +173,7 @@ def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> Col
     """The error for two ranks that pass different things to the same collective."""
     first, second = sorted((mine, theirs))
     return CollectiveError(
-        f"ranks disagree about collective {op}: rank {first[0]} calls {first[1]}, rank {second[0]} calls {second[1]}. "
-        "Every rank of a group must make the same calls in the same order, with the same shape and dtype."
+        f"ranks disagree about collective {op}: rank {first[0]} calls {first[1]}, "
+        f"rank {second[0]} calls {second[1]}. Every rank of a group must make the same calls "
+        "in the same order, with the same shape and dtype."
     )

@@ -25,7 +25,7 @@ class WorkbenchWork(Work):
         super().__init__()
         self._done = threading.Event()
         self._result, self._error = result, None
-        raw: Future[Any] = Future(devices=devices) if devices else Future()
+        raw: Future[Any] = Future(devices=[*devices]) if devices else Future()
         self._raw = raw
         # An error set with Future.set_exception never reaches C++; one raised in a callback does.
         self._future = raw.then(self._outcome)
@@ -138,7 +138,7 @@ class JobQueue:
             work.complete(error)
 
     def close(self, give_up: Callable[[], None], grace: float = 5.0) -> None:
-        """Let what is queued finish, for ``grace`` seconds; then ``give_up``, and stop the thread."""
+        """Let the queue finish, for ``grace`` seconds; then ``give_up`` and stop the thread."""
         deadline = time.monotonic() + grace
         while not self.idle() and time.monotonic() < deadline:
             time.sleep(1e-3)

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from workbench import wire
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
 # torch._dynamo: a second's work that every rank's first optimizer would otherwise do again.
 _PRELOAD = ("torch._dynamo", "workbench.strategies.ddp")
 
@@ -121,7 +121,11 @@ class _Nursery:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl = ctypes.CDLL(None).prctl
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(
+                PR_SET_TIMERSLACK, 1000
+            )  # ns; by default each sleep of a paced link ends 50 µs late
             if os.getppid() != parent:
                 os._exit(1)
             for other in (self._driver, theirs, *self._sockets.values()):

@@ -1,7 +1,7 @@
-"""A rank's board: a page that its peers on the same host can read, and where they can leave an alarm.
+"""A rank's board: a page that its peers on the same host read, and where they can leave an alarm.
 
-It says which operation of the group the rank is in, where its mailboxes are, and whether somebody has
-found that the group cannot go on. One board a rank and group; peers find it through the group's store.
+It says which operation of the group the rank is in, where its mailboxes are, and whether somebody
+has found that the group cannot go on. One board a rank and group; peers find it through the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ PLANES = ("collective", "p2p")
 
 
 def host_identity() -> str:
-    """Equal on two processes exactly if one can open the other's memory. ``WORKBENCH_HOST`` overrides (tests)."""
+    """Equal on two processes exactly if one can open the other's memory.
+
+    ``WORKBENCH_HOST`` overrides it (tests).
+    """
     if given := os.environ.get("WORKBENCH_HOST"):
         return given
     with open("/proc/sys/kernel/random/boot_id") as file:
@@ -44,9 +47,10 @@ class Bell:
             self._semaphore.release()
 
     def listen(self) -> None:
-        """Announce that somebody is about to wait; look once more for work after this, then ``wait``."""
+        """Announce that somebody is about to wait; look for work once more, then ``wait``."""
         self._words[self._word] = 1
-        self._semaphore.release()  # a locked instruction: the announcement is out before what follows is read
+        # A locked instruction: the announcement is out before what follows is read.
+        self._semaphore.release()
         self._semaphore.acquire(True, 1.0)
 
     def wait(self, seconds: float) -> None:
@@ -65,7 +69,9 @@ class Board:
 
     @classmethod
     def create(cls, size: int) -> Board:
-        nbytes = TABLE_AT + 8 * (len(PLANES) + 1) * size  # mailboxes by plane and peer; who has come
+        nbytes = (
+            TABLE_AT + 8 * (len(PLANES) + 1) * size
+        )  # mailboxes by plane and peer; who has come
         return cls(Segment.create(nbytes, "a rank's board"), fresh=True)
 
     def mailbox(self, plane: int, to: int, size: int) -> int:
@@ -83,7 +89,7 @@ class Board:
         return bool(self.words[TABLE_AT // 8 + len(PLANES) * size + visitor])
 
     def begin(self, op: int, signature: int) -> None:
-        """The owner enters a collective. A reader never takes one collective's signature for another's."""
+        """The owner enters a collective. Nobody takes one collective's signature for another's."""
         words, at = self.words, HISTORY_AT // 8 + op % HISTORY * 2
         words[at] = -1
         words[at + 1] = signature
@@ -91,7 +97,10 @@ class Board:
 
     @property
     def doing(self) -> tuple[int, int]:
-        """For the owner: the collective that it is in, or was in last, and its signature; (-1, 0) before."""
+        """The collective that the owner is in, or was in last, and its signature; (-1, 0) before.
+
+        For the owner alone to ask.
+        """
         op = self.words[W_OP]
         return op, self.signature(op) or 0
 
@@ -133,7 +142,7 @@ class Board:
 
 @dataclass
 class Peer:
-    """Another member of the group: its world rank, process, host, and board where that is on this host."""
+    """Another member of the group: its world rank, process, host, and its board if on this host."""
 
     rank: int
     pid: int

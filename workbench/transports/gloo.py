@@ -1,8 +1,8 @@
 """Mailboxes between hosts: Gloo point to point, a header of fixed size before every payload.
 
 On each side threads of ours stand between the wire and a row of slots, so that a rank waits on
-semaphores here as it does in shared memory, and a full row of slots holds its sender back. What else a
-board would tell (a peer has ended, the group has failed) comes over the wire too.
+semaphores here as it does in shared memory, and a full row of slots holds its sender back. What
+else a board would tell (a peer has ended, the group has failed) comes over the wire too.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import numpy as np
 import torch
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
+from workbench.arrays import bytes_of
 from workbench.transports.board import PLANES, TEXT_BYTES, Board
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
 
 _WORDS = HEADER.size // 8
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
-# Tags of the wire: a plane's headers and payloads, then alarms; a message of the last is never sent.
+# Tags of the wire: a plane's headers and payloads, then alarms; of the last nothing is ever sent.
 _ALARM, _NEVER = 2 * len(PLANES), 2 * len(PLANES) + 1
-# An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: our own
-# waits have the deadlines (watch.py).
+# An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: the
+# deadlines are those of our own waits (watch.py).
 _NO_TIMEOUT = timedelta(days=365)
 
 
@@ -41,7 +42,7 @@ class GlooOutbox:
         self._channels, self._to, self._tag, self._bell = channels, to, 2 * plane, bell
         self._headers = [torch.zeros(_WORDS, dtype=torch.int64) for _ in range(SLOTS)]
         self._payloads = [torch.zeros(self.slot_bytes, dtype=torch.uint8) for _ in range(SLOTS)]
-        self._views = [Views(memoryview(payload.numpy()), {}) for payload in self._payloads]
+        self._views = [Views(bytes_of(payload), {}) for payload in self._payloads]
         self._turn = 0
         self._posted: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
@@ -53,8 +54,8 @@ class GlooOutbox:
         return self._views[self._turn].get(dtype)
 
     def post(
-        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
-        arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
+        signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
     ) -> None:  # fmt: skip
         fields = (
             generation, op, step, chunk, slot, nbytes, signature, arrives, total, tag, checksum,
@@ -98,7 +99,7 @@ class GlooInbox:
         self._room = threading.Semaphore(SLOTS)
         self._channels, self._frm, self._tag, self._bell = channels, frm, 2 * plane, bell
         self._buffers = [np.zeros(self.slot_bytes, np.uint8) for _ in range(SLOTS)]
-        self._views = [Views(memoryview(buffer), {}) for buffer in self._buffers]
+        self._views = [Views(bytes_of(buffer), {}) for buffer in self._buffers]
         self._headers: deque[tuple[int, ...]] = deque()
         self._turn, self._filled = 0, 0
         self.thread = threading.Thread(target=self._read, daemon=True, name=f"workbench from {frm}")
@@ -115,7 +116,7 @@ class GlooInbox:
                 fields = tuple(words.tolist())
                 nbytes = Header(*fields).nbytes
                 if nbytes < 0:
-                    self._channels.ended(self._frm, True)
+                    self._channels.said_bye(self._frm)
                     return
                 if nbytes:
                     place = torch.from_numpy(self._buffers[self._filled][:nbytes])
@@ -147,21 +148,22 @@ class GlooInbox:
 class GlooChannels:
     """All channels of one group that cross hosts.
 
-    ``far``: group ranks on other hosts. ``board``: this rank's own, whose bells wake it and on which
-    alarms from afar are put. ``ended(rank, said_bye)`` is called when no more can come from a far rank.
+    ``far``: group ranks on other hosts. ``board``: this rank's own, whose bells wake it and on
+    which alarms from afar are put. ``ended(rank, said_bye)`` is called when no more can come.
     """
 
     def __init__(
         self, store: Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
         ended: Callable[[int, bool], None],
     ) -> None:  # fmt: skip
-        self.group = ProcessGroupGloo(
+        self.group: Any = ProcessGroupGloo(
             PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
         )
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
         self.ended, self.closing = ended, False
         self._far, self._board = far, board
         self._outboxes: dict[tuple[int, int], GlooOutbox] = {}
+        self._byes: list[int] = []
         # All at once: Gloo sends nothing before the other side asks for it.
         self._inboxes = {
             (frm, plane): GlooInbox(self, frm, plane, board.bells[1] if plane else None)
@@ -174,6 +176,12 @@ class GlooChannels:
         for listener in self._listeners:
             listener.start()
         self._alarms: list[Any] = []
+
+    def said_bye(self, frm: int) -> None:
+        """One plane has nothing more to come; the others may have."""
+        self._byes.append(frm)
+        if self._byes.count(frm) == len(PLANES):
+            self.ended(frm, True)
 
     def outbox(self, to: int, plane: int) -> GlooOutbox:
         if (to, plane) not in self._outboxes:
@@ -191,7 +199,9 @@ class GlooChannels:
 
     def _tell(self, data: bytes) -> None:
         page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
-        page[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
+        page[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[
+            : len(data)
+        ]
         with contextlib.suppress(RuntimeError):
             self._alarms += [(self.group.send([page], to, _ALARM), page) for to in self._far]
 
@@ -206,7 +216,7 @@ class GlooChannels:
                 self._board.raise_alarm(**json.loads(text))
 
     def close(self, seconds: float = 2.0) -> None:
-        """Say good-bye to everyone, as nothing tells a lost connection from a closed one; then leave."""
+        """Say good-bye to everyone, as a closed connection looks like a lost one; then leave."""
         for to in self._far:
             for plane in range(len(PLANES)):
                 self.outbox(to, plane).close()
@@ -220,11 +230,15 @@ class GlooChannels:
             thread.join(1.0)
         for outbox in self._outboxes.values():
             outbox.thread.join(1.0)
+        self._outboxes, self._inboxes = {}, {}  # they know us, and ``ended`` whom we serve:
+        self.ended = lambda far, said_bye: None  # without these loops memory goes at once
 
 
 def break_connections(group: Any, ranks: list[int]) -> None:
-    """End whatever a Gloo group still waits for (its own ``abort`` does not): a wait of ours that times
-    out closes the connection, and every operation on it fails."""
+    """End whatever a Gloo group still waits for; its own ``abort`` does not.
+
+    A wait of ours that times out closes the connection, and every operation on it fails.
+    """
     nothing = torch.zeros(1)
     for rank in ranks:
         with contextlib.suppress(RuntimeError):

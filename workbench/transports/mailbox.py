@@ -1,8 +1,8 @@
 """What a directed channel between two ranks looks like, whichever way its bytes move.
 
 A channel is a row of slots. The sender claims a free slot, fills it and posts it with a header; the
-receiver takes the oldest posted slot, uses the payload in place and frees it. One thread at a time on
-each side. Waiting happens on two counting semaphores, so that the caller decides how to wait.
+receiver takes the oldest posted slot, uses the payload in place and frees it. One thread at a time
+on each side. Waiting happens on two counting semaphores, so that the caller decides how to wait.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Outbox(Protocol):
         """The claimed slot as a flat array (numpy) or tensor (torch) of ``dtype``."""
 
     def post(
-        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
-        arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
+        signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
     ) -> None:  # fmt: skip
-        """Hand the claimed slot over; the arguments are a Header's fields (no object: this is the hot path)."""
+        """Hand the claimed slot over; the arguments are a Header's fields (no object: hot path)."""
 
 
 class Inbox(Protocol):
@@ -86,7 +86,7 @@ class Views:
 
 
 def checksum(payload: memoryview) -> int:
-    """A sum that any single flipped byte changes (xor of 8-byte words would hide two; a sum of words does not)."""
+    """A sum of words, which any single flipped byte changes."""
     words = len(payload) // 8
     total = int(np.add.reduce(np.frombuffer(payload, np.uint64, words))) if words else 0
     return (total + sum(payload[words * 8 :])) & 0x7FFF_FFFF_FFFF_FFFF

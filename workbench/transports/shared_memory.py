@@ -1,7 +1,8 @@
-"""Mailboxes in shared memory: slots, a header each, two semaphores; one memfd for each directed pair.
+"""Mailboxes in shared memory: slots, a header each, two semaphores; a memfd for each directed pair.
 
-The sender makes the memfd when it first has something for that peer and puts its descriptor's number
-on its board; the receiver opens it through /proc. Nothing has a name, so nothing can be left behind.
+The sender makes the memfd when it first has something for that peer and puts its descriptor's
+number on its board; the receiver opens it through /proc. Nothing has a name, so nothing can be
+left behind.
 
     | ready | free | ... a page | header 0 | payload 0 | header 1 | payload 1 | ...
 """
@@ -47,8 +48,8 @@ class SharedOutbox(_Mailbox):
         )
 
     def post(
-        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int, signature: int,
-        arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
+        signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
     ) -> None:  # fmt: skip
         turn = self._turn
         _pack(

@@ -17,6 +17,7 @@ import workbench as wb
 from tests.live import LONG, cpu_seconds, gone, lasting, lenet, of, trained, training, until
 from workbench import laws
 
+
 @contextlib.contextmanager
 def started(**fields: Any) -> Iterator[wb.Run]:
     """A run that would go on for ever, trained a little; stopped, and found right, in the end."""
@@ -60,18 +61,20 @@ def settle(run: wb.Run, quiet: float = 0.25) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "all_reduce"),
-    [("data_parallel", "ring"), ("ddp", "ring"), ("data_parallel", "naive")],  # its root waits, not held itself
+    ("strategy", "all_reduce", "seconds"),
+    # naive: the root is not held itself, it waits for those that are, with a look twice a second
+    [("data_parallel", "ring", 2), ("ddp", "ring", 2), ("data_parallel", "naive", 4)],
 )
 def test_a_held_run_stands_costs_nothing_and_does_not_time_out(
-    strategy: str, all_reduce: str
+    strategy: str, all_reduce: str, seconds: int
 ) -> None:
     with started(ranks=3, strategy=strategy, all_reduce=all_reduce, timeout="1 s") as run:
         hold(run)
         rows, cpu = len(run.store), cpu_seconds(run.pids.values())
-        time.sleep(2)
+        time.sleep(seconds)
         assert len(run.store) == rows
-        assert cpu_seconds(run.pids.values()) - cpu <= 0.06  # 1 % of 3 ranks' 2 s, in ticks of 10 ms
+        used = cpu_seconds(run.pids.values()) - cpu
+        assert used <= 0.01 * seconds * 3 + 0.01  # counted in ticks of 10 ms
         assert not run.done
         at = run.iteration
         run.resume()
@@ -155,7 +158,7 @@ def test_an_unknown_unit_or_rank_is_refused() -> None:
             run.step(1, unit="epoch")
         with pytest.raises(ValueError, match="ranks 0 to 1"):
             run.slow(2, factor=2)
-        with pytest.raises(ValueError, match="1 .full speed. or more"):
+        with pytest.raises(ValueError, match="the factor is 1"):
             run.slow_motion(0.5)
 
 
@@ -211,24 +214,29 @@ def test_a_slow_rank_computes_longer_from_now_on() -> None:
 
 
 def pairs(events: pl.DataFrame, source: int) -> pl.DataFrame:
-    """A sender's large messages: how long they took to leave (``flight``, ms), and then to arrive (``late``).
+    """A sender's large messages: ms they took to leave (``flight``), and then to arrive (``late``).
 
-    ``waited``: the receiver was there before; one that comes later than the message says nothing of the link.
+    ``waited``: the receiver was there before. One that comes later says nothing of the link.
     """
     key = ["op", "step", "chunk", "slot"]
     sends = of(events, kind="send", rank=source).filter(pl.col("nbytes") >= 40_000)
     left = sends.select(*key, "nbytes", sent="start_ns", left="end_ns")
     there = of(events, kind="recv", peer=source).select(*key, there="start_ns")
     waits = of(events, kind="wait", peer=source).group_by(key).agg(waited=pl.lit(True))
-    return left.join(there, on=key).join(waits, on=key, how="left").with_columns(
-        pl.col("waited").fill_null(False),
-        flight=(pl.col("left") - pl.col("sent")) / 1e6,
-        late=(pl.col("there") - pl.col("left")) / 1e6,
+    return (
+        left.join(there, on=key)
+        .join(waits, on=key, how="left")
+        .with_columns(
+            pl.col("waited").fill_null(False),
+            flight=(pl.col("left") - pl.col("sent")) / 1e6,
+            late=(pl.col("there") - pl.col("left")) / 1e6,
+        )
     )
 
 
 @pytest.mark.parametrize(
-    ("rate", "chunk_bytes"), [("50 Mbit/s", 65_536), ("50 Mbit/s", 262_144), ("200 Mbit/s", 262_144)]
+    ("rate", "chunk_bytes"),
+    [("50 Mbit/s", 65_536), ("50 Mbit/s", 262_144), ("200 Mbit/s", 262_144)],
 )
 def test_bandwidth_is_accurate(rate: str, chunk_bytes: int) -> None:
     """Each transfer of 1 ms and more, and what arrives, within 5 % (DESIGN.md)."""

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: it is named within its time, nothing is left, and the record can be read."""
+"""What goes wrong is named within its time, nothing is left, and the record can be read."""
 
 from __future__ import annotations
 
@@ -188,7 +188,9 @@ def test_jitter_slows_its_share_of_iterations_and_the_seed_decides_which() -> No
         faults = (wb.Jitter(probability=0.4, factor=4),)
         run = wb.run(lenet(iterations=24, pad_compute="6 ms", faults=faults, seed=seed))
         run.wait(timeout=30)
-        rows = of(run.events, kind="backward").with_columns(ms=lasting(of(run.events, kind="backward")))
+        rows = of(run.events, kind="backward").with_columns(
+            ms=lasting(of(run.events, kind="backward"))
+        )
         rows = rows.filter(pl.col("ms") > 10, pl.col("iteration") > 0)
         return sorted(rows.select("rank", "iteration").rows())
 
@@ -368,7 +370,9 @@ def test_shutdown_ends_all() -> None:
         assert gone([*run.pids.values(), home.process.pid])
         error, _ = failure(run, 10)
     assert "wb.shutdown()" in str(error)
-    assert local._nursery is None  # the run's end, which asks for warm ranks, has not brought it back
+    assert (
+        local._nursery is None
+    )  # the run's end, which asks for warm ranks, has not brought it back
     assert wb.run(lenet()).wait(timeout=60).ok
 
 

@@ -1,4 +1,4 @@
-"""How a driver begins: what ``import workbench`` brings and does not, and a run beside other work."""
+"""How a driver begins: what ``import workbench`` brings along, and a run beside other work."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_an_experiment_can_be_written_without_torch() -> None:
 
 def test_the_backend_is_known_whichever_is_imported_first() -> None:
     for order in ("workbench, torch", "torch, workbench"):
-        code = f"import {order}, torch.distributed as d; print('workbench' in d.Backend.backend_list)"
+        code = (
+            f"import {order}, torch.distributed as d; print('workbench' in d.Backend.backend_list)"
+        )
         assert in_a_new_interpreter(code) == "True"
 
 

@@ -1,12 +1,13 @@
 """Data parallel training and DDP are sequential training, cut over real processes.
 
-LAWS.md, "Data parallel": over 100 iterations of LeNet-5 the losses differ by at most 1e-5 in float32 and
-1e-12 in float64, and the replicas are bit-identical. What is wrong on purpose must not pass.
+Over 100 iterations of LeNet-5 the losses differ by at most 1e-5 in float32 and 1e-12 in float64, and
+the replicas are bit-identical. What is wrong on purpose must not pass.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def test_equals_sequential_in_every_case(case: Case) -> None:
 
 
 class Logged:
-    """The digits' labels through a small model, and a file a rank with every id that it asked for."""
+    """A small model on 23 samples, and a file a rank with every id that it asked for."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -144,13 +145,13 @@ def test_every_number_of_ranks_trains_on_the_same_samples(strategy: str, tmp_pat
         folder = tmp_path / str(ranks)
         folder.mkdir()
         exp = wb.Experiment(
-            strategy=strategy if ranks > 1 else "sequential", task=Logged, ranks=ranks, iterations=9,
-            batch_size=6, seed=7, task_options={"folder": str(folder)},
+            strategy=strategy if ranks > 1 else "sequential", task=Logged, ranks=ranks,
+            iterations=9, batch_size=6, seed=7, task_options={"folder": str(folder)},
         )  # fmt: skip
         wb.run(exp).wait(timeout=60)
         found.append(ids_by_iteration(folder, ranks, 9, 6))
     assert found[0] == found[1] == found[2]
-    assert sorted(sum(found[0][:4], [])) == list(range(23))  # an epoch: 6 + 6 + 6 + 5
+    assert sorted(chain(*found[0][:4])) == list(range(23))  # an epoch: 6 + 6 + 6 + 5
 
 
 # -- what is wrong on purpose --

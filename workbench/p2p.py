@@ -93,7 +93,7 @@ class Engine:
             self._ensure_thread()
 
     def wait(self, transfer: Transfer, seconds: float = math.inf) -> None:
-        """Return when it is done; raise what went wrong. RunTimeout after ``seconds``: it goes on."""
+        """Return when it is done; raise what went wrong, RunTimeout after ``seconds``."""
         deadline = time.monotonic() + seconds
         while not transfer.done.is_set():
             if time.monotonic() > deadline:

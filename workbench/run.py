@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +20,12 @@ from workbench import wire
 from workbench.control import (  # fmt: skip
     ABORT,
     ABORTED,
-    AT_GATE,
-    FROZEN,
     FROZEN_BY_USER,
     ITERATION,
     SLOW,
-    SLOW_MOTION,
     STATE,
-    STOP,
-    STOP_ASKED,
     THAW_AT,
     TRAINING,
-    UNITS,
     Control,
 )
 from workbench.errors import (
@@ -43,15 +36,15 @@ from workbench.errors import (
     SpecError,
     WorkbenchError,
 )
-from workbench.events import CODE, DATA_AT, H_COST_PS, TRACE_BYTES, Recorder
+from workbench.events import DATA_AT, H_COST_PS, TRACE_BYTES, Recorder
 from workbench.launchers.local import RankProcess, nursery
+from workbench.result import Overhead, Result, mean_losses, tensors
 from workbench.shared import Segment, describe_end, process_state, reserve
 from workbench.spec import Experiment, Slow
-from workbench.units import bytes_per_second, duration_ns
+from workbench.steering import Steering
 
 if TYPE_CHECKING:
     import polars as pl
-    import torch
 
     from workbench.collector import Collector
     from workbench.store import Store
@@ -66,44 +59,11 @@ _ERRORS: dict[str, type[WorkbenchError]] = {
 }
 
 
-@dataclass
-class Result:
-    """What a run leaves. ``ok`` says whether it went well; if not, ``error`` says what happened."""
+class Run(Steering):
+    """A live run.
 
-    losses: list[float] = field(
-        default_factory=list
-    )  # one per iteration: mean over the minibatch, before its update
-    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
-    digests: dict[int, str] = field(default_factory=dict)
-    bytes_sent: dict[int, int] = field(
-        default_factory=dict
-    )  # payload bytes by rank, metrics left out
-    metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
-    lost: list[int] = field(default_factory=list)
-    wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
-    ok: bool = False
-    error: WorkbenchError | None = None
-
-    def __repr__(self) -> str:
-        if not self.ok:
-            return f"Result(failed: {type(self.error).__name__})"
-        last = f", loss {self.losses[-1]:.4f}" if self.losses else ""
-        return f"Result(ok, {len(self.losses)} iterations{last})"
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """What recording costs, as measured. ``share``: of the ranks' time, between 0 and 1."""
-
-    records: int
-    dropped: int
-    record_ns: float  # one record on the hot path, measured in the ranks at their start
-    collector_seconds: float  # processor time of the collector's thread in the driver
-    share: float
-
-
-class Run:
-    """A live run. Every method returns at once, but for ``wait``; all of them may be called from any thread."""
+    Every method returns at once, but for ``wait``; all of them may be called from any thread.
+    """
 
     def __init__(self, exp: Experiment) -> None:
         from workbench.collector import Collector
@@ -270,9 +230,7 @@ class Run:
         self._record_ns = self._cost_of_a_record()
         for segment in (*self._segments, self._driver_trace, self._control.segment):
             segment.close()
-        with (
-            self._lock
-        ):  # a run that is kept, in a notebook say, keeps the store and not the ranks' memory
+        with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
             self._segments.clear()
             self._recorder = Recorder.off(-1)
             del self._driver_trace, self._rendezvous
@@ -293,14 +251,14 @@ class Run:
         if result.error is not None:
             result.error.result = result
         if done:
-            result.losses = _mean_losses([done[rank] for rank in sorted(done)])
+            result.losses = mean_losses([done[rank] for rank in sorted(done)])
             result.wall_seconds = (
                 max(r["ended_ns"] for r in done.values())
                 - min(r["started_ns"] for r in done.values())
             ) / 1e9
         if 0 in done:
             result.metrics = done[0]["metrics"]
-            result.parameters = _tensors(*self._reports[0])
+            result.parameters = tensors(*self._reports[0])
         return result
 
     def _error(self) -> WorkbenchError | None:
@@ -318,7 +276,8 @@ class Run:
             rank, code = min(lost.items())
             return PeerLost(
                 f"rank {rank} (process {self.pids[rank]}) was {describe_end(code)} in iteration "
-                f"{self._control.rank_word(rank, ITERATION)}. Under way: {self._under_way(failures)}",
+                f"{self._control.rank_word(rank, ITERATION)}. "
+                f"Under way: {self._under_way(failures)}",
                 rank,
             )
         if own:
@@ -345,7 +304,7 @@ class Run:
         )
 
     def _under_way(self, failures: dict[int, dict[str, Any]]) -> str:
-        """What every rank was in when the run failed, from the status blocks; the dead ones' too."""
+        """What every rank was in when the run failed, dead ones too, from the status blocks."""
         told = {
             rank: report["text"]
             for rank, report in failures.items()
@@ -395,7 +354,8 @@ class Run:
             over = self._wait_quietly(timeout)
         if not over:
             raise RunTimeout(
-                f"the run is not over after {timeout} s (iteration {self.iteration} of {self.experiment.iterations}); it goes on"
+                f"the run is not over after {timeout} s (iteration {self.iteration} of "
+                f"{self.experiment.iterations}); it goes on"
             )
         if check and self._result.error is not None:
             raise self._result.error
@@ -439,122 +399,6 @@ class Run:
             return float("nan")
         return sum(self._control.loss(rank) for rank in ranks) / self.experiment.ranks
 
-    # -- steering the ranks --
-
-    def pause(self) -> None:
-        """Hold the ranks at their next chunk or iteration. A held run takes no processor time and does not time out."""
-        self._control.hold()
-
-    def resume(self) -> None:
-        self._control.let_go()
-
-    def step(self, count: int = 1, unit: str = "chunk") -> None:
-        """While paused: let every rank go on by ``count`` chunks, steps of the algorithm, or iterations."""
-        if unit not in UNITS:
-            raise ValueError(f"unit={unit!r}: it is {', '.join(UNITS)}")
-        for left in reversed(range(count)):
-            self._control.grant(unit)
-            if left:
-                self._settle()
-
-    def _settle(self) -> None:
-        """Until all ranks stand at a gate again, or those that do not have long been waiting for one that does."""
-        rows, since = -1, time.monotonic()
-        time.sleep(0.02)
-        while len(self.held) < self.experiment.ranks and time.monotonic() - since < 0.15:
-            if len(self.store) != rows:
-                rows, since = len(self.store), time.monotonic()
-            time.sleep(0.005)
-
-    @property
-    def held(self) -> list[int]:
-        """The ranks that stand at a gate at this moment."""
-        return [
-            rank for rank in range(self.experiment.ranks) if self._control.rank_word(rank, AT_GATE)
-        ]
-
-    def slow_motion(self, factor: float) -> None:
-        """Stretch every transfer: a chunk's flight lasts ``factor`` times its own time. 1 is full speed."""
-        if factor < 1:
-            raise ValueError(f"slow_motion({factor}): the factor is 1 (full speed) or more")
-        self._control.words[SLOW_MOTION] = round(factor * 1000)
-        self._control.refresh()
-
-    def stop(self) -> None:
-        """End the run after the iteration that is under way, the same on all ranks; its record stays.
-
-        What would keep the ranks from ending it is lifted: a pause, slow motion, freezes, cut links.
-        """
-        if not self._control.words[STOP]:
-            self._control.words[STOP] = STOP_ASKED
-        for rank in self.pids:
-            if self._control.rank_word(rank, FROZEN_BY_USER):
-                self.thaw(rank)
-            for other in self.pids:
-                if rank != other and self._control.link(rank, other).down:
-                    self.link(rank, other, down=False)
-        self.slow_motion(1)
-        self._control.let_go()
-
-    def kill(self, rank: int) -> None:
-        """SIGKILL a rank's process."""
-        self._fault("kill", self._known(rank))
-        self._signal(rank, signal.SIGKILL)
-
-    def freeze(self, rank: int) -> None:
-        """SIGSTOP a rank's process until ``thaw``; the clocks of the others stand."""
-        self._fault("freeze", self._known(rank))
-        self._note_frozen(rank, True)
-        self._signal(rank, signal.SIGSTOP)
-
-    def thaw(self, rank: int) -> None:
-        """SIGCONT: a rank goes on that was frozen, by ``freeze`` or by a ``wb.Freeze`` of the experiment."""
-        self._fault("thaw", self._known(rank))
-        self._control.set_rank(rank, THAW_AT, 0)
-        self._note_frozen(rank, False)
-        self._signal(rank, signal.SIGCONT)
-
-    def slow(self, rank: int, factor: float) -> None:
-        """Compute spans of this rank last ``factor`` times their own time; communication is untouched."""
-        if factor < 1:
-            raise ValueError(f"slow({rank}, factor={factor}): the factor is 1 (full speed) or more")
-        self._fault("slow", self._known(rank), factor)
-        self._control.set_rank(rank, SLOW, round(factor * 1000))
-
-    def link(
-        self, source: int, target: int, *, latency: str | None = None, bandwidth: str | None = None,
-        down: bool | None = None, both: bool = False,
-    ) -> None:  # fmt: skip
-        """Change the emulated link from ``source`` to ``target`` now; what is not named stays. ``down`` cuts it."""
-        if self._known(source) == self._known(target):
-            raise ValueError(f"link({source}, {target}): a link joins two ranks")
-        latency_ns = None if latency is None else duration_ns(latency)
-        rate = None if bandwidth is None else bytes_per_second(bandwidth)
-        for a, b in ((source, target), (target, source))[: 2 if both else 1]:
-            self._control.set_link(a, b, latency_ns=latency_ns, bytes_per_second=rate, down=down)
-            self._fault(f"link {a}->{b}", b)
-
-    def _signal(self, rank: int, number: signal.Signals) -> None:
-        """To a rank's process; not once it has ended, when its number may be somebody else's."""
-        if rank not in self._ended:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pids[rank], number)
-
-    def _known(self, rank: int) -> int:
-        if rank not in self.pids:
-            raise ValueError(f"rank {rank}: this run has ranks 0 to {self.experiment.ranks - 1}")
-        return rank
-
-    def _note_frozen(self, rank: int, frozen: bool) -> None:
-        with self._lock:
-            if bool(self._control.rank_word(rank, FROZEN_BY_USER)) != frozen:
-                self._control.set_rank(rank, FROZEN_BY_USER, int(frozen))
-                self._control.words[FROZEN] += 1 if frozen else -1
-
-    def _fault(self, name: str, rank: int, value: float = float("nan")) -> None:
-        with self._lock:
-            self._recorder.mark(CODE["fault"], name, value=value, lane="driver", peer=rank)
-
     # -- what was recorded --
 
     @property
@@ -568,7 +412,9 @@ class Run:
         return self.store.dropped
 
     def overhead(self) -> Overhead:
-        """What recording has cost so far: records times the measured cost of one, and the collector's thread."""
+        """What recording has cost so far: records times the measured cost of one, and the
+        collector's thread.
+        """
         record_ns = self._record_ns if self.done else self._cost_of_a_record()
         records = len(self.store)
         seconds = time.monotonic() - self._started if not self.done else self._result.wall_seconds
@@ -611,11 +457,15 @@ class Run:
 
 
 def run(exp: Experiment) -> Run:
-    """Start the experiment and return at once; ranks are live. Raises SpecError for what cannot be."""
+    """Start the experiment and return at once; ranks are live.
+
+    Raises SpecError for what cannot be.
+    """
     exp = Experiment.model_validate(exp.model_dump()) if not isinstance(exp, Experiment) else exp
     if exp.memory_limit is not None:
         raise SpecError(
-            f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure memory; leave it out"
+            f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure memory; "
+            "leave it out"
         )
     return Run(exp)
 
@@ -629,31 +479,6 @@ def trace_segment(whose: str) -> Segment:
 
 
 def _knows_least(report: dict[str, Any]) -> tuple[bool, bool]:
-    """Sorts failed ranks' reports: whoever was told to end knows nothing of the cause; and who waits for
-    a stopped process knows more than who waits for a rank that waits itself."""
+    """Sorts failed ranks' reports: whoever was told to end knows nothing of the cause; and who
+    waits for a stopped process knows more than who waits for a rank that waits itself."""
     return report["text"] == ABORTED, "SIGSTOP" not in report["text"]
-
-
-def _mean_losses(reports: list[dict[str, Any]]) -> list[float]:
-    """The sample-weighted mean over ranks, iteration by iteration."""
-    losses = []
-    for parts in zip(*(zip(r["losses"], r["samples"], strict=True) for r in reports), strict=False):
-        count = sum(samples for _, samples in parts)
-        losses.append(
-            sum(loss * samples for loss, samples in parts if samples) / count
-            if count
-            else float("nan")
-        )
-    return losses
-
-
-def _tensors(report: dict[str, Any], payload: bytearray) -> dict[str, torch.Tensor]:
-    import torch
-
-    return {
-        name: torch.from_numpy(array)
-        for name, array in wire.unpack_arrays(report["parameters"], payload).items()
-    }
-
-
-__all__ = ["Overhead", "Result", "Run", "run"]

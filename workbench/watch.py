@@ -148,7 +148,8 @@ class Patience:
             raise watch.fail(
                 RunTimeout(
                     f"no progress for {self._waited / 1e9:.1f} s: rank "
-                    f"{watch.peers[watch.me].rank} is in {self.doing} and waits for {who}. Raise timeout= if this is expected."
+                    f"{watch.peers[watch.me].rank} is in {self.doing} and waits for {who}. "
+                    "Raise timeout= if this is expected."
                 )
             )
 

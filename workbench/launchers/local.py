@@ -1,7 +1,7 @@
 """Ranks on this machine, forked from one warm nursery that belongs to this driver.
 
 The driver (a notebook's kernel, a script) is never forked itself. The nursery starts with the first
-run and stays for the next; ``shutdown()`` or the driver's end, however it ends, takes everything along.
+run and stays for the next; ``shutdown()`` or the driver's end, however it ends, takes all along.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ class Nursery:
     def __init__(self) -> None:
         mine, theirs = socket.socketpair()
         root = str(Path(__file__).resolve().parents[2])
-        code = f"import sys; sys.path.insert(0, {root!r}); from workbench.launchers.nursery import main; main({theirs.fileno()})"
+        code = (
+            f"import sys; sys.path.insert(0, {root!r}); "
+            f"from workbench.launchers.nursery import main; main({theirs.fileno()})"
+        )
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C in the terminal or a kernel interrupt is the driver's business
+            start_new_session=True,  # a Ctrl-C or a kernel's interrupt is the driver's business
         )
         theirs.close()
         self._socket = mine
@@ -160,7 +163,7 @@ def nursery() -> Nursery:
 
 
 def shutdown() -> None:
-    """End the warm pool: no process of ours is left when this returns. The next run starts a new one."""
+    """End the warm pool: no process of ours is left when this returns. The next run starts another."""
     global _nursery
     with _nursery_lock:
         ending, _nursery = _nursery, None

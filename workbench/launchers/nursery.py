@@ -1,10 +1,10 @@
 """The process that forks ranks and outlives none of them: nursery and guardian in one.
 
-It has torch imported and no thread running, so that a fork is safe and a rank starts in milliseconds.
-It is the ranks' parent, so that it learns how each one ended; and it reads the life lines: when the
-driver's end of the socket closes, or its process ends while a child of its own still holds that end,
-every rank is killed, frozen ones too. Were the nursery itself killed, the kernel kills the ranks
-(PDEATHSIG).
+It has torch imported and no thread running, so that a fork is safe and a rank starts in
+milliseconds. It is the ranks' parent, so that it learns how each one ended; and it reads the life
+lines: when the driver's end of the socket closes, or its process ends while a child of its own
+still holds that end, every rank is killed, frozen ones too. Were the nursery itself killed, the
+kernel kills the ranks (PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(fd: int) -> NoReturn:
     import workbench.rank
 
     gc.collect()
-    gc.freeze()  # what is here now is shared by all ranks: the collector must not touch (and copy) it
+    gc.freeze()  # what is here now all ranks share: the collector must not touch (and copy) it
     try:
         nursery.serve(workbench.rank.main)
     except OSError:
@@ -62,7 +62,7 @@ class _Nursery:
             self._life_lines.append(os.pidfd_open(os.getppid()))
 
     def serve(self, rank_main: Callable[[socket.socket], int]) -> None:
-        """``{"take": n}``: hand out n processes. ``{"keep": n}``: have n ready for the next time."""
+        """``{"take": n}``: hand out n processes. ``{"keep": n}``: have n ready for next time."""
         while True:
             news = [self._driver.fileno(), self._wake[0], *self._life_lines]
             readable, _, _ = select.select(news, [], [])
@@ -115,7 +115,8 @@ class _Nursery:
         return pid
 
     def _be_a_rank(
-        self, parent: int, mine: socket.socket, theirs: socket.socket, rank_main: Callable[[socket.socket], int]
+        self, parent: int, mine: socket.socket, theirs: socket.socket,
+        rank_main: Callable[[socket.socket], int],
     ) -> NoReturn:  # fmt: skip
         code = 1
         try:

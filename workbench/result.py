@@ -1,0 +1,73 @@
+"""What a run leaves, and what recording it has cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench import wire
+from workbench.errors import WorkbenchError
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class Result:
+    """What a run leaves. ``ok`` says whether it went well; if not, ``error`` says what happened."""
+
+    losses: list[float] = field(
+        default_factory=list
+    )  # one per iteration: mean over the minibatch, before its update
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
+    bytes_sent: dict[int, int] = field(
+        default_factory=dict
+    )  # payload bytes by rank, metrics left out
+    metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
+    lost: list[int] = field(default_factory=list)
+    wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
+    ok: bool = False
+    error: WorkbenchError | None = None
+
+    def __repr__(self) -> str:
+        if not self.ok:
+            return f"Result(failed: {type(self.error).__name__})"
+        last = f", loss {self.losses[-1]:.4f}" if self.losses else ""
+        return f"Result(ok, {len(self.losses)} iterations{last})"
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What recording costs, as measured. ``share``: of the ranks' time, between 0 and 1."""
+
+    records: int
+    dropped: int
+    record_ns: float  # one record on the hot path, measured in the ranks at their start
+    collector_seconds: float  # processor time of the collector's thread in the driver
+    share: float
+
+
+def mean_losses(reports: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The sample-weighted mean over ranks, iteration by iteration."""
+    losses = []
+    for parts in zip(*(zip(r["losses"], r["samples"], strict=True) for r in reports), strict=False):
+        count = sum(samples for _, samples in parts)
+        losses.append(
+            sum(loss * samples for loss, samples in parts if samples) / count
+            if count
+            else float("nan")
+        )
+    return losses
+
+
+def tensors(report: Mapping[str, Any], payload: bytearray) -> dict[str, torch.Tensor]:
+    import torch
+
+    return {
+        name: torch.from_numpy(array)
+        for name, array in wire.unpack_arrays(report["parameters"], payload).items()
+    }
+
+

@@ -1,4 +1,4 @@
-"""Which samples make up a minibatch, and who takes which: known cases, and laws over many others."""
+"""The samples of a minibatch, and who takes which: known cases, and laws over many others."""
 
 from __future__ import annotations
 

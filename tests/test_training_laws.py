@@ -1,6 +1,6 @@
 """Data parallel training and DDP are sequential training, cut over real processes.
 
-Over 100 iterations of LeNet-5 the losses differ by at most 1e-5 in float32 and 1e-12 in float64, and
+In 100 iterations of LeNet-5 the losses differ by at most 1e-5 in float32 and 1e-12 in float64, and
 the replicas are bit-identical. What is wrong on purpose must not pass.
 """
 

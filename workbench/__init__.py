@@ -21,7 +21,8 @@ from workbench.errors import (
     WorkbenchError,
 )
 from workbench.launchers.local import shutdown
-from workbench.run import Result, Run, run
+from workbench.result import Result
+from workbench.run import Run, run
 from workbench.spec import Experiment, Freeze, Jitter, Kill, Link, Network, Slow
 
 if TYPE_CHECKING:

@@ -62,5 +62,5 @@ def flat_array(x: Any) -> Any:
 def bytes_of(flat: Any) -> memoryview:
     """The memory of a flat array as bytes."""
     if isinstance(flat, np.ndarray):
-        return memoryview(flat).cast("B")
-    return memoryview(flat.view(torch.uint8).numpy()).cast("B")
+        return flat.view(np.uint8).data
+    return bytes_of(flat.view(torch.uint8).numpy())

@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from workbench.run import Result, Run
+    from workbench.result import Result
+    from workbench.run import Run
 
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"

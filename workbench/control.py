@@ -1,7 +1,7 @@
 """Words in shared memory through which the driver steers a run and sees its progress.
 
-One word, ``attention``, is all that a rank reads on its hot path: 0 means that nobody holds, slows or
-paces anything. Everything else is looked at only when it is not 0.
+One word, ``attention``, is all that a rank reads on its hot path: 0 means that nobody holds, slows
+or paces anything. Everything else is looked at only when it is not 0.
 
     words 0..15 of the run | 16 words a rank | 4 words a directed link | a gate (semaphore) a rank
 """
@@ -29,7 +29,7 @@ SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """A directed link as it is now: ``latency_ns``, picoseconds a byte (0: unlimited), cut or not."""
+    """A directed link as it is now. ``ps_per_byte``: picoseconds a byte, 0 for unlimited."""
 
     latency_ns: int
     ps_per_byte: int
@@ -63,7 +63,7 @@ class Control:
         self.words[RUN_WORDS + rank * RANK_WORDS + word] = value
 
     def loss(self, rank: int) -> float:
-        """The newest local loss of a rank, for a progress bar (exact losses come with the result)."""
+        """A rank's newest loss, for a progress bar (exact losses come with the result)."""
         return float(struct.unpack("d", struct.pack("q", self.rank_word(rank, LOSS)))[0])
 
     def set_loss(self, rank: int, loss: float) -> None:
@@ -133,7 +133,7 @@ class Control:
 
 
 class Gate:
-    """A rank's view of the control block: where it is held, and how far a single step lets it go."""
+    """A rank's view of the control block: where it is held, how far a single step lets it go."""
 
     def __init__(self, control: Control, rank: int) -> None:
         self.control, self.rank = control, rank
@@ -143,7 +143,10 @@ class Gate:
         self._key: tuple[int, int, int] | None = None  # the step that the last grant let through
 
     def pass_chunk(self, op: int, step: int, iteration: int) -> bool:
-        """Stand here while the ranks are held, unless a grant lets this chunk pass. True: it was held."""
+        """Stand here while the ranks are held, unless a grant lets this chunk pass.
+
+        True: it was held.
+        """
         held = False
         while self.words[HELD] and not self._may_pass((op, step, iteration)):
             held = True

@@ -21,7 +21,8 @@ import workbench as wb
 from workbench import theory
 
 if TYPE_CHECKING:
-    from workbench.run import Result, Run
+    from workbench.result import Result
+    from workbench.run import Run
 
 FOLDER = Path("runs")
 RANKS, ITERATIONS = 4, 200

@@ -1,7 +1,7 @@
 """What a strategy is given on a rank: the task, its samples, and recorded steps of computing.
 
-A strategy is plain torch.distributed around these calls; it knows nothing of records, holds, faults,
-slowness or padding, which all happen in here.
+A strategy is plain torch.distributed around these calls; it knows nothing of records, holds,
+faults, slowness or padding, which all happen in here.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class Job:
     # -- the loop --
 
     def steps(self) -> Iterator[Step]:
-        """The iterations, each a boundary at which the user may hold or stop the ranks and faults strike."""
+        """The iterations, each a boundary at which the user may hold or stop the ranks and faults
+        strike.
+        """
         waited = _run_queue_ns()
         self.started_ns = now()
         for iteration in range(self.exp.iterations):
@@ -139,7 +141,9 @@ class Job:
     # -- computing, recorded --
 
     def load(self, ids: np.ndarray) -> Any:
-        """The samples of these ids as one batch, collated as a DataLoader does, on this rank's device."""
+        """The samples of these ids as one batch, collated as a DataLoader does, on this rank's
+        device.
+        """
         with self.recorder.span(LOAD):
             return self._batch(self._train, ids)
 
@@ -224,7 +228,7 @@ class Job:
         }
 
     def metrics_group(self) -> dist.ProcessGroup:
-        """The group of collectives that are not training; made on first use, by all ranks together."""
+        """The group of collectives that are not training; all ranks make it, on first use."""
         if not hasattr(self, "_metrics_group"):
             self.session.next_group = "metrics"
             self._metrics_group: dist.ProcessGroup = dist.new_group(list(range(self.ranks)))
@@ -266,13 +270,14 @@ def _device(wanted: str, rank: int) -> torch.device:
         wanted = f"cuda:{rank % torch.cuda.device_count()}"
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise WorkbenchError(
-            f"device={wanted!r}: this torch ({torch.__version__}) finds no GPU; use device='cpu' or 'auto'"
+            f"device={wanted!r}: this torch ({torch.__version__}) finds no GPU; "
+            "use device='cpu' or 'auto'"
         )
     return torch.device(wanted)
 
 
 def _run_queue_ns() -> int:
-    """How long this thread has waited for a core since it began (0 where the kernel does not say)."""
+    """How long this thread has waited for a core since it began; 0 where the kernel is silent."""
     try:
         with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
             return int(file.read().split()[1])

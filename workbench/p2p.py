@@ -2,8 +2,9 @@
 
 Two engines a group, one for sends and one for receives, each with a lane of its own. A transfer is
 queued for its peer; whoever holds the engine's lock moves slots of any transfer that can move, so
-that a large message to a slow peer never stops another one. A caller that waits drives the engine itself
-(no thread hop); transfers that nobody waits for are driven by a thread that starts on first need.
+that a large message to a slow peer never stops another one. A caller that waits drives the engine
+itself (no thread hop); transfers that nobody waits for are driven by a thread that starts on first
+need.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Pacer:
         return departs, departs + link.latency_ns * k // 1000
 
     def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
-        """Wait until the bytes have left; return when they arrive, 0 if at once (see ``flight``)."""
+        """Wait until the bytes have left; return when they arrive, 0 if at once. See ``flight``."""
         departs, arrives = self.flight(to, nbytes, start, look_around)
         sleep_until(departs, look_around)
         return arrives if arrives > departs else 0

@@ -31,7 +31,8 @@ class Padding:
         for leaf in leaves:
             leaf.register_forward_hook(lambda *_: self._sleep(backward=False))
         for parameter in parameters:
-            parameter.register_post_accumulate_grad_hook(lambda _: self._sleep(backward=True))
+            hook = parameter.register_post_accumulate_grad_hook  # torch gives it no types
+            hook(lambda _: self._sleep(backward=True))  # type: ignore[no-untyped-call]
         self._backward = False
 
     @contextmanager

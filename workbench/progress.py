@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def show_progress(run: Run, timeout: float | None = None) -> bool:
-    """Follow the run until it is over; False if ``timeout`` seconds were not enough. Ctrl-C stops the run."""
+    """Follow the run until it is over; False if ``timeout`` seconds were not enough.
+
+    Ctrl-C stops the run.
+    """
     deadline = None if timeout is None else time.monotonic() + timeout
     columns = (
         TextColumn("{task.description}"),
@@ -22,9 +25,7 @@ def show_progress(run: Run, timeout: float | None = None) -> bool:
         TimeElapsedColumn(),
     )
     with Progress(*columns) as bar:
-        task = bar.add_task(
-            _ranks(run.experiment.ranks), total=run.experiment.iterations, loss=""
-        )
+        task = bar.add_task(_ranks(run.experiment.ranks), total=run.experiment.iterations, loss="")
         try:
             while not run.done:
                 if deadline is not None and time.monotonic() > deadline:

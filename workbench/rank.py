@@ -112,7 +112,10 @@ def _outcome(job: Job) -> tuple[dict[str, Any], bytes]:
 
 
 def _failure(rank: int, error: BaseException) -> dict[str, Any]:
-    """The error as the driver shows it. torch wraps ours in a RuntimeError on the way through DDP: unwrap."""
+    """The error as the driver shows it.
+
+    torch wraps ours in a RuntimeError on the way through DDP: unwrap.
+    """
     cause = process_group.first_error() or error
     ours = isinstance(cause, WorkbenchError)
     text = str(cause) if ours else "".join(traceback.format_exception(error))

@@ -464,8 +464,8 @@ def run(exp: Experiment) -> Run:
     exp = Experiment.model_validate(exp.model_dump()) if not isinstance(exp, Experiment) else exp
     if exp.memory_limit is not None:
         raise SpecError(
-            f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure memory; "
-            "leave it out"
+            f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure "
+            "memory; leave it out"
         )
     return Run(exp)
 

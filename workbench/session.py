@@ -1,10 +1,11 @@
 """What a process's groups share: where records go, who steers, which algorithm runs.
 
-torch creates process groups on its own account (sub-groups of a device mesh, of FSDP, ...) and gives
-them nothing of ours, so this one thing is the process's, not the caller's. In a Run the launcher sets
-it; in anybody's script it comes from the environment:
+torch creates process groups on its own account (sub-groups of a device mesh, of FSDP, ...) and
+gives them nothing of ours, so this one thing is the process's, not the caller's. In a Run the
+launcher sets it; in anybody's script it comes from the environment:
 
-    WORKBENCH_TRACE       folder in which every rank keeps its records     (default: nothing is recorded)
+    WORKBENCH_TRACE       folder in which every rank keeps its records     (default: nothing is
+    recorded)
     WORKBENCH_ALL_REDUCE  ring, naive, one_shot, auto                      (default: auto)
     WORKBENCH_CHUNK       bytes of a slot                                  (default: 262144)
     WORKBENCH_VERIFY      1: a checksum with every slot                    (default: 0)
@@ -43,7 +44,9 @@ class Session:
     ) -> None:
         self.recorder, self.control, self.slot_bytes = recorder, control, slot_bytes
         self.all_reduce, self.generation = all_reduce, generation
-        self.native = native  # every operation in the group inside, for comparison; operations are recorded, chunks are not
+        # Every operation in the group inside, for comparison; operations are recorded, chunks are
+        # not.
+        self.native = native
         self._functions = dict(functions or {})
         self._labels = threading.local()
         self.next_group = (
@@ -52,10 +55,10 @@ class Session:
 
     def algorithm(self, operation: str, name: str) -> Callable[..., Any]:
         """The function of ``collectives/<operation>_<name>.py``, or the user's own of that name."""
-        found = self._functions.get((operation, name))
-        if found is None:
+        if (operation, name) not in self._functions:
             module = importlib.import_module(f"workbench.collectives.{operation}_{name}")
-            found = self._functions[operation, name] = getattr(module, operation)
+            self._functions[operation, name] = getattr(module, operation)
+        found: Callable[..., Any] = self._functions[operation, name]
         return found
 
     @contextmanager

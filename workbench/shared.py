@@ -9,7 +9,7 @@ uses for its own: 40-70 ns uncontended, a timed wait, the interpreter lock relea
 
 from __future__ import annotations
 
-import _multiprocessing
+import _multiprocessing  # type: ignore[import-not-found]  # no stubs
 import ctypes
 import mmap
 import os

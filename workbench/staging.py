@@ -53,7 +53,7 @@ class Staging:
 
     def _stream(self, device: torch.device) -> torch.cuda.Stream:
         if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device)
+            self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         return self._streams[device]
 
     def _record(self, start: int, nbytes: int, name: str) -> None:
@@ -64,6 +64,6 @@ def values_ready(x: torch.Tensor) -> Any:
     """For a tensor on a GPU: the point in the caller's stream after which its values are there."""
     if x.device.type != "cuda":
         return None
-    event = torch.cuda.Event()
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(x.device))
     return event

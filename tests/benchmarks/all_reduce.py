@@ -22,7 +22,9 @@ BYTES_A_ROUND = 48 * MB
 
 
 def time_both(rank: int, n: int, gloo: Any, sizes: list[int]) -> dict[int, tuple[float, float]]:
-    """Seconds a call, (ours, Gloo's), by size: the median over rounds of a round's mean; worst rank."""
+    """Seconds a call, (ours, Gloo's), by size: the median over rounds of a round's mean; worst
+    rank.
+    """
     medians = {}
     for nbytes in sizes:
         x = torch.ones(nbytes // 4)

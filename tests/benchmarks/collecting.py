@@ -47,7 +47,12 @@ def losses() -> Figure:
     total = int(RATE * SECONDS) * RANKS
     detail = f"{len(collector.store):,} of {total:,} stored"
     return Figure(
-        "lost at 4 × 50,000 records/s", float(total - len(collector.store)), 0, "records", False, detail
+        "lost at 4 × 50,000 records/s",
+        float(total - len(collector.store)),
+        0,
+        "records",
+        False,
+        detail,
     )
 
 

@@ -24,7 +24,7 @@ def _mlp() -> nn.Module:
 
 
 def time_steps(rank: int, n: int, gloo: Any) -> dict[str, float]:
-    """Seconds of forward and backward: without DDP, with DDP over ours and over Gloo; worst rank."""
+    """Seconds of forward and backward without DDP, with ours, with Gloo's; the worst rank's."""
     models = {
         "none": _mlp(),
         "ours": DistributedDataParallel(_mlp()),

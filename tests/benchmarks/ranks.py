@@ -15,7 +15,9 @@ DEADLINE = 300.0  # seconds for one measurement
 
 
 def on_ranks(n: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run ``function(rank, n, gloo_group, *arguments)`` on n processes that record; rank 0's result."""
+    """Run ``function(rank, n, gloo_group, *arguments)`` on n processes that record; rank 0's
+    result.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed"])
     store = dist.TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)

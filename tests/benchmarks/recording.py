@@ -1,4 +1,4 @@
-"""What recording costs: one record, its share of a LeNet step under DDP, and the collector's speed."""
+"""What recording costs: one record, and its share of a LeNet step under DDP."""
 
 from __future__ import annotations
 

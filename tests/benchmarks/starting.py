@@ -1,4 +1,6 @@
-"""From nothing to the first collective of four ranks: in a fresh interpreter, and from the warm pool."""
+"""From nothing to the first collective of four ranks: in a fresh interpreter, and from the warm
+pool.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,8 @@ import time
 begin = time.monotonic_ns()
 import json
 import workbench as wb
-exp = wb.Experiment(strategy="data_parallel", task="lenet_digits", ranks=4, iterations=2, batch_size=64)
-found = []
-for _ in range(4):
+exp = wb.Experiment(strategy="data_parallel", task="lenet_digits", ranks=4, iterations=2,
+batch_size=64) found = [] for _ in range(4):
     run = wb.run(exp)
     run.wait(60, progress=False)
     events = run.events
@@ -39,5 +40,7 @@ def measure() -> list[Figure]:
         warm += later
     return [
         Figure("first run's first collective", statistics.median(cold), 4, "s", False, "4 ranks"),
-        Figure("a warm run's first collective", statistics.median(warm), 0.2, "s", False, "4 ranks"),
+        Figure(
+            "a warm run's first collective", statistics.median(warm), 0.2, "s", False, "4 ranks"
+        ),
     ]

@@ -163,7 +163,7 @@ def nursery() -> Nursery:
 
 
 def shutdown() -> None:
-    """End the warm pool: no process of ours is left when this returns. The next run starts another."""
+    """End the warm pool: no process of ours is left when this returns. The next run starts anew."""
     global _nursery
     with _nursery_lock:
         ending, _nursery = _nursery, None

@@ -1,1 +1,3 @@
-"""How training is distributed: one file a strategy, each with a ``Config`` and ``train(job, config)``."""
+"""How training is distributed: one file a strategy, each with a ``Config`` and ``train(job,
+config)``.
+"""

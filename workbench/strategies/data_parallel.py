@@ -1,6 +1,8 @@
-"""Synchronous data parallel training by hand: all-reduce each gradient, then everybody updates alike.
+"""Synchronous data parallel training by hand: all-reduce each gradient, then everybody updates
+alike.
 
-Source  Listing 13.2.1's four lines, with one change: a worker's gradient counts by its number of samples,
+Source  Listing 13.2.1's four lines, with one change: a worker's gradient counts by its number of
+samples,
         since dividing the sum by p is wrong as soon as a minibatch does not divide evenly.
 Law     equal to sequential training within rounding; replicas bit-identical.
 """
@@ -37,7 +39,9 @@ def train(job: Job, config: Config) -> None:
 
 
 def average_gradients(job: Job, model: nn.Module, share: float) -> None:
-    """Every gradient becomes the sum over ranks of ``share`` times it: the whole minibatch's mean gradient."""
+    """Every gradient becomes the sum over ranks of ``share`` times it: the whole minibatch's mean
+    gradient.
+    """
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         parameter.grad.mul_(share)

@@ -1,6 +1,7 @@
 """torch's own DistributedDataParallel: gradients travel in buckets while backward still runs.
 
-Paper  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+Paper  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
+2020.
 Law    equal to sequential training within rounding; replicas bit-identical.
 """
 
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -41,7 +43,7 @@ def train(job: Job, config: Config) -> None:
     job.finish(model)
 
 
-def _average_bucket(job: Job, bucket: dist.GradBucket) -> Future[torch.Tensor]:
+def _average_bucket(job: Job, bucket: GradBucket) -> Future[torch.Tensor]:
     """DDP's own all-reduce hook, with the bucket's name on the collective."""
     with job.label(f"bucket {bucket.index()}"):
         work = dist.all_reduce(bucket.buffer().div_(job.ranks), async_op=True)

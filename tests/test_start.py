@@ -15,7 +15,7 @@ from tests.live import LONG, gone, lenet, training
 
 HEAVY = ["torch", "polars", "IPython", "ipywidgets", "anywidget", "panel", "bokeh", "plotly"]
 NAMES = (
-    "Experiment Network Link Kill Freeze Slow Jitter run load check shutdown "
+    "Experiment Network Link Kill Freeze Slow Jitter run load shutdown "
     "WorkbenchError SpecError CollectiveError PeerLost RunTimeout"
 ).split()
 RUN = (

@@ -185,6 +185,7 @@ def _damaged(rank: int, n: int, algorithm: str, step: int) -> list[Any]:
     session().all_reduce = algorithm
     x = torch.full((3000,), 1.0 + rank)
     dist.all_reduce(x)
+    dist.barrier()
     if rank == 1:
         flip(step)
     try:

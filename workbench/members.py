@@ -51,7 +51,7 @@ class Members:
         found = [mine if i == rank else json.loads(store.get(f"board/{i}")) for i in range(size)]
         self.world = [entry["rank"] for entry in found]
         self.peers = [self._meet(entry, mine) for entry in found]
-        self._pid, self._timeout = os.getpid(), timeout.total_seconds()
+        self._timeout = timeout.total_seconds()
         self.watch = Watch(
             rank, self.peers, self.board, int(timeout.total_seconds() * 1e9), control
         )
@@ -141,8 +141,6 @@ class Members:
 
     def close(self) -> None:
         """Let peers that live take what was posted to them, then give the descriptors back."""
-        if os.getpid() != self._pid:
-            return  # a fork of this rank: nothing of the group is its own
         self.board.leaving = LEAVES
         deadline = time.monotonic() + self._timeout
         for (_, to), box in self._outboxes.items():
@@ -154,7 +152,7 @@ class Members:
         deadline = time.monotonic() + min(self._timeout, JOINING)
         for i, peer in enumerate(self.peers):
             known = i == self.rank or peer.board is None
-            while not (known or self.board.signed(i, self.size) or self._over(i)):
+            while not (known or self.board.signed(i, self.size) or peer.deaf):
                 if time.monotonic() > deadline:
                     break
                 time.sleep(1e-3)

@@ -21,7 +21,9 @@ from workbench.signature import describe
 from workbench.transports.mailbox import Header, checksum
 from workbench.watch import Patience, disagreement
 
-# How long a wait stays awake where every rank has a core of its own.
+# How often a wait looks before it goes to sleep, and how long it stays awake where every rank has a
+# core of its own.
+LOOKS = 3
 SPIN_NS = int(os.environ.get("WORKBENCH_SPIN_US", "200")) * 1000
 (
     F_GENERATION, F_OP, F_STEP, F_CHUNK, F_SLOT, F_NBYTES, F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG,
@@ -216,8 +218,9 @@ class Slots:
         """
         start = now()
         acquire = semaphore.acquire
-        awake_until = start + (self.spin_ns if self.inline else 0)
-        while now() < awake_until:
+        looks, awake_until = LOOKS, start + (self.spin_ns if self.inline else 0)
+        while looks > 0 or now() < awake_until:
+            looks -= 1
             os.sched_yield()  # the peer may be on this very core
             if acquire(False):
                 break

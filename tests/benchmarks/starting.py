@@ -16,12 +16,14 @@ import time
 begin = time.monotonic_ns()
 import json
 import workbench as wb
-exp = wb.Experiment(strategy="data_parallel", task="lenet_digits", ranks=4, iterations=2,
-batch_size=64) found = [] for _ in range(4):
+exp = wb.Experiment(
+    strategy="data_parallel", task="lenet_digits", ranks=4, iterations=2, batch_size=64
+)
+found = []
+for _ in range(4):
     run = wb.run(exp)
     run.wait(60, progress=False)
-    events = run.events
-    first = events.filter(events["kind"] == "collective")["start_ns"].min()
+    first = run.events.filter(kind="collective")["start_ns"].min()
     found.append((first - begin) / 1e9)
     time.sleep(0.5)
     begin = time.monotonic_ns()

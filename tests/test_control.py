@@ -358,6 +358,18 @@ def test_stop_lifts_what_would_keep_the_ranks_from_ending() -> None:
         time.sleep(0.3)
 
 
+def test_full_speed_again_ends_a_flight_that_slow_motion_made_long() -> None:
+    with started(ranks=2) as run:
+        run.slow_motion(5_000_000)  # a chunk's flight would now last for minutes
+        time.sleep(0.5)
+        stuck = run.iteration
+        run.slow_motion(1)
+        deadline = time.monotonic() + 10
+        while run.iteration < stuck + 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert run.iteration >= stuck + 3
+
+
 def test_controls_of_a_finished_run_do_nothing() -> None:
     run = wb.run(lenet(iterations=2))
     run.wait(timeout=60)

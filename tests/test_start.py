@@ -6,13 +6,17 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 import workbench as wb
 from tests.live import LONG, gone, lenet, training
 
+T = TypeVar("T")
 HEAVY = ["torch", "polars", "IPython", "ipywidgets", "anywidget", "panel", "bokeh", "plotly"]
 NAMES = (
     "Experiment Network Link Kill Freeze Slow Jitter run load shutdown "
@@ -23,6 +27,12 @@ RUN = (
     "dropped to_html"
 ).split()
 RESULT = "losses parameters digests bytes_sent lost wall_seconds ok error".split()
+
+
+def in_a_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run it in an event loop of its own, whatever loop a browser test left in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result(90)
 
 
 def in_a_new_interpreter(code: str) -> str:
@@ -97,7 +107,7 @@ def test_a_run_can_be_awaited_beside_other_work() -> None:
         assert await run is result  # again
         return result, ticks
 
-    result, ticks = asyncio.run(notebook())
+    result, ticks = in_a_loop(notebook())
     assert result.ok and len(result.losses) == 30
     assert ticks > 5
 
@@ -110,7 +120,7 @@ def test_awaiting_raises_what_the_run_failed_with() -> None:
             await run
         assert caught.value.rank == 1 and gone(run.pids.values())
 
-    asyncio.run(notebook())
+    in_a_loop(notebook())
 
 
 def test_runs_differ_by_seed_and_repeat_by_it() -> None:

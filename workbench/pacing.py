@@ -17,11 +17,20 @@ from workbench.control import ATTENTION, SLICE, SLOW_MOTION, Control
 now = time.monotonic_ns
 
 
-def sleep_until(moment_ns: int, look_around: Callable[[], None]) -> None:
-    """Sleep to an absolute CLOCK_MONOTONIC time, looking around (abort, peers) at least every 50
-    ms.
+def sleep_until(
+    moment_ns: int,
+    look_around: Callable[[], None],
+    words: memoryview[int] | None = None,
+    slowness: int = 0,
+) -> None:
+    """Sleep to an absolute CLOCK_MONOTONIC time, looking around at least every 50 ms.
+
+    ``slowness``: how much slow motion (thousandths) went into that time; when it is lowered in
+    ``words``, the control block's, nobody waits for it any longer.
     """
     while (left := moment_ns - now()) > 0:
+        if words is not None and words[SLOW_MOTION] < slowness:
+            return
         time.sleep(min(left * 1e-9, SLICE))
         if left > SLICE * 1e9:
             look_around()
@@ -33,6 +42,7 @@ class Pacer:
     def __init__(self, control: Control, rank: int) -> None:
         self.words, self._control, self._rank = control.words, control, rank
         self._free_at: dict[int, int] = {}  # by peer: when the link has sent what it was given
+        self._slowness = 0
 
     def asked(self) -> int:
         return self.words[ATTENTION]
@@ -51,6 +61,9 @@ class Pacer:
             look_around()
             link = self._control.link(self._rank, to)
         k = self.words[SLOW_MOTION]  # thousandths
+        if k < self._slowness:  # what slow motion had put off is not put off any more
+            self._free_at.clear()
+        self._slowness = k
         own = (now() - start) * (k - 1000) // 1000
         begin = max(start, self._free_at.get(to, 0)) if link.ps_per_byte else start
         departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
@@ -61,5 +74,5 @@ class Pacer:
     def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
         """Wait until the bytes have left; return when they arrive, 0 if at once. See ``flight``."""
         departs, arrives = self.flight(to, nbytes, start, look_around)
-        sleep_until(departs, look_around)
+        sleep_until(departs, look_around, self.words, self._slowness)
         return arrives if arrives > departs else 0

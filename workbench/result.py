@@ -69,5 +69,3 @@ def tensors(report: Mapping[str, Any], payload: bytearray) -> dict[str, torch.Te
         name: torch.from_numpy(array)
         for name, array in wire.unpack_arrays(report["parameters"], payload).items()
     }
-
-

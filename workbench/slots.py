@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from workbench.arrays import bytes_of, kernels_of
-from workbench.control import ATTENTION, HELD, Control, Gate
+from workbench.control import ATTENTION, HELD, SLOW_MOTION, Control, Gate
 from workbench.errors import CollectiveError
 from workbench.events import NOWHERE, RECV, SEND, WAIT, now
 from workbench.members import COLLECTIVE_PLANE, Members
@@ -27,8 +27,8 @@ LOOKS = 3
 SPIN_NS = int(os.environ.get("WORKBENCH_SPIN_US", "200")) * 1000
 (
     F_GENERATION, F_OP, F_STEP, F_CHUNK, F_SLOT, F_NBYTES, F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG,
-    F_CHECKSUM,
-) = range(11)  # fmt: skip
+    F_CHECKSUM, F_SLOWNESS,
+) = range(12)  # fmt: skip
 
 
 class Slots:
@@ -149,8 +149,9 @@ class Slots:
         start: int,
     ) -> None:
         nbytes = payload.nbytes
-        departs = arrives = 0
+        departs = arrives = slowness = 0
         if self.attention[ATTENTION] and self.pacer is not None:
+            slowness = self.attention[SLOW_MOTION]
             link = self.world[to], nbytes, start, self.watch.check
             if self.members.peers[to].board is None:  # on another host: its clock is another
                 arrives = self.pacer.leave(*link)
@@ -169,9 +170,10 @@ class Slots:
             nbytes,
             0,
             total,
+            slowness,
         )
         if departs:
-            sleep_until(departs, self.watch.check)
+            sleep_until(departs, self.watch.check, self.attention, slowness)
         self.bytes_sent += nbytes
         self._write(SEND, start, now(), self.world[to], step, chunk, slot, nbytes, 0, phase)
 
@@ -191,7 +193,7 @@ class Slots:
         fields: tuple[int, ...] = box.fields()
         if fields[F_ARRIVES] and fields[F_ARRIVES] > now():
             start, (step, chunk, slot) = now(), fields[F_STEP : F_SLOT + 1]
-            sleep_until(fields[F_ARRIVES], self.watch.check)
+            sleep_until(fields[F_ARRIVES], self.watch.check, self.attention, fields[F_SLOWNESS])
             self._write(WAIT, start, now(), self.world[frm], step, chunk, slot, -1, 0, phase)
         if (
             fields[F_OP] != self.op

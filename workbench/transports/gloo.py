@@ -56,9 +56,11 @@ class GlooOutbox:
     def post(
         self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
         signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        slowness: int = 0,
     ) -> None:  # fmt: skip
         fields = (
             generation, op, step, chunk, slot, nbytes, signature, arrives, total, tag, checksum,
+            slowness,
         )  # fmt: skip
         self._headers[self._turn].copy_(torch.tensor(fields))
         self._on_its_way += 1

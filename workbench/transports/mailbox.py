@@ -33,9 +33,10 @@ class Header(NamedTuple):
     total: int  # bytes of the whole message
     tag: int
     checksum: int
+    slowness: int = 0  # thousandths of slow motion that went into ``arrives``
 
 
-HEADER = struct.Struct("11q")
+HEADER = struct.Struct("12q")
 HEADER_BYTES = 128  # two cache lines
 
 
@@ -52,6 +53,7 @@ class Outbox(Protocol):
     def post(
         self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
         signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        slowness: int = 0,
     ) -> None:  # fmt: skip
         """Hand the claimed slot over; the arguments are a Header's fields (no object: hot path)."""
 

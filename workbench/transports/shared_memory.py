@@ -50,6 +50,7 @@ class SharedOutbox(_Mailbox):
     def post(
         self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
         signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        slowness: int = 0,
     ) -> None:  # fmt: skip
         turn = self._turn
         _pack(
@@ -66,6 +67,7 @@ class SharedOutbox(_Mailbox):
             total,
             tag,
             checksum,
+            slowness,
         )
         self.moved += nbytes
         self._turn = (turn + 1) % SLOTS

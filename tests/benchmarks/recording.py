@@ -8,7 +8,7 @@ import workbench as wb
 from tests.benchmarks.figures import Figure
 from workbench import events
 
-PAIRS = 7
+PAIRS = 21
 
 
 def cost_of_a_record() -> Figure:

@@ -80,6 +80,8 @@ class Nursery:
                 ) from None
             if handed is None:
                 self._handed.put(None)
+                for given in taken:
+                    given.socket.close()
                 raise WorkbenchError(f"{self.end} when it had given {len(taken)} of {count} ranks")
             taken.append(handed)
         return taken
@@ -157,6 +159,8 @@ def nursery() -> Nursery:
     global _nursery
     with _nursery_lock:
         if _nursery is None or not _nursery.alive:
+            if _nursery is not None:
+                _nursery.close()
             _nursery = Nursery()
             atexit.register(shutdown)
         return _nursery

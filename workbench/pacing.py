@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from workbench.control import ATTENTION, SLICE, SLOW_MOTION, Control
+from workbench.control import SLICE, SLOW_MOTION, Control
 
 now = time.monotonic_ns
 
@@ -43,9 +43,6 @@ class Pacer:
         self.words, self._control, self._rank = control.words, control, rank
         self._free_at: dict[int, int] = {}  # by peer: when the link has sent what it was given
         self._slowness = 0
-
-    def asked(self) -> int:
-        return self.words[ATTENTION]
 
     def flight(
         self, to: int, nbytes: int, start: int, look_around: Callable[[], None]

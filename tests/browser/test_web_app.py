@@ -15,13 +15,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 def test_from_the_button_to_moving_chunks_to_the_end(
     web_app: str, open_page: Callable[..., Watched]
 ) -> None:
+    warm = set(processes())  # what earlier tests keep ready for the next run
     page = open_page(color_scheme="dark").page
     page.goto(web_app)
     stage = page.locator(".wb-stage")
     stage.wait_for(timeout=30_000)
     state = stage.locator(".wb-state")
     wait_for(lambda: state.inner_text() == "○ Nothing runs yet", "the empty state")
-    assert processes() == {}, "ranks before the button is pressed"
+    assert set(processes()) <= warm, "ranks before the button is pressed"
     page.get_by_label("Iterations").fill("100000")
     page.get_by_label("Latency of link 0 → 1, ms").fill("20")
     page.keyboard.press("Tab")
@@ -33,7 +34,7 @@ def test_from_the_button_to_moving_chunks_to_the_end(
     # The page stays white whatever the reader's system is, and so does the stage on it.
     assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == "light"
 
-    at_work = set(processes())
+    at_work = set(processes()) - warm
     page.close()
     wait_for(lambda: len(at_work - set(processes())) >= 4, "the end of the four ranks", 45)
 

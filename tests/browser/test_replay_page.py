@@ -88,10 +88,11 @@ def test_the_keyboard_is_enough(saved: str, open_page: Callable[..., Watched]) -
     sees_chunks_move(stage)
     stage.focus()
     page.keyboard.press("Space")
+    wait_for(lambda: stage.locator(".wb-state").inner_text() == "❚❚ View held", "the word for it")
+    page.wait_for_timeout(200)  # the frame that shows the held playhead is drawn
     held, picture = frame(stage)["playhead"], pixels(stage)
     page.wait_for_timeout(300)
     assert frame(stage)["playhead"] == held and pixels(stage) == picture
-    wait_for(lambda: stage.locator(".wb-state").inner_text() == "❚❚ View held", "the word for it")
     page.keyboard.press("ArrowRight")
     on = frame(stage)["playhead"]
     page.keyboard.press("ArrowLeft")

@@ -16,7 +16,7 @@ from workbench.shared import SEMAPHORE_BYTES, Segment
 
 ATTENTION, HELD, SLOW_MOTION, GRANT, GRANT_UNIT, STOP, ABORT, FROZEN, RANKS, GRANT_UNTIL = range(10)
 # Words of a rank.
-SLOW, ITERATION, LOSS, STATE, BYTES, THAW_AT, AT_GATE, SAMPLES, FROZEN_BY_USER = range(9)
+SLOW, ITERATION, LOSS, STATE, THAW_AT, AT_GATE, FROZEN_BY_USER = range(7)
 # Words of a directed link.
 LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 16, 16, 4
@@ -70,8 +70,11 @@ class Control:
         self.set_rank(rank, LOSS, struct.unpack("q", struct.pack("d", loss))[0])
 
     def link(self, source: int, target: int) -> LinkState:
-        at = self._links_at + (source * self.ranks + target) * LINK_WORDS
-        return LinkState(self.words[at], self.words[at + 1], bool(self.words[at + 2]))
+        at, words = self._link_at(source, target), self.words
+        return LinkState(words[at + LATENCY_NS], words[at + PS_PER_BYTE], bool(words[at + DOWN]))
+
+    def _link_at(self, source: int, target: int) -> int:
+        return self._links_at + (source * self.ranks + target) * LINK_WORDS
 
     # -- the driver's side --
 
@@ -84,13 +87,13 @@ class Control:
         bytes_per_second: float | None = None,
         down: bool | None = None,
     ) -> None:
-        at = self._links_at + (source * self.ranks + target) * LINK_WORDS
+        at = self._link_at(source, target)
         if latency_ns is not None:
-            self.words[at] = latency_ns
+            self.words[at + LATENCY_NS] = latency_ns
         if bytes_per_second is not None:
-            self.words[at + 1] = round(1e12 / bytes_per_second)
+            self.words[at + PS_PER_BYTE] = round(1e12 / bytes_per_second)
         if down is not None:
-            self.words[at + 2] = int(down)
+            self.words[at + DOWN] = int(down)
         self.refresh()
 
     def refresh(self) -> None:

@@ -77,7 +77,7 @@ LANE_BYTES = (ROWS + CONTEXTS) * RECORD_BYTES
 TRACE_BYTES = DATA_AT + LANES * LANE_BYTES
 STATUS_AT = 64  # in a lane's page
 # Words of the header.
-H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_GENERATION = range(7)
+H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS = range(6)
 
 now = time.monotonic_ns
 _NAN = math.nan

@@ -51,7 +51,6 @@ class Job:
         self._train = task.dataset("train")
         self._minibatches = Minibatches(len(self._train), exp.batch_size, exp.seed)
         self._gate = Gate(control, rank)
-        self._iteration = -1
         self._jitter = 1.0
         self._padding: Padding | None = None
         self.losses: list[float] = []
@@ -91,7 +90,6 @@ class Job:
         waited = _run_queue_ns()
         self.started_ns = now()
         for iteration in range(self.exp.iterations):
-            self._iteration = iteration
             self.control.set_rank(self.rank, ITERATION, iteration)
             if self.control.words[HELD]:
                 self._gate.pass_iteration(iteration)

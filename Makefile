@@ -42,6 +42,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	@command -v node >/dev/null || { echo "make check: the JavaScript tests need node 20 or newer, and there is none on PATH"; exit 1; }
+	npx --yes -p typescript@5.9.3 tsc -p tests/js/tsconfig.json
 	node --test $(JS_TESTS)
 
 bench: $(READY)

@@ -1,35 +1,58 @@
 // @ts-check
 /**
- * One call in time: a lane a rank, its upper half sending, its lower half waiting (hatched, open) and receiving.
+ * The score: one call in time under the time bar. A lane a rank, its upper half sending, its lower half receiving and
+ * waiting (hatched, open); hairlines where the steps would end if every hop were as fast as the fastest; the future pale.
+ *
  * @typedef {import("./model.js").Call} Call
+ * @typedef {import("./stage.js").Look} Look
  */
+import { readingOf } from "./rates.js";
 import { duration, ticks } from "./words.js";
 
-const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22;
+const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 3; // px; hairlines nearer to each other are left out
 
 /** @param {number} ranks */
-const laneHeight = (ranks) => (ranks > 32 ? 4 : ranks > 8 ? 10 : ranks > 4 ? 14 : 18);
-/** Height of the strip in CSS pixels. @param {number} ranks */
-export const lanesHeight = (ranks) => TOP + ranks * laneHeight(ranks) + AXIS;
-/** Where a moment of the call lies, and back again. @param {number} t @param {number} span @param {number} width */
+const laneHeight = (ranks) => (ranks > 64 ? Math.max(1, 160 / ranks) : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);
+/** Height of the score in CSS pixels; it depends on the ranks only. @param {number} ranks */
+export const scoreHeight = (ranks) => Math.ceil(TOP + ranks * laneHeight(ranks) + AXIS + KEY);
+/** Where a moment of the call lies. @param {number} t ns from its start @param {number} span ns @param {number} width px */
 export const xOf = (t, span, width) => LEFT + (span > 0 ? t / span : 0) * (width - LEFT - RIGHT);
-/** @param {number} x @param {number} span @param {number} width */
+/** The moment of the call at a place, from 0 to its end. @param {number} x px @param {number} span ns @param {number} width px */
 export const timeAt = (x, span, width) => Math.min(1, Math.max(0, (x - LEFT) / (width - LEFT - RIGHT))) * span;
 
 /**
  * The bars of a call in CSS pixels; what is too short to see is one pixel wide, never left out.
- * @param {Call} call @param {number} width
+ * @param {Call} call @param {number} width @param {number} ranks  lanes of the score
  */
-export function barsOf(call, width) {
-  const span = call.end - call.start, lane = laneHeight(call.ranks), half = lane / 2 - 1;
+export function barsOf(call, width, ranks) {
+  const span = call.end - call.start, lane = laneHeight(ranks), gap = lane > 8 ? 1 : lane > 4 ? 0.5 : 0, half = Math.max(0.5, lane / 2 - gap);
   return call.rows.filter((r) => r.kind === "send" || r.kind === "recv" || r.kind === "wait").map((r) => {
-    const x = xOf(r.start, span, width), y = TOP + r.rank * lane + (r.kind === "send" ? 0.5 : lane / 2);
-    return { kind: r.kind, x, y, w: Math.max(1, xOf(r.end, span, width) - x - 0.5), h: half };
+    const x = xOf(r.start, span, width), y = TOP + r.rank * lane + (r.kind === "send" ? gap / 2 : lane / 2);
+    return { kind: r.kind, x, y, w: Math.max(1, xOf(r.end, span, width) - x - (half > 3 ? 0.5 : 0)), h: half };
   });
 }
 
+/** Where the ideal steps end, in CSS pixels; none where theory is unknown or the call was faster. @param {{steps: number, ideal: number, call: Call}} reading @param {number} width */
+export function idealLines({ steps, ideal, call }, width) {
+  const span = call.end - call.start;
+  if (!steps || !(ideal > 0) || ideal > span) return [];
+  const apart = xOf(ideal / steps, span, width) - LEFT, every = Math.max(1, Math.ceil(LEAST_APART / apart));
+  return Array.from({ length: steps }, (_, k) => k + 1).filter((k) => k === steps || k % every === 0).map((k) => ({ x: xOf((k * ideal) / steps, span, width), last: k === steps }));
+}
+
+const hatchTiles = /** @type {Map<string, HTMLCanvasElement>} */ (new Map());
+
 /** Diagonal lines: waiting is never a solid. @param {CanvasRenderingContext2D} g @param {string} color @param {number} ratio */
-function hatch(g, color, ratio) {
+function hatchOf(g, color, ratio) {
+  const key = `${color} ${ratio}`, tile = hatchTiles.get(key) ?? drawHatch(color, ratio);
+  hatchTiles.set(key, tile);
+  const pattern = /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern;
+}
+
+/** @param {string} color @param {number} ratio */
+function drawHatch(color, ratio) {
   const tile = document.createElement("canvas"), size = 4;
   tile.width = tile.height = size * ratio;
   const t = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
@@ -42,68 +65,125 @@ function hatch(g, color, ratio) {
     t.lineTo(shift + size + 1, -1);
     t.stroke();
   }
-  const pattern = /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
-  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-  return pattern;
+  return tile;
 }
 
-/**
- * Everything of the strip that does not move. Drawn once a call, then shown twice: the past in full, the future pale.
- * @param {CanvasRenderingContext2D} g  scaled to CSS pixels
- * @param {Record<string, string>} ink @param {Call} call @param {number} width @param {number} ratio
- */
-export function drawBars(g, ink, call, width, ratio) {
-  const waiting = hatch(g, ink.wait, ratio);
-  for (const bar of barsOf(call, width)) {
+const still = { key: "", canvas: /** @type {HTMLCanvasElement | null} */ (null) }; // what does not move of the score on show
+
+/** All bars, drawn once a call, then shown twice: the past in full, the future pale. @param {Look} look @param {Call} call */
+function barsDrawn({ ink, width, ratio, ranks }, call) {
+  const key = [call.key, call.start, call.end, call.rows.length, width, ratio, ranks, ink.comm, ink.wait].join();
+  if (still.canvas && still.key === key) return still.canvas;
+  const canvas = (still.canvas ??= document.createElement("canvas"));
+  still.key = key;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(scoreHeight(ranks) * ratio);
+  const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), waiting = hatchOf(g, ink.wait, ratio);
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  for (const bar of barsOf(call, width, ranks)) {
     g.fillStyle = bar.kind === "wait" ? waiting : ink.comm;
     g.fillRect(bar.x, bar.y, bar.w, bar.h);
   }
+  return canvas;
 }
 
-/** The ranks' names and the ground line, there before anything happens. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {number} ranks @param {number} width */
-export function drawLabels(g, ink, font, ranks, width) {
-  const lane = laneHeight(ranks), every = ranks > 8 ? Math.ceil(ranks / 4) : 1;
+/** The ranks' names and the ground line, there before anything happens. @param {CanvasRenderingContext2D} g @param {Look} look */
+function drawNames(g, { ink, font, ranks, width, choice }) {
+  const lane = laneHeight(ranks), every = lane >= 13 ? 1 : ranks - 1 || 1;
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
-  g.fillStyle = ink["ink-3"];
-  for (let r = 0; r < ranks; r += every) g.fillText(`rank ${r}`, LEFT - 8, TOP + (r + 0.5) * lane);
+  for (let r = 0; r < ranks; r += every) {
+    g.fillStyle = choice?.rank === r ? ink.focus : ink["ink-3"];
+    g.fillText(`rank ${r}`, LEFT - 8, TOP + (r + 0.5) * lane);
+  }
   g.fillStyle = ink.rule;
   g.fillRect(LEFT, TOP + ranks * lane, width - LEFT - RIGHT, 1);
 }
 
-/** The axis, and the playhead with its time. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Call} call @param {number} width @param {number} t */
-export function drawAxis(g, ink, font, call, width, t) {
-  const span = call.end - call.start, bottom = TOP + call.ranks * laneHeight(call.ranks), x = xOf(t, span, width);
-  g.textBaseline = "alphabetic";
-  g.lineWidth = 1;
+/** The key, in the picture: marks with their words, as many as there is room for. @param {CanvasRenderingContext2D} g @param {Look} look @param {boolean} ideal */
+function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
+  const y = scoreHeight(ranks) - KEY / 2, items = /** @type {[string, string][]} */ ([["move", "above: sends · below: receives"], ["wait", "waits"],
+    ...(ideal ? [["ideal", width > 700 ? "ideal steps: every hop as fast as the fastest" : "ideal: every hop as the fastest"]] : []), ["later", "pale: still to come"]]);
+  let x = LEFT;
+  g.font = `11px ${font}`;
+  g.textAlign = "left";
+  g.textBaseline = "middle";
+  for (const [mark, words] of items) {
+    const wide = mark === "ideal" ? 4 : 16, room = wide + 6 + g.measureText(words).width;
+    if (x + room > width) break;
+    g.globalAlpha = mark === "later" ? 0.35 : 1;
+    g.fillStyle = mark === "wait" ? hatchOf(g, ink.wait, ratio) : mark === "ideal" ? ink.ideal : ink.comm;
+    if (mark === "ideal") g.fillRect(x + 1, y - 6, 0.75, 12);
+    else g.fillRect(x, y - 3.5, wide, 7);
+    g.globalAlpha = 1;
+    g.fillStyle = ink["ink-2"];
+    g.fillText(words, x + wide + 5, y + 0.5);
+    x += room + 14;
+  }
+}
+
+/** The axis, and the playhead with its time. @param {CanvasRenderingContext2D} g @param {Look} look @param {Call} call @param {number} t @param {{x: number, time: number} | null} ideal */
+function drawAxis(g, { ink, font, width, ranks }, call, t, ideal) {
+  const span = call.end - call.start, bottom = TOP + ranks * laneHeight(ranks), x = xOf(t, span, width), taken = /** @type {[number, number][]} */ ([]);
+  const write = (/** @type {string} */ text, /** @type {number} */ at, /** @type {boolean} */ bold) => {
+    g.font = `${bold ? 700 : 400} 11px ${font}`;
+    const w = g.measureText(text).width, left = Math.min(width - w, Math.max(LEFT, at - w / 2));
+    if (taken.some(([a, b]) => left < b + 8 && a - 8 < left + w)) return;
+    taken.push([left, left + w]);
+    g.textAlign = "left";
+    g.fillStyle = bold ? ink.ink : ink["ink-3"];
+    g.fillText(text, left, bottom + 13);
+  };
+  g.textBaseline = "middle";
+  write(duration(t), x, true);
+  if (ideal) write(`ideal ${duration(ideal.time)}`, ideal.x, false);
   g.strokeStyle = ink.rule;
-  const now = duration(t), room = 34;
+  g.lineWidth = 1;
   for (const tick of ticks(span, width > 700 ? 8 : 4)) {
     const at = Math.round(xOf(tick.t, span, width)) + 0.5;
     g.beginPath();
     g.moveTo(at, bottom);
     g.lineTo(at, bottom + 4);
     g.stroke();
-    if (Math.abs(at - x) < room * 1.6) continue; // the playhead's own time stands there
-    g.font = `11px ${font}`;
-    g.fillStyle = ink["ink-3"];
-    g.textAlign = at > width - room ? "right" : at < LEFT + 4 ? "left" : "center";
-    g.fillText(tick.label, g.textAlign === "right" ? width - RIGHT : at, bottom + 16);
+    write(tick.label, at, false);
   }
-  g.fillStyle = g.strokeStyle = ink.focus;
-  g.lineWidth = 2;
-  g.beginPath();
-  g.moveTo(x, 6);
-  g.lineTo(x, bottom + 4);
-  g.stroke();
+  g.fillStyle = ink.focus;
+  g.fillRect(x - 1, 6, 2, bottom - 2);
   g.beginPath();
   g.moveTo(x - 5, 2);
   g.lineTo(x + 5, 2);
   g.lineTo(x, 8);
   g.fill();
-  g.font = `700 11px ${font}`;
-  g.fillStyle = ink.ink;
-  g.textAlign = x > width - room ? "right" : x < LEFT + room ? "left" : "center";
-  g.fillText(now, g.textAlign === "center" ? x : g.textAlign === "left" ? Math.max(LEFT, x - 4) : width - RIGHT, bottom + 16);
+}
+
+/**
+ * The whole score at the playhead.
+ * @param {CanvasRenderingContext2D} g  cleared, scaled to CSS pixels, look.width × scoreHeight(look.ranks)
+ * @param {Look} look
+ */
+export function drawScore(g, look) {
+  const { ink, call, known, width, ranks } = look, tall = scoreHeight(ranks);
+  drawNames(g, look);
+  if (!call || width <= LEFT + RIGHT) return;
+  const span = call.end - call.start, t = Math.min(span, Math.max(0, look.t - call.start)), x = xOf(t, span, width), bars = barsDrawn(look, call);
+  const reading = readingOf(call, known), lines = idealLines(reading, width), bottom = ranks * laneHeight(ranks);
+  g.globalAlpha = 0.35; // the future is pale
+  g.drawImage(bars, 0, 0, width, tall);
+  g.globalAlpha = 1;
+  g.save();
+  g.beginPath();
+  g.rect(0, 0, x, tall);
+  g.clip();
+  g.clearRect(LEFT, TOP, x - LEFT, bottom);
+  g.drawImage(bars, 0, 0, width, tall);
+  g.restore();
+  g.fillStyle = ink.ideal;
+  for (const { x: at, last } of lines) {
+    g.globalAlpha = last ? 1 : 0.6;
+    g.fillRect(at - 0.4, TOP - 3, last ? 1.25 : 0.75, bottom + 3);
+  }
+  g.globalAlpha = 1;
+  drawAxis(g, look, call, t, lines.length ? { x: lines[lines.length - 1].x, time: reading.ideal } : null);
+  drawScoreKey(g, look, lines.length > 0);
 }

@@ -1,50 +1,61 @@
 // @ts-check
 /**
- * What the stage knows of a run, as pure functions: no browser, no drawing, no algorithm's schedule.
+ * One call, opened: its rows, its flights, the frame at a playhead. Pure functions: no browser, no drawing, no algorithm's schedule.
  *
- * A *call* is one collective that every rank has completed, with all its rows of the event table.
+ * A *call* is one collective with all its rows of the event table; it may still be going on.
  * A *flight* is one chunk on its way: a send row and the recv row that matches it. Without both there is none.
- * Times are nanoseconds; a row's times count from the run's origin, a playhead's from the start of its call.
+ * Times are nanoseconds and count from the start of the call.
  *
+ * @typedef {import("./table.js").Table} Table
+ * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {{rank: number, peer: number, kind: string, start: number, end: number, step: number, chunk: number,
  *   slot: number, nbytes: number, phase: string, name: string, lane: string, seq: number}} Row
  * @typedef {{from: number, to: number, step: number, chunk: number, slot: number, phase: string, nbytes: number,
  *   start: number, end: number, fused: boolean, track: number}} Flight
  * @typedef {{even: boolean, stretch: number, times: number[], plays: number[]}} Clock
  * @typedef {{key: string, generation: number, group: string, op: number, number: number, collective: string,
- *   algorithm: string, iteration: number, name: string, start: number, end: number, ranks: number, nbytes: number, left_out: string,
- *   rows: Row[], flights: Flight[], waits: Row[], came: Map<number, number>, moments: number[], clock: Clock}} Call
- * @typedef {{events: number, dropped: number, calls: number, iteration: number, loss: number | null}} Counters
- * @typedef {{id: string, ranks: number, iterations: number, title: string, emulated: {from: number, to: number, words: string}[],
- *   notes: string[]}} RunFacts
- * @typedef {{run: RunFacts | null, seq: number, missed: number, state: string, words: string,
- *   counters: Counters | null, calls: Call[], clock: number}} Known
- * @typedef {{key: string, began: number, held: number | null}} Player
+ *   algorithm: string, iteration: number, name: string, start: number, end: number, ranks: number, nbytes: number, complete: boolean,
+ *   left_out: string, rows: Row[], flights: Flight[], waits: Row[], came: Map<number, number>, moments: number[], clock: Clock}} Call
  */
 
-const ARRAYS = { f8: Float64Array, i4: Int32Array, i2: Int16Array, u2: Uint16Array };
-const KEPT = 64; // calls that the page remembers
-
-/** @type {Known} */
-export const NOTHING = { run: null, seq: 0, missed: 0, state: "empty", words: "", counters: null, calls: [], clock: -Infinity };
+const OPENED = 20_000; // rows; of a larger call the first pieces of each chunk are opened, and said so
 
 /**
- * The columns of a batch: each is an array of fixed-size little-endian numbers, padded to eight bytes.
- * @param {[string, keyof typeof ARRAYS][]} layout  names and number types, in their order
- * @param {number} rows
- * @param {ArrayBuffer | ArrayBufferView} bytes
- * @returns {Record<string, ArrayLike<number>>}
+ * A call with its rows counted from its own start, its flights matched. `ranks` is how many places its picture needs.
+ * @param {Table} table @param {CallHead} head
+ * @returns {Call}
  */
-export function unpack(layout, rows, bytes) {
-  const whole = ArrayBuffer.isView(bytes) ? bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) : bytes;
-  const columns = /** @type {Record<string, ArrayLike<number>>} */ ({});
-  let at = 0;
-  for (const [name, type] of layout) {
-    const column = new ARRAYS[type](/** @type {ArrayBuffer} */ (whole), at, rows);
-    columns[name] = column;
-    at += Math.ceil(column.byteLength / 8) * 8;
+export function openCall(table, head) {
+  const { code, passages } = table, last = head.rows > OPENED ? lastSlot(table, head) : 0;
+  const slots = head.rows > OPENED ? Math.max(1, Math.floor(((last + 1) * OPENED) / head.rows)) : Infinity;
+  const rows = /** @type {Row[]} */ ([]);
+  let ranks = 0;
+  for (const p of head.passages) {
+    const rank = passages.rank[p], lane = table.text(passages.lane[p]);
+    for (let r = passages.first[p]; r < passages.first[p] + passages.count[p]; r++) {
+      if (table.slot[r] >= slots) continue;
+      const kind = table.kind[r], peer = table.peer[r];
+      if (kind === code.metric) continue;
+      rows.push({ rank, peer, kind: table.kindName(kind), start: table.start[r] - head.start, end: table.end[r] - head.start, step: table.step[r],
+        chunk: table.chunk[r], slot: table.slot[r], nbytes: table.nbytes[r], phase: table.text(table.phase[r]), name: table.text(table.name[r]), lane, seq: table.seq[r] });
+      ranks = Math.max(ranks, rank + 1, peer + 1);
+    }
   }
-  return columns;
+  rows.sort((a, b) => a.start - b.start || a.rank - b.rank || a.seq - b.seq);
+  const flights = flightsOf(rows), waits = rows.filter((r) => r.kind === "wait");
+  const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
+  const came = new Map(rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.start])); // when a rank joined in
+  const { key, generation, group, op, collective, algorithm, iteration, name, start, end, nbytes, complete } = head;
+  return { key, generation, group, op, number: op + 1, collective, algorithm, iteration, name, start, end, ranks, nbytes, complete,
+    left_out: slots <= last ? `first ${slots} of ${last + 1} pieces a chunk` : "", rows, flights, waits, came, moments, clock: clockOf(flights, end - start) };
+}
+
+/** @param {Table} table @param {CallHead} head */
+function lastSlot(table, head) {
+  let last = 0;
+  for (const p of head.passages)
+    for (let r = table.passages.first[p]; r < table.passages.first[p] + table.passages.count[p]; r++) last = Math.max(last, table.slot[r]);
+  return last;
 }
 
 /**
@@ -86,51 +97,7 @@ function sideBySide(flights) {
   });
 }
 
-/**
- * A call as the page keeps it: its rows counted from its own start, its flights matched.
- * @param {any} head  one entry of a batch's `calls`; `rows` is [first, after last] in the columns
- * @param {Record<string, ArrayLike<number>>} columns
- * @param {string[]} strings
- * @returns {Call}
- */
-export function openCall(head, columns, strings) {
-  const rows = /** @type {Row[]} */ ([]);
-  for (let i = head.rows[0]; i < head.rows[1]; i++) {
-    const number = (/** @type {string} */ name) => columns[name][i];
-    const text = (/** @type {string} */ name) => strings[columns[name][i]] ?? "";
-    rows.push({ rank: number("rank"), peer: number("peer"), kind: text("kind"), start: number("start") - head.start,
-      end: number("end") - head.start, step: number("step"), chunk: number("chunk"), slot: number("slot"),
-      nbytes: number("nbytes"), phase: text("phase"), name: text("name"), lane: text("lane"), seq: number("seq") });
-  }
-  const flights = flightsOf(rows), waits = rows.filter((r) => r.kind === "wait");
-  const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
-  const came = new Map(rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.start])); // when a rank joined in
-  return { ...head, key: `${head.generation}/${head.group}/${head.op}`, rows, flights, waits, came, moments, clock: clockOf(flights, head.end - head.start) };
-}
-
-/**
- * Take in one message. A run that is new to the page starts afresh; calls that are known are not doubled.
- * @param {Known} known
- * @param {any} message
- * @param {(ArrayBuffer | ArrayBufferView)[]} buffers
- * @param {number} at  the page's own clock, milliseconds
- * @returns {Known}
- */
-export function receive(known, message, buffers, at) {
-  if (message?.type !== "batch") return known;
-  const before = known.run?.id === message.run.id ? known : NOTHING;
-  const columns = message.rows ? unpack(message.layout, message.rows, buffers[0]) : {};
-  const fresh = message.calls.map((/** @type {any} */ head) => openCall(head, columns, message.strings));
-  const calls = new Map([...before.calls, ...fresh].map((call) => [call.key, call]));
-  const gap = before.seq && message.seq > before.seq + 1 ? message.seq - before.seq - 1 : 0;
-  return { run: message.run, seq: Math.max(before.seq, message.seq), missed: before.missed + gap, state: message.state,
-    words: message.words, counters: message.counters,
-    calls: [...calls.values()].sort((a, b) => a.end - b.end).slice(-KEPT),
-    // The batch that took the least time to come tells the driver's clock best.
-    clock: message.now === null ? -Infinity : Math.max(before.clock, message.now - at * 1e6) };
-}
-
-const PLAYED_MS = 4000, REST_MS = 700;
+const PLAYED_MS = 4000;
 const LEGIBLE = 0.06; // of a call: if most flights are shorter, an even clock would show them for a frame or two
 
 /**
@@ -149,45 +116,6 @@ export function clockOf(flights, span) {
   const plays = [0];
   for (let i = 1; i < times.length; i++) plays.push(plays[i - 1] + part(i) * played);
   return { even, stretch: (played * 1e6) / span, times, plays };
-}
-
-/** A value on a line of straight pieces. @param {number} x @param {number[]} xs ascending @param {number[]} ys */
-function along(x, xs, ys) {
-  const last = xs.length - 1;
-  if (x >= xs[last]) return ys[last];
-  const i = Math.max(1, xs.findIndex((known) => known > x));
-  return ys[i - 1] + ((ys[i] - ys[i - 1]) * Math.max(0, x - xs[i - 1])) / (xs[i] - xs[i - 1]);
-}
-
-/** How long the playhead takes to a moment of the call, in milliseconds. @param {Call} call @param {number} t */
-export const playedAt = (call, t) => along(t, call.clock.times, call.clock.plays);
-
-/** Where in its call the player is. @param {Player} player @param {Call} call @param {number} at */
-export function playheadOf(player, call, at) {
-  if (player.held !== null) return player.held;
-  return Math.min(call.end - call.start, along(at - player.began, call.clock.plays, call.clock.times));
-}
-
-/**
- * Which call to show at this moment. A live page goes on to the newest; a run that is over is told from its first
- * call to its last, again and again; a failed one keeps its last frame.
- * @param {Player | null} player
- * @param {Known} known
- * @param {number} at
- * @returns {Player | null}
- */
-export function advance(player, known, at) {
-  const { calls, state } = known;
-  if (!calls.length) return null;
-  const index = player ? calls.findIndex((call) => call.key === player.key) : -1;
-  const start = (/** @type {Call} */ call) => ({ key: call.key, began: at, held: null });
-  const over = state === "finished" || state === "replay";
-  if (!player || index < 0) return start(state === "replay" ? calls[0] : calls[calls.length - 1]);
-  if (player.held !== null) return player;
-  const call = calls[index];
-  if (at - player.began < call.clock.plays[call.clock.plays.length - 1] + REST_MS) return player;
-  if (over) return start(calls[(index + 1) % calls.length]);
-  return index === calls.length - 1 ? player : start(calls[calls.length - 1]);
 }
 
 /**

@@ -1,34 +1,51 @@
 // @ts-check
 /**
- * Where the chunks are: ranks on a circle, an edge for each pair between which a chunk really went, and every
- * chunk on its way at its place, (playhead − start) / (end − start) of the edge. Geometry first, then drawing.
- * @typedef {import("./model.js").Call} Call
+ * Where the chunks are, as geometry: ranks on a circle, a way for each pair between which a chunk really went, every chunk
+ * on its way at its place, (playhead − start) / (end − start) of the way, and labels where nothing else is. Pure functions.
+ *
  * @typedef {import("./model.js").Flight} Flight
  * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
  * @typedef {{x: number, y: number}} Point
- * @typedef {{nodes: Point[], node: number, cell: {w: number, h: number}, middle: Point, both: Set<string>, terse: boolean}} Place
+ * @typedef {{x: number, y: number, w: number, h: number}} Box
+ * @typedef {{ranks: number, nodes: Point[], node: number, level: 0 | 1 | 2, dots: boolean, cell: {w: number, h: number, number: number}, small: {w: number, h: number}, middle: Point, radius: number,
+ *   width: number, height: number, both: Set<string>, around: boolean, links: [number, number][]}} Place
+ *   level: 0 numbered ranks and cells with slots, 1 cells with numbers alone, 2 ticks and dots; around: only neighbours talk,
+ *   so the inside is free; cell.number: width of the chunk's number in it; small: a cell with its number alone
+ * @typedef {Flight & {share: number, x: number, y: number, w: number, h: number, form: 0 | 1 | 2}} Mark
+ *   its middle and its size; form: 0 a cell with its number, and slots where there is room; 1 the number alone; 2 a dot
+ * @typedef {{rank: number, lines: string[], x: number, y: number, align: "left" | "center" | "right", colour: string, box: Box}} Label
  */
-import { awaited, bytes, duration } from "./words.js";
+import { SLOTTED } from "./glyph.js";
+
+const NUMBERED = 20; // ranks; with more they are ticks, and chunks are dots
+const LINE = 13; // px of a line of text
+const DOT = { w: 7, h: 7 };
+export const CHARACTER = 6.3; // px, about, of a digit or letter at 11 px, bold
 
 /** Height of the picture in CSS pixels; it depends on the ranks only, so nothing jumps. @param {number} ranks */
-export const ringHeight = (ranks) => (ranks > 4 ? 356 : 308);
+export const ringHeight = (ranks) => (ranks > SLOTTED ? 392 : ranks > 4 ? 350 : 320);
 
 /**
- * Places that hold for a whole call: ranks clockwise from the top.
- * @param {number} ranks @param {number} width @param {number} height @param {Flight[]} flights
+ * Places that hold for a whole run: ranks clockwise from the top.
+ * @param {number} ranks @param {number} width @param {number} height @param {Iterable<string>} links  "from>to"
+ * @param {number} [digits]  of the largest chunk's number @param {number} [crowd]  the most chunks on their way at once
  * @returns {Place}
  */
-export function placesOf(ranks, width, height, flights) {
-  const node = ranks > 32 ? 4 : ranks > 8 ? 11 : 17, middle = { x: width / 2, y: height / 2 };
-  const margin = ranks > 8 ? node + 14 : width < 400 ? 84 : 114; // beside a rank: room for the words of its wait
-  const radius = Math.max(20, Math.min(width / 2 - margin, height / 2 - node - 26));
+export function placesOf(ranks, width, height, links, digits = 1, crowd = 0) {
+  const level = ranks > NUMBERED ? 2 : ranks > SLOTTED ? 1 : 0, node = [15, 10, 4][level], middle = { x: width / 2, y: height / 2 };
+  const [beside, above] = [[node + 60, node + 34], [node + 25, node + 25], [node + 20, node + 20]][level]; // room for words outside
+  const radius = Math.max(20, Math.min(width / 2 - beside, height / 2 - above));
   const nodes = Array.from({ length: ranks }, (_, r) => {
     const angle = (2 * Math.PI * r) / ranks;
     return { x: middle.x + radius * Math.sin(angle), y: middle.y - radius * Math.cos(angle) };
   });
-  const ways = new Set(flights.map((f) => `${f.from}>${f.to}`));
+  const ways = new Set(links), pairs = [...ways].map((way) => /** @type {[number, number]} */ (way.split(">").map(Number)));
   const both = new Set([...ways].filter((way) => ways.has(way.split(">").reverse().join(">"))));
-  return { nodes, node, cell: ranks > 8 ? { w: 20, h: 15 } : { w: 28, h: 19 }, middle, both, terse: width < 400 };
+  const around = ranks > 2 && pairs.every(([a, b]) => [1, ranks - 1].includes(Math.abs(a - b))), number = Math.ceil(digits * CHARACTER) + 5;
+  const dots = level === 2 || crowd > 3 * ranks || (level === 1 && !around && pairs.length > 0);
+  const cell = [{ w: number + 24, h: 16, number }, { w: number + 6, h: 15, number: number + 6 }, { ...DOT, number: 0 }][dots ? 2 : level];
+  const small = dots ? DOT : { w: number + 6, h: 15 };
+  return { ranks, nodes, node, level: /** @type {0 | 1 | 2} */ (level), dots, cell, small, middle, radius, width, height, both, around, links: pairs };
 }
 
 /**
@@ -37,147 +54,120 @@ export function placesOf(ranks, width, height, flights) {
  * @returns {[Point, Point]}
  */
 export function wayOf(place, from, to, forCell = false) {
-  const a = place.nodes[from], b = place.nodes[to], length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-  const u = { x: (b.x - a.x) / length, y: (b.y - a.y) / length }, aside = place.both.has(`${from}>${to}`) ? 13 : 0;
-  const half = forCell ? Math.min(Math.abs(u.x) * place.cell.w + Math.abs(u.y) * place.cell.h, place.cell.w) / 2 + 2 : 0;
-  const gap = Math.min(length / 2 - 1, place.node + 3 + half);
+  const a = place.nodes[from], b = place.nodes[to], length = Math.hypot(b.x - a.x, b.y - a.y) || 1, { w, h } = place.cell;
+  const u = { x: (b.x - a.x) / length, y: (b.y - a.y) / length };
+  const beside = forCell ? (Math.abs(u.y) * w + Math.abs(u.x) * h) / 2 + 1 : place.dots ? 3 : 6; // cells that meet do not touch
+  const aside = place.both.has(`${from}>${to}`) ? beside : 0;
+  const half = forCell ? Math.min(w / 2 / Math.max(0.01, Math.abs(u.x)), h / 2 / Math.max(0.01, Math.abs(u.y)), Math.hypot(w, h) / 2) + 1 : 0;
+  const gap = Math.min(length / 2 - 1, place.node + 2 + half);
   const at = (/** @type {number} */ d) => ({ x: a.x + u.x * d - u.y * aside, y: a.y + u.y * d + u.x * aside });
   return [at(gap), at(length - gap)];
 }
 
-const ASIDE = [0, 1, 2, -1, 3]; // where the tracks of a link lie, in cells; outside the ring there is more room
+/** How far apart along (x, y) the middles of two boxes must be not to touch. @param {{w: number, h: number}} a @param {{w: number, h: number}} b @param {Point} along */
+const clearance = (a, b, along) => 2 + Math.min((a.w + b.w) / 2 / Math.max(0.01, Math.abs(along.x)), (a.h + b.h) / 2 / Math.max(0.01, Math.abs(along.y)));
 
 /**
- * Each chunk on its way, with its place: along the link its share of the flight, across it a track of its own.
+ * Each chunk on its way, with its place: along the link its share of the flight. Of several on one link the first has its
+ * cell on the way; the others lie beside it, away from the middle, as numbers alone. Where cells would lie over each other
+ * or over a rank, the younger one is shortened to its number, then to a dot.
  * @param {Frame} frame @param {Place} place
+ * @returns {Mark[]}
  */
 export function marksOf(frame, place) {
+  const { cell, small, middle, width, height, nodes, node } = place, taken = /** @type {Box[]} */ ([]), first = place.dots ? 2 : 0;
+  const keep = (/** @type {number} */ v, /** @type {number} */ half, /** @type {number} */ room) => Math.min(room - half - 1, Math.max(half + 1, v));
   return frame.comets.map((comet) => {
     const [a, b] = wayOf(place, comet.from, comet.to, true), length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-    const across = { x: (b.y - a.y) / length, y: (a.x - b.x) / length }; // to the left of the way
-    const room = 2 + Math.min((place.cell.w + 2) / Math.abs(across.x), (place.cell.h + 2) / Math.abs(across.y));
-    const aside = room * ASIDE[comet.track % ASIDE.length];
-    return { ...comet, x: a.x + (b.x - a.x) * comet.share + across.x * aside, y: a.y + (b.y - a.y) * comet.share + across.y * aside };
+    let x = a.x + (b.x - a.x) * comet.share, y = a.y + (b.y - a.y) * comet.share, form = comet.track && !first ? 1 : first;
+    if (comet.track) {
+      const left = { x: (b.y - a.y) / length, y: (a.x - b.x) / length }, outward = ((a.x + b.x) / 2 - middle.x) * left.x + ((a.y + b.y) / 2 - middle.y) * left.y >= 0;
+      const side = place.both.has(`${comet.from}>${comet.to}`) || !outward ? -1 : 1; // of two ways each has its own side
+      const aside = side * (clearance(cell, small, left) + (comet.track - 1) * clearance(small, small, left));
+      x = keep(x + left.x * aside, small.w / 2, width);
+      y = keep(y + left.y * aside, small.h / 2, height);
+    }
+    for (; form < 2; form++) {
+      const { w, h } = form ? small : cell, box = { x: x - w / 2, y: y - h / 2, w, h };
+      if (taken.some((other) => overlaps(box, other)) || nodes.some((n) => Math.hypot(Math.max(0, Math.abs(n.x - x) - w / 2), Math.max(0, Math.abs(n.y - y) - h / 2)) < node)) continue;
+      taken.push(box);
+      break;
+    }
+    const { w, h } = [cell, small, DOT][form];
+    return { ...comet, x, y, w, h, form: /** @type {0 | 1 | 2} */ (form) };
   });
 }
 
-/**
- * What lies under the pointer, in words; "" is nothing.
- * @param {Frame} frame @param {Place} place @param {number} x @param {number} y
- */
-export function wordsAt(frame, place, x, y) {
-  const { w, h } = place.cell;
-  const mark = marksOf(frame, place).findLast((m) => Math.abs(m.x - x) <= w / 2 && Math.abs(m.y - y) <= h / 2);
-  if (mark)
-    return `chunk ${mark.chunk} from rank ${mark.from} to rank ${mark.to}: ${Math.round(mark.share * 100)} % of its ` +
-      `${duration(mark.end - mark.start)}, ${bytes(mark.nbytes)}, step ${mark.step} (${mark.phase.replaceAll("_", "-")})`;
-  const rank = place.nodes.findIndex((n) => Math.hypot(n.x - x, n.y - y) <= place.node + 5);
-  if (rank < 0) return "";
-  const wait = frame.waiting.get(rank);
-  if (frame.away.has(rank)) return `rank ${rank} has not joined in yet`;
-  return wait ? `rank ${rank} has waited ${duration(frame.t - wait.start)} for ${awaited(wait, true)}` : `rank ${rank}`;
+/** @param {Point} p @param {Point} a @param {Point} b  how far p is from the line between a and b */
+function toSegment(p, a, b) {
+  const dx = b.x - a.x, dy = b.y - a.y, along = Math.max(0, Math.min(1, ((p.x - a.x) * dx + (p.y - a.y) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(p.x - a.x - dx * along, p.y - a.y - dy * along);
 }
-
-/** The ways that the chunks of a call took. @param {Call} call */
-const waysOf = (call) => new Map(call.flights.map((f) => [`${f.from}>${f.to}`, f]));
 
 /**
- * @param {CanvasRenderingContext2D} g  scaled to CSS pixels
- * @param {Record<string, string>} ink
- * @param {string} font
- * @param {number} ranks
- * @param {Place} place
- * @param {Call | null} call
- * @param {Frame | null} frame
- * @param {Set<string>} emulated  "0>1": links that are slowed by us
+ * What lies under the pointer: a chunk on its way, a rank, a link, or nothing. The nearest wins.
+ * @param {Mark[]} marks @param {Place} place @param {number} x @param {number} y
+ * @returns {{chunk: Mark} | {rank: number} | {link: {from: number, to: number}} | null}
  */
-export function drawRing(g, ink, font, ranks, place, call, frame, emulated) {
-  if (call) for (const { from, to } of waysOf(call).values()) drawWay(g, ink, place, from, to, emulated.has(`${from}>${to}`));
-  const marks = frame ? marksOf(frame, place) : [];
-  for (const mark of marks) drawTail(g, ink, place, mark);
-  for (let r = 0; r < ranks; r++) drawRank(g, ink, font, ranks, place, r, frame);
-  for (const mark of marks) drawCell(g, ink, font, place, mark);
-}
-
-/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {Place} place @param {number} from @param {number} to @param {boolean} slowed */
-function drawWay(g, ink, place, from, to, slowed) {
-  const [a, b] = wayOf(place, from, to);
-  g.strokeStyle = slowed ? ink.hold : ink.rule;
-  g.lineWidth = slowed ? 2.5 : 4;
-  g.setLineDash(slowed ? [6, 4] : []);
-  g.beginPath();
-  g.moveTo(a.x, a.y);
-  g.lineTo(b.x, b.y);
-  g.stroke();
-  g.setLineDash([]);
-}
-
-/** The way done, from the sender's rim to the cell. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {Place} place @param {Flight & Point} mark */
-function drawTail(g, ink, place, mark) {
-  const [a] = wayOf(place, mark.from, mark.to), length = Math.hypot(mark.x - a.x, mark.y - a.y);
-  if (length < 1) return;
-  const u = { x: (mark.x - a.x) / length, y: (mark.y - a.y) / length };
-  g.globalAlpha = 0.5;
-  g.fillStyle = ink.comm;
-  g.beginPath();
-  g.moveTo(a.x, a.y);
-  g.lineTo(mark.x - u.y * 5, mark.y + u.x * 5);
-  g.lineTo(mark.x + u.y * 5, mark.y - u.x * 5);
-  g.fill();
-  g.globalAlpha = 1;
-}
-
-/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {number} ranks @param {Place} place @param {number} r @param {Frame | null} frame */
-function drawRank(g, ink, font, ranks, place, r, frame) {
-  const { x, y } = place.nodes[r], wait = frame?.waiting.get(r), own = ranks <= 8;
-  const colour = own ? ink[`s${r}`] : ink.edge, away = frame?.away.has(r) ?? true;
-  g.fillStyle = g.strokeStyle = colour;
-  g.lineWidth = 2;
-  g.beginPath();
-  g.arc(x, y, place.node - (away ? 1 : 0), 0, 7);
-  if (away) g.stroke(); // it has not joined in yet: an open circle
-  else g.fill();
-  g.textAlign = "center";
-  g.textBaseline = "middle";
-  if (ranks <= 32) {
-    g.fillStyle = away ? ink.ink : own ? ink[`on-s${r}`] : ink.ground;
-    g.font = `700 ${own ? 15 : 11}px ${font}`;
-    g.fillText(String(r), x, y + 0.5);
+export function underRing(marks, place, x, y) {
+  const mark = marks.findLast((m) => Math.abs(m.x - x) <= Math.max(m.w, 12) / 2 && Math.abs(m.y - y) <= Math.max(m.h, 12) / 2);
+  if (mark) return { chunk: mark };
+  const far = place.nodes.map((n) => Math.hypot(n.x - x, n.y - y)), nearest = Math.min(...far);
+  if (nearest <= place.node + 6) return { rank: far.indexOf(nearest) };
+  let best = 7, found = null;
+  for (const [from, to] of place.links) {
+    const [a, b] = wayOf(place, from, to), away = toSegment({ x, y }, a, b);
+    if (away < best) (best = away), (found = { link: { from, to } });
   }
-  if (!wait || !frame) return;
-  g.strokeStyle = ink.wait;
-  g.lineWidth = own ? 3 : 2;
-  g.setLineDash([3.2, 3.2]);
-  g.beginPath();
-  g.arc(x, y, place.node + 5.5, 0, 7);
-  g.stroke();
-  g.setLineDash([]);
-  if (!own) return;
-  const dx = x - place.middle.x, dy = y - place.middle.y, reach = Math.hypot(dx, dy) || 1;
-  const side = Math.abs(dx) < reach * 0.3 ? 0 : Math.sign(dx), out = place.node + 13;
-  g.fillStyle = ink.wait;
-  g.font = `700 12px ${font}`;
-  // Beside a rank at the top or bottom there is no edge: its label stands to the right of it.
-  g.textAlign = side < 0 ? "right" : "left";
-  const tx = side < 0 ? x - out : x + out, ty = side === 0 ? y + Math.sign(dy) * 10 : y;
-  const lasted = duration(frame.t - wait.start);
-  g.fillText(place.terse ? lasted : `waits ${lasted}`, tx, ty - 7);
-  g.fillText(`for ${place.terse ? "" : "rank "}${wait.peer}`, tx, ty + 8);
+  return found;
 }
 
-/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place} place @param {Flight & Point} mark */
-function drawCell(g, ink, font, place, mark) {
-  const { w, h } = place.cell;
-  g.fillStyle = ink.ground;
-  g.strokeStyle = ink.comm;
-  g.lineWidth = 2;
-  g.beginPath();
-  g.roundRect(mark.x - w / 2, mark.y - h / 2, w, h, 4);
-  g.fill();
-  g.stroke();
-  g.fillStyle = ink.ink;
-  g.textAlign = "center";
-  g.textBaseline = "middle";
-  g.font = `700 ${w > 20 ? 13 : 11}px ${font}`;
-  g.fillText(String(mark.chunk), mark.x, mark.y + 0.5);
+/** @param {Box} a @param {Box} b */
+export const overlaps = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+
+/** Whether a link passes through a box, with this much room around it. @param {Place} place @param {Box} box @param {number} room */
+export function crossed(place, box, room) {
+  return place.links.some(([from, to]) => {
+    const [a, b] = wayOf(place, from, to), wide = { x: box.x - room, y: box.y - room, w: box.w + 2 * room, h: box.h + 2 * room };
+    let [t0, t1] = [0, 1]; // Liang–Barsky: the part of the way that lies inside
+    for (const [p, q] of [[a.x - b.x, a.x - wide.x], [b.x - a.x, wide.x + wide.w - a.x], [a.y - b.y, a.y - wide.y], [b.y - a.y, wide.y + wide.h - a.y]]) {
+      if (p === 0 && q < 0) return false;
+      if (p < 0) t0 = Math.max(t0, q / p);
+      if (p > 0) t1 = Math.min(t1, q / p);
+    }
+    return t0 < t1;
+  });
+}
+
+/** The box of some centred lines in the middle of the ring, or null where something passes there. @param {Place} place @param {string[]} lines */
+export function middleBox(place, lines) {
+  const w = Math.max(...lines.map((l) => l.length)) * (CHARACTER * 0.97), h = lines.length * 16, box = { x: place.middle.x - w / 2, y: place.middle.y - h / 2, w, h };
+  const free = place.links.length > 0 && !crossed(place, box, place.cell.h / 2 + 3), corner = Math.hypot(w / 2, h / 2), inside = place.radius - place.node - (place.level ? 66 : 8);
+  return free && corner < inside ? box : null;
+}
+
+/** Whether the words of waits have a place beside their ranks; else they are said below. @param {Place} place */
+export const labelled = (place) => place.level === 0 || (place.level === 1 && place.around);
+
+/**
+ * The words beside ranks, in order of importance; one that would lie over a rank, a link or another one is left out.
+ * @param {Place} place @param {{rank: number, lines: string[], colour: string}[]} wanted @param {Box[]} taken  what else is written
+ * @returns {Label[]}
+ */
+export function labelsOf(place, wanted, taken) {
+  const halo = 7, boxes = [...taken, ...place.nodes.map(({ x, y }) => ({ x: x - place.node - halo, y: y - place.node - halo, w: 2 * (place.node + halo), h: 2 * (place.node + halo) }))];
+  const placed = /** @type {Label[]} */ ([]);
+  if (!labelled(place)) return placed;
+  for (const { rank, lines, colour } of wanted) {
+    const { x, y } = place.nodes[rank], out = place.level ? -1 : 1, w = Math.max(...lines.map((l) => l.length)) * CHARACTER, h = lines.length * LINE;
+    const c = ((x - place.middle.x) / place.radius) * out, d = ((y - place.middle.y) / place.radius) * out, reach = place.node + halo + 3;
+    const align = Math.abs(c) < 0.2 ? "center" : c < 0 ? "right" : "left", far = Math.abs(c) < 0.2 ? reach + h / 2 : reach; // beside, above or below
+    const X = x + (align === "center" ? 0 : Math.sign(c) * reach * Math.min(1, Math.abs(c) * 1.3)), Y = y + d * far * (align === "center" ? 1 : 1.15);
+    const box = { x: align === "left" ? X : align === "right" ? X - w : X - w / 2, y: Y - h / 2, w, h };
+    const inside = box.x >= 0 && box.y >= 0 && box.x + w <= place.width && box.y + h <= place.height;
+    if (!inside || boxes.some((other) => overlaps(box, other)) || crossed(place, box, place.cell.h / 2)) continue;
+    boxes.push(box);
+    placed.push({ rank, lines, x: X, y: Y, align, colour, box });
+  }
+  return placed;
 }

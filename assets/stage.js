@@ -1,36 +1,45 @@
 // @ts-check
 /**
  * The stage: one module for three hosts (anywidget in Jupyter, AnyWidgetComponent in Panel, a saved page).
- * It draws `frame = f(events, playhead)` and nothing else; space holds the view, L goes back to live.
+ * It holds what every scene shares: the run, the playhead, the reader's selection, the time bar and the keyboard.
+ * A scene is one file: it draws `frame = f(events, playhead)` and nothing else.
  * `root.stage.frame()` tells what is on screen, mark by mark.
  * @typedef {import("./model.js").Call} Call
- * @typedef {import("./model.js").Known} Known
- * @typedef {import("./model.js").Player} Player
+ * @typedef {import("./player.js").Known} Known
+ * @typedef {import("./player.js").Player} Player
+ * @typedef {{rank?: number, peer?: number, group?: string, op?: number, step?: number, chunk?: number, iteration?: number}} Choice
+ * @typedef {{table: import("./table.js").Table, known: Known, call: Call | null, t: number, live: boolean, held: boolean, ranks: number,
+ *   ink: Record<string, string>, font: string, width: number, ratio: number, at: number, choice: Choice | null}} Look
+ * @typedef {{say(look: Look): void, draw(look: Look): void, marks(look: Look): any[], title(look: Look): string, sentence(look: Look): string,
+ *   badges?(look: Look): string[], step?(look: Look, unit: string, way: number): number | null, score?: boolean, end(): void}} View
+ * @typedef {{name: string, label: string, key: string, build(body: HTMLElement, stage: Stage): View}} Scene
  */
-import { busOf, hostIsDark, inksOf } from "./host.js";
-import { NOTHING, advance, busiest, frameAt, playedAt, playheadOf, receive, stepFrom } from "./model.js";
-import { drawAxis, drawBars, drawLabels, lanesHeight, timeAt, xOf } from "./lanes.js";
-import { drawRing, marksOf, placesOf, ringHeight, wordsAt } from "./ring.js";
-import { awaited, badge, factsOf, grouped, sentence, stateOf, story, titleOf } from "./words.js";
+import { feedView } from "./feed.js";
+import { hostIsDark, inksOf, wireOf } from "./host.js";
+import { busiest, openCall } from "./model.js";
+import { AT_START, advance, backToLive, holdAt, isOver, nowOf, playOn, playheadOf, stepped } from "./player.js";
+import { collectivesScene } from "./scene_collectives.js";
+import { overviewScene } from "./scene_overview.js";
+import { timelineScene } from "./scene_timeline.js";
+import { TimeBar } from "./timebar.js";
+import { badge, factsOf, meter } from "./words.js";
 
-const STORY_LINES = 11, TEXT_MS = 250; // text changes at most four times a second
+/** @type {Scene[]} */
+const SCENES = [overviewScene, collectivesScene, timelineScene];
+const TEXT_MS = 250; // text changes at most four times a second
+const OPEN_CALLS = 8; // that are kept opened
+const ANSWER_MS = 10_000; // to a command; then it is said that none came
 
 const FRAME = `
-  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-meter"></span></div>
-  <div class="wb-top wb-badges"><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
+  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span><span class="wb-meter"></span></div>
+  <nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav>
   <p class="wb-say" role="status"></p>
-  <div class="wb-grid">
-    <section><h3>Where the chunks are</h3><canvas class="wb-ring" role="img"></canvas>
-      <p class="wb-key"><span><i class="cell">3</i>chunk 3 on its way</span><span><i class="halo"></i>waits</span><span><i class="away"></i>has not joined in yet</span><span class="wb-slowed" hidden><i class="link"></i>emulated link</span></p></section>
-    <section><h3>What happened</h3><ol class="wb-story" aria-label="What happened up to the playhead"></ol></section>
-  </div>
-  <div class="wb-bar"><span class="wb-state"></span>
-    <span class="wb-group"><button class="wb-back" aria-label="one chunk back" title="one chunk back: ←">◂</button><button class="wb-toggle" title="space: holds the picture, not the ranks"></button><button class="wb-next" aria-label="one chunk on" title="one chunk on: →">▸</button></span>
-    <button class="wb-live" title="L">Back to live</button><span class="wb-hint">space holds the view · ← → one chunk · L live</span></div>
-  <canvas class="wb-lanes" role="slider" tabindex="0" aria-label="time within this call"></canvas>
-  <p class="wb-key"><span><i class="solid"></i>above: sending, below: receiving</span><span><i class="open"></i>below: waiting for a rank</span></p>`;
+  <div class="wb-scenes"></div>
+  <div class="wb-feed"></div>
+  <div class="wb-time"></div>
+  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 2 3 views · H holds the ranks</p>`;
 
-class Stage {
+export class Stage {
   /** @param {any} model @param {HTMLElement} el @param {any} view */
   constructor(model, el, view) {
     this.root = document.createElement("div");
@@ -41,38 +50,113 @@ class Stage {
     this.root.setAttribute("aria-label", "Distributed training, drawn from its events");
     this.root.innerHTML = FRAME;
     el.append(this.root);
-    this.known = /** @type {Known} */ (NOTHING);
-    this.player = /** @type {Player | null} */ (null);
+    this.wire = wireOf(model, view);
+    this.player = /** @type {Player} */ (this.wire.kept.player ?? AT_START);
+    this.choice = /** @type {Choice | null} */ (null);
+    this.scene = /** @type {Scene | null} */ (null);
     this.width = 0;
     this.texts = -Infinity;
     this.dirty = this.alive = this.visible = true;
-    this.bars = { key: "", canvas: document.createElement("canvas") };
+    this.drawn = { t: NaN, epoch: -1, key: "" };
+    this.opened = /** @type {Map<string, {call: Call, rows: number, table: any}>} */ (new Map());
+    this.asked = new Map();
+    this.commands = 0;
+    this.views = /** @type {Map<string, {body: HTMLElement, view: View}>} */ (new Map());
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.bus = busOf(model, view);
-    this.ends = [this.bus.listen((m, buffers) => this.take(m, buffers)), ...this.watchHost(), ...this.watchReader()];
-    /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, show: (/** @type {string} */ key) => this.show(key) };
-    this.bus.send({ type: "hello" });
+    this.feed = feedView(this.$(".wb-feed"), this);
+    this.bar = new TimeBar(this.$(".wb-time"), this);
+    this.#tabs();
+    this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), ...this.watchReader()];
+    /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, open: (/** @type {string} */ name) => this.open(name),
+      show: (/** @type {string} */ key) => this.show(key), goto: (/** @type {number} */ t) => this.goto(t), player: () => this.player };
+    this.open(this.wire.kept.scene ?? "");
     requestAnimationFrame((at) => this.loop(at));
   }
 
-  /** @template {HTMLElement} [T=HTMLElement] @param {string} selector @returns {T} */
+  /** @template {Element} [T=HTMLElement] @param {string} selector @returns {T} */
   $(selector) {
-    return /** @type {T} */ (this.root.querySelector(selector));
+    return /** @type {T} */ (/** @type {unknown} */ (this.root.querySelector(selector)));
   }
 
-  /** The call on show. @returns {Call | null} */
+  /** @returns {Known} */
+  get known() {
+    return this.wire.known;
+  }
+
+  /** The call that the playhead is in. @returns {Call | null} */
   get call() {
-    return this.known.calls.find((call) => call.key === this.player?.key) ?? null;
+    const head = this.player.key && this.player.held === null ? this.known.table.callOf.get(this.player.key) : this.known.table.callAt(this.player.t);
+    return head ? this.openKey(head.key) : null;
   }
 
-  /** @param {any} message @param {any[]} buffers */
-  take(message, buffers) {
-    const before = this.known;
-    this.known = receive(before, message, buffers, performance.now());
-    if (this.known.run?.id !== before.run?.id) this.player = null;
-    if (this.known.missed > before.missed) this.bus.send({ type: "hello" }); // Python answers with what was missed
-    if (this.known.state !== before.state) this.texts = -Infinity;
+  /** A call by its key, opened; kept until it has more rows. @param {string} key @returns {Call | null} */
+  openKey(key) {
+    const table = this.known.table, head = table.callOf.get(key), had = this.opened.get(key);
+    if (!head) return null;
+    if (had && had.rows === head.rows && had.table === table) return had.call;
+    const call = openCall(table, head);
+    this.opened.delete(key);
+    this.opened.set(key, { call, rows: head.rows, table });
+    if (this.opened.size > OPEN_CALLS) this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
+    return call;
+  }
+
+  #open = (/** @type {string} */ key) => this.openKey(key);
+
+  /** A message that is not a batch of rows: those the wire has taken in. @param {any} message */
+  take(message) {
+    if (message.type === "said") {
+      this.asked.get(message.id)?.({ ok: message.ok, words: message.words ?? "" });
+      this.asked.delete(message.id);
+    }
+    if (message.type === "batch") {
+      if (message.other) this.player = AT_START; // another run than before
+      const scene = message.run.scene;
+      if (!this.scene || (scene && this.wire.kept.scene === undefined)) this.open(this.wire.kept.scene ?? scene ?? "");
+      if (message.turn) this.texts = -Infinity; // a new state is said at once
+    }
     this.dirty = true;
+  }
+
+  #tabs() {
+    const tabs = this.$(".wb-tabs");
+    for (const scene of SCENES) {
+      const tab = document.createElement("button");
+      tab.setAttribute("role", "tab");
+      tab.dataset.scene = scene.name;
+      tab.textContent = scene.label;
+      tab.title = `${scene.label}: ${scene.key}`;
+      tab.onclick = () => this.open(scene.name, true);
+      tabs.append(tab);
+    }
+  }
+
+  /** Show a scene; "" is the first. @param {string} name @param {boolean} [chosen] by the reader, who is not moved again */
+  open(name, chosen = false) {
+    const scene = SCENES.find((s) => s.name === name) ?? SCENES[0];
+    if (chosen) this.wire.kept.scene = scene.name;
+    if (this.scene === scene) return;
+    this.scene = scene;
+    if (!this.views.has(scene.name)) {
+      const body = document.createElement("section");
+      body.className = `wb-scene wb-scene-${scene.name}`;
+      body.setAttribute("role", "tabpanel");
+      this.$(".wb-scenes").append(body);
+      this.views.set(scene.name, { body, view: scene.build(body, this) });
+    }
+    for (const [other, { body }] of this.views) body.hidden = other !== scene.name;
+    for (const tab of this.root.querySelectorAll(".wb-tabs button")) {
+      const on = /** @type {HTMLElement} */ (tab).dataset.scene === scene.name;
+      tab.setAttribute("aria-selected", String(on));
+    }
+    this.root.dataset.scene = scene.name;
+    this.texts = -Infinity;
+    this.dirty = true;
+  }
+
+  /** @returns {View} */
+  get view() {
+    return /** @type {any} */ (this.views.get(/** @type {Scene} */ (this.scene).name)).view;
   }
 
   /** Follow the host's ground, and style sheets that come late. Looked at with the texts: hosts tell nobody. */
@@ -81,16 +165,16 @@ class Stage {
     if (this.themed === scheme + token) return;
     this.themed = scheme + token;
     this.root.style.colorScheme = scheme;
+    this.root.dataset.theme = scheme;
     this.ink = inksOf(this.root);
     this.font = getComputedStyle(this.root).fontFamily;
-    this.bars.key = "";
     this.dirty = true;
   }
 
   watchHost() {
     const size = new ResizeObserver(() => {
       this.width = this.root.clientWidth - 32;
-      this.root.classList.toggle("narrow", this.width < 640);
+      this.root.classList.toggle("narrow", this.width < 760);
       this.dirty = true;
     });
     size.observe(this.root);
@@ -103,149 +187,173 @@ class Stage {
   }
 
   watchReader() {
-    this.$(".wb-toggle").onclick = () => this.toggle();
-    this.$(".wb-live").onclick = () => this.live();
-    this.$(".wb-back").onclick = () => this.step(-1);
-    this.$(".wb-next").onclick = () => this.step(1);
     const keys = (/** @type {KeyboardEvent} */ event) => {
-      const act = { " ": () => this.toggle(), l: () => this.live(), L: () => this.live(), ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1) }[event.key];
-      const onButton = event.key === " " && event.target instanceof HTMLButtonElement; // a button's own key
-      if (!act || onButton || event.ctrlKey || event.metaKey || event.altKey) return;
+      const target = /** @type {HTMLElement} */ (event.composedPath()[0]);
+      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      if (target.closest("input, textarea, select, [role=dialog]")) return; // keys are theirs
+      if (event.key === " " && target.closest("button, [role=button], a")) return; // a button's own key
+      const scene = SCENES.find((s) => s.key === event.key);
+      const act = scene ? () => this.open(scene.name, true) : { " ": () => this.toggle(), l: () => this.live(), L: () => this.live(),
+        ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), "+": () => this.faster(1), "=": () => this.faster(1), "-": () => this.faster(-1),
+        h: () => this.holdRanks(), H: () => this.holdRanks(), Home: () => this.goto(this.known.table.from) }[event.key];
+      if (!act) return;
       event.preventDefault();
       event.stopPropagation();
       act();
     };
     this.root.addEventListener("keydown", keys);
-    const lanes = this.$(".wb-lanes"), ring = this.$(".wb-ring");
-    lanes.onpointerdown = (event) => {
-      lanes.setPointerCapture(event.pointerId);
-      this.scrub(event);
-    };
-    lanes.onpointermove = (event) => event.buttons & 1 && this.scrub(event);
-    ring.onpointermove = (event) => {
-      const call = this.call;
-      if (call && this.place) ring.title = wordsAt(frameAt(call, this.playhead(performance.now())), this.place, event.offsetX, event.offsetY);
-    };
     return [() => this.root.removeEventListener("keydown", keys)];
   }
 
+  // ---- time, the reader's own
+
   /** @param {number} at */
   playhead(at) {
-    const { call, player } = this;
-    if (!call || !player) return 0;
-    return this.still.matches && player.held === null ? busiest(call) : playheadOf(player, call, at);
+    const call = this.still.matches && this.player.held === null ? this.call : null; // no motion is wanted: the moment that tells most
+    return call ? call.start + busiest(call) : playheadOf(this.player, this.known, at, this.#open);
   }
 
-  /** @param {number | null} t nanoseconds into the call; null lets it play on from where it is */
-  hold(t) {
-    const { call, player } = this, at = performance.now();
-    if (!call || !player) return;
-    const began = t === null && player.held !== null ? at - playedAt(call, player.held) : player.began;
-    this.player = { key: player.key, began, held: t };
+  /** @param {Player} player */
+  #play(player) {
+    this.player = this.wire.kept.player = player;
     this.texts = -Infinity;
     this.dirty = true;
   }
 
+  /** Hold the view at a moment of the run. @param {number} t ns since the origin */
+  goto(t) {
+    this.#play(holdAt(this.player, Math.max(0, Math.min(t, this.known.table.to))));
+  }
+
   toggle() {
-    this.hold(this.player?.held === null ? this.playhead(performance.now()) : null);
+    const at = performance.now();
+    if (this.player.held === null) this.goto(this.playhead(at));
+    else this.#play(playOn(this.player, this.known, at, Number(this.bar.pace.value), this.#open));
   }
 
   /** @param {number} way */
   step(way) {
-    if (this.call) this.hold(stepFrom(this.call, this.playhead(performance.now()), way));
+    const at = performance.now(), look = this.look(at), unit = this.bar.unit.value;
+    const t = this.view.step?.(look, unit, way) ?? stepped(this.known, look.t, unit, way, this.#open);
+    this.goto(t);
   }
 
   live() {
-    this.show(this.known.calls.at(-1)?.key ?? "");
+    this.bar.pace.value = "0";
+    this.#play(backToLive(this.player, this.known, performance.now()));
   }
 
-  /** Play a call from its start. @param {string} key */
+  /** Tell a call from its start. @param {string} key */
   show(key) {
-    if (this.known.calls.some((call) => call.key === key)) this.player = { key, began: performance.now(), held: null };
-    this.texts = -Infinity;
-    this.dirty = true;
+    const head = this.known.table.callOf.get(key);
+    if (head) this.#play({ ...this.player, live: false, held: null, key, began: performance.now(), at0: 0, rate: 1, rows: 0, pace: 0, t: head.start });
   }
 
-  /** @param {PointerEvent} event */
-  scrub(event) {
-    if (this.call) this.hold(timeAt(event.offsetX, this.call.end - this.call.start, this.width));
+  /** The picture's speed: run ns per page ms, as a share of real time; 0 tells call after call. @param {number} pace */
+  setPace(pace) {
+    const at = performance.now(), t = this.playhead(at);
+    if (!pace && this.player.live) return;
+    if (this.player.held === null) this.#play(playOn({ ...this.player, held: t }, this.known, at, pace * 1e6, this.#open));
+  }
+
+  /** @param {number} way */
+  faster(way) {
+    const { pace } = this.bar, next = pace.selectedIndex + way;
+    if (next < 0 || next >= pace.options.length) return;
+    pace.selectedIndex = next;
+    this.setPace(Number(pace.value));
+  }
+
+  // ---- the ranks, and what is chosen
+
+  holdRanks() {
+    if (!this.known.run || this.known.run.readonly || isOver(this.known)) return;
+    this.act(this.known.control?.held ? "resume" : "pause", {});
+  }
+
+  /** Ask the run for something; the answer says whether it was done. @param {string} verb @param {Record<string, any>} args @returns {Promise<{ok: boolean, words: string}>} */
+  act(verb, args) {
+    const id = ++this.commands;
+    return new Promise((answer) => {
+      this.asked.set(id, answer);
+      setTimeout(() => this.asked.delete(id) && answer({ ok: false, words: "No answer: the notebook's kernel or the server is busy, or gone." }), ANSWER_MS);
+      this.wire.send({ type: "do", id, verb, args });
+    });
+  }
+
+  /** @param {Choice | null} choice */
+  choose(choice) {
+    this.choice = choice;
+    this.touch();
+  }
+
+  touch() {
+    this.dirty = true;
+    this.texts = -Infinity;
+  }
+
+  // ---- drawing
+
+  /** @param {number} at @returns {Look} */
+  look(at) {
+    const { known, player } = this, call = this.call;
+    return { table: known.table, known, call, t: this.playhead(at), live: player.live && player.held === null, held: player.held !== null,
+      ranks: Math.max(known.run?.ranks ?? 0, call?.ranks ?? 0) || 4, ink: this.ink ?? {}, font: this.font ?? "sans-serif", width: this.width,
+      ratio: devicePixelRatio || 1, at, choice: this.choice };
   }
 
   /** @param {number} at */
   loop(at) {
     if (!this.alive) return;
     requestAnimationFrame((next) => this.loop(next));
-    if (!this.visible || !this.width) return;
-    const player = advance(this.player, this.known, at), moved = player !== this.player;
-    this.player = player;
-    const call = this.call, t = this.playhead(at);
-    if (moved) this.texts = -Infinity;
-    if (at - this.texts >= TEXT_MS) this.say(call, t, at);
-    if (!this.dirty && !moved && t === this.drawn) return; // nothing moves that is not an event
-    this.draw(call, t);
-    this.drawn = t;
+    if (!this.visible || this.width <= 0 || !this.scene) return;
+    const began = performance.now(), before = this.player.key;
+    this.player = advance(this.player, this.known, at, this.#open);
+    const t = this.playhead(at);
+    if (this.player.t !== t) this.player = { ...this.player, t };
+    this.wire.kept.player = this.player;
+    const look = this.look(at);
+    if (this.player.key !== before) this.texts = -Infinity;
+    if (at - this.texts >= TEXT_MS) this.say(look);
+    const { epoch } = this.known.table, key = look.call?.key ?? "";
+    if (!this.dirty && t === this.drawn.t && epoch === this.drawn.epoch && key === this.drawn.key) return; // nothing moves that is not an event
     this.dirty = false;
+    this.drawn = { t, epoch, key };
+    this.view.draw(look);
+    this.bar.draw(look, !!this.view.score);
+    this.cost = performance.now() - began;
   }
 
-  /** @param {Call | null} call @param {number} t @param {number} at */
-  say(call, t, at) {
-    this.texts = at;
+  /** @param {Look} look */
+  say(look) {
+    this.texts = look.at;
     this.theme();
-    const { known } = this, held = this.player?.held != null, over = known.state !== "running";
+    look.ink = this.ink ?? {};
+    look.font = this.font ?? "sans-serif";
+    const { known, call } = look, { view } = this;
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
       const node = this.$(selector);
       if (node.textContent !== text) node.textContent = text;
     };
-    put(".wb-top b", call ? titleOf(call) : known.run?.title ?? "Distributed training");
+    put(".wb-top b", view.title(look));
     put(".wb-facts", factsOf(known));
-    const behind = call ? known.clock + at * 1e6 - (call.start + t) : NaN;
-    put(".wb-real", call ? badge(call, known, behind) : "");
-    const made = [...(known.run?.emulated.map((link) => link.words) ?? []), ...(known.run?.notes ?? [])];
+    const behind = nowOf(known, look.at) - look.t;
+    put(".wb-real", known.table.rows ? badge(look, behind, this.player) : "");
+    const made = [...(known.run?.emulated.map((link) => link.words) ?? []), ...(known.run?.notes ?? []), ...(view.badges?.(look) ?? [])];
     const chips = this.$(".wb-made");
     if (chips.dataset.words !== made.join("\n")) {
       chips.dataset.words = made.join("\n");
       chips.replaceChildren(...made.map((words) => Object.assign(document.createElement("span"), { className: "wb-badge made", textContent: words })));
     }
-    this.$(".wb-slowed").hidden = !known.run?.emulated.length;
-    const counters = known.counters;
-    put(".wb-meter", counters ? `${grouped(counters.events)} events · ${grouped(counters.dropped)} dropped` : "");
-    this.$(".wb-meter").classList.toggle("lossy", !!counters?.dropped);
-    put(".wb-say", sentence(known, call));
-    const [words, name] = stateOf(known, held);
-    put(".wb-state", words);
-    this.$(".wb-state").className = `wb-state ${name}`;
-    put(".wb-toggle", held ? "▶ Play" : "❚❚ Hold the view");
-    put(".wb-live", over ? "To the newest" : "Back to live");
-    for (const button of this.root.querySelectorAll("button")) button.disabled = !call;
-    this.tell(call ? story(call, t, STORY_LINES) : []);
-    const slider = this.$(".wb-lanes"), span = call ? call.end - call.start : 0;
-    slider.setAttribute("aria-valuemin", "0");
-    slider.setAttribute("aria-valuemax", String(Math.round(span)));
-    slider.setAttribute("aria-valuenow", String(Math.round(t)));
-    this.$(".wb-ring").setAttribute("aria-label", call ? this.spoken(call, t) : "The ring of ranks; nothing moves yet");
+    put(".wb-meter", meter(known));
+    this.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);
+    put(".wb-say", view.sentence(look));
+    view.say(look);
+    this.feed.say(look);
+    this.bar.say({ ...look, call });
   }
 
-  /** The picture in words, for a screen reader. @param {Call} call @param {number} t */
-  spoken(call, t) {
-    const frame = frameAt(call, t);
-    const moving = frame.comets.map((c) => `chunk ${c.chunk} from rank ${c.from} to rank ${c.to}`);
-    const waiting = [...frame.waiting.values()].map((w) => `rank ${w.rank} waits for ${awaited(w)}`);
-    return [...moving, ...waiting].join("; ") || "nothing is on its way at this moment";
-  }
-
-  /** @param {[string, string][]} lines */
-  tell(lines) {
-    const list = this.$(".wb-story");
-    while (list.children.length < STORY_LINES) list.append(Object.assign(document.createElement("li"), { innerHTML: "<span></span><em></em>" }));
-    [...list.children].forEach((item, i) => {
-      const [when, what] = lines[i] ?? ["", ""];
-      item.classList.toggle("newest", i === lines.length - 1);
-      if (item.children[0].textContent !== when) item.children[0].textContent = when;
-      if (item.children[1].textContent !== what) item.children[1].textContent = what;
-    });
-  }
-
-  /** A canvas of this height, cleared and scaled to CSS pixels. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
+  /** A canvas of this size, cleared and scaled to CSS pixels. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
   paper(canvas, width, height) {
     const ratio = devicePixelRatio || 1, w = Math.round(width * ratio), h = Math.round(height * ratio);
     if (canvas.width !== w || canvas.height !== h) {
@@ -259,52 +367,17 @@ class Stage {
     return g;
   }
 
-  /** @param {Call | null} call @param {number} t */
-  draw(call, t) {
-    const ink = /** @type {Record<string, string>} */ (this.ink), font = this.font ?? "sans-serif";
-    const ranks = call?.ranks ?? this.known.run?.ranks ?? 4, ring = this.$("canvas.wb-ring"), height = ringHeight(ranks);
-    this.place = placesOf(ranks, ring.clientWidth, height, call?.flights ?? []);
-    const emulated = new Set(this.known.run?.emulated.map((link) => `${link.from}>${link.to}`));
-    const frame = call && frameAt(call, t);
-    drawRing(this.paper(/** @type {HTMLCanvasElement} */ (ring), ring.clientWidth, height), ink, font, ranks, this.place, call, frame, emulated);
-    const g = this.paper(this.$("canvas.wb-lanes"), this.width, lanesHeight(ranks));
-    drawLabels(g, ink, font, ranks, this.width);
-    if (!call) return;
-    const bars = this.barsOf(call, ink), x = xOf(t, call.end - call.start, this.width), tall = lanesHeight(ranks);
-    g.globalAlpha = 0.35; // the future is pale
-    g.drawImage(bars, 0, 0, this.width, tall);
-    g.globalAlpha = 1;
-    g.save();
-    g.beginPath();
-    g.rect(0, 0, x, tall);
-    g.clip();
-    g.drawImage(bars, 0, 0, this.width, tall);
-    g.restore();
-    drawAxis(g, ink, font, call, this.width, t);
-  }
-
-  /** The strip's bars, drawn once a call. @param {Call} call @param {Record<string, string>} ink */
-  barsOf(call, ink) {
-    const ratio = devicePixelRatio || 1, key = `${call.key} ${this.width} ${ratio}`;
-    if (this.bars.key !== key) {
-      drawBars(this.paper(this.bars.canvas, this.width, lanesHeight(call.ranks)), ink, call, this.width, ratio);
-      this.bars.key = key;
-    }
-    return this.bars.canvas;
-  }
-
   /** What is on screen: every mark with the row that it is. */
   frame() {
-    const call = this.call, playhead = this.playhead(performance.now());
-    if (!call || !this.place) return { call: null, playhead: 0, marks: [] };
-    const { generation, group, op } = call;
-    const marks = marksOf(frameAt(call, playhead), this.place).map((m) => ({ rank: m.from, peer: m.to, generation, group, op, step: m.step,
-      chunk: m.chunk, slot: m.slot, share: m.share, x: m.x, y: m.y }));
-    return { call: { generation, group, op, number: call.number }, playhead: call.start + playhead, marks };
+    const look = this.look(performance.now()), { call } = look;
+    const on = call && { generation: call.generation, group: call.group, op: call.op, number: call.number };
+    return { scene: this.scene?.name, call: on, playhead: look.t + this.known.origin, t: look.t, cost: this.cost ?? 0,
+      marks: this.width > 0 ? this.view.marks(look) : [] };
   }
 
   end() {
     this.alive = false;
+    for (const { view } of this.views.values()) view.end();
     for (const end of this.ends) end();
     this.root.remove();
   }

@@ -2,8 +2,10 @@
 /**
  * What the stage says, as pure functions: numbers with their units, the badge, sentences, the axis.
  * @typedef {import("./model.js").Call} Call
- * @typedef {import("./model.js").Known} Known
+ * @typedef {import("./player.js").Known} Known
+ * @typedef {import("./player.js").Player} Player
  */
+import { isOver } from "./player.js";
 
 /** Three significant digits, without exponents. @param {number} x */
 const digits = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
@@ -38,28 +40,32 @@ export function titleOf(call) {
 
 /**
  * What the picture is: real, which call of how many, how much slower, how far behind the ranks.
- * @param {Call} call @param {Known} known @param {number} behind nanoseconds, or NaN
+ * @param {import("./stage.js").Look} look @param {number} behind nanoseconds @param {Player} player
  */
-export function badge(call, known, behind) {
-  const total = Math.max(known.counters?.calls ?? 0, call.number);
-  const parts = ["real", `call ${grouped(call.number)} of ${grouped(total)}`];
-  if (total > known.calls.length) parts.push("sampled");
-  if (call.left_out) parts.push(call.left_out);
-  parts.push(call.clock.even ? speed(call.clock.stretch) : `${speed(call.clock.stretch)}, slower where more happens`);
-  const over = known.state !== "running" && known.state !== "starting";
+export function badge({ known, call, live, held }, behind, player) {
+  const total = Math.max(known.table.calls.length, call?.number ?? 0), over = isOver(known);
+  const parts = ["real"];
+  if (call) parts.push(`call ${grouped(call.number)} of ${grouped(total)}`);
+  if (call?.left_out) parts.push(call.left_out);
+  if (known.counters?.older) parts.push(`the first ${grouped(known.counters.older)} events are not on this page`);
+  if (held) parts.push("held");
+  else if (player.pace) parts.push(speed(1e6 / player.pace));
+  else if (!player.key) parts.push("×1");
+  else if (call) parts.push(call.clock.even ? speed(call.clock.stretch) : `${speed(call.clock.stretch)}, slower where more happens`);
   if (over) parts.push("replayed");
-  else if (Number.isFinite(behind)) parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);
+  else if (live && Number.isFinite(behind)) parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);
   return parts.join(" · ");
 }
 
 /**
  * The state's glyph and word, and the class that colours it.
- * @param {Known} known @param {boolean} held
+ * @param {Known} known @param {boolean} held  the view is
  * @returns {[string, string]}
  */
 export function stateOf(known, held) {
   if (known.state === "failed") return ["✕ Failed", "failed"];
   if (held) return ["❚❚ View held", "held"];
+  if (known.control?.held && known.state === "running") return ["■ Ranks held", "ours"];
   const words = { empty: "○ Nothing runs yet", starting: "◌ Starting", running: "● Live", finished: "■ Finished", replay: "▶ Replay" };
   return [words[/** @type {keyof typeof words} */ (known.state)] ?? known.state, known.state];
 }
@@ -75,6 +81,22 @@ export function factsOf(known) {
   }
   return parts.join(" · ");
 }
+
+/** What recording costs and has lost, measured. @param {Known} known */
+export function meter(known) {
+  const { counters } = known;
+  if (!counters) return "";
+  const parts = [];
+  if (counters.record_share !== null && counters.record_share !== undefined) parts.push(`recording ${percent(counters.record_share)} of step time`);
+  parts.push(!isOver(known) && counters.per_second ? `${thousands(counters.per_second)} events/s` : `${grouped(counters.events)} events`);
+  parts.push(`${grouped(counters.dropped)} dropped`);
+  return parts.join(" · ");
+}
+
+/** @param {number} share */
+export const percent = (share) => `${(share * 100).toFixed(share < 0.001 ? 3 : 2)} %`;
+/** @param {number} n */
+const thousands = (n) => (n < 1000 ? String(Math.round(n)) : `${digits(n / 1000)} k`);
 
 /**
  * One sentence: who holds up whom, in numbers, from the rows of this call.
@@ -101,28 +123,6 @@ export function sentence(known, call) {
 export function awaited(wait, full = false) {
   if (wait.name === "slots full") return `room at rank ${wait.peer}`;
   return full ? `chunk ${wait.chunk} from rank ${wait.peer}` : `rank ${wait.peer}`;
-}
-
-/**
- * The last moments up to the playhead, in words, oldest first.
- * @param {Call} call @param {number} t @param {number} lines
- * @returns {[string, string][]}
- */
-export function story(call, t, lines) {
-  const said = [];
-  for (const f of call.flights) {
-    if (f.end > t) continue;
-    const did = f.fused ? "added" : "took";
-    said.push({ at: f.end, words: `rank ${f.to} ${did} chunk ${f.chunk} from rank ${f.from}, ${bytes(f.nbytes)} in ${duration(f.end - f.start)}` });
-  }
-  for (const w of call.waits) {
-    if (w.end <= t && (w.end - w.start) * 20 > call.end - call.start)
-      said.push({ at: w.end, words: `rank ${w.rank} had waited ${duration(w.end - w.start)} for ${awaited(w, true)}` });
-  }
-  for (const [rank, start] of call.came)
-    if (start <= t && start * 20 > call.end - call.start) said.push({ at: start, words: `rank ${rank} joined in, late` });
-  said.sort((a, b) => a.at - b.at);
-  return said.slice(-lines).map(({ at, words }) => [duration(at), words]);
 }
 
 /**

@@ -304,7 +304,23 @@ def test_both_directions_at_once() -> None:
         rows = pairs(trained(run.events), 1).filter(pl.col("sent") > since + 20_000_000)
     assert rows["late"].min() >= 3.8
     names = of(run.events, kind="fault")["name"].cast(str).to_list()
-    assert names == ["link 0->1", "link 1->0"]
+    assert names == ["link 0->1 4 ms", "link 1->0 4 ms"]
+
+
+def test_a_link_s_row_says_what_the_link_is_now() -> None:
+    with started() as run:
+        run.link(0, 1, latency="20 ms", bandwidth="10 Mbit/s")
+        run.link(0, 1, down=True)
+        run.link(0, 1, down=False, latency="0 ms")
+        run.link(0, 1, bandwidth="unlimited")
+        run.slow(1, 2.5)
+        until(lambda: of(run.events, kind="fault").height == 5)
+        rows = of(run.events, kind="fault").select(pl.col("name").cast(str), "peer", "value").rows()
+    assert [name for name, *_ in rows] == [
+        "link 0->1 20 ms, 10 Mbit/s", "link 0->1 cut", "link 0->1 10 Mbit/s", "link 0->1 restored",
+        "slow",
+    ]  # fmt: skip
+    assert rows[-1] == ("slow", 1, 2.5)
 
 
 def test_a_link_that_is_down_stalls_is_named_and_comes_back() -> None:

@@ -106,6 +106,15 @@ def test_a_kill_of_the_experiment_happens_at_its_iteration() -> None:
     assert of(events, rank=1)["iteration"].max() == 4
 
 
+def test_whoever_waits_for_a_rank_that_dies_has_the_wait_on_record() -> None:
+    with started(faults=(wb.Kill(rank=1, at_iteration=4),), all_reduce="ring") as run:
+        failure(run, 30)
+    events = run.events
+    killed_ns = of(events, kind="fault", name="kill")["start_ns"].item()
+    waits = of(events, kind="wait", peer=1).filter(pl.col("end_ns") > killed_ns)
+    assert of(waits, rank=2).height == 1, "rank 2 takes from rank 1 in the ring"
+
+
 def test_a_rank_that_exits_is_named_with_its_code() -> None:
     def leaves(job: Any, config: Any) -> None:
         for step in job.steps():

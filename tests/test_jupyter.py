@@ -1,52 +1,201 @@
-"""A run in a notebook without a browser: stable words, one stage, a thread that ends."""
+"""A run in a notebook without a browser: stable words, a picture, and a real kernel that hears."""
 
 from __future__ import annotations
 
-import threading
+import json
 import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+import workbench as wb
+from tests.live import lenet, until
+from tests.page import Client
 from tests.synthetic import training
-from tests.views.test_ring import Run
-from workbench.jupyter import show
+from tests.views.test_feed import HELLO, Run, threads
+from workbench.jupyter import Stage, show
+from workbench.store import Loaded, Store
+from workbench.views import Message
+
+WIDGET, PICTURE = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
 
 
 class Shown(Run):
-    __hash__ = object.__hash__
-
     def __repr__(self) -> str:
         return "Run(data_parallel, lenet_digits, 4 ranks)"
 
 
-def pages() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name == "workbench page"]
+def listening(stage: Stage) -> Client:
+    """What the front end of this stage gets."""
+    client = Client()
+    stage.send = lambda header, buffers=None: client.send(  # type: ignore[method-assign]
+        Message(header, bytes(buffers[0]) if buffers else b"")
+    )
+    return client
 
 
-def test_a_run_shows_itself_with_stable_words_and_leaves_no_thread() -> None:
+def test_a_run_shows_itself_with_stable_words_and_a_picture() -> None:
     run = Shown()
     run.tell(training(2))
     stage = show(run)
     assert show(run) is stage
-    bundle = stage._repr_mimebundle_()[0]
-    assert bundle["text/plain"] == repr(run)
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert len(pages()) == 1
-    run.done = True
-    deadline = time.monotonic() + 5
-    while pages() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert pages() == []
+    bundle, metadata = stage._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(run) and isinstance(metadata, dict)
+    assert bundle[WIDGET]["model_id"] == stage.model_id
+    title = ET.fromstring(bundle[PICTURE]).find("{http://www.w3.org/2000/svg}title")
+    assert "4 processes are training one model together" in title.text
+    assert threads() == []  # nobody looks yet
+    stage.close()
 
 
 def test_hello_is_answered_with_the_history_and_the_rows() -> None:
     run = Shown()
     run.tell(training(2))
-    run.done = True
-    stage, heard = show(run), []
-    stage.send = lambda header, buffers=None: heard.append((header, buffers))
-    stage._pump.join(5)
-    stage._hear(stage, {"type": "hello"}, [])
-    header, (payload,) = heard[-1]
-    assert [call["op"] for call in header["calls"]] == [1]
-    assert payload.nbytes > 50 * header["rows"]
-    stage._hear(stage, {"type": "something else"}, [])
-    assert heard[-1][0] is header
+    stage = show(run)
+    client = listening(stage)
+    stage._handle_custom_msg(HELLO, [])
+    client.until(lambda: client.table.height == len(run.store))
+    run.tell(training(1, start=2 * 10**12))
+    client.until(lambda: client.table.height == len(run.store))
+    stage.close()
+    until(lambda: not threads(), 5, "its thread has ended")
+
+
+def test_scenes_have_a_stage_each_and_others_are_refused() -> None:
+    run = Loaded(Store.from_frame(training(1)))
+    overview, timeline = show(run), run.view("timeline")
+    assert overview is not timeline and run.view("timeline") is timeline
+    client = listening(timeline)
+    timeline._handle_custom_msg(HELLO, [])
+    client.until(lambda: client.headers)
+    assert client.last["run"]["scene"] == "timeline" and client.last["run"]["readonly"]
+    with pytest.raises(ValueError, match="no scene 'attic'; there is overview, collectives"):
+        run.view("attic")
+    timeline.close()
+    assert run.view("timeline") is not timeline
+    for stage in (overview, run.view("timeline")):
+        stage.close()
+
+
+def test_a_real_run_displays_itself() -> None:
+    run = wb.run(lenet(iterations=3))
+    assert run._repr_mimebundle_()[0]["text/plain"] == "Run(data_parallel, lenet_digits, 2 ranks)"
+    run.wait(60)
+    assert "3 iterations" in run._repr_mimebundle_()[0][PICTURE]
+    show(run).close()
+
+
+# ---- a real kernel
+
+MAKE = """
+import time
+from tests.synthetic import training
+from tests.views.test_feed import Run
+from workbench.jupyter import show
+run = Run()
+run.tell(training(3))
+stage = show(run)
+print(stage.comm.comm_id)
+"""
+BUSY = "stage.send({'type': 'from the main thread'}); time.sleep(3); print('the cell ends')"
+
+
+class Kernel:
+    """A kernel of the pinned ipykernel, and what its front end gets."""
+
+    def __init__(self, client: BlockingKernelClient) -> None:
+        self.client = client
+        self.got: list[dict[str, Any]] = []
+
+    def look(self, seconds: float) -> None:
+        """Take what comes within that time."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self.got.append(self.client.get_iopub_msg(timeout=left))
+            except Exception as error:
+                if type(error).__name__ != "Empty":
+                    raise
+
+    def until(self, condition: Any, seconds: float, what: str) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := [m for m in self.got if condition(m)]):
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}; got {self.got}"
+            self.look(0.05)
+        return found[0]
+
+    def printed(self, words: str) -> Any:
+        return lambda m: m["msg_type"] == "stream" and words in m["content"]["text"]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    root = str(Path(__file__).parent.parent)
+    monkeypatch.setenv("PYTHONPATH", root)
+    manager = KernelManager(kernel_name="python3", transport="ipc", ip=str(tmp_path / "kernel"))
+    manager.start_kernel(cwd=root)
+    client = manager.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        yield Kernel(client)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_a_page_is_heard_while_a_synchronous_cell_runs(kernel: Kernel) -> None:
+    """As JupyterLab does it: the widget's messages come through a subshell of their own."""
+    client = kernel.client
+    client.control_channel.send(client.session.msg("create_subshell_request", {}))
+    subshell = client.control_channel.get_msg(timeout=20)["content"]["subshell_id"]
+    client.execute(MAKE)
+    told = kernel.until(lambda m: m["msg_type"] in ("stream", "error"), 60, "a stage")
+    comm = told["content"]["text"].strip()
+    client.execute(BUSY)
+    ours = lambda m: m["msg_type"] == "comm_msg" and m["content"]["comm_id"] == comm  # noqa: E731
+    kernel.until(lambda m: ours(m) and "from the main thread" in str(m["content"]), 20, "the cell")
+    hello = {"comm_id": comm, "data": {"method": "custom", "content": HELLO}}
+    message = client.session.msg("comm_msg", hello)
+    message["header"]["subshell_id"] = subshell
+    client.shell_channel.send(message)
+    history = lambda m: ours(m) and m["content"]["data"]["content"].get("reset")  # noqa: E731
+    answer = kernel.until(history, 20, "the history")
+    assert not any(map(kernel.printed("the cell ends"), kernel.got)), "only when the cell had ended"
+    header = answer["content"]["data"]["content"]
+    assert header["rows"] > 0 and len(answer["buffers"][0]) > 50 * header["rows"]
+    json.dumps(header, allow_nan=False)
+    kernel.until(kernel.printed("the cell ends"), 20, "the cell's end")
+
+
+RUN = """
+import workbench as wb
+run = wb.run(wb.Experiment(ranks=2, iterations=40))
+run
+"""
+
+
+def test_the_picture_of_a_saved_notebook_is_that_of_the_run_s_end(kernel: Kernel) -> None:
+    """Before the cell that awaits it ends: whoever saves a notebook then, saves that."""
+    begun, awaits = kernel.client.execute(RUN), kernel.client.execute("await run")
+    idle = lambda m: (  # noqa: E731
+        m["content"].get("execution_state") == "idle" and m["parent_header"]["msg_id"] == awaits
+    )
+    kernel.until(idle, 90, "the end of the run")
+    shown = [m for m in kernel.got if "image/svg+xml" in m["content"].get("data", {})]
+    first, last = shown[0], shown[-1]
+    assert [m["msg_type"] for m in shown] == ["display_data", "update_display_data"]
+    assert first["parent_header"]["msg_id"] == begun and last["parent_header"]["msg_id"] == awaits
+    assert first["content"]["transient"] == last["content"]["transient"] != {}
+    pictures = [m["content"]["data"][PICTURE] for m in shown]
+    assert "about to train" in pictures[0] and "40 iterations" in pictures[1]
+    for m in shown:
+        assert m["content"]["data"]["text/plain"] == "Run(data_parallel, lenet_digits, 2 ranks)"
+        assert WIDGET in m["content"]["data"]

@@ -12,6 +12,7 @@ from tests.live import lasting, lenet, of, trained
 from tests.pairwise import Case, full, pairwise
 from workbench import laws, theory
 from workbench.events import COLUMNS, KINDS
+from workbench.job import METRICS_EVERY
 
 ITERATIONS = 4
 GRADIENTS = [150, 6, 2_400, 16, 48_000, 120, 10_080, 84, 840, 10]  # elements of LeNet's, 61,706
@@ -143,9 +144,42 @@ def test_every_iteration_has_its_rows(strategy: str) -> None:
             ]
             assert order == ["load", "forward", "backward", "optimizer"]
             names = of(mine, kind="metric")["name"].cast(str).to_list()
-            assert sorted(names) == ["loss", "runqueue"]
+            measured = ["accuracy"] if iteration % METRICS_EVERY == 0 else []
+            calls = of(mine, kind="collective")["name"].cast(str).to_list()
+            buckets = ["bucket full" for name in calls if name.startswith("bucket")]
+            assert sorted(names) == [*measured, *buckets, "loss", "runqueue", "samples"]
             assert of(mine, kind="collective").height > 0
     assert (of(events, name="runqueue")["value"] >= 0).all()
+    for name in ("load", "forward", "backward", "optimizer"):
+        waited = of(events, kind=name)["value"]  # for a core: within its span
+        assert (waited >= 0).all() and (waited / 1e6 <= lasting(of(events, kind=name))).all()
+
+
+def test_what_computing_waited_for_a_core_is_within_what_the_iteration_did() -> None:
+    events = finished(**{**SMALL, "strategy": "ddp"}).events
+    step = ["rank", "iteration"]
+    parts = events.filter(pl.col("kind").is_in(["load", "forward", "backward", "optimizer"]))
+    parts = parts.group_by(step).agg(pl.col("value").sum().alias("computing"))
+    whole = of(events, name="runqueue").select(*step, whole="value").join(parts, on=step)
+    assert whole.height == 3 * ITERATIONS
+    assert (whole["computing"] <= whole["whole"]).all()
+
+
+def test_a_bucket_is_full_within_backward_and_before_its_all_reduce() -> None:
+    events = trained(finished(**{**SMALL, "strategy": "ddp"}).events)
+    step = ["rank", "iteration"]
+    full = of(events, name="bucket full").select(*step, "value", at="end_ns")
+    backward = of(events, kind="backward").select(*step, "start_ns", "end_ns")
+    both = full.join(backward, on=step)
+    assert both.height == full.height > 0
+    assert (both["start_ns"] <= both["at"]).all() and (both["at"] <= both["end_ns"]).all()
+    calls = of(events, kind="collective").with_columns(pl.col("name").cast(str))
+    calls = calls.filter(pl.col("name").str.starts_with("bucket")).with_columns(
+        value=pl.col("name").str.strip_prefix("bucket ").cast(float)
+    )
+    begun = full.join(calls.select(*step, "value", "start_ns"), on=[*step, "value"])
+    assert begun.height == full.height
+    assert (begun["at"] <= begun["start_ns"]).all()
 
 
 def test_the_loss_rows_make_the_losses() -> None:

@@ -19,8 +19,8 @@ from polars.testing import assert_frame_equal
 
 import workbench.store
 from workbench import events
-from workbench.store import Store, load
-from workbench.table import SCHEMA, Names
+from workbench.store import Store, Tap, load
+from workbench.table import SCHEMA, Names, to_frame
 
 TEXT = st.text(max_size=12)
 INTEGER = st.integers(-1, 2**31 - 1)
@@ -135,6 +135,61 @@ def test_more_names_than_fit_are_said_to_be_too_many() -> None:
     numbers = [names.number(f"name {i}") for i in range(Names.LIMIT + 10)]
     assert max(numbers) <= 65_535 and names.number("name 5") == numbers[5]
     assert names.texts(np.array([numbers[5], numbers[-1]])).to_list() == ["name 5", Names.FULL]
+
+
+# ---- a tap
+
+
+def everything(store: Store, tap: Tap) -> pl.DataFrame:
+    """What came before the tap, then what it gives."""
+    before = [pl.DataFrame(schema=SCHEMA), *store.pieces(tap.position)]
+    return pl.concat([*before, to_frame(tap.take(), store._names)])
+
+
+@pytest.mark.parametrize("memory_rows", [2_000_000, 600])
+def test_history_and_tap_are_everything_once(memory_rows: int) -> None:
+    store, taps = Store(memory_rows=memory_rows), []
+    for i in range(40):
+        if i % 7 == 3:
+            taps.append(store.tap())
+        batch(store, i % 3, "comm", i * 100, 100)
+        if i % 5 == 0 and taps:
+            for tap in taps:
+                tap.take()  # what is taken is history from there on
+            _ = store.events
+        settle(store)
+    assert len({tap.position for tap in taps}) == 2
+    for tap in taps:
+        assert_frame_equal(everything(store, tap), store.events)
+        assert tap.position == len(store) and tap.take() == []
+
+
+def test_a_tap_gives_the_very_batches_and_keeps_none_when_let_go_of() -> None:
+    store = Store()
+    tap = store.tap()
+    batch(store, 0, "comm", 0, 10)
+    (taken,) = tap.take()
+    assert taken is store._raw[0]
+    batch(store, 0, "comm", 10, 10)
+    assert len(store._taps) == 1
+    del tap
+    gc.collect()
+    assert len(store._taps) == 0
+
+
+@pytest.mark.parametrize("memory_rows", [2_000_000, 500])
+def test_pieces_end_at_a_position(memory_rows: int) -> None:
+    store = settle(filled(Store(memory_rows=memory_rows)))
+    for stop in (0, 1, 99, 100, 101, 2345, 4000, 9999):
+        pieces = pl.concat([pl.DataFrame(schema=SCHEMA), *store.pieces(stop)])
+        assert_frame_equal(pieces, store.events.head(stop))
+
+
+def test_names_are_told_from_a_number_on() -> None:
+    store = Store()
+    numbers = [store.number(text) for text in ("a", "b", "a")]
+    assert numbers == [1, 2, 1]
+    assert (store.names(), store.names(2), store.names(3)) == (["", "a", "b"], ["b"], [])
 
 
 # ---- spilling

@@ -8,8 +8,8 @@ from pathlib import Path
 
 # A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the
 # files follow each other, their imports of each other left out. Every top-level name is there once.
-MODULES = ("words.js", "model.js", "ring.js", "lanes.js", "host.js", "stage.js")
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
+ENTRY = "stage.js"
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 
 
 def asset(name: str) -> Path:
@@ -25,9 +25,28 @@ def asset(name: str) -> Path:
 
 
 @cache
+def modules(entry: str = ENTRY) -> tuple[str, ...]:
+    """``entry`` and every file that it needs, each after those that it imports."""
+    order: list[str] = []
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise ImportError(
+                f"assets import each other in a circle: {' -> '.join(path)} -> {name}"
+            )
+        if name not in order:
+            for needed in _IMPORT.findall(asset(name).read_text()):
+                visit(needed, (*path, name))
+            order.append(name)
+
+    visit(entry, ())
+    return tuple(order)
+
+
+@cache
 def stage_module() -> str:
     """The stage as one self-contained ES module with the default export ``{render}``."""
-    return "".join(_IMPORT.sub("", asset(name).read_text()) for name in MODULES)
+    return "".join(_IMPORT.sub("", asset(name).read_text()) for name in modules())
 
 
 @cache

@@ -82,7 +82,8 @@ def lab(context: typer.Context) -> None:
         fail(NO_USER_INTERFACE)
     notebook = find_notebook()
     console.print(f"JupyterLab opens {notebook}. In it: Run > Run All Cells. Here: Ctrl-C ends it.")
-    options = ["--LabApp.news_url=None"]  # no question about news over the first picture
+    # No question about news over the first picture, and none at Ctrl-C: there may be no terminal.
+    options = ["--LabApp.news_url=None", "--ServerApp.answer_yes=True"]
     if os.geteuid() == 0:
         options.append("--allow-root")  # a container's only user; refused otherwise
     command = [sys.executable, "-m", "jupyterlab", str(notebook), *options, *context.args]
@@ -91,17 +92,89 @@ def lab(context: typer.Context) -> None:
 
 @app.command()
 def serve(
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5006,
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 5006,
     host: Annotated[
         str, typer.Option(help="Address to listen on; anything else than 127.0.0.1 lets others in.")
     ] = "127.0.0.1",
+    basic_auth: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask for a login: USER:PASSWORD, or a file with such lines or with JSON.",
+            envvar="WORKBENCH_BASIC_AUTH",
+            metavar="FILE|USER:PASSWORD",
+        ),
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="HOST:PORT by which browsers know this server, behind a proxy say; may be "
+            "repeated. Pages of any other origin are refused."
+        ),
+    ] = None,
+    max_ranks: Annotated[int, typer.Option(help="Ranks that one run may have.", min=1)] = 16,
+    max_runs: Annotated[int, typer.Option(help="Runs that may be live at a time.", min=1)] = 4,
+    max_minutes: Annotated[
+        float, typer.Option(help="Minutes that one run may last.", min=0.01)
+    ] = 30.0,
+    max_memory: Annotated[
+        str, typer.Option(help="Memory that the ranks of one run may hold together.")
+    ] = "4 GB",
 ) -> None:
     """Serve the web app. Runs started there are data only: it never takes code."""
     if not find_spec("panel"):
         fail(NO_USER_INTERFACE)
-    from workbench.app import serve as serve_app
+    from workbench.app.door import read_keys
+    from workbench.app.limits import Limits
+    from workbench.app.serving import Options
+    from workbench.app.serving import serve as serve_app
+    from workbench.errors import WorkbenchError
+    from workbench.units import size_bytes
 
-    serve_app(port=port, host=host)
+    try:
+        limits = Limits(max_ranks, max_runs, max_minutes, size_bytes(max_memory))
+        keys = None if basic_auth is None else read_keys(basic_auth)
+        serve_app(Options(port, host, tuple(origin or ()), keys, limits))
+    except WorkbenchError as error:
+        fail(error)
+
+
+@app.command()
+def watch(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder that WORKBENCH_TRACE names; it may come later.")
+    ],
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 5006,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Show live a job that someone else started as `WORKBENCH_TRACE=FOLDER torchrun ...`.
+
+    Its ranks cannot be touched from here. The page is for this machine only.
+    """
+    if not find_spec("panel"):
+        fail(NO_USER_INTERFACE)
+    from workbench.app.one import serve_run
+    from workbench.errors import WorkbenchError
+    from workbench.watching import Watching
+
+    try:
+        watching = Watching(folder)
+        words = f"{watching.folder} · the ranks are in other hands: nothing here changes them"
+        if browser and has_screen():
+            import threading
+            import webbrowser
+
+            address = f"http://127.0.0.1:{port}/watch"
+            threading.Timer(1.0, webbrowser.open, [address]).start()
+        ready = f"Following {watching.folder} at"
+        serve_run(watching, port, title=watching.folder.name, words=words, ready=ready)
+        watching.close()
+    except WorkbenchError as error:
+        fail(error)
+
+
+def has_screen() -> bool:
+    """Is there a desktop? In a terminal alone a text browser would take it over."""
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 @app.command()

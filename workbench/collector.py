@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -179,33 +179,8 @@ class _Rank:
 
     def now(self) -> Iterator[tuple[object, ...]]:
         """What the lanes are in, in the order of ``store.NOW_SCHEMA``."""
-        text = self._names.text
-        for lane in self._lanes:
-            status = _status(self._memory, events.LANES_AT + lane.index * PAGE + events.STATUS_AT)
-            if status is None:
-                continue
-            (
-                _,
-                since,
-                kind,
-                peer,
-                group,
-                collective,
-                algorithm,
-                dtype,
-                op,
-                step,
-                chunk,
-                ndim,
-                count,
-                *rest,
-            ) = status
-            shape = str(tuple(rest[: min(ndim, 4)])) if dtype or ndim else ""
-            yield (
-                self.rank, lane.name, KINDS[kind - 1], peer,
-                text(group), text(collective), text(algorithm), op, step, chunk, since,
-                text(dtype), shape, rest[4 : 4 + min(count, 8)],
-            )  # fmt: skip
+        lanes = [(lane.index, lane.name) for lane in self._lanes]
+        return under_way(self._memory, self.rank, lanes, self._names)
 
 
 class _Lane:
@@ -275,6 +250,25 @@ def _cut(ring: npt.NDArray[_T], first: int, stop: int) -> npt.NDArray[_T]:
     at = first % size
     end = at + stop - first
     return ring[at:end].copy() if end <= size else np.concatenate([ring[at:], ring[: end - size]])
+
+
+def under_way(
+    trace: memoryview, rank: int, lanes: Sequence[tuple[int, str]], names: NameTable
+) -> Iterator[tuple[object, ...]]:
+    """What a rank's lanes (index, name) are in, in the order of ``store.NOW_SCHEMA``."""
+    text = names.text
+    for index, lane in lanes:
+        status = _status(trace, events.LANES_AT + index * PAGE + events.STATUS_AT)
+        if status is None:
+            continue
+        _, since, kind, peer, group, collective, algorithm, dtype, *more = status
+        op, step, chunk, ndim, count, *rest = more
+        shape = str(tuple(rest[: min(ndim, 4)])) if dtype or ndim else ""
+        yield (
+            rank, lane, KINDS[kind - 1], peer,
+            text(group), text(collective), text(algorithm), op, step, chunk, since,
+            text(dtype), shape, rest[4 : 4 + min(count, 8)],
+        )  # fmt: skip
 
 
 def _status(memory: memoryview, at: int) -> tuple[int, ...] | None:

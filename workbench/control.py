@@ -8,11 +8,14 @@ or paces anything. Everything else is looked at only when it is not 0.
 
 from __future__ import annotations
 
+import math
 import struct
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from workbench.shared import SEMAPHORE_BYTES, Segment
+from workbench.units import print_bandwidth, print_duration
 
 ATTENTION, HELD, SLOW_MOTION, GRANT, GRANT_UNIT, STOP, ABORT, FROZEN, RANKS, GRANT_UNTIL = range(10)
 # Words of a rank.
@@ -34,6 +37,36 @@ class LinkState:
     latency_ns: int
     ps_per_byte: int
     down: bool
+
+    @property
+    def bandwidth(self) -> str:
+        """As it was asked for, before it was made whole: "10 Mbit/s", "unlimited"."""
+        rate = 1e12 / self.ps_per_byte if self.ps_per_byte else math.inf
+        return print_bandwidth(float(f"{rate:.4g}"))
+
+    @property
+    def words(self) -> str:
+        """What is emulated: "20 ms, 10 Mbit/s", "cut", or "" of a link as it is."""
+        latency = [print_duration(self.latency_ns)] if self.latency_ns else []
+        bandwidth = [self.bandwidth] if self.ps_per_byte else []
+        return "cut" if self.down else ", ".join(latency + bandwidth)
+
+
+_PLAIN = LinkState(0, 0, False)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """What is done to the ranks at one moment, and who has arrived; for whoever shows a run."""
+
+    held: bool  # the user holds the ranks
+    standing: tuple[int, ...]  # ranks that stand at a gate
+    slow_motion: float  # 1: full speed
+    slow: Mapping[int, float]  # rank -> factor of its compute spans, where that is not 1
+    frozen: tuple[int, ...]
+    links: Mapping[tuple[int, int], LinkState]  # the emulated ones, by (sender, receiver)
+    arrived: tuple[int, ...] = ()  # ranks whose process has begun its work
+    ended: Mapping[int, str] = field(default_factory=dict)  # rank -> how it ended by itself
 
 
 class Control:
@@ -95,6 +128,24 @@ class Control:
         if down is not None:
             self.words[at + DOWN] = int(down)
         self.refresh()
+
+    def state(self) -> ControlState:
+        """All of it as it is now, read word by word: two words need not be of the same moment."""
+        ranks, word = range(self.ranks), self.rank_word
+        slow = {rank: word(rank, SLOW) / 1000 for rank in ranks if word(rank, SLOW) != 1000}
+        links: dict[tuple[int, int], LinkState] = {}
+        if any(self.words[self._links_at : self._gates_at // 8]):
+            pairs = ((a, b, self.link(a, b)) for a in ranks for b in ranks)
+            links = {(a, b): link for a, b, link in pairs if link != _PLAIN}
+        return ControlState(
+            held=bool(self.words[HELD]),
+            standing=tuple(rank for rank in ranks if word(rank, AT_GATE)),
+            slow_motion=self.words[SLOW_MOTION] / 1000,
+            slow=slow,
+            frozen=tuple(rank for rank in ranks if word(rank, FROZEN_BY_USER)),
+            links=links,
+            arrived=tuple(rank for rank in ranks if word(rank, STATE) >= TRAINING),
+        )
 
     def refresh(self) -> None:
         """Work out ``attention`` anew after a setting has changed."""

@@ -163,7 +163,8 @@ def overhead(live: Run) -> Line:
     cost = live.overhead()
     return Line(
         "recording",
-        f"{cost.records:,} records at {cost.record_ns:.0f} ns, and the collector: "
+        f"{cost.records:,} records at {cost.record_ns:.0f} ns ({cost.samples:,} of them timed "
+        "in place), and the collector: "
         f"{cost.share:.2%} of the run's time; {cost.dropped} dropped",
         cost.dropped == 0,
     )

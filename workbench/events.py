@@ -6,8 +6,8 @@ row is one ``struct.pack_into``: no lock, no system call, no allocation. What th
 collective have in common (which collective, which group, which iteration) is written once, as a
 context, and each row names its context.
 
-    rank's trace = header | names | a page a lane (identity, status) | a lane's contexts, a lane's
-    rows | ...
+    rank's trace = header | names | a page a lane (identity, status, meter) | a lane's contexts, a
+    lane's rows | ...
 
 In a Run the rows are a ring that the collector drains; a ring that laps its reader loses rows,
 which the reader counts. Outside a Run (``WORKBENCH_TRACE=folder``) the same bytes are files that
@@ -28,6 +28,8 @@ from pathlib import Path
 
 import numpy as np
 
+from workbench import meter as meters
+from workbench.meter import EVERY, FIRST, METER_AT, METER_BYTES, Meter, Samples
 from workbench.shared import Segment, reserve
 
 KINDS = tuple(
@@ -76,8 +78,9 @@ ROWS, CONTEXTS = 16_384, 4_096  # a lane's ring: 1 MB of rows, 256 KB of context
 LANE_BYTES = (ROWS + CONTEXTS) * RECORD_BYTES
 TRACE_BYTES = DATA_AT + LANES * LANE_BYTES
 STATUS_AT = 64  # in a lane's page
-# Words of the header.
-H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS = range(6)
+assert STATUS_AT + STATUS.size <= METER_AT and METER_AT + METER_BYTES <= PAGE
+# Words of the header. H_SIZE: ranks in the whole group; H_END: 1 + the number of the last words.
+H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_SIZE, H_END = range(8)
 
 now = time.monotonic_ns
 _NAN = math.nan
@@ -112,7 +115,8 @@ class Lane:
         self._context_id = 0
         self._page = LANES_AT + index * PAGE
         self._status_seq = 0
-        self.write, self._use_context = _row_writer(rows)
+        meter = Meter(recorder.memory[self._page : self._page + PAGE])
+        self.write, self._use_context = _row_writer(rows, self, meter)
         self.context()
 
     def context(
@@ -199,25 +203,42 @@ class _Log:
         return self.at + place * RECORD_BYTES
 
 
-def _row_writer(log: _Log) -> tuple[Write, Callable[[int], None]]:
+def _row_writer(
+    log: _Log, lane: Lane | None = None, meter: Meter | None = None
+) -> tuple[Write, Callable[[int], None]]:
     """The hot path, as a closure: local names are the fastest that Python has.
 
-    The sequence number is written last, so that a row is there once its number is.
+    The sequence number is written last, so that a row is there once its number is. One comparison
+    finds both the end of a block and a row that is to be timed.
     """
-    memory, grow, pack = log.memory, log.grow, _pack_row
+    memory, grow, pack, clock = log.memory, log.grow, _pack_row, now
     end_of_block = log.at + log.records * RECORD_BYTES
     offset, seq, context = log.at - RECORD_BYTES, 0, 0
+    stop = end_of_block if meter is None else min(log.at + FIRST * RECORD_BYTES, end_of_block)
 
     def write(
         kind: int, start: int, end: int, peer: int = -1, step: int = -1, chunk: int = -1,
         slot: int = -1, nbytes: int = -1, name: int = 0, phase: int = 0, value: float = _NAN,
     ) -> None:  # fmt: skip
-        nonlocal memory, offset, seq
+        nonlocal memory, offset, seq, stop
         offset += 64
-        if offset == end_of_block:
-            offset = log.at
-            if grow:
-                memory = grow(seq // log.records)
+        if offset == stop:
+            if offset == end_of_block:
+                offset, stop = log.at, end_of_block
+                if grow:
+                    began = clock()
+                    memory = grow(seq // log.records)
+                    if meter is not None:
+                        meter.grown(clock() - began)
+            if meter is not None and lane is not None:
+                stop = min(offset + EVERY * 64, end_of_block)
+                offset -= 64  # the very same row again, as any caller writes it
+                again = lane.write
+                clock()  # the timing's own code is rarely run: not to be timed while it is fetched
+                began = clock()
+                again(kind, start, end, peer, step, chunk, slot, nbytes, name, phase, value)
+                meter.timed(clock() - began)
+                return
         seq += 1
         pack(
             memory, offset, start, end, context, kind, peer, step, chunk, slot, name, phase, nbytes,
@@ -250,12 +271,11 @@ class Recorder:
         self._words = memory[:PAGE].cast("q")
         self._numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
-        self._words[H_RANK], self._words[H_PID], self._words[H_LANES], self._words[H_NAMES] = (
-            rank,
-            os.getpid(),
-            0,
-            0,
-        )
+        for word, value in (
+            (H_RANK, rank), (H_PID, os.getpid()), (H_LANES, 0), (H_NAMES, 0), (H_SIZE, 0),
+            (H_END, 0),
+        ):  # fmt: skip
+            self._words[word] = value
         self._words[H_MAGIC] = MAGIC
         self.name("")
         if self.active:
@@ -276,6 +296,15 @@ class Recorder:
         folder = folder / f"rank-{rank}-{os.getpid()}"
         folder.mkdir(parents=True, exist_ok=True)
         return cls(_map_block(folder / "trace", 0, DATA_AT), rank, folder=folder)
+
+    def joined(self, size: int) -> None:
+        """The whole group has so many ranks: who reads the trace may wait for the others."""
+        self._words[H_SIZE] = size
+
+    def end(self, words: str) -> None:
+        """The process ends by itself. ``words``: what it raised, "" if it did not."""
+        if self._words[H_PID] == os.getpid():  # no end of ours: a fork's
+            self._words[H_END] = 1 + self.name(words)
 
     def name(self, text: str) -> int:
         """The number that stands for ``text`` in this rank's records; the same text has the same
@@ -337,9 +366,15 @@ class Recorder:
         )
 
     @contextmanager
-    def span(self, kind: int, lane: str = "compute", name: str = "") -> Iterator[None]:
+    def span(
+        self,
+        kind: int,
+        lane: str = "compute",
+        name: str = "",
+        value: Callable[[], float] = lambda: _NAN,
+    ) -> Iterator[None]:
         """Record what runs inside as one row of ``kind`` (compute; collectives have their own,
-        faster way).
+        faster way). ``value`` is asked within it, at its end.
         """
         log, number = self.lane(lane), self.name(name)
         log.context(where=self.where)
@@ -348,7 +383,8 @@ class Recorder:
         try:
             yield
         finally:
-            log.write(kind, start, now(), name=number)
+            told = value()
+            log.write(kind, start, now(), name=number, value=told)
             log.idle()
 
     def mark(
@@ -387,3 +423,11 @@ def cost_of_a_record(times: int = 512) -> float:
             write(SEND, start, now(), 1, 2, 3, 4, 5)
         best = min(best, (time.perf_counter_ns() - start) / times)
     return best
+
+
+def metered(trace: memoryview) -> tuple[Samples, float]:
+    """What the meters of a rank's trace say, and what a row cost there at the start, in ns."""
+    words = trace[:PAGE].cast("q")
+    pages = (LANES_AT + index * PAGE for index in range(min(words[H_LANES], LANES)))
+    samples = sum((meters.read(trace[at : at + PAGE]) for at in pages), Samples())
+    return samples, words[H_COST_PS] / 1000

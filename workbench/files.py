@@ -14,7 +14,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ import polars as pl
 from workbench import events
 from workbench.errors import WorkbenchError
 from workbench.events import COLUMNS, CONTEXT, CONTEXTS, LANES, PAGE, RECORD_BYTES, ROW, ROWS
+from workbench.meter import Samples
+from workbench.result import Overhead
 from workbench.table import NameTable, Records, conform, resolve
 
 if TYPE_CHECKING:
@@ -154,18 +156,22 @@ def read_folder(folder: str | Path, *, partial: bool = False) -> Store:
 
     folder = Path(folder)
     sources = _sources(folder)
-    store = Store({"trace": str(folder)})
+    store = Store({"trace": str(folder), "title": folder.absolute().name})
     problems: list[str] = []
-    costs: dict[int, int] = {}
+    meters: dict[int, tuple[Samples, float]] = {}
     readable: list[str] = []
     for source in sources:
         before = len(store)
         try:
-            costs[source.rank] = _read_rank(store, source, problems)
+            meters[source.rank] = _read_rank(store, source, problems)
         except (OSError, ValueError) as error:
             problems.append(f"{source.folder.name}: {error}")
         readable.append(f"rank {source.rank}: {len(store) - before:,}")
+    costs = {
+        rank: round(1000 * (timed.mean_ns() or cost)) for rank, (timed, cost) in meters.items()
+    }
     store.metadata["record_cost_ps"] = json.dumps(costs)
+    store.metadata["overhead"] = _overhead(store, list(meters.values())).to_json()
     if problems:
         store.metadata["problems"] = json.dumps(problems)
         if not partial or not len(store):
@@ -177,26 +183,35 @@ def read_folder(folder: str | Path, *, partial: bool = False) -> Store:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
+    """The folder of one rank, that is of one process."""
+
     rank: int
     pid: int
     folder: Path
 
 
-def _sources(folder: Path) -> list[_Source]:
-    found = [path for path in sorted(folder.iterdir())] if folder.is_dir() else []
-    sources = [
-        _Source(int(match[1]), int(match[2]), path)
-        for path in found
-        if (match := re.fullmatch(r"rank-(\d+)-(\d+)", path.name)) and path.is_dir()
-    ]
+def find_sources(folder: Path) -> list[Source]:
+    """What ranks have written in ``folder``, by rank."""
+    return sorted(
+        (
+            Source(int(match[1]), int(match[2]), path)
+            for path in folder.iterdir()
+            if (match := re.fullmatch(r"rank-(\d+)-(\d+)", path.name)) and path.is_dir()
+        ),
+        key=lambda source: (source.rank, source.pid),
+    )
+
+
+def _sources(folder: Path) -> list[Source]:
+    sources = find_sources(folder) if folder.is_dir() else []
     if not sources:
-        what = f"{len(found)} other files" if found else "nothing"
+        found = len(list(folder.iterdir())) if folder.is_dir() else 0
+        what = f"{found} other files" if found else "nothing"
         raise WorkbenchError(
             f"{folder}: expected a folder that WORKBENCH_TRACE named (rank-<r>-<pid>/trace ...), "
             f"found {what}. Nothing to read."
         )
-    sources.sort(key=lambda source: (source.rank, source.pid))
     for one, other in itertools.pairwise(sources):
         if one.rank == other.rank:
             raise WorkbenchError(
@@ -206,14 +221,22 @@ def _sources(folder: Path) -> list[_Source]:
     return sources
 
 
-def _read_rank(store: Store, source: _Source, problems: list[str]) -> int:
+def _overhead(store: Store, meters: Sequence[tuple[Samples, float]]) -> Overhead:
+    """What recording has cost these ranks, between their first row and their last."""
+    p = pl.col
+    seconds = store.scan().select((p("end_ns").max() - p("start_ns").min()) / 1e9).collect().item()
+    cores = min(len(meters), os.cpu_count() or 1)
+    return Overhead.of(len(store), store.dropped, meters, 0.0, (seconds or 0.0) * cores)
+
+
+def _read_rank(store: Store, source: Source, problems: list[str]) -> tuple[Samples, float]:
     """Add one rank's records to ``store``, what is wrong to ``problems``.
 
-    Returns what writing a record cost that rank, in picoseconds.
+    Returns what the rank's meter says (events.metered).
     """
     data = (source.folder / "trace").read_bytes()
     if not any(data):
-        return 0  # ended before it wrote its header
+        return Samples(), 0.0  # ended before it wrote its header
     memory = memoryview(data)
     words = memory[:PAGE].cast("q")
     if len(data) != events.DATA_AT or words[events.H_MAGIC] != events.MAGIC:
@@ -231,11 +254,11 @@ def _read_rank(store: Store, source: _Source, problems: list[str]) -> int:
             problems.append(
                 f"{source.folder.name}: lane {lane!r}: {error.filename}: {error.strerror}"
             )
-    return int(words[events.H_COST_PS])
+    return events.metered(memory)
 
 
 def _read_lane(
-    store: Store, source: _Source, index: int, lane: str, names: NameTable, problems: list[str]
+    store: Store, source: Source, index: int, lane: str, names: NameTable, problems: list[str]
 ) -> None:
     where = f"{source.folder.name}: lane {lane!r}"
     contexts = _records(source.folder / f"{index}.contexts", CONTEXT, CONTEXTS, where, problems)

@@ -10,14 +10,15 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import default_collate
 
 from workbench.batches import Minibatches, partition
@@ -29,6 +30,7 @@ from workbench.session import Session
 from workbench.spec import Experiment, Freeze, Jitter, Kill
 
 VALIDATION_BATCH = 256
+METRICS_EVERY = 10  # iterations: the task's metrics of a rank's samples cost one more forward each
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Job:
         self._gate = Gate(control, rank)
         self._jitter = 1.0
         self._padding: Padding | None = None
+        self._run_queue = RunQueue()
         self.losses: list[float] = []
         self.samples: list[int] = []
         self.started_ns = self.ended_ns = 0
@@ -87,7 +90,8 @@ class Job:
         """The iterations, each a boundary at which the user may hold or stop the ranks and faults
         strike.
         """
-        waited = _run_queue_ns()
+        queue = self._run_queue = RunQueue()  # of this thread, which trains
+        waited = queue.ns()
         self.started_ns = now()
         for iteration in range(self.exp.iterations):
             self.control.set_rank(self.rank, ITERATION, iteration)
@@ -99,7 +103,7 @@ class Job:
             self._strike(iteration)
             yield Step(iteration, self._minibatches.ids(iteration))
             self.ended_ns = now()
-            waited, before = _run_queue_ns(), waited
+            waited, before = queue.ns(), waited
             self.recorder.mark(CODE["metric"], "runqueue", value=float(waited - before))
         self.recorder.where = Where()
 
@@ -142,27 +146,74 @@ class Job:
         """The samples of these ids as one batch, collated as a DataLoader does, on this rank's
         device.
         """
-        with self.recorder.span(LOAD):
+        with self._span(LOAD):
             return self._batch(self._train, ids)
 
     def forward(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
         """The task's loss, the mean over the batch's samples."""
         with self._compute(FORWARD, share=1):
             loss: torch.Tensor = self.task.loss(model, batch)
-            return loss
+        if self.recorder.where.iteration % METRICS_EVERY == 0:
+            self._measure(model, batch)
+        return loss
+
+    def _measure(self, model: torch.nn.Module, batch: Any) -> None:
+        """Record the task's metrics of this rank's samples, before the update: for charts, and
+        without a trace in the training.
+        """
+        if not (self.recorder.active and hasattr(self.task, "metrics")):
+            return
+        if isinstance(model, DistributedDataParallel):
+            model = model.module
+        modes = [(module, module.training) for module in model.modules()]
+        start = now()
+        model.eval()
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                found = self.task.metrics(model, batch)
+        finally:
+            for module, training in modes:
+                module.training = training
+        self._tell(found, "minibatch", start)
+
+    def _tell(self, metrics: dict[str, float], split: str, start: int) -> None:
+        """Record what the task measured since ``start``, of the "minibatch" or of "validation"."""
+        lane, end = self.recorder.lane("compute"), now()
+        lane.context(where=self.recorder.where)
+        for name, value in metrics.items():
+            number, phase = self.recorder.name(name), self.recorder.name(split)
+            lane.write(CODE["metric"], start, end, name=number, phase=phase, value=float(value))
+            start = end  # the time is the first one's
 
     def backward(self, loss: torch.Tensor, weight: float = 1.0) -> None:
-        """Gradients of ``weight`` times the loss."""
-        with self._compute(BACKWARD, share=2):
-            (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
+        """Gradients of ``weight`` times the loss.
+
+        The row ends with the last gradient: what DDP then waits for is communication.
+        """
+        scaled = loss if weight == 1.0 else loss * weight
+        with ExitStack() as computing:
+            computing.enter_context(self._compute(BACKWARD, share=2))
+            # Callbacks run in the order in which they were queued, DDP's own waiting after this.
+            scaled.register_hook(  # type: ignore[no-untyped-call]
+                lambda _: _when_computed(computing.close)
+            )
+            scaled.backward()  # type: ignore[no-untyped-call]
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         with self._compute(OPTIMIZER, share=0):
             optimizer.step()
 
     @contextmanager
+    def _span(self, kind: int) -> Iterator[None]:
+        """One row of ``kind``; its ``value``: nanoseconds of it spent waiting for a core."""
+        queue, before = self._run_queue, 0
+        with self.recorder.span(kind, value=lambda: float(queue.ns() - before)):
+            before = queue.ns()
+            yield
+
+    @contextmanager
     def _compute(self, kind: int, share: int) -> Iterator[None]:
-        with self.recorder.span(kind):
+        with self._span(kind):
             start = now()
             if self._padding is not None and share:
                 with self._padding.over(backward=share == 2) as overrun:
@@ -187,6 +238,7 @@ class Job:
         self.control.set_loss(self.rank, value)
         if samples:
             self.recorder.mark(CODE["metric"], "loss", value=value)
+            self.recorder.mark(CODE["metric"], "samples", value=samples)
 
     # -- the end --
 
@@ -194,6 +246,8 @@ class Job:
         """Validation over all ranks, the final parameters and their digest."""
         self.recorder.where = Where()
         self.metrics = self._validate(model)
+        if self.rank == 0:
+            self._tell(self.metrics, "validation", now())
         self.parameters = {name: value.detach().cpu() for name, value in model.state_dict().items()}
         self.digest = digest(self.parameters)
 
@@ -240,6 +294,11 @@ class Job:
         return _moved(default_collate(samples), self.device, self.dtype)
 
 
+def _when_computed(call: Callable[[], None]) -> None:
+    """From within a backward pass: ``call`` when its last gradient is there."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
 def digest(parameters: dict[str, torch.Tensor]) -> str:
     """SHA-256 over names and bytes: equal exactly if two replicas are bit-identical."""
     sha = hashlib.sha256()
@@ -274,10 +333,29 @@ def _device(wanted: str, rank: int) -> torch.device:
     return torch.device(wanted)
 
 
-def _run_queue_ns() -> int:
-    """How long this thread has waited for a core since it began; 0 where the kernel is silent."""
-    try:
-        with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
-            return int(file.read().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+class RunQueue:
+    """How long the thread that made this has been ready to run without a core to run on.
+
+    It says who is late through no fault of its own: where there are more ranks than cores.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    def ns(self) -> int:
+        """Nanoseconds since the thread began; 0 where the kernel is silent. Takes half a
+        microsecond.
+        """
+        if self._fd < 0:
+            return 0
+        try:
+            return int(os.pread(self._fd, 64, 0).split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)

@@ -36,7 +36,7 @@ from workbench.events import Where, now
 from workbench.gloo_operations import GlooOperations
 from workbench.members import Members
 from workbench.p2p import RecvEngine, SendEngine, Transfer
-from workbench.session import session
+from workbench.session import last_words, session
 from workbench.signature import REDUCTIONS, signature
 from workbench.staging import Staging, values_ready
 from workbench.transports.gloo import break_connections
@@ -319,6 +319,8 @@ def _create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
     rank, size = options.group_rank, options.group_size
     here = session(world[rank] if world else rank)
     name = here.group_name(options.group_id, whole=not world)
+    if not world:
+        here.recorder.joined(size)
     return WorkbenchGroup(options.store, rank, size, options.timeout, world or None, name)
 
 
@@ -328,4 +330,5 @@ def register() -> None:
         dist.Backend.register_backend(
             "workbench", _create, extended_api=True, devices=["cpu", "cuda"]
         )
-        threading._register_atexit(close_all)  # type: ignore[attr-defined]
+        threading._register_atexit(last_words)  # type: ignore[attr-defined]
+        threading._register_atexit(close_all)  # type: ignore[attr-defined]  # is called first

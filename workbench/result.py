@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench import wire
 from workbench.errors import WorkbenchError
+from workbench.meter import Samples
 
 if TYPE_CHECKING:
     import torch
@@ -44,9 +46,42 @@ class Overhead:
 
     records: int
     dropped: int
-    record_ns: float  # one record on the hot path, measured in the ranks at their start
+    record_ns: float  # one record: the mean of ``samples``, or as at the ranks' start if too few
     collector_seconds: float  # processor time of the collector's thread in the driver
     share: float
+    samples: int = 0  # records of this run that were timed in place (workbench.meter)
+
+    @classmethod
+    def of(
+        cls, records: int, dropped: int, traces: Iterable[tuple[Samples, float]],
+        collector_seconds: float, seconds: float,
+    ) -> Overhead:  # fmt: skip
+        """``traces``: each rank's meter and its cost at the start. ``seconds``: of all ranks' time
+        together, cores permitting.
+        """
+        each = list(traces)
+        samples = sum((samples for samples, _ in each), Samples())
+        mean = samples.mean_ns()
+        if mean is None:
+            mean = max((cost for _, cost in each), default=0.0)
+        written = records + dropped
+        spent = written * mean + samples.grown_ns
+        return cls(
+            records,
+            dropped,
+            spent / written if written else mean,
+            collector_seconds,
+            (spent * 1e-9 + collector_seconds) / seconds if seconds > 0 else 0.0,
+            len(samples),
+        )
+
+    def to_json(self) -> str:
+        """As it is kept in the metadata of a store."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Overhead:
+        return cls(**json.loads(text))
 
 
 def mean_losses(reports: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from workbench import wire
@@ -27,6 +27,7 @@ from workbench.control import (  # fmt: skip
     THAW_AT,
     TRAINING,
     Control,
+    ControlState,
 )
 from workbench.errors import (
     CollectiveError,
@@ -36,15 +37,16 @@ from workbench.errors import (
     SpecError,
     WorkbenchError,
 )
-from workbench.events import DATA_AT, H_COST_PS, TRACE_BYTES, Recorder
+from workbench.events import DATA_AT, H_MAGIC, MAGIC, TRACE_BYTES, Recorder, metered
 from workbench.launchers.local import RankProcess, nursery
+from workbench.meter import Samples
 from workbench.result import Overhead, Result, mean_losses, tensors
 from workbench.shared import Segment, describe_end, process_state, reserve
+from workbench.shown import Shown
 from workbench.spec import Experiment, Slow
 from workbench.steering import Steering
 
 if TYPE_CHECKING:
-    import polars as pl
 
     from workbench.collector import Collector
     from workbench.store import Store
@@ -59,7 +61,7 @@ _ERRORS: dict[str, type[WorkbenchError]] = {
 }
 
 
-class Run(Steering):
+class Run(Steering, Shown):
     """A live run.
 
     Every method returns at once, but for ``wait``; all of them may be called from any thread.
@@ -82,10 +84,14 @@ class Run(Steering):
         )
         self._result = Result()
         self._finished = threading.Event()
+        self._at_end: list[Callable[[], None]] | None = []
         self._lock = threading.RLock()
         self._reports: dict[int, tuple[dict[str, Any], bytearray]] = {}
         self._ended: dict[int, int] = {}
+        self._ended_alone: dict[int, int] | None = None  # before the driver ended the rest
         self._started = time.monotonic()
+        self._trained_from = self._trained_until = 0.0  # all ranks were in training
+        self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
         self._processes = self._launch(exp)
         self.pids: dict[int, int] = {
             rank: process.pid for rank, process in enumerate(self._processes)
@@ -129,7 +135,9 @@ class Run(Steering):
             master_listen_fd=listener.detach(),
         )
         processes = home.take(exp.ranks)
-        threads = exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks)
+        cores = os.cpu_count() or 1
+        threads = exp.threads or max(1, cores // exp.ranks)
+        self.store.metadata |= {"cores": str(cores), "threads": str(threads)}
         spec = exp.to_json()
         for rank, process in enumerate(processes):
             home.watch(process.pid, self._on_end(rank))
@@ -171,6 +179,8 @@ class Run(Steering):
                 for key, _ in selector.select(0.01):
                     self._read_report(key, selector)
                 self._thaw_due()
+                if not self._trained_from and self._all_train():
+                    self._trained_from = time.monotonic()
                 lost = any(rank not in self._reports for rank in list(self._ended))
                 if not lost and not any("failed" in report for report, _ in self._reports.values()):
                     continue
@@ -212,6 +222,7 @@ class Run(Steering):
 
     def _finish(self, result: Result) -> None:
         """End the ranks, read what is left of their records, and give back what the run held."""
+        self._ended_alone = dict(self._ended)
         for process in self._processes:
             with contextlib.suppress(OSError):
                 process.socket.close()
@@ -227,7 +238,9 @@ class Run(Steering):
         self.store.metadata["ok"] = str(result.ok)
         if result.error is not None:
             self.store.metadata["error"] = str(result.error)
-        self._record_ns = self._cost_of_a_record()
+        self._trained_until = time.monotonic()
+        self._meters = [metered(segment.memory) for segment in self._segments]
+        self.store.metadata["overhead"] = self._overhead(result.wall_seconds).to_json()
         for segment in (*self._segments, self._driver_trace, self._control.segment):
             segment.close()
         with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
@@ -236,6 +249,11 @@ class Run(Steering):
             del self._driver_trace, self._rendezvous
         self._home.keep(self.experiment.ranks)
         self._result = result
+        with self._lock:
+            calls, self._at_end = self._at_end, None
+        for call in calls or []:
+            with contextlib.suppress(Exception):  # a picture's fault is not the run's
+                call()
         self._finished.set()
 
     def _collect(self) -> Result:
@@ -375,6 +393,15 @@ class Run(Steering):
             raise
         return True
 
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when the run is over, before whoever waits for it goes on; now, if
+        it is over.
+        """
+        with self._lock:
+            if self._at_end is not None:
+                return self._at_end.append(call)
+        call()
+
     def __await__(self) -> Generator[Any, None, Result]:
         """``result = await run``: the notebook stays responsive."""
         return self._awaited().__await__()
@@ -394,66 +421,60 @@ class Run(Steering):
     @property
     def loss(self) -> float:
         """The newest local losses' mean, for a progress bar."""
-        ranks = range(self.experiment.ranks)
-        if any(self._control.rank_word(rank, STATE) < TRAINING for rank in ranks):
+        if not self._all_train():
             return float("nan")
+        ranks = range(self.experiment.ranks)
         return sum(self._control.loss(rank) for rank in ranks) / self.experiment.ranks
+
+    def _all_train(self) -> bool:
+        """Has every rank begun to train?"""
+        ranks = range(self.experiment.ranks)
+        return all(self._control.rank_word(rank, STATE) >= TRAINING for rank in ranks)
+
+    @property
+    def control_state(self) -> ControlState:
+        """What is done to the ranks now, who has arrived, and who has ended by itself; as it last
+        was once the run is over.
+        """
+        with self._lock:
+            begun = [r for r, s in enumerate(self._segments) if s.words[H_MAGIC] == MAGIC]
+        state = self._control.state()
+        ended = dict(self._ended) if self._ended_alone is None else self._ended_alone
+        words = {rank: describe_end(code) for rank, code in sorted(ended.items())}
+        for rank, (report, _) in list(self._reports.items()):
+            if report.get("kind") == "RankError":
+                words.setdefault(rank, "raised an error")
+        arrived = tuple(sorted({*state.arrived, *begun}))
+        return replace(state, arrived=arrived, ended=words)
 
     # -- what was recorded --
 
-    @property
-    def events(self) -> pl.DataFrame:
-        """The event table up to now; complete once the run is over."""
-        return self.store.events
-
-    @property
-    def dropped(self) -> int:
-        """Records lost to overflow: 0 in normal use."""
-        return self.store.dropped
-
     def overhead(self) -> Overhead:
-        """What recording has cost so far: records times the measured cost of one, and the
-        collector's thread.
+        """What recording has cost so far: records times the cost of one, timed in place on a sample
+        of them, and the collector's thread.
         """
-        record_ns = self._record_ns if self.done else self._cost_of_a_record()
-        records = len(self.store)
-        seconds = time.monotonic() - self._started if not self.done else self._result.wall_seconds
-        ranks = self.experiment.ranks
-        collector = self._collector.cpu_ns * 1e-9
-        busy = max(seconds, 1e-9) * min(ranks, os.cpu_count() or 1)
-        return Overhead(
-            records,
+        return self._overhead(self._result.wall_seconds)
+
+    def _overhead(self, seconds: float) -> Overhead:
+        """``seconds``: how long training took, NaN while that is not known."""
+        with self._lock:
+            meters = self._meters or [metered(segment.memory) for segment in self._segments]
+        if not seconds > 0:  # it goes on, or it failed
+            since, until = self._trained_from or self._started, self._trained_until
+            seconds = (until or time.monotonic()) - since
+        return Overhead.of(
+            len(self.store),
             self.dropped,
-            record_ns,
-            collector,
-            (records * record_ns * 1e-9 + collector) / busy,
+            meters,
+            self._collector.cpu_ns * 1e-9,
+            seconds * min(self.experiment.ranks, os.cpu_count() or 1),
         )
-
-    def _cost_of_a_record(self) -> float:
-        """The slowest rank's, in ns."""
-        return max(segment.words[H_COST_PS] for segment in self._segments) / 1000
-
-    def to_html(self, path: str | Path) -> None:
-        """One file that animates in any browser, offline."""
-        from workbench.replay import to_html
-
-        to_html(self.store, path)
 
     # -- showing itself --
 
     def __repr__(self) -> str:
         exp = self.experiment
         return f"Run({exp.strategy}, {exp.task}, {exp.ranks} ranks)"
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        from workbench.jupyter import show
-
-        return show(self)._repr_mimebundle_(**options)
-
-    def __panel__(self) -> Any:
-        from workbench.app import stage
-
-        return stage(self)
 
 
 def run(exp: Experiment) -> Run:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,6 +95,14 @@ def session(rank: int = 0) -> Session:
     if _current is None:
         _current = _from_environment(rank)
     return _current
+
+
+def last_words() -> None:
+    """Leave in the records that this process ends by itself, and what it raised if it did."""
+    if _current is not None:
+        error = getattr(sys, "last_value", None)  # what the interpreter has just printed
+        told = [type(error).__name__, *str(error).strip().splitlines()[:1]] if error else []
+        _current.recorder.end(": ".join(told))
 
 
 def _from_environment(rank: int) -> Session:

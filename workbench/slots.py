@@ -64,7 +64,7 @@ class Slots:
 
     def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
         """Copy ``x`` into a free slot towards ``to`` and post it."""
-        box = self._claim(to, step, chunk, phase)
+        box = self._claim(to, step, chunk, phase, x)
         start = now()
         buffer = box.slot(x.dtype)[: len(x)]
         kernels_of(x).copy(buffer, x)
@@ -92,7 +92,7 @@ class Slots:
     ) -> None:  # fmt: skip
         """Combine the oldest slot from ``frm`` with ``mine``, straight into a slot to ``to``."""
         arrived, fields = self._arrived(frm, step, chunk, mine.nbytes, slot, phases[0])
-        leaving = self._claim(to, step + 1, chunk, phases[1])
+        leaving = self._claim(to, step + 1, chunk, phases[1], mine)
         start = now()
         kernels, n, dtype = kernels_of(mine), len(mine), mine.dtype
         incoming, outgoing = arrived.slot(dtype)[:n], leaving.slot(dtype)[:n]
@@ -125,17 +125,29 @@ class Slots:
 
     # -- their halves --
 
-    def _claim(self, to: int, step: int, chunk: int, phase: int) -> Any:
-        """A free slot towards ``to``: waits for one, and for the user who may hold ranks here."""
+    def _claim(self, to: int, step: int, chunk: int, phase: int, mine: Any) -> Any:
+        """A free slot towards ``to``: waits for one, and for the user who may hold ranks here.
+
+        ``mine`` is what this rank has of the chunk by now: its first values are said while held.
+        """
         box = self._out.get(to)
         if box is None:
             box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
         if not box.free.acquire(False):
             self._wait(box.free, to, step, chunk, -1, self.full, phase)
         if self.attention[ATTENTION] and self.attention[HELD] and self.gate is not None:
+            self._say(mine, to, step, chunk)
             self.gate.pass_chunk(self.op, step, self.where.iteration)
             self.watch.check()
         return box
+
+    def _say(self, mine: Any, to: int, step: int, chunk: int) -> None:
+        """Tell whoever looks what this rank holds of the chunk that it is about to send."""
+        self.lane.status(
+            SEND, peer=self.world[to], group=self.group_number, op=self.op, step=step, chunk=chunk,
+            dtype=self.recorder.name(str(mine.dtype).removeprefix("torch.")), shape=(len(mine),),
+            values=tuple(float(value) for value in mine[:8].tolist()),
+        )  # fmt: skip
 
     def _post(
         self,
@@ -221,22 +233,24 @@ class Slots:
         start = now()
         acquire = semaphore.acquire
         looks, awake_until = LOOKS, start + (self.spin_ns if self.inline else 0)
-        while looks > 0 or now() < awake_until:
-            looks -= 1
-            os.sched_yield()  # the peer may be on this very core
-            if acquire(False):
-                break
-        else:
-            self.lane.status(
-                WAIT,
-                peer=self.world[peer],
-                group=self.group_number,
-                op=self.op,
-                step=step,
-                chunk=chunk,
-            )
-            self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step}")
-        self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
+        try:
+            while looks > 0 or now() < awake_until:
+                looks -= 1
+                os.sched_yield()  # the peer may be on this very core
+                if acquire(False):
+                    break
+            else:
+                self.lane.status(
+                    WAIT,
+                    peer=self.world[peer],
+                    group=self.group_number,
+                    op=self.op,
+                    step=step,
+                    chunk=chunk,
+                )
+                self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step}")
+        finally:  # a wait that nobody ended was one too
+            self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
 
     # -- what must not be --
 

@@ -154,7 +154,7 @@ class Steering:
         rate = None if bandwidth is None else bytes_per_second(bandwidth)
         for a, b in ((source, target), (target, source))[: 2 if both else 1]:
             self._control.set_link(a, b, latency_ns=latency_ns, bytes_per_second=rate, down=down)
-            self._fault(f"link {a}->{b}", b)
+            self._fault(f"link {a}->{b} {self._control.link(a, b).words or 'restored'}", b)
 
     def _signal(self, rank: int, number: signal.Signals) -> None:
         """To a rank's process; not once it has ended, when its number may be somebody else's."""

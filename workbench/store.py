@@ -19,14 +19,18 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
 from workbench import files, table
+from workbench.shown import Shown
 from workbench.table import Batch, Names, Records
 
-__all__ = ["NOW_SCHEMA", "Loaded", "Store", "load"]
+if TYPE_CHECKING:
+    from workbench.result import Overhead
+
+__all__ = ["NOW_SCHEMA", "Loaded", "Store", "Tap", "load"]
 
 NOW_SCHEMA = pl.Schema(
     {
@@ -59,6 +63,7 @@ class Store:
 
         self._lock = threading.Lock()  # guards what ``append`` touches; held for moments only
         self._raw: list[Batch] = []
+        self._taps: weakref.WeakSet[Tap] = weakref.WeakSet()
         self._rows = 0
         self._in_memory = 0
         self._spiller: threading.Thread | None = None
@@ -76,10 +81,18 @@ class Store:
         with self._lock:
             return self._names.number(text)
 
+    def names(self, first: int = 0) -> list[str]:
+        """The texts that are numbered from ``first`` on; number 0 is ""."""
+        with self._lock:
+            return self._names.since(first)
+
     def append(self, rank: int, lane: int, rows: Records, contexts: Records) -> None:
         """Add records (events.ROW) of one lane; ``table.Batch`` says what their numbers mean."""
         with self._lock:
-            self._raw.append(Batch(rank, lane, rows, contexts))
+            batch = Batch(rank, lane, rows, contexts)
+            self._raw.append(batch)
+            for tap in self._taps:
+                tap._waiting.append(batch)
             self._rows += len(rows)
             self._in_memory += len(rows)
             spiller = self._spiller
@@ -97,6 +110,13 @@ class Store:
         self._now = rows
 
     # ---- reading
+
+    def tap(self) -> Tap:
+        """What arrives from now on, as raw batches; all before it is ``pieces(tap.position)``."""
+        with self._lock:
+            tap = Tap(self._lock, self._rows)
+            self._taps.add(tap)
+        return tap
 
     def __len__(self) -> int:
         return self._rows
@@ -139,16 +159,26 @@ class Store:
                 at += frame.height
         return (pl.concat(pieces, rechunk=False) if pieces else table.EMPTY), at
 
-    def pieces(self) -> Iterator[pl.DataFrame]:
-        """Everything so far, piece by piece in the order of arrival."""
+    def pieces(self, stop: int | None = None) -> Iterator[pl.DataFrame]:
+        """Everything so far, or up to the position ``stop``, in the order of arrival."""
         with self._reading:
             frames = [*self._settled()]
             parts = [*self._parts]
+        left = len(self) if stop is None else stop
         for path, rows in parts:
             frame = table.conform(pl.scan_parquet(path), str(path))
-            for at in range(0, rows, _CONVERTED_AT_ONCE):
-                yield frame.slice(at, _CONVERTED_AT_ONCE).collect()
-        yield from frames
+            for at in range(0, min(rows, left), _CONVERTED_AT_ONCE):
+                yield frame.slice(at, min(_CONVERTED_AT_ONCE, left - at)).collect()
+            left -= rows
+        for piece in frames:
+            if left > 0:
+                yield piece.head(left)
+            left -= piece.height
+
+    @property
+    def doing(self) -> Sequence[tuple[object, ...]]:
+        """``now`` as tuples in the order of ``NOW_SCHEMA``, for who asks 25 times a second."""
+        return self._now
 
     @property
     def now(self) -> pl.DataFrame:
@@ -264,6 +294,25 @@ class Store:
         write(self, Path(path))
 
 
+class Tap:
+    """A store's rows from ``position`` on, as raw batches (references, no copies).
+
+    ``position`` counts the store's rows before the next ``take``: what is read of the store up to
+    it and what the tap then gives are everything, once. A tap that is let go of keeps nothing.
+    """
+
+    def __init__(self, lock: threading.Lock, position: int) -> None:
+        self.position = position
+        self._lock, self._waiting = lock, list[Batch]()
+
+    def take(self) -> list[Batch]:
+        """What has arrived since the last call."""
+        with self._lock:
+            taken, self._waiting = self._waiting, []
+        self.position += sum(len(batch.rows) for batch in taken)
+        return taken
+
+
 def _remove(folder: Path, pid: int) -> None:
     if os.getpid() == pid:  # a forked child's exit leaves its parent's parts alone
         with contextlib.suppress(OSError):
@@ -271,26 +320,21 @@ def _remove(folder: Path, pid: int) -> None:
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A run that was saved: ``events``, ``store`` and exports, as a finished Run has them."""
+class Loaded(Shown):
+    """A run that was saved: events, store, exports and views, as a finished Run has them."""
 
     store: Store
 
     done: ClassVar[bool] = True
 
-    @property
-    def events(self) -> pl.DataFrame:
-        return self.store.events
+    def overhead(self) -> Overhead:
+        """What recording cost, as it was saved with the run; ``share`` is NaN if it was not."""
+        from workbench.result import Overhead
 
-    @property
-    def dropped(self) -> int:
-        return self.store.dropped
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that animates from file://."""
-        from workbench.replay import to_html
-
-        to_html(self.store, path)
+        if told := self.store.metadata.get("overhead"):
+            return Overhead.from_json(told)
+        nan = float("nan")
+        return Overhead(len(self.store), self.dropped, nan, nan, nan)
 
 
 def load(path: str | os.PathLike[str], *, partial: bool = False) -> Loaded:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import polars as pl
 
 from workbench import events
 from workbench.errors import WorkbenchError
-from workbench.events import COLUMNS, KINDS, PAGE
+from workbench.events import CODE, COLUMNS, CONTEXT, KINDS, PAGE, ROW
 
 Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
 
@@ -59,6 +60,10 @@ class Names:
         if len(self._series) < len(self._numbers):
             self._series = pl.Series(list(self._numbers), dtype=pl.Categorical)
         return self._series.gather(numbers.astype(np.uint32))
+
+    def since(self, first: int) -> list[str]:
+        """The strings that are numbered from ``first`` on."""
+        return list(islice(self._numbers, first, None)) if first < len(self._numbers) else []
 
 
 class NameTable:
@@ -154,6 +159,60 @@ def to_frame(batches: Sequence[Batch], names: Names) -> pl.DataFrame:
 
 
 _KINDS = pl.Series(KINDS, dtype=pl.Categorical)
+
+
+def from_frame(frame: pl.DataFrame, number: Callable[[str], int]) -> list[Batch]:
+    """``to_frame`` undone: the frame's rows in their order, a batch for each stretch of one lane.
+
+    ``number`` gives a text its number in the store. Rows of no known kind are left out.
+    """
+    kinds = _numbered(frame["kind"], lambda text: CODE.get(text, len(KINDS)))
+    if (kinds == len(KINDS)).any():
+        frame, kinds = frame.filter(kinds < len(KINDS)), kinds[kinds < len(KINDS)]
+    if not frame.height:
+        return []
+    columns = {name: _numbered(frame[name], number) for name in _STRINGS if name != "kind"}
+    columns |= {name: frame[name].to_numpy() for name in ("rank", *_OF_CONTEXT)}
+
+    rows: Records = np.zeros(frame.height, ROW)
+    for name in ("start_ns", "end_ns", "peer", "step", "chunk", "slot", "nbytes", "value"):
+        rows[name] = frame[name].to_numpy()
+    rows["kind"], rows["seq"] = kinds, frame["seq"].to_numpy() + 1
+    rows["name"], rows["phase"] = columns["name"], columns["phase"]
+
+    lanes = _changes(columns["rank"], columns["lane"])
+    changes = lanes | _changes(*(columns[name] for name in (*_OF_CONTEXT, *_NAMES_OF_CONTEXT)))
+    at = np.flatnonzero(changes)
+    contexts: Records = np.zeros(len(at), CONTEXT)
+    for name in (*_OF_CONTEXT, *_NAMES_OF_CONTEXT):
+        contexts[name] = columns[name][at]
+    which = np.cumsum(changes) - 1
+    firsts = np.flatnonzero(lanes)
+    batches = []
+    for first, stop in zip(firsts, [*firsts[1:], frame.height], strict=True):
+        own = slice(which[first], which[stop - 1] + 1)
+        rows["context"][first:stop] = which[first:stop] - which[first]
+        rank, lane = int(columns["rank"][first]), int(columns["lane"][first])
+        batches.append(Batch(rank, lane, rows[first:stop], contexts[own]))
+    return batches
+
+
+def _numbered(series: pl.Series, number: Callable[[str], int]) -> npt.NDArray[np.uint16]:
+    """The column's strings as numbers."""
+    if not len(series):
+        return np.zeros(0, np.uint16)
+    codes, own = series.to_physical().to_numpy(), series.unique()
+    numbers: npt.NDArray[np.uint16] = np.zeros(int(codes.max()) + 1, np.uint16)
+    numbers[own.to_physical().to_numpy()] = [number(text) for text in own.cast(pl.String)]
+    found: npt.NDArray[np.uint16] = numbers[codes]
+    return found
+
+
+def _changes(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Where a row differs from the one before it; the first one does."""
+    changes = np.ones(len(columns[0]), bool)
+    changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return changes
 
 
 def conform(frame: pl.DataFrame | pl.LazyFrame, where: str) -> pl.LazyFrame:

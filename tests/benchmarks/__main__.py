@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks [all_reduce ddp recording collecting starting]``"""
+"""``python -m tests.benchmarks [starting recording collecting all_reduce ddp live_view stage]``"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.benchmarks.figures import show
 
-MODULES = ("starting", "recording", "collecting", "all_reduce", "ddp")
+MODULES = ("starting", "recording", "collecting", "all_reduce", "ddp", "live_view", "stage")
 
 
 def main() -> None:

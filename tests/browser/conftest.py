@@ -106,8 +106,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[str]:
-    """The address of a JupyterLab on the repository's notebooks, with settings of its own."""
+def lab_folder() -> Path:
+    """What JupyterLab serves; a module with notebooks of its own overrides it."""
+    return ROOT / "notebooks"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, lab_folder: Path) -> Iterator[str]:
+    """The address of a JupyterLab on ``lab_folder``, with settings of its own."""
     port, token = free_port(), secrets.token_hex(8)
     settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
@@ -122,7 +128,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser",
         "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
-        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={ROOT / 'notebooks'}",
+        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={lab_folder}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
     log = tmp_path / "lab.log"
@@ -144,8 +150,8 @@ def web_app(tmp_path: Path) -> Iterator[str]:
     with log.open("wb") as out:
         server = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=ROOT)
     try:
-        answers(f"http://127.0.0.1:{port}/ring", server, log)
-        yield f"http://127.0.0.1:{port}/ring"
+        answers(f"http://127.0.0.1:{port}/", server, log)
+        yield f"http://127.0.0.1:{port}/"
     finally:
         end(server)
 
@@ -153,15 +159,18 @@ def web_app(tmp_path: Path) -> Iterator[str]:
 # ---- what the tests look at
 
 
-PIXELS = """(canvas) => {
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+PIXELS = """(root) => {
   let hash = 0;
-  for (const byte of data) hash = (Math.imul(hash, 31) + byte) | 0;
+  for (const canvas of root.querySelectorAll(".wb-scene:not([hidden]) canvas")) {
+    if (!canvas.width || !canvas.height) continue;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (const byte of data) hash = (Math.imul(hash, 31) + byte) | 0;
+  }
   return hash;
 }"""
 MOVED = f"""async (root) => {{
-  const look = () => [root.stage.frame(), ({PIXELS})(root.querySelector("canvas.wb-ring"))];
-  const name = (m) => [m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();
+  const look = () => [root.stage.frame(), ({PIXELS})(root)];
+  const name = (m) => [m.group, m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();
   const [first, before] = look();
   await new Promise((on) => setTimeout(on, 100));
   await new Promise(requestAnimationFrame);
@@ -179,13 +188,22 @@ def frame(stage: Locator) -> dict:
 
 
 def known(stage: Locator, what: str) -> object:
-    """A field of what the stage knows of the run."""
+    """A field of what the stage knows of the run, but for its table."""
     return stage.evaluate("(root, what) => root.stage.known()[what]", what)
 
 
-def pixels(stage: Locator, canvas: str = "canvas.wb-ring") -> int:
-    """A canvas as one number: another picture, another number."""
-    return stage.evaluate(f"(root) => ({PIXELS})(root.querySelector({canvas!r}))")
+def calls(stage: Locator) -> int:
+    """How many collectives the page has rows of."""
+    return int(stage.evaluate("(root) => root.stage.known().table.calls.length"))
+
+
+def open_scene(stage: Locator, name: str) -> None:
+    stage.evaluate("(root, name) => root.stage.open(name)", name)
+
+
+def pixels(stage: Locator) -> int:
+    """The scene's picture as one number: another picture, another number."""
+    return int(stage.evaluate(PIXELS))
 
 
 def wait_for(look: Callable[[], object], what: str, seconds: float = 30) -> object:

@@ -1,12 +1,24 @@
-"""JupyterLab runs the first notebook: the stage is live while cells run, and no cell fails."""
+"""JupyterLab: the notebooks run and their pictures move; ranks obey while a cell awaits them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import nbformat
 import pytest
+from playwright.sync_api import Locator, Page
 
-from tests.browser.conftest import Watched, known, sees_chunks_move, wait_for
+from tests.browser.conftest import (
+    ROOT,
+    Watched,
+    calls,
+    frame,
+    known,
+    open_scene,
+    sees_chunks_move,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 READY = """async () => {
@@ -19,35 +31,124 @@ READY = """async () => {
 RUN_ALL = (
     """() => { window.jupyterapp.commands.execute("notebook:run-all-cells"); }"""  # not awaited
 )
+SAVE = """() => window.jupyterapp.commands.execute("docmanager:save")"""
 CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
   .filter((cell) => cell.model.type === "code")
   .map((cell) => [cell.model.executionCount, cell.model.outputs.toJSON()
     .filter((output) => output.output_type === "error").map((output) => output.ename)])"""
 DARK = """() => window.jupyterapp.commands
   .execute("apputils:change-theme", { theme: "JupyterLab Dark" })"""
+LONG = """import workbench as wb
+
+run = wb.run(
+    wb.Experiment(strategy="data_parallel", task="lenet_digits", ranks=4, iterations=100_000)
+)
+run.view("collectives")"""
+Open = Callable[..., Watched]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_first_notebook_shows_moving_chunks(
-    lab: str, open_page: Callable[..., Watched], scheme: str
-) -> None:
-    page = open_page(color_scheme=scheme).page
-    page.goto(lab.format("01_ring_all_reduce.ipynb"), wait_until="domcontentloaded")
+@pytest.fixture
+def lab_folder(tmp_path: Path) -> Path:
+    """The repository's notebooks, and one whose second cell awaits a long run."""
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    long = nbformat.v4.new_notebook()
+    for source in (LONG, "result = await run"):
+        long.cells.append(nbformat.v4.new_code_cell(source))
+    nbformat.write(long, folder / "long.ipynb")
+    return folder
+
+
+def open_notebook(page: Page, address: str, scheme: str = "light") -> None:
+    page.goto(address, wait_until="domcontentloaded")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
     page.evaluate(READY)
     if scheme == "dark":
         page.evaluate(DARK)
         page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
-    page.evaluate(RUN_ALL)
+
+
+def first_stage(page: Page) -> Locator:
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
     stage.wait_for(timeout=60_000)
     stage.scroll_into_view_if_needed()
     wait_for(lambda: known(stage, "state") == "running", "live while it runs", 60)
-    wait_for(lambda: known(stage, "calls"), "a first call")
+    wait_for(lambda: calls(stage), "a first call")
+    return stage
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme: str) -> None:
+    page = open_page(color_scheme=scheme).page
+    open_notebook(page, lab.format("01_ring_all_reduce.ipynb"), scheme)
+    page.evaluate(RUN_ALL)
+    stage = first_stage(page)
+    assert frame(stage)["scene"] == "collectives"
     sees_chunks_move(stage)
     assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
     wait_for(lambda: known(stage, "state") == "finished", "its end", 60)
     assert known(stage, "counters")["iteration"] == 199
+    stage.scroll_into_view_if_needed()
     sees_chunks_move(stage)  # told again
     wait_for(lambda: all(n for n, _ in page.evaluate(CELLS)), "all cells run", 120)
     assert [errors for _, errors in page.evaluate(CELLS) if errors] == []
+
+
+def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
+    """Hold, step, go on, kill: and the cell ends with the error that names the rank."""
+    page = open_page().page
+    open_notebook(page, lab.format("long.ipynb"))
+    page.evaluate(RUN_ALL)
+    stage = first_stage(page)
+    sees_chunks_move(stage)
+    hold = stage.get_by_role("button", name="Hold the ranks")
+    hold.click()
+    wait_for(lambda: known(stage, "control")["held"], "the ranks held")
+    wait_for(lambda: known(stage, "control")["standing"], "one that stands; others may wait for it")
+    page.wait_for_timeout(500)
+    rows = stage.evaluate("(root) => root.stage.known().table.rows")
+    page.wait_for_timeout(500)
+    assert stage.evaluate("(root) => root.stage.known().table.rows") == rows, "held ranks work on"
+    stage.get_by_role("button", name="step", exact=True).click()
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows") > rows, "a step")
+    stage.get_by_role("button", name="Let them run").click()
+    wait_for(lambda: not known(stage, "control")["held"], "the ranks let go")
+    before = known(stage, "counters")["iteration"]
+    wait_for(lambda: known(stage, "counters")["iteration"] > before, "training goes on")
+
+    open_scene(stage, "overview")
+    kill_by_keyboard(page, stage, 2)
+    wait_for(lambda: known(stage, "state") == "failed", "the failure")
+    assert "rank 2" in known(stage, "words")
+    wait_for(lambda: page.evaluate(CELLS)[1][1] == ["PeerLost"], "the cell's error")
+
+
+def kill_by_keyboard(page: Page, stage: Locator, rank: int) -> None:
+    hands = stage.locator(".wb-scene-overview select").last
+    hands.select_option(str(rank))
+    hands.press("Tab")
+    page.keyboard.press("Enter")
+    dialog = stage.get_by_role("dialog")
+    dialog.get_by_role("button", name="Kill").focus()
+    page.keyboard.press("Enter")
+    dialog.get_by_role("button", name=f"Kill rank {rank}, for good").focus()
+    page.keyboard.press("Enter")
+
+
+def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: Open) -> None:
+    """With its history, and its hands: stop ends the run, and the cell with it."""
+    page = open_page().page
+    open_notebook(page, lab.format("long.ipynb"))
+    page.evaluate(RUN_ALL)
+    stage = first_stage(page)
+    first = stage.evaluate("(root) => root.stage.known().table.calls[0].start")
+    page.evaluate(SAVE)
+    page.reload(wait_until="domcontentloaded")
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
+    stage = first_stage(page)
+    assert stage.evaluate("(root) => root.stage.known().table.calls[0].start") == first
+    sees_chunks_move(stage)
+    stage.get_by_role("button", name="Stop").last.click()
+    wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")

@@ -6,8 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Locator, Page
 
-from tests.browser.conftest import Watched, frame, known, pixels, sees_chunks_move, wait_for
+from tests.browser.conftest import (
+    Watched,
+    calls,
+    frame,
+    open_scene,
+    pixels,
+    sees_chunks_move,
+    wait_for,
+)
 from tests.synthetic import training
 from workbench.replay import to_html
 from workbench.store import Store
@@ -27,25 +36,28 @@ def saved(tmp_path: Path) -> str:
     return (tmp_path / "run.html").as_uri()
 
 
+def stage_of(page: Page, uri: str, scene: str = "collectives") -> Locator:
+    page.goto(uri)
+    stage = page.locator(".wb-stage")
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    open_scene(stage, scene)
+    return stage
+
+
 @pytest.mark.parametrize("scheme, ground", [("light", (255, 255, 255)), ("dark", (20, 23, 27))])
 def test_moves_from_file_in_light_and_dark(
     saved: str, open_page: Callable[..., Watched], scheme: str, ground: tuple[int, int, int]
 ) -> None:
-    page = open_page(color_scheme=scheme).page
-    page.goto(saved)
-    stage = page.locator(".wb-stage")
+    stage = stage_of(open_page(color_scheme=scheme).page, saved)
     sees_chunks_move(stage)
     assert stage.evaluate("(root) => getComputedStyle(root).backgroundColor") == f"rgb{ground}"
     assert "real · call 1 of 30" in stage.locator(".wb-real").inner_text()
-    assert stage.locator(".wb-made").inner_text() == "link 0 → 1 emulated: 20 ms"
+    assert "link 0 → 1 emulated: 20 ms" in stage.locator(".wb-made").inner_text()
 
 
 def test_every_mark_is_a_row_at_its_place(saved: str, open_page: Callable[..., Watched]) -> None:
     """At least 20 chunks, each matched with its two rows: its place follows from their times."""
-    page = open_page().page
-    page.goto(saved)
-    stage, events = page.locator(".wb-stage"), training(30)
-    origin = events["start_ns"].min()
+    stage, events = stage_of(open_page().page, saved), training(30)
     key = ["op", "step", "chunk", "slot"]
     rows = events.filter(group="default")
     recv = rows.filter(kind="recv").select(*key, rank="peer", peer="rank", arrived="end_ns")
@@ -58,8 +70,9 @@ def test_every_mark_is_a_row_at_its_place(saved: str, open_page: Callable[..., W
         for mark in now["marks"]:
             who = tuple(mark[k] for k in (*key, "rank", "peer"))
             left, arrived = flights[who]
-            share = (now["playhead"] + origin - left) / (arrived - left)
+            share = (now["playhead"] - left) / (arrived - left)
             assert mark["share"] == pytest.approx(share, abs=1e-6)
+            assert mark["group"] == "default"
             matched.add(who)
         return len(matched) >= 20
 
@@ -67,28 +80,29 @@ def test_every_mark_is_a_row_at_its_place(saved: str, open_page: Callable[..., W
 
 
 def test_a_row_removed_is_a_chunk_less(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    """At the moment at which that chunk was on its way it is not there any more."""
     events = training(1)
-    gone = (events["kind"] == "recv") & (events["rank"] == 1) & (events["step"] == 2)
-    assert gone.sum() == 1
-    counts = []
-    for table in (events, events.filter(~gone)):
+    lost = (events["kind"] == "recv") & (events["rank"] == 1) & (events["step"] == 2)
+    assert lost.sum() == 1
+    arrived = events.filter(lost)
+    left = events.filter(kind="send", rank=0, step=2)["start_ns"][0]
+    moment = (left + arrived["end_ns"][0]) / 2 - events["start_ns"].min()
+    shown = []
+    for table in (events, events.filter(~lost)):
         to_html(Store.from_frame(table), tmp_path / "run.html")
-        page = open_page().page
-        page.goto((tmp_path / "run.html").as_uri())
-        stage = page.locator(".wb-stage")
-        wait_for(lambda stage=stage: known(stage, "calls"), "the call")
-        counts.append(stage.evaluate("(root) => root.stage.known().calls[0].flights.length"))
-    assert counts == [24, 23]
+        stage = stage_of(open_page().page, (tmp_path / "run.html").as_uri())
+        stage.evaluate("(root, t) => root.stage.goto(t)", moment)
+        shown.append({(m["rank"], m["peer"], m["step"], m["chunk"]) for m in frame(stage)["marks"]})
+    assert shown[0] - shown[1] == {(0, 1, 2, arrived["chunk"][0])} and shown[1] < shown[0]
 
 
 def test_the_keyboard_is_enough(saved: str, open_page: Callable[..., Watched]) -> None:
     page = open_page().page
-    page.goto(saved)
-    stage = page.locator(".wb-stage")
+    stage = stage_of(page, saved)
     sees_chunks_move(stage)
     stage.focus()
     page.keyboard.press("Space")
-    wait_for(lambda: stage.locator(".wb-state").inner_text() == "❚❚ View held", "the word for it")
+    wait_for(lambda: stage.locator(".wb-bar .wb-state").inner_text() == "❚❚ View held", "the word")
     page.wait_for_timeout(200)  # the frame that shows the held playhead is drawn
     held, picture = frame(stage)["playhead"], pixels(stage)
     page.wait_for_timeout(300)
@@ -101,15 +115,38 @@ def test_the_keyboard_is_enough(saved: str, open_page: Callable[..., Watched]) -
     wait_for(lambda: frame(stage)["playhead"] > on, "playing on")
     page.keyboard.press("l")
     wait_for(lambda: (frame(stage)["call"] or {}).get("number") == 30, "the newest call")
+    for key, scene in (("1", "overview"), ("3", "timeline"), ("2", "collectives")):
+        page.keyboard.press(key)
+        assert frame(stage)["scene"] == scene
+    page.keyboard.press("Home")
+    wait_for(lambda: (frame(stage)["call"] or {}).get("number") == 1, "the first call")
+    page.keyboard.press("-")  # of a held view: its speed when it goes on
+    assert stage.locator(".wb-pace").evaluate("(menu) => menu.selectedIndex") == 0
+    page.keyboard.press("+")
+    assert stage.locator(".wb-pace").evaluate("(menu) => menu.value") == "0.0001"
+
+
+def test_the_whole_run_can_be_scrubbed(saved: str, open_page: Callable[..., Watched]) -> None:
+    page = open_page().page
+    stage = stage_of(page, saved)
+    strip = stage.locator(".wb-strip")
+    box = strip.bounding_box()
+    seen = []
+    for share in (0.12, 0.52, 0.88):
+        x = 58 + share * (box["width"] - 66)
+        strip.click(position={"x": x, "y": 12})
+        seen.append(frame(stage)["call"]["number"])
+    assert seen == [4, 16, 27]
+    assert stage.locator(".wb-bar .wb-state").inner_text() == "❚❚ View held"
 
 
 def test_still_frames_for_who_wants_no_motion(
     saved: str, open_page: Callable[..., Watched]
 ) -> None:
     page = open_page(reduced_motion="reduce").page
-    page.goto(saved)
-    stage = page.locator(".wb-stage")
+    stage = stage_of(page, saved)
     wait_for(lambda: frame(stage)["marks"], "a frame with chunks")
+    page.wait_for_timeout(300)
     before, op = pixels(stage), frame(stage)["call"]["op"]
     page.wait_for_timeout(500)
     assert pixels(stage) == before and frame(stage)["call"]["op"] == op
@@ -120,20 +157,19 @@ def test_any_number_of_ranks(tmp_path: Path, open_page: Callable[..., Watched], 
     """Also none that communicate: a single rank has nothing to send, and the page says so."""
     events = training(3, ranks=ranks)
     to_html(Store.from_frame(events, {"experiment": f"ranks: {ranks}"}), tmp_path / "run.html")
-    page = open_page().page
-    page.goto((tmp_path / "run.html").as_uri())
-    stage = page.locator(".wb-stage")
+    stage = stage_of(open_page().page, (tmp_path / "run.html").as_uri())
     if ranks > 1:
         sees_chunks_move(stage)
-    else:
-        wait_for(lambda: "no chunk was recorded" in stage.inner_text(), "the words for it")
+    assert calls(stage) == 3
+    for scene in ("overview", "timeline"):
+        open_scene(stage, scene)
+        stage.page.wait_for_timeout(400)
+        assert pixels(stage)
 
 
 def test_a_failed_run_says_why(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
     error = 'rank 2 (process 7) was killed </script> by "SIGKILL" in iteration 3.\nMore of it.'
     to_html(Store.from_frame(training(3), {"error": error}), tmp_path / "run.html")
-    page = open_page().page
-    page.goto((tmp_path / "run.html").as_uri())
-    stage = page.locator(".wb-stage")
-    wait_for(lambda: stage.locator(".wb-state").inner_text() == "✕ Failed", "the state")
-    assert stage.locator(".wb-say").inner_text() == error.splitlines()[0]
+    stage = stage_of(open_page().page, (tmp_path / "run.html").as_uri(), "overview")
+    wait_for(lambda: stage.locator(".wb-bar .wb-state").inner_text() == "✕ Failed", "the state")
+    wait_for(lambda: error.splitlines()[0].split(" was ")[1] in stage.inner_text(), "the reason")

@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NOTHING, receive } from "../../assets/model.js";
-import { badge, bytes, duration, factsOf, grouped, sentence, speed, stateOf, story, ticks, titleOf } from "../../assets/words.js";
-import { batch } from "./rows.js";
+import { nothing, receive } from "../../assets/known.js";
+import { openCall } from "../../assets/model.js";
+import { AT_START, tell } from "../../assets/player.js";
+import { badge, bytes, duration, factsOf, grouped, meter, percent, sentence, speed, stateOf, ticks, titleOf } from "../../assets/words.js";
+import { CONTROL, batch, calls } from "./rows.js";
 
-const known = receive(NOTHING, ...batch([6]), 0), call = known.calls[0];
+const counters = { events: 9, dropped: 0, per_second: 0, iteration: 6, loss: 0.25, accuracy: null, record_share: 0.0088, older: 0 };
+const known = receive(nothing(), ...batch(calls(7), { counters }), 0), call = openCall(known.table, known.table.calls[6]);
+const telling = tell(AT_START, call.key, 0), look = { known, call, live: true, held: false };
 
 test("times and bytes as people say them", () => {
   assert.deepEqual([0, 412, 999.6, 12_400, 999_600, 3.14e6, 1.25e9].map(duration), ["0 ns", "412 ns", "1.00 µs", "12.4 µs", "1.00 ms", "3.14 ms", "1.25 s"]);
@@ -17,27 +21,29 @@ test("the speed of the picture", () => {
 });
 
 test("the badge says what the picture is", () => {
-  assert.equal(badge(call, known, 0.31e9), "real · call 7 of 7 · sampled · ×1/2,000,000 · 0.3 s behind");
-  assert.equal(badge(call, known, NaN), "real · call 7 of 7 · sampled · ×1/2,000,000");
-  assert.match(badge({ ...call, clock: { ...call.clock, even: false } }, known, 0), /×1\/2,000,000, slower where more happens/);
-  const over = { ...known, state: "finished" };
-  assert.equal(badge(call, over, 9e9), "real · call 7 of 7 · sampled · ×1/2,000,000 · replayed");
-  assert.match(badge({ ...call, left_out: "first 2 of 9 pieces a chunk" }, known, 0), /sampled · first 2 of 9 pieces a chunk · ×1\/2/);
-  const whole = receive(NOTHING, ...batch([0], { counters: { ...known.counters, calls: 1 } }), 0);
-  assert.equal(badge(whole.calls[0], whole, 0), "real · call 1 of 1 · ×1/2,000,000 · 0.0 s behind");
+  assert.equal(badge(look, 0.31e9, telling), "real · call 7 of 7 · ×1/2,000,000 · 0.3 s behind");
+  assert.equal(badge({ ...look, live: false }, 9e9, telling), "real · call 7 of 7 · ×1/2,000,000");
+  assert.match(badge({ ...look, call: { ...call, clock: { ...call.clock, even: false } } }, 0, telling), /×1\/2,000,000, slower where more happens/);
+  assert.equal(badge({ ...look, known: { ...known, state: "finished" } }, 9e9, telling), "real · call 7 of 7 · ×1/2,000,000 · replayed");
+  assert.match(badge({ ...look, call: { ...call, left_out: "first 2 of 9 pieces a chunk" } }, 0, telling), /call 7 of 7 · first 2 of 9 pieces a chunk · ×1\/2/);
+  assert.match(badge({ ...look, held: true }, 0, telling), /^real · call 7 of 7 · held/);
+  assert.match(badge(look, 0, { ...telling, pace: 1e4 }), / ×1\/100 /);
+  assert.match(badge(look, 0.5e9, { ...telling, key: "" }), / ×1 · 0.5 s behind$/); // the ranks' own pace
+  assert.match(badge({ ...look, known: { ...known, counters: { ...counters, older: 1234 } } }, 0, telling), /the first 1,234 events are not on this page/);
 });
 
 test("every state has a word and a sentence", () => {
-  assert.deepEqual(stateOf(NOTHING, false), ["○ Nothing runs yet", "empty"]);
+  assert.deepEqual(stateOf(nothing(), false), ["○ Nothing runs yet", "empty"]);
   assert.deepEqual(stateOf(known, true), ["❚❚ View held", "held"]);
   assert.deepEqual(stateOf({ ...known, state: "failed" }, true), ["✕ Failed", "failed"]);
-  for (const state of ["empty", "starting", "running", "finished", "failed", "replay"]) assert.notEqual(sentence({ ...NOTHING, state }, null), "");
+  assert.deepEqual(stateOf({ ...known, control: { ...CONTROL, held: true } }, false), ["■ Ranks held", "ours"]);
+  for (const state of ["empty", "starting", "running", "finished", "failed", "replay"]) assert.notEqual(sentence({ ...nothing(), state }, null), "");
   assert.equal(sentence({ ...known, state: "failed", words: "rank 2 was killed" }, call), "rank 2 was killed");
 });
 
 test("the header line", () => {
   assert.equal(factsOf(known), "3 ranks · iteration 7 of 200 · loss 0.250");
-  assert.equal(factsOf(NOTHING), "");
+  assert.equal(factsOf(nothing()), "");
   assert.equal(titleOf(call), "Ring all-reduce");
   assert.equal(titleOf({ ...call, algorithm: "one_shot" }), "One-shot all-reduce");
 });
@@ -48,16 +54,12 @@ test("the sentence names who waited longest, for whom, how long", () => {
   assert.match(sentence(known, { ...call, waits: call.waits.map((w) => ({ ...w, name: "slots full" })) }), /for room at rank 0/);
 });
 
-test("the story up to the playhead, the newest lines", () => {
-  assert.deepEqual(story(call, 0, 9), []);
-  assert.deepEqual(story(call, 1000, 9).map(([, words]) => words),
-    ["rank 1 had waited 400 ns for chunk 0 from rank 0", "rank 1 added chunk 0 from rank 0, 400 B in 1.00 µs"]);
-  assert.deepEqual(story(call, 2000, 1).map(([at]) => at), ["2.00 µs"]);
-});
-
-test("a rank that joins in late is told", () => {
-  const late = { ...call, came: new Map([[0, 0], [2, 900]]) };
-  assert.deepEqual(story(late, 950, 9).map(([, words]) => words).filter((w) => /late/.test(w)), ["rank 2 joined in, late"]);
+test("the meter says what recording costs, and what it lost", () => {
+  assert.equal(meter(known), "recording 0.88 % of step time · 9 events · 0 dropped");
+  assert.equal(meter({ ...known, counters: { ...counters, per_second: 14_600, dropped: 2000 } }), "recording 0.88 % of step time · 14.6 k events/s · 2,000 dropped");
+  assert.equal(meter({ ...known, counters: { ...counters, record_share: null } }), "9 events · 0 dropped");
+  assert.equal(meter(nothing()), "");
+  assert.deepEqual([0.0088, 0.0001, 0.25].map(percent), ["0.88 %", "0.010 %", "25.00 %"]);
 });
 
 test("ticks are round, inside, and few", () => {

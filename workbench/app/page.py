@@ -1,20 +1,56 @@
-"""One session of the web app: a small form, the stage, and the run that the button started.
-
-The page takes numbers only; they become a validated Experiment. Nothing runs until the button is
-pressed, and what runs ends with the session.
-"""
+"""What the pages share: the stage, the parts written for them, and the frame around these."""
 
 from __future__ import annotations
 
-import uuid
+import json
+import re
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import panel as pn
+import param
 from panel.custom import AnyWidgetComponent
 
 from workbench._assets import stage_module, theme
+from workbench.app.runs import Runs
+from workbench.form import as_code
+from workbench.spec import Experiment
 from workbench.views import Message
-from workbench.views.stream import Pump, Stream
+from workbench.views.feed import Page, Start, feed, nothing
+
+HERE = Path(__file__).parent
+REFRESH_MS = 1000
+LOADING = 10.0  # seconds that a page may take to load and connect; so long it counts as there
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all pages of one server share."""
+
+    runs: Runs
+    cookie: str = ""  # of the browser's own word
+    logout: bool = False
+    pool: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 6, "page"))
+
+    def work(self, task: Callable[[], None]) -> None:
+        """Do it in another thread: starting ranks and reading events take their time."""
+        self.pool.submit(_guarded, task)
+
+
+def _guarded(task: Callable[[], None]) -> None:
+    try:
+        task()
+    except Exception:  # nobody looks at the future
+        traceback.print_exc(file=sys.stderr)
 
 
 class Stage(AnyWidgetComponent):
@@ -24,90 +60,194 @@ class Stage(AnyWidgetComponent):
     _stylesheets = [theme()]  # noqa: RUF012 - Panel's own form
 
     def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
-        self._stream: Stream | None = None
-        self._pump: Pump | None = None
+        super().__init__(**{"sizing_mode": "stretch_width", **params})
+        self._page: Page | None = None
 
-    def watch(self, run: Any) -> None:
+    def watch(
+        self,
+        run: Any,
+        scene: str = "overview",
+        readonly: bool = False,
+        on_start: Start | None = None,
+    ) -> None:
+        """Show ``run``: a page that is open hears of it at once, another one when it says hello."""
         self.leave()
-        self._stream = Stream(run, uuid.uuid4().hex)
-        self._pump = Pump(self._stream, self._push)
-        self._pump.start()
+        self._page = feed(run).join(self._push, readonly=readonly, on_start=on_start, scene=scene)
+        if self._models:
+            self._page.hear({"type": "hello"})
 
     def leave(self) -> None:
-        if self._pump:
-            self._pump.stop()
+        """Send nothing more. The run goes on."""
+        if self._page:
+            self._page.leave()
+        self._page = None
 
     def _push(self, message: Message) -> None:
-        self.send({**message.header, "buffers": [message.payload] if message.payload else []})
+        header = json.loads(json.dumps(message.header))  # as in Jupyter: Bokeh keeps keys' types
+        self.send({**header, "buffers": [message.payload] if message.payload else []})
 
     def _handle_msg(self, data: Any) -> None:
-        if data.get("type") == "hello" and self._stream:
-            self._push(self._stream.history())
+        if self._page:
+            self._page.hear(data)
+        elif data.get("type") == "hello":
+            self._push(nothing())
 
 
-class RingPage:
-    """The form, the button, the stage. The run belongs to the session."""
+class Part(AnyWidgetComponent):
+    """A part of a page in a language of its own: ``told`` goes there, ``heard`` comes back.
 
-    def __init__(self) -> None:
-        self.run: Any = None
-        self.ranks = pn.widgets.IntInput(name="Ranks", value=4, start=1, end=16, width=90)
-        self.iterations = pn.widgets.IntInput(
-            name="Iterations", value=200, start=1, end=100_000, step=50, width=110
-        )
-        self.latency = pn.widgets.FloatInput(
-            name="Latency of link 0 → 1, ms", value=0.0, start=0.0, end=1000.0, step=5.0, width=180
-        )
-        self.button = pn.widgets.Button(name="Run", button_type="primary", width=110, align="end")
-        self.words = pn.pane.Str("", styles={"color": "#bc1e2c"}, visible=False)
-        self.stage = Stage(sizing_mode="stretch_width")
-        self.button.on_click(lambda _: self.start())
+    What is told while a page loads can be lost on its way (Panel writes past Bokeh's queue). So a
+    part says hello with the number of what it has, now and then, and is told again.
+    """
 
-    def experiment(self) -> Any:
-        """What the form says. Raises SpecError if it cannot be."""
-        import workbench as wb
+    _stylesheets = [(HERE / "parts" / "parts.css").read_text(encoding="utf-8")]  # noqa: RUF012
 
-        links = {(0, 1): wb.Link(latency=f"{self.latency.value} ms")} if self.latency.value else {}
-        return wb.Experiment(
-            strategy="data_parallel",
-            task="lenet_digits",
-            ranks=self.ranks.value or 0,
-            iterations=self.iterations.value or 0,
-            network=wb.Network(links=links),
-        )
+    told = param.Dict({}, doc="What its JavaScript draws; n counts the changes.")
 
-    def start(self) -> None:
-        """End the run before, start the next. What cannot be is said in words."""
-        import workbench as wb
+    def __init__(
+        self, heard: Callable[[Mapping[str, Any]], None] | None = None, **params: Any
+    ) -> None:
+        super().__init__(**{"sizing_mode": "stretch_width", **params})
+        self._heard = heard
+        self._lock = threading.Lock()
+        self._calls: list[Callable[[], None]] = []  # what begins once the page is there
+        self._there = False
 
-        self.end()
-        self.words.visible = False
-        try:
-            self.run = wb.run(self.experiment())
-        except (wb.WorkbenchError, ValueError) as error:
-            self.words.object, self.words.visible = str(error), True
+    def tell(self, **news: Any) -> None:
+        """Change what is told. Nothing is sent where nothing changes."""
+        with self._lock:
+            if any(self.told.get(name, self) != value for name, value in news.items()):
+                self.told = {**self.told, **news, "n": self.told.get("n", 0) + 1}
+
+    def go(self, address: str) -> None:
+        """Send the reader to another page."""
+        self.tell(address=address)
+
+    def follow(self, call: Callable[[], None]) -> None:
+        """Call it once the page is there, and every second from then on."""
+        self._calls.append(call)
+
+    def _handle_msg(self, data: Any) -> None:
+        if not isinstance(data, dict):
             return
-        self.stage.watch(self.run)
+        if data.get("type") == "hello":
+            self._greet(data.get("n"))
+        elif self._heard:
+            self._heard(data)
 
-    def end(self) -> None:
-        """Stop what runs for this session."""
-        self.stage.leave()
-        if self.run is not None and not self.run.done:
-            self.run.stop()
-        self.run = None
+    def _greet(self, n: object) -> None:
+        if n != self.told.get("n"):
+            self.tell(echo=n)
+        if not self._there:
+            self._there = True
+            for call in self._calls:
+                call()
+                pn.state.add_periodic_callback(call, REFRESH_MS)
 
-    def _destroyed(self, _: object) -> None:
-        self.end()
 
-    def servable(self) -> None:
-        """Put the page on the air, and tie the run to the session."""
-        pn.state.on_session_destroyed(self._destroyed)
-        title = pn.pane.HTML(
-            "<h1 style='font-size:20px;margin:0'>Watch a ring all-reduce</h1>"
-            "<p style='margin:4px 0 0'>Real processes train LeNet-5 on handwritten digits and "
-            "average their gradients around a ring. Press Run, then slow a link and run again.</p>"
-        )
-        form = pn.Row(self.ranks, self.iterations, self.latency, self.button)
-        parts = (title, form, self.words, self.stage)
-        column = pn.Column(*parts, max_width=1000, sizing_mode="stretch_width")
-        column.servable(title="Ring all-reduce")
+def _part(name: str) -> str:
+    """A part's JavaScript as one module: what it shares with the others comes first."""
+    text = (HERE / "parts" / name).read_text(encoding="utf-8")
+    shared = (HERE / "parts" / "dom.js").read_text(encoding="utf-8") if "./dom.js" in text else ""
+    return shared + _IMPORT.sub("", text)
+
+
+class FormPart(Part):
+    _esm = _part("form.js")
+
+
+class PastPart(Part):
+    _esm = _part("past.js")
+
+
+class BarPart(Part):
+    _esm = _part("bar.js")
+
+
+class TabsPart(Part):
+    _esm = _part("tabs.js")
+
+
+class Ground(AnyWidgetComponent):
+    """Knows whether the page is light or dark."""
+
+    _esm = _part("ground.js")
+
+    dark = param.Boolean(False, doc="Whether the page's ground is dark.")
+
+    @property
+    def theme(self) -> str:
+        return "dark" if self.dark else "light"
+
+
+@cache
+def tokens() -> str:
+    """The stage's colours, sizes and font, for a page around it: one source for both."""
+    block = theme().partition("{")[2].partition("}")[0]
+    return " ".join(re.findall(r"--[\w-]+:[^;]+;", block))
+
+
+@cache
+def _style() -> str:
+    return (HERE / "pages.css").read_text(encoding="utf-8")
+
+
+@cache
+def _frame() -> str:
+    return (HERE / "page.html").read_text(encoding="utf-8")
+
+
+def frame(
+    title: str, places: Mapping[str, Any], lead: tuple[str, ...] = (), logout: bool = False
+) -> pn.Template:
+    """A page: header, the lines of ``lead``, then one part under the other, by name."""
+    page = pn.Template(_frame())
+    page.add_variable("tokens", tokens())
+    page.add_variable("style", _style())
+    page.add_variable("lead", lead)
+    page.add_variable("places", list(places))
+    page.add_variable("logout", logout)
+    page.add_variable("apple_icon", "")
+    page.add_variable("app_favicon", "data:,")
+    page.add_variable("app_title", title)
+    for name, shown in places.items():
+        page.add_panel(name, shown)
+    document().title = title
+    return page
+
+
+def presence() -> Callable[[], bool]:
+    """Whether the page of this session is open in a browser: it may lose its line and find it
+    again as long as the session lives; one that has never connected may still be loading.
+    """
+    context, began, met = document().session_context, time.monotonic(), False
+
+    def there() -> bool:
+        nonlocal met
+        session = context.session
+        connected = session is not None and session.connection_count > 0
+        met = met or connected
+        return connected or (not met and time.monotonic() - began < LOADING)
+
+    return there
+
+
+def document() -> Any:
+    """Bokeh's document of the session that this is called in."""
+    return pn.state.curdoc
+
+
+def asked(name: str) -> str:
+    """What the address of this session's page says after ``?name=``."""
+    values = pn.state.session_args.get(name, [])
+    return values[0].decode(errors="replace") if values else ""
+
+
+def program(exp: Experiment) -> str:
+    """A few lines of Python that run ``exp``, to copy."""
+    return f"import workbench as wb\n\nexp = {as_code(exp)}\nrun = wb.run(exp)"
+
+
+def browser(cookie: str) -> str:
+    """The word of the browser that this session belongs to."""
+    return str(pn.state.cookies.get(cookie, ""))

@@ -15,6 +15,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.batches import partition
+from workbench.events import CODE
 from workbench.job import Job
 
 
@@ -45,6 +46,7 @@ def train(job: Job, config: Config) -> None:
 
 def _average_bucket(job: Job, bucket: GradBucket) -> Future[torch.Tensor]:
     """DDP's own all-reduce hook, with the bucket's name on the collective."""
+    job.recorder.mark(CODE["metric"], "bucket full", value=bucket.index())
     with job.label(f"bucket {bucket.index()}"):
         work = dist.all_reduce(bucket.buffer().div_(job.ranks), async_op=True)
     assert work is not None

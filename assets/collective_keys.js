@@ -1,0 +1,189 @@
+// @ts-check
+/**
+ * The keys of the collectives' pictures: every mark that can be seen, drawn by the code that draws the picture, with words.
+ *
+ * @typedef {import("./stage.js").Look} Look
+ * @typedef {{name: string, words: string, width: number, draw: (g: CanvasRenderingContext2D) => void}} KeyItem
+ * @typedef {{place: import("./ring.js").Place, reading: import("./rates.js").Reading | null, frame: ReturnType<typeof import("./model.js").frameAt> | null,
+ *   ranks: import("./ring_draw.js").RankState[], made: Map<string, {down: boolean}>, t: number, grid: import("./matrix.js").Grid}} Seen
+ */
+import { SLOTTED, cross, drawGlyph, fillOf, huesOf } from "./glyph.js";
+import { labelled } from "./ring.js";
+import { widthOf } from "./ring_draw.js";
+import { bitRate } from "./tell_collectives.js";
+
+const TALL = 16;
+
+/** A row of marks with words; drawn anew only when something in it changes. */
+export class KeyRow {
+  /** @param {HTMLElement} row */
+  constructor(row) {
+    this.row = row;
+    this.key = "";
+  }
+
+  /** @param {KeyItem[]} items @param {Look} look */
+  show(items, { ink, ratio }) {
+    const key = [ink.ground, ink.track, ratio, ...items.map((i) => i.name + i.words)].join("|");
+    if (key === this.key) return;
+    this.key = key;
+    this.row.replaceChildren(...items.map(({ words, width, draw }) => {
+      const item = document.createElement("span");
+      if (width) {
+        const chip = Object.assign(document.createElement("canvas"), { width: width * ratio, height: TALL * ratio, className: "wb-chip" });
+        chip.style.width = `${width}px`;
+        chip.style.height = `${TALL}px`;
+        const g = /** @type {CanvasRenderingContext2D} */ (chip.getContext("2d"));
+        g.scale(ratio, ratio);
+        draw(g);
+        chip.setAttribute("aria-hidden", "true");
+        item.append(chip);
+      }
+      item.append(words);
+      return item;
+    }));
+  }
+}
+
+/** @param {CanvasRenderingContext2D} g @param {string} colour @param {number} width @param {number[]} dash */
+function stroke(g, colour, width, dash) {
+  g.strokeStyle = colour;
+  g.lineWidth = width;
+  g.setLineDash(dash);
+  g.beginPath();
+  g.moveTo(0, TALL / 2);
+  g.lineTo(22, TALL / 2);
+  g.stroke();
+  g.setLineDash([]);
+}
+
+/** @param {CanvasRenderingContext2D} g @param {string} colour @param {number} r @param {number} width @param {number[]} dash */
+function ringAt(g, colour, r, width, dash) {
+  g.strokeStyle = colour;
+  g.lineWidth = width;
+  g.setLineDash(dash);
+  g.beginPath();
+  g.arc(8, TALL / 2, r, 0, 7);
+  g.stroke();
+}
+
+/** Three of n parts, as an example. @param {number} n */
+const some = (n) => fillOf(Array.from({ length: n }, (_, i) => Number(i < Math.min(3, Math.max(1, n - 1)))));
+
+/** The keys of the ring. @param {Look} look @param {Seen} seen @param {number} scale  bytes/s of the widest link @returns {KeyItem[]} */
+export function spaceKeys(look, { place, reading, frame, ranks, made }, scale) {
+  const { ink, font } = look, items = /** @type {KeyItem[]} */ ([]), has = (/** @type {(s: Seen["ranks"][0]) => boolean} */ so) => ranks.some(so);
+  const put = (/** @type {string} */ name, /** @type {number} */ width, /** @type {string} */ words, /** @type {KeyItem["draw"]} */ draw) => items.push({ name, words, width, draw });
+  const line = place.links.length > 2 * place.ranks ? ink.edge : ink.rule;
+  if (scale) {
+    put(`narrow ${widthOf(scale / 4, scale, place)}`, 22, bitRate(scale / 4), (g) => stroke(g, line, widthOf(scale / 4, scale, place), []));
+    put(`wide ${widthOf(scale, scale, place)}`, 22, `${bitRate(scale)} while sending`, (g) => stroke(g, line, widthOf(scale, scale, place), []));
+  }
+  if (place.dots) {
+    put("dot", 10, "a sum on its way", (g) => dot(g, ink, false));
+    put("full dot", 10, "a complete chunk on its way", (g) => dot(g, ink, true));
+  } else {
+    const hues = huesOf(ink, reading?.holdings.ranks ?? ranks.map((s) => s.rank), place.ranks), slots = place.level === 0 && hues.length <= SLOTTED, crowded = reading && (!place.around || reading.call.flights.some((f) => f.track > 0));
+    put(`comet ${slots} ${hues}`, slots ? 38 : 22, "chunk 3 on its way", (g) => comet(g, ink, font, slots ? hues : [], false));
+    if (!slots || crowded) put("complete comet", slots ? 36 : 22, slots ? "complete; number or dot where it is tight" : "complete", (g) => {
+      comet(g, ink, font, [], true);
+      if (slots) g.translate(25, 0), dot(g, ink, true);
+    });
+  }
+  const waits = frame?.waiting.size ?? 0;
+  put("halo", 16, waits > 3 && labelled(place) ? "waits; the 3 longest in words" : "waits", (g) => ringAt(g, ink.wait, 6, 2.5, [3, 2.4]));
+  if (!reading || [...reading.call.came.values()].some((start) => start > 0.05 * (reading.call.end - reading.call.start))) put("away", 16, "has not joined in yet", (g) => ringAt(g, ink.edge, 6, 2, []));
+  if ([...made.keys()].some((key) => reading?.links.has(key))) put("made", 22, "emulated: made by us", (g) => stroke(g, ink.hold, 2.5, [5, 3]));
+  if ([...made.values()].some((l) => l.down)) put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
+  if (has((s) => !!s.ended)) put("ended", 22, "ended; its links dotted", (g) => endedChip(g, ink));
+  if (has((s) => s.held)) put("held", 16, "held by you", (g) => square(g, ink.hold, []));
+  if (has((s) => s.frozen)) put("frozen", 16, "frozen by you", (g) => square(g, ink.hold, [4, 3]));
+  if (has((s) => s.factor !== 1)) put("slowed", 18, "computes slower: made by us", (g) => ringAt(g, ink.hold, 7, 1.5, [4, 3]));
+  if (has((s) => !s.member)) put("outside", 16, "not in this group", (g) => ringAt(g, ink.rule, 6, 1, []));
+  if (place.level === 2) put("many", 0, `${place.ranks} ranks: a tick each; point at one`, () => {});
+  return items;
+}
+
+/** The keys of the matrix. @param {Look} look @param {Seen} seen @returns {KeyItem[]} */
+export function contentKeys(look, { reading, grid, t, place }) {
+  const { ink } = look, items = /** @type {KeyItem[]} */ ([]), ranks = reading?.holdings.ranks ?? Array.from({ length: grid.rows }, (_, r) => r);
+  const hues = huesOf(ink, ranks, place.ranks), n = hues.length, first = ranks.slice(0, Math.min(3, Math.max(1, n - 1)));
+  const put = (/** @type {string} */ name, /** @type {number} */ width, /** @type {string} */ words, /** @type {KeyItem["draw"]} */ draw) => items.push({ name: name + hues, words, width, draw });
+  const share = n > SLOTTED, names = `${first.length > 1 ? "ranks" : "rank"} ${first.join(", ")}`;
+  put("some", 30, share ? "share of the contributions that are in" : `sum of ${names} so far: place = rank`, (g) => drawGlyph(g, ink, hues, 0, 1, 30, 14, some(n)));
+  put("whole", 22, "complete", (g) => drawGlyph(g, ink, hues, 0, 1, 22, 14, fillOf(Array(n).fill(1))));
+  put("arriving", 22, "arriving", (g) => {
+    g.strokeStyle = g.fillStyle = ink.comm;
+    g.lineWidth = 1.5;
+    g.beginPath();
+    g.roundRect(1, 1, 20, 13, 3);
+    g.stroke();
+    g.fillRect(1, 11, 12, 3);
+  });
+  if (reading && reading.holdings.slots.some((slots) => slots > 1)) put("pieces", 0, share ? "" : "height = share of the chunk's pieces", () => {});
+  if (reading && wrongs(reading, t)) {
+    put("doubled", 40, "in more than once", (g) => drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...some(n), doubled: [0] }));
+    put("lacking", 40, "missing at the end", (g) => drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...some(n), lacking: [n - 1] }));
+  }
+  return items.filter((i) => i.words);
+}
+
+/** Whether anything of a call is in twice or missing at its end. @param {import("./rates.js").Reading} reading @param {number} t */
+function wrongs({ holdings, call }, t) {
+  const { first, chunks, slots, whole, twice } = holdings;
+  if (twice.some((count) => count > 0)) return true;
+  if (!holdings.judged || !call.complete || t < Math.min(...holdings.left)) return false;
+  for (let cell = 0; cell + 1 < first.length; cell++) if (whole[first[cell + 1] - 1] < slots[cell % chunks.length]) return true;
+  return false;
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {string[]} hues @param {boolean} whole */
+function comet(g, ink, font, hues, whole) {
+  const w = hues.length ? 36 : 20;
+  g.strokeStyle = ink.comm;
+  g.fillStyle = whole ? ink.done : ink.ground;
+  g.lineWidth = 1.5;
+  g.beginPath();
+  g.roundRect(1, 1, w, 14, 3);
+  g.fill();
+  g.stroke();
+  g.fillStyle = whole ? ink.ground : ink.ink;
+  g.font = `700 11px ${font}`;
+  g.textAlign = "center";
+  g.textBaseline = "middle";
+  g.fillText("3", hues.length ? 8 : 11, 8.5);
+  if (hues.length) drawGlyph(g, ink, hues, 14, 3.5, 20, 9, some(hues.length));
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {boolean} full */
+function dot(g, ink, full) {
+  g.fillStyle = full ? ink.comm : ink.ground;
+  g.strokeStyle = ink.comm;
+  g.lineWidth = 1.5;
+  g.beginPath();
+  g.arc(5, TALL / 2, 3.5, 0, 7);
+  g.fill();
+  g.stroke();
+}
+
+/** @param {CanvasRenderingContext2D} g @param {string} colour */
+function crossed16(g, colour) {
+  g.strokeStyle = colour;
+  g.lineWidth = 2.5;
+  cross(g, 8, TALL / 2, 5);
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink */
+function endedChip(g, ink) {
+  ringAt(g, ink.fault, 6, 2, []);
+  g.lineWidth = 2;
+  cross(g, 8, TALL / 2, 3);
+}
+
+/** @param {CanvasRenderingContext2D} g @param {string} colour @param {number[]} dash */
+function square(g, colour, dash) {
+  g.strokeStyle = colour;
+  g.lineWidth = 2;
+  g.setLineDash(dash);
+  g.strokeRect(2, 2, 12, 12);
+}

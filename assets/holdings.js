@@ -1,0 +1,209 @@
+// @ts-check
+/**
+ * Whose parts are in every chunk, on every rank, at every moment of a call: its send, recv and reduce rows replayed.
+ *
+ * Nothing else is known here: no algorithm, no schedule. The rules, for one slot of one chunk (as in contributors.py):
+ * a rank begins with its own part, once; a send carries what the rank holds; a recv named "fused" adds what was carried;
+ * a plain one replaces what the rank holds, unless a reduce row of the same peer and step adds it; a reduce row whose
+ * peer is the rank itself adds the rank's own part, kept aside. On a rank, time decides what came first. Where a receive
+ * and a send overlap, the step does: what arrived at an earlier step is in what leaves, what arrives at the same is not.
+ * Parts are counted, so that one that is in twice shows as 2.
+ *
+ * @typedef {import("./model.js").Call} Call
+ * @typedef {import("./model.js").Row} Row
+ * @typedef {{start: number, end: number, step: number, order: number, number: number, adds: boolean, change: number}} Arrival
+ * @typedef {{chunk: number, slot: number, place: number, time: number, counts: Int32Array}} Change
+ * @typedef {{ranks: number[], place: Map<number, number>, chunks: number[], slots: number[], first: Int32Array,
+ *   time: Float64Array, within: Uint16Array, twice: Uint16Array, whole: Uint16Array, left: number[], judged: boolean,
+ *   carried: Map<string, Int32Array>}} Holdings
+ */
+
+const OWN = -1, LOST = -2; // in place of a send's number: the rank's own part; a send that is not in the table
+
+/** The ranks that take part in a call, in order: who has rows of it, or is named as the other end. @param {Row[]} rows */
+export function membersOf(rows) {
+  const ranks = new Set(/** @type {number[]} */ ([]));
+  for (const { kind, rank, peer } of rows) {
+    if (kind !== "send" && kind !== "recv" && kind !== "collective") continue;
+    ranks.add(rank);
+    if (peer >= 0) ranks.add(peer);
+  }
+  return [...ranks].sort((a, b) => a - b);
+}
+
+/**
+ * Every change of what a rank holds of one slot, in the order of time, and what each send carried.
+ * @param {Row[]} rows  of one call
+ * @param {number[]} ranks  the members of its group, in order
+ * @returns {{changes: Change[], cells: {chunk: number, slot: number}[], carried: Map<string, Int32Array>}}
+ */
+export function replayed(rows, ranks) {
+  const place = new Map(ranks.map((rank, i) => [rank, i])), cells = /** @type {Map<string, Row[]>} */ (new Map());
+  for (const row of rows) {
+    if (row.kind !== "send" && row.kind !== "recv" && row.kind !== "reduce") continue;
+    const key = `${row.chunk}/${row.slot}`, cell = cells.get(key);
+    if (cell) cell.push(row);
+    else cells.set(key, [row]);
+  }
+  const changes = /** @type {Change[]} */ ([]), carried = /** @type {Map<string, Int32Array>} */ (new Map());
+  for (const cell of cells.values()) replayCell(cell.sort((a, b) => a.seq - b.seq), place, changes, carried);
+  changes.sort((a, b) => a.time - b.time);
+  return { changes, cells: [...cells.values()].map(([{ chunk, slot }]) => ({ chunk, slot })), carried };
+}
+
+/** What stands for a send among those that a call carried. @param {{from: number, to: number, step: number, chunk: number, slot: number, start: number}} f */
+export const sendKey = (f) => `${f.from}>${f.to}/${f.step}/${f.chunk}/${f.slot}@${f.start}`;
+/** @param {number} from @param {number} to @param {Row} row */
+const messageKey = (from, to, row) => `${from}>${to}/${row.step}`;
+
+/** @param {Row[]} rows  of one slot of one chunk, each rank's in order @param {Map<number, number>} place @param {Change[]} changes @param {Map<string, Int32Array>} carried */
+function replayCell(rows, place, changes, carried) {
+  const n = place.size, sends = rows.filter((r) => r.kind === "send" && place.has(r.rank));
+  const numberOf = /** @type {Map<string, number>} */ (new Map());
+  sends.forEach((s, i) => numberOf.set(messageKey(s.rank, s.peer, s), numberOf.get(messageKey(s.rank, s.peer, s)) ?? i));
+  const arrivals = arrivalsOf(rows, numberOf, place);
+  const queues = arrivals.map((coming, p) => inOrder(sends.flatMap((s, i) => (place.get(s.rank) === p ? [{ number: i, row: s }] : [])), coming));
+  const own = (/** @type {number} */ p) => Int32Array.from({ length: n }, (_, i) => (i === p ? 1 : 0));
+  const held = Array.from({ length: n }, (_, p) => own(p)), loads = sends.map(() => new Int32Array(n)), done = sends.map(() => false);
+  const at = queues.map(() => 0), { chunk, slot } = rows[0];
+
+  for (;;) { // every queue goes on by one event where it can: an arrival waits for its send
+    const open = queues.map((_, p) => p).filter((p) => at[p] < queues[p].length);
+    if (!open.length) break;
+    let ready = open.filter((p) => { const e = queues[p][at[p]]; return !e.arrival || e.number < 0 || done[e.number]; });
+    if (!ready.length) ready = open; // arrivals that wait for each other: the table is no record of a run
+    const events = ready.map((p) => ({ p, ...queues[p][at[p]++] }));
+    for (const e of events) {
+      if (e.arrival) continue;
+      loads[e.number] = held[e.p].slice();
+      done[e.number] = true;
+    }
+    for (const e of events) {
+      if (!e.arrival) continue;
+      const what = e.number >= 0 ? loads[e.number] : e.number === OWN ? own(e.p) : new Int32Array(n);
+      const counts = Int32Array.from(what, (count, i) => count + (e.arrival?.adds ? held[e.p][i] : 0));
+      held[e.p] = counts;
+      changes.push({ chunk, slot, place: e.p, time: e.arrival.end, counts });
+    }
+  }
+  sends.forEach((s, i) => carried.set(sendKey({ ...s, from: s.rank, to: s.peer }), loads[i]));
+}
+
+/** What changes a rank's part, rank by rank, in order. @param {Row[]} rows @param {Map<string, number>} numberOf @param {Map<number, number>} place */
+function arrivalsOf(rows, numberOf, place) {
+  const received = rows.filter((r) => r.kind === "recv"), reduced = rows.filter((r) => r.kind === "reduce");
+  const key = (/** @type {Row} */ r) => messageKey(r.peer, r.rank, r);
+  const came = new Set(received.map(key)), added = new Set(reduced.map(key)), order = /** @type {[Row, number, boolean][]} */ ([]);
+  const number = (/** @type {Row} */ r) => numberOf.get(key(r)) ?? LOST;
+  for (const r of received) if (r.name === "fused") order.push([r, number(r), true]);
+  for (const r of received) if (r.name !== "fused" && !added.has(key(r))) order.push([r, number(r), false]);
+  for (const r of reduced) if (came.has(key(r))) order.push([r, number(r), true]);
+  for (const r of reduced) if (r.rank === r.peer) order.push([r, OWN, true]);
+  const queues = Array.from(place, () => /** @type {Arrival[]} */ ([]));
+  order.sort(([a], [b]) => a.end - b.end || a.step - b.step);
+  for (const [row, from, adds] of order) {
+    const p = place.get(row.rank);
+    if (p !== undefined) queues[p].push({ start: row.start, end: row.end, step: row.step, order: queues[p].length, number: from, adds, change: 0 });
+  }
+  return queues;
+}
+
+/** Sends and arrivals of one rank in the order of their effect. @param {{number: number, row: Row}[]} sends @param {Arrival[]} arrivals */
+function inOrder(sends, arrivals) {
+  const leaving = sends.map(({ number, row }) => {
+    const before = arrivals.findLast((a) => {
+      const cameBefore = a.end < row.start, meets = (a.start < row.end && !cameBefore) || a.end === row.start;
+      return cameBefore || (meets && a.step < row.step);
+    });
+    return { at: before ? before.order + 1 : 0, number, arrival: /** @type {Arrival | null} */ (null) };
+  });
+  const coming = arrivals.map((arrival) => ({ at: arrival.order, number: arrival.number, arrival: /** @type {Arrival | null} */ (arrival) }));
+  return [...leaving, ...coming].sort((a, b) => a.at - b.at || Number(!!a.arrival) - Number(!!b.arrival) || a.number - b.number);
+}
+
+/** @type {WeakMap<Call, Holdings>} */
+const prepared = new WeakMap();
+
+/**
+ * A call's holdings, prepared once: for each rank × chunk the states that it goes through, summed over the chunk's slots.
+ * Cell `place * chunks.length + column` has the states first[cell] … first[cell + 1] - 1; state s holds from time[s] on;
+ * the part of contributor i is in within[s * n + i] of the chunk's slots, in twice[s * n + i] of them more than once;
+ * whole[s] slots hold every part exactly once.
+ * @param {Call} call
+ * @param {number[]} [ranks]  the group's members, if more is known than the call's own rows say
+ * @returns {Holdings}
+ */
+export function holdingsOf(call, ranks) {
+  const found = prepared.get(call);
+  if (found) return found;
+  const who = ranks?.length ? ranks : membersOf(call.rows), n = who.length, { changes, cells, carried } = replayed(call.rows, who);
+  const chunks = [...new Set(cells.map((c) => c.chunk))].sort((a, b) => a - b), column = new Map(chunks.map((c, i) => [c, i]));
+  const slots = chunks.map((c) => cells.filter((cell) => cell.chunk === c).length);
+  const of = Array.from({ length: n * chunks.length }, () => /** @type {Change[]} */ ([]));
+  for (const change of changes) of[change.place * chunks.length + /** @type {number} */ (column.get(change.chunk))].push(change);
+  const first = new Int32Array(of.length + 1);
+  of.forEach((list, cell) => (first[cell + 1] = first[cell] + 1 + list.length));
+  const states = first[of.length], within = new Uint16Array(states * n), twice = new Uint16Array(states * n), whole = new Uint16Array(states);
+  const time = new Float64Array(states).fill(-Infinity);
+  of.forEach((list, cell) => {
+    const place = Math.floor(cell / chunks.length), pieces = slots[cell % chunks.length];
+    const now = /** @type {Map<number, Int32Array>} */ (new Map()); // of each slot that has changed
+    let s = first[cell];
+    within[s * n + place] = pieces;
+    if (n === 1) whole[s] = pieces;
+    for (const change of list) {
+      within.copyWithin((s + 1) * n, s * n, (s + 1) * n);
+      twice.copyWithin((s + 1) * n, s * n, (s + 1) * n);
+      whole[s + 1] = whole[s];
+      s += 1;
+      time[s] = change.time;
+      const before = now.get(change.slot) ?? Int32Array.from({ length: n }, (_, i) => (i === place ? 1 : 0));
+      for (let i = 0; i < n; i++) {
+        within[s * n + i] += Number(change.counts[i] > 0) - Number(before[i] > 0);
+        twice[s * n + i] += Number(change.counts[i] > 1) - Number(before[i] > 1);
+      }
+      whole[s] += Number(isWhole(change.counts)) - Number(isWhole(before));
+      now.set(change.slot, change.counts);
+    }
+  });
+  const ends = new Map(call.rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.end]));
+  const holdings = { ranks: who, place: new Map(who.map((r, i) => [r, i])), chunks, slots, first, time, within, twice, whole, carried,
+    left: who.map((r) => ends.get(r) ?? (call.complete ? call.end - call.start : Infinity)), judged: call.collective === "all_reduce" };
+  prepared.set(call, holdings);
+  return holdings;
+}
+
+/** Every part is in, exactly once. @param {Int32Array} counts */
+export const isWhole = (counts) => counts.every((count) => count === 1);
+
+/**
+ * The state of every cell at a moment of the call. @param {Holdings} holdings @param {number} t
+ * @param {Int32Array} [out]  where to put it, so that a frame needs no new memory
+ * @returns {Int32Array} of each cell: the number of its state
+ */
+export function holdingsAt(holdings, t, out = new Int32Array(holdings.first.length - 1)) {
+  const { first, time } = holdings;
+  for (let cell = 0; cell + 1 < first.length; cell++) {
+    let low = first[cell], high = first[cell + 1] - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (time[middle] <= t) low = middle;
+      else high = middle - 1;
+    }
+    out[cell] = low;
+  }
+  return out;
+}
+
+/**
+ * What a cell in this state holds at this moment: which parts it has twice, which it lacks although its rank is through.
+ * @param {Holdings} holdings @param {number} cell @param {number} state @param {number} t
+ * @returns {{complete: boolean, parts: {rank: number, within: number, twice: number}[], slots: number, doubled: number[], lacking: number[]}}
+ */
+export function cellAt(holdings, cell, state, t) {
+  const { ranks, chunks, within, twice, whole } = holdings, n = ranks.length, slots = holdings.slots[cell % chunks.length];
+  const place = Math.floor(cell / chunks.length), over = holdings.judged && t >= holdings.left[place];
+  const parts = ranks.map((rank, i) => ({ rank, within: within[state * n + i], twice: twice[state * n + i] }));
+  return { complete: whole[state] === slots, parts, slots, doubled: parts.filter((p) => p.twice > 0).map((p) => p.rank),
+    lacking: over ? parts.filter((p) => p.within < slots).map((p) => p.rank) : [] };
+}

@@ -1,0 +1,209 @@
+// @ts-check
+/**
+ * What the rows of one call say in numbers: how fast each link was, the fastest hop, who waits because of whom. Pure
+ * functions. Theory comes from outside (how many steps, how many bytes); nothing here knows an algorithm.
+ *
+ * @typedef {import("./model.js").Call} Call
+ * @typedef {import("./model.js").Row} Row
+ * @typedef {import("./model.js").Flight} Flight
+ * @typedef {import("./holdings.js").Holdings} Holdings
+ * @typedef {import("./player.js").Known} Known
+ * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
+ * @typedef {{from: number, to: number, rate: number, hop: number, flights: number, awaited: number}} LinkRate
+ *   rate: bytes/s while sending, the median of its sends, 0 if it carried none; hop: the least time that a chunk took, ns;
+ *   awaited: how many of its chunks the receiver stood waiting for
+ * @typedef {{starts: number[], ends: number[], nbytes: number[], steps: number[], sum: number[], distinct: number[], onward: boolean}} Sends
+ *   of one rank, as they began; onward: its steps never go back
+ * @typedef {{call: Call, holdings: Holdings, links: Map<string, LinkRate>, slowest: LinkRate | null, usual: number, hop: number, steps: number,
+ *   ideal: number, bound: number, sends: Map<number, Sends>, most: number, crowd: number}} Reading
+ *   hop: the fastest, ns; steps: of theory, 0 unknown; ideal: steps × hop, 0 unknown; bound: bytes of the busiest rank by theory, 0 unknown;
+ *   crowd: the most chunks that are on their way at once; most: bytes that the busiest rank sent; usual: bytes/s of the links besides the slowest
+ */
+import { holdingsOf, membersOf } from "./holdings.js";
+
+/** @param {number[]} values */
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b), half = sorted.length >> 1;
+  return sorted.length === 0 ? 0 : sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+/** The members of a call's group: of a call that goes on, those of an earlier one. @param {import("./table.js").Table} table @param {Call} call */
+export function groupOf(table, call) {
+  const own = membersOf(call.rows);
+  if (call.complete) return own;
+  const { calls, passages } = table;
+  for (let i = calls.length - 1; i >= 0 && i > calls.length - 512; i--) {
+    const other = calls[i];
+    if (!other.complete || other.group !== call.group || other.generation !== call.generation) continue;
+    return [...new Set([...own, ...other.passages.map((p) => passages.rank[p])])].sort((a, b) => a - b);
+  }
+  return own;
+}
+
+/**
+ * How long each flight's chunk took until it went on from where it came to, or had arrived there; from when the receiver was
+ * there to take it. @param {Call} call
+ */
+export function hopsOf(call) {
+  const onward = /** @type {Map<string, number[]>} */ (new Map());
+  for (const r of call.rows) {
+    if (r.kind !== "send") continue;
+    const key = `${r.rank}/${r.chunk}/${r.slot}`, starts = onward.get(key);
+    if (starts) starts.push(r.start);
+    else onward.set(key, [r.start]);
+  }
+  return call.flights.map((f) => {
+    const on = onward.get(`${f.to}/${f.chunk}/${f.slot}`)?.find((start) => start > f.start) ?? Infinity;
+    return Math.max(0, Math.min(f.end, on) - Math.max(f.start, call.came.get(f.to) ?? 0));
+  });
+}
+
+/** Of every link that a chunk went over, how fast it was. @param {Call} call @param {number[]} hops @returns {Map<string, LinkRate>} */
+export function linkRates(call, hops) {
+  const links = /** @type {Map<string, LinkRate & {rates: number[]}>} */ (new Map());
+  const waited = new Set(call.waits.filter((w) => w.name !== "slots full").map((w) => `${w.peer}>${w.rank}/${w.step}/${w.chunk}/${w.slot}`));
+  const of = (/** @type {number} */ from, /** @type {number} */ to) => {
+    const key = `${from}>${to}`, link = links.get(key) ?? { from, to, rate: 0, hop: Infinity, flights: 0, awaited: 0, rates: [] };
+    links.set(key, link);
+    return link;
+  };
+  call.flights.forEach((f, i) => {
+    const link = of(f.from, f.to);
+    link.flights += 1;
+    link.hop = Math.min(link.hop, hops[i]);
+    if (waited.has(`${f.from}>${f.to}/${f.step}/${f.chunk}/${f.slot}`)) link.awaited += 1;
+  });
+  for (const r of call.rows) if (r.kind === "send" && links.has(`${r.rank}>${r.peer}`) && r.nbytes > 0 && r.end > r.start) of(r.rank, r.peer).rates.push((r.nbytes * 1e9) / (r.end - r.start));
+  for (const link of links.values()) link.rate = median(link.rates);
+  return new Map([...links].map(([key, { from, to, rate, hop, flights, awaited }]) => [key, { from, to, rate, hop, flights, awaited }]));
+}
+
+const TIMES = 2, PROOF = 4; // so many times slower; so many chunks, where nobody said that the link is slow
+
+/**
+ * The link that holds up the others, if there is one: even its fastest chunk took twice the others' usual time, and who
+ * received stood waiting for it. Unless a link was slowed on purpose, it takes several chunks and a core a rank to prove
+ * it: else it may be the scheduler.
+ * @param {Map<string, LinkRate>} links @param {Set<string>} made  "from>to" of links that are slowed on purpose @param {boolean} crowded  more ranks than cores
+ */
+export function slowestOf(links, made, crowded) {
+  const [worst, ...rest] = [...links.values()].sort((a, b) => b.hop - a.hop);
+  if (!rest.length) return null;
+  const usual = median(rest.map((l) => l.hop)), proof = made.has(`${worst.from}>${worst.to}`) || (worst.flights >= PROOF && !crowded);
+  return proof && worst.hop >= TIMES * usual && worst.awaited * 2 >= worst.flights ? worst : null;
+}
+
+/** @param {Row[]} rows @returns {Map<number, Sends>} */
+function sendsOf(rows) {
+  const sends = /** @type {Map<number, Sends>} */ (new Map()), pieces = /** @type {Map<number, Set<string>>} */ (new Map());
+  for (const r of rows) {
+    if (r.kind !== "send") continue;
+    const mine = sends.get(r.rank) ?? { starts: [], ends: [], nbytes: [], steps: [], sum: [], distinct: [], onward: true }, seen = pieces.get(r.rank) ?? new Set();
+    sends.set(r.rank, mine);
+    pieces.set(r.rank, seen.add(`${r.step}/${r.slot}`));
+    mine.starts.push(r.start);
+    mine.ends.push(r.end);
+    mine.nbytes.push(Math.max(0, r.nbytes));
+    mine.onward &&= r.step >= (mine.steps.at(-1) ?? -1);
+    mine.steps.push(r.step);
+    mine.sum.push((mine.sum.at(-1) ?? 0) + Math.max(0, r.nbytes));
+    mine.distinct.push(seen.size);
+  }
+  return sends;
+}
+
+/** How far a rank is: the step it is in, the share of all steps that it has begun, its bytes. @param {Sends | undefined} sends @param {number} t @param {number} steps  of theory, 0 unknown */
+export function sentAt(sends, t, steps) {
+  if (!sends) return { step: 0, begun: 0, nbytes: 0 };
+  let low = 0, high = sends.starts.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sends.starts[middle] <= t) low = middle + 1;
+    else high = middle;
+  }
+  if (!low) return { step: 0, begun: 0, nbytes: 0 };
+  const i = low - 1, share = Math.min(1, (t - sends.starts[i]) / Math.max(1, sends.ends[i] - sends.starts[i]));
+  const begun = sends.onward && steps ? Math.min(1, (sends.steps[i] + 1) / steps) : sends.distinct[i] / (sends.distinct.at(-1) ?? 1);
+  return { step: sends.steps[i] + 1, begun, nbytes: sends.sum[i] - sends.nbytes[i] * (1 - share) };
+}
+
+/** The time of the fastest step: a chunk's pieces from the first that left to the last that went on. 0: its steps are not one after the other. @param {Call} call @param {number[]} hops @param {Map<number, Sends>} sends */
+function fastestHop(call, hops, sends) {
+  for (const { onward } of sends.values()) if (!onward) return 0;
+  const messages = /** @type {Map<string, {start: number, end: number, nbytes: number}>} */ (new Map());
+  call.flights.forEach((f, i) => {
+    const key = `${f.from}>${f.to}/${f.step}/${f.chunk}`, m = messages.get(key) ?? { start: Infinity, end: -Infinity, nbytes: 0 };
+    messages.set(key, { start: Math.min(m.start, f.start), end: Math.max(m.end, f.start + hops[i]), nbytes: m.nbytes + f.nbytes });
+  });
+  const all = [...messages.values()], most = Math.max(0, ...all.map((m) => m.nbytes));
+  return all.length ? Math.min(...all.filter((m) => m.nbytes * 2 >= most).map((m) => m.end - m.start)) : 0; // an empty chunk proves nothing
+}
+
+/**
+ * Links that are slowed on purpose, now or from the beginning, with words.
+ * @param {Known} known @param {Iterable<string>} [links]  "from>to": those that a call used, for what was done to all links
+ * @returns {Map<string, {from: number, to: number, words: string, down: boolean}>}
+ */
+export function madeLinks(known, links = []) {
+  const made = new Map(/** @type {[string, {from: number, to: number, words: string, down: boolean}][]} */ ([]));
+  const put = (/** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ words) => made.set(`${from}>${to}`, { from, to, words, down: words === "cut" });
+  const all = known.run?.notes.find((note) => note.startsWith("all links emulated"))?.replace("all links ", "");
+  if (all) for (const link of links) put(Number(link.split(">")[0]), Number(link.split(">")[1]), all);
+  for (const { from, to, words } of known.run?.emulated ?? []) put(from, to, words.replace(/^link \d+ → \d+ /, ""));
+  for (const { from, to, words, down } of known.control?.links ?? []) put(from, to, down ? "cut" : `emulated: ${words}`);
+  return made;
+}
+
+/** The most flights at once. @param {Flight[]} flights */
+function crowdOf(flights) {
+  const edges = flights.flatMap((f) => [[f.start, 1], [f.end, -1]]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  let now = 0, most = 0;
+  for (const [, change] of edges) most = Math.max(most, (now += change));
+  return most;
+}
+
+/** @type {WeakMap<Call, Reading>} */
+const readings = new WeakMap();
+
+/**
+ * All of a call that does not change with the playhead; worked out once.
+ * @param {Call} call @param {Known} known
+ * @returns {Reading}
+ */
+export function readingOf(call, known) {
+  const found = readings.get(call);
+  if (found) return found;
+  const holdings = holdingsOf(call, groupOf(known.table, call)), hops = hopsOf(call), links = linkRates(call, hops), sends = sendsOf(call.rows);
+  const theory = holdings.ranks.length === known.run?.ranks ? known.run.theory?.[`${call.collective}/${call.algorithm}`] : undefined;
+  const steps = theory?.steps ?? 0, hop = fastestHop(call, hops, sends), whole = !call.left_out && call.nbytes > 0;
+  const slowest = slowestOf(links, new Set(madeLinks(known, links.keys()).keys()), !!known.run?.cores && known.run.cores < known.run.ranks);
+  const usual = median([...links.values()].filter((l) => l !== slowest && l.rate > 0).map((l) => l.rate));
+  const reading = { call, holdings, links, slowest, usual, hop, steps, ideal: steps * hop, bound: whole ? (theory?.share ?? 0) * call.nbytes : 0, sends,
+    most: Math.max(0, ...[...sends.values()].map((s) => s.sum.at(-1) ?? 0)), crowd: crowdOf(call.flights) };
+  readings.set(call, reading);
+  return reading;
+}
+
+/**
+ * What a rank that waits waits for in the end: from peer to peer, until one that does not wait itself.
+ * @param {Frame} frame @param {number} rank
+ * @returns {{end: number, link: string, why: "link" | "late" | "busy" | "circle"}} link: "from>to" of the last step of the chain
+ */
+export function causeOf(frame, rank) {
+  const seen = new Set([rank]);
+  for (let at = rank; ;) {
+    const wait = frame.waiting.get(at);
+    if (!wait) return { end: at, link: "", why: "busy" };
+    const { peer } = wait, room = wait.name === "slots full", link = room ? `${at}>${peer}` : `${peer}>${at}`;
+    const flies = !room && frame.comets.some((c) => c.from === peer && c.to === at);
+    if (flies) return { end: peer, link, why: "link" };
+    if (frame.away.has(peer)) return { end: peer, link, why: "late" };
+    if (!frame.waiting.has(peer)) return { end: peer, link, why: "busy" };
+    if (seen.has(peer)) return { end: peer, link, why: "circle" };
+    seen.add(peer);
+    at = peer;
+  }
+}
+
+/** Who of the ranks that wait at this moment wait for this in the end. @param {Frame} frame @param {(cause: ReturnType<typeof causeOf>) => boolean} so */
+export const heldUp = (frame, so) => [...frame.waiting.keys()].filter((rank) => so(causeOf(frame, rank)));

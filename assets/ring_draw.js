@@ -1,0 +1,215 @@
+// @ts-check
+/**
+ * The ring of ranks on a canvas: links as wide as they are fast, ranks with what befell them, chunks on their way as the
+ * matrix's own cells, and words beside them.
+ *
+ * @typedef {import("./ring.js").Place} Place
+ * @typedef {import("./ring.js").Mark} Mark
+ * @typedef {import("./ring.js").Label} Label
+ * @typedef {import("./rates.js").Reading} Reading
+ * @typedef {{rank: number, member: boolean, away: boolean, wait: import("./model.js").Row | null, ended: string, held: boolean, frozen: boolean, factor: number}} RankState
+ */
+import { SLOTTED, cross, drawGlyph, fillOf, huesOf, onHues } from "./glyph.js";
+import { sendKey } from "./holdings.js";
+import { wayOf } from "./ring.js";
+
+/** The next of 1, 2, 5, 10, 20 … bit/s that is not less, in bytes/s. @param {number} x  bytes/s */
+export function niceRate(x) {
+  if (!(x > 0)) return 0;
+  const unit = 10 ** Math.floor(Math.log10(x * 8) + 1e-9);
+  return (unit * (/** @type {number} */ ([1, 2, 5, 10].find((k) => k * unit >= x * 8 * (1 - 1e-9))))) / 8;
+}
+
+/** The width of a link that carries `rate` bytes/s, where `scale` is the widest. @param {number} rate @param {number} scale @param {Place} place */
+export function widthOf(rate, scale, place) {
+  const { links, ranks, dots, around, level } = place, most = links.length > 4 * ranks ? 1.5 : links.length > 2 * ranks || (dots && !around) ? 4 : [10, 8, 4][level];
+  return scale > 0 ? Math.max(0.75, Math.min(1, rate / scale) * most) : 1;
+}
+
+/**
+ * Every way that a chunk took. What does not move: drawn once a call.
+ * @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {Place} place @param {Reading | null} reading @param {number} scale  bytes/s of the widest
+ * @param {Map<string, {down: boolean}>} made @param {Set<number>} gone  ranks that have ended
+ */
+export function drawWays(g, ink, place, reading, scale, made, gone) {
+  for (const [from, to] of place.links) {
+    const key = `${from}>${to}`, [a, b] = wayOf(place, from, to), ours = made.get(key), dead = gone.has(from) || gone.has(to);
+    g.strokeStyle = ours ? ink.hold : place.links.length > 2 * place.ranks ? ink.edge : ink.rule;
+    g.lineWidth = dead ? 1.5 : Math.max(ours ? 2 : 0.75, widthOf(reading?.links.get(key)?.rate ?? 0, scale, place));
+    g.setLineDash(dead ? [1.5, 4] : ours ? [6, 4] : []);
+    g.beginPath();
+    g.moveTo(a.x, a.y);
+    g.lineTo(b.x, b.y);
+    g.stroke();
+    g.setLineDash([]);
+    if (!ours?.down) continue;
+    g.strokeStyle = ink.fault;
+    g.lineWidth = 2.5;
+    cross(g, (a.x + b.x) / 2, (a.y + b.y) / 2, 5);
+  }
+}
+
+/** The way done, from the sender's rim to the chunk. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {Place} place @param {Mark[]} marks */
+export function drawTails(g, ink, place, marks) {
+  const wide = place.dots ? 2 : place.level ? 4 : 4.5;
+  g.globalAlpha = 0.55;
+  g.fillStyle = ink.comm;
+  for (const mark of marks) {
+    const half = mark.form === 2 ? 2 : wide, [a] = wayOf(place, mark.from, mark.to), length = Math.hypot(mark.x - a.x, mark.y - a.y);
+    if (length < 1) continue;
+    const u = { x: (mark.x - a.x) / length, y: (mark.y - a.y) / length };
+    g.beginPath();
+    g.moveTo(a.x, a.y);
+    g.lineTo(mark.x - u.y * half, mark.y + u.x * half);
+    g.lineTo(mark.x + u.y * half, mark.y - u.x * half);
+    g.fill();
+  }
+  g.globalAlpha = 1;
+}
+
+/** @param {CanvasRenderingContext2D} g @param {number} x @param {number} y @param {number} r @param {string} colour @param {number} width @param {number[]} dash */
+function round(g, x, y, r, colour, width, dash) {
+  g.strokeStyle = colour;
+  g.lineWidth = width;
+  g.setLineDash(dash);
+  g.beginPath();
+  g.arc(x, y, r, 0, 7);
+  g.stroke();
+  g.setLineDash([]);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place} place @param {RankState[]} states
+ * @param {Reading | null} reading @param {number} chosen  the reader's rank, or -1
+ */
+export function drawRanks(g, ink, font, place, states, reading, chosen) {
+  const { node, level, middle } = place, all = states.map((s) => s.rank), ranks = reading?.holdings.ranks ?? all;
+  const hues = huesOf(ink, ranks, place.ranks), ons = onHues(ink, ranks, place.ranks), halo = node + (level ? 5 : 5.5);
+  g.textAlign = "center";
+  g.textBaseline = "middle";
+  for (const { rank, member, away, wait, ended, held, frozen, factor } of states) {
+    const { x, y } = place.nodes[rank], i = ranks.indexOf(rank), hue = i < 0 ? ink.edge : hues[i], open = away || !!ended || !member;
+    if (level === 2) {
+      const c = (x - middle.x) / place.radius, d = (y - middle.y) / place.radius; // a tick, across the circle
+      g.strokeStyle = ended ? ink.fault : wait ? ink.wait : member ? ink.edge : ink.rule;
+      g.lineWidth = held || frozen ? 4 : 2.5;
+      g.setLineDash(wait ? [2, 2] : []);
+      g.beginPath();
+      g.moveTo(x - c * node, y - d * node);
+      g.lineTo(x + c * node, y + d * node);
+      g.stroke();
+      g.setLineDash([]);
+      if (held || frozen) markSquare(g, ink.hold, x, y, node + 2, frozen);
+      if (ended) crossAt(g, ink, x, y, 3);
+      if (rank % Math.ceil(place.ranks / 8) === 0 || rank === chosen) number(g, font, ink["ink-2"], rank, x + c * 13, y + d * 13, 11);
+      continue;
+    }
+    g.beginPath();
+    g.arc(x, y, node - (open ? 1 : 0), 0, 7);
+    if (open) {
+      g.fillStyle = ink.ground;
+      g.fill();
+      g.strokeStyle = ended ? ink.fault : member ? hue : ink.rule;
+      g.lineWidth = member ? 2 : 1;
+      g.stroke();
+    } else {
+      g.fillStyle = hue;
+      g.fill();
+    }
+    number(g, font, open ? (member ? ink.ink : ink["ink-3"]) : ons[i] ?? ink.ground, rank, x, y, level ? 11 : 14);
+    if (wait) round(g, x, y, halo, ink.wait, level ? 2.5 : 3, [3, 3.2]);
+    if (factor !== 1) round(g, x, y, halo + 4, ink.hold, 1.5, [4, 3]);
+    if (held || frozen) markSquare(g, ink.hold, x, y, halo, frozen);
+    if (ended) crossAt(g, ink, x + node * 0.75, y - node * 0.75, level ? 4 : 5);
+    if (rank === chosen) round(g, x, y, node + 2, ink.focus, 2.5, []);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} g @param {string} font @param {string} colour @param {number} rank @param {number} x @param {number} y @param {number} size */
+function number(g, font, colour, rank, x, y, size) {
+  g.fillStyle = colour;
+  g.font = `700 ${size}px ${font}`;
+  g.fillText(String(rank), x, y + 0.5);
+}
+
+/** The ranks' hold is a square; dashed, it is a process that was stopped. @param {CanvasRenderingContext2D} g @param {string} colour @param {number} x @param {number} y @param {number} half @param {boolean} dashed */
+function markSquare(g, colour, x, y, half, dashed) {
+  g.strokeStyle = colour;
+  g.lineWidth = 2;
+  g.setLineDash(dashed ? [4, 3] : []);
+  g.strokeRect(x - half, y - half, 2 * half, 2 * half);
+  g.setLineDash([]);
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {number} x @param {number} y @param {number} r */
+function crossAt(g, ink, x, y, r) {
+  g.fillStyle = ink.fault;
+  g.beginPath();
+  g.arc(x, y, r + 2, 0, 7);
+  g.fill();
+  g.strokeStyle = ink.ground;
+  g.lineWidth = 1.75;
+  cross(g, x, y, r * 0.6);
+}
+
+/**
+ * Every chunk on its way: the matrix's cell, with its number.
+ * @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place} place @param {Mark[]} marks @param {Reading} reading
+ * @param {{chunk?: number} | null} choice
+ */
+export function drawComets(g, ink, font, place, marks, reading, choice) {
+  const room = place.cell.number, { ranks, carried } = reading.holdings, hues = huesOf(ink, ranks, place.ranks);
+  g.textAlign = "center";
+  g.textBaseline = "middle";
+  g.font = `700 11px ${font}`;
+  for (const mark of marks) {
+    const counts = carried.get(sendKey(mark)), fill = counts ? fillOf(counts) : null, { x, y, w, h, form } = mark, slotted = !form && place.level === 0 && ranks.length <= SLOTTED;
+    g.lineWidth = 1.5;
+    g.strokeStyle = ink.comm;
+    if (form === 2) {
+      g.fillStyle = fill?.whole ? ink.comm : ink.ground;
+      g.beginPath();
+      g.arc(x, y, w / 2, 0, 7);
+      g.fill();
+      g.stroke();
+      continue;
+    }
+    g.fillStyle = !slotted && fill?.whole ? ink.done : ink.ground;
+    g.beginPath();
+    g.roundRect(x - w / 2, y - h / 2, w, h, 3);
+    g.fill();
+    g.stroke();
+    if (mark.chunk === choice?.chunk) {
+      g.strokeStyle = ink.focus;
+      g.lineWidth = 2;
+      g.beginPath();
+      g.roundRect(x - w / 2 - 2.5, y - h / 2 - 2.5, w + 5, h + 5, 5);
+      g.stroke();
+    }
+    g.fillStyle = !slotted && fill?.whole ? ink.ground : ink.ink;
+    g.fillText(String(mark.chunk), slotted ? x - w / 2 + room / 2 + 1 : x, y + 0.5);
+    if (slotted && fill) drawGlyph(g, ink, hues, x - w / 2 + room + 1, y - h / 2 + 2.5, w - room - 4, h - 5, fill);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Label[]} labels */
+export function drawLabels(g, ink, font, labels) {
+  g.font = `700 11px ${font}`;
+  g.textBaseline = "middle";
+  for (const { lines, x, align, box, colour } of labels) {
+    g.fillStyle = ink[colour];
+    g.textAlign = align;
+    lines.forEach((line, i) => g.fillText(line, x, box.y + (i + 0.5) * (box.h / lines.length) + 0.5));
+  }
+}
+
+/** The one fact in the middle: its first line is heard first; a line of ours is amber. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place} place @param {{words: string, ours: boolean}[]} lines */
+export function drawMiddle(g, ink, font, place, lines) {
+  g.textAlign = "center";
+  g.textBaseline = "middle";
+  lines.forEach(({ words, ours }, i) => {
+    g.font = `${i ? 400 : 700} ${i ? 11 : 12}px ${font}`;
+    g.fillStyle = ours ? ink.hold : i ? ink["ink-2"] : ink.ink;
+    g.fillText(words, place.middle.x, place.middle.y + (i - (lines.length - 1) / 2) * 16);
+  });
+}

@@ -1,0 +1,384 @@
+// @ts-check
+/**
+ * The collectives: where the chunks are (ranks on a circle) and what each rank holds (a matrix), two pictures of one call at
+ * one playhead. A chunk on its way is the matrix's own cell. Everything is replayed from rows: no algorithm is known here.
+ *
+ * @typedef {import("./stage.js").Look} Look
+ * @typedef {import("./stage.js").Stage} Stage
+ * @typedef {import("./rates.js").Reading} Reading
+ * @typedef {import("./ring_draw.js").RankState} RankState
+ * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
+ * @typedef {{part: "ring" | "matrix", x: number, y: number} | null} Pointer
+ * @typedef {{placeKey: string, place: import("./ring.js").Place, grid: import("./matrix.js").Grid, wide: boolean, left: number, right: number, height: number,
+ *   tall: number, reading: Reading | null, t: number, frame: Frame | null, states: Int32Array, marks: import("./ring.js").Mark[],
+ *   made: ReturnType<typeof madeLinks>, ranks: RankState[]}} Prepared  left, right: widths of the two pictures; height, tall: their heights
+ */
+import { KeyRow, contentKeys, spaceKeys } from "./collective_keys.js";
+import { openHands } from "./hands.js";
+import { holdingsAt } from "./holdings.js";
+import { CellLayer, cellBox, cellUnder, counterWords, drawArriving, drawChosenCell, drawCounters, drawEndedRows, drawFrame, gridOf, matrixHeight } from "./matrix.js";
+import { frameAt } from "./model.js";
+import { madeLinks, readingOf } from "./rates.js";
+import { labelled, labelsOf, marksOf, middleBox, placesOf, ringHeight, underRing } from "./ring.js";
+import { drawComets, drawLabels, drawMiddle, drawRanks, drawTails, drawWays, niceRate } from "./ring_draw.js";
+import { cellOf, cellWords, chunkWords, collectiveSentence, factLine, lastMoments, linkWords, middleFact, rankWords, spokenFrame, valueWords } from "./tell_collectives.js";
+import { duration, titleOf } from "./words.js";
+
+const SIDE_BY_SIDE = 728, GAP = 24, NAMED = 3, LINES = 2, TEXT_EVERY = 250;
+const LONG_WAIT = 0.02; // of a call: shorter waits have a halo and no words
+
+const COLLECTIVES_BODY = `<div class="wb-co-grid">
+  <div><h3>Where the chunks are</h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
+    <p class="wb-co-fact"></p><p class="wb-key"></p></div>
+  <div><h3>What each rank holds</h3><div class="wb-co-picture"><canvas class="wb-matrix" role="img" tabindex="0"></canvas></div><p class="wb-key"></p></div></div>
+  <ol class="wb-story wb-co-story" aria-label="The last moments up to the playhead"></ol><div class="wb-co-tip" hidden></div><p class="wb-sr" role="status"></p>`;
+
+class CollectivesView {
+  /** @param {HTMLElement} body @param {Stage} stage */
+  constructor(body, stage) {
+    this.body = body;
+    this.stage = stage;
+    body.innerHTML = COLLECTIVES_BODY;
+    const $ = (/** @type {string} */ selector) => /** @type {any} */ (body.querySelector(selector)), [spaceKey, contentKey] = body.querySelectorAll(".wb-key");
+    this.ring = /** @type {HTMLCanvasElement} */ ($(".wb-ring"));
+    this.matrix = /** @type {HTMLCanvasElement} */ ($(".wb-matrix"));
+    this.grid = /** @type {HTMLElement} */ ($(".wb-co-grid"));
+    this.spots = /** @type {HTMLElement} */ ($(".wb-co-spots"));
+    this.fact = /** @type {HTMLElement} */ ($(".wb-co-fact"));
+    this.story = /** @type {HTMLElement} */ ($(".wb-co-story"));
+    this.tip = /** @type {HTMLElement} */ ($(".wb-co-tip"));
+    this.heard = /** @type {HTMLElement} */ ($(".wb-sr"));
+    this.keys = [new KeyRow(/** @type {HTMLElement} */ (spaceKey)), new KeyRow(/** @type {HTMLElement} */ (contentKey))];
+    this.story.append(...Array.from({ length: LINES }, () => Object.assign(document.createElement("li"), { innerHTML: "<span></span><em></em>" })));
+    this.score = true;
+    this.cells = new CellLayer();
+    this.ways = { key: "", canvas: document.createElement("canvas") };
+    this.scale = 0; // bytes/s of the widest link; it grows and shrinks in steps
+    this.told = { t: 0, at: -Infinity, key: "" }; // the moment whose numbers are written: they change four times a second
+    this.pointer = /** @type {Pointer} */ (null);
+    this.cursor = { row: -1, column: 0 }; // the keyboard's cell
+    this.seen = /** @type {Prepared | null} */ (null);
+    this.ended = { key: "", last: /** @type {number[]} */ ([]) };
+    this.#listen();
+  }
+
+  // ---- what the pictures are made of
+
+  /** Everything of one frame, before anything is drawn. @param {Look} look @returns {Prepared} */
+  prepare(look) {
+    const { call, known, width, ranks } = look, wide = width >= SIDE_BY_SIDE, left = wide ? Math.round(Math.min(420, 0.43 * width)) : width;
+    const reading = call && readingOf(call, known), t = call ? Math.max(0, look.t - call.start) : 0, frame = call && frameAt(call, t);
+    const height = ringHeight(ranks), links = reading ? [...reading.links.keys()] : [], digits = String(reading?.holdings.chunks.at(-1) ?? 0).length;
+    const placeKey = [ranks, left, height, digits, links.join(), reading?.crowd].join();
+    const place = this.seen?.placeKey === placeKey ? this.seen.place : placesOf(ranks, left, height, links, digits, reading?.crowd);
+    const rows = reading?.holdings.ranks.length ?? ranks, columns = reading?.holdings.chunks.length ?? Math.min(ranks, 8);
+    const grid = gridOf(rows, columns, wide ? width - left - GAP : width), states = reading ? holdingsAt(reading.holdings, t) : new Int32Array(0);
+    const most = Math.max(0, ...(reading ? [...reading.links.values()].map((l) => l.rate) : []));
+    if (most && (most > this.scale || most * 10 < this.scale)) this.scale = niceRate(most);
+    const marks = frame ? marksOf(frame, place) : [], made = madeLinks(known, links), { told } = this;
+    if (look.held || told.key !== (call?.key ?? "") || look.at - told.at >= TEXT_EVERY || t < told.t) this.told = { t, at: look.at, key: call?.key ?? "" };
+    return { placeKey, place, grid, wide, left, right: wide ? width - left - GAP : width, height, tall: matrixHeight(rows), reading, t, frame, states, marks, made,
+      ranks: this.#states(look, reading, frame) };
+  }
+
+  /** @param {Look} look @param {Reading | null} reading @param {Frame | null} frame @returns {RankState[]} */
+  #states({ known, table, ranks, t, live }, reading, frame) {
+    const control = known.control, key = `${table.epoch} ${known.run?.id}`;
+    if (this.ended.key !== key) {
+      const last = /** @type {number[]} */ ([]); // when each rank was last heard of
+      for (const lane of table.lanes.values()) if (lane.length) last[lane.rank] = Math.max(last[lane.rank] ?? 0, table.end[lane.rows[lane.length - 1]]);
+      this.ended = { key, last };
+    }
+    return Array.from({ length: ranks }, (_, rank) => {
+      const newest = t >= (this.ended.last[rank] ?? 0) - 1, now = live || newest;
+      return { rank, member: !reading || reading.holdings.place.has(rank), away: frame ? frame.away.has(rank) : true, wait: frame?.waiting.get(rank) ?? null,
+        ended: newest ? (control?.ended[rank] ?? "") : "", held: now && !!control?.held && control.standing.includes(rank),
+        frozen: now && !!control?.frozen.includes(rank), factor: control?.slow[rank] ?? 1 };
+    });
+  }
+
+  /** The longest waits, which are said in words. @param {Prepared} seen */
+  #longest({ frame, reading }) {
+    if (!frame || !reading) return [];
+    const span = reading.call.end - reading.call.start;
+    return [...frame.waiting.values()].filter((w) => w.end - w.start > LONG_WAIT * span).sort((a, b) => a.start - b.start || a.rank - b.rank).slice(0, NAMED);
+  }
+
+  /** Words beside ranks, the most important first. @param {Prepared} seen */
+  #words(seen) {
+    const lasted = (/** @type {import("./model.js").Row} */ w) => duration(Math.max(0, this.told.t - w.start)), of = seen.ranks;
+    return [...of.filter((s) => s.ended).map((s) => ({ rank: s.rank, lines: [/kill/.test(s.ended) ? "killed" : "ended"], colour: "fault" })),
+      ...of.filter((s) => s.frozen && !s.ended).map((s) => ({ rank: s.rank, lines: ["frozen"], colour: "hold" })),
+      ...this.#longest(seen).filter((w) => !of[w.rank]?.ended && !of[w.rank]?.frozen).map((w) => ({ rank: w.rank, lines: ["waits", lasted(w)], colour: "wait" })),
+      ...of.filter((s) => s.factor !== 1 && !s.wait && !s.ended && !s.frozen).map((s) => ({ rank: s.rank, lines: ["slowed", `×${s.factor}`], colour: "hold" }))];
+  }
+
+  // ---- drawing
+
+  /** @param {Look} look */
+  draw(look) {
+    const { ink, font, ratio, choice, known } = look;
+    if (!ink.ground || look.width <= 0) return;
+    const seen = (this.seen = this.prepare(look)), { place, grid, reading, frame, marks } = seen;
+    this.grid.style.gridTemplateColumns = seen.wide ? `${seen.left}px ${seen.right}px` : "minmax(0, 1fr)";
+    const g = this.stage.paper(this.ring, seen.left, seen.height), gone = new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank));
+    g.drawImage(this.#waysDrawn(look, seen, gone), 0, 0, seen.left, seen.height);
+    drawTails(g, ink, place, marks);
+    const dots = marks.filter((m) => m.form === 2); // they pass below the ranks
+    if (reading) drawComets(g, ink, font, place, dots, reading, choice);
+    if (choice?.rank !== undefined && choice.peer !== undefined && reading?.links.has(`${choice.rank}>${choice.peer}`)) this.#outlineLink(g, ink, choice.rank, choice.peer);
+    drawRanks(g, ink, font, place, seen.ranks, reading, choice?.peer === undefined ? (choice?.rank ?? -1) : -1);
+    if (reading) drawComets(g, ink, font, place, dots.length ? marks.filter((m) => m.form < 2) : marks, reading, choice);
+    const fact = reading ? middleFact(reading, known) : [], box = fact.length ? middleBox(place, fact.map((l) => l.words)) : null;
+    if (box) drawMiddle(g, ink, font, place, fact);
+    drawLabels(g, ink, font, labelsOf(place, this.#words(seen), [...(box ? [box] : []), ...marks.filter((m) => m.track).map(({ x, y, w, h }) => ({ x: x - w / 2, y: y - h / 2, w, h }))]));
+    this.#drawMatrix(look, seen);
+    this.middle = box ? "" : factLine(fact);
+    if (ratio) this.#placeSpots(seen);
+  }
+
+  /** The links: drawn once for a call, until one of them changes. @param {Look} look @param {Prepared} seen @param {Set<number>} gone */
+  #waysDrawn({ ink, ratio, call }, seen, gone) {
+    const { ways, scale } = this, made = [...seen.made].map(([k, l]) => k + l.down), key = [call?.key, call?.rows.length, seen.placeKey, scale, ratio, ink.rule, made, [...gone]].join();
+    if (ways.key === key) return ways.canvas;
+    ways.key = key;
+    drawWays(this.stage.paper(ways.canvas, seen.left, seen.height), ink, seen.place, seen.reading, scale, seen.made, gone);
+    return ways.canvas;
+  }
+
+  /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {number} from @param {number} to */
+  #outlineLink(g, ink, from, to) {
+    const place = this.seen?.place, a = place?.nodes[from], b = place?.nodes[to];
+    if (!a || !b) return;
+    g.strokeStyle = ink.focus;
+    g.lineWidth = 2;
+    g.beginPath();
+    g.moveTo(a.x, a.y);
+    g.lineTo(b.x, b.y);
+    g.stroke();
+  }
+
+  /** @param {Look} look @param {Prepared} seen */
+  #drawMatrix(look, seen) {
+    const { ink, ratio, choice, call } = look, { grid, reading, frame, states, t, tall, ranks } = seen, g = this.stage.paper(this.matrix, seen.right, tall);
+    if (reading && frame) {
+      const layer = this.cells.update(look, grid, reading, states, t, tall);
+      g.drawImage(layer, 0, 0, layer.width / ratio, layer.height / ratio);
+      drawArriving(g, ink, grid, reading, frame);
+      drawCounters(g, look, grid, reading, t, this.told.t);
+      const row = reading.holdings.place.get(choice?.rank ?? -1), column = reading.holdings.chunks.indexOf(choice?.chunk ?? -1);
+      if (row !== undefined && column >= 0 && (choice?.op === undefined || choice.op === call?.op)) drawChosenCell(g, ink, grid, row, column);
+      if (this.cursor.row >= 0) drawChosenCell(g, ink, grid, Math.min(this.cursor.row, grid.rows - 1), Math.min(this.cursor.column, grid.columns - 1));
+    } else for (let row = 0; row < grid.rows; row++) {
+      for (let column = 0; column < grid.columns; column++) { // the places are there before anything happens
+        const { x, y, w, h } = cellBox(grid, row, column);
+        g.fillStyle = ink.track;
+        g.fillRect(x, y, w, h);
+      }
+    }
+    drawFrame(g, look, grid, reading);
+    if (reading) drawEndedRows(g, ink, grid, ranks.filter((s) => s.ended && reading.holdings.place.has(s.rank)).map((s) => reading.holdings.place.get(s.rank) ?? 0));
+  }
+
+  /** Buttons over ranks and links, for who has no pointer. @param {Prepared} seen */
+  #placeSpots({ place, placeKey, reading }) {
+    if (this.spots.dataset.key === placeKey) return;
+    this.spots.dataset.key = placeKey;
+    const { nodes, links } = place, many = links.length > 2 * nodes.length;
+    const spot = (/** @type {import("./deeds.js").Target} */ target, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ r) => {
+      const button = document.createElement("button");
+      Object.assign(button.style, { left: `${x - r}px`, top: `${y - r}px`, width: `${2 * r}px`, height: `${2 * r}px` });
+      button.dataset.code = "rank" in target ? String(target.rank) : `${target.from}>${target.to}`;
+      button.setAttribute("aria-label", "rank" in target ? `rank ${target.rank}` : `link ${target.from} → ${target.to}`);
+      button.onclick = () => {
+        const at = button.getBoundingClientRect();
+        this.#hands(target, at.right, at.bottom);
+      };
+      button.onfocus = () => this.#point({ part: "ring", x, y });
+      button.onblur = () => this.#point(null);
+      return button;
+    };
+    this.spots.replaceChildren(...nodes.map(({ x, y }, rank) => spot({ rank }, x, y, place.node + 4)),
+      ...(many || !reading ? [] : links.map(([from, to]) => spot({ from, to }, (nodes[from].x + nodes[to].x) / 2, (nodes[from].y + nodes[to].y) / 2, 8))));
+  }
+
+  // ---- words
+
+  /** @param {Look} look */
+  say(look) {
+    if (!look.ink.ground || look.width <= 0) return;
+    const seen = (this.seen ??= this.prepare(look)), { reading, frame, t, place } = seen;
+    const put = (/** @type {Element} */ node, /** @type {string} */ text) => node.textContent !== text && (node.textContent = text);
+    const lines = reading ? lastMoments(reading, t, LINES) : [];
+    [...this.story.children].forEach((item, i) => {
+      const [when, what] = lines[i - LINES + lines.length] ?? ["", ""];
+      item.classList.toggle("newest", i === LINES - 1);
+      put(item.children[0], when);
+      put(item.children[1], what);
+    });
+    const waits = labelled(place) ? [] : this.#longest(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
+    put(this.fact, [this.middle ?? "", waits.join(", ")].filter(Boolean).join(" · "));
+    this.fact.classList.toggle("wb-co-below", !!this.middle || !labelled(place));
+    this.keys[0].show(spaceKeys(look, seen, this.scale), look);
+    this.keys[1].show(contentKeys(look, seen), look);
+    this.ring.setAttribute("aria-label", reading && frame ? spokenFrame(reading, frame) : "The ring of ranks; nothing moves yet");
+    this.matrix.setAttribute("aria-label", reading ? this.#spokenMatrix(seen) : "What each rank holds of each chunk; nothing yet");
+    this.#tell();
+  }
+
+  /** @param {Prepared} seen */
+  #spokenMatrix({ reading, states, t }) {
+    if (!reading) return "";
+    const { holdings } = reading, { ranks, chunks, whole, slots } = holdings;
+    const rows = ranks.map((rank, row) => {
+      const done = chunks.filter((_, c) => whole[states[row * chunks.length + c]] === slots[c]);
+      return `rank ${rank} has ${done.length} of ${chunks.length} chunks complete, ${counterWords(reading, row, t)[0].replace(/^rank \d+: /, "")}`;
+    });
+    return `${rows.join("; ")}. Arrow keys go from cell to cell.`;
+  }
+
+  /** @param {Look} look */
+  title({ call, known }) {
+    return call ? titleOf(call) : known.run?.title || "Collectives";
+  }
+
+  /** @param {Look} look */
+  sentence(look) {
+    const { call, known } = look, t = call ? Math.max(0, look.t - call.start) : 0;
+    return collectiveSentence(look, call && readingOf(call, known), call && frameAt(call, t));
+  }
+
+  /** @param {Look} look */
+  marks(look) {
+    const { call } = look;
+    if (!call) return [];
+    const { marks } = this.prepare(look), { generation, group, op } = call;
+    return marks.map((m) => ({ rank: m.from, peer: m.to, generation, group, op, step: m.step, chunk: m.chunk, slot: m.slot, share: m.share, x: m.x, y: m.y }));
+  }
+
+  // ---- under the pointer, or the keyboard
+
+  #listen() {
+    for (const part of /** @type {const} */ (["ring", "matrix"])) {
+      const canvas = this[part];
+      canvas.onpointermove = (event) => this.#point({ part, x: event.offsetX, y: event.offsetY });
+      canvas.onpointerleave = () => this.#point(null);
+      canvas.onpointerdown = (event) => {
+        event.preventDefault(); // the stage's keys go on working
+        this.stage.root.focus({ preventScroll: true });
+      };
+      canvas.onclick = (event) => this.#click(part, event);
+    }
+    this.matrix.onkeydown = (event) => this.#walk(event);
+    this.matrix.onfocus = () => this.matrix.matches(":focus-visible") && this.#cursor(Math.max(0, this.cursor.row), this.cursor.column);
+    this.matrix.onblur = () => this.#cursor(-1, this.cursor.column);
+  }
+
+  /** @param {Pointer} pointer */
+  #point(pointer) {
+    this.pointer = pointer;
+    this.#tell();
+  }
+
+  /** @param {number} row @param {number} column */
+  #cursor(row, column) {
+    this.cursor = { row, column };
+    const grid = this.seen?.grid;
+    if (row >= 0 && grid) {
+      const { x, y, w, h } = cellBox(grid, Math.min(row, grid.rows - 1), Math.min(column, grid.columns - 1));
+      this.#point({ part: "matrix", x: x + w / 2, y: y + h / 2 });
+      this.heard.textContent = this.tip.textContent;
+    } else this.#point(null);
+    this.stage.touch();
+  }
+
+  /** @param {KeyboardEvent} event */
+  #walk(event) {
+    const way = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key], grid = this.seen?.grid;
+    if (!grid || this.cursor.row < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Enter") this.#choose(Math.min(this.cursor.row, grid.rows - 1), Math.min(this.cursor.column, grid.columns - 1));
+    else if (way) this.#cursor(Math.min(grid.rows - 1, Math.max(0, this.cursor.row + way[0])), Math.min(grid.columns - 1, Math.max(0, this.cursor.column + way[1])));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** @param {"ring" | "matrix"} part @param {number} x @param {number} y */
+  #under(part, x, y) {
+    const seen = this.seen;
+    if (!seen) return null;
+    if (part === "ring") return underRing(seen.marks, seen.place, x, y);
+    const row = Math.floor((y - seen.grid.top) / seen.grid.rh), cell = cellUnder(seen.grid, x, y);
+    if (cell) return { cell };
+    return row >= 0 && row < seen.grid.rows && (x < seen.grid.left || x >= seen.grid.tail) ? { row } : null;
+  }
+
+  /** Say what lies under the pointer, beside it. */
+  #tell() {
+    const { pointer, seen, tip } = this, lines = pointer && seen ? this.#linesUnder(pointer, seen) : [];
+    tip.hidden = !lines.length;
+    if (!lines.length || !pointer) return;
+    const text = lines.join("\n"), canvas = this[pointer.part];
+    if (tip.textContent !== text) tip.textContent = text;
+    canvas.style.cursor = this.pointer?.part === "ring" ? "pointer" : "default";
+    const home = this.body.getBoundingClientRect(), at = canvas.getBoundingClientRect(), x = at.left - home.left + pointer.x, y = at.top - home.top + pointer.y;
+    const left = x + 16 + tip.offsetWidth > home.width ? Math.max(0, x - tip.offsetWidth - 16) : x + 16;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${y + 18}px`;
+  }
+
+  /** @param {NonNullable<Pointer>} pointer @param {Prepared} seen @returns {string[]} */
+  #linesUnder({ part, x, y }, { reading, frame, states, t, ranks }) {
+    const hit = /** @type {any} */ (this.#under(part, x, y)), { known } = this.stage, look = this.stage.look(performance.now());
+    if (part === "ring" && !hit) this.ring.style.cursor = "default";
+    if (!hit) return [];
+    if ("rank" in hit) return ranks[hit.rank] ? rankWords(ranks[hit.rank], frame, known.lanesNow) : [];
+    if (!reading || !frame) return [];
+    if (hit.chunk) return [...chunkWords(reading, hit.chunk), ...this.#valuesNow(look, hit.chunk.from, hit.chunk.chunk)];
+    if (hit.link) return linkWords(reading, known, hit.link.from, hit.link.to, t);
+    if (hit.cell) {
+      const cell = hit.cell.row * reading.holdings.chunks.length + hit.cell.column, { ranks: who, chunks } = reading.holdings;
+      return [...cellWords(reading, frame, cell, states[cell]), ...this.#valuesNow(look, who[hit.cell.row], chunks[hit.cell.column])];
+    }
+    return counterWords(reading, hit.row, t);
+  }
+
+  /** @param {Look} look @param {number} rank @param {number} chunk */
+  #valuesNow(look, rank, chunk) {
+    return look.known.control?.held ? valueWords(look, rank, chunk) : [];
+  }
+
+  /** @param {import("./deeds.js").Target} target @param {number} x @param {number} y */
+  #hands(target, x, y) {
+    this.stage.choose("rank" in target ? { rank: target.rank } : { rank: target.from, peer: target.to });
+    this.#point(null);
+    openHands(this.stage, target, x, y);
+  }
+
+  /** @param {"ring" | "matrix"} part @param {MouseEvent} event */
+  #click(part, event) {
+    const hit = /** @type {any} */ (this.#under(part, event.offsetX, event.offsetY)), call = this.seen?.reading?.call;
+    if (!hit) return this.stage.choose(null);
+    if ("rank" in hit) return this.#hands({ rank: hit.rank }, event.clientX, event.clientY);
+    if (hit.link) return this.#hands(hit.link, event.clientX, event.clientY);
+    if (hit.chunk && call) return this.stage.choose({ rank: hit.chunk.from, peer: hit.chunk.to, group: call.group, op: call.op, step: hit.chunk.step, chunk: hit.chunk.chunk, iteration: call.iteration });
+    if (hit.cell) return this.#choose(hit.cell.row, hit.cell.column);
+    const rank = this.seen?.reading?.holdings.ranks[hit.row];
+    if (rank !== undefined) this.stage.choose({ rank });
+  }
+
+  /** @param {number} row @param {number} column */
+  #choose(row, column) {
+    const reading = this.seen?.reading;
+    if (!reading) return;
+    const { call, holdings } = reading;
+    this.stage.choose({ rank: holdings.ranks[row], group: call.group, op: call.op, chunk: holdings.chunks[column], iteration: call.iteration });
+  }
+
+  end() {
+    this.pointer = null;
+  }
+}
+
+/** @type {import("./stage.js").Scene} */
+export const collectivesScene = { name: "collectives", label: "Collectives", key: "2", build: (body, stage) => new CollectivesView(body, stage) };

@@ -1,0 +1,261 @@
+// @ts-check
+/**
+ * The page's event table: the rows that the ranks recorded, as columns of numbers. No browser, no drawing.
+ *
+ * Rows arrive in *passages*: rows of one lane, one after the other, that share a context (which collective, which
+ * iteration). Times are nanoseconds since the run's origin; -1 is "none" in every integer column, string 0 is "".
+ * A *call* is one collective, found by what its rows say: nothing here knows an algorithm.
+ *
+ * @typedef {Float64ArrayConstructor | Int32ArrayConstructor | Uint32ArrayConstructor | Int16ArrayConstructor
+ *   | Uint16ArrayConstructor | Uint8ArrayConstructor} Kind
+ * @typedef {{rank: number, name: string, rows: Int32Array, length: number}} Lane  its rows in order of their end
+ * @typedef {{key: string, generation: number, group: string, op: number, collective: string, algorithm: string,
+ *   iteration: number, start: number, end: number, ranks: number, nbytes: number, name: string, rows: number, sends: number,
+ *   complete: boolean, passages: number[], parties: Set<number> | null, through: Set<number> | null}} CallHead
+ */
+
+const NUMBERS = { f8: Float64Array, i4: Int32Array, u4: Uint32Array, i2: Int16Array, u2: Uint16Array, u1: Uint8Array };
+const ROW_COLUMNS = /** @type {const} */ ({ start: Float64Array, end: Float64Array, nbytes: Float64Array, value: Float64Array,
+  seq: Int32Array, step: Int32Array, chunk: Int32Array, slot: Int32Array, peer: Int16Array, name: Uint16Array, phase: Uint16Array, kind: Uint8Array });
+const PASSAGE_COLUMNS = /** @type {const} */ ({ op: Int32Array, iteration: Int32Array, generation: Int32Array, microbatch: Int32Array,
+  stage: Int32Array, version: Int32Array, count: Uint32Array, rank: Int16Array, lane: Uint16Array, collective: Uint16Array,
+  algorithm: Uint16Array, group: Uint16Array });
+/** Rows that a page keeps; beyond it the older half is let go, and `forgotten` says how many that were. */
+export const CAPACITY = 2_000_000;
+
+/** @template T @typedef {{-readonly [K in keyof T]: T[K] extends new (n: number) => infer A ? A : never}} Columns */
+
+/**
+ * The columns of a block: arrays of fixed-size little-endian numbers, one after the other, padded to eight bytes.
+ * @param {[string, string][]} layout  names and number types, in their order
+ * @param {number} rows @param {ArrayBuffer} whole @param {number} at  where the first begins
+ * @returns {[Record<string, any>, number]} the columns, and where the block ends
+ */
+export function unpackColumns(layout, rows, whole, at) {
+  const columns = /** @type {Record<string, any>} */ ({});
+  for (const [name, code] of layout) {
+    const column = new NUMBERS[/** @type {keyof typeof NUMBERS} */ (code)](whole, at, rows);
+    columns[name] = column;
+    at += Math.ceil(column.byteLength / 8) * 8;
+  }
+  return [columns, at];
+}
+
+/** Columns of this many rows, the old ones' content at their start. @param {any} kinds @param {number} room @param {any} [old] @returns {any} */
+function roomFor(kinds, room, old) {
+  return Object.fromEntries(Object.entries(kinds).map(([name, Numbers]) => {
+    const column = new Numbers(room);
+    if (old) column.set(old[name]);
+    return [name, column];
+  }));
+}
+
+export class Table {
+  constructor() {
+    this.rows = this.count = this.forgotten = 0; // rows, passages, rows let go
+    this.life = 0; // grows when row numbers change: whoever keeps row numbers starts afresh
+    this.epoch = 0; // grows with every change
+    this.from = Infinity;
+    this.to = -Infinity;
+    this.strings = [""];
+    /** @type {string[]} */
+    this.kinds = [];
+    /** The number of each kind of row. @type {Record<string, number>} */
+    this.code = {};
+    /** @type {Map<string, Lane>} */
+    this.lanes = new Map();
+    /** In order of their start. @type {CallHead[]} */
+    this.calls = [];
+    /** @type {Map<string, CallHead>} */
+    this.callOf = new Map();
+    /** The newest call that all its ranks have ended, or null. @type {CallHead | null} */
+    this.newest = null;
+    this.completed = 0;
+    /** @type {Columns<typeof ROW_COLUMNS> & {passage: Uint32Array}} */
+    this.columns = roomFor({ ...ROW_COLUMNS, passage: Uint32Array }, 4096);
+    /** @type {Columns<typeof PASSAGE_COLUMNS> & {first: Uint32Array}} */
+    this.passages = roomFor({ ...PASSAGE_COLUMNS, first: Uint32Array }, 512);
+  }
+
+  get start() { return this.columns.start; }
+  get end() { return this.columns.end; }
+  get nbytes() { return this.columns.nbytes; }
+  get value() { return this.columns.value; }
+  get seq() { return this.columns.seq; }
+  get step() { return this.columns.step; }
+  get chunk() { return this.columns.chunk; }
+  get slot() { return this.columns.slot; }
+  get peer() { return this.columns.peer; }
+  get name() { return this.columns.name; }
+  get phase() { return this.columns.phase; }
+  get kind() { return this.columns.kind; }
+  get passage() { return this.columns.passage; }
+
+  /** @param {number} number */
+  text(number) {
+    return this.strings[number] ?? "";
+  }
+
+  /** @param {number} code */
+  kindName(code) {
+    return this.kinds[code] ?? "";
+  }
+
+  /**
+   * Take in the rows of one message.
+   * @param {any} message @param {ArrayBuffer | ArrayBufferView} [bytes]
+   */
+  take(message, bytes) {
+    if (message.strings) message.strings.texts.forEach((/** @type {string} */ text, /** @type {number} */ i) => (this.strings[message.strings.first + i] = text));
+    if (message.kinds && message.kinds.length !== this.kinds.length) {
+      this.kinds = message.kinds;
+      this.code = Object.fromEntries(this.kinds.map((kind, code) => [kind, code]));
+    }
+    if (!message.rows || !bytes) return;
+    const whole = ArrayBuffer.isView(bytes) ? bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) : bytes;
+    const [rows, after] = unpackColumns(message.layout, message.rows, /** @type {ArrayBuffer} */ (whole), 0);
+    const [passages] = unpackColumns(message.passage_layout, message.passages, /** @type {ArrayBuffer} */ (whole), after);
+    this.append(rows, message.rows, passages, message.passages);
+    if (this.rows > CAPACITY) this.forget(this.rows - CAPACITY / 2);
+  }
+
+  /** @param {Record<string, any>} rows @param {number} n @param {Record<string, any>} passages @param {number} m */
+  append(rows, n, passages, m) {
+    const firstRow = this.rows, firstPassage = this.count;
+    if (firstRow + n > this.start.length) this.columns = roomFor({ ...ROW_COLUMNS, passage: Uint32Array }, Math.max(2 * this.start.length, firstRow + n), this.columns);
+    if (firstPassage + m > this.passages.op.length) this.passages = roomFor({ ...PASSAGE_COLUMNS, first: Uint32Array }, Math.max(2 * this.passages.op.length, firstPassage + m), this.passages);
+    for (const name of Object.keys(ROW_COLUMNS)) /** @type {any} */ (this.columns)[name].set(rows[name], firstRow);
+    for (const name of Object.keys(PASSAGE_COLUMNS)) /** @type {any} */ (this.passages)[name].set(passages[name], firstPassage);
+    this.rows += n;
+    this.count += m;
+    let at = firstRow;
+    for (let p = firstPassage; p < this.count; p++) {
+      const count = this.passages.count[p];
+      this.passages.first[p] = at;
+      this.passage.fill(p, at, at + count);
+      this.#toLane(p, at, count);
+      this.#toCall(p, at, count);
+      at += count;
+    }
+    this.#settle();
+    this.epoch += 1;
+  }
+
+  /** @param {number} p @param {number} first @param {number} count */
+  #toLane(p, first, count) {
+    const rank = this.passages.rank[p], name = this.text(this.passages.lane[p]), key = `${rank} ${name}`;
+    let lane = this.lanes.get(key);
+    if (!lane) this.lanes.set(key, (lane = { rank, name, rows: new Int32Array(256), length: 0 }));
+    if (lane.length + count > lane.rows.length) {
+      const more = new Int32Array(Math.max(2 * lane.rows.length, lane.length + count));
+      more.set(lane.rows);
+      lane.rows = more;
+    }
+    for (let i = 0; i < count; i++) lane.rows[lane.length + i] = first + i;
+    lane.length += count;
+    for (let r = first; r < first + count; r++) {
+      if (this.start[r] < this.from) this.from = this.start[r];
+      if (this.end[r] > this.to) this.to = this.end[r];
+    }
+  }
+
+  /** A passage of a collective belongs to its call; messages and the metrics' own collectives to none. @param {number} p @param {number} first @param {number} count */
+  #toCall(p, first, count) {
+    const { passages, code } = this, op = passages.op[p], group = this.text(passages.group[p]), collective = this.text(passages.collective[p]);
+    if (op < 0 || group === "metrics" || collective === "p2p" || collective === "") return;
+    const generation = passages.generation[p], key = `${generation}/${group}/${op}`;
+    let call = this.callOf.get(key);
+    if (!call) {
+      call = { key, generation, group, op, collective, algorithm: this.text(passages.algorithm[p]), iteration: passages.iteration[p], start: Infinity,
+        end: -Infinity, ranks: 0, nbytes: -1, name: "", rows: 0, sends: 0, complete: false, passages: [], parties: new Set(), through: new Set() };
+      this.callOf.set(key, call);
+      this.calls.push(call);
+    }
+    call.passages.push(p);
+    call.rows += count;
+    call.parties?.add(passages.rank[p]);
+    for (let r = first; r < first + count; r++) {
+      const kind = this.kind[r];
+      if (this.start[r] < call.start) call.start = this.start[r];
+      if (this.end[r] > call.end) call.end = this.end[r];
+      if (kind === code.collective) {
+        call.through?.add(passages.rank[p]);
+        call.nbytes = Math.max(call.nbytes, this.nbytes[r]);
+        call.name ||= this.text(this.name[r]);
+      } else if (kind === code.send || kind === code.recv) {
+        if (this.peer[r] >= 0) call.parties?.add(this.peer[r]);
+        if (kind === code.send) call.sends += 1;
+      }
+    }
+    if (!call.parties || !call.through) return;
+    call.ranks = call.parties.size;
+    if (call.sends && call.through.size === call.parties.size) {
+      call.complete = true;
+      call.parties = call.through = null;
+      this.completed += 1;
+      if (!this.newest || call.start >= this.newest.start) this.newest = call;
+    }
+  }
+
+  /** Calls in order of their start: a rank that was read late may have begun earlier than was known. */
+  #settle() {
+    const { calls } = this;
+    for (let i = Math.max(1, calls.length - 512); i < calls.length; i++) {
+      const call = calls[i];
+      let at = i;
+      for (; at > 0 && calls[at - 1].start > call.start; at--) calls[at] = calls[at - 1];
+      calls[at] = call;
+    }
+  }
+
+  /** Let the oldest rows go, about so many. @param {number} rows */
+  forget(rows) {
+    const { passages, columns } = this;
+    let p = 0;
+    while (p < this.count && passages.first[p] < rows) p++;
+    const gone = p < this.count ? passages.first[p] : this.rows, kept = this.rows - gone;
+    for (const column of Object.values(columns)) column.copyWithin(0, gone, this.rows);
+    for (const column of Object.values(passages)) column.copyWithin(0, p, this.count);
+    this.rows = kept;
+    this.count -= p;
+    for (let i = 0; i < this.count; i++) passages.first[i] -= gone;
+    for (let r = 0; r < kept; r++) columns.passage[r] -= p;
+    for (const lane of this.lanes.values()) {
+      const from = lane.rows.subarray(0, lane.length).findIndex((row) => row >= gone), left = from < 0 ? 0 : lane.length - from;
+      for (let i = 0; i < left; i++) lane.rows[i] = lane.rows[i + from] - gone;
+      lane.length = left;
+    }
+    this.calls = this.calls.filter((call) => call.passages[0] >= p);
+    for (const call of this.calls) call.passages = call.passages.map((q) => q - p);
+    this.callOf = new Map(this.calls.map((call) => [call.key, call]));
+    if (this.newest && !this.callOf.has(this.newest.key)) this.newest = null;
+    this.from = this.rows ? columns.start.subarray(0, this.rows).reduce((a, b) => Math.min(a, b), Infinity) : Infinity;
+    this.forgotten += gone;
+    this.life += 1;
+    this.epoch += 1;
+  }
+
+  /** The last call of `group` (any, if not given) that had begun by `t`, or null. @param {number} t @param {string} [group] @returns {CallHead | null} */
+  callAt(t, group) {
+    let low = 0, high = this.calls.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.calls[middle].start <= t) low = middle + 1;
+      else high = middle;
+    }
+    for (let i = low - 1; i >= 0 && i > low - 256; i--) if (this.calls[i].sends && (group === undefined || this.calls[i].group === group)) return this.calls[i];
+    return null;
+  }
+
+  /** Where a call stands among all, or -1. @param {CallHead} call */
+  indexOf(call) {
+    let low = 0, high = this.calls.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.calls[middle].start < call.start) low = middle + 1;
+      else high = middle;
+    }
+    for (let i = low; i < this.calls.length && this.calls[i].start === call.start; i++) if (this.calls[i].key === call.key) return i;
+    return -1;
+  }
+}

@@ -1,0 +1,237 @@
+"""The runs that a server holds: real ranks, and a clock that the test moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import workbench as wb
+from tests.live import LONG, gone, lenet, training, until
+from workbench.app.limits import Limits, Refused, memory
+from workbench.app.runs import FORGET, GRACE, PATIENCE, WEIGH, Hosted, Runs
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Page:
+    """A page that can be open or not."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def __call__(self) -> bool:
+        return self.open
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def held(clock: Clock, **limits: object) -> Runs:
+    return Runs(Limits(**limits), clock=clock)
+
+
+@pytest.fixture
+def runs(clock: Clock) -> Iterator[Runs]:
+    made = held(clock)
+    yield made
+    stop(made)
+
+
+def stop(runs: Runs) -> None:
+    """End what runs, but not the warm pool: the next test starts from it."""
+    for hosted in runs.live:
+        for rank in hosted.run.pids:
+            hosted.run.kill(rank)
+        hosted.run.wait(20, check=False)
+
+
+def later(runs: Runs, clock: Clock, seconds: float) -> None:
+    clock.now += seconds
+    runs.tick()
+
+
+def ended(hosted: Hosted) -> None:
+    """Its ranks are no more."""
+    pids = list(hosted.run.pids.values())
+    hosted.run.wait(20, check=False)
+    until(lambda: gone(pids), 5, "the ranks' end")
+
+
+def test_a_run_ends_so_long_after_its_last_page_and_another_goes_on(
+    runs: Runs, clock: Clock
+) -> None:
+    first, second = (runs.start(lenet(iterations=LONG), owner) for owner in ("me", "you"))
+    pages = [Page(), Page()]
+    for page in pages:
+        runs.enter(first, page)
+    runs.enter(second, Page())
+    training(first.run), training(second.run)
+    later(runs, clock, 100)
+    pages[0].open = False
+    later(runs, clock, GRACE * 2)
+    assert not first.over and first.words == "", "one of its pages is still open"
+    assert runs.seconds_alone(first) is None
+    pages[1].open = False
+    later(runs, clock, 0.1)
+    later(runs, clock, GRACE - 1)
+    assert runs.seconds_alone(first) == pytest.approx(1)
+    assert not first.over and first.words == ""
+    later(runs, clock, 1.1)
+    assert first.words == "Its last page had been closed for 15 s, so its ranks were ended."
+    ended(first)
+    assert not second.over and second.words == ""
+
+
+def test_a_page_that_comes_back_in_time_keeps_the_run(runs: Runs, clock: Clock) -> None:
+    hosted = runs.start(lenet(iterations=LONG), "me")
+    later(runs, clock, GRACE - 1)  # the first page is still on its way
+    page = Page()
+    leave = runs.enter(hosted, page)
+    later(runs, clock, 10)
+    leave()  # a reload: the old page's session ends, the new one begins
+    later(runs, clock, GRACE - 1)
+    runs.enter(hosted, Page())
+    later(runs, clock, GRACE * 3)
+    assert not hosted.over and hosted.words == ""
+
+
+def test_a_page_whose_session_has_gone_counts_as_gone(runs: Runs, clock: Clock) -> None:
+    hosted = runs.start(lenet(iterations=LONG), "me")
+
+    def broken() -> bool:
+        raise RuntimeError("this session was destroyed")
+
+    runs.enter(hosted, broken)
+    later(runs, clock, 0.1)
+    later(runs, clock, GRACE)
+    ended(hosted)
+
+
+def test_time_over_ends_a_run_and_says_so(clock: Clock) -> None:
+    runs = held(clock, minutes=2)
+    hosted = runs.start(lenet(iterations=LONG), "me")
+    runs.enter(hosted, Page())
+    training(hosted.run)
+    later(runs, clock, 110)
+    assert runs.seconds_left(hosted) == pytest.approx(10)
+    assert not hosted.over
+    later(runs, clock, 11)
+    assert hosted.words == "Its time is over: here a run lasts up to 2 minutes. (--max-minutes)"
+    ended(hosted)
+    assert hosted.run.result.ok, "it ended in good order: what it has done so far can be compared"
+
+
+def test_ranks_that_do_not_end_are_killed(runs: Runs, clock: Clock) -> None:
+    slow = wb.Network(latency="100 s")  # an iteration that nobody lives to see end
+    hosted = runs.start(lenet(iterations=LONG, network=slow), "me")
+    until(lambda: hosted.run.events.filter(kind="forward").height, 30, "the ranks train")
+    later(runs, clock, GRACE)
+    time.sleep(0.5)
+    assert not hosted.over, "it cannot end by itself"
+    later(runs, clock, PATIENCE)
+    ended(hosted)
+
+
+def test_memory_beyond_the_limit_ends_a_run(clock: Clock) -> None:
+    runs = held(clock, memory=20_000_000)
+    hosted = runs.start(lenet(iterations=LONG), "me")
+    runs.enter(hosted, Page())
+    training(hosted.run)
+    later(runs, clock, WEIGH)
+    assert "of memory, and 20 MB are the most here, so they were ended." in hosted.words
+    ended(hosted)
+
+
+def test_memory_counts_what_ranks_share_once(runs: Runs) -> None:
+    hosted = runs.start(lenet(ranks=3, iterations=LONG), "me")
+    training(hosted.run)
+    pids = hosted.run.pids.values()
+    whole, bound = memory(pids), memory(pids, enough=10**12)
+    assert 3_000_000 < whole < bound * 0.7, "three ranks share torch, which counts three times"
+
+
+def test_so_many_ranks_and_runs_and_no_more(clock: Clock) -> None:
+    runs = held(clock, ranks=3, runs=2)
+    try:
+        with pytest.raises(Refused, match=r"a run up to 3 ranks, and this one asks for 4"):
+            runs.start(lenet(ranks=4), "me")
+        first = runs.start(lenet(iterations=LONG), "me")
+        runs.start(lenet(iterations=LONG), "you")
+        with pytest.raises(Refused, match=r"runs 2 runs at a time.*One of them is yours") as error:
+            runs.start(lenet(), "me")
+        assert "--max-runs" in str(error.value)
+        with pytest.raises(Refused) as error:
+            runs.start(lenet(), "somebody")
+        assert "yours" not in str(error.value)
+        first.run.stop()
+        first.run.wait(20)
+        third = runs.start(lenet(), "me")
+        assert third.run.wait(30).ok
+    finally:
+        stop(runs)
+
+
+def test_a_run_that_cannot_start_leaves_its_place_free(clock: Clock) -> None:
+    runs = held(clock, runs=1)
+    with pytest.raises(wb.SpecError, match="memory_limit"):
+        runs.start(lenet(memory_limit="200 MB"), "me")
+    assert runs.start(lenet(), "me").run.wait(30).ok
+
+
+def test_code_is_refused_in_words(runs: Runs) -> None:
+    class Mine:
+        def model(self) -> None: ...
+
+    path = wb.Experiment(task=f"{__file__}:Clock")
+    for exp in (path, wb.Experiment(task=Mine)):
+        with pytest.raises(Refused, match="data, never code, and this one carries code in task"):
+            runs.start(exp, "me")
+    assert runs.live == []
+
+
+def test_a_run_is_found_by_words_that_nobody_guesses(runs: Runs) -> None:
+    hosted = runs.start(lenet(), "me")
+    assert runs.find(hosted.id) is runs.find_watched(hosted.watch) is hosted
+    assert runs.find(hosted.watch) is None, "who may watch has not got the run"
+    assert runs.find_watched(hosted.id) is None
+    assert runs.find("1") is runs.find("") is None
+    assert min(len(hosted.id), len(hosted.watch)) >= 22, "128 bits"
+    hosted.run.wait(30)
+    assert runs.find(hosted.id) is hosted, "what is over can be looked at again"
+
+
+def test_past_runs_are_their_owners_and_are_forgotten_in_the_end(runs: Runs, clock: Clock) -> None:
+    mine, yours = runs.start(lenet(), "me", "A title"), runs.start(lenet(), "you")
+    for hosted in (mine, yours):
+        hosted.run.wait(30)
+    assert [past.title for past in runs.history("me")] == ["A title"]
+    assert [past.id for past in runs.history("you")] == [yours.id]
+    runs.visit("you", Page())  # this page stays open
+    later(runs, clock, FORGET + 1)
+    assert runs.find(mine.id) is runs.find_watched(mine.watch) is None
+    assert list(runs.history("me")) == []
+    assert runs.find(yours.id) is yours
+
+
+def test_one_bad_run_keeps_no_other_alive(
+    runs: Runs, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = runs.start(lenet(iterations=LONG), "me"), runs.start(lenet(iterations=LONG), "me")
+    end = bad.run.stop
+    bad.run.stop = lambda: 1 / 0  # a fault of ours, in the one that is looked at first
+    later(runs, clock, GRACE)
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    ended(good)
+    bad.run.stop = end

@@ -1,0 +1,122 @@
+"""The stage in a real browser: frames, the way of an event to its frame, scrubbing.
+
+Sixteen ranks at 200,000 events a second with a million events of history, over a real web socket.
+The browser draws in software on the cores that make the events, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.benchmarks.figures import Figure
+
+SCENES = ("overview", "collectives", "timeline")
+# For five seconds: the time between frames, the stage's own script a frame, and for rows that are
+# new in a frame how long ago they ended. Both clocks are this machine's wall clock.
+LOOK = """async ([root, wall]) => {
+  const gaps = [], costs = [], ages = [], { table, origin } = root.stage.known();
+  let last = performance.now(), seen = table.rows + table.forgotten;
+  const until = last + 5000;
+  await new Promise((done) => {
+    const look = () => {
+      const now = performance.now(), all = table.rows + table.forgotten;
+      gaps.push(now - last);
+      last = now;
+      costs.push(root.stage.frame().cost);
+      const age = (row) => performance.timeOrigin + now - wall - (origin + table.end[row]) / 1e6;
+      for (let r = seen; r < all; r += 50) ages.push(age(r - table.forgotten));
+      seen = all;
+      if (now < until) requestAnimationFrame(look);
+      else done();
+    };
+    requestAnimationFrame(look);
+  });
+  return { gaps, costs, ages };
+}"""
+SCRUB = """async (root) => {
+  const { table } = root.stage.known(), costs = [];
+  for (let i = 0; i < 60; i++) {
+    const began = performance.now();
+    root.stage.goto(table.from + ((i * 37) % 60) / 60 * (table.to - table.from));
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    costs.push(root.stage.frame().cost);
+  }
+  return costs;
+}"""
+
+
+def measure() -> list[Figure]:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.busy_server", str(port)],
+        cwd=Path(__file__).parent.parent.parent,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        _until_it_answers(port, server)
+        return _look_at(port)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _until_it_answers(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError("the server of the benchmark does not answer")
+
+
+def _look_at(port: int) -> list[Figure]:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1040, "height": 1000})
+        page.goto(f"http://127.0.0.1:{port}/")
+        stage = page.locator(".wb-stage")
+        stage.wait_for(timeout=60_000)
+        page.wait_for_timeout(8000)  # the history has come, and is drawn
+        figures = []
+        for scene in SCENES:
+            figures += _of_scene(page, scene)
+        browser.close()
+        return figures
+
+
+def _of_scene(page: Page, scene: str) -> list[Figure]:
+    stage = page.locator(".wb-stage")
+    stage.evaluate("(root, name) => root.stage.open(name)", scene)
+    page.wait_for_timeout(1000)
+    wall = (time.time_ns() - time.monotonic_ns()) / 1e6
+    seen = page.evaluate(LOOK, [stage.element_handle(), wall])
+    events = stage.evaluate("(root) => root.stage.known().counters.events")
+    detail = f"{scene}, {events:,} events, {os.cpu_count()} cores"
+    figures = [
+        Figure("frame interval, p95", _p95(seen["gaps"]), 18, "ms", False, detail),
+        Figure("script a frame, p95", _p95(seen["costs"]), 8, "ms", False, detail),
+        Figure("event to frame, p95", _p95(seen["ages"]), 100, "ms", False, detail),
+    ]
+    scrubs = stage.evaluate(SCRUB)
+    stage.evaluate("(root) => root.querySelector('.wb-live').click()")
+    return [*figures, Figure("scrub anywhere, p95", _p95(scrubs), 50, "ms", False, detail)]
+
+
+def _p95(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.95)] if values else float("nan")

@@ -1,0 +1,302 @@
+"""The overview and the user's hands on the ranks, in a browser that a live run's feed talks to.
+
+No host stands between: the page's messages go to the feed and the feed's to the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import queue
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+import workbench as wb
+from tests.browser.conftest import Watched
+from tests.live import LONG, lenet
+from workbench._assets import stage_module, theme
+from workbench.views import Message
+from workbench.views.feed import feed, nothing
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+HOST = """<!doctype html><meta charset="utf-8">
+<style>body { margin: 0; background: light-dark(#fff, #14171b) }
+%s</style><main></main>
+<script type="module">
+const { default: stage } = await import("data:text/javascript;base64,%s");
+let take;
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+const model = { on: (_, f) => (take = f), off() {}, send: (message) => window.hear(message) };
+window.take = (all) => JSON.parse(all).forEach(([head, body]) => take(head, body && [bytes(body)]));
+stage.render({ model, el: document.querySelector("main") });
+</script>"""
+
+# Every text and mark on screen as boxes; those that lie over each other, or are too small.
+CLASHES = """(root) => {
+  const boxes = [], wrong = [], walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const shown = (e) =>
+    e.checkVisibility({ visibilityProperty: true }) && !e.closest(".wb-sr, option");
+  const cut = (box, e) => {
+    let { left, right, top, bottom } = box;
+    for (; e && e !== root; e = e.parentElement) {
+      if (getComputedStyle(e).overflow === "visible") continue;
+      const o = e.getBoundingClientRect();
+      left = Math.max(left, o.left); right = Math.min(right, o.right);
+      top = Math.max(top, o.top); bottom = Math.min(bottom, o.bottom);
+    }
+    return { left, right, top, bottom };
+  };
+  const put = (box, e, name) => {
+    const c = cut(box, e);
+    if (c.right - c.left > 1 && c.bottom - c.top > 2) boxes.push({ ...c, e, name });
+  };
+  while (walker.nextNode()) {
+    const text = walker.currentNode, e = text.parentElement, range = document.createRange();
+    if (!text.textContent.trim() || !shown(e)) continue;
+    if (parseFloat(getComputedStyle(e).fontSize) < 11) wrong.push(`small: ${text.textContent}`);
+    range.selectNodeContents(text);
+    for (const box of range.getClientRects()) put(box, e, text.textContent);
+  }
+  for (const e of root.querySelectorAll("svg, canvas, select, input"))
+    if (shown(e)) put(e.getBoundingClientRect(), e, e.outerHTML.slice(0, 40));
+  const over = root.querySelector(".wb-hands"), whole = root.getBoundingClientRect();
+  boxes.forEach((a, i) => {
+    if (a.left < whole.left || a.right > whole.right + 0.5) wrong.push(`outside: ${a.name}`);
+    for (const b of boxes.slice(0, i)) {
+      if (a.e.contains(b.e) || b.e.contains(a.e)) continue;
+      if (over && over.contains(a.e) !== over.contains(b.e)) continue; // the dialog is on top
+      const w = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const h = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (w > 1 && h > 2) wrong.push(`${a.name} over ${b.name}`);
+    }
+  });
+  return wrong;
+}"""
+PLACES = """(root) => {
+  const top = (name) => root.querySelector(name).getBoundingClientRect().top;
+  return [".wb-ov-head", ".wb-ov-grid", ".wb-loss", ".wb-ov-key", ".wb-ov-next", ".wb-feed"]
+    .map((name) => Math.round(top(name) - top(".wb-scenes")));
+}"""
+
+
+class Viewer:
+    """A page and a feed; ``until`` carries messages between them while it waits."""
+
+    def __init__(self, page: Page, run: wb.Run | None, width: int) -> None:
+        self.page, self._told = page, queue.SimpleQueue[Message]()
+        self._member = feed(run).join(self._told.put) if run is not None else None
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.expose_function("hear", self._hear)
+        module = base64.b64encode(stage_module().encode()).decode()
+        page.set_content(HOST % (theme(), module))
+        self.stage: Locator = page.locator(".wb-stage")
+        self.stage.wait_for()
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if self._member is not None:
+            self._member.hear(message)
+        elif message["type"] == "hello":
+            self._told.put(nothing())
+
+    def until(self, condition: Callable[[], Any], what: str, seconds: float = 30) -> None:
+        """Carry messages until it holds, and then as long as texts take to follow."""
+        deadline, seen = time.monotonic() + seconds, 0.0
+        while not seen or time.monotonic() < seen:
+            batch = []
+            while not self._told.empty():
+                told = self._told.get()
+                body = base64.b64encode(told.payload).decode() if told.payload else None
+                batch.append([told.header, body])
+            if batch:
+                self.page.evaluate("(all) => window.take(all)", json.dumps(batch))
+            self.page.wait_for_timeout(20)
+            assert seen or time.monotonic() < deadline, f"not seen in {seconds} s: {what}"
+            if not seen and condition():
+                seen = time.monotonic() + 0.4
+
+    def knows(self, script: str) -> bool:
+        return bool(
+            self.stage.evaluate(f"(root) => {{ const k = root.stage.known(); return {script}; }}")
+        )
+
+    def says(self, state: str) -> None:
+        words = self.stage.locator(".wb-ov-state")
+        self.until(lambda: state in words.inner_text(), f"the state {state!r}")
+
+    def focus(self) -> str:
+        return str(
+            self.page.evaluate("document.activeElement.className || document.activeElement.tagName")
+        )
+
+
+@pytest.fixture
+def view(open_page: Callable[..., Watched]) -> Iterator[Callable[..., tuple[wb.Run, Viewer]]]:
+    runs: list[wb.Run] = []
+
+    def start(width: int = 992, scheme: str = "light", **fields: Any) -> tuple[wb.Run, Viewer]:
+        runs.append(wb.run(lenet(**{"iterations": LONG, **fields})))
+        viewer = Viewer(open_page(color_scheme=scheme).page, runs[-1], width)
+        viewer.until(lambda: viewer.knows("k.table.calls.length > 20"), "calls")
+        return runs[-1], viewer
+
+    yield start
+    for run in runs:
+        run.stop()
+        run.wait(timeout=30, check=False)
+
+
+@pytest.mark.parametrize(("width", "scheme", "ranks"), [(992, "light", 4), (640, "dark", 2)])
+def test_nothing_overlaps_or_moves_from_state_to_state(
+    view: Callable[..., tuple[wb.Run, Viewer]], width: int, scheme: str, ranks: int
+) -> None:
+    run, viewer = view(width, scheme, ranks=ranks, iterations=400)
+    stage, places = viewer.stage, []
+
+    def look(state: str) -> None:
+        viewer.says(state)
+        assert stage.evaluate(CLASHES) == [], state
+        places.append(stage.evaluate(PLACES))
+
+    look("Live")
+    stage.evaluate("(root) => root.stage.goto(root.stage.known().table.to / 2)")
+    look("View held")
+    assert "was " in stage.locator(".wb-ov-list").inner_text()
+    stage.press("l")
+    run.pause()
+    look("Ranks held")
+    stage.locator(".wb-ov-line").first.click()
+    assert stage.evaluate(CLASHES) == []
+    viewer.page.keyboard.press("Escape")
+    run.stop()
+    look("Finished")
+    assert all(place == places[0] for place in places), places
+
+
+def test_without_a_run_the_places_are_there(open_page: Callable[..., Watched]) -> None:
+    viewer = Viewer(open_page().page, None, 992)
+    viewer.says("Nothing runs yet")
+    assert viewer.stage.evaluate(CLASHES) == []
+    assert viewer.stage.locator(".wb-ranks button").first.is_disabled()
+    assert viewer.stage.locator(".wb-ov-line").count() == 4
+
+
+def test_a_rank_is_slowed_and_the_slowness_taken_back_by_keyboard_alone(
+    view: Callable[..., tuple[wb.Run, Viewer]],
+) -> None:
+    run, viewer = view()
+    page, keys = viewer.page, viewer.page.keyboard
+    viewer.stage.locator(".wb-ov-line[data-rank='1']").focus()
+    keys.press("Enter")
+    dialog = page.get_by_role("dialog", name="Change rank 1")
+    assert dialog.is_visible() and viewer.focus() == "SELECT"
+    seen = set()
+    for _ in range(20):  # the Tab key stays inside
+        keys.press("Tab")
+        assert dialog.evaluate("(d) => d.contains(document.activeElement)")
+        seen.add(page.evaluate("document.activeElement.textContent"))
+    assert {"×2", "×4", "×8", "Freeze", "✕ Kill …"} <= seen
+    page.get_by_role("button", name="×4", exact=True).focus()
+    assert "4 times as long" in dialog.inner_text()  # said before it is done
+    keys.press("Enter")
+    viewer.until(lambda: dict(run.control_state.slow) == {1: 4.0}, "rank 1 slowed")
+    assert "computes 4 times as long" in dialog.inner_text()
+    assert dialog.locator(".wb-deed.on").inner_text() == "×4"
+    dialog.get_by_role("button", name="Undo").focus()
+    keys.press("Enter")
+    viewer.until(lambda: not run.control_state.slow, "the slowness taken back")
+    keys.press("Escape")
+    assert not dialog.is_visible() and "wb-ov-line" in viewer.focus()
+    happened = viewer.stage.locator(".wb-happened").inner_text()
+    assert "You slowed rank 1 ×4" in happened and "full speed again" in happened
+
+
+def test_a_link_is_changed_both_ways_and_cut(view: Callable[..., tuple[wb.Run, Viewer]]) -> None:
+    run, viewer = view()
+    page = viewer.page
+    viewer.stage.locator(".wb-hands-bar select").select_option("1>0")
+    page.get_by_role("button", name="Change …").click()
+    dialog = page.get_by_role("dialog", name="Change link 1 → 0")
+    dialog.get_by_label("both directions").check()
+    dialog.get_by_label("Other latency").fill("7")
+    dialog.get_by_label("Other latency").press("Enter")
+    viewer.until(lambda: len(run.control_state.links) == 2, "both links")
+    assert {link.latency_ns for link in run.control_state.links.values()} == {7_000_000}
+    dialog.get_by_label("Other latency").fill("soon")
+    dialog.get_by_label("Other latency").press("Enter")
+    assert "is no latency" in dialog.inner_text()
+    dialog.get_by_role("button", name="Cut the link").click()
+    viewer.until(lambda: run.control_state.links[1, 0].down, "the cut")
+    dialog.get_by_role("button", name="Undo").click()
+    viewer.until(lambda: not run.control_state.links[1, 0].down, "the link restored")
+    happened = viewer.stage.locator(".wb-happened").inner_text()
+    assert "link 1 ↔ 0 now 7 ms" in happened and "You cut link 1 ↔ 0" in happened
+
+
+def test_a_kill_is_asked_twice_and_its_end_told(
+    view: Callable[..., tuple[wb.Run, Viewer]],
+) -> None:
+    run, viewer = view()
+    page = viewer.page
+    viewer.stage.locator(".wb-ov-line[data-rank='1']").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Kill …").click()
+    assert "cannot be undone" in dialog.inner_text()
+    dialog.get_by_role("button", name="Keep it").click()
+    viewer.until(lambda: True, "a moment")
+    assert not run.control_state.ended
+    dialog.get_by_role("button", name="Kill …").click()
+    dialog.get_by_role("button", name="Kill rank 1, for good").click()
+    viewer.says("Failed")
+    assert "Rank 1 was killed by SIGKILL" in viewer.stage.locator(".wb-ov-say").inner_text()
+    assert "killed by SIGKILL" in viewer.stage.locator("[data-rank='1']").inner_text()
+    assert "stopped" in viewer.stage.locator("[data-rank='0']").inner_text()
+    assert "The run is over" in dialog.inner_text()
+    for button in dialog.locator(".wb-deed").all():
+        assert button.is_disabled()
+    assert viewer.stage.evaluate(CLASHES) == []
+
+
+def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
+    view: Callable[..., tuple[wb.Run, Viewer]],
+) -> None:
+    run, viewer = view()
+    frame = viewer.stage.locator(".wb-ranks")
+    chunk = frame.get_by_role("button", name="let every rank go on by one chunk")
+    assert chunk.is_disabled()
+    frame.get_by_role("button", name="Hold the ranks").click()
+    viewer.until(lambda: run.held, "a rank that stands, for which the other waits or stands too")
+    assert "Ranks: held" in frame.inner_text() and "Ranks held" in viewer.stage.inner_text()
+    rows = len(run.store)
+    viewer.until(lambda: True, "a moment")
+    assert len(run.store) == rows  # they are held
+    chunk.click()
+    viewer.until(lambda: len(run.store) > rows, "a chunk")
+    frame.get_by_role("combobox").select_option("fit")
+    viewer.until(lambda: run.control_state.slow_motion > 100, "slow motion")
+    frame.get_by_role("button", name="Let them run").click()
+    viewer.until(lambda: "slowed ×" in frame.inner_text(), "the frame says so")
+    frame.get_by_role("button", name="Stop").click()
+    viewer.says("Finished")
+    for button in frame.locator("button, select").all():  # disabled, not hidden
+        assert button.is_visible() and button.is_disabled()
+
+
+def test_a_line_of_what_happened_leads_to_its_moment(
+    view: Callable[..., tuple[wb.Run, Viewer]],
+) -> None:
+    run, viewer = view()
+    run.freeze(1)
+    line = viewer.stage.get_by_role("button", name="You froze rank 1")
+    viewer.until(lambda: line.count() == 1, "the freeze")
+    run.thaw(1)
+    line.click()
+    viewer.says("View held")
+    at = run.events.filter(name="freeze")["end_ns"].item()
+    assert viewer.stage.evaluate("(root) => root.stage.frame().playhead") == pytest.approx(
+        at, abs=2
+    )

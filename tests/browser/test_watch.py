@@ -1,0 +1,67 @@
+"""``workbench watch``: a job that is started by somebody else is drawn live, and left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import ROOT, Watched, answers, free_port, sees_chunks_move, wait_for
+from tests.test_watching import TRAIN
+
+pytestmark = pytest.mark.browser
+ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    folder, log, port = tmp_path / "my job", tmp_path / "log", free_port()
+    (tmp_path / "train.py").write_text(TRAIN.replace("range(60)", "range(200)"))
+    words = [sys.executable, "-m", "workbench.cli", "watch", str(folder), f"--port={port}"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    job: subprocess.Popen[bytes] | None = None
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [*words, "--no-browser"], env=ENV, stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            answers(f"http://127.0.0.1:{port}/watch", server, log)
+            page = open_page().page
+            page.goto(f"http://127.0.0.1:{port}/watch")
+            stage = page.locator(".wb-stage")
+            wait_for(lambda: "Waiting for ranks" in stage.inner_text(), "the words while none is")
+            job = subprocess.Popen(
+                [*torchrun, str(tmp_path / "train.py")], start_new_session=True,
+                env={**ENV, "WORKBENCH_TRACE": str(folder)}, stdout=out, stderr=out,
+            )  # fmt: skip
+
+            def known(what: str) -> object:
+                return stage.evaluate(
+                    f"(root) => {{ const k = root.stage.known(); return {what}; }}"
+                )
+
+            wait_for(lambda: known("k.state") == "running", "the job", 60)
+            rows = known("k.table.rows")
+            wait_for(lambda: known("k.table.rows") > rows + 50, "more rows", 20)
+            assert known("k.run.ranks") == 2 and known("k.run.readonly") is True
+            assert job.poll() is None, "it runs on"
+            stage.locator('[data-scene="collectives"]').click()
+            sees_chunks_move(stage)
+            job.wait(60)
+            wait_for(lambda: known("k.state") == "finished", "its end", 20)
+            server.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            assert server.wait(10) == 0 and time.monotonic() - began < 5
+        finally:
+            for process in filter(None, (server, job)):
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    assert "Following" in log.read_text() and "Traceback" not in log.read_text()

@@ -1,0 +1,45 @@
+"""The front end's pure functions, tested by node without a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from workbench._assets import asset, modules, stage_module
+
+TESTS = sorted((Path(__file__).parent / "js").glob("*.test.js"))
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    found = shutil.which("node")
+    assert found, "these tests need node 20 or newer; on Debian: apt-get install nodejs"
+    return found
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem.removesuffix(".test"))
+def test_of_the_front_end(test: Path, node: str) -> None:
+    done = subprocess.run(
+        [node, "--test", str(test)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_the_joined_module_is_one_module(node: str) -> None:
+    """No import is left (hosts import it from a Blob), and no name is there twice."""
+    text = stage_module()
+    assert re.findall(r"^import ", text, re.M) == []
+    done = subprocess.run(
+        [node, "--input-type=module", "--check", "-"],
+        input=text, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_every_module_of_the_front_end_is_joined() -> None:
+    here = {path.name for path in asset("stage.js").parent.glob("*.js")}
+    assert here == {*modules("stage.js"), *modules("unpack.js")}

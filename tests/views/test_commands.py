@@ -1,0 +1,194 @@
+"""What a page may ask of the ranks: done as asked, or refused in words and nothing done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from tests.live import LONG, gone, lenet, training, until
+from tests.page import Client
+from workbench.control import ControlState
+from workbench.steering import Steering
+from workbench.store import Loaded, Store
+from workbench.views.commands import obey
+from workbench.views.feed import feed
+
+
+class Ranks(Steering):
+    """Three ranks; what is done to them is written down."""
+
+    def __init__(self, **state: Any) -> None:
+        self.pids, self.done, self.calls = {0: 10, 1: 11, 2: 12}, False, list[Any]()
+        free = {"held": True, "standing": (), "slow_motion": 1.0, "slow": {}, "frozen": ()}
+        self.control_state = ControlState(**{**free, "links": {}, **state})
+        for verb in "pause resume step slow_motion stop kill freeze thaw slow link".split():
+            setattr(self, verb, self._written(verb))
+
+    def _written(self, verb: str) -> Any:
+        return lambda *args, **named: self.calls.append((verb, args, named))
+
+
+def do(run: Any, verb: Any, readonly: bool = False, **args: Any) -> tuple[bool, str]:
+    said = obey(run, {"type": "do", "id": 5, "verb": verb, "args": args}, readonly)
+    assert (said["type"], said["id"]) == ("said", 5) and said["words"]
+    return said["ok"], said["words"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "call"),
+    [
+        ("pause", {}, ((), {})),
+        ("resume", {}, ((), {})),
+        ("step", {}, ((1,), {"unit": "chunk"})),
+        ("step", {"count": 3, "unit": "iteration"}, ((3,), {"unit": "iteration"})),
+        ("slow_motion", {"factor": 20}, ((20.0,), {})),
+        ("stop", {}, ((), {})),
+        ("kill", {"rank": 2}, ((2,), {})),
+        ("freeze", {"rank": 0}, ((0,), {})),
+        ("thaw", {"rank": 0}, ((0,), {})),
+        ("slow", {"rank": 1, "factor": 1}, ((1, 1.0), {})),
+        (
+            "link",
+            {"source": 0, "target": 1, "latency": "5 ms", "both": True},
+            ((0, 1), {"latency": "5 ms", "bandwidth": None, "down": None, "both": True}),
+        ),
+        (
+            "link",
+            {"source": 2, "target": 1, "bandwidth": "unlimited", "down": False},
+            ((2, 1), {"latency": None, "bandwidth": "unlimited", "down": False, "both": False}),
+        ),
+    ],
+)
+def test_what_is_asked_is_done(verb: str, args: dict[str, Any], call: Any) -> None:
+    run = Ranks()
+    ok, words = do(run, verb, **args)
+    assert ok, words
+    assert run.calls == [(verb, *call)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "says"),
+    [
+        ("juggle", {}, "known are pause"),
+        (None, {}, "known are pause"),
+        (["kill"], {}, "known are pause"),
+        ("_signal", {"rank": 1}, "known are pause"),
+        ("kill", {}, "no rank None"),
+        ("kill", {"rank": 3}, "ranks 0 to 2"),
+        ("kill", {"rank": -1}, "ranks 0 to 2"),
+        ("kill", {"rank": True}, "no rank True"),
+        ("kill", {"rank": "1"}, "no rank '1'"),
+        ("kill", {"rank": 1, "force": True}, "does not take force"),
+        ("slow", {"rank": 1, "factor": 0.5}, "from 1 (full speed)"),
+        ("slow", {"rank": 1, "factor": float("nan")}, "from 1 (full speed)"),
+        ("slow_motion", {"factor": "20"}, "not '20'"),
+        ("slow_motion", {"factor": 1e9}, "1,000,000"),
+        ("slow_motion", {}, "not None"),
+        ("step", {"unit": "mile"}, "a chunk, a step or an iteration"),
+        ("step", {"unit": ["chunk"]}, "a chunk, a step or an iteration"),
+        ("step", {"count": 0}, "from 1 to 100"),
+        ("step", {"count": 1.5}, "from 1 to 100"),
+        ("link", {"source": 1, "target": 1, "down": True}, "joins two ranks"),
+        ("link", {"source": 0, "target": 7, "down": True}, "ranks 0 to 2"),
+        ("link", {"source": 0, "target": 1}, "Say what"),
+        ("link", {"source": 0, "target": 1, "latency": "5"}, "no unit"),
+        ("link", {"source": 0, "target": 1, "latency": {}}, "not a duration"),
+        ("link", {"source": 0, "target": 1, "bandwidth": "5 ms"}, "the unit 'ms' is not known"),
+        ("link", {"source": 0, "target": 1, "bandwidth": "0 bit/s"}, "lets nothing through"),
+        ("link", {"source": 0, "target": 1, "down": "yes"}, "true or false"),
+    ],
+)
+def test_a_bad_one_is_answered_in_words_and_does_nothing(
+    verb: Any, args: dict[str, Any], says: str
+) -> None:
+    run = Ranks()
+    ok, words = do(run, verb, **args)
+    assert not ok and says in words
+    assert run.calls == []
+
+
+def test_arguments_that_are_none_are_refused() -> None:
+    run = Ranks()
+    said = obey(run, {"type": "do", "id": 1, "verb": "kill", "args": [2]})
+    assert not said["ok"] and run.calls == []
+    assert obey(run, {"type": "do", "verb": "pause"})["ok"]
+
+
+def test_pages_that_watch_and_runs_that_cannot_change_are_refused() -> None:
+    run = Ranks()
+    assert "only watches" in do(run, "kill", readonly=True, rank=1)[1]
+    assert not do(run, "pause", readonly=True)[0]
+    run.done = True
+    assert "over" in do(run, "pause")[1]
+    assert run.calls == []
+    assert "started elsewhere" in do(Loaded(Store()), "kill", rank=0)[1]
+
+
+def test_a_rank_that_is_gone_and_ranks_that_run_are_told_apart() -> None:
+    run = Ranks(held=False, ended={2: "killed by SIGKILL"})
+    assert "hold them first" in do(run, "step")[1]
+    assert do(run, "freeze", rank=2) == (False, "Rank 2 is gone: killed by SIGKILL.")
+    assert run.calls == []
+
+
+# ---- real ranks
+
+
+@pytest.fixture
+def shown() -> Iterator[tuple[wb.Run, Client, Any]]:
+    run, client = wb.run(lenet(ranks=3, iterations=LONG)), Client()
+    page = feed(run).join(client.send)
+    page.hear({"type": "hello"})
+    try:
+        yield training(run), client, page
+    finally:
+        run.stop()
+        run.wait(30, check=False)
+        until(lambda: gone(run.pids.values()))
+
+
+def test_a_page_holds_steps_slows_and_ends_real_ranks(
+    shown: tuple[wb.Run, Client, Any],
+) -> None:
+    run, client, page = shown
+    now = lambda: client.last["control"]  # noqa: E731
+    assert client.ask(page, "pause")["ok"]
+    client.until(lambda: now()["held"] and now()["standing"], what="they stand")
+    client.until(lambda: client.last["lanes_now"], what="what they are held in")
+    held = client.last["lanes_now"][0]
+    assert held["kind"] in ("send", "recv", "wait", "collective", "forward", "backward", "load")
+    rows = client.table.height
+    assert client.ask(page, "step", unit="iteration")["ok"]
+    client.until(lambda: client.table.height > rows, what="one step on")
+    assert client.ask(page, "link", source=0, target=1, latency="2 ms")["ok"]
+    client.until(lambda: now()["links"])
+    assert client.last["run"]["emulated"][0]["words"] == "link 0 → 1 emulated: 2 ms"
+    assert client.ask(page, "slow_motion", factor=5)["ok"]
+    assert client.ask(page, "slow", rank=1, factor=3)["ok"]
+    assert client.ask(page, "freeze", rank=2)["ok"]
+    client.until(lambda: (now()["slow_motion"], now()["slow"]) == (5, {1: 3}))
+    client.until(lambda: now()["frozen"] == [2])
+    client.until(lambda: "rank 2 frozen" in client.last["run"]["notes"])
+    assert client.ask(page, "thaw", rank=2)["ok"] and client.ask(page, "resume")["ok"]
+    client.until(lambda: not now()["held"] and not now()["frozen"])
+    at = client.last["counters"]["iteration"]
+    client.until(lambda: client.last["counters"]["iteration"] > at, what="they go on")
+    assert client.ask(page, "stop")["ok"]
+    client.until(lambda: client.last["state"] == "finished", 60)
+    assert client.last["words"].startswith("Stopped after")
+    assert client.last["counters"]["accuracy"] is not None and client.last["now"] is None
+    assert now()["pids"] == run.pids and now()["ended"] == {}
+    assert client.table.height == len(run.store)
+    assert not client.ask(page, "pause")["ok"]
+
+
+def test_a_page_sees_who_was_killed(shown: tuple[wb.Run, Client, Any]) -> None:
+    run, client, page = shown
+    assert client.ask(page, "kill", rank=1)["ok"]
+    client.until(lambda: client.last["control"]["ended"], what="its end")
+    client.until(lambda: client.last["state"] == "failed", 30)
+    assert client.last["control"]["ended"] == {1: "killed by SIGKILL"}
+    assert "rank 1" in client.last["words"] and run.done

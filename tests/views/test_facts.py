@@ -1,0 +1,276 @@
+"""What is said beside the picture: spec, links, state, and what rows add up to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.synthetic import loss_row, table, training
+from workbench import theory as formulas
+from workbench.control import ControlState, LinkState
+from workbench.store import NOW_SCHEMA, Store
+from workbench.table import from_frame
+from workbench.views import passages
+from workbench.views.facts import (
+    changed,
+    control,
+    emulated,
+    facts,
+    in_a_line,
+    lanes_now,
+    slowed,
+    state_of,
+    theory,
+)
+from workbench.views.tally import Tally
+
+FREE = ControlState(held=False, standing=(), slow_motion=1.0, slow={}, frozen=(), links={})
+MBIT = 8_000_000  # picoseconds a byte at 1 Mbit/s
+
+
+def told(**fields: Any) -> dict[str, Any]:
+    return facts({"experiment": wb.Experiment(**fields).to_yaml(), "cores": "2", "threads": "1"})
+
+
+# ---- the spec
+
+
+def test_a_run_is_described_by_its_spec() -> None:
+    run = told(ranks=4, iterations=9, strategy="ddp", all_reduce="naive")
+    named = ("title", "strategy", "ranks", "iterations", "algorithm", "cores", "threads")
+    assert [run[name] for name in named] == ["Ddp", "ddp", 4, 9, "naive", 2, 1]
+    assert told()["title"] == "Data parallel" and told()["algorithm"] == "ring"
+    assert (run["emulated"], run["notes"]) == ([], [])
+    nothing = facts({})
+    assert (nothing["ranks"], nothing["iterations"], nothing["title"]) == (0, -1, "")
+
+
+def test_what_is_our_own_making_is_said() -> None:
+    link = wb.Link(latency="5 ms", bandwidth="1 Mbit/s")
+    network = wb.Network(latency="1 ms", links={(0, 1): link, (1, 0): wb.Link(down=True)})
+    faults = (wb.Slow(rank=1, factor=4), wb.Jitter(probability=0.1, factor=6))
+    run = told(network=network, pad_compute="20 ms", faults=faults)
+    assert run["emulated"] == [
+        {"from": 0, "to": 1, "words": "link 0 → 1 emulated: 5 ms, 1 Mbit/s"},
+        {"from": 1, "to": 0, "words": "link 1 → 0 cut"},
+    ]
+    assert run["notes"] == [
+        "all links emulated: 1 ms",
+        "compute padded to 20 ms",
+        "10% of iterations slowed ×6, at random",
+    ]
+    assert slowed({"experiment": wb.Experiment(faults=faults).to_yaml()}) == {1: 4.0}
+
+
+def ring(comm: Any, x: Any) -> Any:
+    """A user's own algorithm that has the name of one of ours."""
+    return x
+
+
+def test_theory_speaks_of_known_algorithms_only() -> None:
+    for name, says in theory(4).items():
+        algorithm = name.removeprefix("all_reduce/")
+        assert says["steps"] == formulas.steps(algorithm, 4)
+        nbytes = 4 * 1024
+        busiest = max(formulas.bytes_sent(algorithm, 4, nbytes))
+        assert says["share"] * nbytes == pytest.approx(busiest)
+    assert {"all_reduce/ring", "all_reduce/naive", "all_reduce/one_shot"} <= set(theory(4))
+    assert theory(4)["all_reduce/ring"] == {"steps": 6, "share": 1.5}
+    assert theory(1) == theory(0) == {}
+    own = told(all_reduce=ring)
+    assert (own["theory"], own["algorithm"]) == ({}, "ring")
+
+
+# ---- what is done to the ranks
+
+
+def test_control_as_a_page_hears_of_it() -> None:
+    slow_link = LinkState(2_000_000, 30 * MBIT // 900, False)
+    state = ControlState(
+        held=True, standing=(0, 2), slow_motion=20.0, slow={1: 4.0}, frozen=(3,),
+        links={(0, 1): slow_link, (1, 0): LinkState(0, 0, True)}, ended={2: "killed by SIGKILL"},
+    )  # fmt: skip
+    said = control(state, {0: 11, 1: 12})
+    assert said["held"] is True and said["standing"] == [0, 2] and said["slow_motion"] == 20
+    assert (said["slow"], said["frozen"]) == ({1: 4.0}, [3])
+    assert (said["ended"], said["pids"]) == ({2: "killed by SIGKILL"}, {0: 11, 1: 12})
+    one, other = said["links"]
+    assert one == {
+        "from": 0, "to": 1, "latency_ms": 2.0, "bandwidth": "30 Mbit/s", "down": False,
+        "words": "2 ms, 30 Mbit/s",
+    }  # fmt: skip
+    assert other["words"] == "cut" and other["bandwidth"] == "unlimited" and other["down"]
+    assert control(None, {})["links"] == [] and set(control(None, {})) == set(said)
+
+
+def test_links_that_are_all_alike_are_one_note() -> None:
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    alike = LinkState(1_000_000, 0, False)
+    links = dict.fromkeys(pairs, alike) | {(2, 3): LinkState(0, 0, True)}
+    state = ControlState(False, (), 1.0, {}, (), links)
+    assert emulated(state, 4) == (
+        [{"from": 2, "to": 3, "words": "link 2 → 3 cut"}],
+        ["all links emulated: 1 ms"],
+    )
+    few = ControlState(False, (), 1.0, {}, (), dict.fromkeys(pairs[:3], alike))
+    assert len(emulated(few, 4)[0]) == 3 and emulated(few, 4)[1] == []
+    assert emulated(FREE, 4) == ([], [])
+
+
+def test_links_changed_by_hand_take_the_place_of_those_of_the_spec() -> None:
+    known = told(network=wb.Network(links={(0, 1): wb.Link(latency="5 ms")}))["emulated"]
+    now = changed(known, {(0, 1): "1 s, 1 Mbit/s", (2, 3): "cut"})
+    words = ["link 0 → 1 emulated: 1 s, 1 Mbit/s", "link 2 → 3 cut"]
+    assert [link["words"] for link in now] == words
+    assert changed(known, {(0, 1): "restored"}) == [] and changed(known, {}) == known
+
+
+def test_what_lanes_are_in_is_json_of_the_store_s_tuples() -> None:
+    row = (1, "comm", "wait", 0, "default", "all_reduce", "ring", 7, 2, 3, 1500, "float32", "(4,)",
+           [1.5, math.nan, math.inf])  # fmt: skip
+    assert len(row) == len(NOW_SCHEMA)
+    (said,) = lanes_now([row], 1000)
+    assert said == {
+        "rank": 1, "lane": "comm", "kind": "wait", "peer": 0, "group": "default",
+        "collective": "all_reduce", "algorithm": "ring", "op": 7, "step": 2, "chunk": 3,
+        "since": 500, "dtype": "float32", "shape": "(4,)", "values": [1.5, None, None],
+    }  # fmt: skip
+
+
+# ---- state
+
+
+class Live:
+    """A live run at some moment."""
+
+    def __init__(self, state: ControlState | None, record: bool = True) -> None:
+        self.store = Store()
+        self.control_state, self.result = state, wb.Result()
+        self.experiment = wb.Experiment(record=record)
+
+
+def arrived(*ranks: int, record: bool = True) -> Live:
+    return Live(ControlState(False, (), 1.0, {}, (), {}, arrived=ranks), record)
+
+
+RUN = {"ranks": 4, "iterations": 200}
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (arrived(), "Starting 4 processes: none have arrived."),
+        (arrived(2), "Starting 4 processes: 1 has arrived."),
+        (arrived(0, 1, 3), "Starting 4 processes: 3 have arrived."),
+        (arrived(0, 1, 2, 3), "All have arrived and are about to begin."),
+    ],
+)
+def test_starting_says_who_has_arrived(run: Live, words: str) -> None:
+    assert state_of(run, False, RUN, 0, -1) == ("starting", words)
+    assert state_of(run, False, RUN, 1, 0) == ("running", "")
+
+
+def test_a_run_that_is_not_recorded_says_so() -> None:
+    state, words = state_of(arrived(0, 1, 2, 3, record=False), False, RUN, 0, -1)
+    assert state == "running" and "record=False" in words
+
+
+def test_the_end_has_its_words() -> None:
+    run = arrived()
+    run.result = wb.Result(ok=True, losses=[1.0] * 200)
+    assert state_of(run, True, RUN, 9, 199) == ("finished", "All 200 iterations are done.")
+    run.result = wb.Result(ok=True, losses=[1.0] * 57)
+    assert state_of(run, True, RUN, 9, 56) == ("finished", "Stopped after 57 of 200 iterations.")
+    run.result = wb.Result(error=wb.WorkbenchError("rank 2 was killed.\nmore"))
+    assert state_of(run, True, RUN, 9, 56) == ("failed", "rank 2 was killed.")
+
+
+def test_an_error_in_a_line() -> None:
+    assert in_a_line("rank 2 was killed.\nmore") == "rank 2 was killed."
+    trace = "rank 1 raised:\nTraceback ...\n  ValueError: no"
+    assert in_a_line(trace) == "rank 1 raised: ValueError: no"
+
+
+# ---- what rows add up to
+
+
+def tallied(*pieces: pl.DataFrame, live: bool) -> Tally:
+    """The tally of rows that came one piece after the other, or were there before."""
+    store = Store()
+    tally, tap = Tally(store, {3: 2.0}), store.tap()
+    for piece in pieces:
+        for batch in from_frame(piece, store.number):
+            store.append(batch.rank, batch.lane, batch.rows, batch.contexts)
+        if live:
+            tally.absorb(passages(tap.take()), tap.position)
+    if not live:
+        tally.catch_up(len(store))
+    return tally
+
+
+FAULT = loss_row(0, 5, 0.0) | {"kind": "fault", "rank": -1, "lane": "driver", "iteration": -1}
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_counters_are_what_the_rows_say(live: bool) -> None:
+    losses = [loss_row(4, 10**13, 1.0), loss_row(4, 10**13, 2.0) | {"rank": 1}]
+    late = [loss_row(5, 2 * 10**13, 4.0)]
+    tally = tallied(training(3), table(losses), table(late), live=live)
+    counters = tally.counters(over=True)
+    assert counters["events"] == training(3).height + 3 and counters["iteration"] == 5
+    assert counters["loss"] == 4.0 and counters["accuracy"] is None
+    assert counters["per_second"] == pytest.approx(counters["events"] / 19_000, rel=0.01)
+    assert tally.origin == training(3)["start_ns"].min() and tally.ranks == 4
+    assert tallied(training(3), table(losses), live=live).newest("loss") == 1.5
+    assert tallied(table([loss_row(0, 5, NAN)]), live=live).newest("loss") is None
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_accuracy_is_that_of_the_newest_minibatch_and_of_validation_in_the_end(live: bool) -> None:
+    part = loss_row(10, 10**13, 0.5) | {"name": "accuracy", "phase": "minibatch"}
+    whole = loss_row(-1, 10**13, 0.9) | {"name": "accuracy", "phase": "validation"}
+    assert tallied(table([part, part | {"rank": 1, "value": 0.7}]), live=live).newest(
+        "accuracy"
+    ) == pytest.approx(0.6)
+    assert tallied(table([part | {"rank": 1}, whole]), live=live).newest("accuracy") == 0.9
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_what_was_done_on_purpose_is_noted_until_it_is_undone(live: bool) -> None:
+    done = [
+        {"name": "link 2->3 5 ms, 1 Mbit/s", "peer": 3, "value": NAN},
+        {"name": "kill", "peer": 2, "value": NAN},
+        {"name": "freeze", "peer": 1, "value": NAN}, {"name": "slow", "peer": 0, "value": 4.0},
+    ]  # fmt: skip
+    own = {"name": "freeze", "rank": 2, "peer": -1, "value": 1.0}  # wb.Freeze
+    first = table([FAULT | each for each in (*done, own)])
+    tally = tallied(first, live=live)
+    assert tally.links == {(2, 3): "5 ms, 1 Mbit/s"}
+    assert list(tally.notes.values()) == [
+        "rank 3 slowed ×2", "rank 2 killed", "rank 1 frozen", "rank 0 slowed ×4",
+        "rank 2 frozen for 1 s",
+    ]  # fmt: skip
+    undone = [{"name": "thaw", "peer": 1, "value": NAN}, {"name": "slow", "peer": 0, "value": 1.0}]
+    tally = tallied(first, table([FAULT | each for each in undone]), live=live)
+    assert "freeze 1" not in tally.notes and "slow 0" not in tally.notes
+    assert tally.ranks == 4
+
+
+def test_the_rate_is_that_of_the_last_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("workbench.views.tally.time.monotonic", lambda: clock[0])
+    tally = Tally(Store(), {})
+    for position in range(0, 5000, 100):
+        clock[0] += 0.04
+        tally.absorb(passages([]), position)
+    assert tally.per_second(over=False) == pytest.approx(2500, rel=0.1)
+    clock[0] += 0.04
+    for _ in range(30):
+        clock[0] += 0.04
+        tally.absorb(passages([]), 4900)
+    assert tally.per_second(over=False) == 0

@@ -1,0 +1,329 @@
+"""The feed: every page gets every row once, whenever it comes, and nothing outlives its need."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from tests.live import until
+from tests.page import Client
+from tests.synthetic import training
+from tests.test_store import batch, settle
+from workbench._assets import asset
+from workbench.store import Loaded, Store
+from workbench.table import from_frame
+from workbench.views import Message
+from workbench.views import feed as module
+from workbench.views.feed import Page, feed, nothing
+
+SPEC = "strategy: data_parallel\nranks: 4\niterations: 9\n"
+HELLO = {"type": "hello"}
+
+
+class Run:
+    """As much of a run as a page needs; ``tell`` is what the collector does."""
+
+    def __init__(self, **store: Any) -> None:
+        self.store = Store({"experiment": SPEC}, **store)
+        self.done = False
+
+    def tell(self, events: pl.DataFrame) -> None:
+        for each in from_frame(events, self.store.number):
+            self.store.append(each.rank, each.lane, each.rows, each.contexts)
+
+
+def same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
+    """The same rows, those of each lane in the same order; lanes may come in another."""
+    by_lane = [frame.sort("rank", "lane", maintain_order=True) for frame in (found, expected)]
+    assert_frame_equal(*by_lane)
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "workbench page"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    until(lambda: not threads(), 5, "the feed's thread has ended")
+
+
+def join(run: Any, **options: Any) -> tuple[Client, Page]:
+    """A page that has said hello and has its history."""
+    client = Client()
+    page = feed(run).join(client.send, **options)
+    page.hear(HELLO)
+    client.until(lambda: client.headers, what="the history")
+    return client, page
+
+
+def whole(run: Any) -> Callable[[Client], Callable[[], bool]]:
+    return lambda client: lambda: client.table.height == len(run.store)
+
+
+# ---- rows
+
+
+@pytest.mark.parametrize("memory_rows", [2_000_000, 3_000])
+def test_every_page_gets_every_row_once_whenever_it_comes(memory_rows: int) -> None:
+    run, chance = Run(memory_rows=memory_rows), random.Random(memory_rows)
+    clients = [Client() for _ in range(4)]
+    pages = [feed(run).join(client.send) for client in clients]
+    for i in range(300):
+        batch(run.store, i % 3, ("comm", "compute")[i % 2], i // 6 * 40, 40)
+        if i % 20 == 0:
+            chance.choice(pages).hear(HELLO)  # one that has said hello may say it again
+        if i % 50 == 25:
+            settle(run.store)
+        time.sleep(0.001)
+    for page in pages:
+        page.hear(HELLO)
+    run.done = True
+    limit = pl.col("version").clip(upper_bound=2**31 - 1)
+    for client in clients:
+        client.until(whole(run)(client))
+        client.until(lambda client=client: client.last["state"] != "running")
+        same(client.table, run.store.events.with_columns(limit))
+    assert any(not header.get("reset") and header["rows"] for header in clients[0].headers)
+
+
+def test_a_page_that_comes_after_the_end_gets_the_history_and_the_last_state() -> None:
+    run = Run()
+    run.tell(training(3))
+    run.done = True
+    run.store.metadata["error"] = "rank 2 was killed.\nmore"
+    for _ in range(2):  # reloaded
+        client, page = join(run)
+        client.until(whole(run)(client))
+        assert client.headers[0]["reset"] and client.last["state"] == "failed"
+        assert client.last["words"] == "rank 2 was killed." and client.last["now"] is None
+        same(client.table, run.store.events)
+        until(lambda: not threads(), 5)
+        page.leave()
+
+
+def test_the_history_is_the_newest_rows_in_messages_of_some_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "HISTORY_ROWS", 700)
+    monkeypatch.setattr(module, "MESSAGE_ROWS", 200)
+    events = training(20).sort("rank", "lane", "seq")  # as a file has them
+    client, _ = join(Loaded(Store.from_frame(events)))
+    client.until(lambda: client.table.height >= 690)
+    client.until(lambda: not threads())
+    assert client.table.height <= 700 and len([h for h in client.headers if h["rows"]]) >= 4
+    assert all(header["rows"] <= 200 for header in client.headers)
+    assert [header.get("reset", False) for header in client.headers[:3]] == [True, False, False]
+    oldest = client.table["end_ns"].min()
+    same(client.table, events.filter(pl.col("end_ns") >= oldest))
+    assert client.last["counters"]["older"] == events.height - client.table.height > 0
+    assert client.last["counters"]["events"] == events.height
+
+
+def test_live_rows_follow_a_long_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MESSAGE_ROWS", 50)
+    run = Run()
+    run.tell(training(20))
+    client, page = join(run)
+    for i in range(5):  # while it is still being told
+        batch(run.store, 9, "late", i * 10, 10)
+        time.sleep(0.01)
+    client.until(whole(run)(client))
+    assert client.table["rank"][-50:].to_list() == [9] * 50
+    page.leave()
+
+
+def test_loaded_and_empty_runs_have_a_feed() -> None:
+    client, _ = join(Loaded(Store.from_frame(training(2), {"experiment": SPEC})))
+    assert client.last["state"] == "replay" and client.last["run"]["ranks"] == 4
+    assert client.last["run"]["readonly"]
+    client, _ = join(Loaded(Store()))
+    assert client.last["state"] == "empty" and client.last["words"]
+    run = Run()
+    client, page = join(run)
+    assert (client.last["state"], client.last["origin"], client.last["now"]) == (
+        "starting",
+        0,
+        None,
+    )
+    run.tell(training(1))
+    client.until(lambda: client.last["state"] == "running")
+    assert client.last["origin"] == run.store.events["start_ns"].min()
+    page.leave()
+
+
+def test_a_page_without_a_run_is_told_so() -> None:
+    client = Client()
+    client.send(nothing("Press Run."))
+    assert not client.wrong
+    assert (client.last["state"], client.last["words"]) == ("empty", "Press Run.")
+    told, _ = join(Loaded(Store.from_frame(training(1))))
+    assert set(told.headers[0]) == set(client.last)
+    assert set(told.last["counters"]) == set(client.last["counters"])
+    assert set(told.last["run"]) == set(client.last["run"])
+
+
+# ---- time
+
+
+def test_batches_come_at_20_to_30_hertz_and_a_heartbeat_without_news() -> None:
+    run = Run()
+    client, page = join(run)
+    before = len(client.headers)
+    begin = time.monotonic()
+    while time.monotonic() - begin < 1.0:
+        batch(run.store, 0, "comm", len(run.store), 5)
+        time.sleep(0.004)
+    assert 12 <= len(client.headers) - before <= 30
+    client.until(whole(run)(client))
+    time.sleep(0.2)
+    before = len(client.headers)
+    time.sleep(2.3)
+    assert 2 <= len(client.headers) - before <= 4
+    assert client.last["rows"] == 0 and client.last["now"] is not None
+    page.leave()
+
+
+def test_hello_is_answered_at_once() -> None:
+    run = Run()
+    run.tell(training(3))
+    client, page = join(run)
+    begin = time.monotonic()
+    page.hear(HELLO)
+    client.until(lambda: sum(header.get("reset", False) for header in client.headers) == 2)
+    assert time.monotonic() - begin < 0.5
+    page.leave()
+
+
+def test_a_hello_that_is_repeated_is_answered_once() -> None:
+    run, resets = Run(), lambda: sum(header.get("reset", False) for header in client.headers)
+    run.tell(training(1))
+    client = Client()
+    page = feed(run).join(client.send)
+    for token in ("a", "a", "b"):
+        page.hear(HELLO | {"token": token})
+        time.sleep(0.1)
+    client.until(lambda: resets() == 2)
+    page.hear(HELLO | {"token": "a"})
+    page.hear(HELLO)
+    client.until(lambda: resets() == 3)
+    page.leave()
+
+
+# ---- pages and threads
+
+
+def test_one_thread_for_all_pages_which_ends_with_the_last_of_them() -> None:
+    run = Run()
+    assert feed(run) is feed(run)
+    feed(run).join(Client().send)
+    assert threads() == []  # nobody has said hello: nobody is there to look
+    (one, page), (other, second) = join(run), join(run)
+    assert len(threads()) == 1
+    page.leave()
+    heard = len(one.headers)
+    run.tell(training(1))
+    other.until(whole(run)(other))
+    assert len(one.headers) == heard
+    second.leave()
+    until(lambda: not threads(), 5)
+    run.tell(training(1, start=2 * 10**12))  # nobody looks
+    again, page = join(run)
+    again.until(whole(run)(again))
+    assert again.last["counters"]["events"] == len(run.store)
+    page.leave()
+
+
+def test_a_page_whose_send_raises_has_gone_and_the_others_stay() -> None:
+    run, heard = Run(), []
+
+    def broken(message: Message) -> None:
+        heard.append(message)
+        raise ConnectionError("nobody there")
+
+    gone = feed(run).join(broken)
+    client, page = join(run)
+    gone.hear(HELLO)
+    until(lambda: gone.gone, 5)
+    run.tell(training(1))
+    client.until(whole(run)(client))
+    assert len(heard) == 1
+    page.leave()
+
+
+def test_a_run_that_nobody_shows_is_let_go_of() -> None:
+    run = Run()
+    client, page = join(run)
+    page.leave()
+    until(lambda: not threads(), 5)
+    there = weakref.ref(run)
+    del run, page, client
+    until(lambda: gc.collect() is None or there() is None, 5, "the run is gone")
+
+
+def test_scenes_are_files_and_others_are_refused() -> None:
+    run = Run()
+    for scene in module.SCENES:
+        assert asset(f"scene_{scene}.js").is_file()
+    client, page = join(run, scene="timeline")
+    assert client.last["run"]["scene"] == "timeline"
+    page.leave()
+    with pytest.raises(ValueError, match="overview, collectives, timeline"):
+        feed(run).join(client.send, scene="attic")
+
+
+def test_telling_all_at_once_raises_what_its_taker_raises() -> None:
+    run, heard = Loaded(Store.from_frame(training(2))), Client()
+    feed(run).tell_all(run, heard.send)
+    same(heard.table, run.events)
+
+    def full(message: Message) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        feed(run).tell_all(run, full)
+
+
+# ---- what a page asks for
+
+
+def test_a_run_is_started_by_the_host() -> None:
+    run, wishes = Run(), []
+
+    def start(wish: Any) -> str:
+        wishes.append((wish, threading.current_thread()))
+        if not wish:
+            raise ValueError("ranks: 0 is too few")
+        return "It starts."
+
+    client, page = join(run, on_start=start)
+    said = client.ask(page, "start", ranks=3)
+    assert (said["ok"], said["words"]) == (True, "It starts.")
+    assert wishes == [({"ranks": 3}, threading.current_thread())]
+    said = client.ask(page, "start")
+    assert (said["ok"], said["words"]) == (False, "ranks: 0 is too few")
+    page.leave()
+    other, page = join(run)
+    assert not other.ask(page, "start")["ok"]
+    page.leave()
+
+
+def test_what_is_no_message_is_not_answered() -> None:
+    run = Run()
+    client, page = join(run)
+    heard = len(client.headers)
+    page.hear({"type": "something else"})
+    page.hear({})
+    said = client.ask(page, "juggle")
+    assert not said["ok"] and "pause" in said["words"]
+    assert len(client.headers) <= heard + 2
+    page.leave()

@@ -1,0 +1,156 @@
+"""The still picture: marks are rows, words and places are there before rows, and it is safe SVG."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.synthetic import loss_row, ring_call, table, training
+from workbench._assets import theme
+from workbench.store import Store
+from workbench.views.still import POINTS, Still, calls, select
+from workbench.views.svg import INK, RING, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def stored(events: pl.DataFrame, ranks: int = 4, **metadata: str) -> Store:
+    spec = wb.Experiment(ranks=ranks, iterations=200).to_yaml()
+    return Store.from_frame(events, {"experiment": spec, **metadata})
+
+
+def words(picture: str) -> list[str]:
+    return [node.text or "" for node in ET.fromstring(picture).iter(f"{SVG}text")]
+
+
+def test_the_ring_shows_who_sends_to_whom_in_the_newest_complete_call() -> None:
+    events = training(5)
+    unfinished = events.filter((pl.col("op") < 4) | (pl.col("rank") != 2))
+    still = select(stored(unfinished))
+    assert still.links == ((0, 1), (1, 2), (2, 3), (3, 0))
+    call = events.filter(pl.col("op") == 3)
+    lasted = (call["end_ns"].max() - call["start_ns"].min()) / 1e6
+    assert (
+        f"of its {lasted:.2f} ms" in still.call and "all-reduce (ring) of gradients" in still.call
+    )
+    star = [row | {"peer": 0} for row in ring_call(9, 10**13) if row["kind"] == "send"]
+    outer = [row for row in ring_call(9, 10**13) if row["kind"] == "collective"]
+    others = select(stored(table(star + outer)))
+    assert others.links == ((0, 0), (1, 0), (2, 0), (3, 0)) and others.flights == ()
+
+
+def test_a_call_is_complete_when_all_that_take_part_are_through() -> None:
+    events = training(3).filter(pl.col("kind") != "metric")
+    assert calls(events)["complete"].to_list() == [True] * 3
+    for rank in range(4):
+        gone = (pl.col("kind") == "collective") & (pl.col("rank") == rank) & (pl.col("op") == 1)
+        assert calls(events.filter(~gone)).sort("op")["complete"].to_list() == [True, False, True]
+    only_named = events.filter((pl.col("rank") != 3) | (pl.col("op") != 2))  # 3 is a peer
+    assert calls(only_named).sort("op")["complete"].to_list() == [True, True, False]
+
+
+@pytest.mark.parametrize("other", [{"group": "metrics"}, {"collective": "p2p"}, {"kind": "wait"}])
+def test_messages_metrics_and_calls_without_chunks_are_not_shown(other: dict[str, str]) -> None:
+    still = select(stored(table([row | other for row in ring_call(0, 1000)])))
+    assert (still.call, still.links, still.flights) == ("", (), ())
+
+
+def test_chunks_are_where_their_rows_say_at_the_busiest_moment() -> None:
+    events = training(1)
+    still = select(stored(events))
+    took = {kind: events.filter(pl.col("kind") == kind) for kind in ("send", "recv")}
+    flights = []
+    for send in took["send"].iter_rows(named=True):
+        (there,) = took["recv"].filter(
+            (pl.col("rank") == send["peer"]) & (pl.col("step") == send["step"])
+        )["end_ns"]
+        who = send["rank"], send["peer"], send["step"], send["chunk"]
+        flights.append((*who, send["start_ns"], there))
+    load = lambda t: sum(start <= t < end for *_, start, end in flights)  # noqa: E731
+    moments = [
+        start + shown.share * (end - start)
+        for shown in still.flights
+        for *who, start, end in flights
+        if who == [shown.source, shown.target, shown.step, shown.chunk]
+    ]
+    assert len(still.flights) == load(moments[0]) > 1
+    assert max(moments) - min(moments) <= 1
+    assert load(moments[0]) == max(load((start + end) // 2) for *_, start, end in flights)
+
+
+def test_marks_in_the_picture_are_those_that_were_selected() -> None:
+    picture = svg(select(stored(training(3), ok="True")))
+    root = ET.fromstring(picture)
+    cells = [r for r in root.iter(f"{SVG}rect") if r.get("stroke") == INK["comm"]]
+    assert len(cells) == len(select(stored(training(3))).flights) + 1  # one is the key's
+    halos = [c for c in root.iter(f"{SVG}circle") if c.get("stroke-dasharray")]
+    assert len(halos) == len(select(stored(training(3))).waiting) + 1
+    cx, cy, radius = RING
+    for cell in cells[:-1]:
+        x, y = (
+            float(cell.get(at)) + float(cell.get(of)) / 2
+            for at, of in (("x", "width"), ("y", "height"))
+        )
+        assert math.hypot(x - cx, y - cy) < radius
+    assert root.get("role") == "img" and root.find(f"{SVG}title").text
+
+
+def test_places_and_words_are_there_before_there_is_anything() -> None:
+    store = Store({"experiment": wb.Experiment(ranks=4, iterations=200).to_yaml()})
+    told = words(svg(select(store)))
+    assert "4 processes are about to train one model." in told
+    assert {"0", "1", "2", "3", "199", "Loss"} <= set(told)
+    assert ET.fromstring(svg(select(Store()))) is not None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({}, "4 processes are training one model together: iteration 30 of 200, loss 0.59."),
+        (
+            {"ok": "True"},
+            "4 processes trained one model together: 30 iterations, loss 0.59 at the end.",
+        ),
+        ({"ok": "False", "error": "rank 2 was killed.\nmore"}, "rank 2 was killed."),
+    ],
+)  # fmt: skip
+def test_one_sentence_says_what_is_known(metadata: dict[str, str], says: str) -> None:
+    store = stored(training(30), **metadata)
+    assert select(store).sentence == says and says in words(svg(select(store)))
+    assert (INK["fault"] in svg(select(store))) == ("error" in metadata)
+
+
+def test_a_long_loss_curve_is_thinned_and_keeps_its_ends() -> None:
+    rows = [loss_row(i, 10**12 + i, 2.0 / (1 + i)) for i in range(3000)]
+    rows.append(loss_row(3000, 10**13, float("nan")))
+    losses = select(stored(table(rows))).losses
+    assert len(losses) == POINTS and losses[0] == (0, 2.0) and losses[-1][0] == 2999
+
+
+def test_words_of_users_cannot_leave_the_picture() -> None:
+    evil = '</title><script>alert("x")</script>&'
+    rows = [row | {"name": evil, "algorithm": evil} for row in ring_call(0, 10**12)]
+    picture = svg(select(stored(table(rows), error=evil)))
+    assert "<script" not in picture and evil in ET.fromstring(picture).find(f"{SVG}title").text
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 16, 64])
+def test_any_number_of_ranks_fits(ranks: int) -> None:
+    store = stored(training(2, ranks=ranks) if ranks > 1 else table([loss_row(0, 5, 1.0)]), ranks)
+    root = ET.fromstring(svg(select(store)))
+    _, _, width, height = map(float, root.get("viewBox").split())
+    for circle in root.iter(f"{SVG}circle"):
+        x, y, r = (float(circle.get(name)) for name in ("cx", "cy", "r"))
+        assert min(x, y) >= r and x + r <= width and y + r <= height
+    assert svg(Still(ranks, "")).count("<circle") >= ranks
+
+
+def test_its_inks_are_the_theme_s_light_ones() -> None:
+    for name, ink in INK.items():
+        found = re.search(rf"--{name}: light-dark\((#\w+),", theme())
+        assert found and found[1] == ink, name

@@ -1,0 +1,91 @@
+"""A run's charts, live, below the stage: tabs, and the chart that was chosen."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import panel as pn
+import plotly.graph_objects as go
+
+from workbench.app.page import Ground, Site, TabsPart
+from workbench.views.charts import CHARTS, HEIGHT, draw
+from workbench.views.curves import Curves
+
+_lines: weakref.WeakKeyDictionary[Any, Lines] = weakref.WeakKeyDictionary()
+_lines_lock = threading.Lock()
+
+
+class Lines:
+    """The curves of one run, kept once for all pages that show it."""
+
+    def __init__(self, run: Any) -> None:
+        run_of = weakref.ref(run)
+
+        def record_ns() -> float | None:
+            run = run_of()
+            return (run.overhead().record_ns or None) if run is not None else None
+
+        self._lock, self._store = threading.Lock(), run.store
+        self._curves = Curves(run.store, record_ns)
+        self._figures: dict[tuple[str, str], tuple[int, go.Figure]] = {}
+
+    def figure(self, name: str, theme: str) -> tuple[int, go.Figure]:
+        """(rows that it was drawn from, figure): the same one until there are more."""
+        with self._lock:
+            self._curves.update()
+            at = (self._curves.rows, self._curves.over)
+            if (had := self._figures.get((name, theme))) is None or had[0] != hash(at):
+                made = draw(name, self._curves.select(name), theme, self._store.dropped)
+                had = self._figures[name, theme] = hash(at), made
+            return had
+
+
+def lines(run: Any) -> Lines:
+    with _lines_lock:
+        if run not in _lines:
+            _lines[run] = Lines(run)
+        return _lines[run]
+
+
+class Charts:
+    """The tabs and the chart of one page."""
+
+    def __init__(self, site: Site, run: Any, ground: Ground) -> None:
+        self.site, self.lines, self.ground = site, lines(run), ground
+        self.name, self._drawn = "loss", 0
+        self.tabs = TabsPart(self.heard)
+        self.tabs.tell(
+            tabs=[{"name": name, "label": chart.title} for name, chart in CHARTS.items()],
+            chosen=self.name,
+            label="Charts of this run",
+        )
+        self.pane = pn.pane.Plotly(
+            None, sizing_mode="stretch_width", height=HEIGHT,
+            config={"displayModeBar": False, "responsive": True},
+        )  # fmt: skip
+        self._busy = threading.Lock()
+        ground.param.watch(lambda _: self.refresh(), "dark")
+        self.tabs.follow(self.refresh)
+
+    def heard(self, message: Mapping[str, Any]) -> None:
+        if message.get("type") == "choose" and message.get("name") in CHARTS:
+            self.name = str(message["name"])
+            self.tabs.tell(chosen=self.name)
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Draw anew if there is something new; in another thread, one at a time."""
+        self.site.work(self._refresh)
+
+    def _refresh(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            drawn, figure = self.lines.figure(self.name, self.ground.theme)
+            if (key := hash((drawn, self.name, self.ground.theme))) != self._drawn:
+                self._drawn, self.pane.object = key, figure
+        finally:
+            self._busy.release()

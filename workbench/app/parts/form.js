@@ -1,0 +1,143 @@
+// @ts-check
+/** The form: presets to begin with, a field for each of the experiment's, the code that it runs, and the button. */
+
+import { copies, h, part, same, whole } from "./dom.js";
+
+const WAIT_MS = 250; // after the last key until the server is asked what it makes of the values
+
+/**
+ * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string, choices: string[], docs: Record<string, string>,
+ *   maximum: number | null, optional: boolean, lines: number, advanced: boolean}} Field
+ * @typedef {{fields: Field[], presets: {name: string, words: string}[], chosen: string, filled: number, values: Record<string, any>,
+ *   wrong: Record<string, string>, code: string, link: string, limits: string, first: string, busy: string, refused: string}} Told
+ */
+
+class Form {
+  /** @param {HTMLElement} body @param {Told} told @param {(message: any) => void} tell */
+  constructor(body, told, tell) {
+    this.tell = tell;
+    this.told = told;
+    this.timer = 0;
+    this.filled = -1;
+    this.inputs = /** @type {Map<string, any>} */ (new Map());
+    this.captions = /** @type {Map<string, HTMLElement>} */ (new Map());
+    this.code = h("code");
+    this.refused = h("p", { class: "wrong whole", role: "alert" });
+    this.start = h("button", { type: "button", class: "main", onclick: () => this.ask("start") });
+    this.first = h("button", { type: "button", class: "main large", onclick: () => this.tell({ type: "first" }) });
+    this.presets = new Map(told.presets.map((preset) => [preset.name, this.preset(preset)]));
+    const plain = told.fields.filter((field) => !field.advanced), advanced = told.fields.filter((field) => field.advanced);
+    this.more = h("details", { class: "more" }, h("summary", {}, "More options"), this.groups(advanced));
+    body.replaceChildren(
+      h("div", { class: "row go first" }, this.first, h("span", { class: "quiet" }, told.limits)),
+      h("section", {}, h("h2", {}, "Or begin with"), h("div", { class: "presets", role: "group", "aria-label": "Presets" }, ...this.presets.values())),
+      h("section", { class: "sheet" },
+        h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.ask("start"); } },
+          h("h2", {}, "Turn the knobs"), this.groups(plain), this.more, h("input", { type: "submit", hidden: true })),
+        h("aside", {}, h("h2", {}, "The code that this runs"), h("pre", { tabindex: 0 }, this.code),
+          h("div", { class: "row" }, copies("Copy the code", () => this.told.code), copies("Copy a link to this form", () => whole(`./?spec=${this.told.link}`)))),
+      ),
+      h("div", { class: "row go last" }, this.start, this.refused),
+    );
+  }
+
+  /** @param {{name: string, words: string}} preset */
+  preset({ name, words }) {
+    return h("button", { type: "button", class: "preset", onclick: () => this.tell({ type: "preset", name }) }, h("b", {}, name), h("span", {}, words));
+  }
+
+  /** @param {Field[]} fields */
+  groups(fields) {
+    const names = [...new Set(fields.map((field) => field.group))];
+    return h("div", { class: "groups" }, ...names.map((name) =>
+      h("fieldset", {}, h("legend", {}, name), ...fields.filter((field) => field.group === name).map((field) => this.field(field)))));
+  }
+
+  /** @param {Field} field */
+  field(field) {
+    const id = `field-${field.name}`, caption = h("small", { id: `${id}-about` });
+    const common = { id, "aria-describedby": `${id}-about`, oninput: () => this.changed(), onchange: () => this.changed(0) };
+    const input = field.kind === "bool" ? h("input", { ...common, type: "checkbox" })
+      : field.choices.length ? h("select", common, ...field.choices.map((choice) => h("option", { value: choice }, choice)))
+      : field.lines > 1 ? h("textarea", { ...common, rows: field.lines, spellcheck: "false" })
+      : h("input", { ...common, type: "text", autocomplete: "off", spellcheck: "false", inputmode: { int: "numeric", float: "decimal" }[field.kind],
+        placeholder: field.optional ? "left out" : null, onkeydown: field.kind === "int" ? (/** @type {KeyboardEvent} */ event) => this.nudge(event, field) : null });
+    this.inputs.set(field.name, input);
+    this.captions.set(field.name, caption);
+    const label = h("label", { for: id }, field.label, field.unit && h("span", { class: "unit" }, ` ${field.unit}`));
+    return h("div", { class: `field ${field.kind}` }, label, input, caption);
+  }
+
+  /** Arrow keys count. @param {KeyboardEvent} event @param {Field} field */
+  nudge(event, field) {
+    const way = { ArrowUp: 1, ArrowDown: -1 }[event.key], input = this.inputs.get(field.name);
+    if (!way || !/^\s*\d+\s*$/.test(input.value)) return;
+    event.preventDefault();
+    const next = Number(input.value) + way;
+    if (next < 0 || (field.maximum !== null && next > field.maximum)) return;
+    input.value = String(next);
+    this.changed();
+  }
+
+  /** What the fields say: numbers where they are numbers, else the text as it was typed. */
+  values() {
+    const told = this.told.fields.map((field) => {
+      const input = this.inputs.get(field.name);
+      if (field.kind === "bool") return [field.name, input.checked];
+      const text = input.value.trim(), number = Number(text);
+      const numeric = (field.kind === "int" || field.kind === "float") && text && Number.isFinite(number);
+      return [field.name, numeric ? number : input.value];
+    });
+    return Object.fromEntries(told);
+  }
+
+  changed(wait = WAIT_MS) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.ask("values"), wait);
+  }
+
+  /** @param {string} type */
+  ask(type) {
+    clearTimeout(this.timer);
+    if (type === "start" && this.told.busy) return;
+    this.tell({ type, values: this.values() });
+  }
+
+  /** @param {Told} told */
+  look(told) {
+    this.told = told;
+    if (told.filled !== this.filled) this.fill(told);
+    for (const field of told.fields) {
+      const wrong = told.wrong[field.name], input = this.inputs.get(field.name), caption = this.captions.get(field.name);
+      const words = wrong || field.docs[input.value] || field.help;
+      if (caption && caption.textContent !== words) caption.textContent = words;
+      caption?.classList.toggle("wrong", !!wrong);
+      input.setAttribute("aria-invalid", String(!!wrong));
+      if (wrong && field.advanced) this.more.open = true;
+    }
+    for (const [name, button] of this.presets) button.setAttribute("aria-pressed", String(name === told.chosen));
+    if (this.code.textContent !== told.code) this.code.textContent = told.code;
+    this.refused.textContent = told.refused || told.wrong[""] || "";
+    this.start.textContent = told.busy || "Start this run";
+    this.first.textContent = told.busy || told.first;
+    this.start.disabled = this.first.disabled = !!told.busy;
+  }
+
+  /** Put the server's values into the fields: of a preset, or of a link. @param {Told} told */
+  fill(told) {
+    this.filled = told.filled;
+    for (const [name, input] of this.inputs) {
+      const value = told.values[name];
+      if (input.type === "checkbox") input.checked = !!value;
+      else input.value = value ?? "";
+    }
+  }
+}
+
+const forms = new WeakMap();
+
+export default part((body, told, tell) => {
+  if (!forms.has(body)) forms.set(body, new Form(body, told, tell));
+  else if (same(forms.get(body).told, told)) return;
+  forms.get(body).look(told);
+});

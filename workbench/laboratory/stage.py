@@ -1,0 +1,61 @@
+"""A stage that shows one run after the other: the laboratory's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anywidget
+
+from workbench._assets import stage_module, theme
+from workbench.jupyter import hear_at_once
+from workbench.views import Message
+from workbench.views.feed import Page, Start, feed, nothing
+
+
+class LiveStage(anywidget.AnyWidget):
+    """``watch`` a run; watching another one leaves the first. Before, it says that nothing runs."""
+
+    _esm = stage_module()
+    _css = theme()
+
+    def __init__(self, on_start: Start) -> None:
+        super().__init__()
+        self._on_start = on_start
+        self._page: Page | None = None
+        self._greeted = False  # a page has asked before; who asks later is answered then
+        self.on_msg(self._hear)
+        hear_at_once(self.comm)
+
+    def watch(self, run: Any) -> None:
+        self.leave()
+        self._page = feed(run).join(self._push, on_start=self._on_start)
+        if self._greeted:
+            self._page.hear({"type": "hello"})
+
+    def leave(self) -> None:
+        """Send nothing more. The run goes on."""
+        if self._page is not None:
+            self._page.leave()
+        self._page = None
+
+    def _push(self, message: Message) -> None:
+        self.send(message.header, buffers=[memoryview(message.payload)] if message.payload else [])
+
+    def _hear(self, _: object, content: dict[str, Any], __: object) -> None:
+        self._greeted = True
+        if self._page is not None:
+            self._page.hear(content)
+        elif content.get("type") == "do" and content.get("verb") == "start":
+            self._push(Message({"type": "said", "id": content.get("id"), **self._started()}))
+        elif content.get("type") == "hello":
+            self._push(nothing(can_start=True))
+
+    def _started(self) -> dict[str, Any]:
+        try:
+            return {"ok": True, "words": self._on_start({})}
+        except Exception as error:  # in its own words
+            return {"ok": False, "words": str(error)}
+
+    def close(self) -> None:
+        self.leave()
+        super().close()

@@ -1,0 +1,183 @@
+"""Charts that follow a run: one FigureWidget of Plotly's, brought up to date about twice a second.
+
+One thread a ``Charts`` reads, makes the widget (which takes a second at first) and draws; it ends
+with the run, or when the charts are closed. ``figure`` in charts.py gives plain figures; only here
+are they a widget.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anywidget
+import ipywidgets
+import plotly.graph_objects as go
+import polars as pl
+import traitlets
+
+from workbench._assets import asset
+from workbench.store import Store
+from workbench.views.charts import NAMES, Cell, asked, cell, compared, grid, known
+from workbench.views.curves import Curves, record_ns
+
+EVERY_SECONDS = 0.5
+_CONFIG = {"responsive": True, "displayModeBar": False}
+SHARE = 0.02  # of one core's time, at most, for reading and drawing
+
+
+class Ground(anywidget.AnyWidget):
+    """Knows whether the page around it is dark, once there is a page. Shows nothing."""
+
+    _esm = asset("ground.js")
+    dark = traitlets.Bool(False).tag(sync=True)
+
+
+class Charts(ipywidgets.VBox):
+    """Charts of a run, which grow while it goes on. ``close()`` ends their thread.
+
+    ``names`` are of charts.NAMES; none means all. ``theme``: light or dark; by itself as the page.
+    ``figure`` is the FigureWidget that shows them; ``show`` changes which, ``compare`` adds others.
+    """
+
+    def __init__(self, run: Any = None, *names: str, theme: str | None = None) -> None:
+        self.names = tuple(known(name) for name in names) or NAMES
+        self.ground, self._fixed = Ground(), theme
+        self._curves, self._dropped, self._asked = Curves(Store()), 0, 0
+        self._losses: Mapping[str, pl.DataFrame] = {}
+        self._drawing = threading.RLock()
+        self._figure: Any = None
+        self._drawn: list[Any] = []
+        self._stopped, self._thread = threading.Event(), threading.Thread()
+        super().__init__([self.ground])
+        self.add_class("wb-charts")
+        self.ground.observe(lambda _: self.refresh(), "dark")
+        if run is None:
+            self._begin(self.refresh)
+        else:
+            self.watch(run)
+
+    @property
+    def theme(self) -> str:
+        return self._fixed or ("dark" if self.ground.dark else "light")
+
+    @property
+    def figure(self) -> Any:
+        """The FigureWidget."""
+        with self._drawing:
+            if self._figure is None:
+                self.refresh()
+            return self._figure
+
+    # ---- what is shown
+
+    def show(self, *names: str) -> None:
+        """Show these charts, in the order of charts.NAMES."""
+        names = tuple(known(name) for name in names)
+        with self._drawing:
+            self.names = tuple(name for name in NAMES if name in names)
+            self._redraw()
+
+    def compare(self, losses: Mapping[str, pl.DataFrame]) -> None:
+        """Below, the losses of several runs: label -> columns iteration, seconds, loss."""
+        with self._drawing:
+            self._losses = dict(losses)
+            self._redraw()
+
+    def watch(self, run: Any) -> None:
+        """Follow another run; the charts begin anew."""
+        self.leave()
+        with self._drawing:
+            self._curves, self._dropped = Curves(run.store, lambda: record_ns(run)), 0
+            self._asked = asked(run.store)
+            self._redraw()
+        self._begin(self._follow, run, self._curves)
+
+    def _begin(self, work: Callable[..., None], *about: Any) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=work, args=about, name="workbench charts", daemon=True
+        )
+        self._thread.start()
+
+    def _follow(self, run: Any, curves: Curves) -> None:
+        stopped = self._stopped
+        while not stopped.is_set():
+            over = run.done  # before the rows: what is read afterwards is all there is
+            began = time.thread_time()
+            with self._drawing:
+                changed, self._dropped = curves.update(), run.store.dropped
+                if changed or over or self._figure is None:
+                    self.refresh()
+            if over or stopped.wait(max(EVERY_SECONDS, (time.thread_time() - began) / SHARE)):
+                return
+
+    # ---- drawing
+
+    def refresh(self) -> None:
+        """Show what there is now. Only points and words change, unless the cells do."""
+        with self._drawing:
+            cells = self._cells()
+            structure = self._structure(cells)
+            if structure == self._drawn:
+                self._update(cells)
+            else:
+                self._drawn = structure
+                self._draw(cells)
+
+    def _redraw(self) -> None:
+        if self._figure is not None:  # else its thread is about to make it
+            self.refresh()
+
+    def _cells(self) -> list[Cell]:
+        made = [
+            cell(name, self._curves.select(name), self.theme, self._dropped, self._asked)
+            for name in self.names
+        ]
+        return made + (compared(self._losses, self.theme) if self._losses else [])
+
+    def _structure(self, cells: list[Cell]) -> list[Any]:
+        """All but points and words."""
+        return [self.theme] + [
+            (one.chart, one.y, one.until, one.empty, [line.name for line in one.traces])
+            for one in cells
+        ]
+
+    def _update(self, cells: list[Cell]) -> None:
+        lines = [trace for one in cells for trace in one.traces]
+        with self._figure.batch_update():
+            for drawn, trace in zip(self._figure.data, lines, strict=True):
+                drawn.x, drawn.y = trace.x, trace.y
+            for title, one in zip(self._figure.layout.annotations, cells, strict=True):
+                title.text = one.title
+
+    def _draw(self, cells: list[Cell]) -> None:
+        fresh = grid(cells, self.theme)
+        if self._figure is None:
+            self._figure = go.FigureWidget(fresh)
+            self._figure._config = self._figure._config | _CONFIG
+            self.children = [self._figure, self.ground]
+            return
+        with self._figure.batch_update():
+            self._figure.data = []
+            self._figure.layout = fresh.layout
+        self._figure.add_traces(fresh.data)
+
+    # ---- the end
+
+    def leave(self) -> None:
+        """End the thread; the pictures stay as they are."""
+        self._stopped.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    def close(self) -> None:
+        self.leave()
+        for widget in self.children:
+            widget.close()
+        super().close()
+
+    def __repr__(self) -> str:
+        return f"Charts({', '.join(self.names)})"

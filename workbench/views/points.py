@@ -1,0 +1,186 @@
+"""Columns of a curve as what a chart shows: few enough points, and the newest numbers in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Numbers = npt.NDArray[np.number[Any]]
+MOST_POINTS = 400
+EMPTY_WORDS = "appears with the first iteration"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one line of a chart shows: its name, its points (NaN where nothing is known)."""
+
+    name: str
+    x: Numbers
+    y: Numbers
+
+
+def traces(name: str, columns: pl.DataFrame) -> list[Trace]:
+    """The lines of a chart from the columns of its curve, MOST_POINTS each at most."""
+    thin, _ = thinned(name, columns)
+    if name == "accuracy":
+        return _metric_lines(thin)
+    lines = _lines(name, thin)
+    return [Trace(words, thin[x].to_numpy(), _filled(thin[y])) for words, x, y in lines]
+
+
+def _filled(column: pl.Series) -> Numbers:
+    return column.fill_null(math.nan).to_numpy()
+
+
+def _lines(name: str, columns: pl.DataFrame) -> list[tuple[str, str, str]]:
+    """A line's name, and the columns of its x and y."""
+    match name:
+        case "throughput":
+            speed = _speed(columns)
+            return [(f"{speed.split('_')[0]} a second", "iteration", speed)]
+        case "communication":
+            return [
+                ("computing", "iteration", "compute_ms"),
+                ("exposed", "iteration", "exposed_ms"),
+            ]
+        case "overhead":
+            return [
+                ("events a second", "seconds", "events_per_s"),
+                ("ns a record", "seconds", "record_ns"),
+            ]
+    return [(name, "iteration", name)]
+
+
+def _metric_lines(thin: pl.DataFrame) -> list[Trace]:
+    """Two lines a metric: along the way, and what validation found at the end."""
+    found = []
+    for metric in thin["metric"].unique(maintain_order=True).to_list() or ["accuracy"]:
+        for split in ("minibatch", "validation"):
+            own = thin.filter(metric=metric, split=split)
+            words = split if metric == "accuracy" else f"{metric}, {split}"
+            found.append(Trace(words, own["iteration"].to_numpy(), own["value"].to_numpy()))
+    return found
+
+
+def _speed(columns: pl.DataFrame) -> str:
+    """Iterations a second where nobody counted samples (a record of an older version)."""
+    unknown = columns.height and columns["samples_per_s"].null_count() == columns.height
+    return "iterations_per_s" if unknown else "samples_per_s"
+
+
+def thinned(name: str, columns: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """The columns with so many rows made one that MOST_POINTS are left, and how many that is.
+
+    The number is a power of two: points of a growing curve stay where they are for long.
+    """
+    p, many = pl.col, 1
+    while columns.height > MOST_POINTS * many:
+        many *= 2
+    if many == 1:
+        return columns, many
+    if name == "overhead":
+        return _means(columns.with_row_index("at"), p("at") // many), many
+    part = p("iteration") // many
+    if name == "throughput":
+        took = columns.group_by(part.alias("part"), maintain_order=True).agg(
+            p("iteration").last(), p("seconds").last(), p("took_s").sum(),
+            pl.len().alias("iterations_per_s"), _sum(p("samples_per_s") * p("took_s")),
+        )  # fmt: skip
+        rates = [p(rate) / p("took_s") for rate in ("iterations_per_s", "samples_per_s")]
+        return took.with_columns(rates), many
+    if name == "accuracy":
+        keys = [part.alias("part"), "metric", "split"]
+        return columns.group_by(keys, maintain_order=True).agg(pl.all().last()), many
+    return _means(columns, part), many
+
+
+def _sum(expression: pl.Expr) -> pl.Expr:
+    """A sum that is null where nothing is known, not 0."""
+    return pl.when(expression.count() > 0).then(expression.sum())
+
+
+def _means(columns: pl.DataFrame, part: pl.Expr) -> pl.DataFrame:
+    """Means of the parts, at their last iteration."""
+    last = {"iteration", "seconds"}
+    return columns.group_by(part.alias("part"), maintain_order=True).agg(
+        pl.col(name).last() if name in last else pl.col(name).mean()
+        for name in columns.columns
+        if name != "at"
+    )
+
+
+def said(name: str, columns: pl.DataFrame, dropped: int = 0) -> str:
+    """The newest numbers in words. {0} and {1} stand for the marks of the chart's lines."""
+    match name:
+        case "loss":
+            return _loss(columns)
+        case "accuracy":
+            return _accuracy(columns)
+        case "throughput":
+            return _throughput(_recent(columns))
+        case "communication":
+            return _communication(_recent(columns))
+    return _recording(_recent(columns), dropped)
+
+
+def _recent(columns: pl.DataFrame) -> pl.DataFrame:
+    """The newest fifth: one value says little."""
+    return columns.tail(-(-columns.height // 5))
+
+
+def _loss(columns: pl.DataFrame) -> str:
+    if not columns.height:
+        return EMPTY_WORDS
+    last = columns.row(-1, named=True)
+    return f"{last['loss']:.4f} in iteration {last['iteration']}"
+
+
+def _accuracy(columns: pl.DataFrame) -> str:
+    newest = {row["split"]: row for row in columns.iter_rows(named=True)}
+    if not newest:
+        return "{0} minibatch, {1} validation: " + EMPTY_WORDS
+    told = []
+    for mark, split in (("{0}", "minibatch"), ("{1}", "validation")):
+        if row := newest.get(split):
+            share = row["metric"] == "accuracy"
+            value = f"{row['value']:.1%}" if share else f"{row['metric']} {row['value']:.4g}"
+            told.append(f"{mark} {split} {value}")
+        else:
+            told.append(f"{mark} {split} at the end")
+    return ", ".join(told)
+
+
+def _throughput(recent: pl.DataFrame) -> str:
+    if not recent.height:
+        return EMPTY_WORDS
+    speed = _speed(recent)
+    took = recent["took_s"].to_numpy()
+    rate = (recent[speed].to_numpy() * took).sum() / took.sum()
+    return f"{rate:,.0f} {speed.split('_')[0]} a second"
+
+
+def _communication(recent: pl.DataFrame) -> str:
+    if not recent.height:
+        return "{1} exposed, {0} computing: " + EMPTY_WORDS
+    many, parts = recent.height, ("step_ms", "compute_ms", "exposed_ms")
+    step, computing, exposed = (float(recent[part].to_numpy().sum()) for part in parts)
+    return (
+        f"{{1}} exposed {exposed / many:.2f} ms, {{0}} computing {computing / many:.2f} ms · "
+        f"{exposed / step:.0%} of a step"
+    )
+
+
+def _recording(recent: pl.DataFrame, dropped: int) -> str:
+    if not recent.height:
+        return EMPTY_WORDS
+    rate = f"{recent['events_per_s'].to_numpy().mean():,.0f} events/s"
+    lost = f"{dropped:,} dropped"
+    if recent["record_ns"].null_count():
+        return f"{rate} · {lost}"
+    cost, share = recent["record_ns"][-1], recent["share"].to_numpy().mean()
+    return f"{rate} · {cost:,.0f} ns each · {share:.1%} of the ranks' time · {lost}"

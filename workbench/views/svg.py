@@ -1,0 +1,173 @@
+"""The still picture drawn: ``svg(still)``, text that needs nobody's font, file or style.
+
+A ring of ranks with who sends to whom, chunks on their way and who waits; the loss; one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from workbench.views.still import Flight, Still
+
+# theme.css, light: the picture keeps its own ground
+INK = {
+    "ground": "#ffffff", "panel": "#f4f5f7", "ink": "#14181d", "ink-2": "#434a53",
+    "ink-3": "#646b75", "rule": "#dadde2", "edge": "#858c96", "comm": "#cd6602",
+    "wait": "#a6277f", "fault": "#bc1e2c", "live": "#1a7a43",
+}  # fmt: skip
+FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
+WIDTH, HEIGHT = 960, 360
+RING = (170.0, 216.0, 116.0)  # centre and radius
+CHART = (520, 92, 400, 220)  # x, y, width, height
+
+Place = tuple[float, float]  # x, y
+
+
+def svg(still: Still) -> str:
+    """The picture as SVG text: it needs no font, file or style of anybody else's."""
+    title = f"{still.sentence} {still.call}".strip()
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" style="max-width:100%;height:auto" role="img" '
+        f'aria-label="{escape(title)}" font-family="{FONT}" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{INK["ground"]}"/>',
+        _text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
+        _text(16, 56, "Where the chunks were", "ink", weight=700),
+        _text(16, 74, still.call or "No collective is complete yet.", "ink-3", size=11, most=82),
+        *_ring(still),
+        *_chart(still),
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def _text(
+    x: float, y: float, words: str, ink: str = "ink-2", *, size: int = 12, weight: int = 400,
+    anchor: str = "start", most: int = 60,
+) -> str:  # fmt: skip
+    words = words if len(words) <= most else words[: most - 1] + "…"
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{INK[ink]}" font-size="{size}" '
+        f'font-weight="{weight}" text-anchor="{anchor}">{escape(words)}</text>'
+    )
+
+
+def _line(a: tuple[float, float], b: tuple[float, float], ink: str, width: float) -> str:
+    return (
+        f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" '
+        f'stroke="{INK[ink]}" stroke-width="{width:g}"/>'
+    )
+
+
+def _ring(still: Still) -> list[str]:
+    cx, cy, radius = RING
+    turns = [2 * math.pi * rank / max(1, still.ranks) for rank in range(still.ranks)]
+    place = [(cx + radius * math.sin(turn), cy - radius * math.cos(turn)) for turn in turns]
+    node = max(3.0, min(15.0, 0.22 * 2 * math.pi * radius / max(1, still.ranks)))
+    numbered = node >= 8
+    marks = [_line(place[a], place[b], "rule", 4) for a, b in still.links]
+    if not still.links:
+        marks.append(
+            f'<circle cx="{cx}" cy="{cy}" r="{radius}" fill="none" stroke="{INK["rule"]}"/>'
+        )
+    for rank, (x, y) in enumerate(place):
+        if rank in still.waiting:
+            marks.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node + 4:.1f}" fill="none" '
+                f'stroke="{INK["wait"]}" stroke-width="2" stroke-dasharray="3 2.5"/>'
+            )
+        marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
+        if numbered:
+            marks.append(_text(x, y + 4, str(rank), "ground", weight=700, anchor="middle"))
+    for flight in still.flights:
+        marks.extend(_comet(place[flight.source], place[flight.target], flight, node))
+    return marks + _key(308, 302)
+
+
+def _comet(a: Place, b: Place, flight: Flight, node: float) -> list[str]:
+    """A chunk between the rims of two ranks, its tail the way done."""
+    length = math.dist(a, b) or 1.0
+    rim = min(node + 10, 0.4 * length)
+    along = [(rim + (length - 2 * rim) * share) / length for share in (0.0, flight.share)]
+    tail, head = ((a[0] + (b[0] - a[0]) * u, a[1] + (b[1] - a[1]) * u) for u in along)
+    return [_line(tail, head, "comm", 2), _cell(*head, flight.chunk, small=node < 12)]
+
+
+def _cell(x: float, y: float, chunk: int, small: bool = False) -> str:
+    """A chunk as a box with its number."""
+    width, height = (16, 13) if small else (20, 16)
+    number = _text(x, y + 4, str(chunk), "ink", size=11, weight=700, anchor="middle")
+    return (
+        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" '
+        f'height="{height}" rx="2" fill="{INK["ground"]}" stroke="{INK["comm"]}" '
+        f'stroke-width="2"/>{number if chunk >= 0 else ""}'
+    )
+
+
+def _key(x: float, y: float) -> list[str]:
+    return [
+        _line((x, y - 22), (x + 20, y - 22), "rule", 4),
+        _text(x + 28, y - 18, "sends to"),
+        _cell(x + 10, y, 3),
+        _text(x + 28, y + 4, "chunk 3 on its way"),
+        f'<circle cx="{x + 10}" cy="{y + 23}" r="7" fill="none" stroke="{INK["wait"]}" '
+        f'stroke-width="2" stroke-dasharray="3 2.5"/>',
+        _text(x + 28, y + 27, "waits for another rank"),
+    ]
+
+
+def _chart(still: Still) -> list[str]:
+    """The loss, one point an iteration; axes and places are there before it is."""
+    x, y, width, height = CHART
+    newest = f"{still.losses[-1][1]:.3g} at iteration {still.losses[-1][0]}" if still.losses else ""
+    marks = [
+        _text(x - 32, 56, "Loss", "ink", weight=700),
+        _text(x - 32, 74, newest or "No loss is known yet.", "ink-3", size=11),
+    ]
+    last = still.losses[-1][0] if still.losses else 0
+    span = max(still.iterations - 1, last, 1)
+    top = _round_up(max((loss for _, loss in still.losses), default=1.0))
+    low = min(0.0, min((loss for _, loss in still.losses), default=0.0))
+
+    def at(iteration: float, loss: float) -> Place:
+        return x + width * iteration / span, y + height * (top - loss) / (top - low)
+
+    for level in (low, (low + top) / 2, top):
+        marks.append(_line(at(0, level), at(span, level), "rule", 0.75))
+        marks.append(
+            _text(x - 8, at(0, level)[1] + 4, f"{level:g}", "ink-3", size=11, anchor="end")
+        )
+    for iteration in (0, span):
+        marks.append(
+            _text(
+                at(iteration, low)[0],
+                y + height + 18,
+                f"{iteration}",
+                "ink-3",
+                size=11,
+                anchor="middle",
+            )
+        )
+    marks.append(
+        _text(x + width / 2, y + height + 18, "iteration", "ink-3", size=11, anchor="middle")
+    )
+    if still.losses:
+        points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in still.losses)
+        cx, cy = at(*still.losses[-1])
+        marks.append(
+            f'<polyline points="{points}" fill="none" stroke="{INK["ink"]}" stroke-width="1.25"/>'
+            f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="3.5" fill="{INK["live"]}"/>'
+        )
+    return marks
+
+
+def _round_up(value: float) -> float:
+    """The next round number that is not smaller."""
+    if value <= 0:
+        return 1.0
+    scale = 10.0 ** math.floor(math.log10(value))
+    return next(
+        m * scale for m in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if m * scale >= value * (1 - 1e-9)
+    )

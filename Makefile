@@ -6,7 +6,8 @@
 #   make test       every law on a sample of cases; the browser; the notebooks
 #   make test-all   the same, on the full product of cases
 #   make check      format, lint, types, the tests of the JavaScript
-#   make bench      speed against Gloo (and MPI, where mpi4py is installed)
+#   make bench      speed against Gloo (and MPI, where mpi4py is installed), and the stage's
+#   make picture    the README's moving picture, taken again from a real run
 #   make clean      remove .venv and the caches; runs/ stays
 #
 #   PYTHON=python3.12           which Python makes .venv
@@ -23,7 +24,7 @@ CPU_WHEELS := https://download.pytorch.org/whl/cpu
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 JS_TESTS = $(wildcard tests/js/*.test.js tests/js/*.test.mjs)
 
-.PHONY: lab demo serve test test-all check bench clean again
+.PHONY: lab demo serve test test-all check bench picture clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(READY)
@@ -47,6 +48,9 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
+
+picture: $(READY)
+	$(BIN)/python -m tests.browser.picture
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

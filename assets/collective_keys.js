@@ -4,8 +4,7 @@
  *
  * @typedef {import("./stage.js").Look} Look
  * @typedef {{name: string, words: string, width: number, draw: (g: CanvasRenderingContext2D) => void}} KeyItem
- * @typedef {{place: import("./ring.js").Place, reading: import("./rates.js").Reading | null, frame: ReturnType<typeof import("./model.js").frameAt> | null,
- *   ranks: import("./ring_draw.js").RankState[], made: Map<string, {down: boolean}>, t: number, grid: import("./matrix.js").Grid}} Seen
+ * @typedef {import("./collective_frame.js").Prepared} Prepared
  */
 import { SLOTTED, cross, drawGlyph, fillOf, huesOf } from "./glyph.js";
 import { labelled } from "./ring.js";
@@ -70,9 +69,9 @@ function ringAt(g, colour, r, width, dash) {
 /** Three of n parts, as an example. @param {number} n */
 const some = (n) => fillOf(Array.from({ length: n }, (_, i) => Number(i < Math.min(3, Math.max(1, n - 1)))));
 
-/** The keys of the ring. @param {Look} look @param {Seen} seen @param {number} scale  bytes/s of the widest link @returns {KeyItem[]} */
-export function spaceKeys(look, { place, reading, frame, ranks, made }, scale) {
-  const { ink, font } = look, items = /** @type {KeyItem[]} */ ([]), has = (/** @type {(s: Seen["ranks"][0]) => boolean} */ so) => ranks.some(so);
+/** The keys of the ring. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
+export function spaceKeys(look, { place, reading, frame, ranks, made, scale }) {
+  const { ink, font } = look, items = /** @type {KeyItem[]} */ ([]), has = (/** @type {(s: Prepared["ranks"][0]) => boolean} */ so) => ranks.some(so);
   const put = (/** @type {string} */ name, /** @type {number} */ width, /** @type {string} */ words, /** @type {KeyItem["draw"]} */ draw) => items.push({ name, words, width, draw });
   const line = place.links.length > 2 * place.ranks ? ink.edge : ink.rule;
   if (scale) {
@@ -104,7 +103,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, made }, scale) {
   return items;
 }
 
-/** The keys of the matrix. @param {Look} look @param {Seen} seen @returns {KeyItem[]} */
+/** The keys of the matrix. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
 export function contentKeys(look, { reading, grid, t, place }) {
   const { ink } = look, items = /** @type {KeyItem[]} */ ([]), ranks = reading?.holdings.ranks ?? Array.from({ length: grid.rows }, (_, r) => r);
   const hues = huesOf(ink, ranks, place.ranks), n = hues.length, first = ranks.slice(0, Math.min(3, Math.max(1, n - 1)));

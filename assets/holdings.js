@@ -11,7 +11,7 @@
  *
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./model.js").Row} Row
- * @typedef {{start: number, end: number, step: number, order: number, number: number, adds: boolean, change: number}} Arrival
+ * @typedef {{start: number, end: number, step: number, order: number, number: number, adds: boolean}} Arrival
  * @typedef {{chunk: number, slot: number, place: number, time: number, counts: Int32Array}} Change
  * @typedef {{ranks: number[], place: Map<number, number>, chunks: number[], slots: number[], first: Int32Array,
  *   time: Float64Array, within: Uint16Array, twice: Uint16Array, whole: Uint16Array, left: number[], judged: boolean,
@@ -103,7 +103,7 @@ function arrivalsOf(rows, numberOf, place) {
   order.sort(([a], [b]) => a.end - b.end || a.step - b.step);
   for (const [row, from, adds] of order) {
     const p = place.get(row.rank);
-    if (p !== undefined) queues[p].push({ start: row.start, end: row.end, step: row.step, order: queues[p].length, number: from, adds, change: 0 });
+    if (p !== undefined) queues[p].push({ start: row.start, end: row.end, step: row.step, order: queues[p].length, number: from, adds });
   }
   return queues;
 }

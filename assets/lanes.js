@@ -12,7 +12,7 @@ import { duration, ticks } from "./words.js";
 const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 3; // px; hairlines nearer to each other are left out
 
 /** @param {number} ranks */
-const laneHeight = (ranks) => (ranks > 64 ? Math.max(1, 160 / ranks) : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);
+const laneHeight = (ranks) => (ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);
 /** Height of the score in CSS pixels; it depends on the ranks only. @param {number} ranks */
 export const scoreHeight = (ranks) => Math.ceil(TOP + ranks * laneHeight(ranks) + AXIS + KEY);
 /** Where a moment of the call lies. @param {number} t ns from its start @param {number} span ns @param {number} width px */

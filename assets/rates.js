@@ -10,7 +10,8 @@
  * @typedef {import("./player.js").Known} Known
  * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
  * @typedef {{from: number, to: number, rate: number, hop: number, flights: number, awaited: number}} LinkRate
- *   rate: bytes/s while sending, the median of its sends, 0 if it carried none; hop: the least time that a chunk took, ns;
+ *   rate: bytes/s while sending, the median of its sends, 0 if it carried none; hop: the least time that a chunk took for which its receiver stood
+ *   waiting, ns; if there was none, that of its sends;
  *   awaited: how many of its chunks the receiver stood waiting for
  * @typedef {{starts: number[], ends: number[], nbytes: number[], steps: number[], sum: number[], distinct: number[], onward: boolean}} Sends
  *   of one rank, as they began; onward: its steps never go back
@@ -60,22 +61,23 @@ export function hopsOf(call) {
 
 /** Of every link that a chunk went over, how fast it was. @param {Call} call @param {number[]} hops @returns {Map<string, LinkRate>} */
 export function linkRates(call, hops) {
-  const links = /** @type {Map<string, LinkRate & {rates: number[]}>} */ (new Map());
+  const links = /** @type {Map<string, LinkRate & {rates: number[], lasted: number[]}>} */ (new Map());
   const waited = new Set(call.waits.filter((w) => w.name !== "slots full").map((w) => `${w.peer}>${w.rank}/${w.step}/${w.chunk}/${w.slot}`));
-  const of = (/** @type {number} */ from, /** @type {number} */ to) => {
-    const key = `${from}>${to}`, link = links.get(key) ?? { from, to, rate: 0, hop: Infinity, flights: 0, awaited: 0, rates: [] };
-    links.set(key, link);
-    return link;
-  };
   call.flights.forEach((f, i) => {
-    const link = of(f.from, f.to);
+    const key = `${f.from}>${f.to}`, link = links.get(key) ?? { from: f.from, to: f.to, rate: 0, hop: Infinity, flights: 0, awaited: 0, rates: [], lasted: [] };
+    links.set(key, link);
     link.flights += 1;
+    if (!waited.has(`${key}/${f.step}/${f.chunk}/${f.slot}`)) return; // it may have lain there, its receiver busy
+    link.awaited += 1;
     link.hop = Math.min(link.hop, hops[i]);
-    if (waited.has(`${f.from}>${f.to}/${f.step}/${f.chunk}/${f.slot}`)) link.awaited += 1;
   });
-  for (const r of call.rows) if (r.kind === "send" && links.has(`${r.rank}>${r.peer}`) && r.nbytes > 0 && r.end > r.start) of(r.rank, r.peer).rates.push((r.nbytes * 1e9) / (r.end - r.start));
-  for (const link of links.values()) link.rate = median(link.rates);
-  return new Map([...links].map(([key, { from, to, rate, hop, flights, awaited }]) => [key, { from, to, rate, hop, flights, awaited }]));
+  for (const r of call.rows) {
+    const link = r.kind === "send" ? links.get(`${r.rank}>${r.peer}`) : undefined;
+    if (!link || r.end <= r.start) continue;
+    link.lasted.push(r.end - r.start);
+    if (r.nbytes > 0) link.rates.push((r.nbytes * 1e9) / (r.end - r.start));
+  }
+  return new Map([...links].map(([key, { from, to, hop, flights, awaited, rates, lasted }]) => [key, { from, to, flights, awaited, rate: median(rates), hop: awaited ? hop : median(lasted) }]));
 }
 
 const TIMES = 2, PROOF = 4; // so many times slower; so many chunks, where nobody said that the link is slow

@@ -22,6 +22,13 @@ const LINE = 13; // px of a line of text
 const DOT = { w: 7, h: 7 };
 export const CHARACTER = 6.3; // px, about, of a digit or letter at 11 px, bold
 
+/** The next of 1, 2, 5, 10, 20 … bit/s that is not less, in bytes/s. @param {number} x  bytes/s */
+export function niceRate(x) {
+  if (!(x > 0)) return 0;
+  const unit = 10 ** Math.floor(Math.log10(x * 8) + 1e-9);
+  return (unit * (/** @type {number} */ ([1, 2, 5, 10].find((k) => k * unit >= x * 8 * (1 - 1e-9))))) / 8;
+}
+
 /** Height of the picture in CSS pixels; it depends on the ranks only, so nothing jumps. @param {number} ranks */
 export const ringHeight = (ranks) => (ranks > SLOTTED ? 392 : ranks > 4 ? 350 : 320);
 

@@ -10,15 +10,10 @@
  * @typedef {{rank: number, member: boolean, away: boolean, wait: import("./model.js").Row | null, ended: string, held: boolean, frozen: boolean, factor: number}} RankState
  */
 import { SLOTTED, cross, drawGlyph, fillOf, huesOf, onHues } from "./glyph.js";
+import { besideRanks } from "./collective_frame.js";
 import { sendKey } from "./holdings.js";
-import { wayOf } from "./ring.js";
-
-/** The next of 1, 2, 5, 10, 20 … bit/s that is not less, in bytes/s. @param {number} x  bytes/s */
-export function niceRate(x) {
-  if (!(x > 0)) return 0;
-  const unit = 10 ** Math.floor(Math.log10(x * 8) + 1e-9);
-  return (unit * (/** @type {number} */ ([1, 2, 5, 10].find((k) => k * unit >= x * 8 * (1 - 1e-9))))) / 8;
-}
+import { labelsOf, middleBox, wayOf } from "./ring.js";
+import { factLine, middleFact } from "./tell_collectives.js";
 
 /** The width of a link that carries `rate` bytes/s, where `scale` is the widest. @param {number} rate @param {number} scale @param {Place} place */
 export function widthOf(rate, scale, place) {
@@ -212,4 +207,35 @@ export function drawMiddle(g, ink, font, place, lines) {
     g.fillStyle = ours ? ink.hold : i ? ink["ink-2"] : ink.ink;
     g.fillText(words, place.middle.x, place.middle.y + (i - (lines.length - 1) / 2) * 16);
   });
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {Place} place @param {number} from @param {number} to */
+function drawChosenLink(g, ink, { nodes }, from, to) {
+  g.strokeStyle = ink.focus;
+  g.lineWidth = 2;
+  g.beginPath();
+  g.moveTo(nodes[from].x, nodes[from].y);
+  g.lineTo(nodes[to].x, nodes[to].y);
+  g.stroke();
+}
+
+/**
+ * The whole ring at the playhead.
+ * @param {CanvasRenderingContext2D} g  cleared, scaled to CSS pixels
+ * @param {import("./stage.js").Look} look @param {import("./collective_frame.js").Prepared} seen @param {CanvasImageSource} ways  as `drawWays` drew them
+ * @returns {string} what is to be said below, because it has no place in the middle
+ */
+export function drawSpace(g, { ink, font, choice, known }, seen, ways) {
+  const { place, reading, marks } = seen, dots = marks.filter((m) => m.form === 2), cells = dots.length ? marks.filter((m) => m.form < 2) : marks;
+  g.drawImage(ways, 0, 0, seen.left, seen.height);
+  drawTails(g, ink, place, marks);
+  if (reading) drawComets(g, ink, font, place, dots, reading, choice); // they pass below the ranks
+  if (choice?.rank !== undefined && choice.peer !== undefined && reading?.links.has(`${choice.rank}>${choice.peer}`)) drawChosenLink(g, ink, place, choice.rank, choice.peer);
+  drawRanks(g, ink, font, place, seen.ranks, reading, choice?.peer === undefined ? (choice?.rank ?? -1) : -1);
+  if (reading) drawComets(g, ink, font, place, cells, reading, choice);
+  const fact = reading ? middleFact(reading, known) : [], middle = fact.length ? middleBox(place, fact.map((l) => l.words)) : null;
+  if (middle) drawMiddle(g, ink, font, place, fact);
+  const beside = marks.filter((m) => m.track).map(({ x, y, w, h }) => ({ x: x - w / 2, y: y - h / 2, w, h }));
+  drawLabels(g, ink, font, labelsOf(place, besideRanks(seen), middle ? [middle, ...beside] : beside));
+  return middle ? "" : factLine(fact);
 }

@@ -5,27 +5,21 @@
  *
  * @typedef {import("./stage.js").Look} Look
  * @typedef {import("./stage.js").Stage} Stage
- * @typedef {import("./rates.js").Reading} Reading
- * @typedef {import("./ring_draw.js").RankState} RankState
- * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
+ * @typedef {import("./collective_frame.js").Prepared} Prepared
  * @typedef {{part: "ring" | "matrix", x: number, y: number} | null} Pointer
- * @typedef {{placeKey: string, place: import("./ring.js").Place, grid: import("./matrix.js").Grid, wide: boolean, left: number, right: number, height: number,
- *   tall: number, reading: Reading | null, t: number, frame: Frame | null, states: Int32Array, marks: import("./ring.js").Mark[],
- *   made: ReturnType<typeof madeLinks>, ranks: RankState[]}} Prepared  left, right: widths of the two pictures; height, tall: their heights
  */
 import { KeyRow, contentKeys, spaceKeys } from "./collective_keys.js";
+import { longestWaits, preparedOf } from "./collective_frame.js";
 import { openHands } from "./hands.js";
-import { holdingsAt } from "./holdings.js";
-import { CellLayer, cellBox, cellUnder, counterWords, drawArriving, drawChosenCell, drawCounters, drawEndedRows, drawFrame, gridOf, matrixHeight } from "./matrix.js";
+import { CellLayer, cellBox, cellUnder, counterWords, drawArriving, drawChosenCell, drawCounters, drawEndedRows, drawFrame } from "./matrix.js";
 import { frameAt } from "./model.js";
-import { madeLinks, readingOf } from "./rates.js";
-import { labelled, labelsOf, marksOf, middleBox, placesOf, ringHeight, underRing } from "./ring.js";
-import { drawComets, drawLabels, drawMiddle, drawRanks, drawTails, drawWays, niceRate } from "./ring_draw.js";
-import { cellOf, cellWords, chunkWords, collectiveSentence, factLine, lastMoments, linkWords, middleFact, rankWords, spokenFrame, valueWords } from "./tell_collectives.js";
+import { readingOf } from "./rates.js";
+import { labelled, underRing } from "./ring.js";
+import { drawSpace, drawWays } from "./ring_draw.js";
+import { cellWords, chunkWords, collectiveSentence, lastMoments, linkWords, rankWords, spokenFrame, valueWords } from "./tell_collectives.js";
 import { duration, titleOf } from "./words.js";
 
-const SIDE_BY_SIDE = 728, GAP = 24, NAMED = 3, LINES = 2, TEXT_EVERY = 250;
-const LONG_WAIT = 0.02; // of a call: shorter waits have a halo and no words
+const LINES = 2; // of what happened last
 
 const COLLECTIVES_BODY = `<div class="wb-co-grid">
   <div><h3>Where the chunks are</h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
@@ -53,109 +47,33 @@ class CollectivesView {
     this.score = true;
     this.cells = new CellLayer();
     this.ways = { key: "", canvas: document.createElement("canvas") };
-    this.scale = 0; // bytes/s of the widest link; it grows and shrinks in steps
-    this.told = { t: 0, at: -Infinity, key: "" }; // the moment whose numbers are written: they change four times a second
+    this.below = ""; // what is said below the ring because its middle is not free
     this.pointer = /** @type {Pointer} */ (null);
     this.cursor = { row: -1, column: 0 }; // the keyboard's cell
     this.seen = /** @type {Prepared | null} */ (null);
-    this.ended = { key: "", last: /** @type {number[]} */ ([]) };
     this.#listen();
-  }
-
-  // ---- what the pictures are made of
-
-  /** Everything of one frame, before anything is drawn. @param {Look} look @returns {Prepared} */
-  prepare(look) {
-    const { call, known, width, ranks } = look, wide = width >= SIDE_BY_SIDE, left = wide ? Math.round(Math.min(420, 0.43 * width)) : width;
-    const reading = call && readingOf(call, known), t = call ? Math.max(0, look.t - call.start) : 0, frame = call && frameAt(call, t);
-    const height = ringHeight(ranks), links = reading ? [...reading.links.keys()] : [], digits = String(reading?.holdings.chunks.at(-1) ?? 0).length;
-    const placeKey = [ranks, left, height, digits, links.join(), reading?.crowd].join();
-    const place = this.seen?.placeKey === placeKey ? this.seen.place : placesOf(ranks, left, height, links, digits, reading?.crowd);
-    const rows = reading?.holdings.ranks.length ?? ranks, columns = reading?.holdings.chunks.length ?? Math.min(ranks, 8);
-    const grid = gridOf(rows, columns, wide ? width - left - GAP : width), states = reading ? holdingsAt(reading.holdings, t) : new Int32Array(0);
-    const most = Math.max(0, ...(reading ? [...reading.links.values()].map((l) => l.rate) : []));
-    if (most && (most > this.scale || most * 10 < this.scale)) this.scale = niceRate(most);
-    const marks = frame ? marksOf(frame, place) : [], made = madeLinks(known, links), { told } = this;
-    if (look.held || told.key !== (call?.key ?? "") || look.at - told.at >= TEXT_EVERY || t < told.t) this.told = { t, at: look.at, key: call?.key ?? "" };
-    return { placeKey, place, grid, wide, left, right: wide ? width - left - GAP : width, height, tall: matrixHeight(rows), reading, t, frame, states, marks, made,
-      ranks: this.#states(look, reading, frame) };
-  }
-
-  /** @param {Look} look @param {Reading | null} reading @param {Frame | null} frame @returns {RankState[]} */
-  #states({ known, table, ranks, t, live }, reading, frame) {
-    const control = known.control, key = `${table.epoch} ${known.run?.id}`;
-    if (this.ended.key !== key) {
-      const last = /** @type {number[]} */ ([]); // when each rank was last heard of
-      for (const lane of table.lanes.values()) if (lane.length) last[lane.rank] = Math.max(last[lane.rank] ?? 0, table.end[lane.rows[lane.length - 1]]);
-      this.ended = { key, last };
-    }
-    return Array.from({ length: ranks }, (_, rank) => {
-      const newest = t >= (this.ended.last[rank] ?? 0) - 1, now = live || newest;
-      return { rank, member: !reading || reading.holdings.place.has(rank), away: frame ? frame.away.has(rank) : true, wait: frame?.waiting.get(rank) ?? null,
-        ended: newest ? (control?.ended[rank] ?? "") : "", held: now && !!control?.held && control.standing.includes(rank),
-        frozen: now && !!control?.frozen.includes(rank), factor: control?.slow[rank] ?? 1 };
-    });
-  }
-
-  /** The longest waits, which are said in words. @param {Prepared} seen */
-  #longest({ frame, reading }) {
-    if (!frame || !reading) return [];
-    const span = reading.call.end - reading.call.start;
-    return [...frame.waiting.values()].filter((w) => w.end - w.start > LONG_WAIT * span).sort((a, b) => a.start - b.start || a.rank - b.rank).slice(0, NAMED);
-  }
-
-  /** Words beside ranks, the most important first. @param {Prepared} seen */
-  #words(seen) {
-    const lasted = (/** @type {import("./model.js").Row} */ w) => duration(Math.max(0, this.told.t - w.start)), of = seen.ranks;
-    return [...of.filter((s) => s.ended).map((s) => ({ rank: s.rank, lines: [/kill/.test(s.ended) ? "killed" : "ended"], colour: "fault" })),
-      ...of.filter((s) => s.frozen && !s.ended).map((s) => ({ rank: s.rank, lines: ["frozen"], colour: "hold" })),
-      ...this.#longest(seen).filter((w) => !of[w.rank]?.ended && !of[w.rank]?.frozen).map((w) => ({ rank: w.rank, lines: ["waits", lasted(w)], colour: "wait" })),
-      ...of.filter((s) => s.factor !== 1 && !s.wait && !s.ended && !s.frozen).map((s) => ({ rank: s.rank, lines: ["slowed", `×${s.factor}`], colour: "hold" }))];
   }
 
   // ---- drawing
 
   /** @param {Look} look */
   draw(look) {
-    const { ink, font, ratio, choice, known } = look;
-    if (!ink.ground || look.width <= 0) return;
-    const seen = (this.seen = this.prepare(look)), { place, grid, reading, frame, marks } = seen;
+    if (!look.ink.ground || look.width <= 0) return;
+    const seen = (this.seen = preparedOf(look, this.seen));
     this.grid.style.gridTemplateColumns = seen.wide ? `${seen.left}px ${seen.right}px` : "minmax(0, 1fr)";
-    const g = this.stage.paper(this.ring, seen.left, seen.height), gone = new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank));
-    g.drawImage(this.#waysDrawn(look, seen, gone), 0, 0, seen.left, seen.height);
-    drawTails(g, ink, place, marks);
-    const dots = marks.filter((m) => m.form === 2); // they pass below the ranks
-    if (reading) drawComets(g, ink, font, place, dots, reading, choice);
-    if (choice?.rank !== undefined && choice.peer !== undefined && reading?.links.has(`${choice.rank}>${choice.peer}`)) this.#outlineLink(g, ink, choice.rank, choice.peer);
-    drawRanks(g, ink, font, place, seen.ranks, reading, choice?.peer === undefined ? (choice?.rank ?? -1) : -1);
-    if (reading) drawComets(g, ink, font, place, dots.length ? marks.filter((m) => m.form < 2) : marks, reading, choice);
-    const fact = reading ? middleFact(reading, known) : [], box = fact.length ? middleBox(place, fact.map((l) => l.words)) : null;
-    if (box) drawMiddle(g, ink, font, place, fact);
-    drawLabels(g, ink, font, labelsOf(place, this.#words(seen), [...(box ? [box] : []), ...marks.filter((m) => m.track).map(({ x, y, w, h }) => ({ x: x - w / 2, y: y - h / 2, w, h }))]));
+    const gone = new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank));
+    this.below = drawSpace(this.stage.paper(this.ring, seen.left, seen.height), look, seen, this.#waysDrawn(look, seen, gone));
     this.#drawMatrix(look, seen);
-    this.middle = box ? "" : factLine(fact);
-    if (ratio) this.#placeSpots(seen);
+    this.#placeSpots(seen);
   }
 
   /** The links: drawn once for a call, until one of them changes. @param {Look} look @param {Prepared} seen @param {Set<number>} gone */
   #waysDrawn({ ink, ratio, call }, seen, gone) {
-    const { ways, scale } = this, made = [...seen.made].map(([k, l]) => k + l.down), key = [call?.key, call?.rows.length, seen.placeKey, scale, ratio, ink.rule, made, [...gone]].join();
+    const { ways } = this, { scale } = seen, made = [...seen.made].map(([k, l]) => k + l.down), key = [call?.key, call?.rows.length, seen.placeKey, scale, ratio, ink.rule, made, [...gone]].join();
     if (ways.key === key) return ways.canvas;
     ways.key = key;
     drawWays(this.stage.paper(ways.canvas, seen.left, seen.height), ink, seen.place, seen.reading, scale, seen.made, gone);
     return ways.canvas;
-  }
-
-  /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {number} from @param {number} to */
-  #outlineLink(g, ink, from, to) {
-    const place = this.seen?.place, a = place?.nodes[from], b = place?.nodes[to];
-    if (!a || !b) return;
-    g.strokeStyle = ink.focus;
-    g.lineWidth = 2;
-    g.beginPath();
-    g.moveTo(a.x, a.y);
-    g.lineTo(b.x, b.y);
-    g.stroke();
   }
 
   /** @param {Look} look @param {Prepared} seen */
@@ -165,7 +83,7 @@ class CollectivesView {
       const layer = this.cells.update(look, grid, reading, states, t, tall);
       g.drawImage(layer, 0, 0, layer.width / ratio, layer.height / ratio);
       drawArriving(g, ink, grid, reading, frame);
-      drawCounters(g, look, grid, reading, t, this.told.t);
+      drawCounters(g, look, grid, reading, t, seen.told.t);
       const row = reading.holdings.place.get(choice?.rank ?? -1), column = reading.holdings.chunks.indexOf(choice?.chunk ?? -1);
       if (row !== undefined && column >= 0 && (choice?.op === undefined || choice.op === call?.op)) drawChosenCell(g, ink, grid, row, column);
       if (this.cursor.row >= 0) drawChosenCell(g, ink, grid, Math.min(this.cursor.row, grid.rows - 1), Math.min(this.cursor.column, grid.columns - 1));
@@ -207,7 +125,7 @@ class CollectivesView {
   /** @param {Look} look */
   say(look) {
     if (!look.ink.ground || look.width <= 0) return;
-    const seen = (this.seen ??= this.prepare(look)), { reading, frame, t, place } = seen;
+    const seen = (this.seen ??= preparedOf(look, this.seen)), { reading, frame, t, place } = seen;
     const put = (/** @type {Element} */ node, /** @type {string} */ text) => node.textContent !== text && (node.textContent = text);
     const lines = reading ? lastMoments(reading, t, LINES) : [];
     [...this.story.children].forEach((item, i) => {
@@ -216,10 +134,10 @@ class CollectivesView {
       put(item.children[0], when);
       put(item.children[1], what);
     });
-    const waits = labelled(place) ? [] : this.#longest(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
-    put(this.fact, [this.middle ?? "", waits.join(", ")].filter(Boolean).join(" · "));
-    this.fact.classList.toggle("wb-co-below", !!this.middle || !labelled(place));
-    this.keys[0].show(spaceKeys(look, seen, this.scale), look);
+    const waits = labelled(place) ? [] : longestWaits(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
+    put(this.fact, [this.below, waits.join(", ")].filter(Boolean).join(" · "));
+    this.fact.classList.toggle("wb-co-below", !!this.below || !labelled(place));
+    this.keys[0].show(spaceKeys(look, seen), look);
     this.keys[1].show(contentKeys(look, seen), look);
     this.ring.setAttribute("aria-label", reading && frame ? spokenFrame(reading, frame) : "The ring of ranks; nothing moves yet");
     this.matrix.setAttribute("aria-label", reading ? this.#spokenMatrix(seen) : "What each rank holds of each chunk; nothing yet");
@@ -252,7 +170,7 @@ class CollectivesView {
   marks(look) {
     const { call } = look;
     if (!call) return [];
-    const { marks } = this.prepare(look), { generation, group, op } = call;
+    const { marks } = preparedOf(look, this.seen), { generation, group, op } = call;
     return marks.map((m) => ({ rank: m.from, peer: m.to, generation, group, op, step: m.step, chunk: m.chunk, slot: m.slot, share: m.share, x: m.x, y: m.y }));
   }
 

@@ -247,7 +247,7 @@ export class TimelineView {
       if (node.textContent !== text) node.textContent = text;
     };
     const span = duration(win.to - win.from), at = win.iteration >= 0 ? `iteration ${grouped(win.iteration)}` : "the run";
-    put(".wb-tl-where", `${win.follows ? at : `from ${duration(Math.max(0, win.from))}`} · ${span} in the window${win.said ? ` (${win.said})` : ""}`);
+    put(".wb-tl-where", !look.table.rows ? "" : `${win.follows ? at : `from ${duration(Math.max(0, win.from))}`} · ${span} in the window${win.said ? ` (${win.said})` : ""}`);
     this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
     this.#say(look, told, canvas, index);
     for (const name of keysOf(index, canvas.place.level, this.lanes.single, look.choice?.op !== undefined)) this.has.add(name);
@@ -310,7 +310,7 @@ export class TimelineView {
   /** @param {Look} look */
   sentence(look) {
     const { known } = look;
-    if (known.state === "failed" || known.state === "empty" || known.state === "starting") return sentence(known, null);
+    if (known.state === "failed" || known.state === "empty" || known.state === "starting") return sentence(known);
     const { facts, straggler } = this.#tell(look);
     if (straggler) return stragglerWords(straggler);
     return iterationWords(facts, known.run?.cores ?? 0) || (isOver(known) ? known.words || "The run is over, and no iteration of it was recorded." : "The ranks run. Waiting for the first iteration that all of them complete.");

@@ -200,12 +200,9 @@ export class Table {
   /** Calls in order of their start: a rank that was read late may have begun earlier than was known. */
   #settle() {
     const { calls } = this;
-    for (let i = Math.max(1, calls.length - 512); i < calls.length; i++) {
-      const call = calls[i];
-      let at = i;
-      for (; at > 0 && calls[at - 1].start > call.start; at--) calls[at] = calls[at - 1];
-      calls[at] = call;
-    }
+    let i = 1;
+    while (i < calls.length && calls[i - 1].start <= calls[i].start) i++;
+    if (i < calls.length) calls.sort((a, b) => a.start - b.start);
   }
 
   /** Let the oldest rows go, about so many. @param {number} rows */

@@ -52,7 +52,7 @@ export function wrongWords({ holdings }, t) {
  * @param {Look} look @param {Reading | null} reading @param {Frame | null} frame
  */
 export function collectiveSentence({ known, call, live }, reading, frame) {
-  if (!call || !reading || !frame || (known.state === "failed" && known.words)) return sentence(known, known.state === "failed" ? call : null);
+  if (!call || !reading || !frame || (known.state === "failed" && known.words)) return sentence(known);
   const span = call.end - call.start, n = reading.holdings.ranks.length, { slowest, ideal } = reading, { held, standing } = known.control ?? { held: false, standing: [] };
   if (held && live && known.state === "running") return `You hold the ranks: ${standing.length === n ? `all ${n}` : `${standing.length} of ${n}`} stand at the edge of a chunk. What each of them holds by now is below.`;
   const wrong = wrongWords(reading, frame.t);

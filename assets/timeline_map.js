@@ -112,6 +112,7 @@ export class TimelineMap {
     for (let i = 0; i < ranks.length; i++) g.fillRect(left, map.top + i * (map.lane + map.gap) + map.lane - 0.5, place.room, 0.5);
     g.drawImage(this.canvas, 0, 0, right, map.height);
     this.#labels(g, ink, font, index, place, ranks, win, straggler);
+    if (!index.table.rows) return;
     const a = Math.max(left, this.x(place, win.from)), b = Math.max(a + 3, Math.min(right, this.x(place, win.to))), bottom = map.bottom + 1;
     g.fillStyle = ink.track;
     g.beginPath();

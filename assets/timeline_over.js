@@ -20,7 +20,7 @@ export function drawOver(g, canvas, ranks, look, straggler, hits) {
   nameRanks(g, canvas, ranks, choice?.rank ?? -1, straggler?.rank ?? -1);
   if (choice) drawChoice(g, canvas, ranks, choice, hits);
   const x = windowX(win, place, look.t);
-  if (x < place.left - 1 || x > place.right + 1) return;
+  if (x < place.left - 1 || x > place.right + 1 || !look.table.rows) return;
   g.fillStyle = ink.focus;
   g.fillRect(x - 1, place.lanes.top - 4, 2, place.lanes.bottom - place.lanes.top + 4);
   g.beginPath();

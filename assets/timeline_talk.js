@@ -151,7 +151,7 @@ function nameCalls(g, { index, place, win, ink, font }, rows, runs, y, h, single
     const text = best ? fitting(name, best.to - best.from - 2, measure) : "";
     if (!best || !text) continue;
     const x = (best.from + best.to) / 2, wide = measure(text);
-    if (false) { // legible on a plate of its own
+    if (best.wait) { // legible on a plate of its own
       g.fillStyle = ink.ground;
       g.fillRect(x - wide / 2 - 2, y + 3, wide + 4, h - 6);
     }

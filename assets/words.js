@@ -98,25 +98,13 @@ export const percent = (share) => `${(share * 100).toFixed(share < 0.001 ? 3 : 2
 /** @param {number} n */
 const thousands = (n) => (n < 1000 ? String(Math.round(n)) : `${digits(n / 1000)} k`);
 
-/**
- * One sentence: who holds up whom, in numbers, from the rows of this call.
- * @param {Known} known @param {Call | null} call
- */
-export function sentence(known, call) {
+/** What there is to say while no call is on show. @param {Known} known */
+export function sentence(known) {
   if (known.state === "failed" && known.words) return known.words;
-  if (!call) {
-    if (known.state === "empty") return "Nothing runs yet. A run that starts is drawn here while it happens.";
-    if (known.state === "starting") return "The ranks are starting.";
-    if (known.state === "running") return "The ranks run. Waiting for the first collective that all of them complete.";
-    return known.words || "The run is over, and no chunk was recorded in it.";
-  }
-  const span = call.end - call.start;
-  const longest = call.waits.reduce((best, w) => (!best || w.end - w.start > best.end - best.start ? w : best),
-    /** @type {Call["waits"][0] | null} */ (null));
-  const whole = (call.nbytes > 0 ? bytes(call.nbytes) : "nothing") + (call.name ? ` (${call.name})` : "");
-  const moved = `${call.ranks} ranks combined ${whole} in ${duration(span)}`;
-  if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; nobody waited long.`;
-  return `${moved}; rank ${longest.rank} waited longest, ${duration(longest.end - longest.start)} for ${awaited(longest)}.`;
+  if (known.state === "empty") return "Nothing runs yet. A run that starts is drawn here while it happens.";
+  if (known.state === "starting") return "The ranks are starting.";
+  if (known.state === "running") return "The ranks run. Waiting for the first collective that all of them complete.";
+  return known.words || "The run is over, and no chunk was recorded in it.";
 }
 
 /** What a wait was for: a chunk, or room to put one. @param {Call["waits"][0]} wait @param {boolean} [full] */

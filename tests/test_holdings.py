@@ -22,6 +22,7 @@ import torch.distributed as dist
 import workbench as wb
 from tests.live import ROOT, lenet, training, until
 from tests.processes import values
+from tests.test_laws import PROGRAMS, simulate
 from workbench.events import KINDS
 from workbench.laws import contributors
 from workbench.table import Names, from_frame
@@ -242,6 +243,19 @@ def test_a_row_that_is_missing_or_there_twice_shows_in_its_slot(
             assert any(cell["lacking"] for cell in wrong) or row["name"] != "fused"
         if number % 2 and kind == "recv" and row["name"] == "fused":
             assert any(cell["doubled"] for cell in wrong)
+
+
+def test_however_the_ranks_are_delayed(tmp_path: Path) -> None:
+    """Programs of the laws' simulator: exchanges, relays, additions; each also less a row."""
+    tables = []
+    for seed, name in enumerate(4 * sorted(PROGRAMS)):
+        whole = simulate(name, 2 + seed % 5, 40, slots=1 + seed % 3, seed=seed)
+        gone = whole.with_row_index("index").filter(pl.col("kind") != "collective")
+        less = whole.filter(pl.int_range(pl.len()) != gone.sample(1, seed=seed)["index"][0])
+        tables += [(whole, 0, "default"), (less, 0, "default")]
+    told = check(tables, tmp_path)
+    assert all(cell["complete"] for page in told[::2] for cell in page["cells"])
+    assert any(cell["lacking"] for page in told[1::2] for cell in page["cells"])
 
 
 def test_held_ranks_say_the_first_values_of_what_they_hold() -> None:

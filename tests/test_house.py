@@ -111,6 +111,8 @@ def test_imports_of_the_package_are_declared() -> None:
         "ipython",
         "bokeh",
         "param",
+        "tornado",
+        "traitlets",
         "workbench",
     }
     found = set()

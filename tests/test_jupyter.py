@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
@@ -88,6 +90,15 @@ def test_a_real_run_displays_itself() -> None:
     run.wait(60)
     assert "3 iterations" in run._repr_mimebundle_()[0][PICTURE]
     show(run).close()
+
+
+def test_without_a_user_interface_a_run_is_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Loaded(Store.from_frame(training(1)))
+    shown, _ = DisplayFormatter().format(run)
+    assert shown == {}  # it displays itself
+    monkeypatch.setitem(sys.modules, "workbench.jupyter", None)
+    shown, _ = DisplayFormatter().format(run)
+    assert shown == {"text/plain": repr(run)}
 
 
 # ---- a real kernel
@@ -195,7 +206,7 @@ def test_the_picture_of_a_saved_notebook_is_that_of_the_run_s_end(kernel: Kernel
     assert first["parent_header"]["msg_id"] == begun and last["parent_header"]["msg_id"] == awaits
     assert first["content"]["transient"] == last["content"]["transient"] != {}
     pictures = [m["content"]["data"][PICTURE] for m in shown]
-    assert "about to train" in pictures[0] and "40 iterations" in pictures[1]
+    assert "at the end" not in pictures[0] and "40 iterations" in pictures[1]
     for m in shown:
         assert m["content"]["data"]["text/plain"] == "Run(data_parallel, lenet_digits, 2 ranks)"
         assert WIDGET in m["content"]["data"]

@@ -168,7 +168,8 @@ def _play(
         done[number[at[leaving]]] = True
 
         event, queue = at[coming], queues[coming]
-        what = np.where((number[event] >= 0)[:, None], carried[number[event]], 0) if sends else 0
+        sent = np.maximum(number[event], 0)
+        what = np.where((number[event] >= 0)[:, None], carried[sent], 0) if sends else 0
         what = np.where((number[event] == OWN)[:, None], own[queue], what)
         held[queue] = what + np.where(adds[event][:, None], held[queue], 0)
         after[arrival[event]] = held[queue]

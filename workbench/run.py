@@ -47,7 +47,6 @@ from workbench.spec import Experiment, Slow
 from workbench.steering import Steering
 
 if TYPE_CHECKING:
-
     from workbench.collector import Collector
     from workbench.store import Store
 

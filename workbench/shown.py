@@ -60,11 +60,18 @@ class Shown:
 
         return Charts(self, *names, theme=theme)
 
+    def _stage(self) -> Any:
+        """For IPython: where no user interface is installed, it then shows the plain words."""
+        try:
+            return self.view()
+        except ImportError as error:
+            raise NotImplementedError(f"no user interface: {error}") from error
+
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self.view()._repr_mimebundle_(**options)
+        return self._stage()._repr_mimebundle_(**options)
 
     def _ipython_display_(self) -> None:
-        self.view()._ipython_display_()
+        self._stage()._ipython_display_()
 
     def __panel__(self) -> Any:
         from workbench.app import stage

@@ -70,8 +70,9 @@ def _unpacked(text: str) -> str:
 
 def _read(text: str) -> Experiment:
     try:
-        if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(text)):
-            raise _damaged()  # an alias is how a short text becomes an endless one
+        for event in yaml.parse(text):  # an alias is how a short text becomes an endless one
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+                raise _damaged()
         return Experiment.from_yaml(text + "\n")  # with a line's end it is never a file's name
     except (yaml.YAMLError, RecursionError):
         raise _damaged() from None

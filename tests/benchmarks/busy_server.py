@@ -70,10 +70,11 @@ class Ranks(threading.Thread):
 
 
 ranks = Ranks()
-ranks.start()
 
 
 def page() -> pn.Column:
+    if not ranks.is_alive():
+        ranks.start()
     shown = Stage(sizing_mode="stretch_width")
     shown.watch(ranks, scene="collectives", readonly=True)
     return pn.Column(shown, width=1000)

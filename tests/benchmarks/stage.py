@@ -92,7 +92,7 @@ def _look_at(port: int) -> list[Figure]:
         page.goto(f"http://127.0.0.1:{port}/")
         stage = page.locator(".wb-stage")
         stage.wait_for(timeout=60_000)
-        page.wait_for_timeout(8000)  # the history has come, and is drawn
+        page.wait_for_timeout(3000)  # the history has come, and is drawn
         figures = []
         for scene in SCENES:
             figures += _of_scene(page, scene)

@@ -43,6 +43,15 @@ test("calls are in order of their start, however late a rank is read", () => {
   assert.deepEqual(table.calls.map((c) => table.indexOf(c)), [0, 1, 2, 3, 4]);
 });
 
+test("calls are in order even if a saved run comes rank after rank", () => {
+  const list = calls(2000), starts = new Map([[0, 500], [1, 0], [2, 900]]), table = new Table();
+  for (const rank of [0, 1, 2]) { // rank 1 began each call first
+    const { header, bytes } = packed(list.filter((r) => r.rank === rank).map((r) => ({ ...r, start: r.start + (r.op % 2 ? 0 : 15_000 - starts.get(rank)) })));
+    table.take(header, bytes);
+  }
+  assert.ok(table.calls.every((c, i) => !i || table.calls[i - 1].start <= c.start));
+});
+
 test("a lane's rows are in the order in which they ended", () => {
   const table = tableOf(calls(3)), lane = table.lanes.get("1 comm");
   const ends = [...lane.rows.subarray(0, lane.length)].map((r) => table.end[r]);

@@ -65,17 +65,28 @@ test("labels: none over another; shortened to the number, then left out", () => 
   assert.equal(fitting("0.weight", 30, measure), "");
 });
 
+const runs = new Map();
+
 /** A run with everything: overlap, a slow rank, waiting for cores, faults. */
-function drawn(ranks, width, { zoom = 1, choice = null, chunks = true, iterations = 6 } = {}) {
-  const rows = trained({ ranks, iterations, overlap: true, chunks, compute: (r) => (r === 1 ? 1.3 : 1), queue: (r) => (r === 2 ? 3 : 0.6) });
-  const moment = rows.find((r) => r.iteration === 3 && r.kind === "backward").start;
-  const table = tableOf([...heard(rows), row(-1, "fault", moment, moment, { lane: "driver", op: -1, peer: 1, name: "slow", value: 2 }), row(0, "detect", moment + 9 * MS, moment + 9 * MS, { peer: 1, op: -1, name: "stalled" })]);
-  const index = new TimelineIndex(table);
-  index.update();
+function busyRun(ranks, chunks, iterations) {
+  const key = [ranks, chunks, iterations].join();
+  if (!runs.has(key)) {
+    const rows = trained({ ranks, iterations, overlap: true, chunks, compute: (r) => (r === 1 ? 1.3 : 1), queue: (r) => (r === 2 ? 3 : 0.6) });
+    const moment = rows.find((r) => r.iteration === 3 && r.kind === "backward").start;
+    const table = tableOf([...heard(rows), row(-1, "fault", moment, moment, { lane: "driver", op: -1, peer: 1, name: "slow", value: 2 }), row(0, "detect", moment + 9 * MS, moment + 9 * MS, { peer: 1, op: -1, name: "stalled" })]);
+    const index = new TimelineIndex(table);
+    index.update();
+    runs.set(key, { moment, table, index });
+  }
+  return runs.get(key);
+}
+
+function drawn(ranks, width, { zoom = 1, choice = null, chunks = true, iterations = 5 } = {}) {
+  const { moment, table, index } = busyRun(ranks, chunks, iterations);
   const numbers = Array.from({ length: ranks }, (_, r) => r), place = timelinePlace(ranks, width), around = index.extent(3, moment);
   const win = zoom === 1 ? windowFor(null, around, moment) : zoomWindow(windowFor(null, around, moment), zoom, moment + 17 * MS, { from: 0, to: table.to });
   const canvas = { index, win, place, ink: INK, font: "sans-serif", waiting: "hatch", cores: 2, crowded: true }, g = paper(), told = drawLanes(g, canvas, numbers);
-  const look = { t: moment + 17 * MS, choice, ranks, width, ink: INK, font: "sans-serif" };
+  const look = { table, t: moment + 17 * MS, choice, ranks, width, ink: INK, font: "sans-serif" };
   drawOver(g, canvas, numbers, look, { rank: 1 }, told.hits);
   return { g, place, index, win, told, table, numbers, look };
 }
@@ -93,8 +104,8 @@ function readable({ g, place }, what) {
     g.marks.forEach((mark, k) => {
       if (LINES.has(mark.ink) || mark.w < 2 || mark.h < 2 || !over(text, mark, 1)) return;
       // within its own bar, or on a plate of the ground that lies over the bar
-      const plate = g.marks.slice(k, text.after).some((m) => inside(text, m, 2.5) && m.h >= 8);
-      assert.ok(inside(text, mark, 2.5) || plate, `${what}: "${text.text}" lies over a mark of ${mark.ink} at ${mark.x.toFixed(0)}, ${mark.y.toFixed(0)}, ${mark.w.toFixed(0)} × ${mark.h.toFixed(0)}`);
+      const plate = g.marks.slice(k + 1, text.after).some((m) => m.ink === INK.ground && inside(text, m, 2.5));
+      assert.ok((inside(text, mark, 2.5) && mark.ink !== "hatch") || plate, `${what}: "${text.text}" lies over a mark of ${mark.ink} at ${mark.x.toFixed(0)}, ${mark.y.toFixed(0)}, ${mark.w.toFixed(0)} × ${mark.h.toFixed(0)}`);
     });
   }
 }
@@ -102,8 +113,8 @@ function readable({ g, place }, what) {
 test("no label lies over a mark or another label, at any width, size and zoom", () => {
   for (const ranks of [2, 4, 8, 16, 64])
     for (const width of [608, 928])
-      for (const zoom of [1, 1 / 5, 1 / 20, 4])
-        for (const choice of [null, { rank: 2, op: 6, chunk: 1, group: "default" }]) readable(drawn(ranks, width, { zoom, choice }), `${ranks} ranks, ${width} px, ×${zoom}`);
+      for (const zoom of ranks < 64 ? [1, 1 / 5, 1 / 20, 4] : [1])
+        for (const more of [{}, { chunks: false }, { choice: { rank: 2, op: 6, chunk: 1, group: "default" } }]) readable(drawn(ranks, width, { zoom, ...more }), `${ranks} ranks, ${width} px, ×${zoom}`);
 });
 
 test("who is many is drawn in less detail", () => {
@@ -218,7 +229,7 @@ test("the split of an iteration: parts as long as they were, figures beside or w
   for (const ranks of [4, 16, 64])
     for (const wide of [440, 480, 608]) {
       const g = paper();
-      drawSplit(g, INK, "sans-serif", "hatch", drawn(ranks, 928, { iterations: 5 }).index.factsOf(3, 0), reach, wide, 1);
+      drawSplit(g, INK, "sans-serif", "hatch", drawn(ranks, 928).index.factsOf(3, 0), reach, wide, 1);
       readable({ g, place: { right: wide } }, `split of ${ranks} ranks, ${wide} px`);
     }
 });

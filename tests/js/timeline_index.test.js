@@ -84,6 +84,8 @@ test("iterations: which is under way, which all have ended", () => {
   assert.equal(other.newestDone(), 4);
   assert.equal(other.newestDone(new Set([2])), 5); // it is gone
   assert.deepEqual(other.factsOf(5, other.table.to), []);
+  const begun = whole(heard(trained({ iterations: 6 }).filter((r) => r.iteration < 5 || (r.kind !== "optimizer" && r.name !== "runqueue")))), open = begun.extent(5, begun.table.to);
+  assert.deepEqual([open.done, open.to], [false, begun.table.to]); // to the end of its collective
 });
 
 test("ranks without a barrier: the window is that of who is at it now", () => {

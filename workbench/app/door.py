@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from bokeh.server.auth_provider import AuthProvider
-from jinja2 import Environment
+from tornado.template import Template
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketHandler
 
+from workbench.app.page import tokens
 from workbench.errors import SpecError
 
 WRONG_SECONDS = 1.0  # that a wrong password costs
-_LOGIN = Environment(autoescape=True).from_string(
-    (Path(__file__).parent / "login.html").read_text(encoding="utf-8")
-)
+_LOGIN = Template((Path(__file__).parent / "login.html").read_text(encoding="utf-8"))
 
 
 class Door(AuthProvider):
@@ -115,7 +114,7 @@ class _Login(RequestHandler):
 
     def _show(self, user: str = "", words: str = "") -> None:
         self.set_header("Cache-Control", "no-store")
-        self.write(_LOGIN.render(user=user, words=words))
+        self.write(_LOGIN.generate(user=user, words=words, tokens=tokens()))
 
 
 def within(address: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import secrets
 import signal
 import socket
@@ -97,6 +98,7 @@ def serve(options: Options) -> None:
     def stop(*_: Any) -> None:
         loop.asyncio_loop.call_soon_threadsafe(loop.stop)  # type: ignore[attr-defined]
 
+    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # the same of Bokeh's
     loop.asyncio_loop.set_exception_handler(_ignore_closed)  # type: ignore[attr-defined]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

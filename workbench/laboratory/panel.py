@@ -26,6 +26,7 @@ from workbench.run import Run
 from workbench.run import run as start
 from workbench.spec import Experiment
 from workbench.views.charts import CHARTS
+from workbench.views.facts import in_a_line
 from workbench.views.live import Charts
 
 YOURS = "Yours"
@@ -227,7 +228,7 @@ class Lab(w.VBox):
             return
         self.start_button.disabled, self.stop_button.disabled = False, True
         error = run.result.error
-        self._say(str(error).splitlines()[0] if error else f"{run.result}", wrong=bool(error))
+        self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
         self.past.refresh()
 
     def _say(self, words: str, wrong: bool = False) -> None:
@@ -251,6 +252,13 @@ class Lab(w.VBox):
 
     def __repr__(self) -> str:
         return "Lab()"
+
+
+def _done(run: Run) -> str:
+    losses, asked = run.result.losses, run.experiment.iterations
+    way = "Done" if len(losses) == asked else f"Stopped, {asked} were asked for"
+    last = f", loss {losses[-1]:.3f}" if losses else ""
+    return f"{way}: {len(losses)} iterations in {run.result.wall_seconds:.1f} s{last}."
 
 
 def _close(widget: Any) -> None:

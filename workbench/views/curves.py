@@ -3,48 +3,39 @@
 ``select(store, name)`` gives the columns of one curve. ``Curves(store)`` keeps them up to date: an
 update costs what is new, so that a chart of a long run may be drawn anew twice a second.
 
-What is measured, for one rank and one iteration:
-
-    step      from the start of its first row to the end of its last one
-    compute   the union of its spans forward, backward, weight_grad, optimizer, load, and of
-              metrics that took time
-    exposed   step - compute: communication and waiting that no computing hides, and what little
-              lies between them
-
-Only rows of computing, metrics and outer spans (collective, push, pull) are looked at, a tenth of
-all. An iteration appears once every rank is through with it, so that no value changes afterwards.
+What a step, computing and exposed communication are: iterations.py. An iteration appears once every
+rank is through with it, so that no value changes afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from workbench.events import KINDS
-from workbench.store import Store
+from workbench.store import Store, Tap
 from workbench.table import Batch
+from workbench.views.iterations import (
+    COMPUTE,
+    MANY,
+    OUTER,
+    ROWS,
+    iterations,
+    merged,
+    metrics,
+    steps,
+)
+from workbench.views.rate import Rate
 
 NAMES = ("loss", "accuracy", "throughput", "communication", "overhead")
-COMPUTE = ("forward", "backward", "weight_grad", "optimizer", "load", "metric")
-OUTER = ("collective", "push", "pull")
-BUCKET_NS = 100_000_000  # events are counted in tenths of a second
 LAG = 2  # iterations by which a rank has gone on before one is closed: its other lanes are drained
-MANY = 64  # pieces of a table; then they become one
-RECENT = 20  # iterations that tell how many ranks take part
+LOST = 200  # iterations by which a rank lags that is counted out
+RECENT = 20  # iterations that tell how many ranks took part in a run that is over
 
-_ROWS = pl.Schema(
-    {
-        "rank": pl.Int32(), "iteration": pl.Int64(), "kind": pl.String(), "start_ns": pl.Int64(),
-        "end_ns": pl.Int64(), "name": pl.String(), "phase": pl.String(), "value": pl.Float64(),
-    }
-)  # fmt: skip
-_SPLITS = ("minibatch", "validation")  # the phase of a metric that the task measured
 _WANTED = np.array([kind in COMPUTE + OUTER for kind in KINDS])
 _NUMBERS = ("start_ns", "end_ns", "value")
-_STEP = ["rank", "iteration"]
 
 
 def select(store: Store, name: str, record_ns: float | None = None) -> pl.DataFrame:
@@ -60,98 +51,6 @@ def record_ns(run: object) -> float | None:
     return (overhead().record_ns or None) if callable(overhead) else None
 
 
-# ---- rows to steps to iterations, pure
-
-
-def steps(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a rank and iteration: start_ns, end_ns, compute_ns, loss, samples, ended."""
-    p = pl.col
-    metric, lasts = p("kind") == "metric", p("end_ns") > p("start_ns")
-    spans = rows.filter(lasts)
-    compute = (
-        spans.filter(p("kind").is_in(COMPUTE))
-        .sort(*_STEP, "start_ns")
-        .with_columns(p("end_ns").cum_max().shift(1).over(_STEP).alias("before"))
-        .with_columns(
-            (p("end_ns") - pl.max_horizontal("start_ns", "before")).clip(0).alias("own_ns")
-        )
-        .group_by(_STEP)
-        .agg(p("own_ns").sum().alias("compute_ns"))
-    )
-    told = rows.filter(metric).group_by(_STEP).agg(
-        p("value").filter(p("name") == "loss").last().alias("loss"),
-        p("value").filter(p("name") == "samples").last().alias("samples"),
-        (p("name") == "runqueue").any().alias("ended"),
-    )  # fmt: skip
-    return (
-        spans.group_by(_STEP)
-        .agg(p("start_ns").min(), p("end_ns").max())
-        .join(compute, on=_STEP, how="left")
-        .join(told, on=_STEP, how="left")
-        .with_columns(p("compute_ns").fill_null(0), p("ended").fill_null(False))
-    )
-
-
-def iterations(steps: pl.DataFrame) -> pl.DataFrame:
-    """Steps of the ranks added up to iterations; ``merged`` adds such tables to each other."""
-    p = pl.col
-    weight = p("samples").fill_null(1.0)
-    return (
-        steps.group_by("iteration")
-        .agg(
-            p("start_ns").min(),
-            p("end_ns").max(),
-            pl.len().cast(pl.Int64).alias("ranks"),
-            (p("end_ns") - p("start_ns")).sum().alias("step_ns"),
-            p("compute_ns").sum(),
-            (p("loss") * weight).filter(weight > 0).sum().alias("loss_sum"),
-            weight.filter(p("loss").is_not_null()).sum().alias("loss_weight"),
-            p("samples").sum(),
-        )
-        .sort("iteration")
-    )
-
-
-def merged(older: pl.DataFrame, newer: pl.DataFrame) -> pl.DataFrame:
-    """Two tables of ``iterations`` as one. Costs what the newer one touches."""
-    if not newer.height or not older.height:
-        return newer if not older.height else older
-    first = older["iteration"].search_sorted(newer["iteration"][0])
-    least, most = {"start_ns"}, {"end_ns"}
-    touched = (
-        pl.concat([older[first:], newer])
-        .group_by("iteration")
-        .agg(
-            pl.col(name).min() if name in least else pl.col(name).max() if name in most
-            else pl.col(name).sum()
-            for name in older.columns if name != "iteration"
-        )
-        .sort("iteration")
-    )  # fmt: skip
-    whole = pl.concat([older[:first], touched], rechunk=False)
-    return whole.rechunk() if whole.n_chunks() > MANY else whole
-
-
-def metrics(rows: pl.DataFrame) -> pl.DataFrame:
-    """What the task measures of its own, by split; with sums for the sample-weighted mean."""
-    p = pl.col
-    samples = rows.filter(p("name") == "samples").select(*_STEP, p("value").alias("samples"))
-    weight = p("samples").fill_null(1.0)
-    return (
-        rows.filter((p("kind") == "metric") & p("phase").is_in(_SPLITS))
-        .join(samples.unique(_STEP), on=_STEP, how="left")
-        .group_by("iteration", metric="name", split="phase")
-        .agg(
-            (p("value") * weight).sum().alias("value_sum"),
-            weight.sum().alias("weight"),
-        )
-        .sort("iteration", "metric", "split")
-    )
-
-
-# ---- kept up to date
-
-
 class Curves:
     """The curves of one store, kept up to date by ``update``. One thread at a time may use it.
 
@@ -160,11 +59,11 @@ class Curves:
 
     def __init__(self, store: Store, record_ns: Callable[[], float | None] | None = None) -> None:
         self._store, self._record_ns = store, record_ns
-        self._tap = store.tap()
-        self._before = self._tap.position  # rows that the store had before the tap
+        self._tap: Tap | None = None
         self._texts: list[str] = []
-        self._open = pl.DataFrame(schema=_ROWS)
+        self._open = pl.DataFrame(schema=ROWS)
         self._closed: dict[int, int] = {}  # rank -> its newest iteration that is closed
+        self._newest: dict[int, int] = {}  # rank -> its newest iteration
         self._iterations = iterations(steps(self._open))
         self._metrics = metrics(self._open)
         self._rate = Rate()
@@ -174,9 +73,9 @@ class Curves:
         """Take in what is new; whether there was any."""
         over, rows = self.over, self.rows  # over first: what is read afterwards is all there is
         found: list[pl.DataFrame] = []
-        if self._before:
-            found += [self._of_frame(piece) for piece in self._store.pieces(self._before)]
-            self._before = 0
+        if self._tap is None:
+            self._tap = self._store.tap()
+            found += [self._of_frame(piece) for piece in self._missed(self._tap.position)]
         for batch in self._tap.take():
             if len(batch.rows):
                 found += self._of_batch(batch)
@@ -185,6 +84,10 @@ class Curves:
         if self._record_ns is not None and self.rows and (cost := self._record_ns()) is not None:
             self._rate.costs(cost)
         return self.rows != rows
+
+    def rest(self) -> None:
+        """Keep nothing that waits to be read: the next update reads it from the store."""
+        self._tap = None
 
     @property
     def over(self) -> bool:
@@ -211,12 +114,20 @@ class Curves:
 
     # -- reading
 
+    def _missed(self, position: int) -> Iterator[pl.DataFrame]:
+        """The store's rows up to ``position`` that were not read yet."""
+        skip = self.rows
+        for piece in self._store.pieces(position):
+            if piece.height > skip:
+                yield piece.slice(skip)
+            skip = max(skip - piece.height, 0)
+
     def _of_frame(self, frame: pl.DataFrame) -> pl.DataFrame:
         p = pl.col
         self.rows += frame.height
         self._rate.count(frame["end_ns"].to_numpy())
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
-        return frame.filter(kept).select(p(name).cast(_ROWS[name]) for name in _ROWS)
+        return frame.filter(kept).select(p(name).cast(ROWS[name]) for name in ROWS)
 
     def _of_batch(self, batch: Batch) -> list[pl.DataFrame]:
         """The rows that matter, picked from the raw records: most of them are never looked at."""
@@ -235,8 +146,8 @@ class Curves:
             "name": [self._texts[number] for number in rows["name"]],
             "phase": [self._texts[number] for number in rows["phase"]],
         }
-        columns |= {name: np.ascontiguousarray(rows[name]) for name in _ROWS if name in _NUMBERS}
-        frame = pl.DataFrame({name: columns[name] for name in _ROWS}, schema=_ROWS)
+        columns |= {name: np.ascontiguousarray(rows[name]) for name in ROWS if name in _NUMBERS}
+        frame = pl.DataFrame({name: columns[name] for name in ROWS}, schema=ROWS)
         return [frame.filter((pl.col("iteration") >= 0) | _at_the_end())]
 
     def _take(self, rows: pl.DataFrame, over: bool) -> None:
@@ -244,6 +155,7 @@ class Curves:
         p = pl.col
         at_end, rows = rows.filter(p("iteration") < 0), rows.filter(p("iteration") >= 0)
         newest = dict(rows.group_by("rank").agg(p("iteration").max()).iter_rows())
+        self._newest |= newest
         ranks = pl.DataFrame(
             {
                 "rank": list(newest),
@@ -270,11 +182,19 @@ class Curves:
         p, table = pl.col, self._iterations
         if not table.height:
             return table.with_columns(seconds=pl.lit(0.0))
-        most = table["ranks"].tail(RECENT).max()
-        complete = (table["ranks"] >= most).arg_true()
+        complete = (table["ranks"] >= self._expected()).arg_true()
+        if not len(complete):
+            return table.clear().with_columns(seconds=pl.lit(0.0))
         return table.head(int(complete[-1]) + 1).with_columns(
             ((p("end_ns").cum_max() - p("start_ns").first()) * 1e-9).alias("seconds")
         )
+
+    def _expected(self) -> int:
+        """How many ranks take part, as far as the newest iterations tell."""
+        if self.over:
+            return int(self._iterations["ranks"].tail(RECENT).to_numpy().max())
+        newest = max(self._newest.values())
+        return sum(iteration >= newest - LOST for iteration in self._newest.values())
 
     def _loss(self) -> pl.DataFrame:
         p = pl.col
@@ -336,62 +256,3 @@ class Curves:
 def _at_the_end() -> pl.Expr:
     """A metric of the whole run, which belongs to no iteration."""
     return (pl.col("kind") == "metric") & (pl.col("phase").cast(pl.String) == "validation")
-
-
-class Rate:
-    """Events by tenths of a second, and what one record cost then."""
-
-    def __init__(self) -> None:
-        self.first_ns = self.last_ns = 0
-        self._counts = np.zeros(0, np.int64)
-        self._base = 0  # the bucket of the first count
-        self._costs: list[tuple[int, float]] = []
-
-    def count(self, ends_ns: npt.NDArray[np.int64]) -> None:
-        """Count events that ended then."""
-        if not len(ends_ns):
-            return
-        first, last = int(ends_ns.min()), int(ends_ns.max())
-        if not len(self._counts):
-            self.first_ns, self._base = first, first // BUCKET_NS
-        self.first_ns, self.last_ns = min(first, self.first_ns), max(last, self.last_ns)
-        low, high = first // BUCKET_NS, last // BUCKET_NS
-        self._make_room(low, high)
-        if low == high:
-            self._counts[low - self._base] += len(ends_ns)
-        else:
-            found = np.bincount(ends_ns // BUCKET_NS - low)
-            self._counts[low - self._base :][: len(found)] += found
-
-    def _make_room(self, low: int, high: int) -> None:
-        if low < self._base:
-            self._counts = np.concatenate([np.zeros(self._base - low, np.int64), self._counts])
-            self._base = low
-        missing = high - self._base + 1 - len(self._counts)
-        if missing > 0:
-            self._counts = np.concatenate([self._counts, np.zeros(missing, np.int64)])
-
-    def costs(self, record_ns: float) -> None:
-        """What one record costs from now on."""
-        self._costs.append((self.last_ns // BUCKET_NS, record_ns))
-
-    def table(self, over: bool) -> pl.DataFrame:
-        """at_ns (a bucket's middle), events_per_s, record_ns; one still filling is left out."""
-        buckets = np.arange(len(self._counts)) + self._base
-        start = np.maximum(buckets * BUCKET_NS, self.first_ns)
-        end = np.minimum((buckets + 1) * BUCKET_NS, self.last_ns)
-        covered = np.maximum(end - start, 0)
-        whole = covered >= BUCKET_NS // 5
-        if not over and len(whole):
-            whole[-1] = False
-        cost = np.full(len(buckets), np.nan)
-        if self._costs:
-            at, values = np.array(self._costs).T
-            cost = values[np.maximum(np.searchsorted(at, buckets, "right") - 1, 0)]
-        return pl.DataFrame(
-            {
-                "at_ns": (start[whole] + end[whole]) // 2,
-                "events_per_s": self._counts[whole] / (covered[whole] * 1e-9),
-                "record_ns": pl.Series(cost[whole], dtype=pl.Float64).fill_nan(None),
-            }
-        )

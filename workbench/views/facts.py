@@ -185,9 +185,9 @@ def state_of(
 
 
 def _living(run: Watched, told: Mapping[str, Any], events: int) -> tuple[str, str]:
-    state, ranks = getattr(run, "control_state", None), told["ranks"]
     if events:
         return "running", ""
+    state, ranks = getattr(run, "control_state", None), told["ranks"]
     if state is None:
         return "starting", "Nothing has been recorded yet."
     here = len(state.arrived)

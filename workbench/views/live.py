@@ -20,7 +20,8 @@ import traitlets
 
 from workbench._assets import asset
 from workbench.store import Store
-from workbench.views.charts import NAMES, Cell, asked, cell, compared, grid, known
+from workbench.views.cells import Cell, asked, cell, compared, known
+from workbench.views.charts import NAMES, grid
 from workbench.views.curves import Curves, record_ns
 
 EVERY_SECONDS = 0.5
@@ -42,6 +43,9 @@ class Charts(ipywidgets.VBox):
     ``figure`` is the FigureWidget that shows them; ``show`` changes which, ``compare`` adds others.
     """
 
+    # For ``close``, which comes even of charts whose names were refused.
+    _stopped, _thread = threading.Event(), threading.Thread()
+
     def __init__(self, run: Any = None, *names: str, theme: str | None = None) -> None:
         self.names = tuple(known(name) for name in names) or NAMES
         self.ground, self._fixed = Ground(), theme
@@ -50,7 +54,6 @@ class Charts(ipywidgets.VBox):
         self._drawing = threading.RLock()
         self._figure: Any = None
         self._drawn: list[Any] = []
-        self._stopped, self._thread = threading.Event(), threading.Thread()
         super().__init__([self.ground])
         self.add_class("wb-charts")
         self.ground.observe(lambda _: self.refresh(), "dark")
@@ -103,16 +106,19 @@ class Charts(ipywidgets.VBox):
         self._thread.start()
 
     def _follow(self, run: Any, curves: Curves) -> None:
-        stopped = self._stopped
+        stopped, due = self._stopped, 0.0
         while not stopped.is_set():
             over = run.done  # before the rows: what is read afterwards is all there is
-            began = time.thread_time()
-            with self._drawing:
-                changed, self._dropped = curves.update(), run.store.dropped
-                if changed or over or self._figure is None:
-                    self.refresh()
-            if over or stopped.wait(max(EVERY_SECONDS, (time.thread_time() - began) / SHARE)):
-                return
+            if over or time.monotonic() >= due:
+                began = time.thread_time()
+                with self._drawing:
+                    changed, self._dropped = curves.update(), run.store.dropped
+                    if changed or over or self._figure is None:
+                        self.refresh()
+                due = time.monotonic() + min((time.thread_time() - began) / SHARE, SELDOM_SECONDS)
+            if over or stopped.wait(EVERY_SECONDS):
+                break
+        curves.rest()
 
     # ---- drawing
 

@@ -32,5 +32,5 @@ export default part((body, /** @type {Told} */ told, tell) => {
       : h("p", { class: "quiet" }, "None yet. Runs that you start stay here to be compared until your browser ends."),
     told.table?.length ? table(told.table) : "",
   );
-  if (focused) body.querySelector(`#${CSS.escape(focused)}`)?.focus();
+  if (focused) /** @type {HTMLElement | null} */ (body.querySelector(`#${CSS.escape(focused)}`))?.focus();
 });

@@ -1,0 +1,84 @@
+// @ts-check
+/**
+ * One frame of the collectives' pictures, before anything is drawn: places, cells, what moves, what befell each rank, and
+ * which words stand where. Pure functions of a look; what must not change with every frame comes from the frame before.
+ *
+ * @typedef {import("./stage.js").Look} Look
+ * @typedef {import("./rates.js").Reading} Reading
+ * @typedef {import("./ring_draw.js").RankState} RankState
+ * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
+ * @typedef {{t: number, at: number, key: string}} Told  the moment of a call whose numbers are written, and when they were
+ * @typedef {{placeKey: string, place: import("./ring.js").Place, grid: import("./matrix.js").Grid, wide: boolean, left: number, right: number, height: number,
+ *   tall: number, reading: Reading | null, t: number, frame: Frame | null, states: Int32Array, marks: import("./ring.js").Mark[], scale: number, told: Told,
+ *   made: ReturnType<typeof madeLinks>, ranks: RankState[]}} Prepared
+ *   left, right: widths of the two pictures; height, tall: their heights; scale: bytes/s of the widest link
+ */
+import { holdingsAt } from "./holdings.js";
+import { gridOf, matrixHeight } from "./matrix.js";
+import { frameAt } from "./model.js";
+import { madeLinks, readingOf } from "./rates.js";
+import { marksOf, niceRate, placesOf, ringHeight } from "./ring.js";
+import { duration } from "./words.js";
+
+const SIDE_BY_SIDE = 728, GAP = 24, NAMED = 3, TEXT_EVERY = 250;
+const LONG_WAIT = 0.02; // of a call: shorter waits have a halo and no words
+
+/**
+ * @param {Look} look
+ * @param {Prepared | null} before  the last frame
+ * @returns {Prepared}
+ */
+export function preparedOf(look, before) {
+  const { call, known, width, ranks } = look, wide = width >= SIDE_BY_SIDE, left = wide ? Math.round(Math.min(420, 0.43 * width)) : width, right = wide ? width - left - GAP : width;
+  const reading = call && readingOf(call, known), t = call ? Math.max(0, look.t - call.start) : 0, frame = call && frameAt(call, t);
+  const height = ringHeight(ranks), links = reading ? [...reading.links.keys()] : [], digits = String(reading?.holdings.chunks.at(-1) ?? 0).length;
+  const placeKey = [ranks, left, height, digits, links.join(), reading?.crowd].join();
+  const place = before?.placeKey === placeKey ? before.place : placesOf(ranks, left, height, links, digits, reading?.crowd);
+  const rows = reading?.holdings.ranks.length ?? ranks, columns = reading?.holdings.chunks.length ?? Math.min(ranks, 8);
+  const most = Math.max(0, ...(reading ? [...reading.links.values()].map((l) => l.rate) : [])), had = before?.scale ?? 0;
+  const key = call?.key ?? "", afresh = look.held || !before || before.told.key !== key || look.at - before.told.at >= TEXT_EVERY || t < before.told.t;
+  return { placeKey, place, grid: gridOf(rows, columns, right), wide, left, right, height, tall: matrixHeight(rows), reading, t, frame,
+    states: reading ? holdingsAt(reading.holdings, t) : new Int32Array(0), marks: frame ? marksOf(frame, place) : [],
+    scale: most && (most > had || most * 10 < had) ? niceRate(most) : had, // it grows and shrinks in steps
+    told: afresh ? { t, at: look.at, key } : before.told, made: madeLinks(known, links), ranks: ranksNow(look, reading, frame) };
+}
+
+/** When each rank was last heard of. @type {WeakMap<import("./table.js").Table, {epoch: number, last: number[]}>} */
+const heardOf = new WeakMap();
+
+/** @param {import("./table.js").Table} table */
+function lastHeard(table) {
+  const found = heardOf.get(table);
+  if (found?.epoch === table.epoch) return found.last;
+  const last = /** @type {number[]} */ ([]);
+  for (const lane of table.lanes.values()) if (lane.length) last[lane.rank] = Math.max(last[lane.rank] ?? 0, table.end[lane.rows[lane.length - 1]]);
+  heardOf.set(table, { epoch: table.epoch, last });
+  return last;
+}
+
+/** What befell each rank. What is done to the ranks now is shown where the picture is now. @param {Look} look @param {Reading | null} reading @param {Frame | null} frame @returns {RankState[]} */
+export function ranksNow({ known, table, ranks, t, live }, reading, frame) {
+  const { control } = known, last = lastHeard(table);
+  return Array.from({ length: ranks }, (_, rank) => {
+    const newest = t >= (last[rank] ?? 0) - 1, now = live || newest;
+    return { rank, member: !reading || reading.holdings.place.has(rank), away: frame ? frame.away.has(rank) : true, wait: frame?.waiting.get(rank) ?? null,
+      ended: newest ? (control?.ended[rank] ?? "") : "", held: now && !!control?.held && control.standing.includes(rank),
+      frozen: now && !!control?.frozen.includes(rank), factor: control?.slow[rank] ?? 1 };
+  });
+}
+
+/** The longest waits, which are said in words. @param {Prepared} seen */
+export function longestWaits({ frame, reading }) {
+  if (!frame || !reading) return [];
+  const span = reading.call.end - reading.call.start;
+  return [...frame.waiting.values()].filter((w) => w.end - w.start > LONG_WAIT * span).sort((a, b) => a.start - b.start || a.rank - b.rank).slice(0, NAMED);
+}
+
+/** Words beside ranks, the most important first. @param {Prepared} seen @returns {{rank: number, lines: string[], colour: string}[]} */
+export function besideRanks(seen) {
+  const { ranks, told } = seen, free = (/** @type {RankState} */ s) => !s.ended && !s.frozen;
+  return [...ranks.filter((s) => s.ended).map((s) => ({ rank: s.rank, lines: [/kill/.test(s.ended) ? "killed" : "ended"], colour: "fault" })),
+    ...ranks.filter((s) => s.frozen && !s.ended).map((s) => ({ rank: s.rank, lines: ["frozen"], colour: "hold" })),
+    ...longestWaits(seen).filter((w) => free(ranks[w.rank])).map((w) => ({ rank: w.rank, lines: ["waits", duration(Math.max(0, told.t - w.start))], colour: "wait" })),
+    ...ranks.filter((s) => s.factor !== 1 && !s.wait && free(s)).map((s) => ({ rank: s.rank, lines: ["slowed", `×${s.factor}`], colour: "hold" }))];
+}

@@ -1,0 +1,181 @@
+"""The collectives' picture answers the pointer and the keyboard, and is drawn in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.browser.conftest import Watched, frame, known, open_scene, wait_for
+from tests.synthetic import training
+from workbench.replay import to_html
+from workbench.store import Store
+
+pytestmark = pytest.mark.browser
+SPEC = "strategy: data_parallel\nranks: {ranks}\niterations: {n}\nall_reduce: ring\n"
+GRID_LEFT, GRID_TOP, TAIL, ROW = 26, 34, 176, 58  # as in matrix.js, four ranks
+
+
+def held(
+    folder: Path, page: Page, ranks: int = 4, share: float = 0.45, iterations: int = 3
+) -> Locator:
+    """The collectives of a run that was saved, held in the second call."""
+    spec = SPEC.format(ranks=ranks, n=iterations)
+    to_html(
+        Store.from_frame(training(iterations, ranks=ranks), {"experiment": spec}),
+        folder / "run.html",
+    )
+    page.goto((folder / "run.html").as_uri())
+    stage = page.locator(".wb-stage")
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    open_scene(stage, "collectives")
+    stage.evaluate(
+        "(root, share) => { const call = root.stage.known().table.calls[1];"
+        " root.stage.goto(call.start + share * (call.end - call.start)); }",
+        share,
+    )
+    page.wait_for_timeout(400)
+    return stage
+
+
+def tip(stage: Locator) -> str:
+    return stage.locator(".wb-co-tip").inner_text()
+
+
+def cell(stage: Locator, row: int, column: int) -> tuple[float, float]:
+    """The middle of a cell, from the matrix's corner."""
+    width = stage.locator(".wb-matrix").bounding_box()["width"]  # type: ignore[index]
+    pitch = (width - GRID_LEFT - TAIL) / 4
+    return GRID_LEFT + (column + 0.5) * pitch, GRID_TOP + (row + 0.4) * ROW
+
+
+def test_what_is_under_the_pointer_is_said_and_can_be_chosen(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page)
+    ring, matrix = stage.locator(".wb-ring"), stage.locator(".wb-matrix")
+    mark = frame(stage)["marks"][0]
+    ring.hover(position={"x": mark["x"], "y": mark["y"]})
+    said = f"chunk {mark['chunk']} from rank {mark['rank']} to rank {mark['peer']}"
+    assert said in tip(stage) and "% of its" in tip(stage)
+    x, y = cell(stage, 2, 2)
+    matrix.hover(position={"x": x, "y": y})
+    assert tip(stage).startswith("rank 2, chunk 2: ")
+    box = matrix.bounding_box()
+    assert box
+    matrix.hover(position={"x": box["width"] - 60, "y": y})
+    assert "rank 2: step" in tip(stage) and "of 6" in tip(stage) and "kB sent" in tip(stage)
+    matrix.click(position={"x": x, "y": y})
+    look = "(root) => root.stage.frame() && document.querySelector('.wb-co-tip').hidden"
+    page.mouse.move(1, 1)
+    assert stage.evaluate(look)
+    page.keyboard.press("Space")  # the stage's keys go on working after a click
+    wait_for(lambda: "Play" not in stage.locator(".wb-toggle").inner_text(), "playing on")
+
+
+def test_a_click_on_a_rank_or_a_link_opens_the_hands(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page)
+    ring = stage.locator(".wb-ring")
+    box = ring.bounding_box()
+    assert box
+    top = stage.locator(".wb-co-spots button[data-code='0']").bounding_box()
+    link = stage.locator(".wb-co-spots button[data-code='1>2']").bounding_box()
+    assert top and link
+    dialog = stage.locator(".wb-hands")
+    for spot, name in ((top, "Change rank 0"), (link, "Change link 1 → 2")):
+        middle = {
+            "x": spot["x"] + spot["width"] / 2 - box["x"],
+            "y": spot["y"] + spot["height"] / 2 - box["y"],
+        }
+        ring.hover(position=middle)
+        assert tip(stage).startswith("rank 0" if "rank" in name else "link 1 → 2")
+        ring.click(position=middle)
+        assert dialog.get_attribute("aria-label") == name
+        page.keyboard.press("Escape")
+        assert dialog.count() == 0
+
+
+def test_the_keyboard_reaches_every_rank_link_and_cell(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page)
+    stage.locator(".wb-tabs button[data-scene=collectives]").focus()
+    reached, playhead = [], frame(stage)["playhead"]
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        where = page.evaluate(
+            "() => document.activeElement.dataset.code ?? document.activeElement.className"
+        )
+        reached.append(where)
+        if where == "wb-matrix":
+            break
+    assert {"0", "1", "2", "3", "0>1", "1>2", "2>3", "3>0"} < set(reached)
+    assert tip(stage).startswith("rank 0, chunk 0: ")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert tip(stage).startswith("rank 1, chunk 1: ")
+    assert stage.locator(".wb-scene-collectives .wb-sr[role=status]").inner_text() == tip(stage)
+    assert frame(stage)["playhead"] == playhead, "the arrows went to the cells"
+    stage.locator(".wb-co-spots button[data-code='2']").focus()
+    page.keyboard.press("Enter")
+    assert stage.locator(".wb-hands").get_attribute("aria-label") == "Change rank 2"
+
+
+def test_all_that_is_drawn_is_said(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    stage = held(tmp_path, open_page().page)
+    ring = stage.locator(".wb-ring").get_attribute("aria-label") or ""
+    for mark in frame(stage)["marks"]:
+        assert f"chunk {mark['chunk']} from rank {mark['rank']} to rank {mark['peer']}, " in ring
+    matrix = stage.locator(".wb-matrix").get_attribute("aria-label") or ""
+    assert all(f"rank {r} has " in matrix for r in range(4)) and "kB sent" in matrix
+
+
+@pytest.mark.parametrize("width", [960, 640])
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_nothing_is_wider_than_the_stage_and_nothing_lies_over_something_else(
+    tmp_path: Path, open_page: Callable[..., Watched], ranks: int, width: int
+) -> None:
+    """The page's own boxes; what a canvas holds is tested in tests/js/collectives.test.js."""
+    page = open_page(viewport={"width": width, "height": 1400}).page
+    stage = held(tmp_path, page, ranks=ranks)
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    boxes = stage.evaluate(
+        """(root) => [...root.querySelectorAll(`.wb-scene-collectives :is(h3, canvas.wb-ring,
+          canvas.wb-matrix, .wb-co-fact, .wb-key > span, .wb-co-story li)`)].map((e) => {
+            const { x, y, width, height } = e.getBoundingClientRect();
+            return [e.className || e.textContent, x, y, width, height]; })
+          .filter(([, , , w, h]) => w > 0 && h > 0)"""
+    )
+    assert len(boxes) > 8
+    for i, (name, x, y, w, h) in enumerate(boxes):
+        assert x >= 0 and x + w <= width, name
+        for other, x2, y2, w2, h2 in boxes[i + 1 :]:
+            apart = x + w <= x2 + 1 or x2 + w2 <= x + 1 or y + h <= y2 + 1 or y2 + h2 <= y + 1
+            assert apart, f"{name} and {other}"
+
+
+def test_a_frame_of_16_ranks_takes_at_most_4_ms(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    """Its median while it plays: the whole scene with its time bar."""
+    stage = held(tmp_path, open_page().page, ranks=16)
+    costs = stage.evaluate(
+        """async (root) => {
+          root.stage.show(root.stage.known().table.calls[1].key);
+          const costs = [];
+          for (let i = 0; i < 90; i++) {
+            await new Promise(requestAnimationFrame);
+            costs.push(root.stage.frame().cost);
+          }
+          return costs.sort((a, b) => a - b);
+        }"""
+    )
+    assert known(stage, "run")["ranks"] == 16  # type: ignore[index]
+    assert costs[len(costs) // 2] <= 4, costs

@@ -1,0 +1,332 @@
+"""A form for an Experiment: its fields, there and back, as code, as a link; refused in words."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.test_spec import experiments
+from workbench import form, form_lines, source
+from workbench.errors import SpecError
+from workbench.form import FormError
+from workbench.source import Source
+from workbench.spec import Experiment, Network
+from workbench.spec_link import LARGEST, LONGEST
+
+ROOT = Path(__file__).parent.parent
+many = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+RUFF = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length=88", "-"]
+
+
+def without_code(exp: Experiment) -> Experiment:
+    """The same, with names in place of code."""
+    own = {name: Experiment.model_fields[name].default for name in exp.carries_code}
+    return exp.replace(**own)
+
+
+plain = experiments().map(without_code)
+
+
+# ---- fields
+
+
+def test_every_field_of_an_experiment_is_asked_for_once() -> None:
+    expected = [name for name in Experiment.model_fields if name != "network"]
+    expected += [f"network.{name}" for name in Network.model_fields]
+    names = [field.name for field in form.fields()]
+    assert sorted(names) == sorted(expected)
+    for field in form.fields():
+        assert field.label and field.help and field.group, field
+        assert field.kind in ("int", "float", "text", "choice", "bool")
+        assert not field.choices or field.default in field.choices
+
+
+def test_a_field_that_nobody_placed_appears_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(form._PLACES, "batch_size")
+    last = form.fields()[-1]
+    assert (last.name, last.label, last.group) == ("batch_size", "Batch size", "More")
+    assert last.advanced and last.minimum == 1 and last.kind == "int"
+
+
+def test_choices_are_the_files_of_the_folders_and_say_what_they_are() -> None:
+    by_name = {field.name: field for field in form.fields()}
+    assert by_name["strategy"].choices == tuple(source.available("strategies"))
+    assert by_name["task"].choices == tuple(source.available("tasks"))
+    algorithms = source.available("collectives", "all_reduce_")
+    assert by_name["all_reduce"].choices == (*algorithms, "auto")
+    assert by_name["all_reduce"].docs["ring"].startswith("Ring all-reduce: reduce-scatter, then")
+    assert by_name["optimizer"].choices == ("sgd", "adam")
+
+
+def test_what_a_newcomer_needs_is_not_folded_away() -> None:
+    plain = [field.name for field in form.fields() if not field.advanced]
+    assert {"strategy", "ranks", "iterations", "all_reduce", "network.links", "faults"} <= {*plain}
+    assert len(plain) <= 12
+
+
+def test_it_needs_no_user_interface() -> None:
+    heavy = ("IPython", "ipywidgets", "anywidget", "panel", "bokeh", "plotly", "torch")
+    code = (
+        "import sys\nfrom workbench import form\nform.fields(), form.presets()\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+# ---- values, there and back
+
+
+@many
+@given(experiments())
+def test_values_make_an_equal_experiment(exp: Experiment) -> None:
+    assert form.experiment(form.values(exp)) == exp
+
+
+@many
+@given(plain)
+def test_what_is_typed_makes_an_equal_experiment(exp: Experiment) -> None:
+    typed = {
+        name: "" if value is None else value if isinstance(value, bool) else f" {value} "
+        for name, value in form.values(exp).items()
+    }
+    assert form.experiment(typed) == exp
+
+
+def test_what_is_left_out_is_as_by_default() -> None:
+    assert form.experiment({}) == Experiment()
+    assert form.experiment({"ranks": "", "lr": "", "iterations": None}) == Experiment()
+
+
+def test_code_of_the_users_own_is_kept() -> None:
+    own = Source(name="mine", code="def mine(comm, x):\n    return x\n")
+    exp = Experiment(all_reduce=own)
+    values = form.values(exp)
+    assert values["all_reduce"] is exp.all_reduce
+    assert form.experiment(values | {"ranks": 2}).all_reduce == own
+
+
+def test_links_and_faults_as_people_type_them() -> None:
+    links = form_lines.parse_links("0->1: 5 ms, 100 Mbit/s\n1 → 2 down; 2->3: 20us,down")
+    assert links == {
+        (0, 1): wb.Link(latency="5 ms", bandwidth="100 Mbit/s"),
+        (1, 2): wb.Link(down=True),
+        (2, 3): wb.Link(latency="20us", down=True),
+    }
+    faults = form_lines.parse_faults(
+        "kill 2 at 10; freeze rank 1 at iteration 3 for 1.5 s\nslow rank 0 ×4\njitter .1 x 6"
+    )
+    assert faults == (
+        wb.Kill(rank=2, at_iteration=10),
+        wb.Freeze(rank=1, at_iteration=3, seconds=1.5),
+        wb.Slow(rank=0, factor=4),
+        wb.Jitter(probability=0.1, factor=6),
+    )
+
+
+# ---- refused, in words, where it is wrong
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "words"),
+    [
+        ({"ranks": "0"}, "ranks", "greater than or equal to 1"),
+        ({"ranks": "four"}, "ranks", "must be a whole number"),
+        ({"ranks": 2.5}, "ranks", "must be a whole number"),
+        ({"strategy": "sequential"}, "ranks", "is one process"),
+        ({"strategy": "ddq"}, "strategy", "did you mean 'ddp'?"),
+        ({"lr": "fast"}, "lr", "must be a number"),
+        ({"momentum": 0.9, "optimizer": "adam"}, "momentum", "belongs to optimizer='sgd'"),
+        ({"network.latency": "5"}, "network.latency", "has no unit"),
+        ({"network.bandwidth": "0 bit/s"}, "network.bandwidth", "lets nothing through"),
+        ({"network.links": "0-1: 5 ms"}, "network.links", "is no link. Write one a line"),
+        ({"network.links": "0->1: 5"}, "network.links", "'0->1: 5': duration '5' has no unit"),
+        ({"network.links": "0->1: quick"}, "network.links", "neither a latency nor a bandwidth"),
+        ({"network.links": "0->1: 5 ms, 6 ms"}, "network.links", "said twice"),
+        ({"network.links": "0->1: 5 ms\n0->1: down"}, "network.links", "a line before"),
+        ({"network.links": "0->9: 5 ms"}, "network.links", "0->9: there is no rank 9"),
+        ({"network.links": "2->2: 5 ms"}, "network.links", "from one rank to another"),
+        ({"faults": "kill everybody"}, "faults", "is no fault. Write one a line"),
+        ({"faults": "slow rank 1 x0.5"}, "faults", "'slow rank 1 x0.5': must be greater"),
+        ({"faults": "slow 1 x2; kill 7 at 0"}, "faults", "line 2: there is no rank 7"),
+        ({"options": "bucket: 3"}, "options", "has no option 'bucket'"),
+        ({"options": "- 3"}, "options", "write one a line, as name: value"),
+        ({"threads": "0"}, "threads", "greater than or equal to 1"),
+        ({"timeout": "soon"}, "timeout", "is not a duration"),
+        ({"device": "gpu"}, "device", "must be auto"),
+        ({"rank": 4}, "", "has no field 'rank'"),
+    ],
+)
+def test_what_cannot_be_is_said_beside_its_field(
+    values: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(FormError) as raised:
+        form.experiment(values)
+    assert list(raised.value.fields) == [field]
+    assert words.lower() in raised.value.fields[field].lower()
+    assert isinstance(raised.value, SpecError) and words.lower() in str(raised.value).lower()
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    values = {"ranks": 0, "lr": "-1", "network.latency": "x", "faults": "?", "strategy": "none"}
+    with pytest.raises(FormError) as raised:
+        form.experiment(values)
+    assert set(raised.value.fields) == set(values)
+
+
+# ---- as code
+
+
+@many
+@given(plain)
+def test_the_code_evaluates_to_an_equal_experiment(exp: Experiment) -> None:
+    code = form.as_code(exp)
+    assert eval(code, {"wb": wb}) == exp
+    names: dict[str, Any] = {"wb": _without_run()}
+    exec(form.as_program(exp), {"__builtins__": {"__import__": lambda *_: names["wb"]}}, names)
+    assert names["exp"] == exp
+
+
+def _without_run() -> Any:
+    class Workbench:
+        run = staticmethod(lambda exp: exp)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(wb, name)
+
+    return Workbench()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(plain)
+def test_the_code_is_laid_out_as_a_formatter_does(exp: Experiment) -> None:
+    text = form.as_program(exp) + "\n"
+    done = subprocess.run(RUFF, input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert text == done.stdout
+
+
+def test_the_code_says_only_what_differs_from_the_defaults() -> None:
+    assert form.as_code(Experiment()) == "wb.Experiment()"
+    exp = Experiment(ranks=2, options={}, network=Network(links={(0, 1): wb.Link(down=True)}))
+    expected = "wb.Experiment(ranks=2, network=wb.Network(links={(0, 1): wb.Link(down=True)}))"
+    assert form.as_code(exp) == expected
+
+
+def test_code_of_the_users_own_stands_there_by_name() -> None:
+    own = Source(name="mine", code="def mine(comm, x):\n    return x\n")
+    exp = Experiment(all_reduce=own)
+    assert form.as_code(exp) == "wb.Experiment(all_reduce=mine)"
+    assert eval(form.as_code(exp), {"wb": wb, "mine": own}) == exp
+
+
+def test_numbers_without_a_literal() -> None:
+    exp = Experiment(strategy="ddp", options={"bucket_cap_mb": float("inf")})
+    assert eval(form.as_code(exp), {"wb": wb}) == exp
+
+
+# ---- as a link
+
+
+@many
+@given(plain)
+def test_a_link_gives_an_equal_experiment(exp: Experiment) -> None:
+    link = form.to_link(exp)
+    assert set(link) <= {*"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"}
+    assert form.from_link(link) == exp
+
+
+def packed(text: str | bytes) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    return base64.urlsafe_b64encode(zlib.compress(data, 9)).decode().rstrip("=")
+
+
+def test_a_link_carries_no_code_either_way() -> None:
+    own = Source(name="mine", code="def mine(comm, x):\n    return x\n")
+    with pytest.raises(SpecError, match="carries code of its author's in all_reduce"):
+        form.to_link(Experiment(all_reduce=own))
+    for exp in (Experiment(all_reduce=own).to_yaml(), "task: /etc/passwd.py:Task\n"):
+        with pytest.raises(SpecError, match="carries its author's code"):
+            form.from_link(packed(exp))
+
+
+def test_a_link_names_no_file(tmp_path: Path) -> None:
+    """Text without a line's end could be taken for a path."""
+    Experiment(ranks=3).to_yaml(tmp_path / "spec.yaml")
+    with pytest.raises(SpecError, match="neither a file nor an experiment"):
+        form.from_link(packed(str(tmp_path / "spec.yaml")))
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "",
+        "no spaces!",
+        "AAAA",
+        form.to_link(Experiment(ranks=3))[:-9],
+        form.to_link(Experiment(ranks=3))[4:],
+        packed(b"\xff\xfe\x00"),
+        packed("a: [1, 2\n"),
+        packed("[" * 5000),
+        packed("a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
+        packed("strategy: !!python/object/apply:os.system ['true']\n"),
+        packed(b"\0" * (LARGEST + 1)),
+        "A" * (LONGEST + 1),
+    ],
+)
+def test_garbage_is_refused_in_words(link: str) -> None:
+    with pytest.raises(SpecError, match="this link"):
+        form.from_link(link)
+
+
+def test_what_a_link_carries_is_checked() -> None:
+    with pytest.raises(SpecError, match=r"Experiment\.ranks = 0"):
+        form.from_link(packed("ranks: 0\n"))
+    with pytest.raises(SpecError, match="has no field 'rank'"):
+        form.from_link(packed("rank: 4\n"))
+
+
+def test_an_experiment_that_is_too_long_for_a_link_says_so() -> None:
+    pairs = [(a, b) for a in range(40) for b in range(40) if a != b]
+    links = {pair: wb.Link(latency=f"{7919 * n % 9973} us") for n, pair in enumerate(pairs)}
+    with pytest.raises(SpecError, match="makes a link of"):
+        form.to_link(Experiment(ranks=40, network=Network(links=links)))
+
+
+# ---- presets
+
+
+@pytest.mark.parametrize("name", form.presets())
+def test_a_preset_says_what_to_look_for_and_can_be_run_as_it_is(name: str) -> None:
+    preset = form.presets()[name]
+    assert preset.name == name
+    assert preset.words.endswith((".", "?")) and len(preset.words) <= 100
+    assert form.experiment(form.values(preset.experiment)) == preset.experiment
+    assert form.from_link(form.to_link(preset.experiment)) == preset.experiment
+
+
+def test_presets_differ() -> None:
+    made = [preset.experiment for preset in form.presets().values()]
+    assert all(one != other for at, one in enumerate(made) for other in made[:at])
+    assert made[0].ranks == 4
+    assert max(exp.ranks for exp in made) == 16
+
+
+@given(st.text(max_size=60))
+@many
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Whatever is typed, the answer is an Experiment or words, never another exception."""
+    for name in ("network.links", "faults", "options", "ranks", "lr", "timeout", "record"):
+        try:
+            form.experiment({name: text})
+        except FormError as error:
+            assert all(error.fields.values())

@@ -1,0 +1,167 @@
+"""What the charts show, as data: a chart's looks, and a cell with its title and its points.
+
+A chart has its axes before there is data, so that nothing moves when data come. Of a long run each
+point stands for several iterations, and the title says for how many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import polars as pl
+
+from workbench._assets import theme as stylesheet
+from workbench.store import Store
+from workbench.views.points import Trace, said, thinned, traces
+
+DASHES = ("solid", "dash", "dot", "dashdot")
+FIRST_SCALE = 400  # iterations
+
+
+@dataclass(frozen=True)
+class Chart:
+    """How a chart looks; ``lines``: (token of its colour, how Plotly is to draw it) for each."""
+
+    title: str
+    x: str
+    y: str
+    lines: tuple[tuple[str, dict[str, Any]], ...]
+    hover: str
+    format: str = ""
+    y2: str = ""
+    least: float = 0.0  # that the y axis reaches up to
+    mark: str = "■"  # what stands for a line in the title
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A chart with what it shows now; ``looks``, where given, in place of the chart's lines.
+    ``until``: where its x axis ends; None: where the points do.
+    """
+
+    chart: Chart
+    title: str
+    y: str
+    traces: list[Trace]
+    until: int | None = None
+    looks: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not any(len(trace.x) for trace in self.traces)
+
+
+_LINE: dict[str, Any] = {"mode": "lines", "line": {"width": 2}}
+_DOTS: dict[str, Any] = _LINE | {"mode": "lines+markers", "marker": {"size": 5}}
+_AREA: dict[str, Any] = {"mode": "lines", "line": {"width": 1.25}, "stackgroup": "step"}
+_END: dict[str, Any] = {
+    "mode": "markers", "marker": {"size": 10, "symbol": "diamond"}, "cliponaxis": False,
+}  # fmt: skip
+_ASIDE: dict[str, Any] = {"mode": "lines", "line": {"width": 2, "dash": "dot"}}
+CHARTS: Mapping[str, Chart] = {
+    "loss": Chart("Loss", "iteration", "loss", (("ink", _LINE),), "iteration %{x}: %{y:.4f}"),
+    "accuracy": Chart(
+        "Accuracy", "iteration", "share of samples", (("ink", _DOTS), ("optimizer", _END)),
+        "iteration %{x}: %{y:.1%}", ".0%", least=1.0, mark="◆",
+    ),
+    "throughput": Chart(
+        "Throughput", "iteration", "samples a second", (("ink", _LINE),),
+        "iteration %{x}: %{y:,.0f} a second", ",.0f",
+    ),
+    "communication": Chart(
+        "Exposed communication", "iteration", "ms a step", (("forward", _AREA), ("comm", _AREA)),
+        "iteration %{x}: %{y:.2f} ms",
+    ),
+    "overhead": Chart(
+        "Recording", "seconds", "events a second", (("ink", _LINE), ("comm", _ASIDE)),
+        "%{x:.1f} s: %{y:,.0f}", ",.0f", y2="ns a record (dotted)",
+    ),
+}  # fmt: skip
+BY_ITERATION = Chart(
+    "Losses compared, by iteration", "iteration", "loss", (("ink", _LINE),), "%{y:.4f}"
+)
+BY_TIME = Chart(
+    "Losses compared, by time", "seconds", "loss", (("ink", _LINE),), "%{x:.2f} s: %{y:.4f}"
+)
+
+
+def known(name: str) -> str:
+    if name not in CHARTS:
+        raise ValueError(f"there is no chart {name!r}; there are {', '.join(CHARTS)}")
+    return name
+
+
+def cell(
+    name: str, columns: pl.DataFrame, theme: str = "light", dropped: int = 0, asked: int = 0
+) -> Cell:
+    """A curve's chart. Its title says the newest numbers, and is its key."""
+    chart, found, ink = CHARTS[name], traces(name, columns), tokens(theme)
+    many = thinned(name, columns)[1]
+    each = f", a point for {many} iterations" if many > 1 and name != "overhead" else ""
+    # A speed may be known in iterations only.
+    y = found[0].name if name == "throughput" else chart.y
+    marks = (f'<span style="color:{ink[token]}">{chart.mark}</span>' for token, _ in chart.lines)
+    words = said(name, columns, dropped).format(*marks)
+    until = None
+    if asked and chart.x == "iteration":
+        newest = int(columns["iteration"][-1]) if columns.height else 0
+        until = scale(newest, asked)
+    return Cell(chart, _titled(chart.title + each, words), y, found, until)
+
+
+def scale(newest: int, asked: int) -> int:
+    """Where an axis of iterations ends: at the last one, or doubling on the way there, so that
+    little moves while a curve grows.
+    """
+    until = FIRST_SCALE
+    while until <= newest:
+        until *= 2
+    return min(until, asked)
+
+
+def asked(store: Store) -> int:
+    """How many iterations the run was asked for; 0: not known."""
+    found = re.search(r"^iterations: (\d+)$", store.metadata.get("experiment", ""), re.M)
+    return int(found[1]) if found else 0
+
+
+def compared(losses: Mapping[str, pl.DataFrame], theme: str = "light") -> list[Cell]:
+    """The two charts of a comparison: a colour and a dash for each run."""
+    ink, looks, by_iteration, by_time = tokens(theme), [], [], []
+    for number, (label, columns) in enumerate(losses.items()):
+        thin, _ = thinned("loss", columns)
+        dash = DASHES[number % len(DASHES)]
+        looks.append(_LINE | {"line": {"color": ink[f"s{number % 8}"], "dash": dash, "width": 2}})
+        loss = thin["loss"].to_numpy()
+        by_iteration.append(Trace(label, thin["iteration"].to_numpy(), loss))
+        by_time.append(Trace(label, thin["seconds"].to_numpy(), loss))
+    return [
+        Cell(
+            chart,
+            _titled(chart.title, "" if losses else "appear with the first run"),
+            chart.y,
+            found,
+            None,
+            looks,
+        )
+        for chart, found in ((BY_ITERATION, by_iteration), (BY_TIME, by_time))
+    ]
+
+
+def _titled(title: str, words: str) -> str:
+    return f'<b>{title}</b><br><span style="font-size:12px">{words}</span>'
+
+
+@cache
+def tokens(theme: str) -> Mapping[str, str]:
+    """The stage's colours by token, and its font, from its own stylesheet."""
+    if theme not in ("light", "dark"):
+        raise ValueError(f"theme {theme!r}: it is light or dark")
+    text, at = stylesheet(), ("light", "dark").index(theme)
+    pairs = re.findall(r"--([\w-]+):\s*light-dark\((#\w+),\s*(#\w+)\)", text)
+    font = re.search(r"--font:\s*([^;]+);", text)
+    return {name: both[at] for name, *both in pairs} | {"font": font[1] if font else "sans-serif"}

@@ -1,0 +1,115 @@
+"""What the rows of training add up to: steps of the ranks, iterations of the run. Pure functions.
+
+For one rank and one iteration:
+
+    step      from the start of its first row to the end of its last one
+    compute   the union of its spans forward, backward, weight_grad, optimizer, load, and of
+              metrics that took time
+    exposed   step - compute: communication and waiting that no computing hides, and what little
+              lies between them
+
+Rows of computing, metrics and outer spans (collective, push, pull) say all of it: a tenth of all.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+COMPUTE = ("forward", "backward", "weight_grad", "optimizer", "load", "metric")
+OUTER = ("collective", "push", "pull")
+SPLITS = ("minibatch", "validation")  # the phase of a metric that the task measured
+MANY = 64  # pieces of a table; then they become one
+
+ROWS = pl.Schema(
+    {
+        "rank": pl.Int32(), "iteration": pl.Int64(), "kind": pl.String(), "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(), "name": pl.String(), "phase": pl.String(), "value": pl.Float64(),
+    }
+)  # fmt: skip
+_STEP = ["rank", "iteration"]
+
+
+def steps(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a rank and iteration: start_ns, end_ns, compute_ns, loss, samples, ended."""
+    p = pl.col
+    metric, lasts = p("kind") == "metric", p("end_ns") > p("start_ns")
+    spans = rows.filter(lasts)
+    compute = (
+        spans.filter(p("kind").is_in(COMPUTE))
+        .sort(*_STEP, "start_ns")
+        .with_columns(p("end_ns").cum_max().shift(1).over(_STEP).alias("before"))
+        .with_columns(
+            (p("end_ns") - pl.max_horizontal("start_ns", "before")).clip(0).alias("own_ns")
+        )
+        .group_by(_STEP)
+        .agg(p("own_ns").sum().alias("compute_ns"))
+    )
+    told = rows.filter(metric).group_by(_STEP).agg(
+        p("value").filter(p("name") == "loss").last().alias("loss"),
+        p("value").filter(p("name") == "samples").last().alias("samples"),
+        (p("name") == "runqueue").any().alias("ended"),
+    )  # fmt: skip
+    return (
+        spans.group_by(_STEP)
+        .agg(p("start_ns").min(), p("end_ns").max())
+        .join(compute, on=_STEP, how="left")
+        .join(told, on=_STEP, how="left")
+        .with_columns(p("compute_ns").fill_null(0), p("ended").fill_null(False))
+    )
+
+
+def iterations(steps: pl.DataFrame) -> pl.DataFrame:
+    """Steps of the ranks added up to iterations; ``merged`` adds such tables to each other."""
+    p = pl.col
+    weight = p("samples").fill_null(1.0)
+    return (
+        steps.group_by("iteration")
+        .agg(
+            p("start_ns").min(),
+            p("end_ns").max(),
+            pl.len().cast(pl.Int64).alias("ranks"),
+            (p("end_ns") - p("start_ns")).sum().alias("step_ns"),
+            p("compute_ns").sum(),
+            (p("loss") * weight).filter(weight > 0).sum().alias("loss_sum"),
+            weight.filter(p("loss").is_not_null()).sum().alias("loss_weight"),
+            p("samples").sum(),
+        )
+        .sort("iteration")
+    )
+
+
+def merged(older: pl.DataFrame, newer: pl.DataFrame) -> pl.DataFrame:
+    """Two tables of ``iterations`` as one. Costs what the newer one touches."""
+    if not newer.height or not older.height:
+        return newer if not older.height else older
+    first = older["iteration"].search_sorted(newer["iteration"][0])
+    least, most = {"start_ns"}, {"end_ns"}
+    touched = (
+        pl.concat([older[first:], newer])
+        .group_by("iteration")
+        .agg(
+            pl.col(name).min() if name in least else pl.col(name).max() if name in most
+            else pl.col(name).sum()
+            for name in older.columns if name != "iteration"
+        )
+        .sort("iteration")
+    )  # fmt: skip
+    whole = pl.concat([older[:first], touched], rechunk=False)
+    return whole.rechunk() if whole.n_chunks() > MANY else whole
+
+
+def metrics(rows: pl.DataFrame) -> pl.DataFrame:
+    """What the task measures of its own, by split; with sums for the sample-weighted mean."""
+    p = pl.col
+    samples = rows.filter(p("name") == "samples").select(*_STEP, p("value").alias("samples"))
+    weight = p("samples").fill_null(1.0)
+    return (
+        rows.filter((p("kind") == "metric") & p("phase").is_in(SPLITS))
+        .join(samples.unique(_STEP), on=_STEP, how="left")
+        .group_by("iteration", metric="name", split="phase")
+        .agg(
+            (p("value") * weight).sum().alias("value_sum"),
+            weight.sum().alias("weight"),
+        )
+        .sort("iteration", "metric", "split")
+    )

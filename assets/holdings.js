@@ -61,32 +61,43 @@ function replayCell(rows, place, changes, carried) {
   const n = place.size, sends = rows.filter((r) => r.kind === "send" && place.has(r.rank));
   const numberOf = /** @type {Map<string, number>} */ (new Map());
   sends.forEach((s, i) => numberOf.set(messageKey(s.rank, s.peer, s), numberOf.get(messageKey(s.rank, s.peer, s)) ?? i));
-  const arrivals = arrivalsOf(rows, numberOf, place);
-  const queues = arrivals.map((coming, p) => inOrder(sends.flatMap((s, i) => (place.get(s.rank) === p ? [{ number: i, row: s }] : [])), coming));
-  const own = (/** @type {number} */ p) => Int32Array.from({ length: n }, (_, i) => (i === p ? 1 : 0));
-  const held = Array.from({ length: n }, (_, p) => own(p)), loads = sends.map(() => new Int32Array(n)), done = sends.map(() => false);
-  const at = queues.map(() => 0), { chunk, slot } = rows[0];
-
-  for (;;) { // every queue goes on by one event where it can: an arrival waits for its send
-    const open = queues.map((_, p) => p).filter((p) => at[p] < queues[p].length);
-    if (!open.length) break;
-    let ready = open.filter((p) => { const e = queues[p][at[p]]; return !e.arrival || e.number < 0 || done[e.number]; });
-    if (!ready.length) ready = open; // arrivals that wait for each other: the table is no record of a run
-    const events = ready.map((p) => ({ p, ...queues[p][at[p]++] }));
-    for (const e of events) {
-      if (e.arrival) continue;
-      loads[e.number] = held[e.p].slice();
-      done[e.number] = true;
+  const leaving = Array.from(place, () => /** @type {{number: number, row: Row}[]} */ ([]));
+  sends.forEach((row, number) => leaving[/** @type {number} */ (place.get(row.rank))].push({ number, row }));
+  const queues = arrivalsOf(rows, numberOf, place).map((coming, p) => inOrder(leaving[p], coming)), at = new Int32Array(n);
+  const held = queues.map((_, p) => ownPart(n, p)), loads = sends.map(() => new Int32Array(n)), done = new Uint8Array(sends.length), { chunk, slot } = rows[0];
+  const goOn = (/** @type {number} */ p) => { // the next event of a rank
+    const { number, arrival } = queues[p][at[p]++];
+    if (!arrival) {
+      loads[number] = held[p].slice();
+      done[number] = 1;
+      return;
     }
-    for (const e of events) {
-      if (!e.arrival) continue;
-      const what = e.number >= 0 ? loads[e.number] : e.number === OWN ? own(e.p) : new Int32Array(n);
-      const counts = Int32Array.from(what, (count, i) => count + (e.arrival?.adds ? held[e.p][i] : 0));
-      held[e.p] = counts;
-      changes.push({ chunk, slot, place: e.p, time: e.arrival.end, counts });
+    const counts = number >= 0 ? loads[number].slice() : number === OWN ? ownPart(n, p) : new Int32Array(n);
+    if (arrival.adds) for (let i = 0; i < n; i++) counts[i] += held[p][i];
+    held[p] = counts;
+    changes.push({ chunk, slot, place: p, time: arrival.end, counts });
+  };
+  for (let moved = true; moved; ) { // every rank goes on as far as it can: an arrival waits for its send
+    moved = false;
+    for (let p = 0; p < n; p++) {
+      for (let e = queues[p][at[p]]; e && (!e.arrival || e.number < 0 || done[e.number]); e = queues[p][at[p]]) {
+        goOn(p);
+        moved = true;
+      }
     }
+    if (moved) continue;
+    const stuck = queues.map((_, p) => p).filter((p) => at[p] < queues[p].length); // they wait for each other: the table is no record of a run
+    stuck.forEach(goOn);
+    moved = stuck.length > 0;
   }
   sends.forEach((s, i) => carried.set(sendKey({ ...s, from: s.rank, to: s.peer }), loads[i]));
+}
+
+/** @param {number} n @param {number} place */
+function ownPart(n, place) {
+  const counts = new Int32Array(n);
+  counts[place] = 1;
+  return counts;
 }
 
 /** What changes a rank's part, rank by rank, in order. @param {Row[]} rows @param {Map<string, number>} numberOf @param {Map<number, number>} place */
@@ -157,7 +168,7 @@ export function holdingsOf(call, ranks) {
       whole[s + 1] = whole[s];
       s += 1;
       time[s] = change.time;
-      const before = now.get(change.slot) ?? Int32Array.from({ length: n }, (_, i) => (i === place ? 1 : 0));
+      const before = now.get(change.slot) ?? ownPart(n, place);
       for (let i = 0; i < n; i++) {
         within[s * n + i] += Number(change.counts[i] > 0) - Number(before[i] > 0);
         twice[s * n + i] += Number(change.counts[i] > 1) - Number(before[i] > 1);

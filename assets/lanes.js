@@ -9,7 +9,7 @@
 import { readingOf } from "./rates.js";
 import { duration, ticks } from "./words.js";
 
-const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 3; // px; hairlines nearer to each other are left out
+const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 5; // px; hairlines nearer to each other are left out
 
 /** @param {number} ranks */
 const laneHeight = (ranks) => (ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);

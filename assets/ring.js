@@ -167,7 +167,7 @@ export function labelsOf(place, wanted, taken) {
   if (!labelled(place)) return placed;
   for (const { rank, lines, colour } of wanted) {
     const { x, y } = place.nodes[rank], out = place.level ? -1 : 1, w = Math.max(...lines.map((l) => l.length)) * CHARACTER, h = lines.length * LINE;
-    const c = ((x - place.middle.x) / place.radius) * out, d = ((y - place.middle.y) / place.radius) * out, reach = place.node + halo + 3;
+    const c = ((x - place.middle.x) / place.radius) * out, d = ((y - place.middle.y) / place.radius) * out, reach = place.node + halo + (place.level ? 3 : 6);
     const align = Math.abs(c) < 0.2 ? "center" : c < 0 ? "right" : "left", far = Math.abs(c) < 0.2 ? reach + h / 2 : reach; // beside, above or below
     const X = x + (align === "center" ? 0 : Math.sign(c) * reach * Math.min(1, Math.abs(c) * 1.3)), Y = y + d * far * (align === "center" ? 1 : 1.15);
     const box = { x: align === "left" ? X : align === "right" ? X - w : X - w / 2, y: Y - h / 2, w, h };

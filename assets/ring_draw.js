@@ -96,7 +96,8 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
       g.setLineDash([]);
       if (held || frozen) markSquare(g, ink.hold, x, y, node + 2, frozen);
       if (ended) crossAt(g, ink, x, y, 3);
-      if (rank % Math.ceil(place.ranks / 8) === 0 || rank === chosen) number(g, font, ink["ink-2"], rank, x + c * 13, y + d * 13, 11);
+      const out = place.around ? -14 : 14; // inside, where only neighbours talk
+      if (rank % Math.ceil(place.ranks / 8) === 0 || rank === chosen) number(g, font, ink["ink-2"], rank, x + c * out, y + d * out, 11);
       continue;
     }
     g.beginPath();

@@ -127,7 +127,7 @@ export class TimelineView {
     if (!extent) return this.shown;
     const inside = win && look.t >= win.from && look.t < win.to && extent.iteration === win.iteration;
     if (inside && extent.to <= win.to && (around || extent.from >= win.from)) return win;
-    return (this.win = windowFor(win, extent, look.t));
+    return (this.win = windowFor(win, { ...extent, done: extent.done || isOver(look.known) }, look.t));
   }
 
   /** Give the window to the reader. @param {(win: Window, run: {from: number, to: number}, t: number) => Window} how */

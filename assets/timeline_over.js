@@ -17,7 +17,7 @@ const NEAR_ROWS = 400; // before the playhead, among which the edge before it is
 /** @param {CanvasRenderingContext2D} g @param {Canvas} canvas @param {number[]} ranks @param {import("./stage.js").Look} look @param {{rank: number} | null} straggler @param {Hit[]} hits */
 export function drawOver(g, canvas, ranks, look, straggler, hits) {
   const { place, ink, win } = canvas, { choice } = look;
-  nameRanks(g, canvas, ranks, choice?.rank ?? -1, straggler?.rank ?? -1);
+  nameRanks(g, canvas, ranks, choice?.rank ?? -1, straggler?.rank ?? -1, look.known?.control?.ended ?? {});
   if (choice) drawChoice(g, canvas, ranks, choice, hits);
   const x = windowX(win, place, look.t);
   if (x < place.left - 1 || x > place.right + 1 || !look.table.rows) return;
@@ -30,8 +30,8 @@ export function drawOver(g, canvas, ranks, look, straggler, hits) {
   g.fill();
 }
 
-/** @param {CanvasRenderingContext2D} g @param {Canvas} canvas @param {number[]} ranks @param {number} chosen @param {number} straggler */
-function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler) {
+/** @param {CanvasRenderingContext2D} g @param {Canvas} canvas @param {number[]} ranks @param {number} chosen @param {number} straggler @param {Record<string, string>} ended  how ranks that are no more ended */
+function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler, ended) {
   const { lanes, level } = place, every = Math.ceil(13 / lanes.row);
   g.textAlign = "right";
   g.textBaseline = "middle";
@@ -47,9 +47,10 @@ function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler) {
     g.fillStyle = rank === straggler && level !== "full" ? ink.wait : named || level === "full" ? ink.ink : ink["ink-3"];
     g.fillText(`rank ${rank}`, place.left - 8, y + (level === "density" ? lanes.row / 2 : lanes.ownHeight / 2 + 0.5));
     if (level !== "full") return;
-    g.font = `${rank === straggler ? "700 " : ""}11px ${font}`;
-    g.fillStyle = rank === straggler ? ink.wait : ink["ink-3"];
-    g.fillText(rank === straggler ? "straggler" : talkName(index), place.left - 8, y + lanes.talk + lanes.talkHeight / 2 + 0.5);
+    const role = ended[rank] ? "gone" : rank === straggler ? "straggler" : "";
+    g.font = `${role ? "700 " : ""}11px ${font}`;
+    g.fillStyle = role === "gone" ? ink.fault : role ? ink.wait : ink["ink-3"];
+    g.fillText(role || talkName(index), place.left - 8, y + lanes.talk + lanes.talkHeight / 2 + 0.5);
   });
 }
 

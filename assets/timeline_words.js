@@ -152,7 +152,7 @@ export function coreWords(facts, cores) {
   if (!known.length) return "";
   const worst = known.reduce((a, b) => (b.queue > a.queue ? b : a)), ranks = `${facts.length} ${facts.length === 1 ? "rank" : "ranks"} on ${cores} ${cores === 1 ? "core" : "cores"}`;
   if (worst.queue < 0.005 * lengthOf(facts)) return `${ranks}: nobody had to wait for one`;
-  return `${ranks}: rank ${worst.rank} waited ${duration(worst.queue)} for one${worst.measured ? `, ${duration(worst.queued)} of it while computing` : ""}; mean ${duration(meanOver(known, (f) => f.queue))}`;
+  return `${ranks}: rank ${worst.rank} waited ${duration(worst.queue)} for one${worst.measured && worst.queued >= 0.01 * worst.queue ? `, ${duration(worst.queued)} of it while computing` : ""}; mean ${duration(meanOver(known, (f) => f.queue))}`;
 }
 
 /** The badge where ranks are more than cores. @param {number} ranks @param {number} cores */

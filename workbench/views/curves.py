@@ -34,6 +34,7 @@ LAG = 2  # iterations by which a rank has gone on before one is closed: its othe
 LOST = 200  # iterations by which a rank lags that is counted out
 RECENT = 20  # iterations that tell how many ranks took part in a run that is over
 
+_KINDS = pl.Series(KINDS)
 _WANTED = np.array([kind in COMPUTE + OUTER for kind in KINDS])
 _NUMBERS = ("start_ns", "end_ns", "value")
 
@@ -60,7 +61,7 @@ class Curves:
     def __init__(self, store: Store, record_ns: Callable[[], float | None] | None = None) -> None:
         self._store, self._record_ns = store, record_ns
         self._tap: Tap | None = None
-        self._texts: list[str] = []
+        self._texts = pl.Series([], dtype=pl.String)
         self._open = pl.DataFrame(schema=ROWS)
         self._closed: dict[int, int] = {}  # rank -> its newest iteration that is closed
         self._newest: dict[int, int] = {}  # rank -> its newest iteration
@@ -138,13 +139,13 @@ class Curves:
         if not len(rows):
             return []
         if max(rows["name"].max(), rows["phase"].max()) >= len(self._texts):
-            self._texts += self._store.names(len(self._texts))
+            self._texts = pl.Series(self._store.names(), dtype=pl.String)
         columns = {
             "rank": np.full(len(rows), batch.rank, np.int32),
             "iteration": where[rows["context"]],
-            "kind": [KINDS[code] for code in rows["kind"]],
-            "name": [self._texts[number] for number in rows["name"]],
-            "phase": [self._texts[number] for number in rows["phase"]],
+            "kind": _KINDS.gather(rows["kind"].astype(np.uint32)),
+            "name": self._texts.gather(rows["name"].astype(np.uint32)),
+            "phase": self._texts.gather(rows["phase"].astype(np.uint32)),
         }
         columns |= {name: np.ascontiguousarray(rows[name]) for name in ROWS if name in _NUMBERS}
         frame = pl.DataFrame({name: columns[name] for name in ROWS}, schema=ROWS)

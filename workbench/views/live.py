@@ -26,7 +26,8 @@ from workbench.views.curves import Curves, record_ns
 
 EVERY_SECONDS = 0.5
 _CONFIG = {"responsive": True, "displayModeBar": False}
-SHARE = 0.02  # of one core's time, at most, for reading and drawing
+SHARE = 0.02  # of one core, at most, for reading and drawing; but at least once in
+SELDOM_SECONDS = 3.0
 
 
 class Ground(anywidget.AnyWidget):

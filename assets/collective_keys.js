@@ -7,6 +7,7 @@
  * @typedef {import("./collective_frame.js").Prepared} Prepared
  */
 import { SLOTTED, cross, drawGlyph, fillOf, huesOf } from "./glyph.js";
+import { drawShade } from "./matrix.js";
 import { labelled } from "./ring.js";
 import { widthOf } from "./ring_draw.js";
 import { bitRate } from "./tell_collectives.js";
@@ -109,6 +110,14 @@ export function contentKeys(look, { reading, grid, t, place }) {
   const hues = huesOf(ink, ranks, place.ranks), n = hues.length, first = ranks.slice(0, Math.min(3, Math.max(1, n - 1)));
   const put = (/** @type {string} */ name, /** @type {number} */ width, /** @type {string} */ words, /** @type {KeyItem["draw"]} */ draw) => items.push({ name: name + hues, words, width, draw });
   const share = n > SLOTTED, names = `${first.length > 1 ? "ranks" : "rank"} ${first.join(", ")}`;
+  if (grid.strip) {
+    const shade = (/** @type {number} */ x, /** @type {number} */ in_) => (/** @type {CanvasRenderingContext2D} */ g) => drawShade(g, ink, x, 3, 11, 10, { shares: [in_], whole: in_ === 1, doubled: [], lacking: [] });
+    put("shades", 34, "share of the contributions that are in", (g) => [0.1, 0.5, 0.9].forEach((in_, i) => shade(i * 11, in_)(g)));
+    put("whole", 12, "complete", shade(0, 1));
+    put("arriving", 12, "arriving", (g) => ((g.fillStyle = ink.comm), g.fillRect(0, 4, 8, 8)));
+    if (reading && wrongs(reading, t)) put("wrong", 12, "in twice, or missing at the end", (g) => ((g.fillStyle = ink.fault), g.fillRect(0, 4, 8, 8)));
+    return items;
+  }
   put("some", 30, share ? "share of the contributions that are in" : `sum of ${names} so far: place = rank`, (g) => drawGlyph(g, ink, hues, 0, 1, 30, 14, some(n)));
   put("whole", 22, "complete", (g) => drawGlyph(g, ink, hues, 0, 1, 22, 14, fillOf(Array(n).fill(1))));
   put("arriving", 22, "arriving", (g) => {

@@ -39,7 +39,7 @@ class Wire {
     this.heard = /** @type {Bus | null} */ (null); // the one that is listened to
     this.known = nothing();
     this.takers = /** @type {Map<(message: any) => void, Bus | null>} */ (new Map());
-    this.kept = /** @type {{scene?: string, player?: any}} */ ({});
+    this.kept = /** @type {{scene?: string, player?: any, focused?: number}} */ ({});
     this.off = () => {};
     this.asked = ""; // the hello that is not answered yet
   }

@@ -88,7 +88,7 @@ export class CellLayer {
 }
 
 /** A cell of a heat strip: the more is in, the stronger. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {number} x @param {number} y @param {number} w @param {number} h @param {import("./glyph.js").Fill} fill */
-function drawShade(g, ink, x, y, w, h, fill) {
+export function drawShade(g, ink, x, y, w, h, fill) {
   let sum = 0;
   for (let i = 0; i < fill.shares.length; i++) sum += fill.shares[i];
   const wrong = fill.doubled.length + fill.lacking.length > 0;

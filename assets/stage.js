@@ -28,6 +28,7 @@ import { badge, factsOf, meter } from "./words.js";
 const SCENES = [overviewScene, collectivesScene, timelineScene];
 const TEXT_MS = 250; // text changes at most four times a second
 const OPEN_CALLS = 8; // that are kept opened
+const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
 const ANSWER_MS = 10_000; // to a command; then it is said that none came
 
 const FRAME = `
@@ -70,6 +71,7 @@ export class Stage {
     /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, open: (/** @type {string} */ name) => this.open(name),
       show: (/** @type {string} */ key) => this.show(key), goto: (/** @type {number} */ t) => this.goto(t), player: () => this.player };
     this.open(this.wire.kept.scene ?? "");
+    if (performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS) this.root.focus({ preventScroll: true });
     requestAnimationFrame((at) => this.loop(at));
   }
 
@@ -376,6 +378,8 @@ export class Stage {
   }
 
   end() {
+    const focused = /** @type {Document | ShadowRoot} */ (this.root.getRootNode()).activeElement;
+    if (focused && this.root.contains(focused)) this.wire.kept.focused = performance.now(); // a picture drawn anew takes it over
     this.alive = false;
     for (const { view } of this.views.values()) view.end();
     for (const end of this.ends) end();

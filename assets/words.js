@@ -47,7 +47,8 @@ export function badge({ known, call, live, held }, behind, player) {
   const parts = ["real"];
   if (call) parts.push(`call ${grouped(call.number)} of ${grouped(total)}`);
   if (call?.left_out) parts.push(call.left_out);
-  if (known.counters?.older) parts.push(`the first ${grouped(known.counters.older)} events are not on this page`);
+  const older = (known.counters?.older ?? 0) + known.table.forgotten;
+  if (older) parts.push(`the first ${grouped(older)} events are not on this page`);
   if (held) parts.push("held");
   else if (player.pace) parts.push(speed(1e6 / player.pace));
   else if (!player.key) parts.push("×1");

@@ -37,6 +37,11 @@ MOVES = """async (root) => {
   const far = (a, b) => Math.hypot(a.x - b.x, a.y - b.y);
   return root.stage.frame().marks.some((m) => first.has(name(m)) && far(first.get(name(m)), m) > 0);
 }"""
+# A failed run stays at its last moment; this tells its last whole call again, from the start.
+TELL_ONE = """(root) => {
+  const { table } = root.stage.known();
+  root.stage.show(table.calls.findLast((call) => call.complete).key);
+}"""
 
 Open = Callable[..., Watched]
 Serve = Callable[..., str]
@@ -229,6 +234,7 @@ def test_start_watch_hold_kill_reopen_compare_replay(
     stage = stage_of(replay)
     assert state(stage) == "failed" and rows(stage) > 0
     stage.evaluate("(root) => root.stage.open('collectives')")
+    stage.evaluate(TELL_ONE)
     wait_for(lambda: stage.evaluate(MOVES), "a chunk on the move")
 
 

@@ -9,7 +9,7 @@ rank is through with it, so that no value changes afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -77,9 +77,7 @@ class Curves:
         if self._tap is None:
             self._tap = self._store.tap()
             found += [self._of_frame(piece) for piece in self._missed(self._tap.position)]
-        for batch in self._tap.take():
-            if len(batch.rows):
-                found += self._of_batch(batch)
+        found += self._of_batches(self._tap.take())
         if found or (over and self._open.height):
             self._take(pl.concat([self._open, *found]), over)
         if self._record_ns is not None and self.rows and (cost := self._record_ns()) is not None:
@@ -130,24 +128,30 @@ class Curves:
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
         return frame.filter(kept).select(p(name).cast(ROWS[name]) for name in ROWS)
 
-    def _of_batch(self, batch: Batch) -> list[pl.DataFrame]:
+    def _of_batches(self, batches: Sequence[Batch]) -> list[pl.DataFrame]:
         """The rows that matter, picked from the raw records: most of them are never looked at."""
-        rows, where = batch.rows, batch.contexts["iteration"]
-        self.rows += len(rows)
-        self._rate.count(rows["end_ns"])
-        rows = rows[_WANTED[rows["kind"]]]
-        if not len(rows):
+        ranks, where, picked = [], [], []
+        for batch in batches:
+            self.rows += len(batch.rows)
+            self._rate.count(batch.rows["end_ns"])
+            rows = batch.rows[_WANTED[batch.rows["kind"]]]
+            if len(rows):
+                ranks.append(np.full(len(rows), batch.rank, np.int32))
+                where.append(batch.contexts["iteration"][rows["context"]])
+                picked.append(rows)
+        if not picked:
             return []
+        rows = np.concatenate(picked)
         if max(rows["name"].max(), rows["phase"].max()) >= len(self._texts):
             self._texts = pl.Series(self._store.names(), dtype=pl.String)
         columns = {
-            "rank": np.full(len(rows), batch.rank, np.int32),
-            "iteration": where[rows["context"]],
+            "rank": np.concatenate(ranks),
+            "iteration": np.concatenate(where),
             "kind": _KINDS.gather(rows["kind"].astype(np.uint32)),
             "name": self._texts.gather(rows["name"].astype(np.uint32)),
             "phase": self._texts.gather(rows["phase"].astype(np.uint32)),
         }
-        columns |= {name: np.ascontiguousarray(rows[name]) for name in ROWS if name in _NUMBERS}
+        columns |= {name: np.ascontiguousarray(rows[name]) for name in _NUMBERS}
         frame = pl.DataFrame({name: columns[name] for name in ROWS}, schema=ROWS)
         return [frame.filter((pl.col("iteration") >= 0) | _at_the_end())]
 

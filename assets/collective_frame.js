@@ -58,10 +58,12 @@ function lastHeard(table) {
 
 /** What befell each rank. What is done to the ranks now is shown where the picture is now. @param {Look} look @param {Reading | null} reading @param {Frame | null} frame @returns {RankState[]} */
 export function ranksNow({ known, table, ranks, t, live }, reading, frame) {
-  const { control } = known, last = lastHeard(table);
+  const { control } = known, last = lastHeard(table), call = reading?.call;
   return Array.from({ length: ranks }, (_, rank) => {
     const newest = t >= (last[rank] ?? 0) - 1, now = live || newest;
-    return { rank, member: !reading || reading.holdings.place.has(rank), away: frame ? frame.away.has(rank) : true, wait: frame?.waiting.get(rank) ?? null,
+    // A wait has no row before it ends; while the ranks are held it may not end.
+    const blocked = now && control?.held && known.lanesNow.find((l) => l.rank === rank && l.kind === "wait" && l.op === call?.op && l.group === call.group) || null;
+    return { rank, blocked, member: !reading || reading.holdings.place.has(rank), away: frame ? frame.away.has(rank) : true, wait: frame?.waiting.get(rank) ?? null,
       ended: newest ? (control?.ended[rank] ?? "") : "", held: now && !!control?.held && control.standing.includes(rank),
       frozen: now && !!control?.frozen.includes(rank), factor: control?.slow[rank] ?? 1 };
   });

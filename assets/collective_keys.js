@@ -10,7 +10,7 @@ import { SLOTTED, cross, drawGlyph, fillOf, huesOf } from "./glyph.js";
 import { drawShade } from "./matrix.js";
 import { labelled } from "./ring.js";
 import { widthOf } from "./ring_draw.js";
-import { bitRate } from "./tell_collectives.js";
+import { bitRate, wrongWords } from "./tell_collectives.js";
 
 const TALL = 16;
 
@@ -91,7 +91,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, made, scale }) {
     });
   }
   const waits = frame?.waiting.size ?? 0;
-  put("halo", 16, waits > 3 && labelled(place) ? "waits; the 3 longest in words" : "waits", (g) => ringAt(g, ink.wait, 6, 2.5, [3, 2.4]));
+  put(`halo ${place.level}`, place.level === 2 ? 22 : 16, waits > 3 && labelled(place) ? "waits; the 3 longest in words" : "waits", (g) => (place.level === 2 ? stroke(g, ink.wait, 2.5, [2, 2]) : ringAt(g, ink.wait, 6, 2.5, [3, 2.4])));
   if (!reading || [...reading.call.came.values()].some((start) => start > 0.05 * (reading.call.end - reading.call.start))) put("away", 16, "has not joined in yet", (g) => ringAt(g, ink.edge, 6, 2, []));
   if ([...made.keys()].some((key) => reading?.links.has(key))) put("made", 22, "emulated: made by us", (g) => stroke(g, ink.hold, 2.5, [5, 3]));
   if ([...made.values()].some((l) => l.down)) put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
@@ -110,12 +110,13 @@ export function contentKeys(look, { reading, grid, t, place }) {
   const hues = huesOf(ink, ranks, place.ranks), n = hues.length, first = ranks.slice(0, Math.min(3, Math.max(1, n - 1)));
   const put = (/** @type {string} */ name, /** @type {number} */ width, /** @type {string} */ words, /** @type {KeyItem["draw"]} */ draw) => items.push({ name: name + hues, words, width, draw });
   const share = n > SLOTTED, names = `${first.length > 1 ? "ranks" : "rank"} ${first.join(", ")}`;
+  const wrong = reading && wrongWords(reading, t) !== "";
   if (grid.strip) {
     const shade = (/** @type {number} */ x, /** @type {number} */ in_) => (/** @type {CanvasRenderingContext2D} */ g) => drawShade(g, ink, x, 3, 11, 10, { shares: [in_], whole: in_ === 1, doubled: [], lacking: [] });
     put("shades", 34, "share of the contributions that are in", (g) => [0.1, 0.5, 0.9].forEach((in_, i) => shade(i * 11, in_)(g)));
     put("whole", 12, "complete", shade(0, 1));
     put("arriving", 12, "arriving", (g) => ((g.fillStyle = ink.comm), g.fillRect(0, 4, 8, 8)));
-    if (reading && wrongs(reading, t)) put("wrong", 12, "in twice, or missing at the end", (g) => ((g.fillStyle = ink.fault), g.fillRect(0, 4, 8, 8)));
+    if (wrong) put("wrong", 12, "in twice, or missing at the end", (g) => ((g.fillStyle = ink.fault), g.fillRect(0, 4, 8, 8)));
     return items;
   }
   put("some", 30, share ? "share of the contributions that are in" : `sum of ${names} so far: place = rank`, (g) => drawGlyph(g, ink, hues, 0, 1, 30, 14, some(n)));
@@ -129,20 +130,11 @@ export function contentKeys(look, { reading, grid, t, place }) {
     g.fillRect(1, 11, 12, 3);
   });
   if (reading && reading.holdings.slots.some((slots) => slots > 1)) put("pieces", 0, share ? "" : "height = share of the chunk's pieces", () => {});
-  if (reading && wrongs(reading, t)) {
+  if (wrong) {
     put("doubled", 40, "in more than once", (g) => drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...some(n), doubled: [0] }));
     put("lacking", 40, "missing at the end", (g) => drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...some(n), lacking: [n - 1] }));
   }
   return items.filter((i) => i.words);
-}
-
-/** Whether anything of a call is in twice or missing at its end. @param {import("./rates.js").Reading} reading @param {number} t */
-function wrongs({ holdings, call }, t) {
-  const { first, chunks, slots, whole, twice } = holdings;
-  if (twice.some((count) => count > 0)) return true;
-  if (!holdings.judged || !call.complete || t < Math.min(...holdings.left)) return false;
-  for (let cell = 0; cell + 1 < first.length; cell++) if (whole[first[cell + 1] - 1] < slots[cell % chunks.length]) return true;
-  return false;
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {string[]} hues @param {boolean} whole */

@@ -14,8 +14,9 @@
  * @typedef {{start: number, end: number, step: number, order: number, number: number, adds: boolean}} Arrival
  * @typedef {{chunk: number, slot: number, place: number, time: number, counts: Int32Array}} Change
  * @typedef {{ranks: number[], place: Map<number, number>, chunks: number[], slots: number[], first: Int32Array,
- *   time: Float64Array, within: Uint16Array, twice: Uint16Array, whole: Uint16Array, left: number[], judged: boolean,
+ *   time: Float64Array, within: Uint16Array, twice: Uint16Array, whole: Uint16Array, left: number[], judged: boolean, sound: boolean,
  *   carried: Map<string, Int32Array>}} Holdings
+ *   left: when each rank was through; judged: it is a sum of all, so nothing may be missing then; sound: at no moment is anything wrong
  */
 
 const OWN = -1, LOST = -2; // in place of a send's number: the rank's own part; a send that is not in the table
@@ -177,9 +178,10 @@ export function holdingsOf(call, ranks) {
       now.set(change.slot, change.counts);
     }
   });
-  const ends = new Map(call.rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.end]));
+  const through = new Map(call.rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.end]));
+  const judged = call.collective === "all_reduce", ends = of.every((_, cell) => whole[first[cell + 1] - 1] === slots[cell % chunks.length]);
   const holdings = { ranks: who, place: new Map(who.map((r, i) => [r, i])), chunks, slots, first, time, within, twice, whole, carried,
-    left: who.map((r) => ends.get(r) ?? (call.complete ? call.end - call.start : Infinity)), judged: call.collective === "all_reduce" };
+    left: who.map((r) => through.get(r) ?? (call.complete ? call.end - call.start : Infinity)), judged, sound: !twice.some((count) => count > 0) && (!judged || ends) };
   prepared.set(call, holdings);
   return holdings;
 }

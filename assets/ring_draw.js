@@ -7,7 +7,8 @@
  * @typedef {import("./ring.js").Mark} Mark
  * @typedef {import("./ring.js").Label} Label
  * @typedef {import("./rates.js").Reading} Reading
- * @typedef {{rank: number, member: boolean, away: boolean, wait: import("./model.js").Row | null, ended: string, held: boolean, frozen: boolean, factor: number}} RankState
+ * @typedef {{rank: number, member: boolean, away: boolean, wait: import("./model.js").Row | null, blocked: {peer: number, chunk: number} | null,
+ *   ended: string, held: boolean, frozen: boolean, factor: number}} RankState  blocked: it waits now, in a wait that has no row yet
  */
 import { SLOTTED, cross, drawGlyph, fillOf, huesOf, onHues } from "./glyph.js";
 import { besideRanks } from "./collective_frame.js";
@@ -82,7 +83,8 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
   const hues = huesOf(ink, ranks, place.ranks), ons = onHues(ink, ranks, place.ranks), halo = node + (level ? 5 : 5.5);
   g.textAlign = "center";
   g.textBaseline = "middle";
-  for (const { rank, member, away, wait, ended, held, frozen, factor } of states) {
+  for (const { rank, member, away, wait: recorded, blocked, ended, held, frozen, factor } of states) {
+    const wait = recorded ?? blocked;
     const { x, y } = place.nodes[rank], i = ranks.indexOf(rank), hue = i < 0 ? ink.edge : hues[i], open = away || !!ended || !member;
     if (level === 2) {
       const c = (x - middle.x) / place.radius, d = (y - middle.y) / place.radius; // a tick, across the circle

@@ -36,7 +36,9 @@ export function ranksOf(ranks) {
  * @param {Reading} reading @param {number} t
  */
 export function wrongWords({ holdings }, t) {
-  const { first, chunks, ranks } = holdings, states = holdingsAt(holdings, t), wrong = [];
+  const { first, chunks, ranks, sound, left, twice } = holdings, wrong = [];
+  if (sound || (t < Math.min(...left) && !twice.some((count) => count > 0))) return "";
+  const states = holdingsAt(holdings, t);
   for (let cell = 0; cell + 1 < first.length; cell++) {
     const { doubled, lacking } = cellAt(holdings, cell, states[cell], t);
     if (doubled.length + lacking.length) wrong.push({ rank: ranks[Math.floor(cell / chunks.length)], chunk: chunks[cell % chunks.length], doubled, lacking });
@@ -196,10 +198,11 @@ export function linkWords(reading, known, from, to, t) {
 
 /** What a rank is in, in a few words and in full. @param {import("./ring_draw.js").RankState} state @param {Frame | null} frame @param {LaneNow[]} now */
 export function rankWords(state, frame, now) {
-  const { rank, wait, ended, held, frozen, factor, away, member } = state, lines = [`rank ${rank}`];
+  const { rank, wait, blocked, ended, held, frozen, factor, away, member } = state, lines = [`rank ${rank}`];
   if (!member) return [`rank ${rank} is not in this group`];
   if (ended) lines[0] = `rank ${rank}: ${ended}`;
   else if (wait && frame) lines[0] = `rank ${rank} has waited ${duration(frame.t - wait.start)} for ${awaited(wait, true)}`;
+  else if (blocked) lines[0] = `rank ${rank} waits for ${blocked.chunk >= 0 ? `chunk ${blocked.chunk} from ` : ""}rank ${blocked.peer}`;
   else if (away) lines[0] = `rank ${rank} has not joined in yet`;
   const sends = frame?.comets.filter((c) => c.from === rank) ?? [];
   for (const c of sends.slice(0, 3)) lines.push(`its chunk ${c.chunk} is on its way to rank ${c.to}`);

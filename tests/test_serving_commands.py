@@ -64,7 +64,8 @@ def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
             time.sleep(0.05)
         assert group(started.pid) == []
         with socket.socket() as s:
-            s.bind(("127.0.0.1", port))  # the port is free again
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past lines linger
+            s.bind(("127.0.0.1", port))  # the port is free again: nobody listens there
     finally:
         for pid in group(started.pid):
             os.kill(pid, signal.SIGKILL)

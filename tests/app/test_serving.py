@@ -264,6 +264,7 @@ def test_greeting() -> None:
 
 def test_origins() -> None:
     assert origins(Options(port=7)) == ["127.0.0.1:7", "localhost:7"]
+    assert "[::1]:7" in origins(Options(port=7, host="::1"))
     assert "lab.example:443" in origins(Options(origins=("lab.example:443",)))
     everywhere = origins(Options(port=7, host="0.0.0.0"))
     assert f"{socket.gethostname()}:7" in everywhere and "0.0.0.0:7" not in everywhere

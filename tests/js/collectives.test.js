@@ -107,6 +107,13 @@ test("what is done to the ranks now is not drawn into the past; a rank has ended
   assert.deepEqual(now.ranks.map((s) => [s.held, s.frozen, s.ended]), [[true, false, ""], [true, false, "was killed"], [true, true, ""], [true, false, ""]]);
 });
 
+test("while the ranks are held a wait is seen before it has a row", () => {
+  const rows = ringRows(4).filter((r) => r.kind !== "collective"), lane = { rank: 3, lane: "comm", kind: "wait", peer: 2, group: "default", op: 0, step: 5, chunk: 1, since: 0, values: [] };
+  const at = (held, op = 0) => preparedOf(lookAt(4, rows, 1, { ink: INK, known: { control: { held, standing: [0] }, lanes_now: [{ ...lane, op }] } }), null).ranks.map((s) => !!s.blocked);
+  assert.deepEqual(at(true), [false, false, false, true]);
+  assert.deepEqual([at(false)[3], at(true, 7)[3]], [false, false]);
+});
+
 test("the first rank of a group that is not the world is no other's colour, and others are outside", () => {
   const rows = ringRows(3).map((r) => ({ ...r, rank: 2 * r.rank, peer: r.peer < 0 ? -1 : 2 * r.peer })), seen = preparedOf(lookAt(6, rows, 0.5, { ink: INK }), null);
   assert.deepEqual(seen.ranks.map((s) => s.member), [true, false, true, false, true, false]);

@@ -81,6 +81,7 @@ test("under the pointer: cells, chunks, links, ranks, in words with numbers", ()
   assert.match(linkWords(reading, seen.reading && { run: null, control: null }, 2, 3, frame.t)[0], /^link 2 → 3: 267 Mbit\/s while sending, a hop takes at least 1\.80 ms$/);
   const waiting = seen.ranks.find((s) => s.wait);
   assert.match(rankWords(waiting, frame, [])[0], /^rank \d has waited [\d.]+ (ms|µs) for chunk \d from rank \d$/);
+  assert.equal(rankWords({ ...waiting, wait: null, blocked: { peer: 2, chunk: 3 }, rank: 1 }, frame, [])[0], "rank 1 waits for chunk 3 from rank 2");
   assert.match(spokenFrame(reading, frame), /chunk \d from rank \d to rank \d, (complete|\d of 4 parts)/);
 });
 

@@ -11,8 +11,9 @@ import panel as pn
 import plotly.graph_objects as go
 
 from workbench.app.page import Ground, Site, TabsPart
+from workbench.views.cells import asked
 from workbench.views.charts import CHARTS, HEIGHT, draw
-from workbench.views.curves import Curves
+from workbench.views.curves import Curves, record_ns
 
 _lines: weakref.WeakKeyDictionary[Any, Lines] = weakref.WeakKeyDictionary()
 _lines_lock = threading.Lock()
@@ -22,14 +23,9 @@ class Lines:
     """The curves of one run, kept once for all pages that show it."""
 
     def __init__(self, run: Any) -> None:
-        run_of = weakref.ref(run)
-
-        def record_ns() -> float | None:
-            run = run_of()
-            return (run.overhead().record_ns or None) if run is not None else None
-
+        run_of = weakref.ref(run)  # not the run itself, which is the key that these are kept by
         self._lock, self._store = threading.Lock(), run.store
-        self._curves = Curves(run.store, record_ns)
+        self._curves = Curves(run.store, lambda: record_ns(run_of()))
         self._figures: dict[tuple[str, str], tuple[int, go.Figure]] = {}
 
     def figure(self, name: str, theme: str) -> tuple[int, go.Figure]:
@@ -38,7 +34,8 @@ class Lines:
             self._curves.update()
             at = (self._curves.rows, self._curves.over)
             if (had := self._figures.get((name, theme))) is None or had[0] != hash(at):
-                made = draw(name, self._curves.select(name), theme, self._store.dropped)
+                columns, store = self._curves.select(name), self._store
+                made = draw(name, columns, theme, store.dropped, asked(store))
                 had = self._figures[name, theme] = hash(at), made
             return had
 

@@ -21,8 +21,6 @@ from panel.custom import AnyWidgetComponent
 
 from workbench._assets import stage_module, theme
 from workbench.app.runs import Runs
-from workbench.form import as_code
-from workbench.spec import Experiment
 from workbench.views import Message
 from workbench.views.feed import Page, Start, feed, nothing
 
@@ -241,11 +239,6 @@ def asked(name: str) -> str:
     """What the address of this session's page says after ``?name=``."""
     values = pn.state.session_args.get(name, [])
     return values[0].decode(errors="replace") if values else ""
-
-
-def program(exp: Experiment) -> str:
-    """A few lines of Python that run ``exp``, to copy."""
-    return f"import workbench as wb\n\nexp = {as_code(exp)}\nrun = wb.run(exp)"
 
 
 def browser(cookie: str) -> str:

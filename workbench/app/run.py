@@ -18,7 +18,6 @@ from workbench.app.page import (
     browser,
     frame,
     presence,
-    program,
 )
 from workbench.app.past import PastRuns
 from workbench.app.runs import Hosted
@@ -72,7 +71,7 @@ class RunPage:
             if hosted.run is not None:
                 ways.append({"label": "Save as a page", "href": f"./replay?id={hosted.id}",
                              "save": True})  # fmt: skip
-            code = program(exp)
+            code = form.as_program(exp)
         notice, serious = self._notice()
         self.bar.tell(
             title=hosted.past.title,

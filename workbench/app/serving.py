@@ -58,7 +58,12 @@ def origins(options: Options) -> list[str]:
     if options.open_to_others:
         names |= {socket.gethostname(), socket.getfqdn(), *_own_addresses()}
     names -= {"0.0.0.0", "::"}
-    return sorted({f"{name}:{options.port}" for name in names} | {*options.origins})
+    return sorted({f"{in_address(name)}:{options.port}" for name in names} | {*options.origins})
+
+
+def in_address(host: str) -> str:
+    """A host as it stands in an address: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _own_addresses() -> Iterable[str]:
@@ -132,9 +137,8 @@ def warm() -> None:
 
 def greeting(options: Options) -> str:
     """What the terminal says."""
-    host = f"[{options.host}]" if ":" in options.host else options.host
     lines = [
-        f"The web app is at http://{host}:{options.port}/  Ctrl-C ends it.",
+        f"The web app is at http://{in_address(options.host)}:{options.port}/  Ctrl-C ends it.",
         options.limits.words,
     ]
     if options.open_to_others and options.keys is None:

@@ -11,7 +11,7 @@ import panel as pn
 
 from workbench import form
 from workbench.app.limits import Refused
-from workbench.app.page import FormPart, Ground, Site, asked, browser, frame, presence, program
+from workbench.app.page import FormPart, Ground, Site, asked, browser, frame, presence
 from workbench.app.past import PastRuns
 from workbench.errors import WorkbenchError
 from workbench.spec import Experiment
@@ -71,7 +71,7 @@ class StartPage:
 
     def show(self, exp: Experiment) -> None:
         """Show what runs if it is started now."""
-        self.form.tell(wrong={}, refused="", code=program(exp), link=form.to_link(exp))
+        self.form.tell(wrong={}, refused="", code=form.as_program(exp), link=form.to_link(exp))
 
     # ---- what the reader does
 

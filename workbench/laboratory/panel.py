@@ -226,10 +226,10 @@ class Lab(w.VBox):
                 run.wait(EVERY_SECONDS, check=False, progress=False)
         if self._over.is_set():
             return
-        self.start_button.disabled, self.stop_button.disabled = False, True
+        self.past.refresh()
         error = run.result.error
         self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
-        self.past.refresh()
+        self.start_button.disabled, self.stop_button.disabled = False, True
 
     def _say(self, words: str, wrong: bool = False) -> None:
         kind = "wb-refused" if wrong else "wb-quiet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ class PastRuns(w.VBox):
         compare: Callable[[list[Past]], None],
     ) -> None:
         self._history, self._show, self._take, self._tell = history, show, take, compare
+        self._lock = threading.RLock()  # the reader's clicks, and the thread that follows a run
         self._rows: dict[str, tuple[w.HBox, w.Checkbox, w.HTML]] = {}
         self._chosen = False  # the reader has ticked a run
         self._list, self._table = w.VBox(), w.HTML()
@@ -41,6 +43,10 @@ class PastRuns(w.VBox):
 
     def refresh(self) -> None:
         """Look again at the runs: new ones, and how those that are live stand."""
+        with self._lock:
+            self._refresh()
+
+    def _refresh(self) -> None:
         pasts = [*self._history]
         ids = {past.id for past in pasts}
         for gone in [id for id in self._rows if id not in ids]:
@@ -60,7 +66,7 @@ class PastRuns(w.VBox):
             for id, (_, tick, _) in self._rows.items():
                 tick.value = id in newest
             self._chosen = False  # that was not the reader
-        self._compare()
+        self._show_ticked()
 
     def _row(self, past: Past) -> tuple[w.HBox, w.Checkbox, w.HTML]:
         tick = w.Checkbox(
@@ -77,10 +83,11 @@ class PastRuns(w.VBox):
         return row, tick, words
 
     def _tick(self) -> None:
-        self._chosen = True
-        self._compare()
+        with self._lock:
+            self._chosen = True
+            self._show_ticked()
 
-    def _compare(self) -> None:
+    def _show_ticked(self) -> None:
         """The table and the charts, anew where a run or its end is new."""
         pasts = self.ticked
         shown = [(past.id, past.over) for past in pasts]

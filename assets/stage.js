@@ -58,6 +58,7 @@ export class Stage {
     this.width = 0;
     this.texts = -Infinity;
     this.dirty = this.alive = this.visible = true;
+    this.introduced = false; // the run's own first scene has been opened
     this.drawn = { t: NaN, epoch: -1, key: "" };
     this.opened = /** @type {Map<string, {call: Call, rows: number, table: any}>} */ (new Map());
     this.asked = new Map();
@@ -70,7 +71,7 @@ export class Stage {
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), ...this.watchReader()];
     /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, open: (/** @type {string} */ name) => this.open(name),
       show: (/** @type {string} */ key) => this.show(key), goto: (/** @type {number} */ t) => this.goto(t), player: () => this.player };
-    this.open(this.wire.kept.scene ?? "");
+    this.open(this.wire.kept.scene ?? "", false);
     if (performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS) this.root.focus({ preventScroll: true });
     requestAnimationFrame((at) => this.loop(at));
   }
@@ -113,8 +114,8 @@ export class Stage {
     }
     if (message.type === "batch") {
       if (message.other) this.player = AT_START; // another run than before
-      const scene = message.run.scene;
-      if (!this.scene || (scene && this.wire.kept.scene === undefined)) this.open(this.wire.kept.scene ?? scene ?? "");
+      if (message.other || !this.introduced) this.open(this.wire.kept.scene ?? message.run.scene ?? "", false);
+      this.introduced = true;
       if (message.turn) this.texts = -Infinity; // a new state is said at once
     }
     this.dirty = true;
@@ -128,13 +129,13 @@ export class Stage {
       tab.dataset.scene = scene.name;
       tab.textContent = scene.label;
       tab.title = `${scene.label}: ${scene.key}`;
-      tab.onclick = () => this.open(scene.name, true);
+      tab.onclick = () => this.open(scene.name);
       tabs.append(tab);
     }
   }
 
-  /** Show a scene; "" is the first. @param {string} name @param {boolean} [chosen] by the reader, who is not moved again */
-  open(name, chosen = false) {
+  /** Show a scene; "" is the first. @param {string} name @param {boolean} [chosen] by the reader: it is kept */
+  open(name, chosen = true) {
     const scene = SCENES.find((s) => s.name === name) ?? SCENES[0];
     if (chosen) this.wire.kept.scene = scene.name;
     if (this.scene === scene) return;
@@ -195,7 +196,7 @@ export class Stage {
       if (target.closest("input, textarea, select, [role=dialog]")) return; // keys are theirs
       if (event.key === " " && target.closest("button, [role=button], a")) return; // a button's own key
       const scene = SCENES.find((s) => s.key === event.key);
-      const act = scene ? () => this.open(scene.name, true) : { " ": () => this.toggle(), l: () => this.live(), L: () => this.live(),
+      const act = scene ? () => this.open(scene.name) : { " ": () => this.toggle(), l: () => this.live(), L: () => this.live(),
         ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), "+": () => this.faster(1), "=": () => this.faster(1), "-": () => this.faster(-1),
         h: () => this.holdRanks(), H: () => this.holdRanks(), Home: () => this.goto(this.known.table.from) }[event.key];
       if (!act) return;

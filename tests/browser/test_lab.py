@@ -54,7 +54,8 @@ def lab_folder(tmp_path: Path) -> Path:
     folder.mkdir()
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         (folder / path.name).write_bytes(path.read_bytes())
-    long = nbformat.v4.new_notebook()
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    long = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})  # else Lab asks which one
     for source in (LONG, "result = await run"):
         long.cells.append(nbformat.v4.new_code_cell(source))
     nbformat.write(long, folder / "long.ipynb")
@@ -111,7 +112,7 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     rows = stage.evaluate("(root) => root.stage.known().table.rows")
     page.wait_for_timeout(500)
     assert stage.evaluate("(root) => root.stage.known().table.rows") == rows, "held ranks work on"
-    stage.get_by_role("button", name="step", exact=True).click()
+    stage.get_by_role("button", name="let every rank go on by one step").click()
     wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows") > rows, "a step")
     stage.get_by_role("button", name="Let them run").click()
     wait_for(lambda: not known(stage, "control")["held"], "the ranks let go")

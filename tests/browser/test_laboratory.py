@@ -1,4 +1,4 @@
-"""``wb.lab()`` in JupyterLab: a preset, Run, the stage moves, charts grow, the form is never lost."""
+"""``wb.lab()`` in JupyterLab: a preset, Run, the stage moves, charts grow, what is typed stays."""
 
 from __future__ import annotations
 
@@ -10,13 +10,28 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.conftest import Watched, known, sees_chunks_move, wait_for
+from tests.browser.conftest import Watched, known, wait_for
 from tests.browser.test_lab import DARK, READY, RUN_ALL
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 PICTURES = os.environ.get("WORKBENCH_PICTURES")  # a folder: then pictures are left there
-POINTS = """(box) => [...box.querySelectorAll(".js-plotly-plot")]
-  .map((plot) => [plot.layout.title.text, plot.data.map((trace) => trace.x?.length ?? 0)])"""
+PLOT = """const plot = box.querySelector(".wb-charts .js-plotly-plot");"""
+POINTS = f"""(box) => {{
+  {PLOT}
+  return plot?._fullData?.map((trace) => trace.x?.length ?? 0) ?? [];
+}}"""
+ROOM = f"(box) => {{ {PLOT} return Math.abs(plot._fullLayout.width - plot.clientWidth) < 2; }}"
+GROUND = f"""(box) => {{
+  {PLOT}
+  return getComputedStyle(plot.querySelector(".main-svg")).backgroundColor;
+}}"""
+MOVED = """async (root) => {
+  const name = (m) => [m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();
+  const was = new Map(root.stage.frame().marks.map((m) => [name(m), m]));
+  await new Promise((on) => setTimeout(on, 100));
+  return root.stage.frame().marks.some((m) => was.has(name(m)) && was.get(name(m)).x !== m.x);
+}"""
+TWO = "2 · data_parallel, ring, 2 ranks"
 
 
 @pytest.fixture
@@ -56,11 +71,20 @@ def field(box: Locator, name: str) -> Locator:
 
 
 def button(box: Locator, name: str) -> Locator:
-    return box.locator(f"button.wb-{name}")
+    return box.locator(f"button.wb-lab-{name}")
+
+
+def points(box: Locator) -> list[int]:
+    """How many points each line of the charts has."""
+    return box.evaluate(POINTS)
+
+
+def code(box: Locator) -> str:
+    return box.locator(".wb-code pre").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_preset_runs_and_the_charts_grow(
+def test_from_a_preset_to_a_comparison(
     lab: str, open_page: Callable[..., Watched], scheme: str
 ) -> None:
     page = open_page(color_scheme=scheme, viewport={"width": 1300, "height": 2400}).page
@@ -68,25 +92,61 @@ def test_a_preset_runs_and_the_charts_grow(
     stage = box.locator(".wb-stage").first
     stage.wait_for(timeout=30_000)
     wait_for(lambda: known(stage, "state") == "empty", "nothing runs yet")
-    wait_for(lambda: len(box.evaluate(POINTS)) >= 2, "charts before the first run")
+    wait_for(lambda: points(box) == [0, 0, 0], "charts before the first run", 60)
+    wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
+    ground = "rgb(20, 23, 27)" if scheme == "dark" else "rgb(255, 255, 255)"
+    wait_for(lambda: box.evaluate(GROUND) == ground, f"a {scheme} ground of the charts")
+    assert "wb.Experiment()" in code(box)
     picture(box, f"laboratory-empty-{scheme}")
 
+    # What cannot be is said beside its field, and stays there until it is put right.
+    links = field(box, "network-links").locator("textarea")
+    links.fill("0->9: 5 ms")
+    links.blur()
+    field(box, "network-links").get_by_text("there is no rank 9").wait_for()
+    button(box, "start").click()
+    box.get_by_text("Not started: see the fields in red.").wait_for()
+    assert links.input_value() == "0->9: 5 ms"
+    picture(box, f"laboratory-refused-{scheme}")
+
+    # A preset, a run: the stage moves, the charts grow.
     box.locator(".wb-row select").first.select_option("A slow link")
-    wait_for(lambda: "20 ms" in box.locator(".wb-code pre").inner_text(), "the preset's code")
+    wait_for(lambda: "20 ms" in code(box), "the preset's code")
+    assert links.input_value() == "0->1: 20 ms"
     button(box, "start").click()
     wait_for(lambda: known(stage, "state") == "running", "a run", 60)
-    stage.scroll_into_view_if_needed()
-    sees_chunks_move(stage)
-    first = wait_for(lambda: longest(box), "points while it runs")
-    wait_for(lambda: longest(box) > first, "more points")
+    stage.locator("[data-scene=collectives]").first.click()
+    wait_for(lambda: stage.evaluate(MOVED), "a chunk on the move")
+    first = wait_for(lambda: max(points(box)), "points while it runs")
+    wait_for(lambda: max(points(box)) > first, "more points")
     assert button(box, "start").is_disabled()
     picture(box, f"laboratory-running-{scheme}")
     wait_for(lambda: known(stage, "state") == "finished", "its end", 90)
-    wait_for(lambda: longest(box) == 30, "a point for each iteration")
-    wait_for(lambda: button(box, "start").is_enabled(), "another run may start")
-    box.locator(".wb-compare").wait_for()
-    picture(box, f"laboratory-finished-{scheme}")
+    wait_for(lambda: points(box) == [30, 30, 30], "a point for each iteration")
+    box.get_by_text("Done: 30 iterations").first.wait_for()
 
+    # Another one, stopped by hand; then both are compared.
+    box.locator(".wb-row select").first.select_option("Two ranks")
+    wait_for(lambda: "ranks=2" in code(box), "the preset's code")
+    iterations = field(box, "iterations").locator("input")
+    iterations.fill("100000")
+    iterations.press("Tab")
+    wait_for(lambda: "iterations=100000" in code(box).replace("_", ""), "what was typed")
+    button(box, "start").click()
+    wait_for(lambda: known(stage, "state") == "running", "a second run", 60)
+    wait_for(lambda: max(points(box)) > 5, "its points")
+    button(box, "stop").click()
+    wait_for(lambda: known(stage, "state") == "finished", "its end")
+    wait_for(lambda: len(points(box)) == 3 + 4, "the losses of both")
+    assert box.locator(".wb-compare th").all_inner_texts()[1:] == ["1 · A slow link", TWO]
+    for name in ("Accuracy", "Recording"):
+        box.locator("button", has_text=name).click()
+    wait_for(lambda: len(points(box)) == 3 + 2 + 2 + 4, "two more charts")
+    wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
+    picture(box, f"laboratory-compared-{scheme}")
 
-def longest(box: Locator) -> int:
-    return max([0, *(n for title, points in box.evaluate(POINTS)[:5] for n in points)])
+    # Back to what the first one was.
+    box.locator(".wb-past-row", has_text="1 · A slow link").locator("button").nth(1).click()
+    wait_for(lambda: links.input_value() == "0->1: 20 ms", "its settings")
+    box.locator(".wb-past-row", has_text="1 · A slow link").locator("button").nth(0).click()
+    wait_for(lambda: points(box)[:1] == [30], "its charts")

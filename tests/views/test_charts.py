@@ -528,3 +528,20 @@ def test_charts_show_what_they_are_asked_to() -> None:
     live.compare({})
     assert len(live.figure.data) == 3
     live.close()
+
+
+def test_a_chart_is_not_made_anew_when_it_grows() -> None:
+    """What a reader has zoomed into stays until the scale itself grows; nothing blinks."""
+    live = Charts(None, "loss")
+    before = live.figure.data[0].uid
+    assert live.figure.layout.yaxis.range == (0, 1)
+    live._curves, live._asked = Curves(Store.from_frame(two_ranks(30))), 30
+    live._curves.update()
+    live.refresh()
+    assert live.figure.data[0].uid == before and len(live.figure.data[0].x) == 30
+    assert live.figure.layout.yaxis.autorange is True
+    assert live.figure.layout.xaxis.range == (0, 30)
+    live.figure.layout.xaxis.range = (5, 10)
+    live.refresh()
+    assert live.figure.layout.xaxis.range == (5, 10)
+    live.close()

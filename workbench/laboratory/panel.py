@@ -90,7 +90,7 @@ class Lab(w.VBox):
         self.start_button.on_click(lambda _: self.start())
         self.stop_button.on_click(lambda _: self.stop())
         for name in ("start", "stop"):
-            getattr(self, f"{name}_button").add_class(f"wb-{name}")
+            getattr(self, f"{name}_button").add_class(f"wb-lab-{name}")
         hear_at_once(self.stop_button.comm)  # even while a cell runs
 
     def _parts(self) -> list[Any]:

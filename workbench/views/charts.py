@@ -11,6 +11,7 @@ Panel ships.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -74,7 +75,29 @@ def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
     )  # fmt: skip
     for place, one in zip(places, cells, strict=True):
         _place(made, one, place, (rows, across), ink)
-    return made
+    return made.update_layout(scales(cells))
+
+
+def scales(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    """Where the axes of a grid begin and end, by their names in its layout: what is set, and what
+    Plotly is to find out from the points.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for place, one in zip(_places(cells), cells, strict=True):
+        x, y, _ = _axes(place)
+        found[_axis(x)] = _range(one.until)
+        found[_axis(y)] = _range(1 if one.empty else None)
+    return found
+
+
+def _range(until: int | None) -> dict[str, Any]:
+    return {"autorange": True} if until is None else {"autorange": False, "range": [0, until]}
+
+
+def _axes(place: int) -> tuple[str, str, str]:
+    """Plotly's names of a place's x axis and its two y axes."""
+    x, y = (f"x{place + 1}", f"y{2 * place + 1}") if place else ("x", "y")
+    return x, y, f"y{2 * place + 2}"
 
 
 def _places(cells: Sequence[Cell]) -> list[int]:
@@ -94,19 +117,18 @@ def _place(
     inside = HEIGHT * rows - 100  # pixels between the margins
     top = 1 - row * HEIGHT / inside
     left, right = column * (1 + GAP) / across, (column + 1) * (1 + GAP) / across - GAP
-    x, y = (f"x{place + 1}", f"y{2 * place + 1}") if place else ("x", "y")
-    y2 = f"y{2 * place + 2}"
+    x, y, y2 = _axes(place)
     axis = {
         "gridcolor": ink["rule"], "linecolor": ink["edge"], "zerolinecolor": ink["rule"],
         "tickfont": {"color": ink["ink-2"]}, "rangemode": "tozero",
     }  # fmt: skip
-    quiet = {"font": {"color": ink["ink-2"], "size": 12}, "standoff": 6}
+    quiet: dict[str, Any] = {"font": {"color": ink["ink-2"], "size": 12}, "standoff": 6}
     span = [max(top - (HEIGHT - 100) / inside, 0), top]
     made.update_layout({
         _axis(x): {**axis, "title": {**quiet, "text": one.chart.x}, "domain": [left, right],
-                   "anchor": y, "range": None if one.until is None else [0, one.until]},
+                   "anchor": y},
         _axis(y): {**axis, "title": {**quiet, "text": one.y}, "domain": span, "anchor": x,
-                   "tickformat": one.chart.format, "range": [0, 1] if one.empty else None,
+                   "tickformat": one.chart.format,
                    "autorangeoptions": {"include": one.chart.least}},
     })  # fmt: skip
     if one.chart.y2:

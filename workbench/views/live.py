@@ -21,7 +21,7 @@ import traitlets
 from workbench._assets import asset
 from workbench.store import Store
 from workbench.views.cells import Cell, asked, cell, compared, known
-from workbench.views.charts import NAMES, grid
+from workbench.views.charts import NAMES, grid, scales
 from workbench.views.curves import Curves, record_ns
 
 EVERY_SECONDS = 0.5
@@ -54,7 +54,8 @@ class Charts(ipywidgets.VBox):
         self._losses: Mapping[str, pl.DataFrame] = {}
         self._drawing = threading.RLock()
         self._figure: Any = None
-        self._drawn: list[Any] = []
+        self._drawn: list[Any] = []  # the structure, and the scales, of what is there
+        self._scales: dict[str, dict[str, Any]] = {}
         super().__init__([self.ground])
         self.add_class("wb-charts")
         self.ground.observe(lambda _: self.refresh(), "dark")
@@ -146,22 +147,24 @@ class Charts(ipywidgets.VBox):
         return made + (compared(self._losses, self.theme) if self._losses else [])
 
     def _structure(self, cells: list[Cell]) -> list[Any]:
-        """All but points and words."""
-        return [self.theme] + [
-            (one.chart, one.y, one.until, one.empty, [line.name for line in one.traces])
-            for one in cells
-        ]
+        """All but points, words and scales."""
+        lines = [(one.chart, one.y, [line.name for line in one.traces]) for one in cells]
+        return [self.theme, *lines]
 
     def _update(self, cells: list[Cell]) -> None:
-        lines = [trace for one in cells for trace in one.traces]
+        lines, before = [trace for one in cells for trace in one.traces], self._scales
+        self._scales = scales(cells)
         with self._figure.batch_update():
             for drawn, trace in zip(self._figure.data, lines, strict=True):
                 drawn.x, drawn.y = trace.x, trace.y
             for title, one in zip(self._figure.layout.annotations, cells, strict=True):
                 title.text = one.title
+            for axis, scale in self._scales.items():
+                if scale != before[axis]:  # else the reader may have zoomed
+                    self._figure.layout[axis].update(scale)
 
     def _draw(self, cells: list[Cell]) -> None:
-        fresh = grid(cells, self.theme)
+        fresh, self._scales = grid(cells, self.theme), scales(cells)
         if self._figure is None:
             self._figure = go.FigureWidget(fresh)
             self._figure._config = self._figure._config | _CONFIG

@@ -8,6 +8,7 @@
 #   make check      format, lint, types, the tests of the JavaScript
 #   make bench      speed against Gloo (and MPI, where mpi4py is installed), and the stage's
 #   make picture    the README's moving picture, taken again from a real run
+#   make notebooks  run the notebooks and keep what they show
 #   make clean      remove .venv and the caches; runs/ stays
 #
 #   PYTHON=python3.12           which Python makes .venv
@@ -24,7 +25,7 @@ CPU_WHEELS := https://download.pytorch.org/whl/cpu
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 JS_TESTS = $(wildcard tests/js/*.test.js tests/js/*.test.mjs)
 
-.PHONY: lab demo serve test test-all check bench picture clean again
+.PHONY: lab demo serve test test-all check bench picture notebooks clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(READY)
@@ -51,6 +52,9 @@ bench: $(READY)
 
 picture: $(READY)
 	$(BIN)/python -m tests.browser.picture
+
+notebooks: $(READY)
+	$(BIN)/python -m tests.notebooks
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

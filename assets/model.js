@@ -97,25 +97,44 @@ function sideBySide(flights) {
   });
 }
 
-const PLAYED_MS = 4000;
+const PLAYED_MS = 4000, LONGEST_MS = 6000;
 const LEGIBLE = 0.06; // of a call: if most flights are shorter, an even clock would show them for a frame or two
+const MOVING = 0.85; // of the playing time that then belongs to moments at which something is on its way
+const BEAT_MS = 100; // which one such moment lasts, as long as there is room
 
 /**
- * How a call's time is played. Even where that is legible; else the playhead goes slower where more happens: half of
- * the playing time is shared out by time, half by events. Only its pace bends: a chunk's place is always its true one.
+ * How a call's time is played. Even where that is legible; else the playhead goes slower where chunks move, which may be
+ * a thousandth of a call in which ranks wait for a core or for each other. Only its pace bends: a chunk's place is
+ * always its true one.
  * @param {Flight[]} flights @param {number} span nanoseconds
  * @returns {Clock}
  */
 export function clockOf(flights, span) {
-  const played = Math.max(PLAYED_MS, span / 1e6); // never faster than it was
-  const lengths = flights.map((f) => f.end - f.start).sort((a, b) => a - b);
+  const lengths = flights.map((f) => f.end - f.start).sort((a, b) => a - b), plain = Math.max(PLAYED_MS, span / 1e6); // never faster than it was
   const even = !lengths.length || span / 1e6 > PLAYED_MS || lengths[lengths.length >> 1] >= LEGIBLE * span;
-  if (even) return { even, stretch: (played * 1e6) / Math.max(1, span), times: [0, Math.max(1, span)], plays: [0, played] };
+  if (even) return { even, stretch: (plain * 1e6) / Math.max(1, span), times: [0, Math.max(1, span)], plays: [0, plain] };
   const times = [...new Set([0, ...flights.flatMap((f) => [f.start, f.end]), span])].sort((a, b) => a - b);
-  const part = (/** @type {number} */ i) => (times[i] - times[i - 1]) / span / 2 + 0.5 / (times.length - 1);
-  const plays = [0];
-  for (let i = 1; i < times.length; i++) plays.push(plays[i - 1] + part(i) * played);
+  const moves = movesIn(flights, times), moving = moves.filter(Boolean).length;
+  const time = (/** @type {boolean} */ on) => Math.max(1, moves.reduce((sum, move, i) => sum + (move === on ? times[i + 1] - times[i] : 0), 0));
+  const onWay = time(true), still = time(false), share = !moving ? 0 : moving < moves.length ? MOVING : 1;
+  const played = Math.max(plain, Math.min(LONGEST_MS, (BEAT_MS * moving) / (share || 1))), plays = [0];
+  moves.forEach((move, i) => {
+    const part = times[i + 1] - times[i];
+    const weight = move ? share * (0.75 / moving + (0.25 * part) / onWay) : (1 - share) * (part / still);
+    plays.push(plays[i] + weight * played);
+  });
   return { even, stretch: (played * 1e6) / span, times, plays };
+}
+
+/** Whether something is on its way between each two of these times. @param {Flight[]} flights @param {number[]} times */
+function movesIn(flights, times) {
+  const at = new Map(times.map((t, i) => [t, i])), change = new Array(times.length).fill(0);
+  for (const f of flights) {
+    change[/** @type {number} */ (at.get(f.start))] += 1;
+    change[/** @type {number} */ (at.get(f.end))] -= 1;
+  }
+  let air = 0;
+  return change.slice(0, -1).map((by) => (air += by) > 0);
 }
 
 /**

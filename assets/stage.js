@@ -71,7 +71,7 @@ export class Stage {
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), ...this.watchReader()];
     /** @type {any} */ (this.root).stage = { frame: () => this.frame(), known: () => this.known, open: (/** @type {string} */ name) => this.open(name),
       show: (/** @type {string} */ key) => this.show(key), goto: (/** @type {number} */ t) => this.goto(t), player: () => this.player };
-    this.open(this.wire.kept.scene ?? "", false);
+    if (!this.scene) this.open(this.wire.kept.scene ?? "", false);
     if (performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS) this.root.focus({ preventScroll: true });
     requestAnimationFrame((at) => this.loop(at));
   }

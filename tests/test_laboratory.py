@@ -179,7 +179,7 @@ def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:
     assert lab.run is first and "stop it first" in lab.status.value
     lab.stop_button.click()
     wait_for(lambda: not lab.start_button.disabled, "its end")
-    assert "Stopped, 100000 were asked for" in lab.status.value
+    assert "Stopped, 100,000 were asked for" in lab.status.value
     small(lab)
     lab.start()
     assert lab.run is not first

@@ -1,7 +1,7 @@
 """The README's moving picture: ``python -m tests.browser.picture`` makes it anew from a real run.
 
-Four ranks train LeNet over equal, slow links; the run is saved as a page, and one of its all-reduces is
-photographed moment by moment, as the page draws it.
+Four ranks train LeNet over equal, slow links; the run is saved as a page, and one of its
+all-reduces is photographed moment by moment, as the page draws it.
 """
 
 from __future__ import annotations

@@ -535,7 +535,8 @@ def test_a_chart_is_not_made_anew_when_it_grows() -> None:
     live = Charts(None, "loss")
     before = live.figure.data[0].uid
     assert live.figure.layout.yaxis.range == (0, 1)
-    live._curves, live._asked = Curves(Store.from_frame(two_ranks(30))), 30
+    live._store = Store.from_frame(two_ranks(32), {"experiment": "iterations: 30\n"})
+    live._curves = Curves(live._store)
     live._curves.update()
     live.refresh()
     assert live.figure.data[0].uid == before and len(live.figure.data[0].x) == 30

@@ -220,7 +220,7 @@ class Lab(w.VBox):
     def _watch(self, run: Run) -> None:
         """Say how the run stands until it is over."""
         while not run.done and not self._over.is_set():
-            self._say(f"Running: iteration {run.iteration} of {run.experiment.iterations}")
+            self._say(f"Running: iteration {run.iteration:,} of {run.experiment.iterations:,}")
             self.past.refresh()
             with contextlib.suppress(RunTimeout):
                 run.wait(EVERY_SECONDS, check=False, progress=False)
@@ -256,9 +256,9 @@ class Lab(w.VBox):
 
 def _done(run: Run) -> str:
     losses, asked = run.result.losses, run.experiment.iterations
-    way = "Done" if len(losses) == asked else f"Stopped, {asked} were asked for"
+    way = "Done" if len(losses) == asked else f"Stopped, {asked:,} were asked for"
     last = f", loss {losses[-1]:.3f}" if losses else ""
-    return f"{way}: {len(losses)} iterations in {run.result.wall_seconds:.1f} s{last}."
+    return f"{way}: {len(losses):,} iterations in {run.result.wall_seconds:.1f} s{last}."
 
 
 def _close(widget: Any) -> None:

@@ -100,7 +100,7 @@ class PastRuns(w.VBox):
 
 def _line(past: Past) -> str:
     told = past.summary()
-    parts = [told["state"], f"{told['iterations']} of {told['iterations_asked']} iterations"]
+    parts = [told["state"], f"{told['iterations']:,} of {told['iterations_asked']:,} iterations"]
     if told["loss"] is not None:
         parts.append(f"loss {told['loss']:.3f}")
     if told["accuracy"] is not None:

@@ -124,7 +124,9 @@ def scale(newest: int, asked: int) -> int:
 
 
 def asked(store: Store) -> int:
-    """How many iterations the run was asked for; 0: not known."""
+    """How many iterations the run is to do; 0: not known, or it is over and no more will come."""
+    if "ok" in store.metadata:
+        return 0
     found = re.search(r"^iterations: (\d+)$", store.metadata.get("experiment", ""), re.M)
     return int(found[1]) if found else 0
 

@@ -63,7 +63,6 @@ def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
     made = go.Figure(
         layout={
             "height": HEIGHT * rows,
-            "autosize": True,
             "margin": {"l": 60, "r": 60 if any(one.chart.y2 for one in cells) else 24, "t": 56,
                        "b": 44},
             "paper_bgcolor": ink["ground"],
@@ -118,7 +117,7 @@ def _place(
     top = 1 - row * HEIGHT / inside
     left, right = column * (1 + GAP) / across, (column + 1) * (1 + GAP) / across - GAP
     x, y, y2 = _axes(place)
-    axis = {
+    axis: dict[str, Any] = {
         "gridcolor": ink["rule"], "linecolor": ink["edge"], "zerolinecolor": ink["rule"],
         "tickfont": {"color": ink["ink-2"]}, "rangemode": "tozero",
     }  # fmt: skip

@@ -19,22 +19,24 @@ import polars as pl
 import traitlets
 
 from workbench._assets import asset
+from workbench.jupyter import hear_at_once
 from workbench.store import Store
 from workbench.views.cells import Cell, asked, cell, compared, known
 from workbench.views.charts import NAMES, grid, scales
 from workbench.views.curves import Curves, record_ns
 
 EVERY_SECONDS = 0.5
-_CONFIG = {"responsive": True, "displayModeBar": False}
+_CONFIG = {"displayModeBar": False}
 SHARE = 0.02  # of one core, at most, for reading and drawing; but at least once in
 SELDOM_SECONDS = 3.0
 
 
 class Ground(anywidget.AnyWidget):
-    """Knows whether the page around it is dark, once there is a page. Shows nothing."""
+    """What the page around it is like, once there is a page. Shows nothing."""
 
     _esm = asset("ground.js")
     dark = traitlets.Bool(False).tag(sync=True)
+    width = traitlets.Int(0).tag(sync=True)  # CSS pixels that the charts have; 0: not known yet
 
 
 class Charts(ipywidgets.VBox):
@@ -50,7 +52,8 @@ class Charts(ipywidgets.VBox):
     def __init__(self, run: Any = None, *names: str, theme: str | None = None) -> None:
         self.names = tuple(known(name) for name in names) or NAMES
         self.ground, self._fixed = Ground(), theme
-        self._curves, self._dropped, self._asked = Curves(Store()), 0, 0
+        self._store = Store()
+        self._curves = Curves(self._store)
         self._losses: Mapping[str, pl.DataFrame] = {}
         self._drawing = threading.RLock()
         self._figure: Any = None
@@ -58,7 +61,9 @@ class Charts(ipywidgets.VBox):
         self._scales: dict[str, dict[str, Any]] = {}
         super().__init__([self.ground])
         self.add_class("wb-charts")
+        self.ground.observe(lambda _: self._fit(), "width")
         self.ground.observe(lambda _: self.refresh(), "dark")
+        hear_at_once(self.ground.comm)
         if run is None:
             self._begin(self.refresh)
         else:
@@ -95,8 +100,7 @@ class Charts(ipywidgets.VBox):
         """Follow another run; the charts begin anew."""
         self.leave()
         with self._drawing:
-            self._curves, self._dropped = Curves(run.store, lambda: record_ns(run)), 0
-            self._asked = asked(run.store)
+            self._store, self._curves = run.store, Curves(run.store, lambda: record_ns(run))
             self._redraw()
         self._begin(self._follow, run, self._curves)
 
@@ -114,8 +118,7 @@ class Charts(ipywidgets.VBox):
             if over or time.monotonic() >= due:
                 began = time.thread_time()
                 with self._drawing:
-                    changed, self._dropped = curves.update(), run.store.dropped
-                    if changed or over or self._figure is None:
+                    if curves.update() or over or self._figure is None:
                         self.refresh()
                 due = time.monotonic() + min((time.thread_time() - began) / SHARE, SELDOM_SECONDS)
             if over or stopped.wait(EVERY_SECONDS):
@@ -140,9 +143,9 @@ class Charts(ipywidgets.VBox):
             self.refresh()
 
     def _cells(self) -> list[Cell]:
+        dropped, to_do = self._store.dropped, asked(self._store)
         made = [
-            cell(name, self._curves.select(name), self.theme, self._dropped, self._asked)
-            for name in self.names
+            cell(name, self._curves.select(name), self.theme, dropped, to_do) for name in self.names
         ]
         return made + (compared(self._losses, self.theme) if self._losses else [])
 
@@ -165,6 +168,7 @@ class Charts(ipywidgets.VBox):
 
     def _draw(self, cells: list[Cell]) -> None:
         fresh, self._scales = grid(cells, self.theme), scales(cells)
+        fresh.layout.width = self.ground.width or None
         if self._figure is None:
             self._figure = go.FigureWidget(fresh)
             self._figure._config = self._figure._config | _CONFIG
@@ -174,6 +178,12 @@ class Charts(ipywidgets.VBox):
             self._figure.data = []
             self._figure.layout = fresh.layout
         self._figure.add_traces(fresh.data)
+
+    def _fit(self) -> None:
+        """The place has become wider, or narrower. Hidden ones have no width."""
+        with self._drawing:
+            if self._figure is not None and self.ground.width:
+                self._figure.layout.width = self.ground.width
 
     # ---- the end
 

@@ -41,10 +41,7 @@ export function groupOf(table, call) {
   return own;
 }
 
-/**
- * How long each flight's chunk took until it went on from where it came to, or had arrived there; from when the receiver was
- * there to take it. @param {Call} call
- */
+/** How long each flight's chunk took until it went on from where it came to, or had arrived there. @param {Call} call */
 export function hopsOf(call) {
   const onward = /** @type {Map<string, number[]>} */ (new Map());
   for (const r of call.rows) {
@@ -55,7 +52,7 @@ export function hopsOf(call) {
   }
   return call.flights.map((f) => {
     const on = onward.get(`${f.to}/${f.chunk}/${f.slot}`)?.find((start) => start > f.start) ?? Infinity;
-    return Math.max(0, Math.min(f.end, on) - Math.max(f.start, call.came.get(f.to) ?? 0));
+    return Math.min(f.end, on) - f.start;
   });
 }
 
@@ -67,7 +64,8 @@ export function linkRates(call, hops) {
     const key = `${f.from}>${f.to}`, link = links.get(key) ?? { from: f.from, to: f.to, rate: 0, hop: Infinity, flights: 0, awaited: 0, rates: [], lasted: [] };
     links.set(key, link);
     link.flights += 1;
-    if (!waited.has(`${key}/${f.step}/${f.chunk}/${f.slot}`)) return; // it may have lain there, its receiver busy
+    const late = (call.came.get(f.to) ?? 0) > f.start; // the receiver joined in when it was on its way or had long been there
+    if (late || !waited.has(`${key}/${f.step}/${f.chunk}/${f.slot}`)) return; // it may have lain there, its receiver busy
     link.awaited += 1;
     link.hop = Math.min(link.hop, hops[i]);
   });

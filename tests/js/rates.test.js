@@ -96,3 +96,18 @@ test("everybody to everybody is a crowd", () => {
   assert.ok(reading(8, allRows(8)).crowd > 24);
   assert.equal(median([3, 1, 2]), 2);
 });
+
+test("a receiver that joined in late does not make its link's hops look short, nor the other links slow", () => {
+  const hop = 10_000 * US, came = hop * 0.6, base = { nbytes: 400, slot: 0, phase: "", name: "", lane: "comm", seq: 0 };
+  const way = (rank, peer, start) => [
+    { ...base, kind: "send", rank, peer, chunk: rank, step: 0, start, end: start + 40 * US },
+    { ...base, kind: "wait", rank: peer, peer: rank, chunk: rank, step: 0, start: Math.max(start, peer === 1 ? came : 0), end: start + hop },
+    { ...base, kind: "recv", rank: peer, peer: rank, chunk: rank, step: 0, start: start + hop, end: start + hop + 40 * US },
+  ];
+  const rows = [...[0, 1, 2, 3].flatMap((r) => way(r, (r + 1) % 4, 0)), ...[0, 1, 2, 3].map((rank) => ({ ...base, kind: "collective", rank, peer: -1, chunk: -1, step: -1, start: rank === 1 ? came : 0, end: 2 * hop }))];
+  const call = callOf(rows.map((r) => ({ op: 0, iteration: 0, generation: 0, microbatch: -1, stage: -1, version: -1, collective: "all_reduce", algorithm: "ring", group: "default", value: NaN, ...r })));
+  assert.ok(hopsOf(call).every((ns) => ns >= hop), "a hop lasts from its send to its receive");
+  const links = linkRates(call, hopsOf(call));
+  for (const [name, link] of links) if (link.awaited) assert.ok(link.hop >= hop, name);
+  assert.equal(links.get("0>1").awaited, 0);
+});

@@ -530,6 +530,23 @@ def test_charts_show_what_they_are_asked_to() -> None:
     live.close()
 
 
+def test_a_page_that_comes_later_sees_the_charts_as_they_are() -> None:
+    live = Charts(None, "loss")
+    live.figure  # noqa: B018 - as a page does
+    live.ground.dark, live.ground.width = True, 700
+    live._store = Store.from_frame(two_ranks(10))
+    live._curves = Curves(live._store)
+    live._curves.update()
+    live.refresh()
+    state = live.figure.get_state()
+    assert state["_widget_layout"]["paper_bgcolor"] == tokens("dark")["ground"]
+    assert state["_widget_layout"]["width"] == 700
+    assert state["_widget_layout"]["yaxis"]["autorange"] is True
+    assert state["_widget_data"][0]["x"] == list(range(10))
+    assert live.figure.get_state("comm").keys() <= {"comm"}
+    live.close()
+
+
 def test_a_chart_is_not_made_anew_when_it_grows() -> None:
     """What a reader has zoomed into stays until the scale itself grows; nothing blinks."""
     live = Charts(None, "loss")

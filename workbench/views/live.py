@@ -39,6 +39,20 @@ class Ground(anywidget.AnyWidget):
     width = traitlets.Int(0).tag(sync=True)  # CSS pixels that the charts have; 0: not known yet
 
 
+class Figure(go.FigureWidget):
+    """A FigureWidget that tells every page how it is now. Plotly's own tells one that comes later,
+    after a reload say, how it was when it was made.
+    """
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        state: dict[str, Any] = super().get_state(key, drop_defaults)
+        if getattr(self, "_layout_obj", None) is not None:  # else it is being made
+            now = {"_widget_layout": self._layout_obj._props, "_widget_data": self._data}
+            for name in now.keys() & state.keys():
+                state[name] = self.trait_metadata(name, "to_json")(now[name], self)
+        return state
+
+
 class Charts(ipywidgets.VBox):
     """Charts of a run, which grow while it goes on. ``close()`` ends their thread.
 
@@ -170,7 +184,7 @@ class Charts(ipywidgets.VBox):
         fresh, self._scales = grid(cells, self.theme), scales(cells)
         fresh.layout.width = self.ground.width or None
         if self._figure is None:
-            self._figure = go.FigureWidget(fresh)
+            self._figure = Figure(fresh)
             self._figure._config = self._figure._config | _CONFIG
             self.children = [self._figure, self.ground]
             return

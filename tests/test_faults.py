@@ -112,7 +112,7 @@ def test_whoever_waits_for_a_rank_that_dies_has_the_wait_on_record() -> None:
     events = run.events
     killed_ns = of(events, kind="fault", name="kill")["start_ns"].item()
     waits = of(events, kind="wait", peer=1).filter(pl.col("end_ns") > killed_ns)
-    assert of(waits, rank=2).height == 1, "rank 2 takes from rank 1 in the ring"
+    assert of(waits, rank=2).height >= 1, "rank 2 takes from rank 1 in the ring"
 
 
 def test_a_rank_that_exits_is_named_with_its_code() -> None:

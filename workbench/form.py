@@ -68,7 +68,7 @@ _PLACES = {
     "strategy": ("Strategy", "Training", "", False),
     "task": ("Task", "Training", "", False),
     "all_reduce": ("All-reduce", "Training", "", False),
-    "ranks": ("Ranks", "Training", "processes", False),
+    "ranks": ("Ranks", "Training", "", False),
     "iterations": ("Iterations", "Training", "", False),
     "batch_size": ("Minibatch", "Training", "samples", False),
     "network.latency": ("Latency", "Links and faults", "", False),

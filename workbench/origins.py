@@ -110,7 +110,7 @@ def import_of(value: object, name: str) -> tuple[str, str] | None:
 
 def _search(matches: Callable[[dict[str, Any]], Iterable[Any]]) -> list[tuple[str, str]]:
     found = []
-    for path, module in list(sys.modules.items()):
+    for path, module in sys.modules.copy().items():  # other threads import meanwhile
         entries = getattr(module, "__dict__", None)
         for key in list(matches(dict(entries))) if isinstance(entries, dict) else ():
             if module.__name__ == path and is_installed(module):

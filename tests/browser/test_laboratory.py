@@ -25,12 +25,21 @@ GROUND = f"""(box) => {{
   {PLOT}
   return getComputedStyle(plot.querySelector(".main-svg")).backgroundColor;
 }}"""
+SAVE = "() => window.jupyterapp.commands.execute('docmanager:save')"
 MOVED = """async (root) => {
   const name = (m) => [m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();
   const was = new Map(root.stage.frame().marks.map((m) => [name(m), m]));
   await new Promise((on) => setTimeout(on, 100));
   return root.stage.frame().marks.some((m) => was.has(name(m)) && was.get(name(m)).x !== m.x);
 }"""
+NOTEBOOKS = {
+    "lab": ["import workbench as wb\n\nlab = wb.lab()\nlab"],
+    "charts": [
+        "import workbench as wb\n\nrun = wb.run(wb.Experiment(ranks=2, iterations=300))",
+        'run.charts("loss", "throughput")',
+        "result = await run",
+    ],
+}
 TWO = "2 · data_parallel, ring, 2 ranks"
 
 
@@ -38,20 +47,25 @@ TWO = "2 · data_parallel, ring, 2 ranks"
 def lab_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    cells = ["import workbench as wb\n\nlab = wb.lab()\nlab"]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata={"kernelspec": kernel}
-    )
-    nbformat.write(notebook, folder / "lab.ipynb")
+    for name, cells in NOTEBOOKS.items():
+        notebook = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+            metadata={"kernelspec": kernel},
+        )
+        nbformat.write(notebook, folder / f"{name}.ipynb")
     return folder
 
 
-def opened(lab: str, page: Page, scheme: str) -> Locator:
-    """The laboratory in a notebook that was just run."""
-    page.goto(lab.format("lab.ipynb"), wait_until="domcontentloaded")
+def goto(page: Page, address: str) -> None:
+    page.goto(address, wait_until="domcontentloaded")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
     page.evaluate(READY)
+
+
+def opened(lab: str, page: Page, scheme: str = "light") -> Locator:
+    """The laboratory in a notebook that was just run."""
+    goto(page, lab.format("lab.ipynb"))
     if scheme == "dark":
         page.evaluate(DARK)
         page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
@@ -150,3 +164,41 @@ def test_from_a_preset_to_a_comparison(
     wait_for(lambda: links.input_value() == "0->1: 20 ms", "its settings")
     box.locator(".wb-past-row", has_text="1 · A slow link").locator("button").nth(0).click()
     wait_for(lambda: points(box)[:1] == [30], "its charts")
+
+
+def test_a_reload_in_the_middle_of_a_run_comes_back_to_it(
+    lab: str, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page(viewport={"width": 1300, "height": 2000}).page
+    box = opened(lab, page)
+    iterations = field(box, "iterations").locator("input")
+    iterations.fill("100000")
+    iterations.press("Tab")
+    wait_for(lambda: "iterations=100" in code(box), "what was typed")
+    button(box, "start").click()
+    wait_for(lambda: max([0, *points(box)]) > 5, "points", 60)
+    page.evaluate(SAVE)
+    goto(page, lab.format("lab.ipynb").replace("&reset", ""))
+    box = page.locator(".jp-OutputArea-output .wb-lab").first
+    box.wait_for(timeout=60_000)
+    stage = box.locator(".wb-stage").first
+    wait_for(lambda: known(stage, "state") == "running", "the live run", 60)
+    assert iterations.input_value() == "100000"
+    first = wait_for(lambda: max([0, *points(box)]), "its history")
+    assert first > 5
+    wait_for(lambda: max(points(box)) > first, "more of it")
+    button(box, "stop").click()
+    wait_for(lambda: known(stage, "state") == "finished", "its end")
+
+
+def test_charts_beside_a_run_in_a_plain_notebook(
+    lab: str, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page(viewport={"width": 1300, "height": 900}).page
+    goto(page, lab.format("charts.ipynb"))
+    page.evaluate(RUN_ALL)
+    box = page.locator(".jp-OutputArea:has(.wb-charts)").first
+    wait_for(lambda: box.count() and max([0, *points(box)]) > 2, "points while a cell awaits", 60)
+    wait_for(lambda: max(points(box)) == 300, "a point for each iteration", 90)
+    wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
+    picture(box, "charts-light")

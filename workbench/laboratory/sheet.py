@@ -25,9 +25,7 @@ class Entry(w.VBox):
         self.input = _input(field)
         self._words = w.HTML(html.escape(field.help))
         self._options: list[Any] = list(field.choices)
-        unit = f" <small>{html.escape(field.unit)}</small>" if field.unit else ""
-        label = w.HTML(f"<b>{html.escape(field.label)}</b>{unit}")
-        super().__init__([label, self.input, self._words])
+        super().__init__([self.input, self._words])
         self.add_class("wb-field")
         self.add_class(f"wb-field-{field.name.replace('.', '-')}")
         self._words.add_class("wb-help")
@@ -69,11 +67,12 @@ class Entry(w.VBox):
 
 
 def _input(field: Field) -> Any:
-    typed = {"layout": FULL, "continuous_update": False}
+    about = {"description": field.label, "layout": FULL, "style": {"description_width": "initial"}}
+    typed = about | {"continuous_update": False}
     if field.choices:
-        return w.Dropdown(options=[(_shown(one), one) for one in field.choices], layout=FULL)
+        return w.Dropdown(options=[(_shown(one), one) for one in field.choices], **about)
     if field.kind == "bool":
-        return w.Checkbox(indent=False, description="yes")
+        return w.Checkbox(indent=False, **about)
     if field.lines > 1:
         return w.Textarea(rows=2, placeholder=_example(field), **typed)
     if field.kind == "int" and not field.optional:

@@ -92,9 +92,9 @@ def test_exposed_communication_is_what_no_computing_hides() -> None:
 
 def test_computing_on_two_lanes_at_once_counts_once() -> None:
     rows = [
-        row(0, 0, "forward", 0, 4),
-        row(0, 0, "backward", 2, 6, lane="side"),
-        row(0, 0, "load", 3, 5, lane="other"),
+        row(0, 0, "forward", 0, 6),
+        row(0, 0, "backward", 1, 2, lane="side"),
+        row(0, 0, "load", 3, 6, lane="other"),
         row(0, 0, "optimizer", 9, 10),
     ]
     columns = select(Store.from_frame(table(rows)), "communication")
@@ -339,7 +339,7 @@ def test_measuring_leaves_no_trace_in_the_training() -> None:
 
             return torch.nn.Sequential(
                 torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5),
-                torch.nn.Linear(8, 2).eval(),
+                torch.nn.Dropout(0.5).eval(), torch.nn.Linear(8, 2),
             )  # fmt: skip
 
         def dataset(self, split):

@@ -43,7 +43,7 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         links.append(_emulated(int(source), int(target), _spec_words(link)))
     return {
         "title": metadata.get("title", "")
-        or _name(spec.get("strategy", "")).replace("_", " ").capitalize(),
+        or _title(_name(spec.get("strategy", ""))),
         "strategy": _name(spec.get("strategy", "")),
         "ranks": ranks,
         "iterations": int(spec.get("iterations", -1)),
@@ -54,6 +54,11 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         "notes": _notes(spec, _spec_words({k: v for k, v in network.items() if k != "links"})),
         "theory": theory(ranks) if isinstance(spec.get("all_reduce", ""), str) else {},
     }
+
+
+def _title(strategy: str) -> str:
+    """The strategy's name as people write it."""
+    return "DDP" if strategy == "ddp" else strategy.replace("_", " ").capitalize()
 
 
 def slowed(metadata: Mapping[str, str]) -> dict[int, float]:

@@ -42,7 +42,7 @@ def told(**fields: Any) -> dict[str, Any]:
 def test_a_run_is_described_by_its_spec() -> None:
     run = told(ranks=4, iterations=9, strategy="ddp", all_reduce="naive")
     named = ("title", "strategy", "ranks", "iterations", "algorithm", "cores", "threads")
-    assert [run[name] for name in named] == ["Ddp", "ddp", 4, 9, "naive", 2, 1]
+    assert [run[name] for name in named] == ["DDP", "ddp", 4, 9, "naive", 2, 1]
     assert told()["title"] == "Data parallel" and told()["algorithm"] == "ring"
     assert (run["emulated"], run["notes"]) == ([], [])
     nothing = facts({})

@@ -6,6 +6,7 @@
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./stage.js").Look} Look
  */
+import { hatched } from "./hatch.js";
 import { readingOf } from "./rates.js";
 import { duration, ticks } from "./words.js";
 
@@ -40,45 +41,18 @@ export function idealLines({ steps, ideal, call }, width) {
   return Array.from({ length: steps }, (_, k) => k + 1).filter((k) => k === steps || k % every === 0).map((k) => ({ x: xOf((k * ideal) / steps, span, width), last: k === steps }));
 }
 
-const hatchTiles = /** @type {Map<string, HTMLCanvasElement>} */ (new Map());
-
-/** Diagonal lines: waiting is never a solid. @param {CanvasRenderingContext2D} g @param {string} color @param {number} ratio */
-function hatchOf(g, color, ratio) {
-  const key = `${color} ${ratio}`, tile = hatchTiles.get(key) ?? drawHatch(color, ratio);
-  hatchTiles.set(key, tile);
-  const pattern = /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
-  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-  return pattern;
-}
-
-/** @param {string} color @param {number} ratio */
-function drawHatch(color, ratio) {
-  const tile = document.createElement("canvas"), size = 4;
-  tile.width = tile.height = size * ratio;
-  const t = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-  t.scale(ratio, ratio);
-  t.strokeStyle = color;
-  t.lineWidth = 1.1;
-  for (const shift of [-size, 0, size]) {
-    t.beginPath();
-    t.moveTo(shift - 1, size + 1);
-    t.lineTo(shift + size + 1, -1);
-    t.stroke();
-  }
-  return tile;
-}
-
-const still = { key: "", canvas: /** @type {HTMLCanvasElement | null} */ (null) }; // what does not move of the score on show
+/** What does not move of a call's score, and what it was drawn for: two stages on a page have a call each. */
+const stills = /** @type {WeakMap<Call, {key: string, canvas: HTMLCanvasElement}>} */ (new WeakMap());
 
 /** All bars, drawn once a call, then shown twice: the past in full, the future pale. @param {Look} look @param {Call} call */
 function barsDrawn({ ink, width, ratio, ranks }, call) {
-  const key = [call.key, call.start, call.end, call.rows.length, width, ratio, ranks, ink.comm, ink.wait].join();
-  if (still.canvas && still.key === key) return still.canvas;
-  const canvas = (still.canvas ??= document.createElement("canvas"));
-  still.key = key;
+  const key = [width, ratio, ranks, ink.comm, ink.wait].join(), still = stills.get(call);
+  if (still?.key === key) return still.canvas;
+  const canvas = still?.canvas ?? document.createElement("canvas");
+  stills.set(call, { key, canvas });
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(scoreHeight(ranks) * ratio);
-  const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), waiting = hatchOf(g, ink.wait, ratio);
+  const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), waiting = hatched(ink.wait, ratio);
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
   for (const bar of barsOf(call, width, ranks)) {
     g.fillStyle = bar.kind === "wait" ? waiting : ink.comm;
@@ -113,7 +87,7 @@ function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
     const wide = mark === "ideal" ? 4 : 16, room = wide + 6 + g.measureText(words).width;
     if (x + room > width) break;
     g.globalAlpha = mark === "later" ? 0.35 : 1;
-    g.fillStyle = mark === "wait" ? hatchOf(g, ink.wait, ratio) : mark === "ideal" ? ink.ideal : ink.comm;
+    g.fillStyle = mark === "wait" ? hatched(ink.wait, ratio) : mark === "ideal" ? ink.ideal : ink.comm;
     if (mark === "ideal") g.fillRect(x + 1, y - 6, 0.75, 12);
     else g.fillRect(x, y - 3.5, wide, 7);
     g.globalAlpha = 1;

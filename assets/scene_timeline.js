@@ -8,6 +8,7 @@
  * @typedef {import("./timeline_draw.js").Hit} Hit
  */
 import { densityWords, RECENT, beginningOf, chosenWords, coreWords, costWords, crowdBadge, iterationWords, overlapWords, stragglerOf, stragglerWords } from "./timeline_words.js";
+import { hatched } from "./hatch.js";
 import { drawLanes, hitWords } from "./timeline_draw.js";
 import { drawOver, neighbourEdge } from "./timeline_over.js";
 import { isOver } from "./player.js";
@@ -38,25 +39,6 @@ const BODY = `
   </div>
   <p class="wb-hint wb-tl-hint">[ ] wider, narrower · { } earlier, later · F follow · shift-wheel or pinch zooms · drag moves · click selects · ↑ ↓ choose a rank in the lanes</p>`;
 
-/** Diagonal lines: waiting is never a solid. @param {string} color @param {number} ratio */
-function slanted(color, ratio) {
-  const tile = document.createElement("canvas"), size = 4;
-  tile.width = tile.height = size * ratio;
-  const g = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-  g.scale(ratio, ratio);
-  g.strokeStyle = color;
-  g.lineWidth = 1.3;
-  for (const shift of [-size, 0, size]) {
-    g.beginPath();
-    g.moveTo(shift - 1, size + 1);
-    g.lineTo(shift + size + 1, -1);
-    g.stroke();
-  }
-  const pattern = /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
-  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-  return pattern;
-}
-
 export class TimelineView {
   /** @param {HTMLElement} body @param {Stage} stage */
   constructor(body, stage) {
@@ -68,7 +50,7 @@ export class TimelineView {
     this.win = /** @type {Window | null} */ (null);
     this.lanes = { canvas: document.createElement("canvas"), key: "", hits: /** @type {Hit[]} */ ([]), single: false };
     this.has = /** @type {Set<string>} */ (new Set()); // keys that were shown: they stay
-    this.hatch = { key: "", pattern: /** @type {any} */ (null) };
+    this.theme = "";
     this.told = { key: "", iteration: -1, facts: /** @type {any[]} */ ([]), straggler: /** @type {any} */ (null) };
     this.reach = 0; // of the split
     this.ranks = /** @type {number[]} */ ([]);
@@ -203,18 +185,17 @@ export class TimelineView {
 
   /** @param {Look} look @param {Window} win */
   #canvas(look, win) {
-    const theme = look.ink.ground + look.ink.wait + look.ratio;
-    if (this.hatch.key !== theme) this.hatch = { key: theme, pattern: slanted(look.ink.wait, look.ratio) };
+    this.theme = look.ink.ground + look.ink.wait + look.ratio;
     const cores = look.known.run?.cores ?? 0, ranks = (this.ranks = this.#ranks(look));
     this.width = look.width;
-    return { index: /** @type {TimelineIndex} */ (this.index), win, place: timelinePlace(ranks.length, look.width), ink: look.ink, font: look.font, waiting: this.hatch.pattern, cores,
+    return { index: /** @type {TimelineIndex} */ (this.index), win, place: timelinePlace(ranks.length, look.width), ink: look.ink, font: look.font, waiting: hatched(look.ink.wait, look.ratio), cores,
       crowded: cores > 0 && ranks.length > cores };
   }
 
   /** @param {Look} look */
   draw(look) {
     const index = this.#take(look), win = this.#window(look), canvas = this.#canvas(look, win), { place } = canvas, { ranks, stage } = this;
-    const changed = index.changedFrom, theme = this.hatch.key, straggler = this.told.straggler?.rank ?? -1;
+    const changed = index.changedFrom, theme = this.theme, straggler = this.told.straggler?.rank ?? -1;
     index.changedFrom = Infinity;
     this.map.update(index, place, ranks, { ink: look.ink, waiting: canvas.waiting, ratio: look.ratio, over: isOver(look.known), theme }, changed);
     this.map.draw(stage.paper(this.$(".wb-tl-map"), look.width, place.map.height), look, index, place, ranks, win, straggler);
@@ -255,7 +236,7 @@ export class TimelineView {
     this.said.keys = String(this.has.size);
     const split = this.$(".wb-tl-split"), wide = split.clientWidth || look.width;
     if (facts.length) this.reach = splitReach(this.reach, facts);
-    const key = [told.key, wide, this.hatch.key, look.ratio].join();
+    const key = [told.key, wide, this.theme, look.ratio].join();
     if (key !== this.said.split) {
       this.said.split = key;
       drawSplit(this.stage.paper(split, wide, splitHeight(Math.max(1, facts.length || look.ranks))), look.ink, look.font, canvas.waiting, facts, this.reach, wide, told.straggler?.rank ?? -1);

@@ -17,7 +17,7 @@
 import { feedView } from "./feed.js";
 import { hostIsDark, inksOf, wireOf } from "./host.js";
 import { busiest, openCall } from "./model.js";
-import { AT_START, advance, backToLive, holdAt, isOver, nowOf, playOn, playheadOf, stepped } from "./player.js";
+import { AT_START, advance, backToLive, holdAt, isOver, nowOf, playOn, playheadOf, stepped, tell } from "./player.js";
 import { collectivesScene } from "./scene_collectives.js";
 import { overviewScene } from "./scene_overview.js";
 import { timelineScene } from "./scene_timeline.js";
@@ -249,7 +249,7 @@ export class Stage {
   /** Tell a call from its start. @param {string} key */
   show(key) {
     const head = this.known.table.callOf.get(key);
-    if (head) this.#play({ ...this.player, live: false, held: null, key, began: performance.now(), at0: 0, rate: 1, rows: 0, pace: 0, t: head.start });
+    if (head) this.#play({ ...tell(this.player, key, performance.now()), live: false, t: head.start });
   }
 
   /** The picture's speed: run ns per page ms, as a share of real time; 0 tells call after call. @param {number} pace */

@@ -141,21 +141,6 @@ def lab(tmp_path: Path, lab_folder: Path) -> Iterator[str]:
         end(server)
 
 
-@pytest.fixture
-def web_app(tmp_path: Path) -> Iterator[str]:
-    """The address of ``workbench serve``."""
-    port, log = free_port(), tmp_path / "app.log"
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "workbench.cli", "serve", "--port", str(port)]
-    with log.open("wb") as out:
-        server = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=ROOT)
-    try:
-        answers(f"http://127.0.0.1:{port}/", server, log)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        end(server)
-
-
 # ---- what the tests look at
 
 

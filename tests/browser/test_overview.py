@@ -154,7 +154,7 @@ def view(open_page: Callable[..., Watched]) -> Iterator[Callable[..., tuple[wb.R
 def test_nothing_overlaps_or_moves_from_state_to_state(
     view: Callable[..., tuple[wb.Run, Viewer]], width: int, scheme: str, ranks: int
 ) -> None:
-    run, viewer = view(width, scheme, ranks=ranks, iterations=400)
+    run, viewer = view(width, scheme, ranks=ranks)
     stage, places = viewer.stage, []
 
     def look(state: str) -> None:

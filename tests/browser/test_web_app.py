@@ -147,7 +147,7 @@ def test_opening_pages_starts_no_rank(serve: Serve, open_page: Open) -> None:
     address = serve()
     page = open_page().page
     start_page(page, address)
-    assert page.get_by_text("None yet.").is_visible()
+    page.get_by_text("None yet.").wait_for()
     page.goto(f"{address}run?id=nobody-has-this")
     assert page.get_by_role("heading", level=1).inner_text() == "There is no such run here"
 
@@ -425,9 +425,9 @@ def test_past_runs_are_their_own_browsers(serve: Serve, open_page: Open) -> None
     choose(page, "Two ranks", iterations=3)
     start(page)
     start_page(page, address)
-    assert page.get_by_role("link", name="1 · Two ranks, changed").is_visible()
+    page.get_by_role("link", name="1 · Two ranks, changed").wait_for()
     start_page(stranger, address)
-    assert stranger.get_by_text("None yet.").is_visible()
+    stranger.get_by_text("None yet.").wait_for()
 
 
 def test_behind_a_login_everything_works(serve: Serve, open_page: Open) -> None:

@@ -42,8 +42,7 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         source, _, target = name.partition("->")
         links.append(_emulated(int(source), int(target), _spec_words(link)))
     return {
-        "title": metadata.get("title", "")
-        or _title(_name(spec.get("strategy", ""))),
+        "title": metadata.get("title", "") or _title(_name(spec.get("strategy", ""))),
         "strategy": _name(spec.get("strategy", "")),
         "ranks": ranks,
         "iterations": int(spec.get("iterations", -1)),

@@ -103,7 +103,8 @@ export function advance(player, known, at, open) {
   const done = !call || at - player.began >= (playsFor(call) - player.at0) / player.rate + REST_MS;
   if (!done) return player;
   const next = nextCall(player, known, call);
-  if (next) return next === call?.key && known.state === "failed" ? player : tell(player, next, at);
+  if (next === call?.key && known.state === "failed") return player;
+  if (next) return player.began || over ? tell(player, next, at) : begun(player, next, at, open);
   return !call && over ? { ...player, held: null, key: "", lag: 0 } : player;
 }
 
@@ -122,6 +123,12 @@ function nextCall(player, known, call) {
 
 /** Tell a call from its start. @param {Player} player @param {string} key @param {number} at @returns {Player} */
 export const tell = (player, key, at) => ({ ...player, held: null, key, began: at, at0: 0, rate: 1, rows: 0, pace: 0 });
+
+/** The first call that a page tells begins where a chunk leaves: what a newcomer sees first moves. @param {Player} player @param {string} key @param {number} at @param {(key: string) => Call | null} open @returns {Player} */
+function begun(player, key, at, open) {
+  const call = open(key), first = Math.min(...(call?.flights.map((flight) => flight.start) ?? []));
+  return { ...tell(player, key, at), at0: call && Number.isFinite(first) ? playedAt(call, first) : 0 };
+}
 
 /** @param {Player} player @param {Known} known @param {(key: string) => Call | null} open @returns {Player} */
 function follow(player, known, open) {

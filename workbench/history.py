@@ -179,13 +179,14 @@ class History:
     def make_room(self) -> None:
         """Let go of events, oldest first, until no more than ``keep_rows`` are kept."""
         with self._lock:
-            holders = [past for past in self._pasts if past.run is not None]
-        rows = sum(len(past.run.store) for past in holders)
-        for past in holders[:-1]:  # never those of the newest
+            pasts = [*self._pasts]
+        holders = [(past, len(run.store)) for past in pasts if (run := past.run) is not None]
+        rows = sum(size for _, size in holders)
+        for past, size in holders[:-1]:  # never those of the newest
             if rows <= self._keep_rows:
                 break
             if past.over:
-                rows -= len(past.run.store)
+                rows -= size
                 past.let_go()
 
     def find(self, id: str) -> Past | None:

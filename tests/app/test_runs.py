@@ -225,6 +225,17 @@ def test_past_runs_are_their_owners_and_are_forgotten_in_the_end(runs: Runs, clo
     assert runs.find(yours.id) is yours
 
 
+def test_a_full_history_lets_go_of_its_oldest_events(runs: Runs, clock: Clock) -> None:
+    older, newer = runs.start(lenet(), "me"), runs.start(lenet(), "me")
+    for hosted in (older, newer):
+        hosted.run.wait(30)
+    runs.history("me")._keep_rows = 1
+    later(runs, clock, WEIGH)
+    assert older.run is None and newer.run is not None
+    assert older.past.summary()["state"] == "finished", "its figures stay"
+    later(runs, clock, WEIGH)
+
+
 def test_one_bad_run_keeps_no_other_alive(
     runs: Runs, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:

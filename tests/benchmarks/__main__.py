@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks [starting recording collecting all_reduce ddp live_view stage]``"""
+"""``python -m tests.benchmarks [NAME ...]``: every benchmark, or those named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from rich.console import Console
 
 from tests.benchmarks.figures import show
 
-MODULES = ("starting", "recording", "collecting", "all_reduce", "ddp", "live_view", "stage")
+MODULES = (
+    "starting",
+    "recording",
+    "collecting",
+    "all_reduce",
+    "ddp",
+    "live_view",
+    "stage",
+    "click",
+)
 
 
 def main() -> None:

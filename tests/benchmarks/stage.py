@@ -7,17 +7,12 @@ The browser draws in software on the cores that make the events, too.
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from tests.benchmarks.figures import Figure
+from tests.benchmarks.pages import chromium, served
 
 SCENES = ("overview", "collectives", "timeline")
 # For five seconds: the time between frames, the stage's own script a frame, and for rows that are
@@ -55,49 +50,12 @@ SCRUB = """async (root) => {
 
 
 def measure() -> list[Figure]:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.benchmarks.busy_server", str(port)],
-        cwd=Path(__file__).parent.parent.parent,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        _until_it_answers(port, server)
-        return _look_at(port)
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _until_it_answers(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError("the server of the benchmark does not answer")
-
-
-def _look_at(port: int) -> list[Figure]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with served("tests.benchmarks.busy_server", "{port}") as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1040, "height": 1000})
-        page.goto(f"http://127.0.0.1:{port}/")
-        stage = page.locator(".wb-stage")
-        stage.wait_for(timeout=60_000)
+        page.goto(address)
+        page.locator(".wb-stage").wait_for(timeout=60_000)
         page.wait_for_timeout(3000)  # the history has come, and is drawn
-        figures = []
-        for scene in SCENES:
-            figures += _of_scene(page, scene)
-        browser.close()
-        return figures
+        return [figure for scene in SCENES for figure in _of_scene(page, scene)]
 
 
 def _of_scene(page: Page, scene: str) -> list[Figure]:

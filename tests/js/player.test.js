@@ -44,6 +44,14 @@ test("live: the newest complete call in four seconds, then the then-newest, and 
   assert.equal(advance(player, known, 99_000, opener(known)), player); // nothing newer: the last frame stays
 });
 
+test("the first call that a page tells begins where a chunk leaves, later ones at their start", () => {
+  const late = (n) => calls(n).map((r) => (r.kind === "collective" && r.rank === 2 ? { ...r, start: r.start - 500 } : r)); // waits for the others
+  let known = heard(late(1)), player = frame(AT_START, known, 7);
+  assert.equal(player.t, 1000);
+  known = receive(known, ...batch(late(2).slice(8), { seq: 2 }), 10);
+  assert.equal(frame(player, known, 9000).t, 10_500);
+});
+
 test("a run that is over is told again, in order; a failed one keeps its last frame", () => {
   for (const state of ["finished", "replay"]) {
     const known = heard(calls(2), { state, now: null });

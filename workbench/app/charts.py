@@ -65,7 +65,7 @@ class Charts:
         )  # fmt: skip
         self._busy = threading.Lock()
         ground.param.watch(lambda _: self.refresh(), "dark")
-        self.tabs.follow(self.refresh)
+        self.tabs.follow(self.refresh, at_once=run.done)
 
     def heard(self, message: Mapping[str, Any]) -> None:
         if message.get("type") == "choose" and message.get("name") in CHARTS:

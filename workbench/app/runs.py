@@ -224,13 +224,14 @@ class Runs:
             for hosted in [*self._hosted.values()]:
                 if id(hosted.past) not in kept and hosted.over:
                     del self._hosted[hosted.id], self._watched[hosted.watch]
-            full = [one for one in self._hosted.values() if one.past.run is not None]
-        for owner in [*self._owners.values()]:
+            owners, hosts = [*self._owners.values()], [*self._hosted.values()]
+        for owner in owners:
             owner.history.make_room()
-        rows = sum(len(one.run.store) for one in full)
-        for hosted in full:  # oldest first; never those that a page shows
+        full = [(hosted, len(run.store)) for hosted in hosts if (run := hosted.run) is not None]
+        rows = sum(size for _, size in full)
+        for hosted, size in full:  # oldest first; never those that a page shows
             if rows > KEEP_ROWS and hosted.over and not any(map(_is_there, hosted.pages)):
-                rows -= len(hosted.run.store)
+                rows -= size
                 hosted.past.let_go()
 
     # ---- the server's life

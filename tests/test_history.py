@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
 
 import workbench as wb
+from tests.live import training, until
 from workbench.history import History, Past, compare, comparison_figure, describe, label
 from workbench.views.curves import select
 
@@ -22,9 +22,7 @@ def history() -> Iterator[History]:
     kept.add(wb.run(wb.Experiment(**SMALL | {"all_reduce": "naive", "ranks": 3})))
     stopped = wb.run(wb.Experiment(**SMALL | {"iterations": 100_000}))
     kept.add(stopped, "Stopped")
-    deadline = time.monotonic() + 30
-    while stopped.iteration < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    training(stopped)
     stopped.stop()
     kept.add(wb.run(wb.Experiment(**SMALL, faults=wb.Kill(rank=1, at_iteration=6))), "Killed")
     for past in kept:
@@ -66,13 +64,11 @@ def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
     kept = History()
     past = kept.add(wb.run(wb.Experiment(**SMALL | {"iterations": 100_000})))
     assert past.title == "data_parallel, ring, 2 ranks"
-    deadline = time.monotonic() + 30
-    while past.summary()["iterations"] < 9 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: past.summary()["iterations"] >= 9, 30, "nine iterations")
     told = past.summary()
     assert told["state"] == "running" and told["loss"] > 0 and told["wall_seconds"] is None
     assert not past.run.store._taps  # nobody keeps rows waiting
-    assert past.losses().height > 0
+    until(lambda: past.losses().height > 0, 30, "the losses to be collected")
     past.run.stop()
     past.run.wait(30)
     assert past.state == "stopped"

@@ -34,6 +34,15 @@ LOCAL = (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A browser that draws in software shares the cores with the ranks that it shows: what fails
+    here may once be tried again, and pytest says how often that was.
+    """
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @dataclass
 class Watched:
     """A page, and what it asked of other machines or complained about."""

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import workbench as wb
 from tests.processes import run, values
 
 SOON = 2.0  # seconds until everybody has the error
@@ -219,6 +220,107 @@ def test_survivors_of_a_killed_rank_name_it(way: str, tmp_path: Path) -> None:
             assert (kind, named) == ("PeerLost", 2), (kind, words)
         assert "rank 2" in words, words
         assert seconds < LOST, (words, seconds)
+
+
+def _spared(rank: int, n: int, way: str) -> list[Any]:
+    """Rank 0 takes messages from all and answers them; the last rank ends in the middle."""
+    from workbench.process_group import bytes_sent
+    from workbench.session import session
+    from workbench.work import wait_any
+
+    session().next_group = "control"
+    control, victim, rounds = dist.new_group(), n - 1, 30
+    for group in (dist.group.WORLD, control):
+        group.spare([victim])  # type: ignore[union-attr]
+    big, small = torch.full((400_000,), float(rank)), torch.zeros(2)
+    if rank:
+        for i in range(rounds):
+            if rank == victim and i == 5:
+                if way == "in mid-message":
+                    dist.isend(big, 0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            push = dist.isend(big, 0)
+            dist.recv(small, 0, group=control)
+            dist.recv(big, 0)
+            push.wait()
+            time.sleep(0.01)
+        assert (big == rank).all()
+        return [bytes_sent()]
+    into = {peer: torch.zeros(400_000) for peer in range(1, n)}
+    frm = None if way == "from anybody" else 1
+    works = {peer: dist.irecv(x, frm and peer) for peer, x in into.items()}
+    taken, lost, dropped = dict.fromkeys(into, 0), [], []
+    while min(taken[peer] for peer in into if peer != victim) < rounds:
+        peers = list(works)
+        for i in wait_any(list(works.values()), 20.0):
+            try:
+                works[peers[i]].wait()
+            except Exception as error:
+                lost.append([type(error).__name__, getattr(error, "rank", -1), str(error)])
+                del works[peers[i]]
+                began = time.monotonic()
+                for group in (dist.group.WORLD, control):
+                    dist.send(into[victim], victim, group=group)
+                dropped.append(time.monotonic() - began)
+                continue
+            x = into[peers[i]]
+            peer = int(x[0])
+            assert (x == peer).all()
+            taken[peer] += 1
+            dist.isend(small, peer, group=control)
+            dist.isend(x.clone(), peer)
+            if taken[peer] < rounds:
+                works[peers[i]] = dist.irecv(x, frm and peers[i])
+            else:
+                del works[peers[i]]
+    return [taken, lost, dropped, bytes_sent()]
+
+
+@pytest.mark.parametrize("way", ["between messages", "in mid-message", "from anybody"])
+@pytest.mark.parametrize("host", ["one", "each"])
+def test_the_end_of_a_rank_that_can_be_spared_ends_its_messages_alone(
+    way: str, host: str, tmp_path: Path
+) -> None:
+    def env(rank: int) -> dict[str, str]:
+        return {"WORKBENCH_TRACE": str(tmp_path)} | (
+            {"WORKBENCH_HOST": str(rank)} if host == "each" else {}
+        )
+
+    *others, killed = run(_spared, 4, way, env=env, timeout=40)
+    assert killed.code == -signal.SIGKILL
+    assert [rank.code for rank in others] == [0, 0, 0], "\n".join(rank.err for rank in others)
+    taken, lost, dropped, sent = others[0].value
+    assert taken == {"1": 30, "2": 30, "3": 5}
+    if way != "from anybody":
+        assert [error[:2] for error in lost] == [["PeerLost", 3]]
+        assert dropped[0] < LOST and "rank 3" in lost[0][2]
+    for rank in others[1:]:
+        assert rank.value == [30 * 1_600_000]
+    assert sent == 65 * 1_600_000, "neither the grants nor what was dropped"
+    detected = wb.load(tmp_path).events.filter(kind="detect", name="lost")
+    assert detected.select("rank", "peer").rows() == [(0, 3)]
+
+
+def _frozen_receiver(rank: int, n: int) -> list[Any]:
+    """Large messages to a rank that is stopped wait; those to the others go on."""
+    big = torch.full((2_000_000,), float(rank))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if rank == 2:
+        for _ in range(20):
+            dist.recv(big, 0)
+            dist.send(torch.ones(2), 0)
+        return [big[-1].item()]
+    waits = dist.isend(big, 1)
+    for _ in range(20):
+        dist.isend(big, 2)
+        dist.recv(torch.zeros(2), 2)
+    return [waits.is_completed()]
+
+
+def test_a_frozen_receiver_holds_nobody_else_up() -> None:
+    first, _, last = run(_frozen_receiver, 3, group_timeout=20.0, timeout=30, expendable={0, 1})
+    assert last.value == [0.0], last.err
 
 
 def _frozen(rank: int, n: int) -> list[Any]:

@@ -545,6 +545,100 @@ def test_a_wait_with_a_timeout_gives_up_and_the_message_still_comes() -> None:
     assert values(_impatient, 2)[0] == ["RunTimeout", True, [1.0] * 3]
 
 
+def _any_of(rank: int, n: int) -> None:
+    """Whoever waits for several messages goes on with the first, wherever it stands in the list."""
+    from workbench.session import session
+    from workbench.work import wait_any
+
+    session().next_group = "control"
+    control = dist.new_group()
+    if rank:
+        x = torch.full((3000,), float(rank))
+        for i in range(20):
+            if rank == 1 + i % (n - 1):  # one sends, and waits for the answer
+                dist.send(x + i, 0)
+                dist.recv(torch.zeros(1), 0)
+            dist.barrier()
+        if rank == 1:
+            dist.send(torch.ones(2), 0, group=control)
+        dist.barrier()
+        return
+    into = [torch.zeros(3000) for _ in range(n)]
+    works = [dist.irecv(into[peer], peer) for peer in range(1, n)]
+    farewell = dist.irecv(torch.zeros(2), 1, group=control)
+    start = time.monotonic()
+    assert wait_any([], 0.0) == []
+    for i in range(20):
+        peer = 1 + i % (n - 1)
+        found = wait_any([*works, farewell] if i % 2 else works, 20.0)
+        assert found == [peer - 1] == wait_any(works, 20.0)
+        works[peer - 1].wait()
+        assert (into[peer] == peer + i).all()
+        works[peer - 1] = dist.irecv(into[peer], peer)
+        dist.send(torch.zeros(1), peer)
+        if i == 10:  # everybody stands at the barrier: nothing comes
+            began = time.monotonic()
+            assert wait_any(works, 0.1) == [] and 0.1 <= time.monotonic() - began < 0.5
+        dist.barrier()
+    assert wait_any([*works, farewell], 20.0) == [n - 1] == wait_any([farewell, *works], 20.0)[:0] + [n - 1]
+    dist.barrier()
+    assert time.monotonic() - start < 15
+
+
+def test_who_waits_for_any_of_several_messages_goes_on_with_the_first() -> None:
+    values(_any_of, 4, env={"WORKBENCH_CHUNK": str(SLOT)})
+
+
+def _any_of_gloo(rank: int, n: int) -> None:
+    from workbench.work import wait_any
+
+    gloo = dist.new_group(backend="gloo")
+    if rank == 0:
+        into = [torch.zeros(3), torch.zeros(3)]
+        works = [dist.irecv(into[0], 1, group=gloo), dist.irecv(into[1], 1)]
+        assert wait_any(works, 20.0) == [1]
+        dist.send(torch.ones(1), 1)
+        assert wait_any(works[:1], 20.0) == [0] and wait_any(works, 20.0) == [0, 1]
+    else:
+        dist.send(torch.ones(3), 0)
+        dist.recv(torch.ones(1), 0)
+        dist.send(torch.ones(3), 0, group=gloo)
+    dist.barrier()
+
+
+def test_messages_of_several_backends_are_waited_for_together() -> None:
+    values(_any_of_gloo, 2)
+
+
+def _waits_in_threads(rank: int, n: int) -> None:
+    """Three threads wait for a message each; what comes for one is not held up by the others."""
+    import threading
+
+    if rank:
+        for tag in (2, 0, 1):
+            dist.send(torch.full((2000,), float(tag)), 0, tag=tag)
+            dist.recv(torch.zeros(1), 0, tag=9)
+        return
+    into = [torch.zeros(2000) for _ in range(3)]
+    order = []
+
+    def wait(tag: int) -> None:
+        dist.recv(into[tag], 1, tag=tag)
+        order.append(tag)
+        dist.send(torch.zeros(1), 1, tag=9)  # the next one comes only now
+
+    threads = [threading.Thread(target=wait, args=(tag,)) for tag in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert order == [2, 0, 1] and [x[-1].item() for x in into] == [0.0, 1.0, 2.0]
+
+
+def test_threads_that_wait_do_not_hold_each_other_up() -> None:
+    values(_waits_in_threads, 2, env={"WORKBENCH_CHUNK": str(SLOT)})
+
+
 # -- what is built on top --
 
 

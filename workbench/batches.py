@@ -9,6 +9,8 @@ repeating).
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 
@@ -33,7 +35,15 @@ class Minibatches:
             )
         return self._order[place * self.batch_size : (place + 1) * self.batch_size]
 
+    def size(self, iteration: int) -> int:
+        """Samples of that minibatch."""
+        start = iteration % self.per_epoch * self.batch_size
+        return min(self.batch_size, self.samples - start)
 
-def partition(ids: np.ndarray, rank: int, ranks: int) -> np.ndarray:
+
+Ids = TypeVar("Ids", np.ndarray, range)
+
+
+def partition(ids: Ids, rank: int, ranks: int) -> Ids:
     """The part of a minibatch that a worker takes; may be empty."""
     return ids[rank::ranks]

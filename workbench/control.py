@@ -19,7 +19,8 @@ from workbench.units import print_bandwidth, print_duration
 
 ATTENTION, HELD, SLOW_MOTION, GRANT, GRANT_UNIT, STOP, ABORT, FROZEN, RANKS, GRANT_UNTIL = range(10)
 # Words of a rank.
-SLOW, ITERATION, LOSS, STATE, THAW_AT, AT_GATE, FROZEN_BY_USER = range(7)
+# SPARE: the run goes on without this rank.
+SLOW, ITERATION, LOSS, STATE, THAW_AT, AT_GATE, FROZEN_BY_USER, SPARE = range(8)
 # Words of a directed link.
 LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 16, 16, 4

@@ -10,7 +10,7 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -51,11 +51,14 @@ class Job:
         self.session, self.recorder, self.control = session, session.recorder, control
         self.device, self.dtype = _device(exp.device, rank), getattr(torch, exp.dtype)
         self._train = task.dataset("train")
-        self._minibatches = Minibatches(len(self._train), exp.batch_size, exp.seed)
+        self.seed = exp.seed
+        self.minibatches = Minibatches(len(self._train), exp.batch_size, exp.seed)
         self._gate = Gate(control, rank)
         self._jitter = 1.0
         self._padding: Padding | None = None
         self._run_queue = RunQueue()
+        self._groups: dict[str, dist.ProcessGroup] = {}
+        self.number = 0  # of the model that this rank trains, where there are several
         self.losses: list[float] = []
         self.samples: list[int] = []
         self.started_ns = self.ended_ns = 0
@@ -65,20 +68,25 @@ class Job:
 
     # -- what a strategy builds --
 
+    def of_model(self, number: int) -> None:
+        """Train this one of several models: a run of its own, on the experiment's seed + number."""
+        self.number, self.seed = number, self.exp.seed + number
+        self.minibatches = Minibatches(len(self._train), self.exp.batch_size, self.seed)
+
     def model(self) -> torch.nn.Module:
-        """The task's model under the experiment's seed, equal on every rank."""
-        torch.manual_seed(self.exp.seed)
+        """The task's model under the run's seed, equal on every rank."""
+        torch.manual_seed(self.seed)
         model: torch.nn.Module = self.task.model().to(self.device, self.dtype)
         if self.exp.pad_compute_ns:
             self._padding = Padding(model, self.exp.pad_compute_ns)
         return model
 
-    def optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+    def optimizer(self, model: torch.nn.Module | Iterable[torch.Tensor]) -> torch.optim.Optimizer:
+        """The experiment's update rule for a model, or for these parameters."""
+        parameters = model.parameters() if isinstance(model, torch.nn.Module) else model
         if self.exp.optimizer == "adam":
-            return torch.optim.Adam(model.parameters(), lr=self.exp.learning_rate)
-        return torch.optim.SGD(
-            model.parameters(), lr=self.exp.learning_rate, momentum=self.exp.momentum
-        )
+            return torch.optim.Adam(parameters, lr=self.exp.learning_rate)
+        return torch.optim.SGD(parameters, lr=self.exp.learning_rate, momentum=self.exp.momentum)
 
     def label(self, text: str) -> AbstractContextManager[None]:
         """Name the collectives that start inside."""
@@ -100,8 +108,8 @@ class Job:
             if self.control.words[ABORT] or self._last(iteration):
                 break
             self.recorder.where = Where(iteration)
-            self._strike(iteration)
-            yield Step(iteration, self._minibatches.ids(iteration))
+            self.strike(iteration)
+            yield Step(iteration, self.minibatches.ids(iteration))
             self.ended_ns = now()
             waited, before = queue.ns(), waited
             self.recorder.mark(CODE["metric"], "runqueue", value=float(waited - before))
@@ -118,7 +126,7 @@ class Job:
             words[STOP] = iteration + 1
         return 0 < words[STOP] <= iteration
 
-    def _strike(self, iteration: int) -> None:
+    def strike(self, iteration: int) -> None:
         """The faults that the experiment asks for at this iteration."""
         self._jitter = 1.0
         for number, fault in enumerate(self.exp.faults):
@@ -226,9 +234,13 @@ class Job:
                 torch.cuda.current_stream(
                     self.device
                 ).synchronize()  # else the span ends before its work
-            factor = self._jitter * self.control.rank_word(self.rank, SLOW) / 1000
-            if factor > 1:
-                time.sleep((factor - 1) * (now() - start) * 1e-9)
+            self.stretch(start)
+
+    def stretch(self, start: int) -> None:
+        """Of a slow rank: what began at ``start`` lasts so many times as long."""
+        factor = self._jitter * self.control.rank_word(self.rank, SLOW) / 1000
+        if factor > 1:
+            time.sleep((factor - 1) * (now() - start) * 1e-9)
 
     def report(self, loss: torch.Tensor, samples: int) -> None:
         """This worker's loss (mean over its samples) before the update of this iteration."""
@@ -242,23 +254,25 @@ class Job:
 
     # -- the end --
 
-    def finish(self, model: torch.nn.Module) -> None:
-        """Validation over all ranks, the final parameters and their digest."""
+    def finish(self, model: torch.nn.Module, *, alone: bool = False) -> None:
+        """Validation over all ranks (``alone``: by this one), the final parameters and their
+        digest.
+        """
         self.recorder.where = Where()
-        self.metrics = self._validate(model)
+        self.metrics = self._validate(model, 1 if alone else self.ranks)
         if self.rank == 0:
             self._tell(self.metrics, "validation", now())
         self.parameters = {name: value.detach().cpu() for name, value in model.state_dict().items()}
         self.digest = digest(self.parameters)
 
     @torch.no_grad()
-    def _validate(self, model: torch.nn.Module) -> dict[str, float]:
+    def _validate(self, model: torch.nn.Module, ranks: int) -> dict[str, float]:
         """Means over the validation samples, each counted once however many ranks share them."""
         if not hasattr(self.task, "metrics"):
             return {}
         model.eval()
         dataset = self.task.dataset("validation")
-        mine = partition(np.arange(len(dataset)), self.rank, self.ranks)
+        mine = partition(np.arange(len(dataset)), self.rank if ranks > 1 else 0, ranks)
         names: list[str] = []
         sums = torch.zeros(0, dtype=torch.float64)
         count = 0
@@ -273,18 +287,22 @@ class Job:
             count += len(ids)
         model.train()
         total = torch.cat([sums, torch.tensor([count], dtype=torch.float64)])
-        if self.ranks > 1:
+        if ranks > 1:
             dist.all_reduce(total, group=self.metrics_group())
         return {
             name: float(value / total[-1]) for name, value in zip(names, total[:-1], strict=True)
         }
 
     def metrics_group(self) -> dist.ProcessGroup:
-        """The group of collectives that are not training; all ranks make it, on first use."""
-        if not hasattr(self, "_metrics_group"):
-            self.session.next_group = "metrics"
-            self._metrics_group: dist.ProcessGroup = dist.new_group(list(range(self.ranks)))
-        return self._metrics_group
+        """The group of collectives that are not training."""
+        return self.group("metrics")
+
+    def group(self, name: str) -> dist.ProcessGroup:
+        """A group of all ranks under this name; all of them make it, on first use."""
+        if name not in self._groups:
+            self.session.next_group = name
+            self._groups[name] = dist.new_group(list(range(self.ranks)))
+        return self._groups[name]
 
     def _batch(self, dataset: Any, ids: np.ndarray) -> Any:
         if getattr(dataset, "__getitems__", None):

@@ -124,16 +124,19 @@ class Members:
                 if pause >= 2e-3:
                     patience.look()
                 fd = board.mailbox(plane, self.rank, self.size)
-            box = SharedInbox(self._attach(frm, fd))
+            box = SharedInbox(self._attach(frm, fd, plane))
             box.bell = board.bells[0] if plane == P2P_PLANE else None
         self._inboxes[plane, frm] = box
         return box
 
-    def _attach(self, frm: int, fd: int) -> Segment:
+    def _attach(self, frm: int, fd: int, plane: int) -> Segment:
         try:
             return Segment.attach(self.peers[frm].pid, fd)
         except OSError as error:
-            raise self.watch.lost(frm, "opening its mailbox") from error
+            doing = "opening its mailbox"
+            if plane == P2P_PLANE and frm in self.watch.spare:
+                raise self.watch.ended(frm, doing) from error
+            raise self.watch.lost(frm, doing) from error
 
     def moved(self) -> int:
         """Payload bytes that the transports of this group have copied for sending."""

@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 from workbench.arrays import NUMPY, TORCH, flat_array
 from workbench.communicator import Communicator
 from workbench.control import ATTENTION
-from workbench.errors import CollectiveError, RunTimeout
+from workbench.errors import CollectiveError, PeerLost, RunTimeout
 from workbench.events import CODE, Where, now
 from workbench.members import P2P_PLANE
 from workbench.pacing import sleep_until
@@ -31,7 +32,7 @@ from workbench.watch import Patience
 
 GRACE = 0.5e-3  # seconds: a caller that waits at once drives its transfer without a thread
 LINGER = 20e-3  # seconds without work after which the thread parks
-_SEND, _RECV, _WAIT = CODE["send"], CODE["recv"], CODE["wait"]
+_SEND, _RECV, _WAIT, _DETECT = (CODE[kind] for kind in ("send", "recv", "wait", "detect"))
 
 
 class Transfer:
@@ -45,6 +46,7 @@ class Transfer:
         self.done = threading.Event()
         self.error: Exception | None = None
         self.after: list[Any] = []  # called once it is done
+        self.bells: set[Any] = set()  # rung then: of engines whose driver waits for this one too
 
     @property
     def nbytes(self) -> int:
@@ -56,6 +58,8 @@ class Transfer:
         for call in after:
             call(self)
         self.done.set()
+        for bell in self.bells:
+            bell.ring()
 
 
 class Engine:
@@ -73,8 +77,12 @@ class Engine:
         self.pending: deque[Transfer] = deque()
         self.bell = comm.members.board.bells[self.bell_number]
         self.thread: threading.Thread | None = None
+        self.over = comm.members.watch.over
         self.closed = False
         self._parked = True
+        self._thread_drives = False
+        self._sleepers = 0  # callers that wait for their turn to drive, or for their transfer
+        self._news = threading.Condition()
 
     def submit(self, transfer: Transfer) -> None:
         """Queue it and move what can move at once; the rest is for who waits, or for the thread."""
@@ -87,7 +95,7 @@ class Engine:
             except Exception as error:
                 self._fail(error)
             finally:
-                self.lock.release()
+                self._let_go()
         else:
             self.bell.ring()
         if not transfer.done.is_set():
@@ -95,24 +103,54 @@ class Engine:
 
     def wait(self, transfer: Transfer, seconds: float = math.inf) -> None:
         """Return when it is done; raise what went wrong, RunTimeout after ``seconds``."""
-        deadline = time.monotonic() + seconds
-        while not transfer.done.is_set():
-            if time.monotonic() > deadline:
-                self._ensure_thread()
-                raise RunTimeout(
-                    f"{self.kind} {describe(transfer.signature)}: not done in {seconds} s"
-                )
-            if self.lock.acquire(False):
-                try:
-                    self._drive(transfer, deadline)
-                finally:
-                    self.lock.release()
-                if self.busy():
-                    self._ensure_thread()
-            else:  # somebody else drives, and moves this one too
-                transfer.done.wait(0.02)
+        if not self.drive([transfer], seconds):
+            raise RunTimeout(f"{self.kind} {describe(transfer.signature)}: not done in {seconds} s")
         if transfer.error is not None:
             raise transfer.error
+
+    def drive(self, until: Sequence[Transfer], seconds: float = math.inf) -> bool:
+        """Move transfers until one of these is done; False: none was within ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while not any(transfer.done.is_set() for transfer in until):
+            if time.monotonic() > deadline:
+                self._ensure_thread()
+                return False
+            if self.lock.acquire(False):
+                try:
+                    self._drive(until, deadline)
+                finally:
+                    self._let_go()
+                if self.busy():
+                    self._ensure_thread()
+            else:
+                self._stand_by(until)
+        return True
+
+    def poll(self) -> None:
+        """Move what can move at once, if nobody else is at it."""
+        if self.lock.acquire(False):
+            try:
+                self._step(0)
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        self.lock.release()
+        if self._sleepers:
+            with self._news:
+                self._news.notify_all()
+
+    def _stand_by(self, until: Sequence[Transfer]) -> None:
+        """Somebody else drives: the thread leaves it to us, another caller moves ours too."""
+        with self._news:
+            self._sleepers += 1
+            if self._thread_drives:
+                self.bell.ring()
+            if self.lock.locked() and not any(transfer.done.is_set() for transfer in until):
+                self._news.wait(0.02)
+            self._sleepers -= 1
 
     def busy(self) -> bool:
         return bool(self.posted or self.pending)
@@ -142,33 +180,53 @@ class Engine:
             while not self.closed and time.monotonic() - used < LINGER:
                 time.sleep(GRACE)
                 if self.busy():
-                    with self.lock:
-                        self._drive(None)
+                    if not self._sleepers and self.lock.acquire(timeout=LINGER):
+                        self._thread_drives = True
+                        try:
+                            self._drive(())
+                        finally:
+                            self._thread_drives = False
+                            self._let_go()
                     used = time.monotonic()
 
-    def _drive(self, until: Transfer | None, deadline: float = math.inf) -> None:
-        """Move slots until the given transfer is done, or nothing is pending."""
+    def _drive(self, until: Sequence[Transfer], deadline: float = math.inf) -> None:
+        """Move slots until one of these is done; the thread: until a caller wants to drive.
+
+        Ends too when nothing is pending.
+        """
         patience: Patience | None = None
         blocked = 0
-        while self.busy() and not (until and until.done.is_set()) and not self.closed:
-            if time.monotonic() > deadline:
+        while self.busy() and not self.closed:
+            if any(transfer.done.is_set() for transfer in until) or time.monotonic() > deadline:
                 return
+            if self._sleepers:
+                if not until:
+                    return
+                with self._news:
+                    self._news.notify_all()  # one of theirs may be done
             try:
                 if self._step(blocked):
                     patience, blocked = None, 0
                     continue
                 blocked = blocked or now()
-                if until is not None and now() - blocked < self.comm.slots.spin_ns:
+                if until and now() - blocked < self.comm.slots.spin_ns:
                     continue  # awake: going to sleep and being woken costs more than most waits
                 self.bell.listen()
                 if self._step(blocked):
                     patience, blocked = None, 0
                     continue
+                if not until and self._sleepers:
+                    return
                 self._look_waiting()
-                self.bell.wait(0.05)
+                self.bell.wait(min(0.05, max(0.0, deadline - time.monotonic())))
                 patience = patience or Patience(self.members.watch, -1, self.lane, self._doing())
-                patience.peer = self._awaited()
-                patience.look()
+                awaited = {transfer.peer for transfer in self.pending}
+                over = set(patience.look(awaited) if awaited else ())
+                over -= self.over.keys() - awaited
+                while over and self._step(0):  # what they had sent before
+                    pass
+                for peer in over:
+                    self.abandon(peer, self.members.watch.ended(peer, self._doing()))
             except Exception as error:  # whoever waits for a transfer must hear of it
                 self._fail(error)
         if not self.busy():
@@ -190,9 +248,22 @@ class Engine:
         first = self.pending[0] if self.pending else None
         return f"{self.kind} {describe(first.signature)}" if first else self.kind
 
-    def _awaited(self) -> int:
-        peers = {transfer.peer for transfer in list(self.pending)}
-        return peers.pop() if len(peers) == 1 else -1
+    def abandon(self, peer: int, error: PeerLost) -> None:
+        """A spare peer has ended: so do the transfers to it or from it, and only they."""
+        watch, rank, moment = self.members.watch, self.world[peer], now()
+        self.over[peer] = error
+        if rank not in watch.found and not watch.peers[peer].left:
+            watch.found.add(rank)
+            name = self.comm.recorder.name
+            self.lane.context(group=name(self.comm.group), generation=self.comm.generation)
+            self.lane.write(_DETECT, moment, moment, rank, name=name("lost"))
+        for transfer in [transfer for transfer in self.pending if transfer.peer == peer]:
+            self.pending.remove(transfer)
+            self.end_of(transfer, error)
+
+    def end_of(self, transfer: Transfer, error: PeerLost) -> None:
+        """Finish a transfer whose spare peer has ended."""
+        raise NotImplementedError
 
     def _fail(self, error: Exception) -> None:
         failed = [*self.pending, *self.posted]
@@ -242,7 +313,13 @@ class SendEngine(Engine):
         number = self._numbers.get(transfer.peer, 0)
         self._numbers[transfer.peer] = number + 1
         transfer.number = number
-        self.pending.append(transfer)
+        if transfer.peer in self.over:
+            transfer.finish()
+        else:
+            self.pending.append(transfer)
+
+    def end_of(self, transfer: Transfer, error: PeerLost) -> None:
+        transfer.finish()  # dropped: nobody misses it
 
     def close(self, grace: float = 5.0) -> None:
         """Let what was posted leave, for ``grace`` seconds, if somebody is there to take it."""
@@ -325,7 +402,23 @@ class RecvEngine(Engine):
                     waiting.remove(early)
                     self._adopt(early, transfer, peer)
                     return
-        self.pending.append(transfer)
+        if transfer.peer in self.over:
+            transfer.finish(self.over[transfer.peer])
+        else:
+            self.pending.append(transfer)
+
+    def abandon(self, peer: int, error: PeerLost) -> None:
+        self._arriving.pop(peer, None)
+        whole = [early for early in self._unexpected.pop(peer, ()) if early.done.is_set()]
+        self._unexpected[peer] = deque(whole)
+        super().abandon(peer, error)
+        if len(self.over) == self.comm.size - 1:  # nobody is left who could send
+            for transfer in [transfer for transfer in self.pending if transfer.peer < 0]:
+                self.pending.remove(transfer)
+                transfer.finish(error)
+
+    def end_of(self, transfer: Transfer, error: PeerLost) -> None:
+        transfer.finish(error)
 
     def _adopt(self, early: Transfer, transfer: Transfer, peer: int) -> None:
         transfer.peer, transfer.number, transfer.slot = peer, early.number, early.slot
@@ -346,9 +439,15 @@ class RecvEngine(Engine):
         wanted = {transfer.peer for transfer in self.pending}
         peers = range(self.comm.size) if -1 in wanted else wanted
         for peer in list(peers):
-            if peer == self.comm.rank:
+            if peer == self.comm.rank or peer in self.over:
                 continue
-            box = self.members.inbox(peer, P2P_PLANE, None)
+            try:
+                box = self.members.inbox(peer, P2P_PLANE, None)
+            except PeerLost as error:
+                if peer not in self.members.watch.spare:
+                    raise
+                self.abandon(peer, error)
+                continue
             while box is not None and self.pending and box.ready.acquire(False):
                 self._take(box, peer, 0 if moved else blocked)
                 moved = True

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -43,6 +43,7 @@ from workbench.transports.gloo import break_connections
 from workbench.work import AllWork, JobQueue, P2PWork, WorkbenchWork
 
 ONE_SHOT_BYTES = 32 * 1024  # "auto": up to here one-shot, above it the ring
+UNCOUNTED = ("metrics", "control")  # groups whose bytes are not training's
 _OURS = {"SUM": SUM, "PRODUCT": "PRODUCT", "MIN": "MIN", "MAX": "MAX", "AVG": SUM}
 _REDUCE_NAMES = {
     getattr(dist.ReduceOp, name): name for name in REDUCTIONS if hasattr(dist.ReduceOp, name)
@@ -236,6 +237,15 @@ class WorkbenchGroup(GlooOperations):
         engine.submit(transfer)
         return work
 
+    def spare(self, world_ranks: Iterable[int]) -> None:
+        """The end of these ranks is no failure of the group.
+
+        Only messages from them fail then, with PeerLost; messages to them are dropped.
+        """
+        watch, world = self.members.watch, self.members.world
+        watch.spare = {world.index(rank) for rank in world_ranks if rank in world}
+        watch.found = self.session.lost
+
     # -- running --
 
     def _run(
@@ -303,8 +313,9 @@ def close_all() -> None:
 
 
 def bytes_sent() -> int:
-    """Payload bytes that this rank has sent in training: metrics and checks left out."""
-    return sum(group.comm.slots.bytes_sent for group in list(_groups) if group.label != "metrics")
+    """Payload bytes that this rank has sent in training: metrics, checks, grants left out."""
+    counted = [group for group in list(_groups) if group.label not in UNCOUNTED]
+    return sum(group.comm.slots.bytes_sent for group in counted)
 
 
 def first_error() -> WorkbenchError | None:

@@ -101,6 +101,7 @@ def _outcome(job: Job) -> tuple[dict[str, Any], bytes]:
         "done": job.rank,
         "losses": job.losses,
         "samples": job.samples,
+        "model": job.number,
         "started_ns": job.started_ns,
         "ended_ns": job.ended_ns or now(),
         "digest": job.digest,

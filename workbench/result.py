@@ -22,13 +22,16 @@ class Result:
     losses: list[float] = field(
         default_factory=list
     )  # one per iteration: mean over the minibatch, before its update
+    model_losses: list[list[float]] = field(
+        default_factory=list
+    )  # the same of every model, where several were trained at the same time
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
     bytes_sent: dict[int, int] = field(
         default_factory=dict
     )  # payload bytes by rank, metrics left out
     metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
-    lost: list[int] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)  # ranks that ended, without which it went on
     wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
     ok: bool = False
     error: WorkbenchError | None = None
@@ -85,9 +88,10 @@ class Overhead:
 
 
 def mean_losses(reports: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The sample-weighted mean over ranks, iteration by iteration."""
+    """The sample-weighted mean over the ranks that train, iteration by iteration."""
     losses = []
-    for parts in zip(*(zip(r["losses"], r["samples"], strict=True) for r in reports), strict=False):
+    each = [zip(r["losses"], r["samples"], strict=True) for r in reports if r["losses"]]
+    for parts in zip(*each, strict=False):
         count = sum(samples for _, samples in parts)
         losses.append(
             sum(loss * samples for loss, samples in parts if samples) / count

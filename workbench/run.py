@@ -23,6 +23,7 @@ from workbench.control import (  # fmt: skip
     FROZEN_BY_USER,
     ITERATION,
     SLOW,
+    SPARE,
     STATE,
     THAW_AT,
     TRAINING,
@@ -180,8 +181,9 @@ class Run(Steering, Shown):
                 self._thaw_due()
                 if not self._trained_from and self._all_train():
                     self._trained_from = time.monotonic()
-                lost = any(rank not in self._reports for rank in list(self._ended))
-                if not lost and not any("failed" in report for report, _ in self._reports.values()):
+                if not self._lost(spare=False) and not any(
+                    "failed" in report for report, _ in self._reports.values()
+                ):
                     continue
                 # Survivors find out by themselves within 50 ms, and then say what they were in.
                 failed_at = failed_at or time.monotonic()
@@ -193,6 +195,14 @@ class Run(Steering, Shown):
                     break
             for key, _ in selector.select(0):  # a last word of one that has ended
                 self._read_report(key, selector)
+
+    def _lost(self, *, spare: bool) -> dict[int, int]:
+        """Ranks that ended without a report, and how: those that it can spare, or the others."""
+        return {
+            rank: code
+            for rank, code in sorted(self._ended.items())
+            if rank not in self._reports and bool(self._control.rank_word(rank, SPARE)) == spare
+        }
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
         sock = key.fileobj
@@ -262,17 +272,21 @@ class Run(Steering, Shown):
                 rank: report["digest"] for rank, report in sorted(done.items()) if report["digest"]
             },
             bytes_sent={rank: report["bytes_sent"] for rank, report in sorted(done.items())},
+            lost=[*self._lost(spare=True)],
         )
         result.error = self._error()
         result.ok = result.error is None
         if result.error is not None:
             result.error.result = result
-        if done:
-            result.losses = mean_losses([done[rank] for rank in sorted(done)])
-            result.wall_seconds = (
-                max(r["ended_ns"] for r in done.values())
-                - min(r["started_ns"] for r in done.values())
-            ) / 1e9
+        if trained := [report for _, report in sorted(done.items()) if report["losses"]]:
+            numbers = sorted({report["model"] for report in trained})
+            result.model_losses = [
+                mean_losses([report for report in trained if report["model"] == number])
+                for number in numbers
+            ]
+            result.losses = result.model_losses[0]
+            first = min(report["started_ns"] for report in trained)
+            result.wall_seconds = (max(report["ended_ns"] for report in trained) - first) / 1e9
         if 0 in done:
             result.metrics = done[0]["metrics"]
             result.parameters = tensors(*self._reports[0])
@@ -280,7 +294,7 @@ class Run(Steering, Shown):
 
     def _error(self) -> WorkbenchError | None:
         """What went wrong, the cause before its consequences."""
-        lost = {rank: code for rank, code in self._ended.items() if rank not in self._reports}
+        lost = self._lost(spare=False)
         failures = {
             rank: report
             for rank, (report, _) in sorted(self._reports.items())
@@ -413,17 +427,16 @@ class Run(Steering, Shown):
     @property
     def iteration(self) -> int:
         """The iteration that the slowest rank is in."""
-        return min(
-            self._control.rank_word(rank, ITERATION) for rank in range(self.experiment.ranks)
-        )
+        here = [rank for rank in self.pids if rank not in self._ended] or [*self.pids]
+        return min(self._control.rank_word(rank, ITERATION) for rank in here)
 
     @property
     def loss(self) -> float:
         """The newest local losses' mean, for a progress bar."""
         if not self._all_train():
             return float("nan")
-        ranks = range(self.experiment.ranks)
-        return sum(self._control.loss(rank) for rank in ranks) / self.experiment.ranks
+        losses = [loss for rank in self.pids if (loss := self._control.loss(rank))]  # 0: none yet
+        return sum(losses) / len(losses) if losses else float("nan")
 
     def _all_train(self) -> bool:
         """Has every rank begun to train?"""

@@ -49,6 +49,7 @@ class Session:
         # not.
         self.native = native
         self._functions = dict(functions or {})
+        self.lost: set[int] = set()  # world ranks that have ended and whom the groups could spare
         self._labels = threading.local()
         self.next_group = (
             ""  # the name of the group that is made next, if it is to have a certain one

@@ -110,8 +110,12 @@ def check_options(exp: Experiment) -> None:
             raise SpecError(
                 f"Experiment.options.{option} = {value!r}{near}. Allowed: {listed(names)}"
             )
-    if exp.options and isinstance(exp.strategy, str) and not split_path(exp.strategy):
-        configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+    if isinstance(exp.strategy, str) and not split_path(exp.strategy):
+        checks = "check" in source.defined(source.text_of("strategies", exp.strategy), exp.strategy)
+        if exp.options or checks:
+            config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+        if checks:
+            source.load("strategies", exp.strategy, "check")(exp, config)
 
 
 def _check_keys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from workbench.control import ABORT, ABORTED, HELD, SLICE, Control
 from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
@@ -38,6 +38,12 @@ class Watch:
         )
         self.closing = False
         self.error: WorkbenchError | None = None
+        # Group ranks whose end is no failure of the group: messages to them and from them end, what
+        # all do together still fails. ``over``: those that have ended. ``found``: world ranks of
+        # those whose end is on record.
+        self.spare: set[int] = set()
+        self.over: dict[int, PeerLost] = {}
+        self.found: set[int] = set()
         self.tell_far: Callable[[str, int, str], None] | None = None  # alarms to other hosts
 
     def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
@@ -95,10 +101,14 @@ class Watch:
         """The error for a peer that has ended, or has left the group while it was awaited."""
         if error := self.heard():
             return error  # it said why
+        return self.fail(self.ended(peer, doing))
+
+    def ended(self, peer: int, doing: str) -> PeerLost:
+        """That a peer has ended, or has left, in words; nobody is told."""
         other, me = self.peers[peer], self.peers[self.me].rank
         how = "left the group" if other.left else "ended"
         message = f"rank {other.rank} (process {other.pid}) {how} while rank {me} was in {doing}"
-        return self.fail(PeerLost(message, other.rank))
+        return PeerLost(message, other.rank)
 
     def compare(self, among: Iterable[int]) -> None:
         """Raise CollectiveError if one of these peers passes something else to our collective."""
@@ -120,9 +130,13 @@ class Patience:
         self.watch, self.peer, self.lane, self.doing = watch, peer, lane, doing
         self.since = self._last = now()
         self._waited = 0
-        self._told, self._farewell = False, -1
+        self._told, self._farewells = False, set[int]()
 
-    def look(self) -> None:
+    def look(self, awaited: Collection[int] = ()) -> list[int]:
+        """``awaited``: the peers of messages that are waited for; none in a collective.
+
+        Returns those of them that are spare and of whom nothing more will come.
+        """
         watch, moment = self.watch, now()
         watch.check()
         standing = watch.control is not None and watch.control.clocks_stand()
@@ -130,15 +144,15 @@ class Patience:
             # A rank that was itself stopped must not count that time as its peers' silence.
             self._waited += min(moment - self._last, 4 * int(SLICE * 1e9))
         self._last = moment
-        among = range(len(watch.peers)) if self.peer < 0 else (self.peer,)
-        for peer in among:
-            # Who has left in good order has done its part of what all do together, but sends no
-            # more to who awaits it. A message may have come with the farewell: see once more.
-            awaited = peer == self.peer and watch.peers[peer].left
-            told = awaited and self._farewell == peer
-            if peer != watch.me and (told or watch.peers[peer].gone):
+        if awaited:
+            self.peer = next(iter(awaited)) if len(awaited) == 1 else -1
+        everybody = -1 in awaited or (self.peer < 0 and not awaited)
+        among = range(len(watch.peers)) if everybody else awaited or (self.peer,)
+        over = [peer for peer in among if peer != watch.me and self._is_over(peer, bool(awaited))]
+        for peer in over:
+            if not awaited or peer not in watch.spare:
                 raise watch.lost(peer, self.doing)
-            self._farewell = peer if awaited else -1
+        among = [peer for peer in among if peer not in over]
         watch.compare(among)
         if self._waited > SECOND and not self._told:
             self._told = True
@@ -152,6 +166,21 @@ class Patience:
                     "Raise timeout= if this is expected."
                 )
             )
+
+        return over
+
+    def _is_over(self, peer: int, message: bool) -> bool:
+        """Will nothing more come of a peer?"""
+        other = self.watch.peers[peer]
+        if other.gone:
+            return True
+        # Who has left in good order has done its part of what all do together, but sends no
+        # more to who awaits it. A message may have come with the farewell: see once more.
+        if (peer == self.peer or (message and peer in self.watch.spare)) and other.left:
+            told = peer in self._farewells
+            self._farewells.add(peer)
+            return told
+        return False
 
     def _state(self, peer: int) -> str:
         """A peer in words. It asks the kernel only, so that a frozen peer can be described too."""

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -89,6 +89,38 @@ class P2PWork(WorkbenchWork):
 
     def _source_rank(self) -> int:
         return int(self.transfer.peer)
+
+
+def wait_any(works: Sequence[Any], timeout_seconds: float = math.inf) -> list[int]:
+    """Block until one of these messages is done; the indexes of all that are by then.
+
+    Empty after ``timeout_seconds`` without one. A message that failed is done too: its ``wait``
+    raises what went wrong. Messages of one group are moved right here; where they are of several,
+    put those first whose arrival matters most. Works of other backends are asked again and again.
+    """
+    if all(isinstance(work, P2PWork) for work in works):
+        _drive(works, timeout_seconds)
+    else:
+        deadline, pause = time.monotonic() + timeout_seconds, 20e-6
+        while not any(work.is_completed() for work in works) and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1e-3)
+    return [i for i, work in enumerate(works) if work.is_completed()]
+
+
+def _drive(works: Sequence[P2PWork], seconds: float) -> None:
+    engines = {id(work.engine): work.engine for work in works}
+    for engine in engines.values():
+        engine.poll()
+    pending = [work for work in works if not work.is_completed()]
+    if len(pending) < len(works) or not works:
+        return
+    first = works[0].engine
+    for work in works:
+        if work.engine is not first:
+            work.transfer.bells.add(first.bell)
+            work.engine._ensure_thread()
+    first.drive([work.transfer for work in works], seconds)
 
 
 class JobQueue:

@@ -9,6 +9,8 @@ repeating).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -47,3 +49,15 @@ Ids = TypeVar("Ids", np.ndarray, range)
 def partition(ids: Ids, rank: int, ranks: int) -> Ids:
     """The part of a minibatch that a worker takes; may be empty."""
     return ids[rank::ranks]
+
+
+def portion(ids: Ids, worker: int, workers: int, shares: Sequence[float] | None = None) -> Ids:
+    """The part of a minibatch that this worker takes: an equal one, or its share of ``shares``.
+
+    Uneven parts follow each other; their borders are rounded, so that every sample has one worker.
+    """
+    if shares is None:
+        return partition(ids, worker, workers)
+    each: Sequence[float] = shares
+    edges = [round(len(ids) * up_to / sum(each)) for up_to in (0.0, *accumulate(each))]
+    return ids[edges[worker] : edges[worker + 1]]

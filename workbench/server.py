@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from workbench.batches import partition
+from workbench.batches import portion
 from workbench.clocks import policy
 from workbench.control import ITERATION, STOP, STOP_ASKED
 from workbench.errors import PeerLost
@@ -120,10 +120,10 @@ class Server:
 
     def _share(self, worker: int, iteration: int) -> tuple[int, float]:
         """Samples of this worker's part of the minibatch, and what share of it they are."""
-        place_, models = worker - self.config.servers, self.config.models
+        number, models = worker - self.config.servers, self.config.models
         size = self.job.minibatches.size(iteration)
-        mates = len(self.workers[place_ % models :: models])
-        samples = len(partition(range(size), place_ // models, mates))
+        mates = len(self.workers[number % models :: models])
+        samples = len(portion(range(size), number // models, mates, self.config.shares))
         return samples, samples / size
 
     # -- starts --

@@ -16,8 +16,6 @@ import torch
 
 from workbench.clocks import Clocks, Policy
 
-STILL_READ = Callable[[torch.Tensor], bool]
-
 
 @dataclass(frozen=True)
 class Taken:
@@ -49,6 +47,7 @@ class Shard:
     ) -> None:
         self.policy, self.stale, self.drop_above = policy, stale, drop_above
         self._busy, self._stretch = busy, stretch
+        self.values_n = values_n
         self._parameter = torch.nn.Parameter(values_n, requires_grad=False)
         self._optimizer = optimizer([self._parameter])
         self._spare: list[torch.Tensor] = []  # buffers that were sent from, to be used again
@@ -60,10 +59,6 @@ class Shard:
         self._pushes: dict[int, tuple[int, ...]] = dict.fromkeys(self.clock, ())
         self._kept: list[int] = []  # workers whose gradient of this clock is in (synchronous)
         self._whole = len(self.clock)
-
-    @property
-    def values_n(self) -> torch.Tensor:
-        return self._parameter.data
 
     @property
     def clocks(self) -> Clocks:
@@ -130,10 +125,8 @@ class Shard:
             fresh = next((one for one in self._spare if not self._busy(one)), None)
             if fresh is None:
                 fresh = torch.empty_like(self.values_n)
-            else:
-                self._spare = [one for one in self._spare if one is not fresh]
-            self._spare.append(self.values_n)
-            self._parameter.data = fresh.copy_(self.values_n)
+            self._spare = [one for one in self._spare if one is not fresh] + [self.values_n]
+            self._parameter.data = self.values_n = fresh.copy_(self.values_n)
         self._parameter.grad = gradient_n
         self._optimizer.step()
         self._stretch(start)

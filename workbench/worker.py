@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from workbench.batches import partition
+from workbench.batches import portion
 from workbench.control import SPARE
 from workbench.events import CODE, Where, now
 from workbench.flat import Flat, Part
@@ -28,7 +28,7 @@ GO, STOP_HERE = 0, 1  # what a grant says, beside the version
 
 class Worker:
     def __init__(self, job: Job, config: Config) -> None:
-        self.job, self.servers = job, range(config.servers)
+        self.job, self.servers, self.shares = job, range(config.servers), config.shares
         number = job.rank - config.servers
         job.of_model(number % config.models)
         mates = range(job.number, job.ranks - config.servers, config.models)
@@ -49,7 +49,7 @@ class Worker:
             if not self._granted(step.iteration):
                 break
             self._pull()
-            mine = partition(step.ids, self.place, self.mates)
+            mine = portion(step.ids, self.place, self.mates, self.shares)
             share = len(mine) / len(step.ids)
             self.flat.grads_N.zero_()
             loss = job.forward(self.model, job.load(mine if len(mine) else step.ids[:1]))

@@ -38,6 +38,7 @@ class Config:
     placement: Literal["even", "hash"] | tuple[float, ...] = "even"  # or a share for each server
     stale_gradients: Literal["keep", "drop", "scale"] = "keep"  # scale: divided by the staleness
     drop_above: int = 0  # updates that a gradient may have missed before `drop` leaves it out
+    shares: tuple[float, ...] | None = None  # of a minibatch, a worker each; left out: equal ones
     models: int = 1  # trained at the same time; worker i trains model i % models, on seed + model
 
     def __post_init__(self) -> None:
@@ -57,6 +58,11 @@ class Config:
                 raise ValueError(
                     f"placement = {list(self.placement)}: shares are 0 or more, and 1 together"
                 )
+        if self.shares is not None:
+            if not self.shares or min(self.shares) < 0 or sum(self.shares) <= 0:
+                raise ValueError(f"shares = {list(self.shares)}: they are 0 or more, one above 0")
+            if self.models > 1:
+                raise ValueError("shares are of one model's minibatches: models = 1")
 
 
 def check(exp: Experiment, config: Config) -> None:
@@ -67,6 +73,10 @@ def check(exp: Experiment, config: Config) -> None:
         raise SpecError(
             f"Experiment.ranks = {exp.ranks} with options.servers = {config.servers} leaves "
             f"{max(workers, 0)} workers: there must be at least one {each}"
+        )
+    if config.shares is not None and len(config.shares) != workers:
+        raise SpecError(
+            f"Experiment.options.shares gives {len(config.shares)} shares for {workers} workers"
         )
     if exp.backend != "workbench":
         raise SpecError(

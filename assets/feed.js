@@ -108,7 +108,8 @@ export class Happenings {
       const twin = back ? this.lines.findLast((line) => line.t >= t - PAIR_NS && line.words === linkFault(back, "→")) : undefined;
       if (twin) (twin.words = linkFault(back, "↔")), (this.version += 1);
       else this.#put(t, faultWords(name, rank, value, ours), kind, rank);
-    } else if (kind === "detect") this.#put(t, this.#detect(known, r, by), kind, by);
+    } else if (kind === "detect" && name === "lost") this.#once(`lost ${peer}`, t, `rank ${peer} is gone; the others go on without it`, kind, peer);
+    else if (kind === "detect") this.#put(t, this.#detect(known, r, by), kind, by);
     else {
       const where = iteration >= 0 ? ` in iteration ${iteration + 1}` : "", more = name ? `: ${name}` : "";
       const does = { abort: "gave up", rebuild: "joined a new group", restore: "went back to what was kept", checkpoint: "kept a checkpoint" }[kind];

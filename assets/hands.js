@@ -22,7 +22,7 @@ export function piece(tag, className, text = "") {
 
 /** Links between which chunks of the newest call went, as "from>to". @param {Stage} stage */
 function seenLinks(stage) {
-  const head = stage.known.table.newest, call = head && stage.openKey(head.key);
+  const head = stage.tale.table.newest, call = head && stage.openKey(head.key);
   return new Set((call?.flights ?? []).map((f) => `${f.from}>${f.to}`));
 }
 

@@ -12,10 +12,10 @@ import { duration, ticks } from "./words.js";
 
 const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 5; // px; hairlines nearer to each other are left out
 
-/** @param {number} ranks */
-const laneHeight = (ranks) => (ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);
+/** Height of a rank's lane. @param {number} ranks */
+export const scoreLane = (ranks) => (ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);
 /** Height of the score in CSS pixels; it depends on the ranks only. @param {number} ranks */
-export const scoreHeight = (ranks) => Math.ceil(TOP + ranks * laneHeight(ranks) + AXIS + KEY);
+export const scoreHeight = (ranks) => Math.ceil(TOP + ranks * scoreLane(ranks) + AXIS + KEY);
 /** Where a moment of the call lies. @param {number} t ns from its start @param {number} span ns @param {number} width px */
 export const xOf = (t, span, width) => LEFT + (span > 0 ? t / span : 0) * (width - LEFT - RIGHT);
 /** The moment of the call at a place, from 0 to its end. @param {number} x px @param {number} span ns @param {number} width px */
@@ -26,7 +26,7 @@ export const timeAt = (x, span, width) => Math.min(1, Math.max(0, (x - LEFT) / (
  * @param {Call} call @param {number} width @param {number} ranks  lanes of the score
  */
 export function barsOf(call, width, ranks) {
-  const span = call.end - call.start, lane = laneHeight(ranks), gap = lane > 8 ? 1 : lane > 4 ? 0.5 : 0, half = Math.max(0.5, lane / 2 - gap);
+  const span = call.end - call.start, lane = scoreLane(ranks), gap = lane > 8 ? 1 : lane > 4 ? 0.5 : 0, half = Math.max(0.5, lane / 2 - gap);
   return call.rows.filter((r) => r.kind === "send" || r.kind === "recv" || r.kind === "wait").map((r) => {
     const x = xOf(r.start, span, width), y = TOP + r.rank * lane + (r.kind === "send" ? gap / 2 : lane / 2);
     return { kind: r.kind, x, y, w: Math.max(1, xOf(r.end, span, width) - x - (half > 3 ? 0.5 : 0)), h: half };
@@ -62,8 +62,8 @@ function barsDrawn({ ink, width, ratio, ranks }, call) {
 }
 
 /** The ranks' names and the ground line, there before anything happens. @param {CanvasRenderingContext2D} g @param {Look} look */
-function drawNames(g, { ink, font, ranks, width, choice }) {
-  const lane = laneHeight(ranks), every = lane >= 13 ? 1 : ranks - 1 || 1;
+export function drawNames(g, { ink, font, ranks, width, choice }) {
+  const lane = scoreLane(ranks), every = lane >= 13 ? 1 : ranks - 1 || 1;
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
@@ -98,8 +98,8 @@ function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
 }
 
 /** The axis, and the playhead with its time. @param {CanvasRenderingContext2D} g @param {Look} look @param {Call} call @param {number} t @param {{x: number, time: number} | null} ideal */
-function drawAxis(g, { ink, font, width, ranks }, call, t, ideal) {
-  const span = call.end - call.start, bottom = TOP + ranks * laneHeight(ranks), x = xOf(t, span, width), taken = /** @type {[number, number][]} */ ([]);
+export function drawAxis(g, { ink, font, width, ranks }, call, t, ideal) {
+  const span = call.end - call.start, bottom = TOP + ranks * scoreLane(ranks), x = xOf(t, span, width), taken = /** @type {[number, number][]} */ ([]);
   const write = (/** @type {string} */ text, /** @type {number} */ at, /** @type {boolean} */ bold) => {
     g.font = `${bold ? 700 : 400} 11px ${font}`;
     const w = g.measureText(text).width, left = Math.min(width - w, Math.max(LEFT, at - w / 2));
@@ -141,7 +141,7 @@ export function drawScore(g, look) {
   drawNames(g, look);
   if (!call || width <= LEFT + RIGHT) return;
   const span = call.end - call.start, t = Math.min(span, Math.max(0, look.t - call.start)), x = xOf(t, span, width), bars = barsDrawn(look, call);
-  const reading = readingOf(call, known), lines = idealLines(reading, width), bottom = ranks * laneHeight(ranks);
+  const reading = readingOf(call, known), lines = idealLines(reading, width), bottom = ranks * scoreLane(ranks);
   g.globalAlpha = 0.35; // the future is pale
   g.drawImage(bars, 0, 0, width, tall);
   g.globalAlpha = 1;

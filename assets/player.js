@@ -11,7 +11,7 @@
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {import("./table.js").Table} Table
- * @typedef {{id: string, title: string, strategy: string, ranks: number, iterations: number, algorithm: string, cores: number, readonly: boolean, scene?: string,
+ * @typedef {{id: string, title: string, strategy: string, ranks: number, iterations: number, algorithm: string, cores: number, readonly: boolean, scene?: string, server?: import("./server_frame.js").Rule | null,
  *   can_start?: boolean, emulated: {from: number, to: number, words: string}[], notes: string[], theory: Record<string, {steps: number, share: number}>}} RunFacts
  * @typedef {{events: number, dropped: number, per_second: number, iteration: number, loss: number | null, accuracy: number | null, record_share: number | null, older: number}} Counters
  * @typedef {{held: boolean, standing: number[], slow_motion: number, slow: Record<string, number>, frozen: number[], ended: Record<string, string>,

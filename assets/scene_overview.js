@@ -12,6 +12,7 @@ import { handsBar, openHands } from "./hands.js";
 import { drawLoss, iterationAtX, lossAxes, lossWords, lossesOf } from "./losses.js";
 import { isOver, nowOf } from "./player.js";
 import { MARKS, circleOf, drawCircle, markIcon, underCircle } from "./rank_circle.js";
+import { serves } from "./scene_server.js";
 import { bigButton, inCounts, tellOverview, waysOn } from "./tell_overview.js";
 import { grouped, stateOf } from "./words.js";
 
@@ -61,7 +62,7 @@ class Overview {
     this.$(".wb-ov-big").onclick = () => this.#big();
     /** @type {HTMLElement} */ (ring).onclick = () => {
       if (stage.known.state === "failed") stage.goto(stage.known.table.to);
-      stage.open("collectives", true);
+      stage.open(serves(stage.known) ? "server" : "collectives", true);
     };
     /** @type {HTMLElement} */ (time).onclick = () => stage.open("timeline", true);
     const under = (/** @type {PointerEvent | MouseEvent} */ event) => underCircle(circleOf(this.doings.length, this.size), this.links.all, event.offsetX, event.offsetY);
@@ -166,10 +167,10 @@ class Overview {
 
   /** Links between which chunks of the newest call went. @param {import("./player.js").Known} known */
   #findLinks({ table }) {
-    const head = table.newest;
-    if (!head || head.key === this.links.key) return;
+    const head = table.newest ?? this.stage.tale.table.newest, rounds = head?.group === "rounds";
+    if (!head || head.key === this.links.key || (rounds && this.links.all.size && this.links.key.startsWith(head.group))) return;
     const call = this.stage.openKey(head.key);
-    this.links = { key: head.key, all: new Set(call?.flights.map((f) => `${f.from}>${f.to}`)) };
+    this.links = { key: rounds ? `rounds ${table.life}` : head.key, all: new Set(call?.flights.map((f) => `${f.from}>${f.to}`)) };
   }
 
   /** A line a rank; of many ranks counts, and the slowest. @param {Look} look */

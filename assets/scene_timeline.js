@@ -90,7 +90,7 @@ export class TimelineView {
 
   /** Who holds up whom around the playhead: worked out once an iteration. @param {Look} look */
   #tell(look) {
-    const index = this.#take(look), around = index.around(look.t), gone = new Set(Object.keys(look.known.control?.ended ?? {}).map(Number)), newest = index.newestDone(gone);
+    const index = this.#take(look), gone = new Set(Object.keys(look.known.control?.ended ?? {}).map(Number)), around = index.around(look.t, gone), newest = index.newestDone(gone);
     const iteration = around ? Math.min(around.done ? around.iteration : around.iteration - 1, newest) : -1, key = [iteration, look.table.life].join();
     if (key === this.told.key) return this.told;
     const factsOf = (/** @type {number} */ i) => (i < 0 ? [] : index.factsOf(i, look.t)), facts = factsOf(iteration), cores = look.known.run?.cores ?? 0;
@@ -103,7 +103,8 @@ export class TimelineView {
 
   /** Where the window is for this frame. @param {Look} look @returns {Window} */
   #window(look) {
-    const index = this.#take(look), { win } = this, around = index.around(look.t);
+    const index = this.#take(look), { win } = this, { told } = look, rounds = told?.group === "rounds"; // workers of a parameter server are in iterations of their own
+    const around = rounds ? { iteration: told.iteration, from: told.start, to: told.end, done: told.complete } : index.around(look.t);
     if (win && !win.follows) return win;
     const extent = around ?? (look.call ? { iteration: -1, from: look.call.start, to: look.call.end, done: true } : null);
     if (!extent) return this.shown;

@@ -8,11 +8,14 @@
  * @typedef {import("./player.js").Known} Known
  * @typedef {import("./player.js").Player} Player
  * @typedef {{rank?: number, peer?: number, group?: string, op?: number, step?: number, chunk?: number, iteration?: number}} Choice
- * @typedef {{table: import("./table.js").Table, known: Known, call: Call | null, t: number, live: boolean, held: boolean, ranks: number,
+ * @typedef {{height(look: Look): number, draw(g: CanvasRenderingContext2D, look: Look): void}} Score  a scene's own, under the time bar
+ * @typedef {{table: import("./table.js").Table, known: Known, call: Call | null, told: Call | null, t: number, live: boolean, held: boolean, ranks: number,
  *   ink: Record<string, string>, font: string, width: number, ratio: number, at: number, choice: Choice | null}} Look
  * @typedef {{say(look: Look): void, draw(look: Look): void, marks(look: Look): any[], title(look: Look): string, sentence(look: Look): string,
- *   badges?(look: Look): string[], step?(look: Look, unit: string, way: number): number | null, score?: boolean, end(): void}} View
- * @typedef {{name: string, label: string, key: string, build(body: HTMLElement, stage: Stage): View}} Scene
+ *   badges?(look: Look): string[], step?(look: Look, unit: string, way: number): number | null, score?: boolean | Score, end(): void}} View
+ *   told: what the picture tells, a call or a parameter server's round; call: the same if it is a call
+ * @typedef {{name: string, label: string, key: string, offered?(known: Known): boolean, build(body: HTMLElement, stage: Stage): View}} Scene
+ *   offered: whether there is something of this run to see in it
  */
 import { feedView } from "./feed.js";
 import { hostIsDark, inksOf, wireOf } from "./host.js";
@@ -20,12 +23,14 @@ import { busiest, openCall } from "./model.js";
 import { AT_START, advance, backToLive, holdAt, isOver, nowOf, playOn, playheadOf, stepped, tell } from "./player.js";
 import { collectivesScene } from "./scene_collectives.js";
 import { overviewScene } from "./scene_overview.js";
+import { serverScene, serves } from "./scene_server.js";
 import { timelineScene } from "./scene_timeline.js";
+import { roundsOf, taleOf } from "./server_rounds.js";
 import { TimeBar } from "./timebar.js";
 import { badge, factsOf, meter } from "./words.js";
 
 /** @type {Scene[]} */
-const SCENES = [overviewScene, collectivesScene, timelineScene];
+const SCENES = [overviewScene, { ...collectivesScene, offered: (known) => !serves(known) || known.table.calls.length > 0 }, timelineScene, serverScene];
 const TEXT_MS = 250; // text changes at most four times a second
 const OPEN_CALLS = 8; // that are kept opened
 const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
@@ -38,7 +43,7 @@ const FRAME = `
   <div class="wb-scenes"></div>
   <div class="wb-feed"></div>
   <div class="wb-time"></div>
-  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 2 3 views · H holds the ranks</p>`;
+  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 2 3 4 views · H holds the ranks</p>`;
 
 export class Stage {
   /** @param {any} model @param {HTMLElement} el @param {any} view */
@@ -86,16 +91,21 @@ export class Stage {
     return this.wire.known;
   }
 
-  /** The call that the playhead is in. @returns {Call | null} */
-  get call() {
-    const head = this.player.key && this.player.held === null ? this.known.table.callOf.get(this.player.key) : this.known.table.callAt(this.player.t);
+  /** The run as the player tells it: by its calls, or by the rounds of a parameter server. @returns {Known} */
+  get tale() {
+    return taleOf(this.known);
+  }
+
+  /** The call, or round, that the playhead is in. @returns {Call | null} */
+  get told() {
+    const { table } = this.tale, head = this.player.key && this.player.held === null ? table.callOf.get(this.player.key) : table.callAt(this.player.t);
     return head ? this.openKey(head.key) : null;
   }
 
   /** A call by its key, opened; kept until it has more rows. @param {string} key @returns {Call | null} */
   openKey(key) {
     const table = this.known.table, head = table.callOf.get(key), had = this.opened.get(key);
-    if (!head) return null;
+    if (!head) return roundsOf(table)?.open(key) ?? null;
     if (had && had.rows === head.rows && had.table === table) return had.call;
     const call = openCall(table, head);
     this.opened.delete(key);
@@ -136,7 +146,7 @@ export class Stage {
 
   /** Show a scene; "" is the first. @param {string} name @param {boolean} [chosen] by the reader: it is kept */
   open(name, chosen = true) {
-    const scene = SCENES.find((s) => s.name === name) ?? SCENES[0];
+    const scene = SCENES.find((s) => s.name === name && (s.offered?.(this.known) ?? true)) ?? SCENES[0];
     if (chosen) this.wire.kept.scene = scene.name;
     if (this.scene === scene) return;
     this.scene = scene;
@@ -195,7 +205,7 @@ export class Stage {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
       if (target.closest("input, textarea, select, [role=dialog]")) return; // keys are theirs
       if (event.key === " " && target.closest("button, [role=button], a")) return; // a button's own key
-      const scene = SCENES.find((s) => s.key === event.key);
+      const scene = SCENES.find((s) => s.key === event.key && (s.offered?.(this.known) ?? true));
       const act = scene ? () => this.open(scene.name) : { " ": () => this.toggle(), l: () => this.live(), L: () => this.live(),
         ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), "+": () => this.faster(1), "=": () => this.faster(1), "-": () => this.faster(-1),
         h: () => this.holdRanks(), H: () => this.holdRanks(), Home: () => this.goto(this.known.table.from) }[event.key];
@@ -212,8 +222,8 @@ export class Stage {
 
   /** @param {number} at */
   playhead(at) {
-    const call = this.still.matches && this.player.held === null ? this.call : null; // no motion is wanted: the moment that tells most
-    return call ? call.start + busiest(call) : playheadOf(this.player, this.known, at, this.#open);
+    const call = this.still.matches && this.player.held === null ? this.told : null; // no motion is wanted: the moment that tells most
+    return call ? call.start + busiest(call) : playheadOf(this.player, this.tale, at, this.#open);
   }
 
   /** @param {Player} player */
@@ -231,24 +241,24 @@ export class Stage {
   toggle() {
     const at = performance.now();
     if (this.player.held === null) this.goto(this.playhead(at));
-    else this.#play(playOn(this.player, this.known, at, Number(this.bar.pace.value), this.#open));
+    else this.#play(playOn(this.player, this.tale, at, Number(this.bar.pace.value), this.#open));
   }
 
   /** @param {number} way */
   step(way) {
     const at = performance.now(), look = this.look(at), unit = this.bar.unit.value;
-    const t = this.view.step?.(look, unit, way) ?? stepped(this.known, look.t, unit, way, this.#open);
+    const t = this.view.step?.(look, unit, way) ?? stepped(this.tale, look.t, unit, way, this.#open);
     this.goto(t);
   }
 
   live() {
     this.bar.pace.value = "0";
-    this.#play(backToLive(this.player, this.known, performance.now()));
+    this.#play(backToLive(this.player, this.tale, performance.now()));
   }
 
   /** Tell a call from its start. @param {string} key */
   show(key) {
-    const head = this.known.table.callOf.get(key);
+    const head = this.tale.table.callOf.get(key);
     if (head) this.#play({ ...tell(this.player, key, performance.now()), live: false, t: head.start });
   }
 
@@ -256,7 +266,7 @@ export class Stage {
   setPace(pace) {
     const at = performance.now(), t = this.playhead(at);
     if (!pace && this.player.live) return;
-    if (this.player.held === null) this.#play(playOn({ ...this.player, held: t }, this.known, at, pace * 1e6, this.#open));
+    if (this.player.held === null) this.#play(playOn({ ...this.player, held: t }, this.tale, at, pace * 1e6, this.#open));
   }
 
   /** @param {number} way */
@@ -299,8 +309,8 @@ export class Stage {
 
   /** @param {number} at @returns {Look} */
   look(at) {
-    const { known, player } = this, call = this.call;
-    return { table: known.table, known, call, t: this.playhead(at), live: player.live && player.held === null, held: player.held !== null,
+    const { known, player, told } = this, call = told?.group === "rounds" ? null : told;
+    return { table: known.table, known, call, told, t: this.playhead(at), live: player.live && player.held === null, held: player.held !== null,
       ranks: Math.max(known.run?.ranks ?? 0, call?.ranks ?? 0) || 4, ink: this.ink ?? {}, font: this.font ?? "sans-serif", width: this.width,
       ratio: devicePixelRatio || 1, at, choice: this.choice };
   }
@@ -311,19 +321,19 @@ export class Stage {
     requestAnimationFrame((next) => this.loop(next));
     if (!this.visible || this.width <= 0 || !this.scene) return;
     const began = performance.now(), before = this.player.key;
-    this.player = advance(this.player, this.known, at, this.#open);
+    this.player = advance(this.player, this.tale, at, this.#open);
     const t = this.playhead(at);
     if (this.player.t !== t) this.player = { ...this.player, t };
     this.wire.kept.player = this.player;
     const look = this.look(at);
     if (this.player.key !== before) this.texts = -Infinity;
     if (at - this.texts >= TEXT_MS) this.say(look);
-    const { epoch } = this.known.table, key = look.call?.key ?? "";
+    const { epoch } = this.known.table, key = look.told?.key ?? "";
     if (!this.dirty && t === this.drawn.t && epoch === this.drawn.epoch && key === this.drawn.key) return; // nothing moves that is not an event
     this.dirty = false;
     this.drawn = { t, epoch, key };
     this.view.draw(look);
-    this.bar.draw(look, !!this.view.score);
+    this.bar.draw(look, this.view.score ?? false);
     this.cost = performance.now() - began;
   }
 
@@ -333,7 +343,11 @@ export class Stage {
     this.theme();
     look.ink = this.ink ?? {};
     look.font = this.font ?? "sans-serif";
-    const { known, call } = look, { view } = this;
+    const { known } = look, { view } = this;
+    for (const tab of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".wb-tabs button"))) {
+      const scene = SCENES.find((s) => s.name === tab.dataset.scene);
+      tab.hidden = scene !== this.scene && !(scene?.offered?.(known) ?? true);
+    }
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
       const node = this.$(selector);
       if (node.textContent !== text) node.textContent = text;
@@ -353,7 +367,7 @@ export class Stage {
     put(".wb-say", view.sentence(look));
     view.say(look);
     this.feed.say(look);
-    this.bar.say({ ...look, call });
+    this.bar.say(look);
   }
 
   /** A canvas of this size, cleared and scaled to CSS pixels. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */

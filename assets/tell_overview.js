@@ -28,6 +28,10 @@ export function meaning(run) {
   if (run?.strategy === "sequential" || n === 1) return [together, "It takes every batch whole: what every other strategy is compared with."];
   if (run?.strategy === "data_parallel") return [together, `Each takes ${part} of every batch; ${ring} their gradients, so ${all} stay identical.`];
   if (run?.strategy === "ddp") return [together, `Each takes ${part} of every batch; gradients are averaged bucket by bucket while backward still runs, so ${all} stay identical.`];
+  if (run?.strategy === "parameter_server") {
+    const servers = run.server?.servers ?? 1, workers = n - servers, hold = servers === 1 ? "one holds the parameters" : `${servers} hold the parameters`;
+    return [`${n} processes are training one model: ${hold}, ${workers === 1 ? "one computes" : `${workers} compute`} gradients.`, "Workers pull parameters and push gradients; a rule says who may run ahead of whom, and how old a gradient may be."];
+  }
   if (!run?.strategy) return [together, "What they send each other is drawn as it happens."]; // a job of somebody else's
   return [together, `Strategy: ${run?.title || run?.strategy || "a user's own"}. What they send each other is drawn as it happens.`];
 }
@@ -89,8 +93,9 @@ export function bigButton(known) {
 export function waysOn({ run, state }, doings) {
   const ring = !run?.algorithm || run.algorithm === "ring" ? "See the ring" : "See the chunks", behind = run?.strategy === "ddp" ? "what hides behind backward, and what does not" : "where the time of every rank goes";
   const free = (/** @type {Doing} */ d) => ((doings[d.forWhom]?.waits ?? 1) < WAITS ? 1 : 0); // at the end of the chain: it waits for one that does not wait
-  const worst = doings.filter((d) => d.waits >= WAITS && d.forWhom >= 0).sort((a, b) => free(b) - free(a) || b.waits - a.waits)[0];
+  const worst = doings.filter((d) => d.rank >= (run?.server?.servers ?? 0) && d.waits >= WAITS && d.forWhom >= 0).sort((a, b) => free(b) - free(a) || b.waits - a.waits)[0];
   if (run && run.ranks === 1) return [[ring, "one process sends nothing: nothing moves there"], ["Timeline", behind]];
+  if (run?.strategy === "parameter_server") return [["See workers and shards", worst ? `why rank ${worst.rank} waits for rank ${worst.forWhom}` : "who holds which version, and who is stopped"], ["Timeline", behind]];
   if (state === "failed") return [["The last moments", "what every rank held when it ended"], ["Timeline", "who waited, and how long"]];
   const why = worst ? `why rank ${worst.rank} waits for rank ${worst.forWhom}` : state === "empty" || state === "starting" ? "what the ranks will do with their gradients" : "what every rank holds, chunk by chunk";
   return [[ring, why], ["Timeline", behind]];

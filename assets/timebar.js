@@ -10,6 +10,8 @@ import { ranksControl } from "./ranks_control.js";
 import { drawScore, scoreHeight, timeAt } from "./lanes.js";
 
 const STRIP = { left: 58, right: 8, height: 34, bars: 22 };
+/** What one steps by, of a parameter server's rounds. @type {Record<string, string>} */
+const ROUND_UNITS = { chunk: "message", step: "update", iteration: "round" };
 const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1]; // run time per page time; 0: each call in about four seconds
 
 /** How many places the strip has: while calls come it grows in steps, so that bars do not creep. @param {number} calls @param {boolean} over */
@@ -55,7 +57,7 @@ export class TimeBar {
     this.unit = this.$("select.wb-unit");
     /** @type {HTMLSelectElement} */
     this.pace = this.$("select.wb-pace");
-    this.pace.append(...PACES.map((pace) => new Option(pace ? `view ${speed(1 / pace)}` : "view: a call in 4 s", String(pace))));
+    this.pace.append(...PACES.map((pace) => new Option(pace ? `view ${speed(1 / pace)}` : "view: each in 4 s", String(pace))));
     this.drawn = "";
     this.#listen();
   }
@@ -83,7 +85,7 @@ export class TimeBar {
     };
     drag(this.strip, (x) => this.#scrubRun(x));
     drag(this.score, (x) => {
-      const call = stage.call;
+      const call = stage.told;
       if (call) stage.goto(call.start + timeAt(x, call.end - call.start, stage.width));
     });
   }
@@ -99,12 +101,12 @@ export class TimeBar {
 
   /** The calls on the strip. */
   calls() {
-    return this.stage.known.table.calls;
+    return this.stage.tale.table.calls;
   }
 
   /** @param {any} look */
   say(look) {
-    const { known, held, call } = look, { bar } = this, over = isOver(known);
+    const { known, held, told: call } = look, { bar } = this, over = isOver(known);
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
       const node = bar.querySelector(selector);
       if (node && node.textContent !== text) node.textContent = text;
@@ -114,7 +116,11 @@ export class TimeBar {
     this.$(".wb-state").className = `wb-state ${name}`;
     put(".wb-toggle", held ? "▶ Play" : "❚❚ Hold the view");
     put(".wb-live", over ? "To the newest" : "Back to live");
-    const unit = this.unit.value;
+    const unit = this.unit.value, rounds = call?.group === "rounds";
+    for (const option of this.unit.options) {
+      const name = rounds ? ROUND_UNITS[option.value] : option.value;
+      if (option.text !== `by ${name}`) option.text = `by ${name}`;
+    }
     this.$(".wb-back").setAttribute("aria-label", `one ${unit} back`);
     this.$(".wb-next").setAttribute("aria-label", `one ${unit} on`);
     for (const button of bar.querySelectorAll(".wb-group button")) /** @type {HTMLButtonElement} */ (button).disabled = !known.table.rows;
@@ -122,43 +128,45 @@ export class TimeBar {
     this.ranks.say(look);
     for (const canvas of [this.strip, this.score]) canvas.setAttribute("aria-valuemin", "0");
     this.strip.setAttribute("aria-valuemax", String(this.calls().length));
-    this.strip.setAttribute("aria-valuenow", String(call ? known.table.indexOf(call) + 1 : 0));
+    this.strip.setAttribute("aria-valuenow", String(call ? this.stage.tale.table.indexOf(call) + 1 : 0));
     this.score.setAttribute("aria-valuemax", String(call ? Math.round(call.end - call.start) : 0));
     this.score.setAttribute("aria-valuenow", String(call ? Math.round(look.t - call.start) : 0));
     this.score.setAttribute("aria-valuetext", call ? duration(look.t - call.start) : "");
   }
 
   /** @param {any} look */
-  #where({ known, call, t, at }) {
+  #where({ known, told: call, t, at }) {
     if (!call) return "";
     const total = known.table.calls.length + (known.counters?.older ? 1 : 0);
     const behind = isOver(known) ? "" : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
+    if (call.group === "rounds") return `slowest: iteration ${grouped(call.iteration)}${behind}`;
     return `call ${grouped(call.number)} of ${grouped(Math.max(total, call.number))}${behind}`;
   }
 
-  /** @param {any} look @param {boolean} score */
+  /** @param {any} look @param {boolean | import("./stage.js").Score} score */
   draw(look, score) {
-    const { stage, strip } = this, { ink, font, call, width, known } = look, calls = this.calls();
+    const { stage, strip } = this, { ink, font, told: call, width, known } = look, calls = this.calls();
     this.strip.hidden = !calls.length && !score;
     this.score.hidden = !score;
     if (!this.strip.hidden) {
-      const index = call ? known.table.indexOf(call) : -1, key = [known.table.epoch, index, width, look.ratio, ink.comm, isOver(known)].join();
+      const index = call ? stage.tale.table.indexOf(call) : -1, key = [known.table.epoch, index, width, look.ratio, ink.comm, isOver(known)].join();
       if (key !== this.drawn) {
         this.drawn = key;
-        drawStrip(stage.paper(strip, width, STRIP.height), ink, font, calls, index, width, isOver(known));
+        drawStrip(stage.paper(strip, width, STRIP.height), ink, font, calls, index, width, isOver(known), call?.group === "rounds" ? "rounds" : "each call");
       }
     }
-    if (score) drawScore(stage.paper(this.score, width, scoreHeight(look.ranks)), look);
+    if (score === true) drawScore(stage.paper(this.score, width, scoreHeight(look.ranks)), look);
+    else if (score) score.draw(stage.paper(this.score, width, score.height(look)), look);
   }
 }
 
-/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {CallHead[]} calls @param {number} index @param {number} width @param {boolean} over */
-function drawStrip(g, ink, font, calls, index, width, over) {
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {CallHead[]} calls @param {number} index @param {number} width @param {boolean} over @param {string} words */
+function drawStrip(g, ink, font, calls, index, width, over, words) {
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
   g.fillStyle = ink["ink-3"];
-  g.fillText("each call", STRIP.left - 8, STRIP.bars / 2 + 4);
+  g.fillText(words, STRIP.left - 8, STRIP.bars / 2 + 4);
   g.fillStyle = ink.rule;
   g.fillRect(STRIP.left, STRIP.bars + 3, width - STRIP.left - STRIP.right, 1);
   let shown = null;

@@ -225,12 +225,13 @@ export class TimelineIndex {
   /**
    * The iterations that are under way at a moment, from the first rank's start to the last one's end. Ranks in step are in
    * the same; without a barrier they may be in different ones: `iteration` is that of the slowest.
-   * @param {number} t
+   * @param {number} t @param {Set<number>} [gone]  ranks that have ended: nobody waits for them
    * @returns {{iteration: number, from: number, to: number, done: boolean} | null}
    */
-  around(t) {
+  around(t, gone) {
     let iteration = Infinity;
     for (const rank of this.ranks.values()) {
+      if (gone?.has(rank.rank) && rank.all.end < t) continue;
       const step = rank.steps[Math.max(0, this.stepAt(rank, t))];
       if (step && step.iteration < iteration) iteration = step.iteration;
     }

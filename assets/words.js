@@ -42,10 +42,11 @@ export function titleOf(call) {
  * What the picture is: real, which call of how many, how much slower, how far behind the ranks.
  * @param {import("./stage.js").Look} look @param {number} behind nanoseconds @param {Player} player
  */
-export function badge({ known, call, live, held }, behind, player) {
-  const total = Math.max(known.table.calls.length, call?.number ?? 0), over = isOver(known);
-  const parts = ["real"];
-  if (call) parts.push(`call ${grouped(call.number)} of ${grouped(total)}`);
+export function badge({ known, call: own, told, live, held }, behind, player) {
+  const call = told ?? own, total = Math.max(known.table.calls.length, call?.number ?? 0), over = isOver(known), rounds = call?.group === "rounds";
+  const parts = [rounds ? "real pushes and pulls" : "real"];
+  if (rounds) parts.push(`round ${grouped(call.iteration)}`);
+  else if (call) parts.push(`call ${grouped(call.number)} of ${grouped(total)}`);
   if (call?.left_out) parts.push(call.left_out);
   const older = (known.counters?.older ?? 0) + known.table.forgotten;
   if (older) parts.push(`the first ${grouped(older)} events are not on this page`);

@@ -336,6 +336,35 @@ def test_a_link_that_is_down_stalls_is_named_and_comes_back() -> None:
         until(lambda: run.iteration > at + 2, what="training goes on")
 
 
+@pytest.mark.parametrize("how", ["slow", "far", "cut"])
+def test_a_link_holds_up_only_messages_that_cross_it(how: str) -> None:
+    """A server's link to one worker is bad; the other worker does not notice."""
+    link = {
+        "slow": wb.Link(bandwidth="4 Mbit/s"), "far": wb.Link(latency="400 ms"), "cut": wb.Link(),
+    }[how]  # fmt: skip
+    exp = wb.Experiment(
+        strategy="parameter_server", task="lenet_digits", ranks=3, iterations=40, batch_size=32,
+        options={"consistency": "asp"}, network=wb.Network(links={(0, 1): link}), timeout="20 s",
+    )  # fmt: skip
+    run = wb.run(exp)
+    if how == "cut":
+        until(lambda: of(run.events, kind="clock", rank=1).height >= 1, what="a first pull")
+        run.link(0, 1, down=True)
+    until(lambda: of(run.events, kind="clock", rank=2).height == 40, what="the other worker")
+    behind = of(run.events, kind="clock", rank=1).height
+    assert behind <= 20 if how == "cut" else behind <= 5
+    run.link(0, 1, down=False, latency="0 ms", bandwidth="unlimited")
+    assert run.wait(timeout=30).ok and laws.check_events(run.events) == []
+    sent = of(run.events, kind="send", rank=0, peer=1, group="default")
+    received = of(run.events, kind="recv", rank=1, peer=0, group="default")
+    assert sent["nbytes"].sum() == received["nbytes"].sum() > 0
+    if how == "slow":  # 4 Mbit/s are 2 us a byte
+        slow = sent.filter(pl.col("nbytes") > 100_000)[0]
+        assert lasting(slow)[0] >= 0.99 * slow["nbytes"][0] * 2e-3, "sent when it has left the link"
+    if how == "far":
+        assert (received["start_ns"].min() - sent["end_ns"].min()) >= 399e6
+
+
 def test_a_link_that_stays_down_is_an_error_at_timeout() -> None:
     run = wb.run(lenet(iterations=LONG, timeout="2 s"))
     training(run)

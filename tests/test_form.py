@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import subprocess
 import sys
 import zlib
@@ -18,11 +19,13 @@ from tests.test_spec import experiments
 from workbench import form, form_lines, source
 from workbench.errors import SpecError
 from workbench.form import FormError
+from workbench.presets import comparisons
 from workbench.source import Source
 from workbench.spec import Experiment, Network
 from workbench.spec_link import LARGEST, LONGEST
 
 ROOT = Path(__file__).parent.parent
+SERVED = {"strategy": "parameter_server"}
 many = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 RUFF = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length=88", "-"]
 
@@ -31,6 +34,13 @@ def without_code(exp: Experiment) -> Experiment:
     """The same, with names in place of code."""
     own = {name: Experiment.model_fields[name].default for name in exp.carries_code}
     return exp.replace(**own)
+
+
+def terse(exp: Experiment) -> Experiment:
+    """The same, without options that are as by default."""
+    fields = {one.name: one.default for one in form.option_fields()}
+    kept = {key: one for key, one in exp.options.items() if fields.get(f"options.{key}") != one}
+    return exp.replace(options=kept)
 
 
 plain = experiments().map(without_code)
@@ -42,7 +52,7 @@ plain = experiments().map(without_code)
 def test_every_field_of_an_experiment_is_asked_for_once() -> None:
     expected = [name for name in Experiment.model_fields if name != "network"]
     expected += [f"network.{name}" for name in Network.model_fields]
-    names = [field.name for field in form.fields()]
+    names = [field.name for field in form.fields() if not field.strategies]
     assert sorted(names) == sorted(expected)
     for field in form.fields():
         assert field.label and field.help and field.group, field
@@ -68,7 +78,7 @@ def test_choices_are_the_files_of_the_folders_and_say_what_they_are() -> None:
 
 
 def test_what_a_newcomer_needs_is_not_folded_away() -> None:
-    plain = [field.name for field in form.fields() if not field.advanced]
+    plain = [one.name for one in form.fields() if not one.advanced and not one.strategies]
     assert {"strategy", "ranks", "iterations", "all_reduce", "network.links", "faults"} <= {*plain}
     assert len(plain) <= 12
 
@@ -89,7 +99,7 @@ def test_it_needs_no_user_interface() -> None:
 @many
 @given(experiments())
 def test_values_make_an_equal_experiment(exp: Experiment) -> None:
-    assert form.experiment(form.values(exp)) == exp
+    assert form.experiment(form.values(exp)) == terse(exp)
 
 
 @many
@@ -99,7 +109,7 @@ def test_what_is_typed_makes_an_equal_experiment(exp: Experiment) -> None:
         name: "" if value is None else value if isinstance(value, bool) else f" {value} "
         for name, value in form.values(exp).items()
     }
-    assert form.experiment(typed) == exp
+    assert form.experiment(typed) == terse(exp)
 
 
 def test_what_is_left_out_is_as_by_default() -> None:
@@ -133,6 +143,69 @@ def test_links_and_faults_as_people_type_them() -> None:
     )
 
 
+# ---- options of a strategy
+
+
+def test_each_option_of_each_strategy_has_a_field_with_its_own_words() -> None:
+    """Read from the Config that the strategy has: names, defaults, choices, what each means."""
+    by_name = {field.name: field for field in form.fields() if field.strategies}
+    for strategy in source.available("strategies"):
+        config = source.load("strategies", strategy, "Config")
+        for one in dataclasses.fields(config):
+            field = by_name[f"options.{one.name}"]
+            assert strategy in field.strategies and field.help and field.label
+            assert field.default == one.default
+    assert by_name["options.consistency"].choices == tuple(source.available("consistency"))
+    assert by_name["options.consistency"].docs["asp"].startswith("Asynchronous parallel")
+    assert by_name["options.dssp_mode"].choices == ("strict", "paper")
+    assert by_name["options.servers"].kind == "int" and not by_name["options.servers"].advanced
+
+
+def test_options_count_while_their_strategy_is_chosen() -> None:
+    typed = {"ranks": "5", "options.servers": "2", "options.placement": "0.75, 0.25",
+             "options.consistency": " ssp ", "options.bucket_cap_mb": "3"}  # fmt: skip
+    assert form.experiment(typed) == Experiment(ranks=5)
+    assert form.experiment({**typed, "strategy": "ddp"}).options == {"bucket_cap_mb": 3.0}
+    made = form.experiment({**typed, **SERVED})
+    assert made.options == {"servers": 2, "placement": [0.75, 0.25], "consistency": "ssp"}
+    assert form.experiment(form.values(made)) == made
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"staleness": 5, "consistency": "dssp", "dssp_mode": "paper"},
+        {"placement": "hash", "servers": 3},
+        {"placement": (0.6, 0.4), "servers": 2, "stale_gradients": "drop", "drop_above": 4},
+        {"models": 2},
+    ],
+)
+def test_options_there_and_back(options: dict[str, Any]) -> None:
+    exp = Experiment(strategy="parameter_server", ranks=8, options=options)
+    assert form.experiment(form.values(exp)) == exp
+    texts = {name: str(one) for name, one in form.values(exp).items() if "options" in name if one}
+    assert form.experiment({**texts, **SERVED, "ranks": 8}) == exp
+
+
+def test_a_default_that_was_said_is_left_out() -> None:
+    """So that nothing of one strategy stands in the way of another that is chosen then."""
+    said = Experiment(strategy="parameter_server", options={"staleness": 3, "servers": 2})
+    values = form.values(said)
+    assert values["options"] == ""
+    assert form.experiment(values).options == {"servers": 2}
+    assert form.experiment({**values, "strategy": "ddp"}).options == {}
+
+
+def test_a_policy_of_the_users_own_stays_what_it_is() -> None:
+    own = Source(
+        name="Mine", code="class Mine:\n    def may_start(self, *_):\n        return True\n"
+    )
+    exp = Experiment(strategy="parameter_server", options={"consistency": own, "servers": 2})
+    values = form.values(exp)
+    assert values["options.consistency"] == own and values["options.servers"] == 2
+    assert form.experiment({**values, "options.servers": 1}).options == {"consistency": own}
+
+
 # ---- refused, in words, where it is wrong
 
 
@@ -160,6 +233,13 @@ def test_links_and_faults_as_people_type_them() -> None:
         ({"faults": "slow 1 x2; kill 7 at 0"}, "faults", "line 2: there is no rank 7"),
         ({"options": "bucket: 3"}, "options", "has no option 'bucket'"),
         ({"options": "- 3"}, "options", "write one a line, as name: value"),
+        ({**SERVED, "options.servers": 0}, "options.servers", "servers = 0: it is 1 or more"),
+        ({**SERVED, "options.consistency": "bps"}, "options.consistency", "did you mean 'bsp'"),
+        ({**SERVED, "options.placement": "1, 2"}, "options.placement", "gives 2 shares for"),
+        ({**SERVED, "options.staleness": "many"}, "options.staleness", "must be a"),
+        ({**SERVED, "options.servers": 4}, "ranks", "options.servers = 4 leaves 0 workers"),
+        ({**SERVED, "options": "stal: 3"}, "options", "did you mean 'staleness'"),
+        ({"strategy": "ddp", "options.bucket_cap_mb": "x"}, "options.bucket_cap_mb", "must be a"),
         ({"threads": "0"}, "threads", "greater than or equal to 1"),
         ({"timeout": "soon"}, "timeout", "is not a duration"),
         ({"device": "gpu"}, "device", "must be auto"),
@@ -330,3 +410,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             form.experiment({name: text})
         except FormError as error:
             assert all(error.fields.values())
+
+
+@pytest.mark.parametrize("name", comparisons())
+def test_a_comparison_has_experiments_that_can_be_run(name: str) -> None:
+    one = comparisons()[name]
+    made = one.make()
+    assert one.name == name and one.words.endswith((".", "?")) and len(one.words) <= 100
+    assert len(made) >= 3 and len({exp.to_json() for exp in made.values()}) == len(made)

@@ -155,6 +155,32 @@ def test_a_run_from_start_to_history(lab: Lab) -> None:
     assert lab.experiment == exp
 
 
+def test_a_parameter_server_has_fields_and_charts_of_its_own(lab: Lab) -> None:
+    servers, bucket = (
+        lab.sheet.entries[f"options.{name}"] for name in ("servers", "bucket_cap_mb")
+    )
+    assert servers.layout.display == bucket.layout.display == "none"
+    assert lab.toggles["clocks"].layout.display == "none"
+    lab.preset.value = "Server: SSP"
+    assert servers.layout.display is None and bucket.layout.display == "none"
+    servers.value = 4
+    assert "options.servers = 4 leaves 0 workers" in lab.sheet.entries["ranks"].wrong
+    lab.sheet.entries["options.placement"].value = "0.7, 0.3"
+    assert "gives 2 shares" in lab.sheet.entries["options.placement"].wrong
+    servers.value = 2
+    lab.sheet.entries["iterations"].value = 20
+    lab.start()
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+    assert lab.run.experiment.options["placement"] == [0.7, 0.3]
+    assert lab.toggles["clocks"].layout.display == ""
+    assert lab.charts.names == ("loss", "communication", "clocks", "waiting")
+    small(lab, strategy="data_parallel")
+    lab.start()
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+    assert lab.charts.names == ("loss", "communication")
+    assert lab.toggles["clocks"].layout.display == "none"
+
+
 def test_two_runs_are_compared(lab: Lab) -> None:
     for algorithm in ("ring", "naive"):
         small(lab, all_reduce=algorithm)

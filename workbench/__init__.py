@@ -26,18 +26,19 @@ from workbench.run import Run, run
 from workbench.spec import Experiment, Freeze, Jitter, Kill, Link, Network, Slow
 
 if TYPE_CHECKING:
+    from workbench.comparison import Comparison, compare
     from workbench.laboratory import lab
     from workbench.store import load
 
 __version__ = "0.1.0"
 __all__ = [
-    "CollectiveError", "Experiment", "Freeze", "Jitter", "Kill", "Link", "Network", "PeerLost",
-    "RankError", "Result", "Run", "RunTimeout", "Slow", "SpecError", "WorkbenchError", "lab",
-    "load", "run", "shutdown",
+    "CollectiveError", "Comparison", "Experiment", "Freeze", "Jitter", "Kill", "Link", "Network",
+    "PeerLost", "RankError", "Result", "Run", "RunTimeout", "Slow", "SpecError", "WorkbenchError",
+    "compare", "lab", "load", "run", "shutdown",
 ]  # fmt: skip
 
 # Imported when first asked for: polars, which ranks can do without, and widgets.
-_LATER = {"lab": "laboratory", "load": "store"}
+_LATER = {"Comparison": "comparison", "compare": "comparison", "lab": "laboratory", "load": "store"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,10 @@
     presets()           experiments to begin with
     as_code, to_link, from_link
 
-Links, faults and options are texts of a few lines (form_lines.py). What carries code of the user's
-own is kept as it is: a form can show its name.
+Links and faults are texts of a few lines (form_lines.py). Each option of a strategy is a field of
+its own (form_options.py), "options.servers", which counts while its strategy is chosen; a text
+takes the options that have none. What carries code of the user's own is kept as it is: a form can
+show its name.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from workbench import form_lines, source
+from workbench import form_lines, form_options, source
 from workbench.errors import SpecError
 from workbench.presets import Preset, presets
 from workbench.source import Source
@@ -53,6 +55,7 @@ class Field:
     lines: int = 1  # of a text, how many lines to offer
     example: str = ""  # of a text
     advanced: bool = False
+    strategies: tuple[str, ...] = ()  # that it belongs to; none: it is there whatever is chosen
 
 
 class FormError(SpecError):
@@ -81,7 +84,7 @@ _PLACES = {
     "momentum": ("Momentum", "Training", "", True),
     "seed": ("Seed", "Training", "", True),
     "dtype": ("Numbers", "Training", "", True),
-    "options": ("Options of the strategy", "Training", "", True),
+    "options": ("Further options of the strategy", "Training", "", True),
     "task_options": ("Options of the task", "Training", "", True),
     "chunk_bytes": ("Piece of a chunk", "Communication", "bytes", True),
     "backend": ("Backend", "Communication", "", True),
@@ -90,6 +93,18 @@ _PLACES = {
     "memory_limit": ("Memory of a rank", "Machine", "", True),
     "timeout": ("Give up after", "Time", "", True),
     "record": ("Record events", "Machine", "", True),
+}
+# name -> (label, unit, advanced) of a strategy's option; what is not here is advanced.
+_OPTION_PLACES = {
+    "consistency": ("Consistency", "", False),
+    "servers": ("Servers", "ranks", False),
+    "staleness": ("Staleness", "iterations", False),
+    "staleness_max": ("Staleness at most", "iterations", True),
+    "dssp_mode": ("DSSP's controller", "", True),
+    "placement": ("Shares of the servers", "", False),
+    "stale_gradients": ("Stale gradients", "", True),
+    "drop_above": ("Drop above", "updates", True),
+    "bucket_cap_mb": ("Bucket", "MiB", False),
 }
 _FOLDERS = {
     "strategy": ("strategies", "", ()),
@@ -127,7 +142,37 @@ def fields() -> list[Field]:
     known = [name for name in _PLACES if name in found]
     start = values(Experiment())
     rest = [name for name in found if name not in _PLACES]
-    return [_field(name, found[name], start[name]) for name in [*known, *rest]]
+    made = [_field(name, found[name], start[name]) for name in [*known, *rest]]
+    after = next((at for at, one in enumerate(made) if one.group != "Training"), len(made))
+    return [*made[:after], *option_fields(), *made[after:]]
+
+
+@cache
+def option_fields() -> tuple[Field, ...]:
+    """A field for each option of each strategy."""
+    return tuple(_option_field(one) for one in form_options.all_options().values())
+
+
+def _option_field(option: form_options.Option) -> Field:
+    bare = option.name.replace("_", " ").capitalize()
+    label, unit, advanced = _OPTION_PLACES.get(option.name, (bare, "", True))
+    choices, docs = option.choices, dict[str, str]()
+    if option.folder:
+        choices, docs = _files(option.folder, "", ())
+    return Field(
+        name=f"options.{option.name}",
+        label=label,
+        group="Training",
+        kind=option.kind,
+        default=form_options.shown(option.default),
+        help=option.help or label,
+        unit=unit,
+        choices=choices,
+        docs=docs,
+        optional=option.default is None,
+        advanced=advanced,
+        strategies=form_options.strategies_with(option.name),
+    )
 
 
 def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
@@ -193,9 +238,27 @@ def values(exp: Experiment) -> dict[str, Any]:
         if name == "network":
             for part in Network.model_fields:
                 shown[f"network.{part}"] = _shown(f"network.{part}", getattr(exp.network, part))
+        elif name == "options":
+            shown |= _shown_options(exp)
         else:
             shown[name] = _shown(name, getattr(exp, name))
     return shown
+
+
+def _shown_options(exp: Experiment) -> dict[str, Any]:
+    """A value for each field of an option, and "options" for what none of them shows. That a
+    default was said is not kept.
+    """
+    fields = {one.name: one for one in option_fields()}
+    shown, rest = {name: one.default for name, one in fields.items()}, {}
+    for key, value in exp.options.items():
+        name, told = f"options.{key}", form_options.shown(value)
+        ours = name in fields and exp.strategy in fields[name].strategies
+        if ours and isinstance(told, str | int | float | Source):
+            shown[name] = told
+        else:
+            rest[key] = value
+    return shown | {"options": _shown("options", rest)}
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -215,9 +278,13 @@ def experiment(values: Mapping[str, Any]) -> Experiment:
     wrong: dict[str, str] = {}
     plain: dict[str, Any] = {}
     known = {one.name: one for one in fields()}
+    chosen = values.get("strategy")
+    strategy = (chosen.strip() if isinstance(chosen, str) else chosen) or known["strategy"].default
     for name, value in values.items():
         if name not in known:
             raise FormError({"": f"the form has no field {name!r}. It has: {', '.join(known)}"})
+        if known[name].strategies and strategy not in known[name].strategies:
+            continue  # of a strategy that is not chosen
         try:
             read = _read(known[name], value)
         except SpecError as error:
@@ -229,6 +296,13 @@ def experiment(values: Mapping[str, Any]) -> Experiment:
         for name in [*plain]
         if name.startswith("network.")
     }
+    options = {name: plain.pop(name) for name in [*plain] if name.startswith("options.")}
+    told = {
+        name.removeprefix("options."): value for name, value in options.items()
+        if form_options.shown(value) != known[name].default
+    }  # fmt: skip
+    if told and isinstance(plain.get("options", {}), Mapping):
+        plain["options"] = _in_order({**plain.get("options", {}), **told})
     made = None
     try:
         if network:
@@ -244,6 +318,13 @@ def experiment(values: Mapping[str, Any]) -> Experiment:
     return made
 
 
+def _in_order(options: Mapping[str, Any]) -> dict[str, Any]:
+    """As the strategy's Config has them, so that the same form gives the same code."""
+    known = [*form_options.all_options()]
+    place = {name: at for at, name in enumerate(known)}
+    return {name: options[name] for name in sorted(options, key=lambda n: place.get(n, len(known)))}
+
+
 _LEFT_OUT = object()
 
 
@@ -256,6 +337,8 @@ def _read(about: Field, value: Any) -> Any:
         return _LINES[about.name][1](text)
     if not text:
         return None if about.optional else _LEFT_OUT
+    if about.strategies and about.kind in ("float", "text"):
+        return form_options.read(form_options.all_options()[about.name.partition(".")[2]], text)
     if about.kind == "int" and re.fullmatch(r"[+-]?\d[\d_]*", text):
         return int(text)
     if about.kind == "bool":
@@ -270,14 +353,31 @@ def _by_field(message: str, prefix: str = "") -> dict[str, str]:
     for line in [one.strip() for one in rest] if first.endswith("cannot be:") else [message]:
         named = _NAMED.match(line)
         name, inside, words = (prefix + named[1], named[2], named[3]) if named else ("", "", line)
+        if named and " with options." in line[: named.start(3)]:
+            words = line.removeprefix("Experiment.")
+        if name == "options" and (own := _option_in(inside, line)):
+            name, inside, words = own
         if name == "network":  # the only thing of it that depends on another field
             name, inside = "network.links", inside.removeprefix(".links")
-        if name and name not in _PLACES and name not in Experiment.model_fields:
+        known = (*_PLACES, *Experiment.model_fields, *(one.name for one in option_fields()))
+        if name and name not in known:
             name, words = "", line
         if inside:
             words = f"{_place(inside)}: {words}"
         found[name] = f"{found[name]}\n{words}" if name in found else words
     return found
+
+
+def _option_in(inside: str, line: str) -> tuple[str, str, str] | None:
+    """Which option's field a line about options is for; (field, place in it, words)."""
+    names = [one.name.removeprefix("options.") for one in option_fields()]
+    if (key := inside.removeprefix(".")) in names:
+        words = line.partition(f"options.{key}")[2]
+        named = _NAMED.match(line)
+        return f"options.{key}", "", named[3] if named and ". Allowed: " not in line else words
+    # A Config's own words begin with the option: "servers = 0: it is 1 or more".
+    own = re.search(rf"[}}…]: (({'|'.join(map(re.escape, names))})\b.*)", line, re.S)
+    return (f"options.{own[2]}", "", own[1]) if own else None
 
 
 def _place(path: str) -> str:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -301,7 +302,8 @@ class Job:
         """A group of all ranks under this name; all of them make it, on first use."""
         if name not in self._groups:
             self.session.next_group = name
-            self._groups[name] = dist.new_group(list(range(self.ranks)))
+            limit = timedelta(microseconds=self.exp.timeout_ns / 1000)
+            self._groups[name] = dist.new_group(list(range(self.ranks)), timeout=limit)
         return self._groups[name]
 
     def _batch(self, dataset: Any, ids: np.ndarray) -> Any:

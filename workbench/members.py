@@ -15,6 +15,7 @@ from workbench.control import Control
 from workbench.errors import PeerLost, WorkbenchError
 from workbench.events import Recorder
 from workbench.shared import Segment
+from workbench.transports.bell import Bells
 from workbench.transports.board import LEAVES, LEFT, PLANES, Board, Peer, host_identity
 from workbench.transports.gloo import GlooChannels
 from workbench.transports.shared_memory import SharedInbox, SharedOutbox
@@ -38,12 +39,14 @@ class Members:
         slot_bytes: int,
         recorder: Recorder,
         control: Control | None,
+        bells: Bells,
     ) -> None:
         self.rank, self.size, self.slot_bytes, self.recorder = rank, size, slot_bytes, recorder
-        self.board = Board.create(size)
+        self.board, self.bells = Board.create(size), bells
         mine: dict[str, Any] = {
             "pid": os.getpid(),
             "fd": self.board.segment.fd,
+            "bells": bells.segment.fd,
             "host": host_identity(),
             "rank": world_ranks[rank] if world_ranks else rank,
         }
@@ -60,16 +63,19 @@ class Members:
         self._far: GlooChannels | None = None
         far = [i for i, peer in enumerate(self.peers) if peer.board is None]
         if far:
-            self._far = GlooChannels(store, rank, size, far, slot_bytes, self.board, self._ended)
+            self._far = GlooChannels(
+                store, rank, size, far, slot_bytes, self.board, bells, self._ended
+            )
             self.watch.tell_far = self._far.raise_alarm
 
     def _meet(self, entry: dict[str, Any], mine: dict[str, Any]) -> Peer:
-        board = None
+        board = bells = None
         if entry is mine:
             board = self.board
         elif entry["host"] == mine["host"]:
             try:
                 board = Board(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
+                bells = Bells(Segment.attach(entry["pid"], entry["bells"]), fresh=False)
             except OSError as error:
                 raise PeerLost(
                     f"rank {entry['rank']} (process {entry['pid']}) ended while rank "
@@ -77,7 +83,7 @@ class Members:
                     entry["rank"],
                 ) from error
             board.sign(self.rank, self.size)
-        return Peer(entry["rank"], entry["pid"], entry["host"], board)
+        return Peer(entry["rank"], entry["pid"], entry["host"], board, bells)
 
     def _ended(self, far: int, said_bye: bool) -> None:
         peer = self.peers[far]
@@ -88,8 +94,8 @@ class Members:
         """The channel to a group rank."""
         box = self._outboxes.get((plane, to))
         if box is None:
-            board = self.peers[to].board
-            if board is None:
+            peer = self.peers[to]
+            if peer.board is None:
                 assert self._far is not None
                 box = self._far.outbox(to, plane)
             else:
@@ -98,7 +104,7 @@ class Members:
                     box = SharedOutbox(self.slot_bytes, what)
                 except WorkbenchError as error:
                     raise self.watch.fail(error) from error  # the peer would wait for it
-                box.bell = board.bells[1] if plane == P2P_PLANE else None
+                box.bell = peer.bells.messages if plane == P2P_PLANE and peer.bells else None
                 self.board.publish_mailbox(plane, to, self.size, box.segment.fd)
             self._outboxes[plane, to] = box
         return box
@@ -108,7 +114,8 @@ class Members:
         box = self._inboxes.get((plane, frm))
         if box is not None:
             return box
-        board = self.peers[frm].board
+        peer = self.peers[frm]
+        board = peer.board
         if board is None:
             assert self._far is not None
             box = self._far.inbox(frm, plane)
@@ -125,7 +132,7 @@ class Members:
                     patience.look()
                 fd = board.mailbox(plane, self.rank, self.size)
             box = SharedInbox(self._attach(frm, fd, plane))
-            box.bell = board.bells[0] if plane == P2P_PLANE else None
+            box.bell = peer.bells.room if plane == P2P_PLANE and peer.bells else None
         self._inboxes[plane, frm] = box
         return box
 
@@ -168,6 +175,8 @@ class Members:
         for peer in self.peers:
             if peer.board is not None:
                 peer.board.segment.close()
+            if peer.bells is not None:
+                peer.bells.segment.close()
 
     def _over(self, peer: int) -> bool:
         """Is there no more use in waiting for that peer?"""

@@ -1,252 +1,151 @@
 """Point-to-point messages of a process group: posted now, moved by whoever waits, matched by tag.
 
 Two engines a group, one for sends and one for receives, each with a lane of its own. A transfer is
-queued for its peer; whoever holds the engine's lock moves slots of any transfer that can move, so
-that a large message to a slow peer never stops another one. A caller that waits drives the engine
-itself (no thread hop); transfers that nobody waits for are driven by a thread that starts on first
-need.
+queued for its peer; the process's driver (driver.py) lets an engine move slots of any transfer that
+can move, so that a large message to a slow peer, over an emulated slow link, or to a rank that is
+frozen never stops another one. Nothing in here sleeps.
 """
 
 from __future__ import annotations
 
-import math
-import threading
-import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from workbench.arrays import NUMPY, TORCH, flat_array
 from workbench.communicator import Communicator
-from workbench.control import ATTENTION
-from workbench.errors import CollectiveError, PeerLost, RunTimeout
-from workbench.events import CODE, Where, now
+from workbench.control import ATTENTION, SLOW_MOTION
+from workbench.driver import Driver
+from workbench.errors import CollectiveError, PeerLost, WorkbenchError
+from workbench.events import CODE, NOWHERE, Where, now
 from workbench.members import P2P_PLANE
-from workbench.pacing import sleep_until
 from workbench.signature import describe
-from workbench.transports.mailbox import Header
+from workbench.slots import (
+    F_ARRIVES,
+    F_NBYTES,
+    F_OP,
+    F_SIGNATURE,
+    F_SLOT,
+    F_SLOWNESS,
+    F_TAG,
+    F_TOTAL,
+)  # fmt: skip
 from workbench.watch import Patience
 
-GRACE = 0.5e-3  # seconds: a caller that waits at once drives its transfer without a thread
-LINGER = 20e-3  # seconds without work after which the thread parks
 _SEND, _RECV, _WAIT, _DETECT = (CODE[kind] for kind in ("send", "recv", "wait", "detect"))
+_DTYPE = 31 << 48  # of a signature
 
 
 class Transfer:
-    """One message of this rank: what is left of it, and whether it is done."""
+    """One message of this rank: what is left of it, and whether it is done.
+
+    ``x``: a flat numpy array.
+    """
+
+    __slots__ = (
+        "after", "context", "error", "finished", "late", "nbytes", "number", "peer", "posted",
+        "signature", "slot", "tag", "where", "x",
+    )  # fmt: skip
 
     def __init__(self, x: Any, peer: int, tag: int, signature: int, where: Where) -> None:
-        self.x: Any = flat_array(x) if x is not None else None
+        self.x, self.nbytes = x, int(x.nbytes)
         self.peer, self.tag, self.signature, self.where = peer, tag, signature, where
         self.number, self.slot, self.context = -1, 0, -1
         self.posted = now()
-        self.done = threading.Event()
+        self.finished = False
         self.error: Exception | None = None
-        self.after: list[Any] = []  # called once it is done
-        self.bells: set[Any] = set()  # rung then: of engines whose driver waits for this one too
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.x.nbytes) if self.x is not None else 0
+        self.after: Any = None  # called before it counts as done
+        self.late: list[Any] = []  # called afterwards
 
     def finish(self, error: Exception | None = None) -> None:
         self.error = error
-        after, self.after = self.after, []  # what is called may refer to us
-        for call in after:
-            call(self)
-        self.done.set()
-        for bell in self.bells:
-            bell.ring()
+        if self.after is not None:
+            after, self.after = self.after, None  # what is called may refer to us
+            after(self)
+        self.finished = True
+        while self.late:
+            self.late.pop()()
 
 
 class Engine:
     """Moves the transfers of one direction. Subclasses say how one step of progress is made."""
 
     kind: str
-    bell_number: int
+    sends: bool
 
-    def __init__(self, comm: Communicator, lane: str) -> None:
-        self.comm, self.members = comm, comm.members
+    def __init__(self, comm: Communicator, lane: str, driver: Driver) -> None:
+        self.comm, self.members, self.driver = comm, comm.members, driver
         self.lane = comm.recorder.lane(lane)
-        self.world = comm.members.world
-        self.lock, self.wake = threading.Lock(), threading.Event()  # the lock: who drives
+        self.world, self.over = comm.members.world, comm.members.watch.over
+        self.spin_ns = comm.slots.spin_ns
         self.posted: deque[Transfer] = deque()  # by any thread; the driver takes them over
         self.pending: deque[Transfer] = deque()
-        self.bell = comm.members.board.bells[self.bell_number]
-        self.thread: threading.Thread | None = None
-        self.over = comm.members.watch.over
+        self.blocked = 0  # since when nothing moves while somebody drives
+        self.looked = 0  # when it was looked around last
         self.closed = False
-        self._parked = True
-        self._thread_drives = False
-        self._sleepers = 0  # callers that wait for their turn to drive, or for their transfer
-        self._news = threading.Condition()
-
-    def submit(self, transfer: Transfer) -> None:
-        """Queue it and move what can move at once; the rest is for who waits, or for the thread."""
-        self.members.watch.check()
-        self.posted.append(transfer)
-        if self.lock.acquire(False):
-            try:
-                while self._step(0):
-                    pass
-            except Exception as error:
-                self._fail(error)
-            finally:
-                self._let_go()
-        else:
-            self.bell.ring()
-        if not transfer.done.is_set():
-            self._ensure_thread()
-
-    def wait(self, transfer: Transfer, seconds: float = math.inf) -> None:
-        """Return when it is done; raise what went wrong, RunTimeout after ``seconds``."""
-        if not self.drive([transfer], seconds):
-            raise RunTimeout(f"{self.kind} {describe(transfer.signature)}: not done in {seconds} s")
-        if transfer.error is not None:
-            raise transfer.error
-
-    def drive(self, until: Sequence[Transfer], seconds: float = math.inf) -> bool:
-        """Move transfers until one of these is done; False: none was within ``seconds``."""
-        deadline = time.monotonic() + seconds
-        while not any(transfer.done.is_set() for transfer in until):
-            if time.monotonic() > deadline:
-                self._ensure_thread()
-                return False
-            if self.lock.acquire(False):
-                try:
-                    self._drive(until, deadline)
-                finally:
-                    self._let_go()
-                if self.busy():
-                    self._ensure_thread()
-            else:
-                self._stand_by(until)
-        return True
-
-    def poll(self) -> None:
-        """Move what can move at once, if nobody else is at it."""
-        if self.lock.acquire(False):
-            try:
-                self._step(0)
-            except Exception as error:
-                self._fail(error)
-            finally:
-                self._let_go()
-
-    def _let_go(self) -> None:
-        self.lock.release()
-        if self._sleepers:
-            with self._news:
-                self._news.notify_all()
-
-    def _stand_by(self, until: Sequence[Transfer]) -> None:
-        """Somebody else drives: the thread leaves it to us, another caller moves ours too."""
-        with self._news:
-            self._sleepers += 1
-            if self._thread_drives:
-                self.bell.ring()
-            if self.lock.locked() and not any(transfer.done.is_set() for transfer in until):
-                self._news.wait(0.02)
-            self._sleepers -= 1
+        self._patience: Patience | None = None
+        self._said = False
+        name = comm.recorder.name
+        self._names = name("p2p"), 0, name(comm.group)
+        driver.add(self)
 
     def busy(self) -> bool:
         return bool(self.posted or self.pending)
 
-    def accept(self, transfer: Transfer) -> None:
-        """Take a posted transfer over. Called by the driver alone."""
-        self.pending.append(transfer)
-
-    def _ensure_thread(self) -> None:
-        if self.thread is None:
-            self.thread = threading.Thread(
-                target=self._loop, daemon=True, name=f"workbench {self.kind}"
-            )
-            self.thread.start()
-        if self._parked:
-            self.wake.set()
-
-    def _loop(self) -> None:
-        """Drive what nobody waits for. Parked when idle for long; not woken for every message."""
-        while not self.closed:
-            self._parked = True
-            if not self.busy():
-                self.wake.wait()
-            self.wake.clear()
-            self._parked = False
-            used = time.monotonic()
-            while not self.closed and time.monotonic() - used < LINGER:
-                time.sleep(GRACE)
-                if self.busy():
-                    if not self._sleepers and self.lock.acquire(timeout=LINGER):
-                        self._thread_drives = True
-                        try:
-                            self._drive(())
-                        finally:
-                            self._thread_drives = False
-                            self._let_go()
-                    used = time.monotonic()
-
-    def _drive(self, until: Sequence[Transfer], deadline: float = math.inf) -> None:
-        """Move slots until one of these is done; the thread: until a caller wants to drive.
-
-        Ends too when nothing is pending.
-        """
-        patience: Patience | None = None
-        blocked = 0
-        while self.busy() and not self.closed:
-            if any(transfer.done.is_set() for transfer in until) or time.monotonic() > deadline:
-                return
-            if self._sleepers:
-                if not until:
-                    return
-                with self._news:
-                    self._news.notify_all()  # one of theirs may be done
-            try:
-                if self._step(blocked):
-                    patience, blocked = None, 0
-                    continue
-                blocked = blocked or now()
-                if until and now() - blocked < self.comm.slots.spin_ns:
-                    continue  # awake: going to sleep and being woken costs more than most waits
-                self.bell.listen()
-                if self._step(blocked):
-                    patience, blocked = None, 0
-                    continue
-                if not until and self._sleepers:
-                    return
-                self._look_waiting()
-                self.bell.wait(min(0.05, max(0.0, deadline - time.monotonic())))
-                patience = patience or Patience(self.members.watch, -1, self.lane, self._doing())
-                awaited = {transfer.peer for transfer in self.pending}
-                over = set(patience.look(awaited) if awaited else ())
-                over -= self.over.keys() - awaited
-                while over and self._step(0):  # what they had sent before
-                    pass
-                for peer in over:
-                    self.abandon(peer, self.members.watch.ended(peer, self._doing()))
-            except Exception as error:  # whoever waits for a transfer must hear of it
-                self._fail(error)
-        if not self.busy():
+    def advance(self) -> bool:
+        """One step of progress, by whoever drives. Has anything moved?"""
+        try:
+            while self.posted:
+                self.accept(self.posted.popleft())
+            if self.closed and self.pending:
+                raise WorkbenchError(
+                    "the process group is being destroyed while this message still waits"
+                )
+            if not self.progress(self.blocked):
+                return False
+        except Exception as error:  # whoever waits for a transfer must hear of it
+            self.fail(error)
+        self.blocked, self._patience = 0, None
+        if self._said and not self.pending:
+            self._said = False
             self.lane.idle()
+        return True
 
-    def _step(self, blocked: int) -> bool:
-        while self.posted:
-            self.accept(self.posted.popleft())
-        return self.progress(blocked)
+    def accept(self, transfer: Transfer) -> None:
+        """Take a posted transfer over."""
+        raise NotImplementedError
 
-    def _look_waiting(self) -> None:
-        first = self.pending[0] if self.pending else None
-        if first is not None:
-            self.lane.status(
-                _WAIT, peer=self.world[first.peer] if first.peer >= 0 else -1, op=first.number
-            )
+    def progress(self, blocked: int) -> bool:
+        raise NotImplementedError
+
+    def due(self) -> int:
+        """The moment at which something can move by itself, without a peer's doing; 0: none."""
+        return 0
+
+    def say_waiting(self) -> None:
+        first = self.pending[0]
+        peer = self.world[first.peer] if first.peer >= 0 else -1
+        self.lane.status(_WAIT, peer=peer, op=first.number)
+        self._said = True
+
+    def look(self, moment: int) -> None:
+        """Nothing has moved for a while: has a peer ended, has the group failed, is it too late?"""
+        self.looked = moment
+        try:
+            watch = self.members.watch
+            self._patience = self._patience or Patience(watch, -1, self.lane, self._doing())
+            awaited = {transfer.peer for transfer in self.pending}
+            over = set(self._patience.look(awaited))
+            over -= self.over.keys() - awaited
+            while over and self.progress(0):  # what they had sent before
+                pass
+            for peer in over:
+                self.abandon(peer, watch.ended(peer, self._doing()))
+        except Exception as error:
+            self.fail(error)
 
     def _doing(self) -> str:
-        first = self.pending[0] if self.pending else None
-        return f"{self.kind} {describe(first.signature)}" if first else self.kind
+        return f"{self.kind} {describe(self.pending[0].signature)}" if self.pending else self.kind
 
     def abandon(self, peer: int, error: PeerLost) -> None:
         """A spare peer has ended: so do the transfers to it or from it, and only they."""
@@ -254,9 +153,8 @@ class Engine:
         self.over[peer] = error
         if rank not in watch.found and not watch.peers[peer].left:
             watch.found.add(rank)
-            name = self.comm.recorder.name
-            self.lane.context(group=name(self.comm.group), generation=self.comm.generation)
-            self.lane.write(_DETECT, moment, moment, rank, name=name("lost"))
+            self.lane.context(group=self._names[2], generation=self.comm.generation)
+            self.lane.write(_DETECT, moment, moment, rank, name=self.comm.recorder.name("lost"))
         for transfer in [transfer for transfer in self.pending if transfer.peer == peer]:
             self.pending.remove(transfer)
             self.end_of(transfer, error)
@@ -265,7 +163,8 @@ class Engine:
         """Finish a transfer whose spare peer has ended."""
         raise NotImplementedError
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """End all that is queued."""
         failed = [*self.pending, *self.posted]
         self.pending.clear()
         self.posted.clear()
@@ -274,40 +173,41 @@ class Engine:
             transfer.finish(error)
 
     def forget(self) -> None:
-        """Drop what else is queued (after a failure)."""
-
-    def progress(self, blocked: int) -> bool:
-        raise NotImplementedError
+        """Drop what else is known of transfers (after a failure)."""
 
     def context(self, transfer: Transfer) -> None:
+        """The rows that follow belong to this message."""
         if transfer.context < 0:
-            name = self.comm.recorder.name
             transfer.context = self.lane.context(
-                name("p2p"),
-                0,
-                name(self.comm.group),
-                transfer.number,
-                transfer.where,
-                self.comm.generation,
+                *self._names, transfer.number, transfer.where, self.comm.generation
             )
         else:
             self.lane.again(transfer.context)
 
     def close(self) -> None:
-        """End the thread; what is still pending is not done."""
-        self.closed = True
-        self.wake.set()
-        self.bell.ring()
-        if self.thread is not None:
-            self.thread.join(5.0)
+        """What is still pending fails."""
+        self.driver.remove(self)
+
+
+class Departure(NamedTuple):
+    """A slot that is posted and, over an emulated link, has not left yet."""
+
+    at: int
+    slowness: int
+    transfer: Transfer
+    slot: int
+    nbytes: int
+    start: int
+    last: bool
 
 
 class SendEngine(Engine):
-    kind, bell_number = "send", 0
+    kind, sends = "send", True
 
-    def __init__(self, comm: Communicator, lane: str) -> None:
-        super().__init__(comm, lane)
+    def __init__(self, comm: Communicator, lane: str, driver: Driver) -> None:
+        super().__init__(comm, lane, driver)
         self._numbers: dict[int, int] = {}
+        self._leaving: dict[int, Departure] = {}  # by peer
 
     def accept(self, transfer: Transfer) -> None:
         number = self._numbers.get(transfer.peer, 0)
@@ -319,77 +219,106 @@ class SendEngine(Engine):
             self.pending.append(transfer)
 
     def end_of(self, transfer: Transfer, error: PeerLost) -> None:
+        self._leaving.pop(transfer.peer, None)
         transfer.finish()  # dropped: nobody misses it
+
+    def forget(self) -> None:
+        self._leaving.clear()
 
     def close(self, grace: float = 5.0) -> None:
         """Let what was posted leave, for ``grace`` seconds, if somebody is there to take it."""
-        deadline, peers = time.monotonic() + grace, self.members.peers
-        while self.busy() and not self.members.watch.error and time.monotonic() < deadline:
+        deadline, peers = now() + int(grace * 1e9), self.members.peers
+        while self.busy() and not self.members.watch.error and now() < deadline:
             if all(peers[transfer.peer].deaf for transfer in (*self.pending, *self.posted)):
                 break
-            self._ensure_thread()
-            time.sleep(1e-3)
+            self.driver.wait_any([*self.pending, *self.posted][:1], 0.05, 0)
         super().close()
 
+    def due(self) -> int:
+        return min((departure.at for departure in self._leaving.values()), default=0)
+
     def progress(self, blocked: int) -> bool:
-        moved, seen = False, set()
+        moved = self._depart() if self._leaving else False
+        if len(self.pending) == 1:
+            return self._put(self.pending[0], blocked) or moved
+        seen = set()
         for transfer in list(self.pending):
-            if transfer.peer in seen:  # messages to one peer keep their order
-                continue
-            seen.add(transfer.peer)
-            while self._put(transfer, blocked):
-                moved, blocked = True, 0
-                if transfer.done.is_set():
-                    break
+            if transfer.peer not in seen:  # messages to one peer keep their order
+                moved = self._put(transfer, 0 if moved else blocked) or moved
+                if not transfer.finished:
+                    seen.add(transfer.peer)
         return moved
 
     def _put(self, transfer: Transfer, blocked: int) -> bool:
-        box = self.members.outbox(transfer.peer, P2P_PLANE)
+        """Put slots of the transfer while there is room. Was there?"""
+        comm, peer, x = self.comm, transfer.peer, transfer.x
+        slots, to = comm.slots, self.world[peer]
+        if peer in self._leaving or (slots.attention[ATTENTION] and slots.is_cut(to)):
+            return False
+        box = self.members.outbox(peer, P2P_PLANE)
         if not box.free.acquire(False):
             return False
-        comm, x, to = self.comm, transfer.x, self.world[transfer.peer]
         self.context(transfer)
         if blocked:
-            self.lane.write(_WAIT, blocked, now(), to, 0, 0, transfer.slot, -1, comm.slots.full)
-        if comm.slots.attention[ATTENTION] and comm.slots.gate is not None:
-            comm.slots.gate.pass_chunk(-1, 0, transfer.where.iteration)
-        start = now()
-        per = max(1, box.slot_bytes // x.itemsize)
-        piece = x[transfer.slot * per : (transfer.slot + 1) * per]
-        kernels = NUMPY if isinstance(x, np.ndarray) else TORCH
-        if len(piece):
-            kernels.copy(box.slot(x.dtype)[: len(piece)], piece)
-        arrives, nbytes = 0, piece.nbytes
-        if comm.slots.attention[ATTENTION] and comm.slots.pacer is not None:
-            arrives = comm.slots.pacer.leave(to, nbytes, start, comm.members.watch.check)
-        box.post(
-            comm.generation,
-            transfer.number,
-            0,
-            0,
-            transfer.slot,
-            nbytes,
-            transfer.signature,
-            arrives,
-            transfer.nbytes,
-            transfer.tag,
-        )
-        comm.slots.bytes_sent += nbytes
-        self.lane.write(_SEND, start, now(), to, 0, 0, transfer.slot, nbytes)
-        transfer.slot += 1
-        if transfer.slot * per >= len(x):
-            self.pending.remove(transfer)
-            transfer.finish()
-        return True
+            self.lane.write(_WAIT, blocked, now(), to, 0, 0, transfer.slot, -1, slots.full)
+        per, count, dtype = max(1, box.slot_bytes // x.itemsize), len(x), x.dtype
+        while True:
+            if slots.attention[ATTENTION] and slots.gate is not None:
+                slots.gate.pass_chunk(-1, 0, transfer.where.iteration)
+            start, slot = now(), transfer.slot
+            piece = x[slot * per : (slot + 1) * per] if count > per else x
+            nbytes = piece.nbytes
+            if nbytes:
+                np.copyto(box.slot(dtype)[: len(piece)], piece)
+            departs = arrives = slowness = 0
+            if slots.attention[ATTENTION]:
+                departs, arrives, slowness = slots.flight(peer, nbytes, start)
+            box.post(
+                comm.generation, transfer.number, 0, 0, slot, nbytes, transfer.signature, arrives,
+                transfer.nbytes, transfer.tag, 0, slowness,
+            )  # fmt: skip
+            slots.bytes_sent += nbytes
+            transfer.slot = slot + 1
+            last = transfer.slot * per >= count
+            end = now()
+            if departs > end:
+                left = Departure(departs, slowness, transfer, slot, nbytes, start, last)
+                self._leaving[peer] = left
+                return True
+            self.lane.write(_SEND, start, end, to, 0, 0, slot, nbytes)
+            if last:
+                self.pending.remove(transfer)
+                transfer.finish()
+                return True
+            if not box.free.acquire(False):
+                return True
+
+    def _depart(self) -> bool:
+        """What has left its link by now is sent."""
+        gone, slow_motion = False, self.comm.slots.attention[SLOW_MOTION]
+        for peer, left in list(self._leaving.items()):
+            if left.at > now() and slow_motion >= left.slowness:
+                continue
+            del self._leaving[peer]
+            gone = True
+            self.context(left.transfer)
+            self.lane.write(
+                _SEND, left.start, now(), self.world[peer], 0, 0, left.slot, left.nbytes
+            )
+            if left.last:
+                self.pending.remove(left.transfer)
+                left.transfer.finish()
+        return gone
 
 
 class RecvEngine(Engine):
-    kind, bell_number = "recv", 1
+    kind, sends = "recv", False
 
-    def __init__(self, comm: Communicator, lane: str) -> None:
-        super().__init__(comm, lane)
+    def __init__(self, comm: Communicator, lane: str, driver: Driver) -> None:
+        super().__init__(comm, lane, driver)
         self._arriving: dict[int, Transfer] = {}  # by peer: the message whose slots are coming in
         self._unexpected: dict[int, deque[Transfer]] = {}
+        self._early: dict[int, tuple[int, int, int]] = {}  # by peer: see _is_early
 
     def forget(self) -> None:
         self._arriving.clear()
@@ -409,7 +338,8 @@ class RecvEngine(Engine):
 
     def abandon(self, peer: int, error: PeerLost) -> None:
         self._arriving.pop(peer, None)
-        whole = [early for early in self._unexpected.pop(peer, ()) if early.done.is_set()]
+        self._early.pop(peer, None)
+        whole = [early for early in self._unexpected.pop(peer, ()) if early.finished]
         self._unexpected[peer] = deque(whole)
         super().abandon(peer, error)
         if len(self.over) == self.comm.size - 1:  # nobody is left who could send
@@ -424,99 +354,109 @@ class RecvEngine(Engine):
         transfer.peer, transfer.number, transfer.slot = peer, early.number, early.slot
         self.pending.append(transfer)
         self._match(transfer, early.nbytes, early.signature, peer)
-        if isinstance(transfer.x, np.ndarray):
-            np.copyto(transfer.x.view(np.uint8), early.x)
-        else:
-            transfer.x.view(torch.uint8).copy_(torch.from_numpy(early.x))
-        if early.done.is_set():
+        np.copyto(transfer.x.view(np.uint8), early.x)
+        if early.finished:
             self.pending.remove(transfer)
             transfer.finish()
         else:  # the rest of its slots go straight to their place
             self._arriving[peer] = transfer
 
+    def due(self) -> int:
+        return min((arrives for arrives, _, _ in self._early.values()), default=0)
+
     def progress(self, blocked: int) -> bool:
+        pending = self.pending
+        if len(pending) == 1 and pending[0].peer >= 0:
+            return self._from(pending[0].peer, blocked)
         moved = False
-        wanted = {transfer.peer for transfer in self.pending}
-        peers = range(self.comm.size) if -1 in wanted else wanted
-        for peer in list(peers):
-            if peer == self.comm.rank or peer in self.over:
-                continue
-            try:
-                box = self.members.inbox(peer, P2P_PLANE, None)
-            except PeerLost as error:
-                if peer not in self.members.watch.spare:
-                    raise
-                self.abandon(peer, error)
-                continue
-            while box is not None and self.pending and box.ready.acquire(False):
-                self._take(box, peer, 0 if moved else blocked)
-                moved = True
+        wanted = {transfer.peer for transfer in pending}
+        for peer in range(self.comm.size) if -1 in wanted else wanted:
+            if peer != self.comm.rank and peer not in self.over:
+                moved = self._from(peer, 0 if moved else blocked) or moved
         return moved
 
+    def _from(self, peer: int, blocked: int) -> bool:
+        """Take the slots of a peer that are there. Was there one?"""
+        try:
+            box = self.members.inbox(peer, P2P_PLANE, None)
+        except PeerLost as error:
+            if peer not in self.members.watch.spare:
+                raise
+            self.abandon(peer, error)
+            return True
+        if box is None:
+            return False
+        moved = False
+        while self.pending:
+            if peer in self._early:
+                since = self._is_due(peer)
+                if not since:
+                    break
+                blocked = blocked or since
+            elif not box.ready.acquire(False) or self._is_early(box, peer):
+                break
+            self._take(box, peer, blocked)
+            moved, blocked = True, 0
+        return moved
+
+    def _is_early(self, box: Any, peer: int) -> bool:
+        """Over an emulated link a slot is not there before its time, which its header says."""
+        fields, moment = box.fields(), now()
+        if not fields[F_ARRIVES] or fields[F_ARRIVES] <= moment:
+            return False
+        self._early[peer] = fields[F_ARRIVES], fields[F_SLOWNESS], moment
+        return True
+
+    def _is_due(self, peer: int) -> int:
+        """Since when the slot of a peer that was early has been waited for; 0: it still is."""
+        arrives, slowness, since = self._early[peer]
+        if now() < arrives and self.comm.slots.attention[SLOW_MOTION] >= slowness:
+            return 0
+        del self._early[peer]
+        return since
+
     def _take(self, box: Any, peer: int, blocked: int) -> None:
-        comm, header = self.comm, box.header()
-        transfer = self._arriving.get(peer) or self._begin(header, peer)
+        fields = box.fields()
+        frm, slot, nbytes = self.world[peer], fields[F_SLOT], fields[F_NBYTES]
+        transfer = self._arriving.get(peer) or self._begin(fields, peer)
         self.context(transfer)
-        if header.arrives > now():
-            blocked = blocked or now()
-            sleep_until(header.arrives, comm.members.watch.check)
-        if blocked:
-            self.lane.write(
-                _WAIT,
-                max(blocked, transfer.posted),
-                now(),
-                self.world[peer],
-                header.step,
-                header.chunk,
-                header.slot,
-            )
         start, x = now(), transfer.x
-        if header.nbytes:
-            done = header.slot * (box.slot_bytes // x.itemsize)
-            kernels = NUMPY if isinstance(x, np.ndarray) else TORCH
-            count = header.nbytes // x.itemsize
-            kernels.copy(x[done : done + count], box.slot(x.dtype)[:count])
+        if blocked:
+            self.lane.write(_WAIT, max(blocked, transfer.posted), start, frm, 0, 0, slot)
+        per = box.slot_bytes // x.itemsize
+        if nbytes:
+            count = nbytes // x.itemsize
+            np.copyto(x[slot * per : slot * per + count], box.slot(x.dtype)[:count])
         box.release()
-        self.lane.write(
-            _RECV,
-            start,
-            now(),
-            self.world[peer],
-            header.step,
-            header.chunk,
-            header.slot,
-            header.nbytes,
-        )
+        self.lane.write(_RECV, start, now(), frm, 0, 0, slot, nbytes)
         transfer.slot += 1
-        per = box.slot_bytes // x.itemsize * x.itemsize
-        if (header.slot + 1) * per >= header.total:
+        if (slot + 1) * per * x.itemsize >= fields[F_TOTAL]:
             self._arriving.pop(peer, None)
             if transfer in self.pending:
                 self.pending.remove(transfer)
             transfer.finish()
 
-    def _begin(self, header: Header, peer: int) -> Transfer:
+    def _begin(self, fields: tuple[int, ...], peer: int) -> Transfer:
         """The receive that this message is for; a place of its own if none was posted yet."""
         for transfer in self.pending:
             if (
-                transfer.peer in (-1, peer)
-                and transfer.tag == header.tag
+                (transfer.peer == peer or transfer.peer < 0)
+                and transfer.tag == fields[F_TAG]
                 and transfer not in self._arriving.values()
             ):
                 transfer.peer = peer
-                self._match(transfer, header.total, header.signature, peer)
+                self._match(transfer, fields[F_TOTAL], fields[F_SIGNATURE], peer)
                 break
         else:
-            transfer = Transfer(
-                np.zeros(header.total, np.uint8), peer, header.tag, header.signature, Where()
-            )
+            place = np.zeros(fields[F_TOTAL], np.uint8)
+            transfer = Transfer(place, peer, fields[F_TAG], fields[F_SIGNATURE], NOWHERE)
             self._unexpected.setdefault(peer, deque()).append(transfer)
-        transfer.number = header.op
+        transfer.number = fields[F_OP]
         self._arriving[peer] = transfer
         return transfer
 
     def _match(self, transfer: Transfer, total: int, signature: int, peer: int) -> None:
-        if transfer.nbytes != total or transfer.signature >> 48 & 31 != signature >> 48 & 31:
+        if transfer.nbytes != total or (transfer.signature ^ signature) & _DTYPE:
             me = self.world[self.comm.rank]
             raise self.members.watch.fail(
                 CollectiveError(

@@ -44,6 +44,9 @@ class Pacer:
         self._free_at: dict[int, int] = {}  # by peer: when the link has sent what it was given
         self._slowness = 0
 
+    def is_cut(self, to: int) -> bool:
+        return self._control.link(self._rank, to).down
+
     def flight(
         self, to: int, nbytes: int, start: int, look_around: Callable[[], None]
     ) -> tuple[int, int]:

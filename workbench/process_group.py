@@ -31,12 +31,13 @@ from torch._C._distributed_c10d import (
 
 from workbench.arrays import LEFT_TO_TORCH, SUM, fast_array
 from workbench.communicator import Communicator
+from workbench.driver import Driver
 from workbench.errors import CollectiveError, WorkbenchError
 from workbench.events import Where, now
 from workbench.gloo_operations import GlooOperations
 from workbench.members import Members
 from workbench.p2p import RecvEngine, SendEngine, Transfer
-from workbench.session import last_words, session
+from workbench.session import Session, last_words, session
 from workbench.signature import REDUCTIONS, signature
 from workbench.staging import Staging, values_ready
 from workbench.transports.gloo import break_connections
@@ -81,7 +82,7 @@ class WorkbenchGroup(GlooOperations):
         self.members = Members(
             PrefixStore("workbench", store), rank, world, size,
             timeout=timeout, slot_bytes=here.slot_bytes, recorder=here.recorder,
-            control=here.control,
+            control=here.control, bells=_driver(here).bells,
         )  # fmt: skip
         lane = "comm" if name == "default" else f"comm:{name}"
         self.comm = Communicator(
@@ -226,15 +227,14 @@ class WorkbenchGroup(GlooOperations):
         if engine is None:
             lane = kind if self.label == "default" else f"{kind}:{self.label}"
             engine = self._engines[kind] = (SendEngine if kind == "send" else RecvEngine)(
-                self.comm, lane
+                self.comm, lane, self.session.driver
             )
         number = signature("p2p", host.dtype, host.numel())
-        flat = _bytes_if_odd(host.view(-1))
+        flat = _bytes_if_odd(host.view(-1)).numpy()
         transfer = Transfer(flat, peer, tag, number, self.session.recorder.where)
-        if after is not None:
-            transfer.after.append(after)
+        transfer.after = after
         work = P2PWork(engine, transfer, result)
-        engine.submit(transfer)
+        engine.driver.submit(engine, transfer)
         return work
 
     def spare(self, world_ranks: Iterable[int]) -> None:
@@ -299,6 +299,13 @@ def _bytes_if_odd(flat: torch.Tensor) -> torch.Tensor:
     if flat.dtype in _DENSE and flat.dtype not in LEFT_TO_TORCH:
         return flat
     return flat.as_strided(flat.shape, (1,)).view(torch.uint8)  # an empty one may have stride 0
+
+
+def _driver(here: Session) -> Driver:
+    if here.driver is None or here.driver.pid != os.getpid():  # a fork has none
+        here.driver = Driver()
+    driver: Driver = here.driver
+    return driver
 
 
 def _devices(tensors: list[torch.Tensor]) -> list[torch.device]:

@@ -49,6 +49,7 @@ class Session:
         # not.
         self.native = native
         self._functions = dict(functions or {})
+        self.driver: Any = None  # moves the messages of all groups; made with the first one
         self.lost: set[int] = set()  # world ranks that have ended and whom the groups could spare
         self._labels = threading.local()
         self.next_group = (

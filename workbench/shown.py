@@ -43,8 +43,9 @@ class Shown:
         return show(self, scene)  # type: ignore[arg-type]  # who derives from this has the rest
 
     def figure(self, name: str, theme: str = "light") -> Any:
-        """A plain Plotly figure of the run as it is now: loss, accuracy, throughput, communication
-        or overhead. ``theme``: light or dark. Raises ValueError, which names them, for another one.
+        """A plain Plotly figure of the run as it is now: loss, accuracy, throughput, communication,
+        overhead; of a parameter server also updates, time, clocks, staleness, waiting, servers.
+        ``theme``: light or dark. Raises ValueError, which names them, for another one.
         """
         from workbench.views.charts import figure
         from workbench.views.curves import record_ns
@@ -52,7 +53,8 @@ class Shown:
         return figure(self.store, name, theme, record_ns(self))
 
     def charts(self, *names: str, theme: str | None = None) -> Any:
-        """The same figures as a notebook's widget that follows the run; all of them by default.
+        """The same figures as a notebook's widget that follows the run; by default all that have
+        something to say of it.
 
         ``close()`` takes it away and ends its thread, which ends by itself with the run.
         """

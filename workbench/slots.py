@@ -123,6 +123,22 @@ class Slots:
                     return peer
         return None
 
+    # -- what a message over an emulated link asks --
+
+    def is_cut(self, to: int) -> bool:
+        """Does nothing leave towards that world rank now?"""
+        return self.pacer is not None and self.pacer.is_cut(to)
+
+    def flight(self, peer: int, nbytes: int, start: int) -> tuple[int, int, int]:
+        """When bytes to a group rank leave, when they arrive, and the slow motion in it."""
+        if self.pacer is None:
+            return 0, 0, 0
+        link = self.world[peer], nbytes, start, self.watch.check
+        if self.members.peers[peer].board is None:  # on another host: its clock is another
+            return 0, self.pacer.leave(*link), 0
+        departs, arrives = self.pacer.flight(*link)
+        return departs, arrives, self.attention[SLOW_MOTION]
+
     # -- their halves --
 
     def _claim(self, to: int, step: int, chunk: int, phase: int, mine: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -74,18 +75,51 @@ class WorkbenchWork(Work):
         return self._future
 
 
-class P2PWork(WorkbenchWork):
+class P2PWork(Work):
     """The handle of a message: whoever waits for it also moves it."""
 
     def __init__(self, engine: Any, transfer: Transfer, result: list[torch.Tensor]) -> None:
-        super().__init__(result, [])
-        self.engine, self.transfer = engine, transfer
-        transfer.after.append(lambda done: self.complete(done.error))
+        super().__init__()
+        self.engine, self.transfer, self._result = engine, transfer, result
+        self._future: Future[Any] | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         limit = timeout.total_seconds() if timeout else 0.0
-        self.engine.wait(self.transfer, limit or math.inf)  # torch gives 0 for "no limit"
-        return super().wait()
+        # torch gives 0 for "no limit"
+        self.engine.driver.wait(self.engine, self.transfer, limit or math.inf)
+        return True
+
+    def is_completed(self) -> bool:
+        return self.transfer.finished
+
+    def is_success(self) -> bool:
+        return self.transfer.finished and self.transfer.error is None
+
+    def exception(self) -> Any:
+        return self.transfer.error
+
+    def result(self) -> list[torch.Tensor]:
+        return self._result
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def get_future(self) -> Future[Any]:
+        """Made only if asked for: making one costs more than a small message."""
+        if self._future is None:
+            whole = WorkbenchWork(self._result, [])
+            transfer, told = self.transfer, [True]
+
+            def tell() -> None:
+                with contextlib.suppress(IndexError):  # once: by us, or by who finishes it
+                    told.pop()
+                    whole.complete(transfer.error)
+
+            transfer.late.append(tell)
+            if transfer.finished:
+                tell()
+            self._future = whole.get_future()
+        return self._future
 
     def _source_rank(self) -> int:
         return int(self.transfer.peer)
@@ -95,32 +129,24 @@ def wait_any(works: Sequence[Any], timeout_seconds: float = math.inf) -> list[in
     """Block until one of these messages is done; the indexes of all that are by then.
 
     Empty after ``timeout_seconds`` without one. A message that failed is done too: its ``wait``
-    raises what went wrong. Messages of one group are moved right here; where they are of several,
-    put those first whose arrival matters most. Works of other backends are asked again and again.
+    raises what went wrong. Messages, of any groups, are moved right here. Other works are asked
+    again and again whether they are done (Gloo's messages say so only to who waits for them: not
+    for these).
     """
-    if all(isinstance(work, P2PWork) for work in works):
-        _drive(works, timeout_seconds)
-    else:
-        deadline, pause = time.monotonic() + timeout_seconds, 20e-6
-        while not any(work.is_completed() for work in works) and time.monotonic() < deadline:
-            time.sleep(pause)
-            pause = min(pause * 1.5, 1e-3)
+    messages = [work for work in works if isinstance(work, P2PWork)]
+    if messages:
+        messages[0].engine.driver.poll()
+    if not any(work.is_completed() for work in works):
+        if works and len(messages) == len(works):
+            engine = messages[0].engine
+            transfers = [work.transfer for work in messages]
+            engine.driver.wait_any(transfers, timeout_seconds, engine.spin_ns)
+        else:
+            deadline, pause = time.monotonic() + timeout_seconds, 20e-6
+            while not any(work.is_completed() for work in works) and time.monotonic() < deadline:
+                time.sleep(pause)
+                pause = min(pause * 1.5, 1e-3)
     return [i for i, work in enumerate(works) if work.is_completed()]
-
-
-def _drive(works: Sequence[P2PWork], seconds: float) -> None:
-    engines = {id(work.engine): work.engine for work in works}
-    for engine in engines.values():
-        engine.poll()
-    pending = [work for work in works if not work.is_completed()]
-    if len(pending) < len(works) or not works:
-        return
-    first = works[0].engine
-    for work in works:
-        if work.engine is not first:
-            work.transfer.bells.add(first.bell)
-            work.engine._ensure_thread()
-    first.drive([work.transfer for work in works], seconds)
 
 
 class JobQueue:

@@ -16,6 +16,7 @@ MODULES = (
     "collecting",
     "all_reduce",
     "ddp",
+    "parameter_server",
     "live_view",
     "stage",
     "click",

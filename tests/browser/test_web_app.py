@@ -394,6 +394,38 @@ def test_what_is_wrong_is_said_at_its_field(serve: Serve, open_page: Open) -> No
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"
 
 
+def test_a_parameter_server_has_fields_and_charts_of_its_own(
+    serve: Serve, open_page: Open
+) -> None:
+    page = open_page().page
+    start_page(page, serve())
+    option = {name: page.locator(f'[id="field-options.{name}"]')
+              for name in ("consistency", "servers", "bucket_cap_mb")}  # fmt: skip
+    assert not any(one.is_visible() for one in option.values()), "data parallel takes none"
+    choose(page, "Server: SSP")
+    wait_for(lambda: option["consistency"].is_visible(), "the fields of its options")
+    assert option["consistency"].input_value() == "ssp"
+    assert not option["bucket_cap_mb"].is_visible(), "that is DDP's"
+    option["servers"].fill("4")
+    about = page.locator('[id="field-ranks-about"]')
+    wait_for(lambda: "leaves 0 workers" in about.inner_text(), "words at the field")
+    option["servers"].fill("2")
+    wait_for(lambda: '"servers": 2' in page.locator("pre").inner_text(), "the code")
+    stage = start(page)
+    page.get_by_text("consistency ssp").first.wait_for()
+    wait_for(lambda: page.get_by_role("tab", name="Clocks").count() == 1, "the chart's tab")
+    page.get_by_role("tab", name="Clocks").click()
+    page.get_by_text("wall 3 ahead of the slowest").first.wait_for(timeout=60_000)
+    wait_for(lambda: state(stage) == "finished", "its end", 90)
+    start_page(page, page.url.partition("run?")[0])
+    choose(page, "Two ranks", iterations=5)
+    wait_for(lambda: not option["servers"].is_visible(), "the fields are gone again")
+    stage = start(page)
+    wait_for(lambda: state(stage) == "finished", "its end", 60)
+    assert page.get_by_role("tab", name="Clocks").count() == 0, "it has nothing to say here"
+    page.get_by_text("Losses compared, by updates").first.wait_for(timeout=60_000)
+
+
 # ---- light and dark, and whose runs they are
 
 

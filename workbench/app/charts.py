@@ -28,6 +28,11 @@ class Lines:
         self._curves = Curves(run.store, lambda: record_ns(run_of()))
         self._figures: dict[tuple[str, str], tuple[int, go.Figure]] = {}
 
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The charts that have something to say of the run, as far as is known."""
+        return self._curves.offered
+
     def figure(self, name: str, theme: str) -> tuple[int, go.Figure]:
         """(rows that it was drawn from, figure): the same one until there are more."""
         with self._lock:
@@ -54,11 +59,7 @@ class Charts:
         self.site, self.lines, self.ground = site, lines(run), ground
         self.name, self._drawn = "loss", 0
         self.tabs = TabsPart(self.heard)
-        self.tabs.tell(
-            tabs=[{"name": name, "label": chart.title} for name, chart in CHARTS.items()],
-            chosen=self.name,
-            label="Charts of this run",
-        )
+        self.tabs.tell(tabs=self._tabs(), chosen=self.name, label="Charts of this run")
         self.pane = pn.pane.Plotly(
             None, sizing_mode="stretch_width", height=HEIGHT,
             config={"displayModeBar": False, "responsive": True},
@@ -66,6 +67,10 @@ class Charts:
         self._busy = threading.Lock()
         ground.param.watch(lambda _: self.refresh(), "dark")
         self.tabs.follow(self.refresh, at_once=run.done)
+
+    def _tabs(self) -> list[dict[str, str]]:
+        offered = self.lines.offered
+        return [{"name": n, "label": chart.title} for n, chart in CHARTS.items() if n in offered]
 
     def heard(self, message: Mapping[str, Any]) -> None:
         if message.get("type") == "choose" and message.get("name") in CHARTS:
@@ -84,5 +89,7 @@ class Charts:
             drawn, figure = self.lines.figure(self.name, self.ground.theme)
             if (key := hash((drawn, self.name, self.ground.theme))) != self._drawn:
                 self._drawn, self.pane.object = key, figure
+            if (tabs := self._tabs()) != self.tabs.told["tabs"]:
+                self.tabs.tell(tabs=tabs)
         finally:
             self._busy.release()

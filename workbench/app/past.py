@@ -10,7 +10,9 @@ import panel as pn
 
 from workbench.app.page import Ground, PastPart, Site
 from workbench.history import Past, compare, comparison_figure, label
+from workbench.views.charts import HEIGHT
 
+MARGIN = 60  # pixels around the charts
 COMPARED = 4  # of the newest runs, until the reader chooses
 
 
@@ -22,7 +24,7 @@ class PastRuns:
         self.history = site.runs.history(owner)
         self.part = PastPart(self.heard)
         self.figure = pn.pane.Plotly(
-            None, visible=False, sizing_mode="stretch_width", height=320,
+            None, visible=False, sizing_mode="stretch_width", height=HEIGHT + MARGIN,
             config={"displayModeBar": False, "responsive": True},
         )  # fmt: skip
         self.ticked: list[str] | None = None  # None: the reader has not chosen
@@ -62,7 +64,10 @@ class PastRuns:
         if self._drawn == (shown, theme):
             return
         self._drawn = shown, theme
-        self.figure.object = comparison_figure(chosen, theme) if chosen else None
+        drawn = comparison_figure(chosen, theme) if chosen else None
+        if drawn is not None:
+            self.figure.height = drawn.layout.height + MARGIN
+        self.figure.object = drawn
         self.figure.visible = bool(chosen)
 
     def _entry(self, past: Past, ticked: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import panel as pn
 
-from workbench import form
+from workbench import form, measures
 from workbench.app.charts import Charts
 from workbench.app.page import (
     BarPart,
@@ -87,8 +87,9 @@ class RunPage:
     def _words(self) -> str:
         exp = self.hosted.past.experiment
         parts = [f"{exp.strategy}, {exp.task}, {exp.ranks} rank{'s' * (exp.ranks > 1)}"]
-        if exp.ranks > 1 and exp.backend == "workbench":
-            parts[0] += f", all-reduce {exp.all_reduce}"
+        if way := measures.way(exp):
+            served = exp.strategy == "parameter_server"
+            parts[0] += f", {'consistency' if served else 'all-reduce'} {way}"
         parts.append(f"{exp.iterations:,} iterations of {exp.batch_size:,} samples")
         if self.readonly:
             parts.append("you are watching: the ranks are in other hands")

@@ -138,7 +138,9 @@ def plain(values: Any) -> dict[str, Any]:
                 f"{name}: this server runs experiments that are data, never code, so a path to "
                 "Python code is refused. Run it from a notebook, or with `workbench run`."
             )
-        if name in ("strategy", "task", "all_reduce") and value not in choices.get(name, ()):
+        if name in ("strategy", "task", "all_reduce", "options.consistency") and value not in (
+            choices.get(name, ())
+        ):
             raise Refused(f"{name}: it is one of {', '.join(choices.get(name, ()))}.")
     return {str(name): value for name, value in values.items()}
 

@@ -32,7 +32,8 @@ from workbench.views.live import Charts
 YOURS = "Yours"
 UNDOS = 100
 NO_CODE = "# This cannot be run yet: see the fields in red."
-AT_FIRST = ("loss", "communication")  # charts that are there before the reader asks for more
+# Charts that are there before the reader asks for more, where they say anything.
+AT_FIRST = ("loss", "communication", "clocks", "waiting")
 EVERY_SECONDS = 0.5
 
 
@@ -101,6 +102,7 @@ class Lab(w.VBox):
         }
         for toggle in self.toggles.values():
             toggle.observe(lambda _: self._toggle(), "value")
+        self._offer()
         return [
             w.HTML(f"<style>{style}</style>"),
             _row(self.preset, self.start_button, self.stop_button, self.reset, self.back),
@@ -115,6 +117,11 @@ class Lab(w.VBox):
             _title("The code that this runs"),
             self.code,
         ]
+
+    def _offer(self) -> None:
+        """Only charts that have something to say of the run."""
+        for name, toggle in self.toggles.items():
+            toggle.layout.display = "" if name in self.charts.offered else "none"
 
     def _toggle(self) -> None:
         self.charts.show(*(name for name, toggle in self.toggles.items() if toggle.value))
@@ -207,6 +214,7 @@ class Lab(w.VBox):
         if past.run is not None:
             self.stage.watch(past.run)
             self.charts.watch(past.run)
+            self._offer()
 
     def take(self, past: Past) -> None:
         """Fill the form with what a run was."""

@@ -104,7 +104,9 @@ class Sheet(w.VBox):
         super().__init__([_groups(plain), self._more, self._wrong])
         self.add_class("wb-sheet")
         self._kept: dict[str, Any] = {}
+        self.entries["strategy"].input.observe(lambda _: self._suit(), "value")
         self.values = form.values(experiment)
+        self._suit()
 
     @property
     def values(self) -> dict[str, Any]:
@@ -126,6 +128,14 @@ class Sheet(w.VBox):
         finally:
             self._quiet = False
         self._changed()
+
+    def _suit(self) -> None:
+        """Show the options of the strategy that is chosen, and of no other."""
+        strategy = self.entries["strategy"].value
+        for entry in self.entries.values():
+            if entry.field.strategies:
+                shown = strategy in entry.field.strategies
+                entry.layout.display = None if shown else "none"
 
     def experiment(self) -> Experiment | None:
         """What the fields say; None, with words beside the fields, where that cannot be."""

@@ -11,12 +11,12 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.shared import SEMAPHORE_BYTES, Segment, process_state
+from workbench.shared import Segment, process_state
+from workbench.transports.bell import Bells
 
 W_OP, W_ALARM, W_LEAVING = range(3)
 STAYS, LEAVES, LEFT = range(3)
-W_BELLS = 4  # is somebody waiting at bell 0 (sends), bell 1 (receives)?
-BELLS_AT, TEXT_AT, TEXT_BYTES, HISTORY_AT = 256, 512, 1536, 2048
+TEXT_AT, TEXT_BYTES, HISTORY_AT = 512, 1536, 2048
 HISTORY = 64  # collectives of which peers can still ask what the owner passed
 TABLE_AT = HISTORY_AT + 16 * HISTORY
 PLANES = ("collective", "p2p")
@@ -33,37 +33,9 @@ def host_identity() -> str:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
 
 
-class Bell:
-    """Wakes one waiting thread of a rank; ringing costs a memory read while nobody waits."""
-
-    def __init__(self, segment: Segment, number: int, fresh: bool) -> None:
-        self._words, self._word = segment.words, W_BELLS + number
-        self._semaphore = segment.semaphore(
-            BELLS_AT + number * SEMAPHORE_BYTES, 0 if fresh else None
-        )
-
-    def ring(self) -> None:
-        if self._words[self._word]:
-            self._semaphore.release()
-
-    def listen(self) -> None:
-        """Announce that somebody is about to wait; look for work once more, then ``wait``."""
-        self._words[self._word] = 1
-        # A locked instruction: the announcement is out before what follows is read.
-        self._semaphore.release()
-        self._semaphore.acquire(True, 1.0)
-
-    def wait(self, seconds: float) -> None:
-        self._semaphore.acquire(True, seconds)
-        self._words[self._word] = 0
-        while self._semaphore.acquire(False):
-            pass
-
-
 class Board:
     def __init__(self, segment: Segment, fresh: bool) -> None:
         self.segment, self.words = segment, segment.words
-        self.bells = (Bell(segment, 0, fresh), Bell(segment, 1, fresh))
         if fresh:
             self.words[W_OP] = self.words[HISTORY_AT // 8] = -1
 
@@ -148,6 +120,7 @@ class Peer:
     pid: int
     host: str
     board: Board | None
+    bells: Bells | None = None  # of another process on this host
     lost = False  # a rank on another host: its connection broke
     said_bye = False  # a rank on another host
 

@@ -22,6 +22,7 @@ import torch
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from workbench.arrays import bytes_of
+from workbench.transports.bell import Bells
 from workbench.transports.board import PLANES, TEXT_BYTES, Board
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
 
@@ -150,25 +151,26 @@ class GlooInbox:
 class GlooChannels:
     """All channels of one group that cross hosts.
 
-    ``far``: group ranks on other hosts. ``board``: this rank's own, whose bells wake it and on
-    which alarms from afar are put. ``ended(rank, said_bye)`` is called when no more can come.
+    ``far``: group ranks on other hosts. ``board``: this rank's own, on which alarms from
+    afar are put. ``bells`` wake this process. ``ended(rank, said_bye)`` is called when no more
+    can come.
     """
 
     def __init__(
         self, store: Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
-        ended: Callable[[int, bool], None],
+        bells: Bells, ended: Callable[[int, bool], None],
     ) -> None:  # fmt: skip
         self.group: Any = ProcessGroupGloo(
             PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
         )
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
         self.ended, self.closing = ended, False
-        self._far, self._board = far, board
+        self._far, self._board, self._bells = far, board, bells
         self._outboxes: dict[tuple[int, int], GlooOutbox] = {}
         self._byes: list[int] = []
         # All at once: Gloo sends nothing before the other side asks for it.
         self._inboxes = {
-            (frm, plane): GlooInbox(self, frm, plane, board.bells[1] if plane else None)
+            (frm, plane): GlooInbox(self, frm, plane, bells.messages if plane else None)
             for frm in far
             for plane in range(len(PLANES))
         }
@@ -187,7 +189,7 @@ class GlooChannels:
 
     def outbox(self, to: int, plane: int) -> GlooOutbox:
         if (to, plane) not in self._outboxes:
-            bell = self._board.bells[0] if plane else None
+            bell = self._bells.room if plane else None
             self._outboxes[to, plane] = GlooOutbox(self, to, plane, bell)
         return self._outboxes[to, plane]
 

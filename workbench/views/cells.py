@@ -18,7 +18,6 @@ from workbench._assets import theme as stylesheet
 from workbench.store import Store
 from workbench.views.points import Trace, said, thinned, traces
 
-DASHES = ("solid", "dash", "dot", "dashdot")
 FIRST_SCALE = 400  # iterations
 
 
@@ -33,8 +32,12 @@ class Chart:
     hover: str
     format: str = ""
     y2: str = ""
-    least: float = 0.0  # that the y axis reaches up to
+    least: float | None = 0.0  # that the y axis reaches up to; None: it is as the points are
     mark: str = "■"  # what stands for a line in the title
+    hover2: str = "%{x:.1f} s: %{y:,.0f} ns"  # of what the y2 axis is for
+    aside: int = 1  # which of its lines the y2 axis is for
+    across: Mapping[str, Any] = field(default_factory=dict)  # of its x axis, as Plotly has it
+    up: Mapping[str, Any] = field(default_factory=dict)  # of its y axis
 
 
 @dataclass(frozen=True)
@@ -49,27 +52,29 @@ class Cell:
     traces: list[Trace]
     until: int | None = None
     looks: list[dict[str, Any]] = field(default_factory=list)
+    key: bool = False  # the names of its lines are told beside them; else the title is the key
+    begins: bool = False  # a row of the grid
 
     @property
     def empty(self) -> bool:
         return not any(len(trace.x) for trace in self.traces)
 
 
-_LINE: dict[str, Any] = {"mode": "lines", "line": {"width": 2}}
-_DOTS: dict[str, Any] = _LINE | {"mode": "lines+markers", "marker": {"size": 5}}
+LINE: dict[str, Any] = {"mode": "lines", "line": {"width": 2}}
+_DOTS: dict[str, Any] = LINE | {"mode": "lines+markers", "marker": {"size": 5}}
 _AREA: dict[str, Any] = {"mode": "lines", "line": {"width": 1.25}, "stackgroup": "step"}
 _END: dict[str, Any] = {
     "mode": "markers", "marker": {"size": 10, "symbol": "diamond"}, "cliponaxis": False,
 }  # fmt: skip
 _ASIDE: dict[str, Any] = {"mode": "lines", "line": {"width": 2, "dash": "dot"}}
 CHARTS: Mapping[str, Chart] = {
-    "loss": Chart("Loss", "iteration", "loss", (("ink", _LINE),), "iteration %{x}: %{y:.4f}"),
+    "loss": Chart("Loss", "iteration", "loss", (("ink", LINE),), "iteration %{x}: %{y:.4f}"),
     "accuracy": Chart(
         "Accuracy", "iteration", "share of samples", (("ink", _DOTS), ("optimizer", _END)),
         "iteration %{x}: %{y:.1%}", ".0%", least=1.0, mark="◆",
     ),
     "throughput": Chart(
-        "Throughput", "iteration", "samples a second", (("ink", _LINE),),
+        "Throughput", "iteration", "samples a second", (("ink", LINE),),
         "iteration %{x}: %{y:,.0f} a second", ",.0f",
     ),
     "communication": Chart(
@@ -77,22 +82,10 @@ CHARTS: Mapping[str, Chart] = {
         "iteration %{x}: %{y:.2f} ms",
     ),
     "overhead": Chart(
-        "Recording", "seconds", "events a second", (("ink", _LINE), ("comm", _ASIDE)),
+        "Recording", "seconds", "events a second", (("ink", LINE), ("comm", _ASIDE)),
         "%{x:.1f} s: %{y:,.0f}", ",.0f", y2="ns a record (dotted)",
     ),
 }  # fmt: skip
-BY_ITERATION = Chart(
-    "Losses compared, by iteration", "iteration", "loss", (("ink", _LINE),), "%{y:.4f}"
-)
-BY_TIME = Chart(
-    "Losses compared, by time", "seconds", "loss", (("ink", _LINE),), "%{x:.2f} s: %{y:.4f}"
-)
-
-
-def known(name: str) -> str:
-    if name not in CHARTS:
-        raise ValueError(f"there is no chart {name!r}; there are {', '.join(CHARTS)}")
-    return name
 
 
 def cell(
@@ -110,7 +103,7 @@ def cell(
     if asked and chart.x == "iteration":
         newest = int(columns["iteration"][-1]) if columns.height else 0
         until = scale(newest, asked)
-    return Cell(chart, _titled(chart.title + each, words), y, found, until)
+    return Cell(chart, titled(chart.title + each, words), y, found, until)
 
 
 def scale(newest: int, asked: int) -> int:
@@ -131,30 +124,7 @@ def asked(store: Store) -> int:
     return int(found[1]) if found else 0
 
 
-def compared(losses: Mapping[str, pl.DataFrame], theme: str = "light") -> list[Cell]:
-    """The two charts of a comparison: a colour and a dash for each run."""
-    ink, looks, by_iteration, by_time = tokens(theme), [], [], []
-    for number, (label, columns) in enumerate(losses.items()):
-        thin, _ = thinned("loss", columns)
-        dash = DASHES[number % len(DASHES)]
-        looks.append(_LINE | {"line": {"color": ink[f"s{number % 8}"], "dash": dash, "width": 2}})
-        loss = thin["loss"].to_numpy()
-        by_iteration.append(Trace(label, thin["iteration"].to_numpy(), loss))
-        by_time.append(Trace(label, thin["seconds"].to_numpy(), loss))
-    return [
-        Cell(
-            chart,
-            _titled(chart.title, "" if losses else "appear with the first run"),
-            chart.y,
-            found,
-            None,
-            looks,
-        )
-        for chart, found in ((BY_ITERATION, by_iteration), (BY_TIME, by_time))
-    ]
-
-
-def _titled(title: str, words: str) -> str:
+def titled(title: str, words: str) -> str:
     return f'<b>{title}</b><br><span style="font-size:12px">{words}</span>'
 
 

@@ -17,13 +17,30 @@ import plotly.graph_objects as go
 import polars as pl
 
 from workbench.store import Store
-from workbench.views.cells import BY_ITERATION, CHARTS, Cell, asked, cell, compared, known, tokens
-from workbench.views.curves import NAMES, select
+from workbench.views import cells, served_cells
+from workbench.views.cells import Cell, asked, tokens
+from workbench.views.compared import compared
+from workbench.views.curves import SERVED, select
 
-__all__ = ["CHARTS", "HEIGHT", "NAMES", "comparison", "draw", "figure", "grid", "select"]
-
+CHARTS = {**cells.CHARTS, **served_cells.CHARTS}
 HEIGHT = 260  # of a row of cells
 GAP = 0.16  # between two cells of a row, of the width
+
+
+def known(name: str) -> str:
+    """The name of a chart. Raises ValueError, which names the charts, for another one."""
+    if name not in CHARTS:
+        raise ValueError(f"there is no chart {name!r}; there are {', '.join(CHARTS)}")
+    return name
+
+
+def cell(
+    name: str, columns: pl.DataFrame, theme: str = "light", dropped: int = 0, asked: int = 0
+) -> Cell:
+    """A chart with what it shows now, from the columns of its curve."""
+    if name in SERVED:
+        return served_cells.cell(name, columns, theme)
+    return cells.cell(name, columns, theme, dropped, asked)
 
 
 def figure(
@@ -69,6 +86,8 @@ def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
             "plot_bgcolor": ink["ground"],
             "font": {"family": ink["font"], "size": 12, "color": ink["ink"]},
             "hovermode": "x",
+            "barmode": "stack",
+            "bargap": 0.3,
             "uirevision": "keep",  # a zoom outlives an update
         }
     )  # fmt: skip
@@ -104,7 +123,7 @@ def _places(cells: Sequence[Cell]) -> list[int]:
     places: list[int] = []
     for one in cells:
         free = places[-1] + 1 if places else 0
-        places.append(free + (free % 2 if one.chart is BY_ITERATION else 0))
+        places.append(free + (free % 2 if one.begins else 0))
     return places
 
 
@@ -125,9 +144,9 @@ def _place(
     span = [max(top - (HEIGHT - 100) / inside, 0), top]
     made.update_layout({
         _axis(x): {**axis, "title": {**quiet, "text": one.chart.x}, "domain": [left, right],
-                   "anchor": y},
+                   "anchor": y, **one.chart.across},
         _axis(y): {**axis, "title": {**quiet, "text": one.y}, "domain": span, "anchor": x,
-                   "tickformat": one.chart.format,
+                   "tickformat": one.chart.format, **one.chart.up,
                    "autorangeoptions": {"include": one.chart.least}},
     })  # fmt: skip
     if one.chart.y2:
@@ -135,7 +154,7 @@ def _place(
             **axis, "tickmode": "auto", "nticks": 5, "overlaying": y, "side": "right",
             "anchor": x, "showgrid": False,
             "title": {"text": one.chart.y2, "standoff": 6,
-                      "font": {"color": ink[one.chart.lines[1][0]], "size": 12}},
+                      "font": {"color": ink[one.chart.lines[one.chart.aside][0]], "size": 12}},
         }})  # fmt: skip
     legend = f"legend{place + 1 if place else ''}"
     made.update_layout({legend: {  # in the corner where losses rarely are
@@ -147,36 +166,47 @@ def _place(
         yanchor="bottom", yshift=6, showarrow=False, align="left",
     )  # fmt: skip
     for number, trace in enumerate(one.traces):
-        aside = one.chart.y2 and number % 2 == 1
+        aside = one.chart.y2 and number == one.chart.aside
         made.add_trace(
             _line(one, number, ink).update(
                 xaxis=x, yaxis=y2 if aside else y, legend=legend,
-                showlegend=_has_key(one),
-                hovertemplate=("%{x:.1f} s: %{y:,.0f} ns" if aside else one.chart.hover)
-                + f"<extra>{trace.name}</extra>",
+                showlegend=bool(trace.name) and _has_key(one),
+                hovertemplate=_hover(one, trace.name, bool(aside)),
             )
         )  # fmt: skip
 
 
 def _has_key(one: Cell) -> bool:
-    """The title is a chart's key, unless the task has metrics of its own; of a comparison's two
-    charts the first has it.
-    """
-    if one.looks:
-        return one.chart is BY_ITERATION
-    return len(one.traces) > len(one.chart.lines)
+    """The title is a chart's key, unless the task has metrics of its own."""
+    return one.key or (not one.looks and len(one.traces) > len(one.chart.lines))
 
 
-def _line(one: Cell, number: int, ink: Mapping[str, str]) -> go.Scatter:
-    """The ``number``-th line of a cell."""
+def _hover(one: Cell, name: str, aside: bool) -> str | None:
+    """What pointing at a line says; nothing of one without a name."""
+    words = one.chart.hover2 if aside else one.chart.hover
+    return f"{words}<extra>{name}</extra>" if name else None
+
+
+def _line(one: Cell, number: int, ink: Mapping[str, str]) -> go.Scatter | go.Bar:
+    """The ``number``-th line of a cell, or its bars."""
     trace, lines = one.traces[number], one.chart.lines
-    drawn = go.Scatter(x=trace.x, y=trace.y, name=trace.name)
     if one.looks:
-        return drawn.update(one.looks[number])
+        return go.Scatter(x=trace.x, y=trace.y, name=trace.name, **one.looks[number])
     token, look = lines[number % len(lines)]
+    if look.get("type") == "bar":
+        return go.Bar(x=trace.x, y=trace.y, name=trace.name, marker=_bar(ink, token, look))
+    drawn = go.Scatter(x=trace.x, y=trace.y, name=trace.name)
     if number >= len(lines):  # a task's second metric
         token = f"s{number // len(lines) % 8}"
     return drawn.update(look).update(line_color=ink[token], marker_color=ink[token])
+
+
+def _bar(ink: Mapping[str, str], token: str, look: Mapping[str, Any]) -> dict[str, Any]:
+    """Solid, or open: hatched on the ground."""
+    if not look.get("open"):
+        return {"color": ink[token]}
+    hatch = {"shape": "/", "size": 6, "fgcolor": ink[token], "bgcolor": ink["ground"]}
+    return {"color": ink[token], "pattern": hatch, "line": {"color": ink[token], "width": 1}}
 
 
 def _axis(name: str) -> str:

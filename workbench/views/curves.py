@@ -17,6 +17,7 @@ import polars as pl
 from workbench.events import KINDS, ROW
 from workbench.store import Store, Tap
 from workbench.table import Batch
+from workbench.views import served
 from workbench.views.iterations import (
     COMPUTE,
     MANY,
@@ -28,8 +29,11 @@ from workbench.views.iterations import (
     steps,
 )
 from workbench.views.rate import Rate
+from workbench.views.served_rows import Served
 
 NAMES = ("loss", "accuracy", "throughput", "communication", "overhead")
+SERVED = ("updates", "time", "clocks", "staleness", "waiting", "servers")  # of a parameter server
+SERVER = "server"  # the lane of a parameter server's rows
 LAG = 2  # iterations by which a rank has gone on before one is closed: its other lanes are drained
 LOST = 200  # iterations by which a rank lags that is counted out
 RECENT = 20  # iterations that tell how many ranks took part in a run that is over
@@ -68,6 +72,7 @@ class Curves:
         self._iterations = iterations(steps(self._open))
         self._metrics = metrics(self._open)
         self._rate = Rate()
+        self._served = Served(store)
         self.rows = 0
 
     def update(self) -> bool:
@@ -77,7 +82,9 @@ class Curves:
         if self._tap is None:
             self._tap = self._store.tap()
             found += [self._of_frame(piece) for piece in self._missed(self._tap.position)]
-        found += self._of_batches(self._tap.take())
+        batches = self._tap.take()
+        self._served.of_batches(batches, self.rows)
+        found += self._of_batches(batches)
         if found or (over and self._open.height):
             self._take(pl.concat([self._open, *found]), over)
         if self._record_ns is not None and self.rows and (cost := self._record_ns()) is not None:
@@ -87,6 +94,30 @@ class Curves:
     def rest(self) -> None:
         """Keep nothing that waits to be read: the next update reads it from the store."""
         self._tap = None
+
+    @property
+    def began_ns(self) -> int:
+        """When the first iteration began, which ``seconds`` count from."""
+        rows = self._served.rows
+        if served.is_served(rows):
+            return served.origin(rows)
+        starts = self._iterations["start_ns"]
+        return int(starts[0]) if len(starts) else 0
+
+    @property
+    def updates_made(self) -> int:
+        """Of the parameters, by one server; 0 where there is none."""
+        return served.updates_made(self._served.rows)
+
+    @property
+    def samples_dropped(self) -> int:
+        """Of gradients that were left out as too stale, by one server."""
+        return served.dropped(self._served.rows)
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The curves that have something to say of this run, as far as is known."""
+        return (*NAMES, *SERVED) if self._served.active else NAMES
 
     @property
     def over(self) -> bool:
@@ -105,9 +136,15 @@ class Curves:
         overhead       seconds, events_per_s; record_ns: of one record; share: of the ranks' time
                        (as far as there are cores) that is spent on writing records; both null
                        where nobody measured
+        updates, time  iteration, updates, seconds, loss: by updates of the parameters
+        clocks, staleness, waiting, servers: of a parameter server, see served.py
         """
-        if name not in NAMES:
-            raise ValueError(f"there is no curve {name!r}; there are {', '.join(NAMES)}")
+        if name in ("staleness", "waiting", "servers"):
+            of_served: pl.DataFrame = getattr(served, name)(self._served.rows)
+            return of_served
+        if name not in (*NAMES, *SERVED):
+            known = ", ".join((*NAMES, *SERVED))
+            raise ValueError(f"there is no curve {name!r}; there are {known}")
         made: pl.DataFrame = getattr(self, f"_{name}")()
         return made
 
@@ -123,17 +160,23 @@ class Curves:
 
     def _of_frame(self, frame: pl.DataFrame) -> pl.DataFrame:
         p = pl.col
+        self._served.of_frame(frame, self.rows)
         self.rows += frame.height
         self._rate.count(frame["end_ns"].to_numpy())
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
+        kept &= p("lane") != SERVER  # a server is in its workers' iterations, not in its own
         return frame.filter(kept).select(p(name).cast(ROWS[name]) for name in ROWS)
 
     def _of_batches(self, batches: Sequence[Batch]) -> list[pl.DataFrame]:
         """The rows that matter, picked from the raw records: most of them are never looked at."""
         ranks, where, picked = [], [], []
+        names = self._store.names()
+        server = names.index(SERVER) if SERVER in names else -1
         for batch in batches:
             self.rows += len(batch.rows)
             self._rate.count(batch.rows["end_ns"])
+            if batch.lane == server:  # it is in its workers' iterations, not in its own
+                continue
             rows = batch.rows[_WANTED[batch.rows["kind"]]]
             if len(rows):
                 ranks.append(np.full(len(rows), batch.rank, np.int32))
@@ -209,6 +252,20 @@ class Curves:
             .filter(p("loss_weight") > 0)
             .select("iteration", "seconds", loss=p("loss_sum") / p("loss_weight"))
         )
+
+    def _updates(self) -> pl.DataFrame:
+        """Where there is no server, an iteration is an update."""
+        if served.is_served(self._served.rows):
+            return served.progress(self._served.rows)
+        return self._loss().select(
+            "iteration", pl.col("iteration").cast(pl.Float64).alias("updates"), "seconds", "loss"
+        )
+
+    _time = _updates
+
+    def _clocks(self) -> pl.DataFrame:
+        limit = served.bound(self._store.metadata)
+        return served.clocks(self._served.rows).with_columns(bound=pl.lit(limit, pl.Int64))
 
     def _accuracy(self) -> pl.DataFrame:
         p, shown = pl.col, self._shown().select("iteration", "seconds")

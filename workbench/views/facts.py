@@ -12,6 +12,7 @@ import yaml
 from workbench.control import ControlState, LinkState
 from workbench.formulas import ALGORITHMS
 from workbench.store import NOW_SCHEMA, Store
+from workbench.views.server_facts import server_facts
 
 _NOW = {name: at for at, name in enumerate(NOW_SCHEMA)}
 _LANE_NOW = (
@@ -37,19 +38,21 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
     """The header's ``run``, from what is stored with a run. What is not known is 0, -1 or ""."""
     spec = yaml.safe_load(metadata.get("experiment", "")) or {}
     ranks, network = int(spec.get("ranks", 0)), spec.get("network") or {}
+    strategy, options = _name(spec.get("strategy", "")), spec.get("options") or {}
     links = []
     for name, link in sorted(network.get("links", {}).items()):
         source, _, target = name.partition("->")
         links.append(_emulated(int(source), int(target), _spec_words(link)))
     return {
-        "title": metadata.get("title", "") or _title(_name(spec.get("strategy", ""))),
-        "strategy": _name(spec.get("strategy", "")),
+        "title": metadata.get("title", "") or _title(strategy),
+        "strategy": strategy,
         "ranks": ranks,
         "iterations": int(spec.get("iterations", -1)),
         "algorithm": _name(spec.get("all_reduce", "ring")) if spec else "",
         "cores": int(metadata.get("cores", 0)),
         "threads": int(metadata.get("threads", spec.get("threads") or 0)),
         "emulated": links,
+        "server": server_facts(strategy, options, _name(options.get("consistency", "bsp"))) or None,
         "notes": _notes(spec, _spec_words({k: v for k, v in network.items() if k != "links"})),
         "theory": theory(ranks) if isinstance(spec.get("all_reduce", ""), str) else {},
     }

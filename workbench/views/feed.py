@@ -45,7 +45,7 @@ TICK_SECONDS = 0.04
 HEARTBEAT_SECONDS = 1.0  # so that a page knows the driver's clock, and that it lives
 HISTORY_ROWS = 2_000_000  # the newest; a page holds no more
 MESSAGE_ROWS = 250_000  # of history, a message
-SCENES = ("overview", "collectives", "timeline")  # each is a file, assets/scene_<name>.js
+SCENES = ("overview", "collectives", "timeline", "server")  # each is a file, assets/scene_<name>.js
 
 _feeds: weakref.WeakKeyDictionary[Watched, Feed] = weakref.WeakKeyDictionary()
 _feeds_lock = threading.Lock()

@@ -21,8 +21,9 @@ import traitlets
 from workbench._assets import asset
 from workbench.jupyter import hear_at_once
 from workbench.store import Store
-from workbench.views.cells import Cell, asked, cell, compared, known
-from workbench.views.charts import NAMES, grid, scales
+from workbench.views.cells import Cell, asked
+from workbench.views.charts import CHARTS, cell, grid, known, scales
+from workbench.views.compared import compared
 from workbench.views.curves import Curves, record_ns
 
 EVERY_SECONDS = 0.5
@@ -56,7 +57,8 @@ class Figure(go.FigureWidget):
 class Charts(ipywidgets.VBox):
     """Charts of a run, which grow while it goes on. ``close()`` ends their thread.
 
-    ``names`` are of charts.NAMES; none means all. ``theme``: light or dark; by itself as the page.
+    ``names`` are of charts.CHARTS; none means all. Those that have nothing to say of the run are
+    left out. ``theme``: light or dark; by itself as the page.
     ``figure`` is the FigureWidget that shows them; ``show`` changes which, ``compare`` adds others.
     """
 
@@ -64,7 +66,7 @@ class Charts(ipywidgets.VBox):
     _stopped, _thread = threading.Event(), threading.Thread()
 
     def __init__(self, run: Any = None, *names: str, theme: str | None = None) -> None:
-        self.names = tuple(known(name) for name in names) or NAMES
+        self._chosen = tuple(known(name) for name in names) or tuple(CHARTS)
         self.ground, self._fixed = Ground(), theme
         self._store = Store()
         self._curves = Curves(self._store)
@@ -97,11 +99,21 @@ class Charts(ipywidgets.VBox):
 
     # ---- what is shown
 
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The charts that have something to say of the run, as far as is known."""
+        return self._curves.offered
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The charts that are shown: of those that were asked for."""
+        return tuple(name for name in self._chosen if name in self.offered)
+
     def show(self, *names: str) -> None:
-        """Show these charts, in the order of charts.NAMES."""
+        """Show these charts, in the order of charts.CHARTS."""
         names = tuple(known(name) for name in names)
         with self._drawing:
-            self.names = tuple(name for name in NAMES if name in names)
+            self._chosen = tuple(name for name in CHARTS if name in names)
             self._redraw()
 
     def compare(self, losses: Mapping[str, pl.DataFrame]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from workbench.store import Store
+from workbench.views import still_server
 from workbench.views.facts import facts, in_a_line
 
 KEY = ["generation", "group", "op"]  # of a collective
@@ -48,6 +49,7 @@ class Still:
     iterations: int = -1
     losses: tuple[tuple[int, float], ...] = ()  # iteration, mean over the ranks
     failed: bool = False
+    served: still_server.Served | None = None  # in place of the ring, where servers are
 
 
 def select(store: Store) -> Still:
@@ -67,6 +69,7 @@ def select(store: Store) -> Still:
         iterations=told["iterations"],
         losses=_thinned([row for row in losses.iter_rows() if math.isfinite(row[1])]),
         failed=bool(error),
+        served=still_server.select(rows, told),
         **_newest_call(rows),
     )
 

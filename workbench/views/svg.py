@@ -33,17 +33,32 @@ def svg(still: Still) -> str:
         f'aria-label="{escape(title)}" font-family="{FONT}" font-size="12">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{INK["ground"]}"/>',
-        _text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
-        _text(16, 56, "Where the chunks were", "ink", weight=700),
-        _text(16, 74, still.call or "No collective is complete yet.", "ink-3", size=11, most=82),
-        *_ring(still),
+        text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
+        *_left(still),
         *_chart(still),
         "</svg>",
     ]
     return "".join(parts)
 
 
-def _text(
+def _left(still: Still) -> list[str]:
+    """Who sends what to whom: servers and workers, or the newest collective on its ring."""
+    if still.served is not None:
+        from workbench.views.svg_server import marks  # it draws with what is below
+
+        title, words = "Who pushed and pulled", still.served.words or "Nothing was pushed yet."
+        drawn = marks(still.served)
+    else:
+        title, words = "Where the chunks were", still.call or "No collective is complete yet."
+        drawn = _ring(still)
+    return [
+        text(16, 56, title, "ink", weight=700),
+        text(16, 74, words, "ink-3", size=11, most=82),
+        *drawn,
+    ]
+
+
+def text(
     x: float, y: float, words: str, ink: str = "ink-2", *, size: int = 12, weight: int = 400,
     anchor: str = "start", most: int = 60,
 ) -> str:  # fmt: skip
@@ -54,7 +69,7 @@ def _text(
     )
 
 
-def _line(a: tuple[float, float], b: tuple[float, float], ink: str, width: float) -> str:
+def line(a: tuple[float, float], b: tuple[float, float], ink: str, width: float) -> str:
     return (
         f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" '
         f'stroke="{INK[ink]}" stroke-width="{width:g}"/>'
@@ -67,7 +82,7 @@ def _ring(still: Still) -> list[str]:
     place = [(cx + radius * math.sin(turn), cy - radius * math.cos(turn)) for turn in turns]
     node = max(3.0, min(15.0, 0.22 * 2 * math.pi * radius / max(1, still.ranks)))
     numbered = node >= 8
-    marks = [_line(place[a], place[b], "rule", 4) for a, b in still.links]
+    marks = [line(place[a], place[b], "rule", 4) for a, b in still.links]
     if not still.links:
         marks.append(
             f'<circle cx="{cx}" cy="{cy}" r="{radius}" fill="none" stroke="{INK["rule"]}"/>'
@@ -80,7 +95,7 @@ def _ring(still: Still) -> list[str]:
             )
         marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
         if numbered:
-            marks.append(_text(x, y + 4, str(rank), "ground", weight=700, anchor="middle"))
+            marks.append(text(x, y + 4, str(rank), "ground", weight=700, anchor="middle"))
     for flight in still.flights:
         marks.extend(_comet(place[flight.source], place[flight.target], flight, node))
     return marks + _key(308, 302)
@@ -92,13 +107,13 @@ def _comet(a: Place, b: Place, flight: Flight, node: float) -> list[str]:
     rim = min(node + 10, 0.4 * length)
     along = [(rim + (length - 2 * rim) * share) / length for share in (0.0, flight.share)]
     tail, head = ((a[0] + (b[0] - a[0]) * u, a[1] + (b[1] - a[1]) * u) for u in along)
-    return [_line(tail, head, "comm", 2), _cell(*head, flight.chunk, small=node < 12)]
+    return [line(tail, head, "comm", 2), _cell(*head, flight.chunk, small=node < 12)]
 
 
 def _cell(x: float, y: float, chunk: int, small: bool = False) -> str:
     """A chunk as a box with its number."""
     width, height = (16, 13) if small else (20, 16)
-    number = _text(x, y + 4, str(chunk), "ink", size=11, weight=700, anchor="middle")
+    number = text(x, y + 4, str(chunk), "ink", size=11, weight=700, anchor="middle")
     return (
         f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" '
         f'height="{height}" rx="2" fill="{INK["ground"]}" stroke="{INK["comm"]}" '
@@ -108,13 +123,13 @@ def _cell(x: float, y: float, chunk: int, small: bool = False) -> str:
 
 def _key(x: float, y: float) -> list[str]:
     return [
-        _line((x, y - 22), (x + 20, y - 22), "rule", 4),
-        _text(x + 28, y - 18, "sends to"),
+        line((x, y - 22), (x + 20, y - 22), "rule", 4),
+        text(x + 28, y - 18, "sends to"),
         _cell(x + 10, y, 3),
-        _text(x + 28, y + 4, "chunk 3 on its way"),
+        text(x + 28, y + 4, "chunk 3 on its way"),
         f'<circle cx="{x + 10}" cy="{y + 23}" r="7" fill="none" stroke="{INK["wait"]}" '
         f'stroke-width="2" stroke-dasharray="3 2.5"/>',
-        _text(x + 28, y + 27, "waits for another rank"),
+        text(x + 28, y + 27, "waits for another rank"),
     ]
 
 
@@ -123,25 +138,23 @@ def _chart(still: Still) -> list[str]:
     x, y, width, height = CHART
     newest = f"{still.losses[-1][1]:.3g} at iteration {still.losses[-1][0]}" if still.losses else ""
     marks = [
-        _text(x - 32, 56, "Loss", "ink", weight=700),
-        _text(x - 32, 74, newest or "No loss is known yet.", "ink-3", size=11),
+        text(x - 32, 56, "Loss", "ink", weight=700),
+        text(x - 32, 74, newest or "No loss is known yet.", "ink-3", size=11),
     ]
     last = still.losses[-1][0] if still.losses else 0
     span = max(still.iterations - 1, last, 1)
-    top = _round_up(max((loss for _, loss in still.losses), default=1.0))
+    top = round_up(max((loss for _, loss in still.losses), default=1.0))
     low = min(0.0, min((loss for _, loss in still.losses), default=0.0))
 
     def at(iteration: float, loss: float) -> Place:
         return x + width * iteration / span, y + height * (top - loss) / (top - low)
 
     for level in (low, (low + top) / 2, top):
-        marks.append(_line(at(0, level), at(span, level), "rule", 0.75))
-        marks.append(
-            _text(x - 8, at(0, level)[1] + 4, f"{level:g}", "ink-3", size=11, anchor="end")
-        )
+        marks.append(line(at(0, level), at(span, level), "rule", 0.75))
+        marks.append(text(x - 8, at(0, level)[1] + 4, f"{level:g}", "ink-3", size=11, anchor="end"))
     for iteration in (0, span):
         marks.append(
-            _text(
+            text(
                 at(iteration, low)[0],
                 y + height + 18,
                 f"{iteration}",
@@ -151,7 +164,7 @@ def _chart(still: Still) -> list[str]:
             )
         )
     marks.append(
-        _text(x + width / 2, y + height + 18, "iteration", "ink-3", size=11, anchor="middle")
+        text(x + width / 2, y + height + 18, "iteration", "ink-3", size=11, anchor="middle")
     )
     if still.losses:
         points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in still.losses)
@@ -163,7 +176,7 @@ def _chart(still: Still) -> list[str]:
     return marks
 
 
-def _round_up(value: float) -> float:
+def round_up(value: float) -> float:
     """The next round number that is not smaller."""
     if value <= 0:
         return 1.0

@@ -7,7 +7,7 @@ const WAIT_MS = 250; // after the last key until the server is asked what it mak
 
 /**
  * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string, choices: string[], docs: Record<string, string>,
- *   maximum: number | null, optional: boolean, lines: number, advanced: boolean}} Field
+ *   maximum: number | null, optional: boolean, lines: number, advanced: boolean, strategies: string[]}} Field
  * @typedef {{fields: Field[], presets: {name: string, words: string}[], chosen: string, filled: number, values: Record<string, any>,
  *   wrong: Record<string, string>, code: string, link: string, limits: string, first: string, busy: string, refused: string}} Told
  */
@@ -91,7 +91,16 @@ class Form {
     return Object.fromEntries(told);
   }
 
+  /** The options of the strategy that is chosen, and of no other. */
+  suit() {
+    const strategy = this.inputs.get("strategy")?.value;
+    for (const { name, strategies } of this.told.fields) {
+      if (strategies.length) this.inputs.get(name).parentElement.hidden = !strategies.includes(strategy);
+    }
+  }
+
   changed(wait = WAIT_MS) {
+    this.suit();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.ask("values"), wait);
   }
@@ -107,6 +116,7 @@ class Form {
   look(told) {
     this.told = told;
     if (told.filled !== this.filled) this.fill(told);
+    this.suit();
     for (const field of told.fields) {
       const wrong = told.wrong[field.name], input = this.inputs.get(field.name), caption = this.captions.get(field.name);
       const words = wrong || field.docs[input.value] || field.help;

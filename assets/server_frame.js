@@ -1,0 +1,119 @@
+// @ts-check
+/**
+ * One frame of a parameter server at a playhead: where each worker is, what it holds, who is stopped by the bound, what waits
+ * at each shard, what is on its way. Pure functions of the index and t: "w at time t" is `held` and `version`.
+ *
+ * @typedef {import("./server_index.js").ServerIndex} ServerIndex
+ * @typedef {import("./server_index.js").Push} Push
+ * @typedef {import("./server_index.js").Worker} Worker
+ * @typedef {import("./server_rounds.js").Flight} Flight
+ * @typedef {{servers: number, models: number, consistency: string, low: number | null, high: number | null, drop_above: number | null, words: string}} Rule
+ *   how far a worker may lead the slowest: low of everybody, high with what a controller grants beyond; null: no bound, or none that is known
+ * @typedef {"start" | "pull" | "compute" | "push" | "blocked" | "waits" | "ended" | "lost"} WorkerDoing  blocked: by the bound; waits: for a server's answer
+ * @typedef {{rank: number, iteration: number, doing: WorkerDoing, since: number, held: number[], behind: number[], worst: number, limit: number | null,
+ *   slack: number, ahead: number}} WorkerNow
+ *   held: version of each shard, -1 before the first pull; worst: updates that it lacks of the shard where it lacks most; limit: the last iteration
+ *   that it may start now; slack: how much of the bound is left, 0 to 1
+ * @typedef {{rank: number, version: number, versions: number[], queue: Push[], applying: Push[], share: number, kept: boolean}} ShardNow
+ *   versions: one a model; kept: the gradients that are here wait for the others of their clock, as in bulk synchronous training
+ * @typedef {{t: number, workers: WorkerNow[], shards: ShardNow[], min: number, slowest: number[], most: number, comets: (Flight & {share: number})[]}} ServerFrame
+ *   min: iterations that every shard has taken in of every live worker; slowest: who is there; most: the furthest iteration that anybody is in
+ */
+import { acceptedBy, countUntil, doneFor, turnAt, versionAt } from "./server_index.js";
+import { flightsBetween } from "./server_rounds.js";
+
+/** @type {Rule} */
+const UNKNOWN = { servers: 0, models: 1, consistency: "", low: null, high: null, drop_above: null, words: "" };
+
+/** What the experiment asked for. @param {import("./player.js").Known} known @returns {Rule} */
+export const ruleOf = (known) => known.run?.server ?? UNKNOWN;
+
+/** What a worker's time is divided by. @param {Rule} rule @param {number} iterations @returns {import("./server_index.js").Bound} */
+export const boundOf = (rule, iterations) => ({ low: rule.low, iterations, teamOf: teamOf(rule) });
+
+/** Which of several models a worker trains. @param {Rule} rule @returns {(rank: number) => number} */
+const teamOf = ({ models, servers }) => (rank) => (models > 1 ? (rank - servers) % models : 0);
+
+/** The version that a worker held of each shard at t, -1 before its first pull. @param {ServerIndex} index @param {number} rank @param {number} t */
+export function heldAt(index, rank, t) {
+  return [...index.servers.keys()].map((server) => {
+    const pulls = index.pairs.get(rank * 65_536 + server)?.pulls ?? [], last = pulls[countUntil(pulls, t, (pull) => pull.end) - 1];
+    return last ? last.version : -1;
+  });
+}
+
+/** Up to which iteration a worker may start at t. @param {ServerIndex} index @param {Worker} worker @param {(server: number) => number} least  the slowest of its own model there @param {Rule} rule @param {number} t */
+function limitOf(index, worker, least, rule, t) {
+  if (rule.low === null) return null;
+  let limit = Infinity;
+  for (const server of index.servers.keys()) {
+    const granted = worker.slack.findLast((s) => s.server === server && s.t <= t)?.limit ?? -1;
+    limit = Math.min(limit, Math.max(least(server) + rule.low, granted));
+  }
+  return Number.isFinite(limit) ? limit : null;
+}
+
+/**
+ * @param {ServerIndex} index @param {Rule} rule @param {number} t @param {number} iterations  of each worker; -1: not known
+ * @returns {ServerFrame}
+ */
+export function serverFrame(index, rule, t, iterations) {
+  const gone = (/** @type {number} */ rank) => (index.workers.get(rank)?.lost ?? NaN) <= t, pairs = [...index.pairs.values()], least = new Map(), team = teamOf(rule);
+  for (const pair of pairs) {
+    const key = team(pair.worker) * 65_536 + pair.server;
+    if (!gone(pair.worker)) least.set(key, Math.min(least.get(key) ?? Infinity, acceptedBy(pair, t)));
+  }
+  const min = least.size ? Math.min(...least.values()) : 0, shares = index.shares, servers = [...index.servers.values()];
+  const teams = Array.from({ length: Math.max(1, rule.models) }, (_, i) => i), versions = servers.map((server) => teams.map((i) => versionAt(rule.models > 1 ? { done: doneFor(server, i, team) } : server, t)));
+  const workers = [...index.workers.values()].map((worker) => {
+    const mine = team(worker.rank), slowest = (/** @type {number} */ server) => least.get(mine * 65_536 + server) ?? 0;
+    return workerNow(index, rule, worker, t, { min, least: slowest, versions: versions.map((all) => all[mine]), iterations, gone: gone(worker.rank) });
+  });
+  const slowest = workers.filter((w) => !gone(w.rank) && pairs.some((p) => p.worker === w.rank && acceptedBy(p, t) === min)).map((w) => w.rank);
+  const shards = servers.map((server, i) => shardNow(pairs, server.rank, t, versions[i], shares[i], rule.consistency === "bsp" || (rule.consistency === "ssp" && rule.low === 0)));
+  const comets = flightsBetween(index, t, t).filter((f) => f.start <= t && t < f.end && !gone(f.from) && !gone(f.to)).map((f) => ({ ...f, share: (t - f.start) / (f.end - f.start) }));
+  return { t, workers, shards, min, slowest, most: Math.max(min, ...workers.map((w) => w.iteration)), comets };
+}
+
+/** @param {ServerIndex} index @param {Rule} rule @param {Worker} worker @param {number} t @param {{min: number, least: (server: number) => number, versions: number[], iterations: number, gone: boolean}} all @returns {WorkerNow} */
+function workerNow(index, rule, worker, t, { min, least, versions, iterations, gone }) {
+  const turn = turnAt(worker, t), held = heldAt(index, worker.rank, t), behind = held.map((v, i) => (v < 0 ? 0 : Math.max(0, versions[i] - v)));
+  const limit = limitOf(index, worker, least, rule, t), iteration = turn?.iteration ?? min, worst = Math.max(0, ...behind);
+  const [doing, since] = doingOf(turn, t, iterations, limit, gone ? worker.lost : NaN);
+  const asks = doing === "blocked" ? iteration + 1 : iteration, room = Math.max(1, (rule.high ?? rule.low ?? 1) || 1);
+  const slack = limit === null ? 1 : doing === "blocked" ? 0 : Math.max(0, Math.min(1, (limit - asks) / room));
+  return { rank: worker.rank, iteration, doing, since, held, behind, worst, limit, slack, ahead: iteration - min };
+}
+
+/** @param {import("./server_index.js").Turn | undefined} turn @param {number} t @param {number} iterations @param {number | null} limit @param {number} lost @returns {[WorkerDoing, number]} */
+function doingOf(turn, t, iterations, limit, lost) {
+  if (lost <= t) return ["lost", lost];
+  if (!turn) return ["start", 0];
+  if (t < turn.pulled || (Number.isNaN(turn.pulled) && Number.isNaN(turn.pushing))) return ["pull", turn.granted];
+  if (!(turn.pushing <= t)) return ["compute", Number.isNaN(turn.pulled) ? turn.granted : turn.pulled];
+  if (t < turn.pushed) return ["push", turn.pushing];
+  if (iterations > 0 && turn.iteration + 1 >= iterations) return ["ended", turn.pushed];
+  return [limit !== null && turn.iteration + 1 > limit ? "blocked" : "waits", turn.pushed];
+}
+
+/** @param {import("./server_index.js").Pair[]} pairs @param {number} rank @param {number} t @param {number[]} versions @param {number} share @param {boolean} synchronous @returns {ShardNow} */
+function shardNow(pairs, rank, t, versions, share, synchronous) {
+  const here = [];
+  for (const pair of pairs) {
+    if (pair.server !== rank) continue;
+    for (let i = acceptedBy(pair, t), seen = 0; i < pair.pushes.length && seen < 4; i++, seen++) {
+      const push = pair.pushes[i];
+      if (push && push.arrive <= t && !(push.end <= t)) here.push(push);
+    }
+  }
+  here.sort((a, b) => a.arrive - b.arrive || a.worker - b.worker);
+  const applying = here.filter((push) => push.begin <= t), queue = here.filter((push) => !(push.begin <= t));
+  return { rank, version: versions[0], versions, queue, applying, share, kept: synchronous && queue.length > 0 };
+}
+
+/** What became of a push by t. @param {Push | undefined} push @param {number} t @returns {"" | "flying" | "there" | "applied" | "dropped"} */
+export function fateOf(push, t) {
+  if (!push || !(Math.min(push.start, Number.isNaN(push.end) ? Infinity : push.end) <= t)) return "";
+  if (push.end <= t) return push.dropped ? "dropped" : "applied";
+  return push.arrive <= t ? "there" : "flying";
+}

@@ -1,0 +1,309 @@
+// @ts-check
+/**
+ * What a page knows of a parameter server, kept up to date row by row: every push with what became of it, every pull,
+ * every worker's turns. No browser, no drawing. Times are ns since the run's origin; NaN is "not known yet".
+ *
+ * A *turn* is one iteration of one worker: granted, then pulled, then computing, then pushing; then it asks for the next.
+ * A push is known from three sides: its sender's push row, its arrival at the server, and what the server did with it.
+ *
+ * @typedef {import("./table.js").Table} Table
+ * @typedef {{worker: number, server: number, iteration: number, op: number, start: number, left: number, arrive: number, taken: number, begin: number,
+ *   end: number, on: number, version: number, stale: number, dropped: number, nbytes: number}} Push
+ *   taken: the server took it up; begin to end: the update; on: version that its gradient was computed on; version: after the update;
+ *   dropped: samples left out, 0 if applied
+ * @typedef {{worker: number, server: number, iteration: number, op: number, start: number, depart: number, end: number, version: number, nbytes: number}} Pull
+ *   start: granted; depart: the first byte left the server; end: in place
+ * @typedef {{pushes: Push[], pulls: Pull[], first: number, bytes: number, worker: number, server: number}} Pair  pushes by iteration, from `first` on
+ * @typedef {{iteration: number, granted: number, pulled: number, pushing: number, pushed: number}} Turn
+ * @typedef {{rank: number, turns: (Turn | undefined)[], granted: Turn[], sums: Float64Array[], slack: {t: number, server: number, limit: number}[], lost: number}} Worker
+ *   granted: turns in the order of their grants; sums: of each of them, time by part before it; slack: up to which iteration a server had granted
+ *   it beyond the bound
+ * @typedef {{low: number | null, iterations: number, teamOf: (rank: number) => number}} Bound  iterations: of each worker, -1 not known
+ * @typedef {{rank: number, done: Push[], elements: number, lost: number, teams: Map<number, {read: number, done: Push[]}>}} Server  done: pushes applied or dropped, in that order
+ */
+
+export const TURN_PARTS = /** @type {const} */ (["compute", "pull", "push", "blocked", "waits for a server"]);
+const SERVES = ["push", "pull", "apply", "clock"];
+
+/** The number of the first of a sorted list that comes after t. @template T @param {ArrayLike<T>} list @param {number} t @param {(item: T) => number} time */
+export function countUntil(list, t, time) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (time(list[middle]) <= t) low = middle + 1; // NaN comes last
+    else high = middle;
+  }
+  return low;
+}
+
+export class ServerIndex {
+  /** @param {Table} table */
+  constructor(table) {
+    this.table = table;
+    this.life = table.life;
+    this.next = 0;
+    this.version = 0; // grows with every change
+    this.found = false; // it is a parameter server's run
+    this.servers = /** @type {Map<number, Server>} */ (new Map());
+    this.workers = /** @type {Map<number, Worker>} */ (new Map());
+    this.pairs = /** @type {Map<number, Pair>} */ (new Map());
+    this.messages = /** @type {Map<number, {left: number[], there: number[]}>} */ (new Map()); // by sender and receiver, then by op
+  }
+
+  /** Take in the rows that have come since. */
+  update() {
+    const { table } = this, { code, kind, passages } = table;
+    if (table.life !== this.life) Object.assign(this, new ServerIndex(table), { version: this.version + 1 }); // row numbers have changed
+    if (this.next >= table.rows) return this;
+    const serves = new Set(SERVES.map((name) => code[name])), from = this.found ? this.next : 0;
+    if (!this.found) {
+      let row = this.next;
+      while (row < table.rows && !serves.has(kind[row])) row++;
+      this.next = row;
+      if (row >= table.rows) return this;
+      this.found = true;
+    }
+    for (let p = table.passage[from]; p < table.count; p++) {
+      const first = Math.max(from, passages.first[p]), end = passages.first[p] + passages.count[p];
+      for (let row = first; row < end; row++) this.#row(p, row);
+    }
+    this.next = table.rows;
+    this.version += 1;
+    return this;
+  }
+
+  /** @param {number} p @param {number} row */
+  #row(p, row) {
+    const { table } = this, { code, kind, passages } = table, k = kind[row], rank = passages.rank[p], peer = table.peer[row], iteration = passages.iteration[p];
+    if (k === code.apply) this.#applied(p, row, rank, peer, iteration);
+    else if (k === code.push) this.#pushed(p, row, rank, peer, iteration);
+    else if (k === code.pull) this.#pulled(p, row, rank, peer, iteration);
+    else if (k === code.clock) this.#turn(rank, iteration).granted = table.end[row];
+    else if (k === code.send || k === code.recv) this.#message(p, row, rank, peer, k === code.send);
+    else if (k === code.metric && rank >= 0) this.#measured(row, rank, peer, iteration);
+    else if (k === code.detect && peer >= 0 && table.text(table.name[row]) === "lost") this.#lost(rank, peer, table.end[row]);
+  }
+
+  /** @param {number} rank @returns {Worker} */
+  worker(rank) {
+    let worker = this.workers.get(rank);
+    if (!worker) {
+      this.workers.set(rank, (worker = { rank, turns: [], granted: [], sums: [], slack: [], lost: NaN }));
+      this.workers = new Map([...this.workers].sort(([a], [b]) => a - b));
+    }
+    return worker;
+  }
+
+  /** @param {number} rank @returns {Server} */
+  server(rank) {
+    let server = this.servers.get(rank);
+    if (!server) {
+      this.servers.set(rank, (server = { rank, done: [], elements: 0, lost: NaN, teams: new Map() }));
+      this.servers = new Map([...this.servers].sort(([a], [b]) => a - b));
+    }
+    return server;
+  }
+
+  /** @param {number} worker @param {number} server @returns {Pair} */
+  pair(worker, server) {
+    const key = worker * 65_536 + server;
+    let pair = this.pairs.get(key);
+    if (!pair) {
+      this.pairs.set(key, (pair = { worker, server, pushes: [], pulls: [], first: Infinity, bytes: 0 }));
+      this.worker(worker);
+      this.server(server);
+    }
+    return pair;
+  }
+
+  /** @param {number} worker @param {number} server @param {number} iteration @returns {Push} */
+  #push(worker, server, iteration) {
+    const pair = this.pair(worker, server), { pushes } = pair, none = NaN;
+    pair.first = Math.min(pair.first, iteration);
+    return (pushes[iteration] ??= { worker, server, iteration, op: iteration, start: none, left: none, arrive: none, taken: none, begin: none, end: none,
+      on: -1, version: -1, stale: 0, dropped: 0, nbytes: 0 });
+  }
+
+  /** @param {number} rank @param {number} iteration @returns {Turn} */
+  #turn(rank, iteration) {
+    const worker = this.worker(rank);
+    let turn = worker.turns[iteration];
+    if (!turn) {
+      worker.turns[iteration] = turn = { iteration, granted: NaN, pulled: NaN, pushing: NaN, pushed: NaN };
+      worker.granted.push(turn);
+      if (worker.granted.length > 1 && worker.granted[worker.granted.length - 2].iteration > iteration) worker.granted.sort((a, b) => a.iteration - b.iteration);
+    }
+    return turn;
+  }
+
+  /** @param {number} p @param {number} row @param {number} rank @param {number} peer @param {number} iteration */
+  #pushed(p, row, rank, peer, iteration) {
+    const { table } = this, push = this.#push(rank, peer, iteration), op = table.passages.op[p], turn = this.#turn(rank, iteration), pair = this.pair(rank, peer);
+    Object.assign(push, { start: table.start[row], left: table.end[row], on: table.passages.version[p], nbytes: Math.max(0, table.nbytes[row]) });
+    if (op >= 0) push.op = op;
+    push.arrive = Math.max(push.left, this.#between(rank, peer).there[push.op] ?? -Infinity);
+    pair.bytes = Math.max(pair.bytes, push.nbytes);
+    turn.pushing = Number.isNaN(turn.pushing) ? push.start : Math.min(turn.pushing, push.start);
+    turn.pushed = Number.isNaN(turn.pushed) ? push.left : Math.max(turn.pushed, push.left);
+  }
+
+  /** @param {number} p @param {number} row @param {number} rank @param {number} peer @param {number} iteration */
+  #pulled(p, row, rank, peer, iteration) {
+    const { table } = this, pair = this.pair(rank, peer), turn = this.#turn(rank, iteration), op = table.passages.op[p], start = table.start[row], end = table.end[row];
+    const number = op >= 0 ? op : iteration, left = this.#between(peer, rank).left[number];
+    pair.pulls.push({ worker: rank, server: peer, iteration, op: number, start, depart: left < end ? left : start, end, version: table.passages.version[p], nbytes: Math.max(0, table.nbytes[row]) });
+    turn.pulled = Number.isNaN(turn.pulled) ? end : Math.max(turn.pulled, end);
+  }
+
+  /** @param {number} from @param {number} to */
+  #between(from, to) {
+    const key = from * 65_536 + to;
+    let found = this.messages.get(key);
+    if (!found) this.messages.set(key, (found = { left: [], there: [] }));
+    return found;
+  }
+
+  /** A message's first and last byte: from them it is known when a push arrived and when a pull left. @param {number} p @param {number} row @param {number} rank @param {number} peer @param {boolean} sent */
+  #message(p, row, rank, peer, sent) {
+    const { table } = this, { passages } = table, op = passages.op[p];
+    if (peer < 0 || op < 0 || table.text(passages.collective[p]) !== "p2p" || table.text(passages.group[p]) !== "default") return;
+    if (sent) {
+      const { left } = this.#between(rank, peer), pull = this.pairs.get(peer * 65_536 + rank)?.pulls.findLast((q) => q.op === op);
+      const start = (left[op] = Math.min(left[op] ?? Infinity, table.start[row]));
+      if (pull && start < pull.end) pull.depart = start;
+    } else {
+      const { there } = this.#between(peer, rank), push = this.pairs.get(peer * 65_536 + rank)?.pushes[op];
+      const end = (there[op] = Math.max(there[op] ?? -Infinity, table.end[row]));
+      if (push && push.op === op && push.left < end) push.arrive = end;
+    }
+  }
+
+  /** @param {number} p @param {number} row @param {number} rank @param {number} peer @param {number} iteration */
+  #applied(p, row, rank, peer, iteration) {
+    const { table } = this, { done } = this.server(rank), push = this.#push(peer, rank, iteration), last = done[done.length - 1], start = table.start[row], end = table.end[row];
+    const together = last && last.end === end && last.version === table.passages.version[p]; // one update of several pushes
+    Object.assign(push, { begin: together ? Math.min(last.begin, start) : start, end, version: table.passages.version[p], stale: Number.isFinite(table.value[row]) ? table.value[row] : 0 });
+    done.push(push);
+  }
+
+  /** @param {number} row @param {number} rank @param {number} peer @param {number} iteration */
+  #measured(row, rank, peer, iteration) {
+    const { table } = this, name = table.text(table.name[row]), t = table.end[row];
+    if (name === "elements") this.server(rank).elements += table.value[row]; // of each model in turn
+    if (peer < 0) return;
+    if (name === "queue") this.#push(peer, rank, iteration).taken = t;
+    else if (name === "slack") this.worker(peer).slack.push({ t, server: rank, limit: iteration + table.value[row] });
+    else if (name === "dropped") {
+      const push = this.#push(peer, rank, iteration), { done } = this.server(rank), version = table.passages.version[table.passage[row]];
+      Object.assign(push, { begin: t, end: t, version: version >= 0 ? version : (done[done.length - 1]?.version ?? 0), dropped: Math.max(1, table.value[row]) });
+      push.stale = push.on >= 0 ? push.version - push.on : 0;
+      done.push(push);
+    }
+  }
+
+  /** @param {number} rank @param {number} peer @param {number} t */
+  #lost(rank, peer, t) {
+    const gone = this.servers.has(peer) ? this.server(peer) : this.worker(peer);
+    gone.lost = Number.isNaN(gone.lost) ? t : Math.min(gone.lost, t);
+  }
+
+  /** Each shard's part of the keys: as its server counted them, else as bytes have travelled. */
+  get shares() {
+    const servers = [...this.servers.values()], counted = servers.every(({ elements }) => elements > 0);
+    const bytes = servers.map(({ rank, elements }) => counted ? elements : Math.max(0, ...[...this.pairs.values()].filter((p) => p.server === rank).map((p) => p.bytes)));
+    const all = bytes.reduce((sum, n) => sum + n, 0);
+    return bytes.map((n) => (all ? n / all : 1 / bytes.length));
+  }
+}
+
+const indexes = /** @type {WeakMap<Table, ServerIndex>} */ (new WeakMap());
+
+/** What the table says of a parameter server; `found` is false where there is none. @param {Table} table @returns {ServerIndex} */
+export function serverIndexOf(table) {
+  let index = indexes.get(table);
+  if (!index) indexes.set(table, (index = new ServerIndex(table)));
+  return index.update();
+}
+
+/** A worker's turn at t, or undefined before its first. @param {Worker} worker @param {number} t */
+export const turnAt = (worker, t) => worker.granted[countUntil(worker.granted, t, (turn) => turn.granted) - 1];
+
+/** How many of a pair's pushes the server has applied or counted by t. @param {Pair} pair @param {number} t */
+export function acceptedBy(pair, t) {
+  const { pushes } = pair;
+  let low = 0, high = pushes.length;
+  while (low < high) {
+    const middle = (low + high) >> 1, end = pushes[middle]?.end ?? (middle < pair.first ? -Infinity : NaN);
+    if (end <= t) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** What a server did for one of several models. @param {Server} server @param {number} team  of workers @param {(worker: number) => number} teamOf @returns {Push[]} */
+export function doneFor(server, team, teamOf) {
+  let found = server.teams.get(team);
+  if (!found) server.teams.set(team, (found = { read: 0, done: [] }));
+  for (; found.read < server.done.length; found.read++) if (teamOf(server.done[found.read].worker) === team) found.done.push(server.done[found.read]);
+  return found.done;
+}
+
+/** A shard's version at t, after these updates. @param {{done: Push[]}} server @param {number} t */
+export function versionAt({ done }, t) {
+  const last = done[countUntil(done, t, (push) => push.end) - 1];
+  return last ? last.version : done.length ? Math.max(0, done[0].version - (done[0].dropped ? 0 : 1)) : 0;
+}
+
+/**
+ * Since when the bound lets a worker start an iteration: when the slowest's push was in that it has to wait for, at the
+ * last server; -Infinity where there is no bound, NaN as long as it does not.
+ * @param {ServerIndex} index @param {Worker} worker @param {number} iteration @param {Bound} bound
+ */
+export function allowedSince(index, worker, iteration, { low, teamOf }) {
+  if (low === null || iteration <= low) return -Infinity;
+  let since = -Infinity;
+  for (const [server] of index.servers) {
+    let here = -Infinity;
+    for (const { worker: other, server: at, pushes } of index.pairs.values()) {
+      if (at !== server || teamOf(other) !== teamOf(worker.rank)) continue;
+      const end = pushes[iteration - low - 1]?.end ?? NaN, lost = index.workers.get(other)?.lost ?? NaN;
+      here = Math.max(here, Number.isNaN(lost) || end <= lost ? end : lost); // who has gone is not waited for
+    }
+    const granted = worker.slack.find((s) => s.server === server && s.limit >= iteration)?.t ?? Infinity;
+    since = Math.max(since, Number.isNaN(here) && granted < Infinity ? granted : Math.min(here, granted));
+  }
+  return since;
+}
+
+/**
+ * How a worker spent the time up to t, by part, in ns. After its pushes it is blocked until the bound lets it start the
+ * next iteration, then it waits for the servers' answer; the parts add up to the whole.
+ * @param {ServerIndex} index @param {Worker} worker @param {number} t @param {Bound} bound
+ */
+export function partsUntil(index, worker, t, bound) {
+  const { granted, sums } = worker, count = countUntil(granted, t, (turn) => turn.granted);
+  for (let i = sums.length; i < count; i++) {
+    const before = sums[i - 1], sum = new Float64Array(5);
+    if (before) {
+      sum.set(before);
+      addTurn(sum, index, worker, granted[i - 1], granted[i].granted, bound);
+    }
+    sums.push(sum);
+  }
+  const parts = Float64Array.from(count ? sums[count - 1] : [0, 0, 0, 0, 0]);
+  if (count) addTurn(parts, index, worker, granted[count - 1], t, bound);
+  return parts;
+}
+
+/** @param {Float64Array} sum @param {ServerIndex} index @param {Worker} worker @param {Turn} turn @param {number} until @param {Bound} bound */
+function addTurn(sum, index, worker, turn, until, bound) {
+  const within = (/** @type {number} */ x) => Math.min(until, Number.isNaN(x) ? until : Math.max(turn.granted, x));
+  const pulled = within(turn.pulled), pushing = Math.max(pulled, within(turn.pushing)), pushed = Math.max(pushing, within(turn.pushed));
+  sum[1] += pulled - turn.granted;
+  sum[0] += pushing - pulled;
+  sum[2] += pushed - pushing;
+  if (bound.iterations > 0 && turn.iteration + 1 >= bound.iterations) return; // no more is asked for
+  const free = Math.max(pushed, within(allowedSince(index, worker, turn.iteration + 1, bound)));
+  sum[3] += free - pushed;
+  sum[4] += until - free;
+}

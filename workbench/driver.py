@@ -1,0 +1,285 @@
+"""Moves a process's messages: whoever waits for one drives all of them; a thread what is left.
+
+One driver a process, for the engines of all its groups (p2p.py), and one bell that wakes it, so
+that who waits for a grant also moves the push that it has posted. Whoever holds the lock drives. A
+caller that waits takes it and keeps it until one of its messages is done: no hop to another thread.
+What nobody waits for is moved by a thread that starts on first need, looks now and then, and makes
+way for every caller: it does not hold the lock while it sleeps.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.control import SLICE
+from workbench.errors import RunTimeout
+from workbench.events import now
+from workbench.signature import describe
+from workbench.transports.bell import Bells
+
+GRACE = 0.5e-3  # seconds: who waits at once drives its message before the thread has a look
+RARELY = 4e-3  # seconds between the thread's looks where callers wait for all themselves
+LINGER = 20e-3  # seconds without messages after which the thread parks
+LOOKS = 3  # before going to sleep, where ranks share cores
+SLICE_NS = int(SLICE * 1e9)
+
+
+class Driver:
+    """See above. ``engines``: those of open groups, in the order in which they are asked."""
+
+    def __init__(self) -> None:
+        self.bells = Bells.create()
+        self.pid = os.getpid()
+        self.engines: list[Any] = []
+        self.lock = threading.Lock()  # who holds it drives
+        self._news = threading.Condition()
+        self._sleepers = 0  # callers that wait for their turn, or for their message
+        self._at_bell = self._thread_at_bell = False
+        self._thread: threading.Thread | None = None
+        self._wake, self._parked = threading.Event(), True
+
+    # -- for the engines --
+
+    def add(self, engine: Any) -> None:
+        self.engines = [*self.engines, engine]
+
+    def remove(self, engine: Any) -> None:
+        """What is still pending there fails. The last one to go ends the thread."""
+        engine.closed = True
+        deadline = time.monotonic() + 5.0
+        while engine.busy() and time.monotonic() < deadline:
+            self._now_or_soon(engine)
+            if engine.busy():
+                time.sleep(1e-3)
+        self.engines = [other for other in self.engines if other is not engine]
+        thread = self._thread
+        if not self.engines and thread is not None:
+            self._thread = None
+            self._wake.set()
+            self.bells.wake()
+            if thread is not threading.current_thread():
+                thread.join(5.0)
+
+    def submit(self, engine: Any, transfer: Any) -> None:
+        """Queue it and move what can move at once; the rest is for who waits, or for the thread."""
+        engine.members.watch.check()
+        engine.posted.append(transfer)
+        self._now_or_soon(engine)
+        if not transfer.finished:
+            self._see_to_it()
+
+    def wait(self, engine: Any, transfer: Any, seconds: float = math.inf) -> None:
+        """Return when it is done; raise what went wrong, RunTimeout after ``seconds``."""
+        if not transfer.finished and not self.wait_any((transfer,), seconds, engine.spin_ns):
+            words = f"{engine.kind} {describe(transfer.signature)}"
+            raise RunTimeout(f"{words}: not done in {seconds} s")
+        if transfer.error is not None:
+            raise transfer.error
+
+    def wait_any(self, until: Sequence[Any], seconds: float, spin_ns: int) -> bool:
+        """Drive until one of these transfers is done; False: none was within ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while not _one_is_done(until):
+            if time.monotonic() > deadline:
+                self._see_to_it()
+                return False
+            if self.lock.acquire(False):
+                try:
+                    self._drive(until, deadline, spin_ns)
+                finally:
+                    self._let_go()
+            else:
+                self._stand_by(until)
+        if any(engine.pending or engine.posted for engine in self.engines):
+            self._see_to_it()
+        return True
+
+    def poll(self) -> None:
+        """Move what can move at once, if nobody else is at it."""
+        if self.lock.acquire(False):
+            try:
+                self._advance()
+            finally:
+                self._let_go()
+
+    # -- driving --
+
+    def _now_or_soon(self, engine: Any) -> None:
+        """Move what this engine can move: here, or whoever drives does."""
+        if self.lock.acquire(False):
+            try:
+                while engine.busy() and engine.advance():
+                    pass
+            finally:
+                self._let_go()
+        elif self._at_bell:
+            self.bells.wake()
+
+    def _advance(self) -> bool:
+        """Every engine moves what it can. Did any?"""
+        moved = False
+        for engine in self.engines:
+            if (engine.pending or engine.posted) and engine.advance():
+                moved = True
+        return moved
+
+    def _drive(self, until: Sequence[Any], deadline: float, spin_ns: int) -> None:
+        """In a caller that holds the lock, until one of its transfers is done."""
+        since, looks = 0, 0
+        try:
+            while True:
+                if self._advance():
+                    since, looks = 0, 0
+                if _one_is_done(until) or time.monotonic() > deadline:
+                    return
+                if self._sleepers:
+                    self._tell()  # one of theirs may be done
+                if not since:
+                    since = self._blocked()
+                looks += 1
+                if looks <= LOOKS or now() - since < spin_ns:
+                    # Awake: going to sleep and being woken costs more than most waits. The peer
+                    # may be on this very core.
+                    os.sched_yield()
+                    continue
+                while self._thread_at_bell:
+                    self._call_thread_off()
+                if not self._listen():
+                    self._sleep(min(SLICE, max(0.0, deadline - time.monotonic())))
+                    self._look()
+        finally:
+            for engine in self.engines:
+                engine.blocked = 0
+
+    def _blocked(self) -> int:
+        """Nothing moves from here on: the moment, for those rows."""
+        moment = now()
+        for engine in self.engines:
+            if not engine.blocked and engine.pending:
+                engine.blocked = moment
+        return moment
+
+    def _listen(self) -> bool:
+        """Announce that somebody is about to sleep; has something moved meanwhile?"""
+        self._at_bell = True
+        sends = receives = False
+        for engine in self.engines:
+            if engine.pending:
+                sends, receives = sends or engine.sends, receives or not engine.sends
+                engine.say_waiting()
+        self.bells.listen(sends, receives)
+        if self._advance():
+            self._at_bell = False
+            self.bells.hush()
+            return True
+        return False
+
+    def _sleep(self, seconds: float) -> None:
+        for engine in self.engines:
+            if due := engine.due():
+                seconds = min(seconds, max(0.0, (due - now()) * 1e-9))
+        self.bells.wait(seconds)
+        self._at_bell = False
+
+    def _look(self) -> None:
+        """Now and then: do the peers live, has a deadline passed?"""
+        moment = now()
+        for engine in self.engines:
+            if engine.pending and moment - engine.looked >= SLICE_NS:
+                engine.look(moment)
+
+    # -- who drives --
+
+    def _let_go(self) -> None:
+        self.lock.release()
+        if self._sleepers:
+            self._tell()
+
+    def _tell(self) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def _stand_by(self, until: Sequence[Any]) -> None:
+        """Another caller drives, and moves ours too; or the thread does, and makes way."""
+        with self._news:
+            self._sleepers += 1
+            if self.lock.locked() and not _one_is_done(until):
+                self._news.wait(0.02)
+            self._sleepers -= 1
+
+    def _call_thread_off(self) -> None:
+        with self._news:
+            self._sleepers += 1
+            self.bells.wake()
+            if self._thread_at_bell:
+                self._news.wait(0.02)
+            self._sleepers -= 1
+
+    # -- the thread --
+
+    def _see_to_it(self) -> None:
+        """The thread is to move what nobody waits for."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._loop, daemon=True, name="workbench messages"
+            )
+            self._thread.start()
+        if self._parked:
+            self._wake.set()
+
+    def _loop(self) -> None:
+        """Parked when idle for long; not woken for every message."""
+        me = threading.current_thread()
+        while self._thread is me:
+            self._parked = True
+            if not any(engine.busy() for engine in self.engines):
+                self._wake.wait()
+            self._wake.clear()
+            self._parked = False
+            used, pause = time.monotonic(), GRACE
+            while self._thread is me and time.monotonic() - used < LINGER:
+                time.sleep(pause)
+                if not any(engine.busy() for engine in self.engines):
+                    continue
+                needed = False
+                while self._thread is me and self._may_attend():
+                    needed = self._attend() or needed
+                used, pause = time.monotonic(), GRACE if needed else min(2 * pause, RARELY)
+
+    def _may_attend(self) -> bool:
+        """Is there something that no caller sees to? Then the lock is ours."""
+        busy = any(engine.busy() for engine in self.engines)
+        return busy and not self._sleepers and self.lock.acquire(False)
+
+    def _attend(self) -> bool:
+        """With the lock: move what can move. Then, without it, sleep until more can.
+
+        Was there anything to move?
+        """
+        moved = sleep = False
+        try:
+            while self._advance() and not self._sleepers:
+                moved = True
+            self._look()
+            self._blocked()
+            if not self._sleepers and not self._listen():
+                self._thread_at_bell = sleep = True
+        finally:
+            self._let_go()
+        if sleep:
+            self._sleep(SLICE)
+            self._thread_at_bell = False
+            if self._sleepers:
+                self._tell()
+        return moved
+
+
+def _one_is_done(transfers: Sequence[Any]) -> bool:
+    if len(transfers) == 1:
+        return bool(transfers[0].finished)
+    return any(transfer.finished for transfer in transfers)

@@ -1,0 +1,102 @@
+"""A comparison in a notebook: its charts and its table, which follow what happens.
+
+Two outputs. The charts are Plotly's where JupyterLab shows them, and a still picture elsewhere, so
+that a notebook that was saved shows them wherever it is read. Both are brought up to date by a
+thread, which ends with the comparison.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from IPython.display import display
+
+from workbench import measures
+from workbench.views.charts import grid
+from workbench.views.compared import compared
+from workbench.views.compared_svg import svg
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from workbench.comparison import Comparison
+
+EVERY_SECONDS = 1.0
+PLOTLY = "application/vnd.plotly.v1+json"
+PICTURED = ("updates", "seconds", "bytes")
+
+
+def show(comparison: Comparison) -> None:
+    """Display it here; in every place where it was displayed before, it stays as it is."""
+    ids = (f"workbench-{uuid.uuid4()}", f"workbench-{uuid.uuid4()}")
+    shown = [pictured(comparison), tabled(comparison)]
+    for bundle, place in zip(shown, ids, strict=True):
+        display(bundle, raw=True, display_id=place)
+    if not comparison.done:
+        threading.Thread(
+            target=_follow, args=(comparison, ids), name="workbench comparison", daemon=True
+        ).start()
+
+
+def _follow(comparison: Comparison, ids: tuple[str, str]) -> None:
+    drawn, said = -1, ""
+    while True:
+        done = comparison._finished.wait(EVERY_SECONDS)
+        over = sum(trial.done for trial in comparison.trials)
+        if over != drawn:  # only then is there a new curve
+            display(pictured(comparison), raw=True, display_id=ids[0], update=True)
+        if over != drawn or comparison.words != said:
+            display(tabled(comparison), raw=True, display_id=ids[1], update=True)
+        drawn, said = over, comparison.words
+        if done:
+            return
+
+
+def pictured(comparison: Comparison) -> dict[str, Any]:
+    """The charts: as Plotly takes them, as a still picture, in words."""
+    curves = comparison.curves()
+    figure = grid(compared(curves, by=PICTURED, smooth=None))
+    return {
+        PLOTLY: json.loads(figure.to_json()),
+        "image/svg+xml": svg(compared(curves, by=PICTURED, smooth=None), comparison.words),
+        "text/plain": repr(comparison),
+    }
+
+
+def tabled(comparison: Comparison) -> dict[str, Any]:
+    """The table: a row a measure, a column an experiment; and what went wrong."""
+    table = measures.beside(
+        {name: [one.summary() for one in comparison[name]] for name in comparison.names}
+    )
+    failed = [trial for trial in comparison.trials if trial.error]
+    wrong = "".join(
+        f"<li>{html.escape(one.label)}: {html.escape(str(one.error).splitlines()[0])}</li>"
+        for one in failed
+    )
+    return {
+        "text/html": f"<p>{html.escape(comparison.words)}</p>{as_html(table)}"
+        + (f"<ul>{wrong}</ul>" if wrong else ""),
+        "text/plain": _as_text(table),
+    }
+
+
+def as_html(table: pl.DataFrame, look: str = "") -> str:
+    """A table of texts; ``look``: a class of its own."""
+    own = f' class="{look}"' if look else ""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.iter_rows()
+    )
+    return f"<table{own}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _as_text(table: pl.DataFrame) -> str:
+    cells = [table.columns, *table.iter_rows()]
+    widths = [max(len(row[at]) for row in cells) for at in range(table.width)]
+    padded = ([c.ljust(wide) for c, wide in zip(row, widths, strict=True)] for row in cells)
+    return "\n".join("  ".join(row).rstrip() for row in padded)

@@ -1,0 +1,37 @@
+"""What the page needs of a parameter server's spec: how far a worker may lead, what is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+STRATEGY = "parameter_server"
+
+
+def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) -> dict[str, Any]:
+    """The header's ``server``: {} for other strategies.
+
+    ``low`` and ``high``: iterations that a worker may lead the slowest by, of everybody and with
+    what a controller grants; None: no bound, or none that is known. ``drop_above``: staleness
+    above which a gradient is dropped, or None.
+    """
+    if strategy != STRATEGY:
+        return {}
+    low, most = int(options.get("staleness", 3)), int(options.get("staleness_max", 15))
+    if consistency == "dssp" and options.get("dssp_mode", "strict") == "paper":
+        bounds: tuple[int | None, int | None] = (low, None)
+    else:
+        bounds = {"bsp": (0, 0), "ssp": (low, low), "dssp": (low, most)}.get(
+            consistency, (None, None)
+        )
+    stale, above = options.get("stale_gradients", "keep"), int(options.get("drop_above", 0))
+    words = {"drop": f"stale > {above} dropped", "scale": "stale gradients scaled"}.get(stale, "")
+    return {
+        "servers": int(options.get("servers", 1)),
+        "models": int(options.get("models", 1)),
+        "consistency": consistency,
+        "low": bounds[0],
+        "high": bounds[1],
+        "drop_above": above if stale == "drop" else None,
+        "words": words,
+    }

@@ -1,0 +1,105 @@
+"""A run with a parameter server in one still picture: its servers and workers at a busy moment.
+
+``select`` finds the moment and who did what then; svg_server.py draws it. All of it is rows: a
+message is a push or a pull that was under way, a worker waits between two rows of group "control".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workbench.views import served
+
+RECENT_ITERATIONS = 8  # of these the busiest moment is shown
+
+
+@dataclass(frozen=True)
+class Message:
+    """A push of a worker's or a pull; ``share`` of the time that it took is over."""
+
+    kind: str
+    worker: int
+    server: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Served:
+    """``words`` say which moment it is, "" if there is none yet."""
+
+    servers: tuple[tuple[int, float, int], ...]  # rank, share of the parameters, version
+    workers: tuple[tuple[int, int, int], ...]  # rank, iteration, version held; -1: none yet
+    messages: tuple[Message, ...] = ()
+    waiting: tuple[int, ...] = ()  # workers that wait for a grant
+    words: str = ""
+
+
+def select(rows: pl.LazyFrame, told: dict[str, Any]) -> Served | None:
+    """None where nothing was served. ``told``: the store's facts, for before there are rows."""
+    p = pl.col
+    if not (told["server"] or rows.filter(p("kind") == "clock").head(1).collect().height):
+        return None
+    newest = rows.filter(p("kind") == "clock").select(p("iteration").max()).collect().item()
+    if newest is None:
+        return _before(told["ranks"], told["server"]["servers"])
+    recent = p("iteration") >= newest - RECENT_ITERATIONS
+    found = served.pick(rows.filter(recent | (p("name").cast(pl.String) == "elements")))
+    moves = found.filter(p("kind").is_in(["push", "pull"]))
+    at = _busiest(moves["start_ns"].to_numpy(), moves["end_ns"].to_numpy())
+    now = moves.filter((p("start_ns") <= at) & (at < p("end_ns")))
+    waits = found.filter((p("kind") == "wait") & (p("start_ns") <= at) & (at < p("end_ns")))
+    workers = _newest(found, "clock", at)
+    pushes, pulls = (now.filter(p("kind") == kind).height for kind in ("push", "pull"))
+    blocked = waits["rank"].n_unique()
+    began = served.origin(served.pick(rows.filter(p("iteration") <= 0)))
+    return Served(
+        servers=_servers(found, at),
+        workers=tuple(workers.select("rank", "iteration", "version").iter_rows()),
+        messages=tuple(
+            Message(kind, rank, peer, (at - start) / max(1, end - start))
+            for kind, rank, peer, start, end in now.select(
+                "kind", "rank", "peer", "start_ns", "end_ns"
+            ).iter_rows()
+        ),
+        waiting=tuple(sorted(waits["rank"].unique().to_list())),
+        words=f"{(at - began) / 1e9:.3f} s: {_count(pushes, 'push', 'pushes')} and "
+        f"{_count(pulls, 'pull', 'pulls')} on the way, {_count(blocked, 'worker waits')}",
+    )
+
+
+def _count(many: int, one: str, several: str = "workers wait") -> str:
+    return f"{many} {one if many == 1 else several}"
+
+
+def _before(ranks: int, servers: int) -> Served:
+    return Served(
+        servers=tuple((rank, 1 / servers, 0) for rank in range(servers)),
+        workers=tuple((rank, -1, -1) for rank in range(servers, ranks)),
+    )
+
+
+def _newest(rows: pl.DataFrame, kind: str, at: int) -> pl.DataFrame:
+    """Of each rank its last row of this kind by then."""
+    own = rows.filter((pl.col("kind") == kind) & (pl.col("end_ns") <= at))
+    return own.sort("end_ns").group_by("rank").last().sort("rank")
+
+
+def _servers(rows: pl.DataFrame, at: int) -> tuple[tuple[int, float, int], ...]:
+    told = rows.filter(pl.col("name") == "elements")
+    held = dict(told.group_by("rank").agg(pl.col("value").sum()).iter_rows())
+    made = dict(_newest(rows, "apply", at).select("rank", "version").iter_rows())
+    whole = sum(held.values()) or 1
+    return tuple((rank, held[rank] / whole, made.get(rank, 0)) for rank in sorted(held))
+
+
+def _busiest(start: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> int:
+    """The latest middle of a message at which most are under way; 0 if there is none."""
+    middles = np.sort((start + end) // 2)
+    load = np.searchsorted(np.sort(start), middles, "right") - np.searchsorted(
+        np.sort(end), middles, "right"
+    )
+    return int(middles[len(load) - 1 - load[::-1].argmax()]) if len(middles) else 0

@@ -151,7 +151,7 @@ class ServerView {
       put(item.children[0], when);
       put(item.children[1], what);
     });
-    put(/** @type {Element} */ (this.body.querySelector("h3 span")), ruleOf(look.known).low === null ? "Clocks" : "Clocks climb inside the band");
+    put(/** @type {Element} */ (this.body.querySelector("h3 span")), ruleOf(look.known).low === null || ruleOf(look.known).models > 1 ? "Clocks" : "Clocks climb inside the band");
     if (seen) {
       this.keys.show(serverKeys(look, seen, seen.rule.drop_above !== null), look);
       this.#drawCharts(look, seen);

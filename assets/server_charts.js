@@ -10,8 +10,9 @@
  * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, ratio: number, width: number, height: number}} Chart
  */
 import { hatched } from "./hatch.js";
-import { TURN_PARTS, countUntil, partsUntil, turnAt } from "./server_index.js";
-import { writeAt } from "./server_draw.js";
+import { countUntil, turnAt } from "./server_index.js";
+import { TURN_PARTS, partsUntil } from "./server_time.js";
+import { writeAt } from "./server_ink.js";
 import { percent } from "./words.js";
 
 const STAIR_ROUNDS = 16, NAMED_WORKERS = 8, LEAST_BINS = 10;
@@ -39,7 +40,7 @@ export function stairsOf(index, rounds, t) {
 export function drawStairs({ g, ink, font, width, height }, index, rounds, rule, t, chosen) {
   const { from, to, min, stairs } = stairsOf(index, rounds, t), few = stairs.length <= NAMED_WORKERS, left = 30, right = width - (few ? 66 : 34), top = 6, bottom = height - 20;
   const reach = rule.low ?? 0, values = stairs.flatMap(({ points }) => points.map(([, c]) => c)), slow = min.map(([, c]) => c);
-  const lo = Math.max(0, Math.min(...slow, ...values, Infinity)), hi = Math.max(1, ...values, ...slow.map((c) => c + reach)) + 0.6, low = Number.isFinite(lo) ? lo - 0.4 : 0;
+  const lo = Math.max(0, Math.min(...slow, ...values, Infinity)), hi = Math.max(1, ...values, ...slow.map((c) => c + (rule.models > 1 ? 0 : reach))) + 0.6, low = Number.isFinite(lo) ? lo - 0.4 : 0;
   const X = (/** @type {number} */ v) => left + ((v - from) / (to - from)) * (right - left), Y = (/** @type {number} */ c) => bottom - ((c - low) / Math.max(1, hi - low)) * (bottom - top);
   const stair = (/** @type {[number, number][]} */ points, /** @type {number} */ up) => {
     points.forEach(([v, c], i) => {
@@ -49,7 +50,7 @@ export function drawStairs({ g, ink, font, width, height }, index, rounds, rule,
     });
     if (points.length) g.lineTo(X(to), Y(points[points.length - 1][1] + up));
   };
-  if (rule.low !== null && min.length) {
+  if (rule.low !== null && min.length && rule.models <= 1) { // of several models each has a band of its own
     g.fillStyle = ink.panel;
     for (let i = 0; i < min.length; i++) g.fillRect(X(min[i][0]), Y(min[i][1] + reach), X(min[i + 1]?.[0] ?? to) - X(min[i][0]), Y(min[i][1]) - Y(min[i][1] + reach));
     g.strokeStyle = ink.wait;

@@ -11,27 +11,13 @@
  * @typedef {{place: Place, frame: ServerFrame, index: import("./server_index.js").ServerIndex, rule: import("./server_frame.js").Rule,
  *   comets: (import("./server_rounds.js").Flight & {share: number, x: number, y: number})[], befell: Map<number, {words: string, colour: string}>}} ServerSeen
  */
-import { cross } from "./glyph.js";
-import { hatched } from "./hatch.js";
+import { drawBins } from "./server_bins.js";
 import { fateOf } from "./server_frame.js";
-import { columnX, laneY, wayPoint, workerSpot } from "./server_place.js";
-import { duration } from "./words.js";
+import { writeAt } from "./server_ink.js";
+import { columnX, wayPoint } from "./server_place.js";
+import { drawName, drawWorker } from "./server_workers.js";
 
-const NOTCH = 5, MOST_NOTCHES = 8, MOST_WAYS = 48, OLDEST = 7;
-
-/** How many updates a step of the tint stands for: where many workers push, everybody soon lacks many. @param {number} workers @param {import("./server_frame.js").Rule} rule */
-export const ageStep = (workers, { low }) => (low === 0 ? 1 : Math.max(1, Math.floor(workers / 4)));
-/** The tint of what lacks so many updates, any at all being seen. @param {Record<string, string>} ink @param {number} behind @param {number} [step] */
-export const ageInk = (ink, behind, step = 1) => ink[`age-${Math.max(0, Math.min(OLDEST, Math.ceil(behind / step)))}`];
-
-/** @param {CanvasRenderingContext2D} g @param {string} font @param {string} text @param {number} x @param {number} y @param {string} colour @param {"left" | "center" | "right"} [align] @param {boolean} [bold] @param {number} [size] */
-export function writeAt(g, font, text, x, y, colour, align = "left", bold = false, size = 11) {
-  g.font = `${bold ? 700 : 400} ${size}px ${font}`;
-  g.textAlign = align;
-  g.textBaseline = "middle";
-  g.fillStyle = colour;
-  g.fillText(text, x, y);
-}
+const MOST_WAYS = 48; // that are drawn while nothing is on them
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen */
 export function drawServer(g, look, seen) {
@@ -122,129 +108,6 @@ function drawLog(g, { ink }, { place, frame, index }, worker, i) {
   }
 }
 
-/** Its name, the updates that it lacks as notches, what it holds. @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen @param {WorkerNow} worker @param {number} i */
-function drawName(g, { ink, font, choice }, { place, frame, befell, rule }, worker, i) {
-  const y = laneY(place, i), { level, lane, left } = place, chosen = frame.shards.findIndex((s) => s.rank === choice?.rank), behind = chosen < 0 ? worker.worst : worker.behind[chosen];
-  const strong = frame.slowest.includes(worker.rank), fate = befell.get(worker.rank);
-  const n = Math.min(MOST_NOTCHES, Math.ceil(behind / ageStep(frame.workers.length, rule))), notches = (/** @type {number} */ x, /** @type {number} */ at, /** @type {number} */ tall) => {
-    for (let k = 0; k < n; k++) {
-      g.fillStyle = ageInk(ink, k + 1);
-      g.fillRect(x + k * NOTCH, at - tall / 2, NOTCH - 1.5, tall);
-    }
-    return x + n * NOTCH;
-  };
-  if (level === "dots") {
-    if (lane >= 12) writeAt(g, font, `worker ${worker.rank}`, 0, y, strong ? ink.ink : ink["ink-2"], "left", strong);
-    else if (i % 2 === 0) writeAt(g, font, String(worker.rank), 0, y, ink["ink-2"]);
-    notches(lane >= 12 ? 58 : 30, y, Math.max(4, lane - 6));
-    return;
-  }
-  const full = level === "full" && lane > 50, first = full ? y - 14 : level === "full" ? y - 8 : y - 6, second = full ? y + 2 : level === "full" ? y + 8 : y + 7;
-  writeAt(g, font, `worker ${worker.rank}`, 0, first, ink.ink, "left", true, 12);
-  const words = fate?.words ?? (worker.held.every((v) => v < 0) ? "no version yet" : behind ? `${behind} behind` : "newest");
-  const colour = fate ? ink[fate.colour] : ink["ink-2"], room = left - 6;
-  g.font = `400 11px ${font}`;
-  const wide = g.measureText(words).width, fits = !fate && wide + n * NOTCH + 5 <= room;
-  writeAt(g, font, fits || fate || !behind ? words : String(behind), fate || !n ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4, second, colour, "left", !!fate);
-  if (full) writeAt(g, font, versionWords(worker, chosen), 0, y + 17, ink["ink-3"]);
-}
-
-/** @param {WorkerNow} worker @param {number} chosen  the shard that is selected, or -1 */
-export function versionWords({ held, behind }, chosen) {
-  const known = held.filter((v) => v >= 0);
-  if (!known.length) return "";
-  if (chosen >= 0) return held[chosen] >= 0 ? `v ${held[chosen]} of ${held[chosen] + behind[chosen]}` : "";
-  const least = Math.min(...known), most = Math.max(...known);
-  if (held.length <= 2) return `v ${held.map((v) => (v < 0 ? "–" : v)).join(" | ")}`;
-  return least === most ? `v ${least}` : `v ${least} to ${most}`;
-}
-
-/** A worker where it stands: a sector a shard, tinted by the version held; around it the slack that is left. @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen @param {WorkerNow} worker @param {number} i */
-function drawWorker(g, { ink, font, ratio, choice }, { place, frame, befell, rule }, worker, i) {
-  const { x, y, off } = workerSpot(place, i, worker, frame.min), { ring, level, lane, top } = place, blocked = worker.doing === "blocked", thick = level === "full" ? 4 : level === "line" ? 2.5 : 0;
-  const chosen = frame.shards.findIndex((s) => s.rank === choice?.rank), fate = befell.get(worker.rank);
-  if (blocked) { // hatched up to the wall: seen before it is read
-    const wall = columnX(place, (worker.limit ?? worker.iteration) + 1, frame.min), from = Math.max(place.left, Math.min(x, columnX(place, worker.iteration, frame.min)));
-    g.fillStyle = hatched(ink.wait, ratio);
-    g.globalAlpha = 0.55;
-    g.fillRect(from, top + i * lane + 2, Math.max(0, wall - 2 - from), level === "full" ? lane - 18 : lane - 4);
-    g.globalAlpha = 1;
-  }
-  g.fillStyle = blocked || level === "full" ? ink.ground : "transparent";
-  disc(g, x, y, ring + (level === "full" ? 1 : 0), true);
-  if (thick) {
-    g.lineWidth = thick;
-    g.strokeStyle = ink.track;
-    g.setLineDash([]);
-    disc(g, x, y, ring - thick / 2, false);
-    g.strokeStyle = blocked ? ink.wait : fate?.colour === "hold" ? ink.hold : ink.ink;
-    g.setLineDash(blocked ? [3, 3] : []);
-    const share = blocked || worker.limit === null ? 1 : worker.slack;
-    if (worker.doing !== "lost" && (blocked || worker.limit !== null)) arcOf(g, x, y, ring - thick / 2, share);
-    g.setLineDash([]);
-  }
-  const r = Math.max(2, ring - (level === "full" ? 6 : thick + (level === "line" ? 1 : 0))), parts = chosen >= 0 ? [chosen] : worker.held.map((_, s) => s);
-  parts.forEach((s, k) => {
-    g.fillStyle = worker.held[s] < 0 ? ink.track : ageInk(ink, worker.behind[s], ageStep(frame.workers.length, rule));
-    g.beginPath();
-    if (parts.length > 1) g.moveTo(x, y);
-    g.arc(x, y, r, -Math.PI / 2 - ((k + 1) / parts.length) * 2 * Math.PI, -Math.PI / 2 - (k / parts.length) * 2 * Math.PI);
-    g.fill();
-  });
-  if (parts.length > 1 && level !== "dots") for (let k = 0; k < parts.length; k++) {
-    const a = -Math.PI / 2 - (k / parts.length) * 2 * Math.PI;
-    g.strokeStyle = ink.ground;
-    g.lineWidth = 1;
-    g.beginPath();
-    g.moveTo(x, y);
-    g.lineTo(x + r * Math.cos(a), y + r * Math.sin(a));
-    g.stroke();
-  }
-  if (level === "dots" && blocked) {
-    g.strokeStyle = ink.wait;
-    g.lineWidth = 1.5;
-    g.setLineDash([2, 1.5]);
-    disc(g, x, y, ring, false);
-    g.setLineDash([]);
-  }
-  if (worker.doing === "lost") {
-    g.strokeStyle = ink.fault;
-    g.lineWidth = 2.5;
-    cross(g, x, y, r * 0.7);
-  }
-  if (off && level === "full") { // it was left behind: where it is, in words
-    const words = `in iteration ${worker.iteration}`;
-    g.font = `400 11px ${font}`;
-    g.fillStyle = ink.ground;
-    g.fillRect(x + ring + 3, y - 8, g.measureText(words).width + 6, 16);
-    writeAt(g, font, words, x + ring + 6, y, ink["ink-2"]);
-  }
-  if (level !== "full" || !blocked) return;
-  const words = `blocked ${duration(frame.t - worker.since)}`;
-  g.font = `700 11px ${font}`;
-  const wide = g.measureText(words).width, end = Math.min(x - ring, columnX(place, worker.iteration, frame.min)) - 6;
-  if (end - wide < place.left) return;
-  g.fillStyle = ink.panel;
-  g.fillRect(end - wide - 3, y - 8, wide + 6, 16);
-  writeAt(g, font, words, end, y, ink.wait, "right", true);
-}
-
-/** @param {CanvasRenderingContext2D} g @param {number} x @param {number} y @param {number} r @param {boolean} filled */
-function disc(g, x, y, r, filled) {
-  g.beginPath();
-  g.arc(x, y, Math.max(0.5, r), 0, 2 * Math.PI);
-  if (filled) g.fill();
-  else g.stroke();
-}
-
-/** @param {CanvasRenderingContext2D} g @param {number} x @param {number} y @param {number} r @param {number} share  of the circle, from the top */
-function arcOf(g, x, y, r, share) {
-  if (share <= 0) return;
-  g.beginPath();
-  g.arc(x, y, Math.max(0.5, r), -Math.PI / 2, -Math.PI / 2 + share * 2 * Math.PI);
-  g.stroke();
-}
-
 /** The ways between workers and shards; of very many only those that are used now. @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen */
 function drawServerWays(g, { ink, choice }, { place, frame, comets, befell }) {
   const { workers, shards } = frame, all = workers.length * shards.length <= MOST_WAYS, used = new Set(comets.map((c) => (c.kind === "push" ? `${c.from}/${c.to}` : `${c.to}/${c.from}`)));
@@ -291,64 +154,4 @@ function drawServerComet(g, ink, { place, frame }, { kind, from, to, share, x, y
   g.closePath();
   g.fill();
   g.stroke();
-}
-
-/** The shards, each as high as its share of the keys; before each the pushes that wait there. @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen */
-function drawBins(g, { ink, font, choice }, { place, frame, befell }) {
-  frame.shards.forEach((shard, s) => {
-    const { x, y, w, h, level } = place.bins[s], chosen = choice?.rank === shard.rank, fate = befell.get(shard.rank), pad = x + 17;
-    g.fillStyle = ink.panel;
-    g.beginPath();
-    g.roundRect(x, y, w, h, 4);
-    g.fill();
-    g.strokeStyle = chosen ? ink.focus : fate ? ink[fate.colour] : ink.edge;
-    g.lineWidth = chosen ? 2 : 1;
-    g.setLineDash(fate ? [4, 3] : []);
-    g.stroke();
-    g.setLineDash([]);
-    g.fillStyle = ink["age-0"];
-    g.fillRect(x + 1, y + 1, 7, h - 2);
-    const share = `${Math.round(shard.share * 100)} %${place.wide && level !== "line" ? " of keys" : ""}`, name = `shard ${shard.rank}`, version = `v ${shard.versions.join(" | ")}`;
-    if (level === "line") {
-      g.font = `700 12px ${font}`;
-      writeAt(g, font, name, pad, y + h / 2, ink.ink, "left", true, 12);
-      g.font = `700 12px ${font}`;
-      const wide = g.measureText(name).width + 8;
-      writeAt(g, font, version, pad + wide, y + h / 2, ink.ink, "left", false, 12);
-      if (place.wide) writeAt(g, font, share, x + w - 7, y + h / 2, ink["ink-3"], "right");
-    } else {
-      writeAt(g, font, name, pad, y + 14, ink.ink, "left", true, 12);
-      writeAt(g, font, share, x + w - 7, y + 14, ink["ink-2"], "right");
-      writeAt(g, font, version, pad, y + (level === "full" ? 40 : 33), ink.ink, "left", true, level === "full" ? 20 : 16);
-      const words = fate?.words ?? binWords(shard, place.wide);
-      if (level === "full") writeAt(g, font, words, pad, y + 62, fate ? ink[fate.colour] : ink["ink-3"], "left", !!fate);
-    }
-    drawQueue(g, ink, font, place.bins[s], shard);
-  });
-}
-
-/** @param {import("./server_frame.js").ShardNow} shard @param {boolean} wide */
-function binWords({ applying, queue, kept }, wide) {
-  if (applying.length > 1) return `updates, ${applying.length} pushes`;
-  if (applying.length) return wide ? `applies worker ${applying[0].worker}'s` : `applies ${applying[0].worker}'s`;
-  if (!queue.length) return "idle";
-  return kept ? (wide ? `${queue.length} in, the rest to come` : `${queue.length} in so far`) : `${queue.length} wait${queue.length === 1 ? "s" : ""} here`;
-}
-
-/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {Place["bins"][0]} bin @param {import("./server_frame.js").ShardNow} shard */
-function drawQueue(g, ink, font, { x, y, h }, { queue, applying }) {
-  const all = [...applying.map((push) => ({ push, on: true })), ...queue.map((push) => ({ push, on: false }))], fit = Math.max(1, Math.floor((h + 2) / 17)), size = 15;
-  if (!all.length) return;
-  const shown = all.length > fit ? all.slice(0, fit - 1) : all, top = y + (h < 30 ? (h - size) / 2 : 2), box = (/** @type {number} */ k, /** @type {string} */ text, /** @type {boolean} */ on) => {
-    g.fillStyle = on ? ink.comm : ink.ground;
-    g.strokeStyle = ink.comm;
-    g.lineWidth = 1.5;
-    g.beginPath();
-    g.roundRect(x - 19, top + k * 17, size, size, 2);
-    g.fill();
-    g.stroke();
-    writeAt(g, font, text, x - 19 + size / 2, top + k * 17 + size / 2 + 0.5, on ? ink["on-s1"] : ink.ink, "center", true);
-  };
-  shown.forEach(({ push, on }, k) => box(k, String(push.worker), on));
-  if (shown.length < all.length) box(shown.length, fit === 1 ? `×${all.length}` : `+${all.length - shown.length}`, fit === 1 && applying.length > 0);
 }

@@ -5,7 +5,7 @@
  * @typedef {import("./collective_keys.js").KeyItem} KeyItem
  * @typedef {import("./server_draw.js").ServerSeen} ServerSeen
  */
-import { ageInk, ageStep, writeAt } from "./server_draw.js";
+import { ageInk, ageStep, writeAt } from "./server_ink.js";
 import { cross } from "./glyph.js";
 import { hatched } from "./hatch.js";
 

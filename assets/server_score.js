@@ -7,7 +7,8 @@
  * @typedef {import("./server_index.js").ServerIndex} ServerIndex
  */
 import { drawAxis, drawNames, scoreHeight, scoreLane, xOf } from "./lanes.js";
-import { allowedSince, countUntil } from "./server_index.js";
+import { countUntil } from "./server_index.js";
+import { allowedSince } from "./server_time.js";
 import { drawPart } from "./server_charts.js";
 
 const TOP_EDGE = 12, SCORE_KEYS = ["compute", "pull", "push", "blocked by the bound", "waits for a server"];
@@ -26,15 +27,15 @@ export function roundBars(index, from, to, bound) {
     for (let i = countUntil(done, from, (push) => push.end); i < done.length && done[i].begin < to; i++) if (!i || done[i - 1].end !== done[i].end) put(rank, -1, done[i].begin, done[i].end);
   }
   for (const worker of index.workers.values()) {
-    const { rank, granted } = worker;
+    const { rank, granted, lost } = worker, last = Number.isNaN(lost) ? to : Math.min(to, lost);
     for (let i = Math.max(0, countUntil(granted, from, (turn) => turn.granted) - 1); i < granted.length; i++) {
-      const turn = granted[i], next = granted[i + 1]?.granted ?? Infinity, known = (/** @type {number} */ x) => (Number.isNaN(x) ? to : x);
-      if (!(turn.granted < to)) break;
+      const turn = granted[i], next = granted[i + 1]?.granted ?? Infinity, known = (/** @type {number} */ x) => (Number.isNaN(x) ? last : Math.min(last, x));
+      if (!(turn.granted < last)) break;
       put(rank, 1, turn.granted, known(turn.pulled));
       put(rank, 0, known(turn.pulled), known(turn.pushing));
       put(rank, 2, known(turn.pushing), known(turn.pushed));
       if (bound.iterations > 0 && turn.iteration + 1 >= bound.iterations) continue;
-      const pushed = known(turn.pushed), until = Math.min(next, to), since = allowedSince(index, worker, turn.iteration + 1, bound), free = Math.max(pushed, Math.min(until, Number.isNaN(since) ? until : since));
+      const pushed = known(turn.pushed), until = Math.min(next, last), since = allowedSince(index, worker, turn.iteration + 1, bound), free = Math.max(pushed, Math.min(until, Number.isNaN(since) ? until : since));
       put(rank, 3, pushed, free);
       put(rank, 4, free, until);
     }

@@ -48,6 +48,7 @@ export function serverSentence(known, frame, rule, live) {
   const told = (/** @type {string} */ words) => stands + gone + words;
   if (blocked.length) {
     const names = begin(workersOf(blocked.map((w) => w.rank))), one = blocked.length === 1, still = `${who} ${others.length > 1 ? "are" : "is"} still in iteration ${grouped(min)}${why}`;
+    if (rule.models > 1) return told(`${names} stand${one ? "s" : ""} at the wall of ${one ? "its" : "their"} model: nobody may start more than ${rule.low} ahead of the slowest that trains it.`);
     if (rule.low === 0) return told(`${names} wait${one ? "s" : ""} at the wall: ${still}, and nobody starts ${grouped(min + 1)} before its gradient is in.`);
     return told(`${names} stand${one ? "s" : ""} at the wall: ${still}, and nobody may start more than ${rule.low} ahead${rule.low !== rule.high ? " unless granted" : ""}.`);
   }

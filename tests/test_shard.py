@@ -62,6 +62,14 @@ def test_who_leaves_is_not_waited_for_and_the_rest_make_a_mean() -> None:
     assert one.leave(2) == []
 
 
+def test_nobody_starts_whose_gradient_still_waits_for_the_others() -> None:
+    """Whatever a policy says: the next one would be received into the same place."""
+    one = shard("bsp")
+    one.policy.may_start = lambda *_: True  # type: ignore[method-assign]
+    push(one, 1, 1.0)
+    assert not one.may_start(1, 1) and one.may_start(2, 1)
+
+
 def test_drop_leaves_out_what_missed_too_much_and_counts_it() -> None:
     one = shard(stale="drop", drop_above=1)
     told = [push(one, worker, 2.0)[0] for worker in (1, 2, 3)]

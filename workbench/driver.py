@@ -25,7 +25,7 @@ from workbench.transports.bell import Bells
 GRACE = 0.5e-3  # seconds: who waits at once drives its message before the thread has a look
 RARELY = 4e-3  # seconds between the thread's looks where callers wait for all themselves
 LINGER = 20e-3  # seconds without messages after which the thread parks
-LOOKS = 3  # before going to sleep, where ranks share cores
+CROWDED_NS = 50_000  # a yield that takes longer: others want the cores too
 SLICE_NS = int(SLICE * 1e9)
 
 
@@ -130,22 +130,23 @@ class Driver:
 
     def _drive(self, until: Sequence[Any], deadline: float, spin_ns: int) -> None:
         """In a caller that holds the lock, until one of its transfers is done."""
-        since, looks = 0, 0
+        since, crowded = 0, False
         try:
             while True:
                 if self._advance():
-                    since, looks = 0, 0
+                    since, crowded = 0, False
                 if _one_is_done(until) or time.monotonic() > deadline:
                     return
                 if self._sleepers:
                     self._tell()  # one of theirs may be done
+                moment = now()
                 if not since:
-                    since = self._blocked()
-                looks += 1
-                if looks <= LOOKS or now() - since < spin_ns:
-                    # Awake: going to sleep and being woken costs more than most waits. The peer
-                    # may be on this very core.
+                    since = moment
+                    self._blocked(moment)
+                if moment < since + spin_ns and not crowded:
+                    # Awake: being woken costs more than most waits, where there is a core for it.
                     os.sched_yield()
+                    crowded = now() - moment > CROWDED_NS  # somebody else has got it meanwhile
                     continue
                 while self._thread_at_bell:
                     self._call_thread_off()
@@ -156,13 +157,11 @@ class Driver:
             for engine in self.engines:
                 engine.blocked = 0
 
-    def _blocked(self) -> int:
-        """Nothing moves from here on: the moment, for those rows."""
-        moment = now()
+    def _blocked(self, moment: int) -> None:
+        """Nothing moves from here on: for the rows of waiting."""
         for engine in self.engines:
             if not engine.blocked and engine.pending:
                 engine.blocked = moment
-        return moment
 
     def _listen(self) -> bool:
         """Announce that somebody is about to sleep; has something moved meanwhile?"""
@@ -266,7 +265,7 @@ class Driver:
             while self._advance() and not self._sleepers:
                 moved = True
             self._look()
-            self._blocked()
+            self._blocked(now())
             if not self._sleepers and not self._listen():
                 self._thread_at_bell = sleep = True
         finally:

@@ -486,7 +486,8 @@ class Run(Steering, Shown):
 
     def __repr__(self) -> str:
         exp = self.experiment
-        return f"Run({exp.strategy}, {exp.task}, {exp.ranks} ranks)"
+        strategy, task = (getattr(one, "name", one) for one in (exp.strategy, exp.task))
+        return f"Run({strategy}, {task}, {exp.ranks} ranks)"
 
 
 def run(exp: Experiment) -> Run:

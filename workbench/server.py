@@ -15,7 +15,7 @@ import torch.distributed as dist
 from workbench.batches import portion
 from workbench.clocks import policy
 from workbench.control import ITERATION, STOP, STOP_ASKED
-from workbench.errors import PeerLost
+from workbench.errors import PeerLost, RunTimeout
 from workbench.events import CODE, Where, now
 from workbench.flat import Flat, Part
 from workbench.placement import place
@@ -48,6 +48,8 @@ class Server:
         self.inbox: dict[tuple[int, int], Any] = {}  # (worker, tag) -> the message to come
         self.waiting = dict.fromkeys(self.workers, 0)  # worker -> the iteration it would start
         self.sending: list[tuple[Any, torch.Tensor]] = []  # parameters that have not left yet
+        self.queue: list[tuple[int, int]] = []  # messages that are in and not heard yet, in order
+        self.silence = 0.0  # seconds in which nobody was heard of
         self.newest = 0  # the latest iteration that anybody was let start
         self.lost: set[int] = set()
 
@@ -83,9 +85,11 @@ class Server:
         job.started_ns = now()
         self._let_start()
         while keys := [key for key in self.inbox if key[0] in self.shard_of[key[0]].clock]:
-            arrived = wait_any([self.inbox[key] for key in keys], LOOK)
-            for left, number in zip(reversed(range(len(arrived))), arrived, strict=True):
-                self._hear(*keys[number], left)
+            here = [keys[i] for i in wait_any([self.inbox[key] for key in keys], LOOK)]
+            self.queue += [key for key in here if key not in self.queue]
+            self._be_patient(bool(here))
+            if self.queue:
+                self._hear(*self.queue.pop(0))
             self._heed_stop()
             self._let_start()
         job.ended_ns = now()
@@ -93,11 +97,23 @@ class Server:
             raise PeerLost("every worker has ended: nobody is left to train", min(self.workers))
         self._finish()
 
+    def _be_patient(self, heard: bool) -> None:
+        """Raise RunTimeout when nobody was heard of for as long as the experiment allows."""
+        self.silence = 0.0 if heard or self.job.control.clocks_stand() else self.silence + LOOK
+        if self.silence * 1e9 > self.job.exp.timeout_ns:
+            live = [worker for worker in self.workers if worker in self.shard_of[worker].clock]
+            due = ", ".join(str(worker) for worker in live if worker not in self.waiting)
+            why = f"waits for worker {due}" if due else "lets nobody start, by its policy"
+            raise RunTimeout(
+                f"no gradient for {self.silence:.1f} s: server {self.job.rank} {why}. "
+                "Raise timeout= if this is expected."
+            )
+
     def _await(self, worker: int, tag: int, room: torch.Tensor) -> None:
         self.inbox[worker, tag] = dist.irecv(room, worker, tag=tag)
 
-    def _hear(self, worker: int, tag: int, queued: int) -> None:
-        """A message of ``worker`` is in, or none will come; ``queued`` others have come too."""
+    def _hear(self, worker: int, tag: int) -> None:
+        """A message of ``worker`` is in, or none will come."""
         shard = self.shard_of[worker]
         if worker not in shard.clock:
             return
@@ -109,7 +125,8 @@ class Server:
         if tag == FAREWELL:
             return self._record(shard, shard.leave(worker))
         iteration = shard.clock[worker]
-        self._mark("queue", queued, worker, Where(iteration, version=shard.version))
+        others = sum(tag == GRADIENT for _, tag in self.queue)
+        self._mark("queue", others, worker, Where(iteration, version=shard.version))
         self._record(shard, shard.take_in(worker, self._share(worker, iteration)[1]))
         if extra := shard.policy.slack.get(worker):
             self._mark("slack", extra, worker, Where(iteration, version=shard.version))

@@ -65,6 +65,8 @@ class Shard:
         return Clocks(dict(self.clock), {worker: self._pushes[worker] for worker in self.clock})
 
     def may_start(self, worker: int, iteration: int) -> bool:
+        if worker in self._kept:  # its gradient is still needed where it lies
+            return False
         return self.policy.may_start(worker, iteration, self.clocks)
 
     def take_in(self, worker: int, share: float) -> list[Taken]:

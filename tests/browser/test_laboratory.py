@@ -39,6 +39,12 @@ NOTEBOOKS = {
         'run.charts("loss", "throughput")',
         "result = await run",
     ],
+    "compare": [
+        "import workbench as wb\n\nexp = wb.Experiment(ranks=2, iterations=40, batch_size=16)",
+        "other = exp.replace(all_reduce='naive')",
+        "found = wb.compare({'ring': exp, 'naive': other}, seeds=2)\nfound",
+        "_ = await found",
+    ],
 }
 TWO = "2 · data_parallel, ring, 2 ranks"
 
@@ -202,3 +208,19 @@ def test_charts_beside_a_run_in_a_plain_notebook(
     wait_for(lambda: max(points(box)) == 300, "a point for each iteration", 90)
     wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
     picture(box, "charts-light")
+
+
+def test_a_comparison_grows_in_a_notebook(lab: str, open_page: Callable[..., Watched]) -> None:
+    """Its lines come as runs end, in the page's own charts; below it the table."""
+    page = open_page(viewport={"width": 1300, "height": 1600}).page
+    goto(page, lab.format("compare.ipynb"))
+    page.evaluate(RUN_ALL)
+    plot = page.locator(".js-plotly-plot").first
+    plot.wait_for(timeout=60_000)
+    named = "(plot) => plot._fullData?.filter((one) => one.x?.length).length"
+    lines = 3 * 2 * 3  # by updates, time and bytes: a line each, and its band
+    wait_for(lambda: plot.evaluate(named) == lines, "all lines", 60)
+    page.get_by_text("4 of 4 runs done").first.wait_for(timeout=30_000)
+    cells = page.locator(".jp-RenderedHTMLCommon table tr", has_text="state").first.inner_text()
+    assert cells.split() == ["state", "finished", "finished"]
+    picture(page.locator(".jp-Notebook").first, "comparison")

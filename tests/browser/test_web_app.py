@@ -394,9 +394,7 @@ def test_what_is_wrong_is_said_at_its_field(serve: Serve, open_page: Open) -> No
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"
 
 
-def test_a_parameter_server_has_fields_and_charts_of_its_own(
-    serve: Serve, open_page: Open
-) -> None:
+def test_a_parameter_server_has_fields_and_charts_of_its_own(serve: Serve, open_page: Open) -> None:
     page = open_page().page
     start_page(page, serve())
     option = {name: page.locator(f'[id="field-options.{name}"]')

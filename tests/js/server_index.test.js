@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { acceptedBy, partsUntil, serverIndexOf, turnAt, versionAt } from "../../assets/server_index.js";
+import { acceptedBy, serverIndexOf, turnAt, versionAt } from "../../assets/server_index.js";
+import { partsUntil } from "../../assets/server_time.js";
 import { boundOf, fateOf, heldAt, serverFrame } from "../../assets/server_frame.js";
 import { flightsBetween, roundsOf } from "../../assets/server_rounds.js";
 import { Table } from "../../assets/table.js";
@@ -37,6 +38,8 @@ test("w at time t: what each worker holds and each shard is at, from the rows al
       const clocks = of(rows, "clock", { rank }).filter((r) => r.end <= t);
       assert.equal(turnAt(index.workers.get(rank), t)?.iteration, clocks.at(-1)?.iteration);
     }
+    const { workers, shards } = serverFrame(index, RULES.ssp, t, 24);
+    for (const w of workers) assert.deepEqual(w.behind, w.held.map((v, k) => (v < 0 ? 0 : shards[k].version - v)));
     for (const pair of index.pairs.values()) assert.equal(acceptedBy(pair, t), of(rows, "apply", { rank: pair.server, peer: pair.worker }).filter((r) => r.end <= t).length);
   }
 });
@@ -153,4 +156,19 @@ test("rows that come bit by bit tell the same as all at once; after older ones a
   assert.deepEqual(c.workers, a.workers);
   assert.equal(c.min, a.min);
   assert.ok(roundsOf(whole).calls[0].iteration > 5);
+});
+
+test("two models on one server: a version, a bound and a slowest for each", () => {
+  const rule = { ...RULES.ssp, models: 2 }, one = served({ workers: 2, shares: [1] }), rows = one.flatMap((r) => [0, 1].map((m) => {
+    const rank = (x) => (x <= 0 ? x : 1 + 2 * (x - 1) + m); // workers 1 and 3 train the first model, 2 and 4 the second, which lags
+    return { ...r, rank: rank(r.rank), peer: rank(r.peer), start: r.start * (1 + m), end: r.end * (1 + m) };
+  })).sort((a, b) => a.end - b.end), table = tableOf(rows), index = serverIndexOf(table), alone = serverIndexOf(tableOf(one));
+  for (const t of moments(table, 100)) {
+    const frame = serverFrame(index, { ...rule, servers: 1 }, t, 24);
+    [0, 1].forEach((m) => {
+      const own = serverFrame(alone, { ...RULES.ssp, servers: 1 }, t / (1 + m), 24);
+      assert.equal(frame.shards[0].versions[m], own.shards[0].version);
+      assert.deepEqual(frame.workers.filter((_, i) => i % 2 === m).map((w) => [w.iteration, w.held, w.behind, w.limit, w.doing]), own.workers.map((w) => [w.iteration, w.held, w.behind, w.limit, w.doing]));
+    });
+  }
 });

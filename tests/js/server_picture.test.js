@@ -13,7 +13,7 @@ import { RULES, served } from "./served.js";
 
 const INK = { ...SOME, ...Object.fromEntries([0, 1, 2, 3, 4, 5, 6, 7].map((k) => [`age-${k}`, `age-${k}`])) };
 const RUNS = [["3 × 1, bsp", { workers: 3, shares: [1], rule: "bsp" }], ["3 × 3, dssp", { workers: 3, shares: [0.667, 0.167, 0.166], rule: "dssp", slack: 5 }], ["4 × 2, ssp", {}],
-  ["8 × 4, asp", { workers: 8, shares: [0.4, 0.3, 0.2, 0.1], rule: "asp" }], ["16 × 2, ssp", { workers: 16, shares: [0.5, 0.5] }], ["16 × 8, asp, a worker lost", { workers: 16, shares: Array(8).fill(0.125), rule: "asp", lost: { worker: 3, at: 300 } }],
+  ["4 × 2, a worker lost", { lost: { worker: 1, at: 200 }, iterations: 40 }], ["8 × 4, asp", { workers: 8, shares: [0.4, 0.3, 0.2, 0.1], rule: "asp" }], ["16 × 2, ssp", { workers: 16, shares: [0.5, 0.5] }], ["16 × 8, asp, a worker lost", { workers: 16, shares: Array(8).fill(0.125), rule: "asp", lost: { worker: 3, at: 300 } }],
   ["24 × 1, ssp", { workers: 24, shares: [1] }], ["far apart", { workers: 4, shares: [1], rule: "asp", iterations: 120, compute: (w) => (w === 3 ? 400 : 10) }]];
 
 /** What the scene sees at t. */

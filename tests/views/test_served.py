@@ -94,7 +94,13 @@ def brute_force(events: pl.DataFrame, worker: int) -> dict[str, float]:
     """Each microsecond of a worker's, in the first class that holds it."""
     own = events.filter(rank=worker).filter(pl.col("end_ns") > pl.col("start_ns"))
     spans: dict[str, list[tuple[int, int]]] = {"compute": [], "moving": [], "blocked": []}
-    classes = {"forward": "compute", "push": "moving", "pull": "moving", "wait": "blocked"}
+    classes = {
+        "forward": "compute",
+        "load": "compute",
+        "push": "moving",
+        "pull": "moving",
+        "wait": "blocked",
+    }
     for one in own.iter_rows(named=True):
         spans[classes[one["kind"]]].append((one["start_ns"], one["end_ns"]))
     first, last = own["start_ns"].min(), own["end_ns"].max()
@@ -106,7 +112,11 @@ def brute_force(events: pl.DataFrame, worker: int) -> dict[str, float]:
 
 
 def test_a_workers_time_is_shared_out_once() -> None:
-    events = two_workers()
+    both = [
+        row(1, 0, "load", 3.5, 4.5),  # while it pulls
+        row(1, 0, "wait", 10.5, 13, lane=served.GRANTS, group="control", peer=0),  # while it pushes
+    ]
+    events = pl.concat([two_workers(), table(both)], how="vertical_relaxed")
     told = {one["worker"]: one for one in select(store_of(events), "waiting").to_dicts()}
     for worker in (1, 2):
         one, truth = told[worker], brute_force(events, worker)
@@ -115,7 +125,8 @@ def test_a_workers_time_is_shared_out_once() -> None:
         assert one["blocked_s"] == pytest.approx(truth["blocked"])
         assert one["other_s"] == pytest.approx(truth["other"], abs=1e-9)
         assert one["wall_s"] == pytest.approx(sum(truth.values()))
-    assert told[1]["blocked_s"] == pytest.approx(4 * 0.003)
+    assert told[1]["blocked_s"] == pytest.approx(4 * 0.003 + 0.001)
+    assert told[1]["communication_s"] == pytest.approx(4 * 0.003 - 0.0005)
 
 
 def test_what_goes_through_a_server_is_what_was_pushed_and_pulled() -> None:

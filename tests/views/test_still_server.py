@@ -68,7 +68,7 @@ def test_servers_have_their_share_and_a_box_as_high(store: Store) -> None:
     high, low = (float(node.attrib["height"]) for node in boxes)
     assert high / low == pytest.approx(3, rel=0.01)
     picture = words(svg(select(store)))
-    assert "Who pushed and pulled" in picture and "75%, version" in " ".join(picture)
+    assert "Who pushed and pulled" in picture and "75 %, version" in " ".join(picture)
 
 
 def test_places_are_there_before_rows() -> None:

@@ -1,8 +1,8 @@
 """A comparison in a notebook: its charts and its table, which follow what happens.
 
-Two outputs. The charts are Plotly's where JupyterLab shows them, and a still picture elsewhere, so
-that a notebook that was saved shows them wherever it is read. Both are brought up to date by a
-thread, which ends with the comparison.
+Two outputs. The charts are a still picture, so that a notebook that was saved shows them wherever
+it is read; at the end they are Plotly's too, for JupyterLab, whose renderer of those shows no
+change. Both are brought up to date by a thread, which ends with the comparison.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _follow(comparison: Comparison, ids: tuple[str, str]) -> None:
     while True:
         done = comparison._finished.wait(EVERY_SECONDS)
         over = sum(trial.done for trial in comparison.trials)
-        if over != drawn:  # only then is there a new curve
+        if over != drawn or done:  # only then is there a new curve
             display(pictured(comparison), raw=True, display_id=ids[0], update=True)
         if over != drawn or comparison.words != said:
             display(tabled(comparison), raw=True, display_id=ids[1], update=True)
@@ -57,14 +57,12 @@ def _follow(comparison: Comparison, ids: tuple[str, str]) -> None:
 
 
 def pictured(comparison: Comparison) -> dict[str, Any]:
-    """The charts: as Plotly takes them, as a still picture, in words."""
-    curves = comparison.curves()
-    figure = grid(compared(curves, by=PICTURED, smooth=None))
-    return {
-        PLOTLY: json.loads(figure.to_json()),
-        "image/svg+xml": svg(compared(curves, by=PICTURED, smooth=None), comparison.words),
-        "text/plain": repr(comparison),
-    }
+    """The charts: as a still picture, in words, and at the end as Plotly takes them."""
+    cells = compared(comparison.curves(), by=PICTURED, smooth=None)
+    bundle = {"image/svg+xml": svg(cells, comparison.words), "text/plain": repr(comparison)}
+    if comparison.done:
+        bundle[PLOTLY] = json.loads(grid(cells).to_json())
+    return bundle
 
 
 def tabled(comparison: Comparison) -> dict[str, Any]:

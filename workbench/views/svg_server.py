@@ -27,19 +27,22 @@ def marks(still: Served) -> list[str]:
             f'<rect x="{SERVERS}" y="{low:.1f}" width="{BOX}" height="{high - low:.1f}" rx="3" '
             f'fill="{INK["panel"]}" stroke="{INK["edge"]}"/>'
         )
-        words = f"server {server}", f"{share:.0%}, version {version}"
-        at = (low + high) / 2 + (4 if high - low < 34 else -3)
-        found.append(text(SERVERS + 10, at, words[0], "ink", weight=700))
-        if high - low >= 34:
-            found.append(text(SERVERS + 10, at + 16, words[1], "ink-3", size=11))
+        part, small = f"{share * 100:.0f} %", high - low < 34
+        at = (low + high) / 2 + (4 if small else -3)
+        found.append(text(SERVERS + 10, at, f"server {server}", "ink", weight=700))
+        if small:
+            found.append(text(SERVERS + BOX - 10, at, part, "ink-3", size=11, anchor="end"))
+        else:
+            words = f"{part}, version {version}"
+            found.append(text(SERVERS + 10, at + 16, words, "ink-3", size=11))
     for worker, iteration, version in workers:
         x, y = place[worker]
         if worker in still.waiting:
             found.append(_halo(x, y, node + 4))
         found.append(f'<circle cx="{x}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
         found.append(text(x, y + 4, str(worker), "ground", size=11, weight=700, anchor="middle"))
-        words_ = f"iteration {iteration}, version {version}" if iteration >= 0 else "starting"
-        found.append(text(x - node - 14, y + 4, words_, "ink-3", size=11, anchor="end"))
+        words = f"iteration {iteration}, version {version}" if iteration >= 0 else "starting"
+        found.append(text(x - node - 14, y + 4, words, "ink-3", size=11, anchor="end"))
     for message in still.messages:
         if message.worker in place and message.server in door:
             found.append(_flying(message, place[message.worker], door[message.server]))

@@ -1,0 +1,65 @@
+"""The notebooks as a book: links lead somewhere, sections and presets that are named exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from workbench.presets import presets
+
+FOLDER = Path(__file__).parent.parent / "notebooks"
+CHAPTERS = sorted(FOLDER.glob("*.ipynb"))
+LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
+SECTIONS = re.compile(r"\[chapter \d+\]\(([^)]+\.ipynb)\)((?:, \*[^*]+\*)+)")
+PRESETS = re.compile(r"the presets? (\*[^*]+\*(?:(?:,| to| and) \*[^*]+\*)*)")
+
+
+def text(path: Path) -> str:
+    cells = nbformat.read(path, 4).cells
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def headings(path: Path) -> list[str]:
+    return re.findall(r"^#+ (.+)$", text(path), re.M)
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_links_lead_to_files(path: Path) -> None:
+    local = [link for link in LINK.findall(text(path)) if not link.startswith("http")]
+    assert local, "no way back to the map"
+    assert [link for link in local if not (FOLDER / link).exists()] == []
+
+
+def test_the_map_leads_to_every_chapter_and_each_back_to_it() -> None:
+    start, *chapters = CHAPTERS
+    assert {path.name for path in chapters} <= set(LINK.findall(text(start)))
+    for path in chapters:
+        assert start.name in LINK.findall(text(path)), f"{path.name} does not lead to the map"
+        assert re.match(rf"{int(path.name[:2])} · ", headings(path)[0]), "numbered as its file"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_sections_that_are_named_exist(path: Path) -> None:
+    named = [
+        (chapter, section.rstrip("?"))
+        for chapter, sections in SECTIONS.findall(text(path))
+        for section in re.findall(r"\*([^*]+)\*", sections)
+    ]
+    for chapter, section in named:
+        there = [heading.partition(":")[0] for heading in headings(FOLDER / chapter)]
+        there += [heading.rstrip("?") for heading in headings(FOLDER / chapter)]
+        assert section in there, f"{chapter} has no section {section!r}"
+    assert named or path != CHAPTERS[0]
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_presets_that_are_named_exist(path: Path) -> None:
+    named = [
+        preset for several in PRESETS.findall(text(path))
+        for preset in re.findall(r"\*([^*]+)\*", several)
+    ]  # fmt: skip
+    assert [name for name in named if name not in presets()] == []
+    assert named or path != CHAPTERS[0]

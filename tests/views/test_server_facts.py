@@ -1,0 +1,59 @@
+"""The page is told the consistency rule as the spec has it, defaults included."""
+
+from __future__ import annotations
+
+import pytest
+
+import workbench as wb
+from workbench.strategies.parameter_server import Config
+from workbench.views.facts import facts
+from workbench.views.server_facts import server_facts
+
+
+def told(**options: object) -> dict[str, object]:
+    exp = wb.Experiment(strategy="parameter_server", ranks=6, options=options)
+    return dict(facts({"experiment": exp.to_yaml()})["server"])
+
+
+@pytest.mark.parametrize(
+    ("options", "low", "high"),
+    [
+        ({}, 0, 0),
+        ({"consistency": "ssp"}, 3, 3),
+        ({"consistency": "ssp", "staleness": 0}, 0, 0),
+        ({"consistency": "asp"}, None, None),
+        ({"consistency": "dssp", "staleness": 2, "staleness_max": 8}, 2, 8),
+        ({"consistency": "dssp", "dssp_mode": "paper"}, 3, None),
+    ],
+)
+def test_how_far_a_worker_may_lead(
+    options: dict[str, object], low: int | None, high: int | None
+) -> None:
+    server = told(**options)
+    assert (server["low"], server["high"]) == (low, high)
+    assert server["servers"] == 1 and server["models"] == 1 and server["words"] == ""
+
+
+def test_what_becomes_of_stale_gradients_is_a_badge() -> None:
+    dropped = told(consistency="asp", stale_gradients="drop", drop_above=5)
+    assert (dropped["drop_above"], dropped["words"]) == (5, "stale > 5 dropped")
+    assert told(stale_gradients="scale")["words"] == "stale gradients scaled"
+
+
+def test_defaults_are_the_strategys_own() -> None:
+    config = Config()
+    server = server_facts("parameter_server", {}, config.consistency)
+    assert server["servers"] == config.servers and server["models"] == config.models
+    assert server_facts("parameter_server", {}, "ssp")["low"] == config.staleness
+    assert server_facts("parameter_server", {}, "dssp")["high"] == config.staleness_max
+
+
+def test_others_have_no_server() -> None:
+    assert facts({"experiment": "strategy: ddp\nranks: 2\n"})["server"] is None
+    assert facts({})["server"] is None
+
+
+def test_a_rule_of_the_users_own_has_no_bound_that_is_known() -> None:
+    spec = "strategy: parameter_server\nranks: 3\noptions: {consistency: {name: mine}}\n"
+    server = facts({"experiment": spec})["server"]
+    assert (server["consistency"], server["low"]) == ("mine", None)

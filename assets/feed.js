@@ -10,7 +10,7 @@
 import { bytes, duration, grouped } from "./words.js";
 import { collectiveWords } from "./doing.js";
 import { isOver, nowOf } from "./player.js";
-import { lossWords, lossesOf } from "./losses.js";
+import { lossWords, lossesOf, trainers } from "./losses.js";
 
 const MOST_LINES = 400;
 const TOLD = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
@@ -136,7 +136,7 @@ export class Happenings {
       const size = first.nbytes > 0 ? `${bytes(first.nbytes)} in ` : "";
       this.#once("first", first.end, `First ${collectiveWords(first.collective).replace("the ", "")}: ${first.ranks} ranks combined ${size}${duration(first.end - first.start)}`, "milestone", -1);
     }
-    const total = run?.iterations ?? 0, newest = losses.newest(run?.ranks ?? 1);
+    const total = run?.iterations ?? 0, newest = losses.newest(trainers(run), !!run?.server && isOver(known));
     for (; total >= 10 && this.tenth < 9; this.tenth++) {
       const iteration = Math.ceil((total * (this.tenth + 1)) / 10) - 1;
       if (iteration > newest) break;

@@ -8,6 +8,9 @@ import { grouped } from "./words.js";
 
 const MEAN_OVER = 10; // iterations
 
+/** How many ranks tell a loss: all but those that serve. @param {import("./player.js").RunFacts | null} run */
+export const trainers = (run) => (run ? run.ranks - (run.server?.servers ?? 0) : 1);
+
 /** Means over the ranks that told one, each counting alike (the page is not told how many samples each had). */
 export class Losses {
   /** @param {Table} table */
@@ -73,9 +76,9 @@ export class Losses {
     return this.count[iteration] ? this.sum[iteration] / this.count[iteration] : NaN;
   }
 
-  /** The newest iteration that is whole: told by all ranks, or followed by another. -1: none yet. @param {number} ranks */
-  newest(ranks) {
-    for (let i = this.last; i >= 0 && i >= this.last - 64; i--) if (this.count[i] && (i < this.last || this.count[i] >= ranks)) return i;
+  /** The newest iteration that is whole: told by all ranks that train, or followed by another; of a run that is over the newest. -1: none yet. @param {number} ranks @param {boolean} [over] */
+  newest(ranks, over = false) {
+    for (let i = this.last; i >= 0 && i >= this.last - 64; i--) if (this.count[i] && (over || i < this.last || this.count[i] >= ranks)) return i;
     return -1;
   }
 

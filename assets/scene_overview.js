@@ -9,7 +9,7 @@
  */
 import { doingAt, doingNow } from "./doing.js";
 import { handsBar, openHands } from "./hands.js";
-import { drawLoss, iterationAtX, lossAxes, lossWords, lossesOf } from "./losses.js";
+import { drawLoss, iterationAtX, lossAxes, lossWords, lossesOf, trainers } from "./losses.js";
 import { isOver, nowOf } from "./player.js";
 import { MARKS, circleOf, drawCircle, markIcon, underCircle } from "./rank_circle.js";
 import { serves } from "./scene_server.js";
@@ -129,7 +129,7 @@ class Overview {
 
   /** @param {Look} look */
   say(look) {
-    const { known, t, held, live, at } = look, losses = lossesOf(known.table), newest = losses.newest(known.run?.ranks ?? 1);
+    const { known, t, held, live, at } = look, losses = lossesOf(known.table), newest = losses.newest(trainers(known.run), !!known.run?.server && isOver(known));
     const then = held || (!live && !isOver(known)) || known.state === "replay" || (isOver(known) && !live);
     const shown = then ? Math.min(newest, losses.until(t)) : newest;
     this.at = { newest, shown, here: Math.min(shown + 1, newest) };

@@ -80,8 +80,9 @@ class Server:
     def run(self) -> None:
         job = self.job
         for worker in self.workers:
-            self._await(worker, FAREWELL, torch.zeros(1, dtype=torch.int64))
-            self._await(worker, GRADIENT, self.shard_of[worker].inbox[worker])
+            last_word = torch.zeros(1, dtype=torch.int64)
+            self.inbox[worker, FAREWELL] = dist.irecv(last_word, worker, tag=FAREWELL)
+            self._await_push(worker, 0)
         job.started_ns = now()
         self._let_start()
         while keys := [key for key in self.inbox if key[0] in self.shard_of[key[0]].clock]:
@@ -109,8 +110,10 @@ class Server:
                 "Raise timeout= if this is expected."
             )
 
-    def _await(self, worker: int, tag: int, room: torch.Tensor) -> None:
-        self.inbox[worker, tag] = dist.irecv(room, worker, tag=tag)
+    def _await_push(self, worker: int, iteration: int) -> None:
+        self.job.recorder.where = Where(iteration)  # of the rows that tell of its coming
+        room = self.shard_of[worker].inbox[worker]
+        self.inbox[worker, GRADIENT] = dist.irecv(room, worker, tag=GRADIENT)
 
     def _hear(self, worker: int, tag: int) -> None:
         """A message of ``worker`` is in, or none will come."""
@@ -131,7 +134,7 @@ class Server:
         if extra := shard.policy.slack.get(worker):
             self._mark("slack", extra, worker, Where(iteration, version=shard.version))
         self.waiting[worker] = iteration + 1
-        self._await(worker, GRADIENT, shard.inbox[worker])
+        self._await_push(worker, iteration + 1)
         for done in [w for w, clock in shard.clock.items() if clock == self.job.exp.iterations]:
             shard.leave(done)
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Losses, iterationAtX, iterationTicks, lossAxes, lossPoints, lossWords, lossX, lossY, lossesOf, roundUp } from "../../assets/losses.js";
+import { Losses, iterationAtX, iterationTicks, lossAxes, lossPoints, lossWords, lossX, lossY, lossesOf, roundUp, trainers } from "../../assets/losses.js";
 import { batch, row, tableOf } from "./rows.js";
 
 /** The loss that a rank tells of an iteration, at 1000 ns an iteration. */
@@ -22,6 +22,9 @@ test("an iteration is whole when all ranks told it, or when another follows", ()
   assert.equal(lossesOf(table).newest(1), 1);
   assert.equal(lossesOf(tableOf([told(0, 0, 2), told(1, 1, 2)])).newest(2), 0);
   assert.equal(lossesOf(tableOf([])).newest(2), -1);
+  assert.equal(lossesOf(tableOf([told(0, 0, 2), told(1, 1, 2)])).newest(2, true), 1); // over: the newest that anybody told
+  assert.equal(trainers({ ranks: 6, server: { servers: 2 } }), 4);
+  assert.equal(trainers({ ranks: 6, server: null }), 6);
 });
 
 test("rows are read once, however they arrive, also when the table lets its oldest go", () => {

@@ -127,11 +127,13 @@ class Job:
             words[STOP] = iteration + 1
         return 0 < words[STOP] <= iteration
 
-    def strike(self, iteration: int) -> None:
-        """The faults that the experiment asks for at this iteration."""
+    def strike(self, iteration: int, *, computes: bool = True) -> None:
+        """The faults that the experiment asks for at this iteration; a rank that only serves has
+        no jitter, which is of computing.
+        """
         self._jitter = 1.0
         for number, fault in enumerate(self.exp.faults):
-            if isinstance(fault, Jitter):
+            if isinstance(fault, Jitter) and computes:
                 draw = np.random.default_rng([self.exp.seed, number, self.rank, iteration]).random()
                 self._jitter *= fault.factor if draw < fault.probability else 1.0
             elif isinstance(fault, Kill) and (fault.rank, fault.at_iteration) == (

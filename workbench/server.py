@@ -49,7 +49,10 @@ class Server:
         self.waiting = dict.fromkeys(self.workers, 0)  # worker -> the iteration it would start
         self.sending: list[tuple[Any, torch.Tensor]] = []  # parameters that have not left yet
         self.queue: list[tuple[int, int]] = []  # messages that are in and not heard yet, in order
-        self.silence = 0.0  # seconds in which nobody was heard of
+        self.silence, self.patience = (
+            0.0,
+            job.exp.timeout_ns * 1e-9,
+        )  # s in which nobody is heard of
         self.newest = 0  # the latest iteration that anybody was let start
         self.lost: set[int] = set()
 
@@ -101,7 +104,7 @@ class Server:
     def _be_patient(self, heard: bool) -> None:
         """Raise RunTimeout when nobody was heard of for as long as the experiment allows."""
         self.silence = 0.0 if heard or self.job.control.clocks_stand() else self.silence + LOOK
-        if self.silence * 1e9 > self.job.exp.timeout_ns:
+        if self.silence > self.patience:
             live = [worker for worker in self.workers if worker in self.shard_of[worker].clock]
             due = ", ".join(str(worker) for worker in live if worker not in self.waiting)
             why = f"waits for worker {due}" if due else "lets nobody start, by its policy"
@@ -194,7 +197,7 @@ class Server:
             slowest = min(shard.clock.values())
             if slowest > self.job.control.rank_word(self.job.rank, ITERATION):
                 self.job.control.set_rank(self.job.rank, ITERATION, slowest)
-                self.job.strike(slowest)
+                self.job.strike(slowest, computes=False)
 
     def _mark(self, name: str, value: float, peer: int = -1, where: Where | None = None) -> None:
         moment = now()

@@ -101,14 +101,20 @@ def test_values_that_are_being_sent_are_not_written_to() -> None:
     assert one.values_n is held, "nothing is copied while nothing is sent"
 
 
-def test_momentum_goes_on_over_buffers() -> None:
-    busy = shard(busy=lambda values_n: True)
-    free = shard()
-    for one in (busy, free):
-        one._optimizer = torch.optim.SGD([one._parameter], lr=LR, momentum=0.9)
-        for _ in range(4):
-            push(one, 1, 1.0)
-    assert busy.values_n.tolist() == free.values_n.tolist()
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_buffers_change_nothing(momentum: float) -> None:
+    def sgd(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.1, momentum=momentum)
+
+    ends = []
+    for busy in (True, False):
+        start_n = torch.linspace(-1, 1, 1001)
+        one = Shard(start_n, (1,), policy("asp"), sgd, busy=lambda _, busy=busy: busy)
+        for i in range(5):
+            one.inbox[1].copy_(torch.sin(torch.arange(1001.0) + i))
+            one.take_in(1, 1.0)
+        ends.append(one.values_n)
+    assert torch.equal(*ends)
 
 
 def test_a_policy_hears_of_every_push_once() -> None:

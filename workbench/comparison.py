@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Experiments = Mapping[str, Experiment] | Iterable[Experiment | tuple[str, Experiment]]
 LOOK = 0.1  # seconds
+LAST_LOOK = 10.0  # seconds that its pictures may take to be brought up to date at the end
 
 
 class Comparison:
@@ -48,6 +49,7 @@ class Comparison:
         self._left = [trial for trial in trials if not trial.done]
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._finished = threading.Event()
+        self.followers: list[threading.Thread] = []  # pictures of it, brought up to date at its end
         self._working = min(at_once, len(self._left))
         self._threads = [
             threading.Thread(target=self._work, name="workbench compare", daemon=True)
@@ -126,6 +128,8 @@ class Comparison:
             self.stop()
             self._finished.wait(10)
             raise
+        for follower in self.followers:
+            follower.join(LAST_LOOK)
         failed = [trial for trial in self.trials if trial.state == "failed"]
         if failed and (check or len(failed) == len(self.trials)):
             raise WorkbenchError("\n".join(f"{one.label}: {one.error}" for one in failed))
@@ -137,6 +141,9 @@ class Comparison:
 
     async def _awaited(self) -> Comparison:
         while not self.done:
+            await asyncio.sleep(LOOK)
+        until = time.monotonic() + LAST_LOOK
+        while any(one.is_alive() for one in self.followers) and time.monotonic() < until:
             await asyncio.sleep(LOOK)
         return self.wait()
 

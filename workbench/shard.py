@@ -124,16 +124,37 @@ class Shard:
 
     def _update(self, gradient_n: torch.Tensor, start: int) -> None:
         if self._busy(self.values_n):  # it is being sent: the next version gets another buffer
-            fresh = next((one for one in self._spare if not self._busy(one)), None)
-            if fresh is None:
-                fresh = torch.empty_like(self.values_n)
-            self._spare = [one for one in self._spare if one is not fresh] + [self.values_n]
-            self._parameter.data = self.values_n = fresh.copy_(self.values_n)
-        self._parameter.grad = gradient_n
-        self._optimizer.step()
+            before_n, self.values_n = self.values_n, self._fresh()
+            self._parameter.data = self.values_n
+            if rate := _plain_rate(self._optimizer):  # one pass over memory, and SGD's own kernel
+                torch.add(before_n, gradient_n, alpha=-rate, out=self.values_n)
+            else:
+                self.values_n.copy_(before_n)
+                self._step(gradient_n)
+        else:
+            self._step(gradient_n)
         self._stretch(start)
         self.version += 1
+
+    def _step(self, gradient_n: torch.Tensor) -> None:
+        self._parameter.grad = gradient_n
+        self._optimizer.step()
+
+    def _fresh(self) -> torch.Tensor:
+        """A buffer of which nothing is being sent any more."""
+        free = next((one for one in self._spare if not self._busy(one)), None)
+        self._spare = [one for one in self._spare if one is not free] + [self.values_n]
+        return torch.empty_like(self.values_n) if free is None else free
 
     def _count(self, worker: int) -> None:
         self.clock[worker] += 1
         self.policy.pushed(worker, self.clocks)
+
+
+def _plain_rate(optimizer: torch.optim.Optimizer) -> float:
+    """The learning rate if an update is nothing but values - rate * gradient, else 0."""
+    group = optimizer.param_groups[0]
+    plain = isinstance(optimizer, torch.optim.SGD) and not (
+        group["momentum"] or group["weight_decay"] or group["maximize"]
+    )
+    return float(group["lr"]) if plain else 0.0

@@ -37,9 +37,11 @@ def show(comparison: Comparison) -> None:
     for bundle, place in zip(shown, ids, strict=True):
         display(bundle, raw=True, display_id=place)
     if not comparison.done:
-        threading.Thread(
+        follower = threading.Thread(
             target=_follow, args=(comparison, ids), name="workbench comparison", daemon=True
-        ).start()
+        )
+        comparison.followers.append(follower)
+        follower.start()
 
 
 def _follow(comparison: Comparison, ids: tuple[str, str]) -> None:

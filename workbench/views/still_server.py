@@ -46,12 +46,16 @@ def select(rows: pl.LazyFrame, told: dict[str, Any]) -> Served | None:
     newest = rows.filter(p("kind") == "clock").select(p("iteration").max()).collect().item()
     if newest is None:
         return _before(told["ranks"], told["server"]["servers"])
-    recent = p("iteration") >= newest - RECENT_ITERATIONS
-    found = served.pick(rows.filter(recent | (p("name").cast(pl.String) == "elements")))
-    moves = found.filter(p("kind").is_in(["push", "pull"]))
-    at = _busiest(moves["start_ns"].to_numpy(), moves["end_ns"].to_numpy())
-    now = moves.filter((p("start_ns") <= at) & (at < p("end_ns")))
-    waits = found.filter((p("kind") == "wait") & (p("start_ns") <= at) & (at < p("end_ns")))
+    moves = p("kind").cast(pl.String).is_in(["push", "pull"])
+    recent = served.pick(rows.filter(moves & (p("iteration") >= newest - RECENT_ITERATIONS)))
+    at = _busiest(recent["start_ns"].to_numpy(), recent["end_ns"].to_numpy())
+    # Whoever is slow is in a much earlier iteration: from here on by time.
+    under_way = (p("start_ns") <= at) & (at < p("end_ns"))
+    told_of = p("kind").cast(pl.String).is_in(["clock", "apply"])
+    elements = p("name").cast(pl.String) == "elements"
+    found = served.pick(rows.filter(under_way | told_of | elements))
+    now = found.filter(moves & under_way)
+    waits = found.filter((p("kind") == "wait") & under_way)
     workers = _newest(found, "clock", at)
     pushes, pulls = (now.filter(p("kind") == kind).height for kind in ("push", "pull"))
     blocked = waits["rank"].n_unique()

@@ -165,6 +165,7 @@ def test_an_unknown_unit_or_rank_is_refused() -> None:
 # -- slow motion, slow ranks --
 
 
+@pytest.mark.timing
 def test_slow_motion_stretches_transfers() -> None:
     """At k the median transfer lasts k times as long, give or take what sleeping costs (0.1 ms)."""
     with started(ranks=2) as run:
@@ -184,6 +185,7 @@ def large(run: wb.Run, since: int) -> pl.DataFrame:
     return of(rows, nbytes=96_000)
 
 
+@pytest.mark.timing
 def test_slow_motion_stretches_emulated_links_too() -> None:
     network = wb.Network(latency="1 ms", bandwidth="500 Mbit/s")
     with started(network=network) as run:
@@ -194,6 +196,7 @@ def test_slow_motion_stretches_emulated_links_too() -> None:
     assert median == pytest.approx(96_000 / 62_500 * 10, rel=0.08)
 
 
+@pytest.mark.timing
 def test_a_slow_rank_computes_longer_from_now_on() -> None:
     with started(pad_compute="15 ms") as run:
         at = run.iteration

@@ -183,6 +183,7 @@ def test_thaw_ends_a_freeze_of_the_experiment() -> None:
 # -- a rank is slow --
 
 
+@pytest.mark.timing
 def test_a_slow_rank_of_the_experiment_computes_longer() -> None:
     run = wb.run(lenet(iterations=6, pad_compute="15 ms", faults=(wb.Slow(rank=1, factor=3),)))
     run.wait(timeout=30)
@@ -192,6 +193,7 @@ def test_a_slow_rank_of_the_experiment_computes_longer() -> None:
     assert laws.check_events(run.events) == []
 
 
+@pytest.mark.timing
 def test_jitter_slows_its_share_of_iterations_and_the_seed_decides_which() -> None:
     def slow_ones(seed: int) -> list[tuple[int, int]]:
         faults = (wb.Jitter(probability=0.4, factor=4),)

@@ -35,12 +35,10 @@ LOCAL = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser that draws in software shares the cores with the ranks that it shows: what fails
-    here may once be tried again, and pytest says how often that was.
-    """
+    """A browser that draws in software shares the cores with the ranks that it shows."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.timing)
 
 
 @dataclass

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,18 @@ def training(run: wb.Run, iterations: int = 3) -> wb.Run:
 def gone(pids: Iterable[int]) -> bool:
     """Has every one of these processes ended?"""
     return all(process_state(pid) in "ZX" for pid in pids)
+
+
+@contextmanager
+def over_in_the_end(run: wb.Run) -> Iterator[wb.Run]:
+    """A run that would go on for ever: killed when the test is over, and seen to be gone."""
+    try:
+        yield run
+    finally:
+        for rank in run.pids:
+            run.kill(rank)
+        run.wait(timeout=20, check=False)
+    assert gone(run.pids.values())
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:

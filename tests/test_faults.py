@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 import workbench as wb
-from tests.live import LONG, gone, lasting, lenet, of, script, training, until
+from tests.live import LONG, gone, lasting, lenet, of, over_in_the_end, script, training, until
 from workbench import laws
 from workbench.launchers import local
 from workbench.launchers.local import nursery
@@ -30,14 +30,8 @@ SOON = 1.0  # seconds: a killed rank is reported, the ranks of a driver that end
 @contextlib.contextmanager
 def started(**fields: Any) -> Iterator[wb.Run]:
     """A run that would go on for ever; over when the test is."""
-    run = wb.run(lenet(**{"iterations": LONG, "ranks": 3, **fields}))
-    try:
+    with over_in_the_end(wb.run(lenet(**{"iterations": LONG, "ranks": 3, **fields}))) as run:
         yield run
-    finally:
-        for rank in run.pids:
-            run.kill(rank)
-        run.wait(timeout=20, check=False)
-    assert gone(run.pids.values())
 
 
 def failure(run: wb.Run, seconds: float) -> tuple[wb.WorkbenchError, float]:

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 import workbench as wb
-from tests.live import LONG, gone, lasting, of, until
+from tests.live import LONG, gone, lasting, of, over_in_the_end, until
 from tests.pairwise import Case, full, pairwise
 from tests.test_training_laws import LOSS_BOUND, PARAMETER_BOUND, name_of, rule, sequential
 from workbench import laws, server_laws
@@ -403,17 +403,11 @@ def test_what_is_left_out_leaves_no_trace_in_the_training_of_others() -> None:
 def endless(consistency: str, **options: Any) -> Iterator[wb.Run]:
     """A run that would go on for ever; over when the test is."""
     fields = {"iterations": LONG, "pad_compute": "2 ms", **options}
-    run = wb.run(served(consistency, **fields))
-    try:
+    with over_in_the_end(wb.run(served(consistency, **fields))) as run:
         last = run.experiment.ranks - 1
         until(lambda: run.done or clock(run, last) > 3, 60, "the workers train")
         assert not run.done, run.result.error
         yield run
-    finally:
-        for rank in run.pids:
-            run.kill(rank)
-        run.wait(timeout=20, check=False)
-    assert gone(run.pids.values())
 
 
 def clock(run: wb.Run, worker: int) -> int:

@@ -42,17 +42,16 @@ class Server:
         for group in (dist.group.WORLD, self.control, self.metrics):
             group.spare(self.workers)  # type: ignore[union-attr]
         self.lane = job.recorder.lane("server")
-        self.models: list[tuple[torch.nn.Module, Flat]] = []
+        # Of each model: itself, its parameters as a vector, and which of them each server holds.
+        self.models: list[tuple[torch.nn.Module, Flat, list[list[range]]]] = []
         self.shards = [self._shard(number) for number in range(config.models)]
         self.shard_of = {worker: shard for shard in self.shards for worker in shard.clock}
         self.inbox: dict[tuple[int, int], Any] = {}  # (worker, tag) -> the message to come
         self.waiting = dict.fromkeys(self.workers, 0)  # worker -> the iteration it would start
         self.sending: list[tuple[Any, torch.Tensor]] = []  # parameters that have not left yet
         self.queue: list[tuple[int, int]] = []  # messages that are in and not heard yet, in order
-        self.silence, self.patience = (
-            0.0,
-            job.exp.timeout_ns * 1e-9,
-        )  # s in which nobody is heard of
+        self.silence = 0.0  # seconds in which nobody was heard of
+        self.patience = job.exp.timeout_ns * 1e-9  # the longest silence that is no error
         self.newest = 0  # the latest iteration that anybody was let start
         self.lost: set[int] = set()
 
@@ -61,8 +60,9 @@ class Server:
         job.of_model(number)
         model = job.model().cpu()
         flat = Flat(model)
-        self.models.append((model, flat))
-        values_n = Part(flat.values_N, self._ranges(flat, job.rank)).gather().clone()
+        ranges = place(len(flat.values_N), config.servers, config.placement)
+        self.models.append((model, flat, ranges))
+        values_n = Part(flat.values_N, ranges[job.rank]).gather().clone()
         self._mark("elements", len(values_n))
         made = policy(
             config.consistency,
@@ -74,9 +74,6 @@ class Server:
             stale=config.stale_gradients, drop_above=config.drop_above,
             busy=self._is_leaving, stretch=job.stretch,
         )  # fmt: skip
-
-    def _ranges(self, flat: Flat, server: int) -> list[range]:
-        return place(len(flat.values_N), self.config.servers, self.config.placement)[server]
 
     # -- the loop --
 
@@ -133,7 +130,8 @@ class Server:
         iteration = shard.clock[worker]
         others = sum(tag == GRADIENT for _, tag in self.queue)
         self._mark("queue", others, worker, Where(iteration, version=shard.version))
-        self._record(shard, shard.take_in(worker, self._share(worker, iteration)[1]))
+        share = self._samples(worker, iteration) / self.job.minibatches.size(iteration)
+        self._record(shard, shard.take_in(worker, share))
         if extra := shard.policy.slack.get(worker):
             self._mark("slack", extra, worker, Where(iteration, version=shard.version))
         self.waiting[worker] = iteration + 1
@@ -141,13 +139,12 @@ class Server:
         for done in [w for w, clock in shard.clock.items() if clock == self.job.exp.iterations]:
             shard.leave(done)
 
-    def _share(self, worker: int, iteration: int) -> tuple[int, float]:
-        """Samples of this worker's part of the minibatch, and what share of it they are."""
+    def _samples(self, worker: int, iteration: int) -> int:
+        """Of this worker's part of the minibatch."""
         number, models = worker - self.config.servers, self.config.models
         size = self.job.minibatches.size(iteration)
         mates = len(self.workers[number % models :: models])
-        samples = len(portion(range(size), number // models, mates, self.config.shares))
-        return samples, samples / size
+        return len(portion(range(size), number // models, mates, self.config.shares))
 
     # -- starts --
 
@@ -191,8 +188,7 @@ class Server:
                 self.lane.context(where=where)
                 self.lane.write(_APPLY, one.start_ns, one.end_ns, one.worker, value=one.staleness)
             else:
-                samples, _ = self._share(one.worker, one.iteration)
-                self._mark("dropped", samples, one.worker, where)
+                self._mark("dropped", self._samples(one.worker, one.iteration), one.worker, where)
         if taken and shard.clock:
             slowest = min(shard.clock.values())
             if slowest > self.job.control.rank_word(self.job.rank, ITERATION):
@@ -218,9 +214,9 @@ class Server:
             return
         parameters: dict[str, torch.Tensor] = {}
         metrics: dict[str, float] = {}
-        for number, (model, flat) in reversed([*enumerate(self.models)]):
-            for server in range(self.config.servers):
-                part = Part(flat.values_N, self._ranges(flat, server))
+        for number, (model, flat, ranges) in reversed([*enumerate(self.models)]):
+            for server, held in enumerate(ranges):
+                part = Part(flat.values_N, held)
                 if server == 0:
                     part.part_n.copy_(self.shards[number].values_n)
                 else:

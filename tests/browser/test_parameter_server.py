@@ -65,6 +65,14 @@ def moments(events: pl.DataFrame, many: int) -> list[float]:
     return [float(middles[i]) for i in range(7, len(middles), max(1, len(middles) // many))]
 
 
+def of_messages(
+    rows: pl.DataFrame, way: tuple[str, str], moment: pl.Expr
+) -> dict[tuple[int, int, int], int]:
+    """(sender, receiver, number of the message) -> a moment of its rows; ``way``: which are who."""
+    found = rows.group_by(*way, "op").agg(moment)
+    return {(sender, receiver, op): at for sender, receiver, op, at in found.iter_rows()}
+
+
 def test_pushes_and_pulls_move_and_each_is_two_rows(
     saved: tuple[str, pl.DataFrame], open_page: Callable[..., Watched]
 ) -> None:
@@ -76,24 +84,13 @@ def test_pushes_and_pulls_move_and_each_is_two_rows(
         pl.col("collective").cast(pl.String) == "p2p"
     )
     kind = pl.col("kind").cast(pl.String)
-    left = {
-        (r, p, op): t
-        for r, p, op, t in rows.filter(kind == "send")
-        .group_by("rank", "peer", "op")
-        .agg(pl.col("start_ns").min())
-        .iter_rows()
-    }
+    sends, receives = rows.filter(kind == "send"), rows.filter(kind == "recv")
+    left = of_messages(sends, ("rank", "peer"), pl.col("start_ns").min())
     outer = {
         (row["kind"], row["rank"], row["peer"], row["iteration"]): row
         for row in events.filter(kind.is_in(["push", "pull"])).iter_rows(named=True)
     }
-    there = {
-        (p, r, op): t
-        for r, p, op, t in rows.filter(kind == "recv")
-        .group_by("rank", "peer", "op")
-        .agg(pl.col("end_ns").max())
-        .iter_rows()
-    }
+    there = of_messages(receives, ("peer", "rank"), pl.col("end_ns").max())
     matched = {"push": 0, "pull": 0}
     for moment in moments(events, 60):
         stage.evaluate("(root, t) => root.stage.goto(t)", moment)

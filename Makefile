@@ -7,6 +7,8 @@
 #   make test-all   the same, on the full product of cases
 #   make check      format, lint, types, the tests of the JavaScript
 #   make bench      speed against Gloo (and MPI, where mpi4py is installed), and the stage's
+#   make soak       an hour of runs that are killed, frozen and cut off: nothing may be left of them
+#   make fuzz       five minutes of input that nobody would write: specs, saved runs, messages, traces
 #   make picture    the README's moving picture, taken again from a real run
 #   make notebooks  run the notebooks and keep what they show
 #   make clean      remove .venv and the caches; runs/ stays
@@ -14,6 +16,7 @@
 #   PYTHON=python3.12           which Python makes .venv
 #   TORCH="torch==2.11.0"       which torch: words for `pip install`, such as
 #   TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cu130"
+#   WORKERS=0                   tests one by one; otherwise two files at a time
 
 PYTHON ?= python3
 PINNED := torch==2.13.0
@@ -22,22 +25,30 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH ?= $(shell cat $(READY) 2>/dev/null)
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
+WORKERS ?= 2
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
+CHAPTERS = $(sort $(wildcard notebooks/*.ipynb))
+FINE = $(wildcard notebooks/03_* notebooks/06_* notebooks/09_* notebooks/10_* notebooks/13_*)
 JS_TESTS = $(wildcard tests/js/*.test.js tests/js/*.test.mjs)
 
-.PHONY: lab demo serve test test-all check bench picture notebooks clean again
+.PHONY: lab demo serve test test-all check bench soak fuzz picture notebooks clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(READY)
 	@$(BIN)/workbench $@
 
-test: $(READY)
-	$(BIN)/python -m pytest -q -m "not full and not benchmark" tests
-	$(BIN)/python -m pytest -q $(NBVAL) notebooks
-
-test-all: $(READY)
-	$(BIN)/python -m pytest -q -m "not benchmark" --hypothesis-profile=full tests
-	$(BIN)/python -m pytest -q $(NBVAL) notebooks
+# Two files at a time, because most of what tests do is wait; then, one by one, those that would
+# disturb each other. WORKERS=0: all of them one by one. So too with the notebooks: FINE ones expect
+# of what they measure to within a few percent.
+test: MARKS := not benchmark and not full
+test: PROFILE := sample
+test-all: MARKS := not benchmark
+test-all: PROFILE := full
+test test-all: $(READY)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "$(MARKS) and not alone" --hypothesis-profile=$(PROFILE) tests
+	$(BIN)/python -m pytest -q -m "$(MARKS) and alone" --hypothesis-profile=$(PROFILE) tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NBVAL) $(filter-out $(FINE),$(CHAPTERS))
+	$(BIN)/python -m pytest -q $(NBVAL) $(FINE)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -49,6 +60,13 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
+
+soak: $(READY)
+	$(BIN)/python -m tests.soak --minutes 60
+
+# From new seeds each time; a case that fails is kept in runs/fuzz, and said how to have it again.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --seconds 300
 
 picture: $(READY)
 	$(BIN)/python -m tests.browser.picture

@@ -7,10 +7,11 @@
  * @typedef {import("./player.js").Known} Known
  * @typedef {{t: number, words: string, kind: string, rank: number}} Line  t: ns since the origin; kind: of the row, or "milestone", "state"
  */
-import { bytes, duration, grouped } from "./words.js";
+import { bytes, combineWords, counted, duration, grouped } from "./words.js";
 import { collectiveWords } from "./doing.js";
 import { isOver, nowOf } from "./player.js";
-import { lossWords, lossesOf, trainers } from "./losses.js";
+import { isMessage, servesExamples, standsForMessages } from "./waits.js";
+import { allTold, lossWords, lossesOf, trainers } from "./losses.js";
 
 const MOST_LINES = 400;
 const TOLD = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
@@ -109,6 +110,7 @@ export class Happenings {
       if (twin) (twin.words = linkFault(back, "↔")), (this.version += 1);
       else this.#put(t, faultWords(name, rank, value, ours), kind, rank);
     } else if (kind === "detect" && name === "lost") this.#once(`lost ${peer}`, t, `rank ${peer} is gone; the others go on without it`, kind, peer);
+    else if (kind === "detect" && isMessage(table, r) && (servesExamples(known.run, by) || !standsForMessages(known.run, by))) return; // its receive is open, it does not stand for it
     else if (kind === "detect") this.#put(t, this.#detect(known, r, by), kind, by);
     else {
       const where = iteration >= 0 ? ` in iteration ${iteration + 1}` : "", more = name ? `: ${name}` : "";
@@ -124,7 +126,7 @@ export class Happenings {
     const now = lanesNow.find((l) => l.rank === rank && l.lane === lane && l.kind === "wait" && l.op === op[p]), after = r + 1;
     const followed = after < table.rows && table.passage[after] === p && table.kind[after] === table.code.wait; // the wait in which it was noticed
     const step = table.step[r] >= 0 ? table.step[r] : followed ? table.step[after] : now ? now.step : -1;
-    const where = op[p] >= 0 ? `, in ${collective || "call"}${collective ? " call" : ""} ${op[p] + 1}${step >= 0 ? `, step ${step}` : ""}` : "";
+    const where = op[p] >= 0 ? `, in ${collective === "p2p" ? "message" : collective ? `${collective} call` : "call"} ${op[p] + 1}${step >= 0 ? `, step ${step}` : ""}` : "";
     const why = peer >= 0 ? `; it waits for rank ${peer}${name.endsWith("stopped") ? ", whose process is stopped" : ""}` : "";
     return `rank ${rank}: no progress for ${table.value[r].toFixed(1)} s${where}${why}`;
   }
@@ -134,13 +136,13 @@ export class Happenings {
     const { table, run, counters, state } = known, losses = lossesOf(table), first = table.completed ? table.calls.find((call) => call.complete) : null;
     if (first && !counters?.older && !table.forgotten) {
       const size = first.nbytes > 0 ? `${bytes(first.nbytes)} in ` : "";
-      this.#once("first", first.end, `First ${collectiveWords(first.collective).replace("the ", "")}: ${first.ranks} ranks combined ${size}${duration(first.end - first.start)}`, "milestone", -1);
+      this.#once("first", first.end, `First ${collectiveWords(first.collective).replace("the ", "")}: ${first.ranks} ranks ${combineWords(first.collective)[1]} ${size}${duration(first.end - first.start)}`, "milestone", -1);
     }
-    const total = run?.iterations ?? 0, newest = losses.newest(trainers(run), !!run?.server && isOver(known));
+    const total = run?.iterations ?? 0, newest = losses.newest(trainers(run), allTold(known));
     for (; total >= 10 && this.tenth < 9; this.tenth++) {
       const iteration = Math.ceil((total * (this.tenth + 1)) / 10) - 1;
       if (iteration > newest) break;
-      if (losses.count[iteration]) this.#put(losses.time[iteration], `${grouped(iteration + 1)} of ${grouped(total)} iterations: loss ${lossWords(losses.at(iteration))}`, "milestone", -1);
+      if (losses.count[iteration]) this.#put(losses.time[iteration], `${grouped(iteration + 1)} of ${counted(total, "iteration")}: loss ${lossWords(losses.at(iteration))}`, "milestone", -1);
     }
     if (!isOver(known)) return;
     const t = Math.max(0, table.to);
@@ -148,7 +150,7 @@ export class Happenings {
       const words = headline(known.words), twice = this.lines.findIndex((line) => line.words.startsWith(`Rank ${line.rank}'s process`) && words.startsWith(`Rank ${line.rank} `));
       if (twice >= 0) this.lines.splice(twice, 1); // the end of its process is told better now
       this.#once("end", t, words, "state", -1);
-    } else if (newest >= 0) this.#once("end", t, `The run is over: ${grouped(newest + 1)} iterations in ${duration(t)}, loss ${lossWords(losses.at(newest))}`, "state", -1);
+    } else if (newest >= 0) this.#once("end", t, `The run is over: ${counted(newest + 1, "iteration")} in ${duration(t)}, loss ${lossWords(losses.at(newest))}`, "state", -1);
   }
 
   /** What only the header tells: holding, slow motion, ranks that the experiment slows, ends of processes. @param {Known} known @param {number} now */

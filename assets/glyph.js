@@ -4,8 +4,9 @@
  * place says who, colour repeats it. Complete is solid with a tick. A part that is in twice, or missing at the end, is red
  * with a cross: filled if doubled, an open dashed box if lacking.
  *
- * @typedef {{shares: ArrayLike<number>, whole: boolean, doubled: number[], lacking: number[]}} Fill
- *   shares: of each contributor, 0 to 1 of the chunk's pieces; doubled, lacking: places of contributors
+ * @typedef {{shares: ArrayLike<number>, whole: boolean, doubled: number[], lacking: number[], open?: boolean, single?: boolean}} Fill
+ *   shares: of each contributor, 0 to 1 of the chunk's pieces; doubled, lacking: places of contributors; open: nothing must be here at the
+ *   end; single: it is one rank's part, handed on as it is
  */
 
 /** The most contributors that have a slot each; beyond, a cell is one bar. */
@@ -53,17 +54,20 @@ export function cross(g, x, y, r) {
  */
 export function drawGlyph(g, ink, hues, x, y, w, h, fill) {
   const n = hues.length, wrong = fill.doubled.length + fill.lacking.length > 0;
-  g.fillStyle = fill.whole ? ink.done : ink.track;
-  g.beginPath();
-  g.roundRect(x, y, w, h, Math.min(2, w / 4));
-  g.fill();
+  if (fill.open && !fill.whole) outline(g, ink, x, y, w, h);
+  else {
+    g.fillStyle = fill.whole ? ink.done : ink.track;
+    g.beginPath();
+    g.roundRect(x, y, w, h, Math.min(2, w / 4));
+    g.fill();
+  }
   if (fill.whole) {
     if (w < 8 || h < 7) return;
     g.strokeStyle = ink.ground;
     g.lineWidth = h > 12 ? 2 : 1.5;
     return tick(g, x + w / 2, y + h / 2, Math.min(4.5, h * 0.3, w * 0.3));
   }
-  if (n > SLOTTED) drawShare(g, hues[0], x, y, w, h, fill.shares);
+  if (n > SLOTTED) drawShare(g, hues[0], x, y, w, h, fill.shares, fill.single ? 1 : n);
   else for (let j = 0; j < n; j++) {
     const share = fill.shares[j], bad = wrong && fill.doubled.includes(j), [left, wide] = slotAt(x, w, j, n);
     if (!share) continue;
@@ -73,12 +77,19 @@ export function drawGlyph(g, ink, hues, x, y, w, h, fill) {
   if (wrong) drawWrong(g, ink, n, x, y, w, h, fill);
 }
 
-/** One bar: the share of all contributions that are in. @param {CanvasRenderingContext2D} g @param {string} colour @param {number} x @param {number} y @param {number} w @param {number} h @param {ArrayLike<number>} shares */
-function drawShare(g, colour, x, y, w, h, shares) {
+/** The place of a cell in which nothing must be at the end. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {number} x @param {number} y @param {number} w @param {number} h */
+function outline(g, ink, x, y, w, h) {
+  g.strokeStyle = ink.rule;
+  g.lineWidth = 1;
+  g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+}
+
+/** One bar: the share of all `n` contributions that are in. @param {CanvasRenderingContext2D} g @param {string} colour @param {number} x @param {number} y @param {number} w @param {number} h @param {ArrayLike<number>} shares @param {number} n */
+function drawShare(g, colour, x, y, w, h, shares, n) {
   let sum = 0;
   for (let j = 0; j < shares.length; j++) sum += shares[j];
   g.fillStyle = colour;
-  g.fillRect(x + 1, y + 1, ((w - 2) * sum) / shares.length, h - 2);
+  g.fillRect(x + 1, y + 1, ((w - 2) * sum) / n, h - 2);
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {number} n @param {number} x @param {number} y @param {number} w @param {number} h @param {Fill} fill */

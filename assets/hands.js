@@ -286,6 +286,18 @@ class Hands {
 }
 
 /**
+ * Choose a rank: everything is then shown as seen from it. Once more: what can be done to it.
+ * @param {Stage} stage @param {number} rank @param {number} x @param {number} y @param {() => void} quiet  what is said under the pointer makes room
+ */
+export function takeRank(stage, rank, x, y, quiet) {
+  const again = stage.choice?.rank === rank;
+  stage.choose({ rank });
+  if (!again) return;
+  quiet();
+  openHands(stage, { rank }, x, y);
+}
+
+/**
  * Open the dialog for a rank or a link; one that is open closes.
  * @param {Stage} stage @param {Target} target @param {number} x @param {number} y  of the pointer, or of what was pressed: clientX, clientY
  */

@@ -8,6 +8,8 @@
  * peer is the rank itself adds the rank's own part, kept aside. On a rank, time decides what came first. Where a receive
  * and a send overlap, the step does: what arrived at an earlier step is in what leaves, what arrives at the same is not.
  * Parts are counted, so that one that is in twice shows as 2.
+ * Where chunks are handed on as they are (a gather, a broadcast), a chunk is its owner's part alone, and who does not own it
+ * begins without it. In a barrier there is nothing to hold: what counts is of whom a rank has heard.
  *
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./model.js").Row} Row
@@ -15,9 +17,11 @@
  * @typedef {{chunk: number, slot: number, place: number, time: number, counts: Int32Array}} Change
  * @typedef {{ranks: number[], place: Map<number, number>, chunks: number[], slots: number[], first: Int32Array,
  *   time: Float64Array, within: Uint16Array, twice: Uint16Array, whole: Uint16Array, left: number[], judged: boolean, sound: boolean,
- *   carried: Map<string, Int32Array>}} Holdings
- *   left: when each rank was through; judged: it is a sum of all, so nothing may be missing then; sound: at no moment is anything wrong
+ *   way: import("./operation.js").Way, root: number, owners: Map<number, number>, asked: Uint8Array, carried: Map<string, Int32Array>}} Holdings
+ *   left: when each rank was through, never where a call broke off; judged: what each must hold then is known; owners: of chunks that are kept, whose each is; asked: of each cell, whether its
+ *   rank must hold it at the end; sound: at no moment is anything wrong
  */
+import { askedOf, isTold } from "./operation.js";
 
 const OWN = -1, LOST = -2; // in place of a send's number: the rank's own part; a send that is not in the table
 
@@ -36,9 +40,11 @@ export function membersOf(rows) {
  * Every change of what a rank holds of one slot, in the order of time, and what each send carried.
  * @param {Row[]} rows  of one call
  * @param {number[]} ranks  the members of its group, in order
+ * @param {Map<number, number>} [owners]  of chunks that are handed on as they are
+ * @param {boolean} [hears]  nothing is added or replaced: what has come is joined
  * @returns {{changes: Change[], cells: {chunk: number, slot: number}[], carried: Map<string, Int32Array>}}
  */
-export function replayed(rows, ranks) {
+export function replayed(rows, ranks, owners = new Map(), hears = false) {
   const place = new Map(ranks.map((rank, i) => [rank, i])), cells = /** @type {Map<string, Row[]>} */ (new Map());
   for (const row of rows) {
     if (row.kind !== "send" && row.kind !== "recv" && row.kind !== "reduce") continue;
@@ -47,7 +53,7 @@ export function replayed(rows, ranks) {
     else cells.set(key, [row]);
   }
   const changes = /** @type {Change[]} */ ([]), carried = /** @type {Map<string, Int32Array>} */ (new Map());
-  for (const cell of cells.values()) replayCell(cell.sort((a, b) => a.seq - b.seq), place, changes, carried);
+  for (const cell of cells.values()) replayCell(cell.sort((a, b) => a.seq - b.seq), place, owners.get(cell[0].chunk), hears, changes, carried);
   changes.sort((a, b) => a.time - b.time);
   return { changes, cells: [...cells.values()].map(([{ chunk, slot }]) => ({ chunk, slot })), carried };
 }
@@ -57,15 +63,16 @@ export const sendKey = (f) => `${f.from}>${f.to}/${f.step}/${f.chunk}/${f.slot}@
 /** @param {number} from @param {number} to @param {Row} row */
 const messageKey = (from, to, row) => `${from}>${to}/${row.step}`;
 
-/** @param {Row[]} rows  of one slot of one chunk, each rank's in order @param {Map<number, number>} place @param {Change[]} changes @param {Map<string, Int32Array>} carried */
-function replayCell(rows, place, changes, carried) {
+/** @param {Row[]} rows  of one slot of one chunk, each rank's in order @param {Map<number, number>} place @param {number | undefined} owner  whose it is, if it is handed on @param {boolean} hears @param {Change[]} changes @param {Map<string, Int32Array>} carried */
+function replayCell(rows, place, owner, hears, changes, carried) {
   const n = place.size, sends = rows.filter((r) => r.kind === "send" && place.has(r.rank));
   const numberOf = /** @type {Map<string, number>} */ (new Map());
   sends.forEach((s, i) => numberOf.set(messageKey(s.rank, s.peer, s), numberOf.get(messageKey(s.rank, s.peer, s)) ?? i));
   const leaving = Array.from(place, () => /** @type {{number: number, row: Row}[]} */ ([]));
   sends.forEach((row, number) => leaving[/** @type {number} */ (place.get(row.rank))].push({ number, row }));
   const queues = arrivalsOf(rows, numberOf, place).map((coming, p) => inOrder(leaving[p], coming)), at = new Int32Array(n);
-  const held = queues.map((_, p) => ownPart(n, p)), loads = sends.map(() => new Int32Array(n)), done = new Uint8Array(sends.length), { chunk, slot } = rows[0];
+  const owned = owner === undefined ? -1 : (place.get(owner) ?? -1);
+  const held = queues.map((_, p) => (owner === undefined || p === owned ? ownPart(n, p) : new Int32Array(n))), loads = sends.map(() => new Int32Array(n)), done = new Uint8Array(sends.length), { chunk, slot } = rows[0];
   const goOn = (/** @type {number} */ p) => { // the next event of a rank
     const { number, arrival } = queues[p][at[p]++];
     if (!arrival) {
@@ -74,7 +81,8 @@ function replayCell(rows, place, changes, carried) {
       return;
     }
     const counts = number >= 0 ? loads[number].slice() : number === OWN ? ownPart(n, p) : new Int32Array(n);
-    if (arrival.adds) for (let i = 0; i < n; i++) counts[i] += held[p][i];
+    if (hears) for (let i = 0; i < n; i++) counts[i] = Math.max(counts[i], held[p][i]);
+    else if (arrival.adds) for (let i = 0; i < n; i++) counts[i] += held[p][i];
     held[p] = counts;
     changes.push({ chunk, slot, place: p, time: arrival.end, counts });
   };
@@ -148,9 +156,10 @@ const prepared = new WeakMap();
 export function holdingsOf(call, ranks) {
   const found = prepared.get(call);
   if (found) return found;
-  const who = ranks?.length ? ranks : membersOf(call.rows), n = who.length, { changes, cells, carried } = replayed(call.rows, who);
-  const chunks = [...new Set(cells.map((c) => c.chunk))].sort((a, b) => a - b), column = new Map(chunks.map((c, i) => [c, i]));
-  const slots = chunks.map((c) => cells.filter((cell) => cell.chunk === c).length);
+  const who = ranks?.length ? ranks : membersOf(call.rows), n = who.length, { way, root, owners, chunks: all, asks, judged } = askedOf(call, who);
+  const told = isTold(call.rows), { changes, cells, carried } = replayed(told ? call.rows : [], who, owners, way === "hear"), keeps = way === "keep";
+  const chunks = [...new Set([...(told ? all : []), ...cells.map((c) => c.chunk)])].sort((a, b) => a - b), column = new Map(chunks.map((c, i) => [c, i]));
+  const slots = chunks.map((c) => Math.max(1, cells.filter((cell) => cell.chunk === c).length)), asked = Uint8Array.from({ length: n * chunks.length }, (_, cell) => Number(asks(Math.floor(cell / chunks.length), chunks[cell % chunks.length])));
   const of = Array.from({ length: n * chunks.length }, () => /** @type {Change[]} */ ([]));
   for (const change of changes) of[change.place * chunks.length + /** @type {number} */ (column.get(change.chunk))].push(change);
   const first = new Int32Array(of.length + 1);
@@ -158,32 +167,42 @@ export function holdingsOf(call, ranks) {
   const states = first[of.length], within = new Uint16Array(states * n), twice = new Uint16Array(states * n), whole = new Uint16Array(states);
   const time = new Float64Array(states).fill(-Infinity);
   of.forEach((list, cell) => {
-    const place = Math.floor(cell / chunks.length), pieces = slots[cell % chunks.length];
+    const place = Math.floor(cell / chunks.length), pieces = slots[cell % chunks.length], owner = owners.get(chunks[cell % chunks.length]), mine = !keeps || who[place] === owner;
+    const none = new Int32Array(n), full = (/** @type {Int32Array} */ counts) => (keeps ? !!asked[cell] && counts.some((count) => count > 0) : way === "hear" ? counts.every((count) => count > 0) : isWhole(counts));
     const now = /** @type {Map<number, Int32Array>} */ (new Map()); // of each slot that has changed
     let s = first[cell];
-    within[s * n + place] = pieces;
-    if (n === 1) whole[s] = pieces;
+    if (mine) within[s * n + place] = pieces;
+    if (keeps ? mine && asked[cell] : n === 1) whole[s] = pieces;
     for (const change of list) {
       within.copyWithin((s + 1) * n, s * n, (s + 1) * n);
       twice.copyWithin((s + 1) * n, s * n, (s + 1) * n);
       whole[s + 1] = whole[s];
       s += 1;
       time[s] = change.time;
-      const before = now.get(change.slot) ?? ownPart(n, place);
+      const before = now.get(change.slot) ?? (mine ? ownPart(n, place) : none);
       for (let i = 0; i < n; i++) {
         within[s * n + i] += Number(change.counts[i] > 0) - Number(before[i] > 0);
         twice[s * n + i] += Number(change.counts[i] > 1) - Number(before[i] > 1);
       }
-      whole[s] += Number(isWhole(change.counts)) - Number(isWhole(before));
+      whole[s] += Number(full(change.counts)) - Number(full(before));
       now.set(change.slot, change.counts);
     }
   });
   const through = new Map(call.rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.end]));
-  const judged = call.collective === "all_reduce", ends = of.every((_, cell) => whole[first[cell + 1] - 1] === slots[cell % chunks.length]);
-  const holdings = { ranks: who, place: new Map(who.map((r, i) => [r, i])), chunks, slots, first, time, within, twice, whole, carried,
-    left: who.map((r) => through.get(r) ?? (call.complete ? call.end - call.start : Infinity)), judged, sound: !twice.some((count) => count > 0) && (!judged || ends) };
+  const ends = of.every((_, cell) => !asked[cell] || whole[first[cell + 1] - 1] === slots[cell % chunks.length]);
+  const holdings = { ranks: who, place: new Map(who.map((r, i) => [r, i])), chunks, slots, first, time, within, twice, whole, carried, way, root, owners, asked,
+    left: who.map((r) => (call.complete ? (through.get(r) ?? call.end - call.start) : Infinity)), judged, sound: !twice.some((count) => count > 0) && (!judged || ends) };
   prepared.set(call, holdings);
   return holdings;
+}
+
+/** Whether what a send carried is all that its chunk is to be. @param {Holdings} holdings @param {ArrayLike<number>} counts */
+export const isComplete = ({ way }, counts) => counts.length > 0 && (way === "keep" ? Array.from(counts).some((count) => count > 0) : Array.from(counts).every((count) => (way === "hear" ? count > 0 : count === 1)));
+
+/** Whose parts must be in a cell at the end, as places. @param {Holdings} holdings @param {number} cell @returns {number[]} */
+export function neededIn({ ranks, chunks, way, owners, place, asked }, cell) {
+  if (!asked[cell]) return [];
+  return way === "keep" ? [place.get(owners.get(chunks[cell % chunks.length]) ?? -1) ?? 0] : ranks.map((_, i) => i);
 }
 
 /** Every part is in, exactly once. @param {Int32Array} counts */
@@ -218,5 +237,5 @@ export function cellAt(holdings, cell, state, t) {
   const place = Math.floor(cell / chunks.length), over = holdings.judged && t >= holdings.left[place];
   const parts = ranks.map((rank, i) => ({ rank, within: within[state * n + i], twice: twice[state * n + i] }));
   return { complete: whole[state] === slots, parts, slots, doubled: parts.filter((p) => p.twice > 0).map((p) => p.rank),
-    lacking: over ? parts.filter((p) => p.within < slots).map((p) => p.rank) : [] };
+    lacking: over ? neededIn(holdings, cell).filter((i) => parts[i].within < slots).map((i) => ranks[i]) : [] };
 }

@@ -17,6 +17,7 @@ export const nothing = () => ({ run: null, seq: 0, missed: 0, state: "empty", wo
  */
 export function receive(known, message, buffers, at) {
   if (message?.type !== "batch") return known;
+  // what a message leaves out of the run's facts (schedule, model) stays as it was told before
   const other = known.run?.id !== message.run.id, afresh = other || message.reset;
   if (!afresh && message.seq <= known.seq && message.rows) return known; // heard before
   const table = afresh ? new Table() : known.table;
@@ -24,7 +25,7 @@ export function receive(known, message, buffers, at) {
   const missed = !afresh && known.seq && message.seq > known.seq + 1 ? message.seq - known.seq - 1 : 0;
   // The batch that took the least time to come tells the driver's clock best.
   const heard = message.now === null || message.now === undefined ? -Infinity : message.now - at * 1e6;
-  return { run: message.run, seq: message.seq, missed: (other ? 0 : known.missed) + missed, state: message.state, words: message.words ?? "",
+  return { run: other ? message.run : { ...known.run, ...message.run }, seq: message.seq, missed: (other ? 0 : known.missed) + missed, state: message.state, words: message.words ?? "",
     counters: message.counters ?? null, control: message.control ?? null, lanesNow: message.lanes_now ?? [],
     clock: heard === -Infinity ? -Infinity : Math.max(afresh ? -Infinity : known.clock, heard), origin: message.origin ?? 0, table };
 }

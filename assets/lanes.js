@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * The score: one call in time under the time bar. A lane a rank, its upper half sending, its lower half receiving and
- * waiting (hatched, open); hairlines where the steps would end if every hop were as fast as the fastest; the future pale.
+ * waiting (hatched, open); hairlines where the steps would end if every hop were as fast as the fastest, and under each rank,
+ * thin, when it would send then: the plan is the shadow of what was measured; the future pale.
  *
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./stage.js").Look} Look
@@ -10,7 +11,7 @@ import { hatched } from "./hatch.js";
 import { readingOf } from "./rates.js";
 import { duration, ticks } from "./words.js";
 
-const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 5; // px; hairlines nearer to each other are left out
+const LEFT = 58, RIGHT = 8, TOP = 12, AXIS = 22, KEY = 17, LEAST_APART = 5, SHADOWED = 7; // px; lanes below have no shadow; px; hairlines nearer to each other are left out
 
 /** Height of a rank's lane. @param {number} ranks */
 export const scoreLane = (ranks) => (ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16);
@@ -23,30 +24,44 @@ export const timeAt = (x, span, width) => Math.min(1, Math.max(0, (x - LEFT) / (
 
 /**
  * The bars of a call in CSS pixels; what is too short to see is one pixel wide, never left out.
- * @param {Call} call @param {number} width @param {number} ranks  lanes of the score
+ * @param {Call} call @param {number} width @param {number} ranks  lanes of the score @param {number} [span] ns of the axis
  */
-export function barsOf(call, width, ranks) {
-  const span = call.end - call.start, lane = scoreLane(ranks), gap = lane > 8 ? 1 : lane > 4 ? 0.5 : 0, half = Math.max(0.5, lane / 2 - gap);
+export function barsOf(call, width, ranks, span = call.end - call.start) {
+  const lane = scoreLane(ranks), gap = lane > 8 ? 1 : lane > 4 ? 0.5 : 0, half = Math.max(0.5, lane / 2 - gap);
   return call.rows.filter((r) => r.kind === "send" || r.kind === "recv" || r.kind === "wait").map((r) => {
     const x = xOf(r.start, span, width), y = TOP + r.rank * lane + (r.kind === "send" ? gap / 2 : lane / 2);
     return { kind: r.kind, x, y, w: Math.max(1, xOf(r.end, span, width) - x - (half > 3 ? 0.5 : 0)), h: half };
   });
 }
 
-/** Where the ideal steps end, in CSS pixels; none where theory is unknown or the call was faster. @param {{steps: number, ideal: number, call: Call}} reading @param {number} width */
-export function idealLines({ steps, ideal, call }, width) {
-  const span = call.end - call.start;
-  if (!steps || !(ideal > 0) || ideal > span) return [];
-  const apart = xOf(ideal / steps, span, width) - LEFT, every = Math.max(1, Math.ceil(LEAST_APART / apart));
-  return Array.from({ length: steps }, (_, k) => k + 1).filter((k) => k === steps || k % every === 0).map((k) => ({ x: xOf((k * ideal) / steps, span, width), last: k === steps }));
+/** Where the ideal steps end, in CSS pixels; none where theory is unknown or the call was faster. @param {{edges: number[], ideal: number, call: Call}} reading @param {number} width @param {number} [span] of the axis */
+export function idealLines({ edges, ideal, call }, width, span = call.end - call.start) {
+  if (!(ideal > 0) || ideal > (call.end - call.start) * (1 + 1e-9)) return [];
+  let before = -Infinity;
+  return edges.flatMap((end, k) => {
+    const x = xOf(end, span, width), last = k === edges.length - 1;
+    if (!last && (x - before < LEAST_APART || xOf(ideal, span, width) - x < LEAST_APART)) return [];
+    before = x;
+    return [{ x, last }];
+  });
+}
+
+/** When each rank would send if the steps were ideal: thin bars under its lane, in CSS pixels. @param {{edges: number[], ideal: number, call: Call}} reading @param {number} width @param {number} ranks @param {number} [span] */
+export function shadowsOf({ edges, ideal, call }, width, ranks, span = call.end - call.start) {
+  const lane = scoreLane(ranks), sends = new Set(call.rows.filter((r) => r.kind === "send" && r.step >= 0 && r.step < edges.length).map((r) => `${r.rank} ${r.step}`));
+  if (!(ideal > 0) || ideal > (call.end - call.start) * (1 + 1e-9) || lane < SHADOWED) return [];
+  return [...sends].map((key) => {
+    const [rank, step] = key.split(" ").map(Number), x = xOf(edges[step - 1] ?? 0, span, width);
+    return { x, y: TOP + (rank + 1) * lane - 2.5, w: Math.max(1, xOf(edges[step], span, width) - x - 1), h: 1.5 };
+  });
 }
 
 /** What does not move of a call's score, and what it was drawn for: two stages on a page have a call each. */
 const stills = /** @type {WeakMap<Call, {key: string, canvas: HTMLCanvasElement}>} */ (new WeakMap());
 
-/** All bars, drawn once a call, then shown twice: the past in full, the future pale. @param {Look} look @param {Call} call */
-function barsDrawn({ ink, width, ratio, ranks }, call) {
-  const key = [width, ratio, ranks, ink.comm, ink.wait].join(), still = stills.get(call);
+/** All bars, drawn once a call, then shown twice: the past in full, the future pale. @param {Look} look @param {Call} call @param {number} [span] ns of the axis */
+function barsDrawn({ ink, width, ratio, ranks }, call, span = call.end - call.start) {
+  const key = [width, ratio, ranks, span, ink.comm, ink.wait].join(), still = stills.get(call);
   if (still?.key === key) return still.canvas;
   const canvas = still?.canvas ?? document.createElement("canvas");
   stills.set(call, { key, canvas });
@@ -54,7 +69,7 @@ function barsDrawn({ ink, width, ratio, ranks }, call) {
   canvas.height = Math.round(scoreHeight(ranks) * ratio);
   const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), waiting = hatched(ink.wait, ratio);
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
-  for (const bar of barsOf(call, width, ranks)) {
+  for (const bar of barsOf(call, width, ranks, span)) {
     g.fillStyle = bar.kind === "wait" ? waiting : ink.comm;
     g.fillRect(bar.x, bar.y, bar.w, bar.h);
   }
@@ -76,9 +91,9 @@ export function drawNames(g, { ink, font, ranks, width, choice }) {
 }
 
 /** The key, in the picture: marks with their words, as many as there is room for. @param {CanvasRenderingContext2D} g @param {Look} look @param {boolean} ideal */
-function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
+export function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
   const y = scoreHeight(ranks) - KEY / 2, items = /** @type {[string, string][]} */ ([["move", "above: sends · below: receives"], ["wait", "waits"],
-    ...(ideal ? [["ideal", width > 700 ? "ideal steps: every hop as fast as the fastest" : "ideal: every hop as the fastest"]] : []), ["later", "pale: still to come"]]);
+    ...(ideal ? [["ideal", width > 700 ? "ideal steps, and when a rank would send in them: every hop as fast as the fastest" : "ideal: every hop as the fastest"]] : []), ["later", "pale: still to come"]]);
   let x = LEFT;
   g.font = `11px ${font}`;
   g.textAlign = "left";
@@ -97,8 +112,8 @@ function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
   }
 }
 
-/** The axis, and the playhead with its time. @param {CanvasRenderingContext2D} g @param {Look} look @param {Call} call @param {number} t @param {{x: number, time: number} | null} ideal */
-export function drawAxis(g, { ink, font, width, ranks }, call, t, ideal) {
+/** The axis, and the playhead with its time. @param {CanvasRenderingContext2D} g @param {Look} look @param {Call} call @param {number} t @param {{x: number, time: number} | null} ideal @param {number} [above]  px above the lanes through which the playhead goes too */
+export function drawAxis(g, { ink, font, width, ranks }, call, t, ideal, above = 0) {
   const span = call.end - call.start, bottom = TOP + ranks * scoreLane(ranks), x = xOf(t, span, width), taken = /** @type {[number, number][]} */ ([]);
   const write = (/** @type {string} */ text, /** @type {number} */ at, /** @type {boolean} */ bold) => {
     g.font = `${bold ? 700 : 400} 11px ${font}`;
@@ -123,11 +138,11 @@ export function drawAxis(g, { ink, font, width, ranks }, call, t, ideal) {
     write(tick.label, at, false);
   }
   g.fillStyle = ink.focus;
-  g.fillRect(x - 1, 6, 2, bottom - 2);
+  g.fillRect(x - 1, 6 - above, 2, bottom - 2 + above);
   g.beginPath();
-  g.moveTo(x - 5, 2);
-  g.lineTo(x + 5, 2);
-  g.lineTo(x, 8);
+  g.moveTo(x - 5, 2 - above);
+  g.lineTo(x + 5, 2 - above);
+  g.lineTo(x, 8 - above);
   g.fill();
 }
 
@@ -137,11 +152,22 @@ export function drawAxis(g, { ink, font, width, ranks }, call, t, ideal) {
  * @param {Look} look
  */
 export function drawScore(g, look) {
-  const { ink, call, known, width, ranks } = look, tall = scoreHeight(ranks);
+  const { call, known, width } = look;
   drawNames(g, look);
   if (!call || width <= LEFT + RIGHT) return;
-  const span = call.end - call.start, t = Math.min(span, Math.max(0, look.t - call.start)), x = xOf(t, span, width), bars = barsDrawn(look, call);
-  const reading = readingOf(call, known), lines = idealLines(reading, width), bottom = ranks * scoreLane(ranks);
+  const span = call.end - call.start, reading = readingOf(call, known), lines = drawCallBars(g, look, reading, span), last = lines[lines.length - 1];
+  drawAxis(g, look, call, Math.min(span, Math.max(0, look.t - call.start)), last ? { x: last.x, time: reading.ideal } : null);
+  drawScoreKey(g, look, lines.length > 0);
+}
+
+/**
+ * All that a call's ranks did, on an axis of this many ns, the future pale; and what was ideal.
+ * @param {CanvasRenderingContext2D} g @param {Look} look @param {import("./rates.js").Reading} reading @param {number} span
+ * @returns {{x: number, last: boolean}[]} the ideal steps' ends
+ */
+export function drawCallBars(g, look, reading, span) {
+  const { ink, width, ranks } = look, { call } = reading, t = Math.min(span, Math.max(0, look.t - call.start)), x = xOf(t, span, width), bars = barsDrawn(look, call, span);
+  const lines = idealLines(reading, width, span), bottom = ranks * scoreLane(ranks), tall = scoreHeight(ranks);
   g.globalAlpha = 0.35; // the future is pale
   g.drawImage(bars, 0, 0, width, tall);
   g.globalAlpha = 1;
@@ -153,11 +179,12 @@ export function drawScore(g, look) {
   g.drawImage(bars, 0, 0, width, tall);
   g.restore();
   g.fillStyle = ink.ideal;
+  g.globalAlpha = 0.55;
+  if (lines.length) for (const shadow of shadowsOf(reading, width, ranks, span)) g.fillRect(shadow.x, shadow.y, shadow.w, shadow.h);
   for (const { x: at, last } of lines) {
     g.globalAlpha = last ? 1 : 0.6;
     g.fillRect(at - 0.4, TOP - 3, last ? 1.25 : 0.75, bottom + 3);
   }
   g.globalAlpha = 1;
-  drawAxis(g, look, call, t, lines.length ? { x: lines[lines.length - 1].x, time: reading.ideal } : null);
-  drawScoreKey(g, look, lines.length > 0);
+  return lines;
 }

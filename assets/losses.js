@@ -8,8 +8,11 @@ import { grouped } from "./words.js";
 
 const MEAN_OVER = 10; // iterations
 
-/** How many ranks tell a loss: all but those that serve. @param {import("./player.js").RunFacts | null} run */
-export const trainers = (run) => (run ? run.ranks - (run.server?.servers ?? 0) : 1);
+/** How many ranks tell a loss: all but those that serve; of a pipeline its last stages. @param {import("./player.js").RunFacts | null} run */
+export const trainers = (run) => (run ? (run.pipeline?.replicas ?? run.ranks - (run.server?.servers ?? run.inputs?.servers ?? 0)) : 1);
+
+/** Whether the newest iteration that anybody told is whole: nothing more comes, and no rank was lost in it. Servers of parameters do not wait for all of them. @param {import("./player.js").Known} known */
+export const allTold = ({ run, state }) => ["finished", "replay"].includes(state) || (!!run?.server && state === "failed");
 
 /** Means over the ranks that told one, each counting alike (the page is not told how many samples each had). */
 export class Losses {
@@ -120,14 +123,28 @@ export function roundUp(x) {
   return unit * ([1, 2, 2.5, 5, 10].find((k) => k * unit >= x * (1 - 1e-9)) ?? 10);
 }
 
+const FIRST_ROOM = 1000, ROOM_GROWS = 4; // iterations; and how many times as many then
+
 /**
- * Where the axes are. The iterations of the whole run have their places from the start.
+ * How many iterations an axis has room for: those of the whole run; of a long one the first thousand, then four thousand and so on, or
+ * its beginning would be a line at the edge.
+ * @param {number} iterations  of the run, or -1 if nobody knows @param {number} done
+ */
+export function horizon(iterations, done) {
+  if (iterations <= 0) return 2 ** Math.ceil(Math.log2(Math.max(64, done)));
+  let room = FIRST_ROOM;
+  while (room < done) room *= ROOM_GROWS;
+  return Math.min(iterations, room);
+}
+
+/**
+ * Where the axes are: the iterations have their places from the start, as far as the horizon is.
  * @param {number} width @param {number} height @param {number} iterations  of the run, or -1 if nobody knows
  * @param {Losses} losses @returns {LossAxes}
  */
 export function lossAxes(width, height, iterations, losses) {
   const high = Number.isFinite(losses.high) && losses.high > 0 ? roundUp(losses.high * 1.02) : 2, low = losses.low < 0 ? -roundUp(-losses.low) : 0;
-  const span = iterations > 0 ? iterations : 2 ** Math.ceil(Math.log2(Math.max(64, losses.last + 1)));
+  const span = horizon(iterations, losses.last + 1);
   return { x0: 40, x1: width - 76, y0: height - 20, y1: 8, low, high, apart: roundUp((high - low) / 5), span };
 }
 

@@ -11,9 +11,13 @@
  *   cw, rh: pitch of the cells; cell.dx: from a cell's place to its left edge; tail: where the columns beside begin; strip: shades, no glyphs
  */
 import { cross, drawGlyph, huesOf, onHues } from "./glyph.js";
+import { neededIn } from "./holdings.js";
+import { isTold } from "./operation.js";
+import { along } from "./player.js";
 import { sentAt } from "./rates.js";
-import { duration } from "./words.js";
+import { duration, pieceName } from "./words.js";
 
+const UNTOLD = ["Not told. What is handed on is one tensor here,", "what is added up another: the messages do not", "say whose parts a rank holds."];
 const HEAD = 34, GLYPHS = 32; // ranks or chunks; with more the cells are shades
 
 /** @param {number} ranks */
@@ -43,14 +47,14 @@ export const unitOf = (most) => (most < 10e3 ? [1, "B"] : most < 10e6 ? [1e3, "k
 
 /** What a cell's glyph shows. @param {Reading} reading @param {number} cell @param {number} state @param {boolean} over  its rank is through @returns {import("./glyph.js").Fill} */
 export function cellFill({ holdings }, cell, state, over) {
-  const { ranks, chunks, within, twice, whole } = holdings, n = ranks.length, slots = holdings.slots[cell % chunks.length], shares = new Float32Array(n);
+  const { ranks, chunks, within, twice, whole, way, asked } = holdings, needed = over ? neededIn(holdings, cell) : [], n = ranks.length, slots = holdings.slots[cell % chunks.length], shares = new Float32Array(n);
   const doubled = /** @type {number[]} */ ([]), lacking = /** @type {number[]} */ ([]);
   for (let i = 0; i < n; i++) {
     shares[i] = within[state * n + i] / slots;
     if (twice[state * n + i]) doubled.push(i);
-    else if (over && shares[i] < 1) lacking.push(i);
+    else if (shares[i] < 1 && needed.includes(i)) lacking.push(i);
   }
-  return { shares, whole: whole[state] === slots, doubled, lacking };
+  return { shares, whole: whole[state] === slots, doubled: way === "sum" ? doubled : [], lacking, open: !asked[cell], single: way === "keep" };
 }
 
 /** The cells of a call as they were last drawn: only what has changed is drawn again. */
@@ -92,9 +96,10 @@ export function drawShade(g, ink, x, y, w, h, fill) {
   let sum = 0;
   for (let i = 0; i < fill.shares.length; i++) sum += fill.shares[i];
   const wrong = fill.doubled.length + fill.lacking.length > 0;
+  if (fill.open && !sum) return;
   g.fillStyle = ink.track;
   g.fillRect(x, y, w, h);
-  g.globalAlpha = fill.whole || wrong ? 1 : 0.1 + 0.55 * (sum / fill.shares.length);
+  g.globalAlpha = fill.whole || wrong ? 1 : 0.1 + 0.55 * (sum / (fill.single ? 1 : fill.shares.length));
   g.fillStyle = wrong ? ink.fault : ink.done;
   g.fillRect(x, y, w, h);
   g.globalAlpha = 1;
@@ -145,12 +150,13 @@ export function drawFrame(g, { ink, font, choice, ranks: places }, grid, reading
   g.textAlign = "left";
   g.font = `11px ${font}`;
   g.fillStyle = ink["ink-3"];
-  g.fillText("chunk", grid.left, 7);
+  g.fillText(reading?.holdings.way === "hear" ? "has heard of" : pieceName(reading?.call), grid.left, 7);
+  if (reading && !isTold(reading.call.rows)) UNTOLD.forEach((line, i) => g.fillText(line, grid.left, grid.top + 20 + 16 * i));
   const every = Math.ceil((String(chunks[chunks.length - 1] ?? 0).length * 6.3 + 3) / grid.cw);
   g.textAlign = "center";
   g.font = `700 11px ${font}`;
   chunks.forEach((chunk, c) => {
-    if (c % every) return;
+    if (c % every || reading?.holdings.way === "hear") return;
     const x = grid.left + (c + 0.5) * grid.cw, on = choice?.chunk === chunk;
     g.fillStyle = on ? ink.focus : ink.ink;
     g.fillText(String(chunk), x, 22);
@@ -183,14 +189,14 @@ export function drawFrame(g, { ink, font, choice, ranks: places }, grid, reading
  * @param {CanvasRenderingContext2D} g @param {Look} look @param {Grid} grid @param {Reading} reading @param {number} t @param {number} told  the moment whose numbers are written
  */
 export function drawCounters(g, { ink, font }, grid, reading, t, told) {
-  const { steps, bound, ideal, most, holdings, sends } = reading, [unit, name] = unitOf(Math.max(bound, most)), scale = Math.max(bound, most, 1), rows = Math.ceil(12 / grid.rh);
+  const { steps, bound, ideal, edges, most, holdings, sends } = reading, done = ideal ? along(Math.min(t, ideal), [0, ...edges], [0, ...edges.map((_, k) => (k + 1) / edges.length)]) : 0, [unit, name] = unitOf(Math.max(bound, most)), scale = Math.max(bound, most, 1), rows = Math.ceil(12 / grid.rh);
   const head = (/** @type {string} */ text, /** @type {number} */ x, /** @type {number} */ y) => g.fillText(text, x, y);
   const bars = grid.steps.bar > 0;
   g.textBaseline = "middle";
   g.textAlign = "left";
   g.font = `11px ${font}`;
   g.fillStyle = ink["ink-3"];
-  head("step", grid.tail, 7);
+  head(reading.call.collective === "p2p" ? (bars ? "messages" : "sent") : "step", grid.tail, 7);
   if (bars) head(`${name} sent`, grid.sent.x, 7);
   else head(name, grid.sent.end - 36, 7);
   if (steps) head(`of ${steps}`, grid.tail, 22);
@@ -215,7 +221,7 @@ export function drawCounters(g, { ink, font }, grid, reading, t, told) {
     }
     g.fillStyle = ink.ideal;
     const reach = Math.min(6, grid.rh / 2 - 0.5);
-    if (bars && steps && ideal) g.fillRect(grid.steps.x + grid.steps.bar * Math.min(1, t / ideal) - 0.6, y - reach, 1.25, 2 * reach);
+    if (bars && steps && ideal) g.fillRect(grid.steps.x + grid.steps.bar * done - 0.6, y - reach, 1.25, 2 * reach);
     if (bars && bound) g.fillRect(grid.sent.x + (grid.sent.bar * bound) / scale - 0.6, y - reach, 1.25, 2 * reach);
     if (i % rows) continue;
     const said = sentAt(mine, told, steps);
@@ -248,9 +254,9 @@ export function drawEndedRows(g, ink, grid, rows) {
 }
 
 /** What stands beside a rank's row, in words. @param {Reading} reading @param {number} row @param {number} t */
-export function counterWords({ steps, bound, most, ideal, holdings, sends }, row, t) {
+export function counterWords({ call, steps, bound, most, ideal, holdings, sends }, row, t) {
   const { step, nbytes } = sentAt(sends.get(holdings.ranks[row]), t, steps), [unit, name] = unitOf(Math.max(bound, most));
-  const lines = [`rank ${holdings.ranks[row]}: step ${step}${steps ? ` of ${steps}` : ""}, ${plainNumber(nbytes / unit)} ${name} sent${bound ? `; by theory the busiest rank sends ${plainNumber(bound / unit)} ${name}` : ""}`];
-  if (ideal) lines.push(`ideal: every hop as fast as this call's fastest, ${steps} in ${duration(ideal)}`);
+  const lines = [`rank ${holdings.ranks[row]}: ${call.collective === "p2p" ? `${step} ${step === 1 ? "message" : "messages"}` : `step ${step}${steps ? ` of ${steps}` : ""}`}, ${plainNumber(nbytes / unit)} ${name} sent${bound ? `; by theory the busiest rank sends ${plainNumber(bound / unit)} ${name}` : ""}`];
+  if (ideal) lines.push(`ideal: every step as fast as this call's fastest, ${steps} in ${duration(ideal)}`);
   return lines;
 }

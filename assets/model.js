@@ -11,11 +11,12 @@
  * @typedef {{rank: number, peer: number, kind: string, start: number, end: number, step: number, chunk: number,
  *   slot: number, nbytes: number, phase: string, name: string, lane: string, seq: number}} Row
  * @typedef {{from: number, to: number, step: number, chunk: number, slot: number, phase: string, nbytes: number,
- *   start: number, end: number, fused: boolean, track: number}} Flight
+ *   start: number, end: number, fused: boolean, track: number, there?: number}} Flight  there: when its first byte was
  * @typedef {{even: boolean, stretch: number, times: number[], plays: number[]}} Clock
  * @typedef {{key: string, generation: number, group: string, op: number, number: number, collective: string,
  *   algorithm: string, iteration: number, name: string, start: number, end: number, ranks: number, nbytes: number, complete: boolean,
- *   left_out: string, rows: Row[], flights: Flight[], waits: Row[], came: Map<number, number>, moments: number[], clock: Clock}} Call
+ *   left_out: string, rows: Row[], flights: Flight[], waits: Row[], came: Map<number, number>, moments: number[], clock: Clock, lying?: Row[]}} Call
+ *   lying: pieces that have left and that nobody has received: of messages, and of a call that broke off or still goes on
  */
 
 const OPENED = 20_000; // rows; of a larger call the first pieces of each chunk are opened, and said so
@@ -47,7 +48,7 @@ export function openCall(table, head) {
   const came = new Map(rows.filter((r) => r.kind === "collective").map((r) => [r.rank, r.start])); // when a rank joined in
   const { key, generation, group, op, collective, algorithm, iteration, name, start, end, nbytes, complete } = head;
   return { key, generation, group, op, number: op + 1, collective, algorithm, iteration, name, start, end, ranks, nbytes, complete,
-    left_out: slots <= last ? `first ${slots} of ${last + 1} pieces a chunk` : "", rows, flights, waits, came, moments, clock: clockOf(flights, end - start) };
+    left_out: slots <= last ? `first ${slots} of ${last + 1} pieces a chunk` : "", rows, flights, waits, came, moments, clock: clockOf(flights, end - start), lying: complete ? [] : strandedOf(rows, flights) };
 }
 
 /** @param {Table} table @param {CallHead} head */
@@ -80,9 +81,16 @@ export function flightsOf(rows) {
     if (!arrival) continue;
     const { step, chunk, slot, phase, nbytes, start } = row;
     flights.push({ from: row.rank, to: row.peer, step, chunk, slot, phase, nbytes, start, end: arrival.end,
-      fused: arrival.name === "fused", track: 0 });
+      fused: arrival.name === "fused", track: 0, there: arrival.start });
   }
   return sideBySide(flights);
+}
+
+/** Sends without a receive: what they carried stayed where it was sent to. @param {Row[]} rows @param {Flight[]} flights */
+function strandedOf(rows, flights) {
+  const key = (/** @type {number} */ from, /** @type {number} */ to, /** @type {{step: number, chunk: number, slot: number, start: number}} */ r) => `${from}>${to}/${r.step}/${r.chunk}/${r.slot}@${r.start}`;
+  const taken = new Set(flights.map((f) => key(f.from, f.to, f)));
+  return rows.filter((r) => r.kind === "send" && !taken.has(key(r.rank, r.peer, r)));
 }
 
 /** Flights that share a link for a while get tracks of their own: 0, 1, 2 ... @param {Flight[]} flights in order of their start */
@@ -140,11 +148,19 @@ function movesIn(flights, times) {
 /**
  * The frame at a playhead: what is on its way and who waits. Nothing else decides what is drawn.
  * @param {Call} call @param {number} t
- * @returns {{t: number, comets: (Flight & {share: number})[], waiting: Map<number, Row>, away: Set<number>}}
+ * @returns {{t: number, comets: (Flight & {share: number, lying?: boolean})[], waiting: Map<number, Row>, away: Set<number>}} lying: it is where it was sent to, and nobody has received it
  */
 export function frameAt(call, t) {
-  const comets = call.flights.filter((f) => f.start <= t && t < f.end)
-    .map((f) => ({ ...f, share: (t - f.start) / (f.end - f.start) }));
+  const comets = /** @type {(Flight & {share: number, lying?: boolean})[]} */ (call.flights.filter((f) => f.start <= t && t < f.end)
+    .map((f) => ({ ...f, share: (t - f.start) / (f.end - f.start) })));
+  const lies = new Set(/** @type {string[]} */ ([]));
+  for (const r of call.lying ?? []) {
+    const what = `${r.rank}>${r.peer}/${r.chunk}`; // of several pieces one is drawn
+    if (r.start > t || lies.has(what)) continue;
+    lies.add(what);
+    const { rank: from, peer: to, step, chunk, slot, phase, nbytes, start, end } = r;
+    comets.push({ from, to, step, chunk, slot, phase, nbytes, start, end, fused: false, track: 0, share: Math.min(1, (t - start) / Math.max(1, end - start)), lying: t >= end });
+  }
   const waiting = new Map(call.waits.filter((w) => w.start <= t && t < w.end).map((w) => [w.rank, w]));
   return { t, comets, waiting, away: new Set([...call.came].filter(([, start]) => t < start).map(([rank]) => rank)) };
 }

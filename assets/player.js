@@ -11,8 +11,8 @@
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {import("./table.js").Table} Table
- * @typedef {{id: string, title: string, strategy: string, ranks: number, iterations: number, algorithm: string, cores: number, readonly: boolean, scene?: string, server?: import("./server_frame.js").Rule | null,
- *   can_start?: boolean, emulated: {from: number, to: number, words: string}[], notes: string[], theory: Record<string, {steps: number, share: number}>}} RunFacts
+ * @typedef {{id: string, title: string, strategy: string, ranks: number, iterations: number, cells?: boolean, algorithm: string, cores: number, readonly: boolean, scene?: string, server?: import("./server_frame.js").Rule | null, pipeline?: import("./pipeline_plan.js").PipelineFacts | null,
+ *   model?: any, peers?: import("./peers_index.js").PeerFacts | null, inputs?: {servers: number} | null, samples?: import("./samples_deal.js").SampleFacts | null, shards?: import("./shards_frame.js").ShardFacts | null, pair?: import("./pairs.js").PairFacts | null, waiting?: {rank: number, peer: number, words?: string}[] | null, memory_limit?: number | null, auto?: string | null, buckets?: import("./timeline_buckets.js").Buckets | null, alone?: boolean, can_start?: boolean, planned?: string, emulated: {from: number, to: number, words: string}[], notes: string[], levels?: number[], theory: Record<string, {steps: number, share: number}>}} RunFacts
  * @typedef {{events: number, dropped: number, per_second: number, iteration: number, loss: number | null, accuracy: number | null, record_share: number | null, older: number}} Counters
  * @typedef {{held: boolean, standing: number[], slow_motion: number, slow: Record<string, number>, frozen: number[], ended: Record<string, string>,
  *   pids: Record<string, number>, links: {from: number, to: number, latency_ms: number, bandwidth: string, down: boolean, words: string}[]}} Control

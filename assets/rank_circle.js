@@ -8,12 +8,12 @@
 /** The marks, as paths in a box of 18 by 18; never colour alone. @type {Record<DoingMark, {d: string, fill?: boolean, dash?: string, thin?: boolean, words: string}>} */
 export const MARKS = {
   compute: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", fill: true, words: "computes" }, move: { d: "M9 1.5L16.5 9L9 16.5L1.5 9z", words: "passes chunks on" },
-  wait: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", dash: "3 2.2", words: "waits" }, held: { d: "M3 3h12v12H3z", fill: true, words: "held" },
+  wait: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", dash: "3 2.2", words: "waits" }, serve: { d: "M5.2 2.5h7.6l3.8 6.5l-3.8 6.5h-7.6l-3.8 -6.5z", words: "serves examples" }, held: { d: "M3 3h12v12H3z", fill: true, words: "held" },
   frozen: { d: "M3 3h12v12H3z", dash: "3 2", words: "frozen" }, ended: { d: "M3 9l4 5 8-10", words: "ended" }, killed: { d: "M3 3l12 12M15 3L3 15", words: "lost" },
   stopped: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", words: "stopped" }, none: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", thin: true, words: "not yet" },
 };
 /** @type {Record<DoingMark, string>} */
-const MARK_INKS = { compute: "backward", move: "comm", wait: "wait", held: "hold", frozen: "hold", ended: "done", killed: "fault", stopped: "load", none: "edge" };
+const MARK_INKS = { compute: "backward", move: "comm", wait: "wait", serve: "ink-2", held: "hold", frozen: "hold", ended: "done", killed: "fault", stopped: "load", none: "edge" };
 
 /** @param {DoingMark} mark @param {boolean} [halo] */
 export function markIcon(mark, halo = false) {
@@ -60,6 +60,9 @@ function nodeShape(g, mark, x, y, r) {
   if (mark === "held" || mark === "frozen") g.rect(x - r * 0.9, y - r * 0.9, r * 1.8, r * 1.8);
   else if (mark === "move") {
     for (const [dx, dy] of [[0, -1], [1, 0], [0, 1], [-1, 0]]) g.lineTo(x + dx * r * 1.2, y + dy * r * 1.2);
+    g.closePath();
+  } else if (mark === "serve") {
+    for (const [dx, dy] of [[-0.55, -0.95], [0.55, -0.95], [1.1, 0], [0.55, 0.95], [-0.55, 0.95], [-1.1, 0]]) g.lineTo(x + dx * r, y + dy * r);
     g.closePath();
   } else g.arc(x, y, r, 0, 7);
 }

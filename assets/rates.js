@@ -16,11 +16,13 @@
  * @typedef {{starts: number[], ends: number[], nbytes: number[], steps: number[], sum: number[], distinct: number[], onward: boolean}} Sends
  *   of one rank, as they began; onward: its steps never go back
  * @typedef {{call: Call, holdings: Holdings, links: Map<string, LinkRate>, slowest: LinkRate | null, usual: number, hop: number, steps: number,
- *   ideal: number, bound: number, sends: Map<number, Sends>, most: number, crowd: number}} Reading
- *   hop: the fastest, ns; steps: of theory, 0 unknown; ideal: steps × hop, 0 unknown; bound: bytes of the busiest rank by theory, 0 unknown;
+ *   edges: number[], ideal: number, bound: number, sends: Map<number, Sends>, most: number, crowd: number}} Reading
+ *   hop: of the fastest step, ns; steps: of theory, 0 unknown; edges: when each step would end if it were as fast as the fastest with as many
+ *   bytes, none if unknown; ideal: the last of them, 0 unknown; bound: bytes of the busiest rank by theory, 0 unknown;
  *   crowd: the most chunks that are on their way at once; most: bytes that the busiest rank sent; usual: bytes/s of the links besides the slowest
  */
 import { holdingsOf, membersOf } from "./holdings.js";
+import { linkNotes } from "./levels.js";
 
 /** @param {number[]} values */
 export function median(values) {
@@ -28,9 +30,10 @@ export function median(values) {
   return sorted.length === 0 ? 0 : sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-/** The members of a call's group: of a call that goes on, those of an earlier one. @param {import("./table.js").Table} table @param {Call} call */
-export function groupOf(table, call) {
+/** The members of a call's group: of a call that goes on, those of an earlier one. @param {import("./table.js").Table} table @param {Call} call @param {number} [all]  ranks of the run */
+export function groupOf(table, call, all = 0) {
   const own = membersOf(call.rows);
+  if (call.collective === "p2p" && call.group === "default" && all > 1) return Array.from({ length: Math.max(all, call.ranks) }, (_, rank) => rank); // a message says nothing of who else could have been sent one
   if (call.complete) return own;
   const { calls, passages } = table;
   for (let i = calls.length - 1; i >= 0 && i > calls.length - 512; i--) {
@@ -43,16 +46,16 @@ export function groupOf(table, call) {
 
 /** How long each flight's chunk took until it went on from where it came to, or had arrived there. @param {Call} call */
 export function hopsOf(call) {
-  const onward = /** @type {Map<string, number[]>} */ (new Map());
+  const onward = /** @type {Map<string, Row[]>} */ (new Map());
   for (const r of call.rows) {
     if (r.kind !== "send") continue;
-    const key = `${r.rank}/${r.chunk}/${r.slot}`, starts = onward.get(key);
-    if (starts) starts.push(r.start);
-    else onward.set(key, [r.start]);
+    const key = `${r.rank}/${r.chunk}/${r.slot}`, sends = onward.get(key);
+    if (sends) sends.push(r);
+    else onward.set(key, [r]);
   }
-  return call.flights.map((f) => {
-    const on = onward.get(`${f.to}/${f.chunk}/${f.slot}`)?.find((start) => start > f.start) ?? Infinity;
-    return Math.min(f.end, on) - f.start;
+  return call.flights.map((f) => { // what leaves before it is there, or at its own step, is something else
+    const on = onward.get(`${f.to}/${f.chunk}/${f.slot}`)?.find((r) => r.step > f.step && r.start > f.start && r.start >= (f.there ?? 0));
+    return Math.min(f.end, on?.start ?? Infinity) - f.start;
   });
 }
 
@@ -127,16 +130,25 @@ export function sentAt(sends, t, steps) {
   return { step: sends.steps[i] + 1, begun, nbytes: sends.sum[i] - sends.nbytes[i] * (1 - share) };
 }
 
-/** The time of the fastest step: a chunk's pieces from the first that left to the last that went on. 0: its steps are not one after the other. @param {Call} call @param {number[]} hops @param {Map<number, Sends>} sends */
-function fastestHop(call, hops, sends) {
-  for (const { onward } of sends.values()) if (!onward) return 0;
-  const messages = /** @type {Map<string, {start: number, end: number, nbytes: number}>} */ (new Map());
+const LIKE = 0.8; // messages are of a size if they differ by less
+
+/**
+ * When the steps of a call would end if each were as fast as the fastest message of about as many bytes as its largest: a message is
+ * all that goes from one rank to another in one step, from its first piece that left to its last that went on. None if its steps are not one after the other, or are not those of theory.
+ * @param {Call} call @param {number[]} hops @param {Map<number, Sends>} sends @param {number} steps of theory
+ */
+function stepEdges(call, hops, sends, steps) {
+  for (const { onward } of sends.values()) if (!onward) return [];
+  const messages = /** @type {Map<string, {step: number, start: number, end: number, nbytes: number}>} */ (new Map());
   call.flights.forEach((f, i) => {
-    const key = `${f.from}>${f.to}/${f.step}/${f.chunk}`, m = messages.get(key) ?? { start: Infinity, end: -Infinity, nbytes: 0 };
-    messages.set(key, { start: Math.min(m.start, f.start), end: Math.max(m.end, f.start + hops[i]), nbytes: m.nbytes + f.nbytes });
+    const key = `${f.from}>${f.to}/${f.step}`, m = messages.get(key) ?? { step: f.step, start: Infinity, end: -Infinity, nbytes: 0 };
+    messages.set(key, { step: f.step, start: Math.min(m.start, f.start), end: Math.max(m.end, f.start + hops[i]), nbytes: m.nbytes + f.nbytes });
   });
-  const all = [...messages.values()], most = Math.max(0, ...all.map((m) => m.nbytes));
-  return all.length ? Math.min(...all.filter((m) => m.nbytes * 2 >= most).map((m) => m.end - m.start)) : 0; // an empty chunk proves nothing
+  const all = [...messages.values()], largest = Array(steps).fill(-1), edges = /** @type {number[]} */ ([]);
+  for (const { step, nbytes } of all) if (step >= 0 && step < steps) largest[step] = Math.max(largest[step], nbytes);
+  if (largest.includes(-1)) return [];
+  for (const most of largest) edges.push((edges.at(-1) ?? 0) + Math.min(...all.filter((m) => m.nbytes >= LIKE * most && LIKE * m.nbytes <= most).map((m) => m.end - m.start))); // an empty chunk proves nothing
+  return edges;
 }
 
 /**
@@ -147,8 +159,11 @@ function fastestHop(call, hops, sends) {
 export function madeLinks(known, links = []) {
   const made = new Map(/** @type {[string, {from: number, to: number, words: string, down: boolean}][]} */ ([]));
   const put = (/** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ words) => made.set(`${from}>${to}`, { from, to, words, down: words === "cut" });
-  const all = known.run?.notes.find((note) => note.startsWith("all links emulated"))?.replace("all links ", "");
-  if (all) for (const link of links) put(Number(link.split(">")[0]), Number(link.split(">")[1]), all);
+  const usual = linkNotes(known.run?.notes ?? [], known.run?.levels ?? []);
+  for (const link of links) {
+    const [from, to] = link.split(">").map(Number), words = usual(from, to);
+    if (words) put(from, to, words);
+  }
   for (const { from, to, words } of known.run?.emulated ?? []) put(from, to, words.replace(/^link \d+ → \d+ /, ""));
   for (const { from, to, words, down } of known.control?.links ?? []) put(from, to, down ? "cut" : `emulated: ${words}`);
   return made;
@@ -173,12 +188,12 @@ const readings = new WeakMap();
 export function readingOf(call, known) {
   const found = readings.get(call);
   if (found) return found;
-  const holdings = holdingsOf(call, groupOf(known.table, call)), hops = hopsOf(call), links = linkRates(call, hops), sends = sendsOf(call.rows);
+  const holdings = holdingsOf(call, groupOf(known.table, call, known.run?.ranks)), hops = hopsOf(call), links = linkRates(call, hops), sends = sendsOf(call.rows);
   const theory = holdings.ranks.length === known.run?.ranks ? known.run.theory?.[`${call.collective}/${call.algorithm}`] : undefined;
-  const steps = theory?.steps ?? 0, hop = fastestHop(call, hops, sends), whole = !call.left_out && call.nbytes > 0;
-  const slowest = slowestOf(links, new Set(madeLinks(known, links.keys()).keys()), !!known.run?.cores && known.run.cores < known.run.ranks);
+  const steps = theory?.steps ?? 0, edges = stepEdges(call, hops, sends, steps), ideal = edges.at(-1) ?? 0, whole = !call.left_out && call.nbytes > 0;
+  const slowest = call.collective === "p2p" ? null : slowestOf(links, new Set(madeLinks(known, links.keys()).keys()), !!known.run?.cores && known.run.cores < known.run.ranks); // messages may be of any size
   const usual = median([...links.values()].filter((l) => l !== slowest && l.rate > 0).map((l) => l.rate));
-  const reading = { call, holdings, links, slowest, usual, hop, steps, ideal: steps * hop, bound: whole ? (theory?.share ?? 0) * call.nbytes : 0, sends,
+  const reading = { call, holdings, links, slowest, usual, hop: edges.length ? Math.min(...edges.map((end, i) => end - (edges[i - 1] ?? 0))) : 0, steps, edges, ideal, bound: whole ? (theory?.share ?? 0) * call.nbytes : 0, sends,
     most: Math.max(0, ...[...sends.values()].map((s) => s.sum.at(-1) ?? 0)), crowd: crowdOf(call.flights) };
   readings.set(call, reading);
   return reading;

@@ -1,21 +1,22 @@
 // @ts-check
 /**
- * Where the chunks are, as geometry: ranks on a circle, a way for each pair between which a chunk really went, every chunk
- * on its way at its place, (playhead − start) / (end − start) of the way, and labels where nothing else is. Pure functions.
+ * Where the chunks are, as geometry: ranks on a circle or in the shape in which they talk, a way for each pair between which a
+ * chunk really went, every chunk on its way at its place, (playhead − start) / (end − start) of the way, and labels where nothing else is. Pure functions.
  *
  * @typedef {import("./model.js").Flight} Flight
  * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
  * @typedef {{x: number, y: number}} Point
  * @typedef {{x: number, y: number, w: number, h: number}} Box
  * @typedef {{ranks: number, nodes: Point[], node: number, level: 0 | 1 | 2, dots: boolean, cell: {w: number, h: number, number: number}, small: {w: number, h: number}, middle: Point, radius: number,
- *   width: number, height: number, both: Set<string>, around: boolean, links: [number, number][]}} Place
+ *   width: number, height: number, members: number, outside: number, both: Set<string>, around: boolean, links: [number, number][], shape: import("./shape.js").Shape, out: Point[], boxes: Box[]}} Place
  *   level: 0 numbered ranks and cells with slots, 1 cells with numbers alone, 2 ticks and dots; around: only neighbours talk,
- *   so the inside is free; cell.number: width of the chunk's number in it; small: a cell with its number alone
- * @typedef {Flight & {share: number, x: number, y: number, w: number, h: number, form: 0 | 1 | 2}} Mark
+ *   so the inside is free; members: ranks that lie in the shape; outside: radius of the others, below it, 0 none; out: from each rank, the way out of the picture; boxes: around groups of ranks; cell.number: width of the chunk's number in it; small: a cell with its number alone
+ * @typedef {Flight & {share: number, lying?: boolean, x: number, y: number, w: number, h: number, form: 0 | 1 | 2}} Mark
  *   its middle and its size; form: 0 a cell with its number, and slots where there is room; 1 the number alone; 2 a dot
  * @typedef {{rank: number, lines: string[], x: number, y: number, align: "left" | "center" | "right", colour: string, box: Box}} Label
  */
 import { SLOTTED } from "./glyph.js";
+import { CIRCLE, awayFrom, laidOut } from "./shape.js";
 
 const NUMBERED = 20; // ranks; with more they are ticks, and chunks are dots
 const LINE = 13; // px of a line of text
@@ -35,24 +36,41 @@ export const ringHeight = (ranks) => (ranks > SLOTTED ? 392 : ranks > 4 ? 350 : 
 /**
  * Places that hold for a whole run: ranks clockwise from the top.
  * @param {number} ranks @param {number} width @param {number} height @param {Iterable<string>} links  "from>to"
- * @param {number} [digits]  of the largest chunk's number @param {number} [crowd]  the most chunks on their way at once
+ * @param {number} [digits]  of the largest chunk's number @param {number} [crowd]  the most chunks on their way at once @param {import("./shape.js").Shape} [shape] @param {number[]} [members]  of the group, if it is not all; the shape is theirs
  * @returns {Place}
  */
-export function placesOf(ranks, width, height, links, digits = 1, crowd = 0) {
+export function placesOf(ranks, width, height, links, digits = 1, crowd = 0, shape = CIRCLE, members = []) {
+  if (members.length && members.length < ranks) return placesOfGroup(ranks, width, height, links, digits, crowd, shape, members);
   const level = ranks > NUMBERED ? 2 : ranks > SLOTTED ? 1 : 0, node = [15, 10, 4][level], middle = { x: width / 2, y: height / 2 };
   const [beside, above] = [[node + 60, node + 34], [node + 25, node + 25], [node + 20, node + 20]][level]; // room for words outside
   const radius = Math.max(20, Math.min(width / 2 - beside, height / 2 - above));
-  const nodes = Array.from({ length: ranks }, (_, r) => {
+  const circle = Array.from({ length: ranks }, (_, r) => {
     const angle = (2 * Math.PI * r) / ranks;
     return { x: middle.x + radius * Math.sin(angle), y: middle.y - radius * Math.cos(angle) };
   });
+  const round = shape.kind === "circle" || level === 2, out = circle.map(({ x, y }) => ({ x: (x - middle.x) / radius, y: (y - middle.y) / radius }));
+  const laid = round ? { nodes: circle, out, boxes: [] } : laidOut(shape, ranks, width, height, node, circle);
   const ways = new Set(links), pairs = [...ways].map((way) => /** @type {[number, number]} */ (way.split(">").map(Number)));
   const both = new Set([...ways].filter((way) => ways.has(way.split(">").reverse().join(">"))));
-  const around = ranks > 2 && pairs.every(([a, b]) => [1, ranks - 1].includes(Math.abs(a - b))), number = Math.ceil(digits * CHARACTER) + 5;
+  const around = round && ranks > 2 && pairs.every(([a, b]) => [1, ranks - 1].includes(Math.abs(a - b))), number = Math.ceil(digits * CHARACTER) + 5;
   const dots = level === 2 || crowd > 3 * ranks || (level === 1 && !around && pairs.length > 0);
   const cell = [{ w: number + 24, h: 16, number }, { w: number + 6, h: 15, number: number + 6 }, { ...DOT, number: 0 }][dots ? 2 : level];
   const small = dots ? DOT : { w: number + 6, h: 15 };
-  return { ranks, nodes, node, level: /** @type {0 | 1 | 2} */ (level), dots, cell, small, middle, radius, width, height, both, around, links: pairs };
+  return { ranks, ...laid, shape: round ? CIRCLE : shape, node, level: /** @type {0 | 1 | 2} */ (level), dots, cell, small, middle, radius, width, height, members: ranks, outside: 0, both, around, links: pairs };
+}
+
+const OUTSIDE_HIGH = 30, OUTSIDE_APART = 24; // px: of the row of ranks that are in another group; from one to the next
+
+/** A group's ranks in their own shape; those that are not in it in a row below, small. @param {number} ranks @param {number} width @param {number} height @param {Iterable<string>} links @param {number} digits @param {number} crowd @param {import("./shape.js").Shape} shape @param {number[]} members @returns {Place} */
+function placesOfGroup(ranks, width, height, links, digits, crowd, shape, members) {
+  const at = new Map(members.map((rank, i) => [rank, i])), others = Array.from({ length: ranks }, (_, rank) => rank).filter((rank) => !at.has(rank));
+  const own = placesOf(members.length, width, height - OUTSIDE_HIGH, [...links].map((way) => way.split(">").map((rank) => at.get(Number(rank)) ?? 0).join(">")), digits, crowd, shape);
+  const apart = Math.min(OUTSIDE_APART, (width - 24) / others.length), left = (width - apart * (others.length - 1)) / 2, named = (/** @type {string} */ way) => way.split(">").map((i) => members[Number(i)]).join(">");
+  const placed = /** @type {[Point, Point][]} */ (Array.from({ length: ranks }, (_, rank) => {
+    const i = at.get(rank);
+    return i === undefined ? [{ x: left + apart * others.indexOf(rank), y: height - 12 }, { x: 0, y: -1 }] : [own.nodes[i], own.out[i]];
+  }));
+  return { ...own, ranks, nodes: placed.map(([node]) => node), out: placed.map(([, out]) => out), height, outside: apart >= 20 ? 9 : Math.max(1.5, apart / 2 - 1), both: new Set([...own.both].map(named)), links: own.links.map(([a, b]) => [members[a], members[b]]) };
 }
 
 /**
@@ -105,12 +123,6 @@ export function marksOf(frame, place) {
   });
 }
 
-/** @param {Point} p @param {Point} a @param {Point} b  how far p is from the line between a and b */
-function toSegment(p, a, b) {
-  const dx = b.x - a.x, dy = b.y - a.y, along = Math.max(0, Math.min(1, ((p.x - a.x) * dx + (p.y - a.y) * dy) / (dx * dx + dy * dy || 1)));
-  return Math.hypot(p.x - a.x - dx * along, p.y - a.y - dy * along);
-}
-
 /**
  * What lies under the pointer: a chunk on its way, a rank, a link, or nothing. The nearest wins.
  * @param {Mark[]} marks @param {Place} place @param {number} x @param {number} y
@@ -123,7 +135,7 @@ export function underRing(marks, place, x, y) {
   if (nearest <= place.node + 6) return { rank: far.indexOf(nearest) };
   let best = 7, found = null;
   for (const [from, to] of place.links) {
-    const [a, b] = wayOf(place, from, to), away = toSegment({ x, y }, a, b);
+    const [a, b] = wayOf(place, from, to), away = awayFrom({ x, y }, a, b);
     if (away < best) (best = away), (found = { link: { from, to } });
   }
   return found;
@@ -149,7 +161,7 @@ export function crossed(place, box, room) {
 /** The box of some centred lines in the middle of the ring, or null where something passes there. @param {Place} place @param {string[]} lines */
 export function middleBox(place, lines) {
   const w = Math.max(...lines.map((l) => l.length)) * (CHARACTER * 0.97), h = lines.length * 16, box = { x: place.middle.x - w / 2, y: place.middle.y - h / 2, w, h };
-  const free = place.links.length > 0 && !crossed(place, box, place.cell.h / 2 + 3), corner = Math.hypot(w / 2, h / 2), inside = place.radius - place.node - (place.level ? 66 : 8);
+  const free = place.shape.kind === "circle" && place.links.length > 0 && !crossed(place, box, place.cell.h / 2 + 3), corner = Math.hypot(w / 2, h / 2), inside = place.radius - place.node - (place.level ? 66 : 8);
   return free && corner < inside ? box : null;
 }
 
@@ -158,23 +170,33 @@ export const labelled = (place) => place.level === 0 || (place.level === 1 && pl
 
 /**
  * The words beside ranks, in order of importance; one that would lie over a rank, a link or another one is left out.
- * @param {Place} place @param {{rank: number, lines: string[], colour: string}[]} wanted @param {Box[]} taken  what else is written
+ * @param {Place} place @param {{rank: number, lines: string[], colour: string, aside?: boolean}[]} wanted  aside: anywhere beside the rank @param {Box[]} taken  what else is written
  * @returns {Label[]}
  */
 export function labelsOf(place, wanted, taken) {
   const halo = 7, boxes = [...taken, ...place.nodes.map(({ x, y }) => ({ x: x - place.node - halo, y: y - place.node - halo, w: 2 * (place.node + halo), h: 2 * (place.node + halo) }))];
   const placed = /** @type {Label[]} */ ([]);
   if (!labelled(place)) return placed;
-  for (const { rank, lines, colour } of wanted) {
-    const { x, y } = place.nodes[rank], out = place.level ? -1 : 1, w = Math.max(...lines.map((l) => l.length)) * CHARACTER, h = lines.length * LINE;
-    const c = ((x - place.middle.x) / place.radius) * out, d = ((y - place.middle.y) / place.radius) * out, reach = place.node + halo + (place.level ? 3 : 6);
-    const align = Math.abs(c) < 0.2 ? "center" : c < 0 ? "right" : "left", far = Math.abs(c) < 0.2 ? reach + h / 2 : reach; // beside, above or below
-    const X = x + (align === "center" ? 0 : Math.sign(c) * reach * Math.min(1, Math.abs(c) * 1.3)), Y = y + d * far * (align === "center" ? 1 : 1.15);
-    const box = { x: align === "left" ? X : align === "right" ? X - w : X - w / 2, y: Y - h / 2, w, h };
-    const inside = box.x >= 0 && box.y >= 0 && box.x + w <= place.width && box.y + h <= place.height;
-    if (!inside || boxes.some((other) => overlaps(box, other)) || crossed(place, box, place.cell.h / 2)) continue;
-    boxes.push(box);
-    placed.push({ rank, lines, x: X, y: Y, align, colour, box });
+  for (const { rank, lines, colour, aside } of wanted) {
+    const inwards = place.level ? -1 : 1, { x, y } = place.out[rank], first = { x: x * inwards, y: y * inwards };
+    for (const way of place.shape.kind === "circle" && !aside ? [first] : [first, ...ASIDE]) {
+      const label = labelAt(place, rank, lines, colour, way, halo), { box } = label;
+      const inside = box.x >= 0 && box.y >= 0 && box.x + box.w <= place.width && box.y + box.h <= place.height;
+      if (!inside || boxes.some((other) => overlaps(box, other)) || crossed(place, box, place.cell.h / 2)) continue;
+      boxes.push(box);
+      placed.push(label);
+      break;
+    }
   }
   return placed;
+}
+
+const ASIDE = [{ x: 1, y: 0 }, { x: -1, y: 0 }, { x: 0, y: -1 }, { x: 0, y: 1 }]; // other ways out, where links may go anywhere
+
+/** Words beside a rank on this side of it. @param {Place} place @param {number} rank @param {string[]} lines @param {string} colour @param {Point} way @param {number} halo @returns {Label} */
+function labelAt(place, rank, lines, colour, { x: c, y: d }, halo) {
+  const { x, y } = place.nodes[rank], w = Math.max(...lines.map((l) => l.length)) * CHARACTER, h = lines.length * LINE, reach = place.node + halo + (place.level ? 3 : 6);
+  const align = Math.abs(c) < 0.2 ? "center" : c < 0 ? "right" : "left", far = Math.abs(c) < 0.2 ? reach + h / 2 : reach; // beside, above or below
+  const X = x + (align === "center" ? 0 : Math.sign(c) * reach * Math.min(1, Math.abs(c) * 1.3)), Y = y + d * far * (align === "center" ? 1 : 1.15);
+  return { rank, lines, x: X, y: Y, align, colour, box: { x: align === "left" ? X : align === "right" ? X - w : X - w / 2, y: Y - h / 2, w, h } };
 }

@@ -7,18 +7,19 @@
  * @typedef {import("./ring.js").Mark} Mark
  * @typedef {import("./ring.js").Label} Label
  * @typedef {import("./rates.js").Reading} Reading
- * @typedef {{rank: number, member: boolean, away: boolean, wait: import("./model.js").Row | null, blocked: {peer: number, chunk: number} | null,
+ * @typedef {{rank: number, member: boolean, away: boolean, wait: import("./model.js").Row | null, blocked: {peer: number, chunk?: number, since?: number, words?: string} | null,
  *   ended: string, held: boolean, frozen: boolean, factor: number}} RankState  blocked: it waits now, in a wait that has no row yet
  */
 import { SLOTTED, cross, drawGlyph, fillOf, huesOf, onHues } from "./glyph.js";
 import { besideRanks } from "./collective_frame.js";
-import { sendKey } from "./holdings.js";
+import { isComplete, sendKey } from "./holdings.js";
 import { labelsOf, middleBox, wayOf } from "./ring.js";
+import { drawStuck } from "./stuck.js";
 import { factLine, middleFact } from "./tell_collectives.js";
 
 /** The width of a link that carries `rate` bytes/s, where `scale` is the widest. @param {number} rate @param {number} scale @param {Place} place */
 export function widthOf(rate, scale, place) {
-  const { links, ranks, dots, around, level } = place, most = links.length > 4 * ranks ? 1.5 : links.length > 2 * ranks || (dots && !around) ? 4 : [10, 8, 4][level];
+  const { links, members: ranks, dots, around, level } = place, most = links.length > 4 * ranks ? 1.5 : links.length > 2 * ranks || (dots && !around) ? 4 : [10, 8, 4][level];
   return scale > 0 ? Math.max(0.75, Math.min(1, rate / scale) * most) : 1;
 }
 
@@ -28,9 +29,16 @@ export function widthOf(rate, scale, place) {
  * @param {Map<string, {down: boolean}>} made @param {Set<number>} gone  ranks that have ended
  */
 export function drawWays(g, ink, place, reading, scale, made, gone) {
+  for (const { x, y, w, h } of place.boxes) { // a group of ranks
+    g.strokeStyle = ink.rule;
+    g.lineWidth = 1;
+    g.beginPath();
+    g.roundRect(x, y, w, h, 12);
+    g.stroke();
+  }
   for (const [from, to] of place.links) {
     const key = `${from}>${to}`, [a, b] = wayOf(place, from, to), ours = made.get(key), dead = gone.has(from) || gone.has(to);
-    g.strokeStyle = ours ? ink.hold : place.links.length > 2 * place.ranks ? ink.edge : ink.rule;
+    g.strokeStyle = ours ? ink.hold : place.links.length > 2 * place.members ? ink.edge : ink.rule;
     g.lineWidth = dead ? 1.5 : Math.max(ours ? 2 : 0.75, widthOf(reading?.links.get(key)?.rate ?? 0, scale, place));
     g.setLineDash(dead ? [1.5, 4] : ours ? [6, 4] : []);
     g.beginPath();
@@ -86,6 +94,10 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
   for (const { rank, member, away, wait: recorded, blocked, ended, held, frozen, factor } of states) {
     const wait = recorded ?? blocked;
     const { x, y } = place.nodes[rank], i = ranks.indexOf(rank), hue = i < 0 ? ink.edge : hues[i], open = away || !!ended || !member;
+    if (!member && place.outside) {
+      drawOutside(g, ink, font, rank, x, y, place.outside, !!ended, rank === chosen);
+      continue;
+    }
     if (level === 2) {
       const c = (x - middle.x) / place.radius, d = (y - middle.y) / place.radius; // a tick, across the circle
       g.strokeStyle = ended ? ink.fault : wait ? ink.wait : member ? ink.edge : ink.rule;
@@ -121,6 +133,13 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
     if (ended) crossAt(g, ink, x + node * 0.75, y - node * 0.75, level ? 4 : 5);
     if (rank === chosen) round(g, x, y, node + 2, ink.focus, 2.5, []);
   }
+}
+
+/** A rank that is in another group: small, and faint. @param {CanvasRenderingContext2D} g @param {Record<string, string>} ink @param {string} font @param {number} rank @param {number} x @param {number} y @param {number} r @param {boolean} ended @param {boolean} chosen */
+function drawOutside(g, ink, font, rank, x, y, r, ended, chosen) {
+  round(g, x, y, r, ended ? ink.fault : chosen ? ink.focus : ink.rule, chosen ? 2 : 1, []);
+  if (r >= 8) number(g, font, ink["ink-3"], rank, x, y, 11);
+  if (ended) crossAt(g, ink, x + r * 0.75, y - r * 0.75, 3);
 }
 
 /** @param {CanvasRenderingContext2D} g @param {string} font @param {string} colour @param {number} rank @param {number} x @param {number} y @param {number} size */
@@ -161,15 +180,17 @@ export function drawComets(g, ink, font, place, marks, reading, choice) {
   g.textBaseline = "middle";
   g.font = `700 11px ${font}`;
   for (const mark of marks) {
-    const counts = carried.get(sendKey(mark)), fill = counts ? fillOf(counts) : null, { x, y, w, h, form } = mark, slotted = !form && place.level === 0 && ranks.length <= SLOTTED;
+    const counts = carried.get(sendKey(mark)), fill = counts ? { ...fillOf(counts), whole: reading.call.collective !== "p2p" && isComplete(reading.holdings, counts) } : null, { x, y, w, h, form } = mark, slotted = !form && place.level === 0 && ranks.length <= SLOTTED;
     g.lineWidth = 1.5;
     g.strokeStyle = ink.comm;
+    g.setLineDash(mark.lying ? [3, 2.5] : []); // it lies there, and nobody has received it
     if (form === 2) {
       g.fillStyle = fill?.whole ? ink.comm : ink.ground;
       g.beginPath();
       g.arc(x, y, w / 2, 0, 7);
       g.fill();
       g.stroke();
+      g.setLineDash([]);
       continue;
     }
     g.fillStyle = !slotted && fill?.whole ? ink.done : ink.ground;
@@ -177,6 +198,7 @@ export function drawComets(g, ink, font, place, marks, reading, choice) {
     g.roundRect(x - w / 2, y - h / 2, w, h, 3);
     g.fill();
     g.stroke();
+    g.setLineDash([]);
     if (mark.chunk === choice?.chunk) {
       g.strokeStyle = ink.focus;
       g.lineWidth = 2;
@@ -235,6 +257,7 @@ export function drawSpace(g, { ink, font, choice, known }, seen, ways) {
   if (reading) drawComets(g, ink, font, place, dots, reading, choice); // they pass below the ranks
   if (choice?.rank !== undefined && choice.peer !== undefined && reading?.links.has(`${choice.rank}>${choice.peer}`)) drawChosenLink(g, ink, place, choice.rank, choice.peer);
   drawRanks(g, ink, font, place, seen.ranks, reading, choice?.peer === undefined ? (choice?.rank ?? -1) : -1);
+  if (seen.stuck.size) drawStuck(g, ink, place, seen.stuck);
   if (reading) drawComets(g, ink, font, place, cells, reading, choice);
   const fact = reading ? middleFact(reading, known) : [], middle = fact.length ? middleBox(place, fact.map((l) => l.words)) : null;
   if (middle) drawMiddle(g, ink, font, place, fact);

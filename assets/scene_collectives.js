@@ -8,32 +8,36 @@
  * @typedef {import("./collective_frame.js").Prepared} Prepared
  * @typedef {{part: "ring" | "matrix", x: number, y: number} | null} Pointer
  */
-import { KeyRow, contentKeys, spaceKeys } from "./collective_keys.js";
+import { KeyRow, contentKeys, pairKeys, spaceKeys } from "./collective_keys.js";
 import { longestWaits, preparedOf } from "./collective_frame.js";
 import { openHands } from "./hands.js";
+import { drawPairs, pairWords, pairsGrid, spokenPairs, underPairs } from "./link_matrix.js";
 import { CellLayer, cellBox, cellUnder, counterWords, drawArriving, drawChosenCell, drawCounters, drawEndedRows, drawFrame } from "./matrix.js";
 import { frameAt } from "./model.js";
 import { readingOf } from "./rates.js";
 import { labelled, underRing } from "./ring.js";
 import { drawSpace, drawWays } from "./ring_draw.js";
-import { cellWords, chunkWords, collectiveSentence, lastMoments, linkWords, rankWords, spokenFrame, valueWords } from "./tell_collectives.js";
-import { duration, titleOf } from "./words.js";
+import { cellWords, chunkWords, collectiveSentence, lastMoments, linkWords, rankWords, ranksOf, spokenFrame, valueWords } from "./tell_collectives.js";
+import { duration, pieceName, titleOf } from "./words.js";
+import { stuckNow, stuckWords } from "./stuck.js";
+import { pointOn, showTip } from "./tip.js";
 
 const LINES = 2; // of what happened last
 
 const COLLECTIVES_BODY = `<div class="wb-co-grid">
-  <div><h3>Where the chunks are</h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
+  <div><h3 class="wb-co-head"><span>Where the chunks are</span><button class="wb-co-links" aria-pressed="false" title="bytes and busy time of each pair of ranks">links as a table</button></h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
     <p class="wb-co-fact"></p><p class="wb-key"></p></div>
   <div><h3>What each rank holds</h3><div class="wb-co-picture"><canvas class="wb-matrix" role="img" tabindex="0"></canvas></div><p class="wb-key"></p></div></div>
   <ol class="wb-story wb-co-story" aria-label="The last moments up to the playhead"></ol><div class="wb-co-tip" hidden></div><p class="wb-sr" role="status"></p>`;
 
-class CollectivesView {
+export class CollectivesView {
   /** @param {HTMLElement} body @param {Stage} stage */
   constructor(body, stage) {
     this.body = body;
     this.stage = stage;
     body.innerHTML = COLLECTIVES_BODY;
     const $ = (/** @type {string} */ selector) => /** @type {any} */ (body.querySelector(selector)), [spaceKey, contentKey] = body.querySelectorAll(".wb-key");
+    this.head = /** @type {HTMLElement} */ ($(".wb-co-head span"));
     this.ring = /** @type {HTMLCanvasElement} */ ($(".wb-ring"));
     this.matrix = /** @type {HTMLCanvasElement} */ ($(".wb-matrix"));
     this.grid = /** @type {HTMLElement} */ ($(".wb-co-grid"));
@@ -44,7 +48,9 @@ class CollectivesView {
     this.heard = /** @type {HTMLElement} */ ($(".wb-sr"));
     this.keys = [new KeyRow(/** @type {HTMLElement} */ (spaceKey)), new KeyRow(/** @type {HTMLElement} */ (contentKey))];
     this.story.append(...Array.from({ length: LINES }, () => Object.assign(document.createElement("li"), { innerHTML: "<span></span><em></em>" })));
+    this.toggle = /** @type {HTMLButtonElement} */ ($(".wb-co-links"));
     this.score = true;
+    this.pairs = false; // links as a table, in place of the picture of ranks
     this.cells = new CellLayer();
     this.ways = { key: "", canvas: document.createElement("canvas") };
     this.below = ""; // what is said below the ring because its middle is not free
@@ -61,8 +67,9 @@ class CollectivesView {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen = preparedOf(look, this.seen));
     this.grid.style.gridTemplateColumns = seen.wide ? `${seen.left}px ${seen.right}px` : "minmax(0, 1fr)";
-    const gone = new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank));
-    this.below = drawSpace(this.stage.paper(this.ring, seen.left, seen.height), look, seen, this.#waysDrawn(look, seen, gone));
+    const gone = new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank)), ways = this.pairs ? null : this.#waysDrawn(look, seen, gone), g = this.stage.paper(this.ring, seen.left, seen.height);
+    this.below = ways ? drawSpace(g, look, seen, ways) : "";
+    if (!ways) drawPairs(g, look, pairsGrid(look.ranks, seen.left, seen.height), seen.reading, seen.t, seen.told.t);
     this.#drawMatrix(look, seen);
     this.#placeSpots(seen);
   }
@@ -100,8 +107,10 @@ class CollectivesView {
 
   /** Buttons over ranks and links, for who has no pointer. @param {Prepared} seen */
   #placeSpots({ place, placeKey, reading }) {
-    if (this.spots.dataset.key === placeKey) return;
-    this.spots.dataset.key = placeKey;
+    const key = placeKey + this.pairs;
+    if (this.spots.dataset.key === key) return;
+    this.spots.dataset.key = key;
+    if (this.pairs) return this.spots.replaceChildren();
     const { nodes, links } = place, many = links.length > 2 * nodes.length;
     const spot = (/** @type {import("./deeds.js").Target} */ target, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ r) => {
       const button = document.createElement("button");
@@ -116,7 +125,7 @@ class CollectivesView {
       button.onblur = () => this.#point(null);
       return button;
     };
-    this.spots.replaceChildren(...nodes.map(({ x, y }, rank) => spot({ rank }, x, y, place.node + 4)),
+    this.spots.replaceChildren(...nodes.map(({ x, y }, rank) => spot({ rank }, x, y, place.outside && !reading?.holdings.place.has(rank) ? place.outside + 2 : place.node + 4)),
       ...(many || !reading ? [] : links.map(([from, to]) => spot({ from, to }, (nodes[from].x + nodes[to].x) / 2, (nodes[from].y + nodes[to].y) / 2, 8))));
   }
 
@@ -126,7 +135,9 @@ class CollectivesView {
   say(look) {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen ??= preparedOf(look, this.seen)), { reading, frame, t, place } = seen;
+    if (seen.stuck.size) this.stage.dirty = true; // how long they have waited is part of the picture
     const put = (/** @type {Element} */ node, /** @type {string} */ text) => node.textContent !== text && (node.textContent = text);
+    put(this.head, reading?.call.collective === "p2p" ? "Where the messages are" : "Where the chunks are");
     const lines = reading ? lastMoments(reading, t, LINES) : [];
     [...this.story.children].forEach((item, i) => {
       const [when, what] = lines[i - LINES + lines.length] ?? ["", ""];
@@ -134,12 +145,12 @@ class CollectivesView {
       put(item.children[0], when);
       put(item.children[1], what);
     });
-    const waits = labelled(place) ? [] : longestWaits(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
+    const waits = labelled(place) || this.pairs ? [] : longestWaits(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
     put(this.fact, [this.below, waits.join(", ")].filter(Boolean).join(" · "));
     this.fact.classList.toggle("wb-co-below", !!this.below || !labelled(place));
-    this.keys[0].show(spaceKeys(look, seen), look);
+    this.keys[0].show(this.pairs ? pairKeys(look) : spaceKeys(look, seen), look);
     this.keys[1].show(contentKeys(look, seen), look);
-    this.ring.setAttribute("aria-label", reading && frame ? spokenFrame(reading, frame) : "The ring of ranks; nothing moves yet");
+    this.ring.setAttribute("aria-label", this.pairs && reading ? spokenPairs(reading, t) : reading && frame ? spokenFrame(reading, frame) : "The ring of ranks; nothing moves yet");
     this.matrix.setAttribute("aria-label", reading ? this.#spokenMatrix(seen) : "What each rank holds of each chunk; nothing yet");
     this.#tell();
   }
@@ -156,14 +167,15 @@ class CollectivesView {
   }
 
   /** @param {Look} look */
-  title({ call, known }) {
-    return call ? titleOf(call) : known.run?.title || "Collectives";
+  title(look) {
+    const { call, known } = look;
+    return !call && stuckNow(look).size ? "Who waits for whom" : call ? titleOf(call) + amongWords(look) : known.run?.title || "Collectives";
   }
 
   /** @param {Look} look */
   sentence(look) {
-    const { call, known } = look, t = call ? Math.max(0, look.t - call.start) : 0;
-    return collectiveSentence(look, call && readingOf(call, known), call && frameAt(call, t));
+    const { call, known } = look, t = call ? Math.max(0, look.t - call.start) : 0, stuck = known.state === "failed" ? "" : stuckWords(stuckNow(look), look);
+    return stuck || collectiveSentence(look, call && readingOf(call, known), call && frameAt(call, t));
   }
 
   /** @param {Look} look */
@@ -177,14 +189,15 @@ class CollectivesView {
   // ---- under the pointer, or the keyboard
 
   #listen() {
+    this.toggle.onclick = () => {
+      this.pairs = !this.pairs;
+      this.toggle.setAttribute("aria-pressed", String(this.pairs));
+      this.#point(null);
+      this.stage.touch();
+    };
     for (const part of /** @type {const} */ (["ring", "matrix"])) {
       const canvas = this[part];
-      canvas.onpointermove = (event) => this.#point({ part, x: event.offsetX, y: event.offsetY });
-      canvas.onpointerleave = () => this.#point(null);
-      canvas.onpointerdown = (event) => {
-        event.preventDefault(); // the stage's keys go on working
-        this.stage.root.focus({ preventScroll: true });
-      };
+      pointOn(canvas, this.stage.root, (place) => this.#point(place && { part, ...place }));
       canvas.onclick = (event) => this.#click(part, event);
     }
     this.matrix.onkeydown = (event) => this.#walk(event);
@@ -225,6 +238,10 @@ class CollectivesView {
   #under(part, x, y) {
     const seen = this.seen;
     if (!seen) return null;
+    if (part === "ring" && this.pairs) {
+      const link = underPairs(pairsGrid(seen.place.ranks, seen.left, seen.height), x, y);
+      return link && { link };
+    }
     if (part === "ring") return underRing(seen.marks, seen.place, x, y);
     const row = Math.floor((y - seen.grid.top) / seen.grid.rh), cell = cellUnder(seen.grid, x, y);
     if (cell) return { cell };
@@ -234,15 +251,8 @@ class CollectivesView {
   /** Say what lies under the pointer, beside it. */
   #tell() {
     const { pointer, seen, tip } = this, lines = pointer && seen ? this.#linesUnder(pointer, seen) : [];
-    tip.hidden = !lines.length;
-    if (!lines.length || !pointer) return;
-    const text = lines.join("\n"), canvas = this[pointer.part];
-    if (tip.textContent !== text) tip.textContent = text;
-    canvas.style.cursor = this.pointer?.part === "ring" ? "pointer" : "default";
-    const home = this.body.getBoundingClientRect(), at = canvas.getBoundingClientRect(), x = at.left - home.left + pointer.x, y = at.top - home.top + pointer.y;
-    const left = x + 16 + tip.offsetWidth > home.width ? Math.max(0, x - tip.offsetWidth - 16) : x + 16;
-    tip.style.left = `${left}px`;
-    tip.style.top = `${y + 18}px`;
+    if (lines.length && pointer) this[pointer.part].style.cursor = pointer.part === "ring" ? "pointer" : "default";
+    showTip(tip, this.body, this[pointer?.part ?? "ring"], pointer, lines);
   }
 
   /** @param {NonNullable<Pointer>} pointer @param {Prepared} seen @returns {string[]} */
@@ -250,9 +260,10 @@ class CollectivesView {
     const hit = /** @type {any} */ (this.#under(part, x, y)), { known } = this.stage, look = this.stage.look(performance.now());
     if (part === "ring" && !hit) this.ring.style.cursor = "default";
     if (!hit) return [];
-    if ("rank" in hit) return ranks[hit.rank] ? rankWords(ranks[hit.rank], frame, known.lanesNow) : [];
+    if ("rank" in hit) return ranks[hit.rank] ? rankWords(ranks[hit.rank], frame, known.lanesNow, pieceName(reading?.call)) : [];
     if (!reading || !frame) return [];
     if (hit.chunk) return [...chunkWords(reading, hit.chunk), ...this.#valuesNow(look, hit.chunk.from, hit.chunk.chunk)];
+    if (hit.link && this.pairs) return pairWords(reading, hit.link.from, hit.link.to, t);
     if (hit.link) return linkWords(reading, known, hit.link.from, hit.link.to, t);
     if (hit.cell) {
       const cell = hit.cell.row * reading.holdings.chunks.length + hit.cell.column, { ranks: who, chunks } = reading.holdings;
@@ -270,7 +281,7 @@ class CollectivesView {
   #hands(target, x, y) {
     this.stage.choose("rank" in target ? { rank: target.rank } : { rank: target.from, peer: target.to });
     this.#point(null);
-    openHands(this.stage, target, x, y);
+    if (!(/** @type {any} */ (this.stage).readonly)) openHands(this.stage, target, x, y);
   }
 
   /** @param {"ring" | "matrix"} part @param {MouseEvent} event */
@@ -278,6 +289,7 @@ class CollectivesView {
     const hit = /** @type {any} */ (this.#under(part, event.offsetX, event.offsetY)), call = this.seen?.reading?.call;
     if (!hit) return this.stage.choose(null);
     if ("rank" in hit) return this.#hands({ rank: hit.rank }, event.clientX, event.clientY);
+    if (hit.link && this.pairs) return this.stage.choose({ rank: hit.link.from, peer: hit.link.to });
     if (hit.link) return this.#hands(hit.link, event.clientX, event.clientY);
     if (hit.chunk && call) return this.stage.choose({ rank: hit.chunk.from, peer: hit.chunk.to, group: call.group, op: call.op, step: hit.chunk.step, chunk: hit.chunk.chunk, iteration: call.iteration });
     if (hit.cell) return this.#choose(hit.cell.row, hit.cell.column);
@@ -296,6 +308,12 @@ class CollectivesView {
   end() {
     this.pointer = null;
   }
+}
+
+/** Whose call it is, where it is not everybody's. @param {Look} look */
+function amongWords({ call, known, ranks }) {
+  const members = call ? readingOf(call, known).holdings.ranks : [];
+  return members.length && members.length < ranks && call?.collective !== "p2p" ? ` among ${ranksOf(members)}` : "";
 }
 
 /** @type {import("./stage.js").Scene} */

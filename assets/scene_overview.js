@@ -9,11 +9,12 @@
  */
 import { doingAt, doingNow } from "./doing.js";
 import { handsBar, openHands } from "./hands.js";
-import { drawLoss, iterationAtX, lossAxes, lossWords, lossesOf, trainers } from "./losses.js";
+import { allTold, drawLoss, iterationAtX, lossAxes, lossWords, lossesOf, trainers } from "./losses.js";
 import { isOver, nowOf } from "./player.js";
 import { MARKS, circleOf, drawCircle, markIcon, underCircle } from "./rank_circle.js";
 import { serves } from "./scene_server.js";
-import { bigButton, inCounts, tellOverview, waysOn } from "./tell_overview.js";
+import { bigButton, inCounts, lookNext, tellOverview, waysOn } from "./tell_overview.js";
+import { servesExamples } from "./waits.js";
 import { grouped, stateOf } from "./words.js";
 
 const LISTED = 8; // ranks with a line of their own
@@ -43,9 +44,11 @@ class Overview {
     this.links = { key: "", all: /** @type {Set<string>} */ (new Set()) };
     this.hands = handsBar(this.$(".wb-ov-next p"), stage);
     const key = this.$(".wb-ov-key");
-    for (const mark of /** @type {DoingMark[]} */ (["compute", "move", "wait", "held", "frozen", "ended", "killed"])) {
+    for (const mark of /** @type {DoingMark[]} */ (["compute", "move", "wait", "serve", "held", "frozen", "ended", "killed"])) {
       const item = key.appendChild(document.createElement("span"));
       item.append(markIcon(mark), MARKS[mark].words);
+      item.hidden = mark === "serve"; // shown where ranks serve examples
+      item.dataset.mark = mark;
     }
     key.appendChild(document.createElement("span")).append(markIcon("compute", true), "computes while a message waits");
     key.appendChild(document.createElement("span")).append(Object.assign(document.createElement("i"), { className: "link" }), "link made slower by us");
@@ -62,7 +65,7 @@ class Overview {
     this.$(".wb-ov-big").onclick = () => this.#big();
     /** @type {HTMLElement} */ (ring).onclick = () => {
       if (stage.known.state === "failed") stage.goto(stage.known.table.to);
-      stage.open(serves(stage.known) ? "server" : "collectives", true);
+      stage.open(serves(stage.known) ? "server" : lookNext(stage.known.run).scene, true);
     };
     /** @type {HTMLElement} */ (time).onclick = () => stage.open("timeline", true);
     const under = (/** @type {PointerEvent | MouseEvent} */ event) => underCircle(circleOf(this.doings.length, this.size), this.links.all, event.offsetX, event.offsetY);
@@ -121,7 +124,7 @@ class Overview {
   /** What the ranks do at the moment on show. @param {Look} look @returns {[Doing[], string]} and when that is */
   #now(look) {
     const { known, t, at, held, live, ranks } = look, { table, state } = known, then = table.rows > 0 && (held || (!live && state !== "failed") || state === "replay");
-    if (then) return [doingAt(table, ranks, t, held), this.at.here < 0 ? "at the playhead" : `in iteration ${grouped(this.at.here + 1)}`];
+    if (then) return [doingAt(table, ranks, t, held, known.run), this.at.here < 0 ? "at the playhead" : `in iteration ${grouped(this.at.here + 1)}`];
     const doings = doingNow(known, ranks, nowOf(known, at), this.doings.map((d) => d.mark));
     const calm = isOver(known) || state !== "running" || known.control?.held || doings.every((d) => d.long);
     return [doings, isOver(known) ? "at the end" : calm ? "now" : "now, over the last second"];
@@ -129,7 +132,7 @@ class Overview {
 
   /** @param {Look} look */
   say(look) {
-    const { known, t, held, live, at } = look, losses = lossesOf(known.table), newest = losses.newest(trainers(known.run), !!known.run?.server && isOver(known));
+    const { known, t, held, live, at } = look, losses = lossesOf(known.table), newest = losses.newest(trainers(known.run), allTold(known));
     const then = held || (!live && !isOver(known)) || known.state === "replay" || (isOver(known) && !live);
     const shown = then ? Math.min(newest, losses.until(t)) : newest;
     this.at = { newest, shown, here: Math.min(shown + 1, newest) };
@@ -157,6 +160,8 @@ class Overview {
     this.$(".wb-ov-next button").disabled = known.run?.ranks === 1;
     this.#put(".wb-ov-next div:nth-child(3) > span", this.hands.say(look) || "kill or freeze a rank, slow or cut a link");
     this.#findLinks(known);
+    const serve = this.$(".wb-ov-key [data-mark=serve]");
+    if (serve.hidden !== !known.run?.inputs) serve.hidden = !known.run?.inputs;
     this.#list(look);
     this.$(".wb-circle").setAttribute("aria-label", `The ranks on a circle. ${doings.length > LISTED ? "" : doings.map((d) => `Rank ${d.rank} ${d.words}`).join(". ")}`);
     this.$(".wb-loss").setAttribute("aria-label", newest < 0 ? "Loss: nothing yet" : `Loss, iteration ${this.at.shown + 1}: ${lossWords(losses.at(this.at.shown))}; at the beginning ${lossWords(first)}`);
@@ -165,12 +170,12 @@ class Overview {
     this.marks = marks;
   }
 
-  /** Links between which chunks of the newest call went. @param {import("./player.js").Known} known */
-  #findLinks({ table }) {
-    const head = table.newest ?? this.stage.tale.table.newest, rounds = head?.group === "rounds";
-    if (!head || head.key === this.links.key || (rounds && this.links.all.size && this.links.key.startsWith(head.group))) return;
-    const call = this.stage.openKey(head.key);
-    this.links = { key: rounds ? `rounds ${table.life}` : head.key, all: new Set(call?.flights.map((f) => `${f.from}>${f.to}`)) };
+  /** Links over which chunks of the newest call went, and examples of late. @param {import("./player.js").Known} known */
+  #findLinks({ table, run }) {
+    const head = table.newest ?? this.stage.tale.table.newest, rounds = head?.group === "rounds", served = servedLinks(run, table), key = [rounds ? `rounds ${table.life}` : head?.key, ...served].join(" ");
+    if ((!head && !served.length) || key === this.links.key || (rounds && this.links.all.size && this.links.key.startsWith(head.group))) return;
+    const call = head && this.stage.openKey(head.key);
+    this.links = { key, all: new Set([...(call?.flights.map((f) => `${f.from}>${f.to}`) ?? []), ...served]) };
   }
 
   /** A line a rank; of many ranks counts, and the slowest. @param {Look} look */
@@ -232,6 +237,20 @@ class Overview {
     this.drawn.loss = drawn;
     drawLoss(stage.paper(loss, w, height), ink, font, this.#axes(), losses, { shown, newest, colour: ink[this.colour] ?? ink.ink, lost: known.state === "failed" && !held, held });
   }
+}
+
+const SERVED = 400; // rows of a server's lane that are looked at
+
+/** Links over which servers have sent examples of late. @param {import("./player.js").Known["run"]} run @param {import("./table.js").Table} table @returns {string[]} */
+function servedLinks(run, table) {
+  const links = new Set();
+  for (const lane of run?.inputs ? table.lanes.values() : []) {
+    if (servesExamples(run, lane.rank)) for (let i = lane.length - 1; i >= Math.max(0, lane.length - SERVED); i--) {
+      const row = lane.rows[i];
+      if (table.kind[row] === table.code.send && table.peer[row] >= 0) links.add(`${lane.rank}>${table.peer[row]}`);
+    }
+  }
+  return [...links].sort();
 }
 
 export const overviewScene = {

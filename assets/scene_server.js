@@ -11,7 +11,7 @@
 import { KeyRow } from "./collective_keys.js";
 import { chartHeight, drawShares, drawStairs, drawStaleness, sharesUntil, sharesWords, stairsWords, stalenessOf } from "./server_charts.js";
 import { drawServer } from "./server_draw.js";
-import { openHands } from "./hands.js";
+import { takeRank } from "./hands.js";
 import { aheadOf, columnX, serverPlace, underServer, wayPoint, workerSpot } from "./server_place.js";
 import { roundsOf } from "./server_rounds.js";
 import { boundOf, ruleOf, serverFrame } from "./server_frame.js";
@@ -20,6 +20,7 @@ import { serverKeys } from "./server_keys.js";
 import { drawServerScore } from "./server_score.js";
 import { cometWords, lastUpdates, logWords, ruleWords, serverSentence, shardWords, spokenServer, versionsAt, workerWords } from "./tell_server.js";
 import { scoreHeight } from "./lanes.js";
+import { pointOn, showTip, walkWithArrows } from "./tip.js";
 
 const UPDATES = 2; // lines of what happened last
 
@@ -207,34 +208,19 @@ class ServerView {
 
   #listen() {
     const { canvas, spots } = this;
-    canvas.onpointermove = (event) => this.#point({ x: event.offsetX, y: event.offsetY });
-    canvas.onpointerleave = () => this.#point(null);
-    canvas.onpointerdown = (event) => {
-      event.preventDefault(); // the stage's keys go on working
-      this.stage.root.focus({ preventScroll: true });
-    };
+    pointOn(canvas, this.stage.root, (place) => this.#point(place));
     canvas.onclick = (event) => {
       const hit = /** @type {any} */ (this.#under(event.offsetX, event.offsetY)), frame = this.seen?.frame;
       if (!hit || !frame) return this.stage.choose(null);
       if (hit.comet) return this.stage.choose({ rank: hit.comet.from, peer: hit.comet.to, op: hit.comet.op, group: "default", iteration: hit.comet.iteration });
       this.#take("shard" in hit ? frame.shards[hit.shard].rank : frame.workers[hit.worker].rank, event.clientX, event.clientY);
     };
-    spots.onkeydown = (event) => {
-      const way = { ArrowUp: -1, ArrowDown: 1 }[event.key], all = /** @type {HTMLElement[]} */ ([...spots.children]), at = all.indexOf(/** @type {HTMLElement} */ (event.target));
-      if (!way || at < 0) return;
-      event.preventDefault();
-      event.stopPropagation();
-      all[Math.max(0, Math.min(all.length - 1, at + way))].focus();
-    };
+    walkWithArrows(spots);
   }
 
   /** Choose a worker or a shard: everything is then shown as seen from it. Once more: what can be done to it. @param {number} rank @param {number} x @param {number} y */
   #take(rank, x, y) {
-    const again = this.stage.choice?.rank === rank;
-    this.stage.choose({ rank });
-    if (!again) return;
-    this.#point(null);
-    openHands(this.stage, { rank }, x, y);
+    takeRank(this.stage, rank, x, y, () => this.#point(null));
   }
 
   /** @param {Pointed} pointed */
@@ -250,14 +236,8 @@ class ServerView {
 
   #tell() {
     const { pointed, tip } = this, lines = pointed ? this.#linesUnder(pointed.x, pointed.y) : [];
-    tip.hidden = !lines.length;
     this.canvas.style.cursor = lines.length ? "pointer" : "default";
-    if (!lines.length || !pointed) return;
-    const text = lines.join("\n");
-    if (tip.textContent !== text) tip.textContent = text;
-    const home = this.body.getBoundingClientRect(), at = this.canvas.getBoundingClientRect(), x = at.left - home.left + pointed.x, y = at.top - home.top + pointed.y;
-    tip.style.left = `${x + 16 + tip.offsetWidth > home.width ? Math.max(0, x - tip.offsetWidth - 16) : x + 16}px`;
-    tip.style.top = `${y + 18}px`;
+    showTip(tip, this.body, this.canvas, pointed, lines);
   }
 
   /** @param {number} x @param {number} y @returns {string[]} */

@@ -12,12 +12,14 @@ import { hatched } from "./hatch.js";
 import { drawLanes, hitWords } from "./timeline_draw.js";
 import { drawOver, neighbourEdge } from "./timeline_over.js";
 import { isOver } from "./player.js";
+import { bucketNames, bucketNumber, parameterWords } from "./timeline_buckets.js";
 import { drawKeys, keysOf } from "./timeline_keys.js";
 import { listenTimeline, timelineKey } from "./timeline_hands.js";
 import { panWindow, timelinePlace, windowFor, windowT, windowX, zoomWindow } from "./timeline_layout.js";
 import { TimelineIndex } from "./timeline_index.js";
 import { TimelineMap } from "./timeline_map.js";
 import { drawSplit, splitHeight, splitReach } from "./timeline_split.js";
+import { failedWords } from "./tell_failed.js";
 import { duration, grouped, sentence } from "./words.js";
 
 const ZOOM = 1.5;
@@ -56,6 +58,7 @@ export class TimelineView {
     this.ranks = /** @type {number[]} */ ([]);
     this.width = 900;
     this.root = /** @type {HTMLElement | null} */ (null);
+    this.buckets = /** @type {import("./timeline_buckets.js").Buckets | null} */ (null);
     this.said = { words: "", keys: "", split: "" };
     this.keys = (/** @type {KeyboardEvent} */ event) => timelineKey(this, event);
     listenTimeline(this);
@@ -174,7 +177,7 @@ export class TimelineView {
   wordsAt(x, y) {
     const { index, win, ranks } = this, place = timelinePlace(ranks.length || 4, this.width), hit = this.hitAt(x, y);
     if (!index || !win) return "";
-    if (hit) return hitWords(index.table, hit);
+    if (hit) return hitWords(index.table, hit, this.buckets);
     const rank = index.ranks.get(ranks[Math.floor((y - place.lanes.top) / place.lanes.row)] ?? -1), dt = (win.to - win.from) / place.room;
     if (!rank || x < place.left || x > place.right) return "";
     const t = windowT(win, place, x), step = rank.steps[index.stepAt(rank, t)];
@@ -189,6 +192,7 @@ export class TimelineView {
     this.theme = look.ink.ground + look.ink.wait + look.ratio;
     const cores = look.known.run?.cores ?? 0, ranks = (this.ranks = this.#ranks(look));
     this.width = look.width;
+    this.buckets = look.known.run?.buckets ?? null;
     return { index: /** @type {TimelineIndex} */ (this.index), win, place: timelinePlace(ranks.length, look.width), ink: look.ink, font: look.font, waiting: hatched(look.ink.wait, look.ratio), cores,
       crowded: cores > 0 && ranks.length > cores };
   }
@@ -259,7 +263,8 @@ export class TimelineView {
     }
     const head = choice?.op !== undefined ? table.calls.findLast((call) => call.op === choice.op && (choice.group === undefined || call.group === choice.group)) : undefined;
     const mine = choice?.rank === undefined ? undefined : facts.find((/** @type {any} */ f) => f.rank === choice.rank);
-    if (head) lines.push(["selected", chosenWords(table, head, index.extent(head.iteration, head.start)?.from ?? head.start)]);
+    if (head) lines.push(["selected", chosenWords(table, head, index.extent(head.iteration, head.start)?.from ?? head.start,
+      parameterWords(bucketNames(this.buckets, bucketNumber(head.name), head.iteration)))]);
     else if (mine) lines.push(["selected", `rank ${mine.rank} in iteration ${grouped(iteration)}: ${duration(mine.computing)} computing, ${duration(mine.hidden + mine.exposed)} communicating, ${duration(mine.waiting)} waiting${
       Number.isFinite(mine.queue) ? `, ${duration(mine.queue)} for a core` : ""}`]);
     const list = this.$(".wb-tl-words"), text = JSON.stringify(lines);
@@ -292,6 +297,7 @@ export class TimelineView {
   /** @param {Look} look */
   sentence(look) {
     const { known } = look;
+    if (known.state === "failed" && known.words) return failedWords(known);
     if (known.state === "failed" || known.state === "empty" || known.state === "starting") return sentence(known);
     const { facts, straggler } = this.#tell(look);
     if (straggler) return stragglerWords(straggler);

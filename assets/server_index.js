@@ -22,7 +22,7 @@
  * @typedef {{rank: number, done: Push[], elements: number, lost: number, teams: Map<number, {read: number, done: Push[]}>}} Server  done: pushes applied or dropped, in that order
  */
 
-const SERVES = ["push", "pull", "apply", "clock"];
+const SERVES = ["push", "apply", "clock"]; // a pull may be of examples
 
 /** The number of the first of a sorted list that comes after t. @template T @param {ArrayLike<T>} list @param {number} t @param {(item: T) => number} time */
 export function countUntil(list, t, time) {

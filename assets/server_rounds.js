@@ -9,10 +9,10 @@
  * @typedef {import("./table.js").Table} Table
  * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {import("./model.js").Call} Call
- * @typedef {import("./player.js").Known} Known
  */
 import { clockOf } from "./model.js";
 import { acceptedBy, countUntil, serverIndexOf, turnAt } from "./server_index.js";
+import { Told } from "./told.js";
 
 const LOOK_BACK = 6; // rounds
 const MOST_FLIGHTS = 600; // of a round, that its pace is fitted to
@@ -40,24 +40,12 @@ export function flightsBetween(index, from, to) {
   return found.sort((a, b) => a.start - b.start);
 }
 
-export class Rounds {
+export class Rounds extends Told {
   /** @param {Table} table */
   constructor(table) {
-    this.table = table;
+    super(table, "rounds", "round");
     this.index = serverIndexOf(table);
-    this.life = table.life;
-    this.read = -1; // the index's version that is in here
-    this.calls = /** @type {CallHead[]} */ ([]);
-    this.callOf = /** @type {Map<string, CallHead>} */ (new Map());
-    this.newest = /** @type {CallHead | null} */ (null);
-    this.opened = /** @type {Map<string, {rows: number, call: Call}>} */ (new Map());
   }
-
-  get rows() { return this.table.rows; }
-  get from() { return this.table.from; }
-  get to() { return this.table.to; }
-  get epoch() { return this.table.epoch; }
-  get completed() { return this.newest ? this.newest.iteration + 1 : 0; }
 
   /** Add the rounds that have ended since; the last one goes on. */
   update() {
@@ -74,11 +62,11 @@ export class Rounds {
     const began = Math.min(...[...index.workers.values()].map((worker) => worker.granted[0]?.granted).filter((t) => t >= 0));
     let k = calls.length ? calls[calls.length - 1].iteration + 1 : first, start = calls.length ? calls[calls.length - 1].end : Math.max(0, Number.isFinite(began) ? began : this.table.from);
     for (let end = this.#endOf(pairs, k); !Number.isNaN(end); end = this.#endOf(pairs, ++k)) {
-      this.#put(k, start, Math.max(start, end), true);
+      this.put(k, start, Math.max(start, end), true, 1);
       start = Math.max(start, end);
     }
     const goesOn = [...index.workers.values()].some((worker) => worker.turns.length > k);
-    if (goesOn && this.table.to > start) this.#put(k, start, this.table.to, false);
+    if (goesOn && this.table.to > start) this.put(k, start, this.table.to, false, 1);
     return this;
   }
 
@@ -94,26 +82,6 @@ export class Rounds {
     }
     const alive = pairs.some(({ pushes }) => pushes[k]?.end >= 0);
     return alive ? end : NaN;
-  }
-
-  /** @param {number} k @param {number} start @param {number} end @param {boolean} complete */
-  #put(k, start, end, complete) {
-    const key = `round/${k}`, head = { key, generation: 0, group: "rounds", op: k, collective: "round", algorithm: "", iteration: k, start, end, ranks: 0, nbytes: -1, name: "",
-      rows: complete ? 1 : this.table.rows, sends: 1, complete, passages: [], parties: null, through: null };
-    this.calls.push(head);
-    this.callOf.set(key, head);
-    if (complete) this.newest = head;
-  }
-
-  /** @param {number} t @returns {CallHead | null} */
-  callAt(t) {
-    return this.calls[Math.max(0, countUntil(this.calls, t, (round) => round.start) - 1)] ?? null;
-  }
-
-  /** @param {CallHead} round */
-  indexOf(round) {
-    const at = countUntil(this.calls, round.start, (r) => r.start) - 1;
-    return this.calls[at]?.key === round.key ? at : this.calls.findIndex((r) => r.key === round.key);
   }
 
   /** A round as the player takes it: its flights, counted from its start, and its pace. @param {string} key @returns {Call | null} */
@@ -154,10 +122,4 @@ export function roundsOf(table) {
   let rounds = ofTables.get(table);
   if (!rounds) ofTables.set(table, (rounds = new Rounds(table)));
   return rounds.update();
-}
-
-/** What the player goes by: the run, its rounds in place of its calls where it has such. @param {Known} known @returns {Known} */
-export function taleOf(known) {
-  const rounds = roundsOf(known.table);
-  return rounds ? { ...known, table: /** @type {any} */ (rounds) } : known;
 }

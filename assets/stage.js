@@ -7,30 +7,43 @@
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./player.js").Known} Known
  * @typedef {import("./player.js").Player} Player
- * @typedef {{rank?: number, peer?: number, group?: string, op?: number, step?: number, chunk?: number, iteration?: number}} Choice
- * @typedef {{height(look: Look): number, draw(g: CanvasRenderingContext2D, look: Look): void}} Score  a scene's own, under the time bar
+ * @typedef {{rank?: number, peer?: number, group?: string, op?: number, step?: number, chunk?: number, iteration?: number, stage?: number, microbatch?: number, action?: string}} Choice
+ * @typedef {{height(look: Look): number, draw(g: CanvasRenderingContext2D, look: Look): void, whole?: boolean, at?(x: number, look: Look): number | null}} Score
+ *   a scene's own, under the time bar; whole: it shows the whole run, in place of the strip; at: the moment of the run at a place of it
  * @typedef {{table: import("./table.js").Table, known: Known, call: Call | null, told: Call | null, t: number, live: boolean, held: boolean, ranks: number,
- *   ink: Record<string, string>, font: string, width: number, ratio: number, at: number, choice: Choice | null}} Look
+ *   ink: Record<string, string>, font: string, width: number, ratio: number, at: number, choice: Choice | null, fastest?: number}} Look
  * @typedef {{say(look: Look): void, draw(look: Look): void, marks(look: Look): any[], title(look: Look): string, sentence(look: Look): string,
  *   badges?(look: Look): string[], step?(look: Look, unit: string, way: number): number | null, score?: boolean | Score, end(): void}} View
- *   told: what the picture tells, a call or a parameter server's round; call: the same if it is a call
- * @typedef {{name: string, label: string, key: string, offered?(known: Known): boolean, build(body: HTMLElement, stage: Stage): View}} Scene
- *   offered: whether there is something of this run to see in it
+ *   fastest: bytes/s of the widest link that is drawn elsewhere on the same scale; told: what the picture tells, a call, a parameter server's round or a pipeline's pass; call: the same if it is a call
+ * @typedef {{name: string, label: string, key: string, calls?: boolean, offered?(known: Known): boolean, tale?(known: Known): any, build(body: HTMLElement, stage: Stage): View}} Scene
+ *   offered: whether there is something of this run to see in it; tale: pieces of its own that it is told in; calls: it shows single calls, also of a run that is told in something else
  */
 import { feedView } from "./feed.js";
 import { hostIsDark, inksOf, wireOf } from "./host.js";
 import { busiest, openCall } from "./model.js";
-import { AT_START, advance, backToLive, holdAt, isOver, nowOf, playOn, playheadOf, stepped, tell } from "./player.js";
+import { AT_START, advance, backToLive, holdAt, isOver, nowOf, playOn, playedAt, playheadOf, stepped, tell } from "./player.js";
 import { collectivesScene } from "./scene_collectives.js";
+import { modelScene } from "./scene_model.js";
 import { overviewScene } from "./scene_overview.js";
+import { pairOf } from "./pairs.js";
+import { pairScene } from "./scene_pair.js";
+import { mixes } from "./peers_index.js";
+import { peersScene } from "./scene_peers.js";
+import { pipelineScene, pipes } from "./scene_pipeline.js";
+import { samplesScene } from "./scene_samples.js";
 import { serverScene, serves } from "./scene_server.js";
+import { shardsScene } from "./scene_shards.js";
 import { timelineScene } from "./scene_timeline.js";
-import { roundsOf, taleOf } from "./server_rounds.js";
+import { atStuck } from "./stuck.js";
+import { isCall, openTold, taleOf } from "./tale.js";
+import { talkOf } from "./talk.js";
 import { TimeBar } from "./timebar.js";
 import { badge, factsOf, meter } from "./words.js";
 
 /** @type {Scene[]} */
-const SCENES = [overviewScene, { ...collectivesScene, offered: (known) => !serves(known) || known.table.calls.length > 0 }, timelineScene, serverScene];
+const RUN_SCENES = [overviewScene, { ...collectivesScene, calls: true, offered: (known) => !(serves(known) || pipes(known) || mixes(known)) || known.table.calls.length > 0 }, timelineScene, serverScene, pipelineScene, modelScene, peersScene, samplesScene, shardsScene];
+/** A page that compares two calls shows nothing else: their rows are not one run's. @type {Scene[]} */
+const SCENES = [...RUN_SCENES.map((scene) => ({ ...scene, offered: (/** @type {Known} */ known) => !pairOf(known) && (scene.offered?.(known) ?? true) })), pairScene];
 const TEXT_MS = 250; // text changes at most four times a second
 const OPEN_CALLS = 8; // that are kept opened
 const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
@@ -43,7 +56,7 @@ const FRAME = `
   <div class="wb-scenes"></div>
   <div class="wb-feed"></div>
   <div class="wb-time"></div>
-  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 2 3 4 views · H holds the ranks</p>`;
+  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 to 9 views · H holds the ranks</p>`;
 
 export class Stage {
   /** @param {any} model @param {HTMLElement} el @param {any} view */
@@ -91,9 +104,11 @@ export class Stage {
     return this.wire.known;
   }
 
-  /** The run as the player tells it: by its calls, or by the rounds of a parameter server. @returns {Known} */
+  /** The run as the player tells it: by its calls, the rounds of a parameter server or a pipeline's passes; where calls are what is shown, by those. @returns {Known} */
   get tale() {
-    return taleOf(this.known);
+    const own = this.scene?.tale?.(this.known);
+    if (own) return { ...this.known, table: /** @type {any} */ (own) };
+    return this.scene?.calls && this.known.table.calls.length && !talkOf(this.known) ? this.known : taleOf(this.known);
   }
 
   /** The call, or round, that the playhead is in. @returns {Call | null} */
@@ -105,7 +120,7 @@ export class Stage {
   /** A call by its key, opened; kept until it has more rows. @param {string} key @returns {Call | null} */
   openKey(key) {
     const table = this.known.table, head = table.callOf.get(key), had = this.opened.get(key);
-    if (!head) return roundsOf(table)?.open(key) ?? null;
+    if (!head) return openTold(this.known, key);
     if (had && had.rows === head.rows && had.table === table) return had.call;
     const call = openCall(table, head);
     this.opened.delete(key);
@@ -131,6 +146,12 @@ export class Stage {
     this.dirty = true;
   }
 
+  /** Tell the same moment in what this scene shows: a call, or the pass that it is in. */
+  #retell() {
+    const head = this.tale.table.callAt(this.player.t), call = head && this.openKey(head.key);
+    if (call) this.player = { ...tell(this.player, call.key, performance.now()), held: this.player.held, at0: playedAt(call, Math.max(0, this.player.t - call.start)) };
+  }
+
   #tabs() {
     const tabs = this.$(".wb-tabs");
     for (const scene of SCENES) {
@@ -146,10 +167,12 @@ export class Stage {
 
   /** Show a scene; "" is the first. @param {string} name @param {boolean} [chosen] by the reader: it is kept */
   open(name, chosen = true) {
-    const scene = SCENES.find((s) => s.name === name && (s.offered?.(this.known) ?? true)) ?? SCENES[0];
+    const scene = SCENES.find((s) => s.name === name && (s.offered?.(this.known) ?? true)) ?? SCENES.find((s) => s.offered?.(this.known) ?? true) ?? SCENES[0];
     if (chosen) this.wire.kept.scene = scene.name;
     if (this.scene === scene) return;
+    const before = this.tale.table;
     this.scene = scene;
+    if (this.player.key && this.tale.table !== before) this.#retell();
     if (!this.views.has(scene.name)) {
       const body = document.createElement("section");
       body.className = `wb-scene wb-scene-${scene.name}`;
@@ -309,10 +332,11 @@ export class Stage {
 
   /** @param {number} at @returns {Look} */
   look(at) {
-    const { known, player, told } = this, call = told?.group === "rounds" ? null : told;
-    return { table: known.table, known, call, told, t: this.playhead(at), live: player.live && player.held === null, held: player.held !== null,
+    const { known, player, told } = this, call = isCall(told) ? told : null;
+    const look = { table: known.table, known, call, told, t: this.playhead(at), live: player.live && player.held === null, held: player.held !== null,
       ranks: Math.max(known.run?.ranks ?? 0, call?.ranks ?? 0) || 4, ink: this.ink ?? {}, font: this.font ?? "sans-serif", width: this.width,
       ratio: devicePixelRatio || 1, at, choice: this.choice };
+    return this.scene?.calls ? atStuck(look) : look;
   }
 
   /** @param {number} at */
@@ -353,6 +377,7 @@ export class Stage {
       if (node.textContent !== text) node.textContent = text;
     };
     put(".wb-top b", view.title(look));
+    this.root.classList.toggle("alone", !!known.run?.alone); // a picture without a run: there is no time to go through
     put(".wb-facts", factsOf(known));
     const behind = nowOf(known, look.at) - look.t;
     put(".wb-real", known.table.rows ? badge(look, behind, this.player) : "");

@@ -49,6 +49,7 @@ function roomFor(kinds, room, old) {
     return [name, column];
   }));
 }
+const APART = new Set(["metrics", "control"]); // groups that do not train
 
 export class Table {
   constructor() {
@@ -71,6 +72,8 @@ export class Table {
     /** The newest call that all its ranks have ended, or null. @type {CallHead | null} */
     this.newest = null;
     this.completed = 0;
+    /** How many ranks a group has, as far as its calls tell. @type {Map<string, number>} */
+    this.members = new Map();
     /** @type {Columns<typeof ROW_COLUMNS> & {passage: Uint32Array}} */
     this.columns = roomFor({ ...ROW_COLUMNS, passage: Uint32Array }, 4096);
     /** @type {Columns<typeof PASSAGE_COLUMNS> & {first: Uint32Array}} */
@@ -159,10 +162,10 @@ export class Table {
     }
   }
 
-  /** A passage of a collective belongs to its call; messages and the metrics' own collectives to none. @param {number} p @param {number} first @param {number} count */
+  /** A passage of a collective belongs to its call; messages, what is measured and what is agreed on belong to none. @param {number} p @param {number} first @param {number} count */
   #toCall(p, first, count) {
     const { passages, code } = this, op = passages.op[p], group = this.text(passages.group[p]), collective = this.text(passages.collective[p]);
-    if (op < 0 || group === "metrics" || collective === "p2p" || collective === "") return;
+    if (op < 0 || APART.has(group) || collective === "p2p" || collective === "") return;
     const generation = passages.generation[p], key = `${generation}/${group}/${op}`;
     let call = this.callOf.get(key);
     if (!call) {
@@ -187,9 +190,15 @@ export class Table {
         if (kind === code.send) call.sends += 1;
       }
     }
-    if (!call.parties || !call.through) return;
+    if (!call.parties || !call.through) { // it seemed complete: the rest of it was in other lanes
+      call.ranks = Math.max(call.ranks, new Set(call.passages.map((q) => passages.rank[q])).size);
+      this.members.set(`${generation}/${group}`, Math.max(call.ranks, this.members.get(`${generation}/${group}`) ?? 0));
+      return;
+    }
     call.ranks = call.parties.size;
-    if (call.sends && call.through.size === call.parties.size) {
+    const known = `${generation}/${group}`, members = this.members.get(known) ?? 0;
+    if (call.sends && call.through.size === call.parties.size && call.ranks >= members) { // fewer than an earlier one's: some have not come yet
+      this.members.set(known, call.ranks);
       call.complete = true;
       call.parties = call.through = null;
       this.completed += 1;

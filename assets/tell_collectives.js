@@ -11,11 +11,15 @@
  * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
  * @typedef {{at: number, words: () => string}} Moment
  */
-import { cellAt, holdingsAt, sendKey } from "./holdings.js";
+import { cellAt, holdingsAt, isComplete, sendKey } from "./holdings.js";
+import { isTold } from "./operation.js";
 import { heldUp, madeLinks } from "./rates.js";
-import { awaited, bytes, duration, sentence } from "./words.js";
+import { failedWords } from "./tell_failed.js";
+import { messageWords, messagesSentence } from "./tell_messages.js";
+import { awaited, bytes, deedWords, duration, isPlanned, pieceName, sentence } from "./words.js";
 
 const LATE = 0.2; // of a call: a rank that joins in later than that after the first is late
+const TELLS_RATE = 16_384; // bytes of a message, less of which say nothing of how much a link carries
 const FOR_LONG = 0.05; // of a call: shorter waits are not told
 
 /** Bytes a second as networks say them, in bits. @param {number} rate */
@@ -35,17 +39,19 @@ export function ranksOf(ranks) {
  * What is wrong with the sums at this moment: a part that is in twice, or one that is missing though its rank is through.
  * @param {Reading} reading @param {number} t
  */
-export function wrongWords({ holdings }, t) {
-  const { first, chunks, ranks, sound, left, twice } = holdings, wrong = [];
-  if (sound || (t < Math.min(...left) && !twice.some((count) => count > 0))) return "";
+export function wrongWords({ holdings, call }, t) {
+  const { first, chunks, ranks, sound, left, twice, way, owners } = holdings, wrong = [];
+  if (call.collective === "p2p" || sound || (t < Math.min(...left) && !(way === "sum" && twice.some((count) => count > 0)))) return "";
   const states = holdingsAt(holdings, t);
   for (let cell = 0; cell + 1 < first.length; cell++) {
     const { doubled, lacking } = cellAt(holdings, cell, states[cell], t);
-    if (doubled.length + lacking.length) wrong.push({ rank: ranks[Math.floor(cell / chunks.length)], chunk: chunks[cell % chunks.length], doubled, lacking });
+    if (lacking.length || (way === "sum" && doubled.length)) wrong.push({ rank: ranks[Math.floor(cell / chunks.length)], chunk: chunks[cell % chunks.length], doubled, lacking });
   }
   if (!wrong.length) return "";
   const [{ rank, chunk, doubled, lacking }] = wrong, parts = (/** @type {number[]} */ of, /** @type {string} */ how) => (of.length ? [`the part${of.length > 1 ? "s" : ""} of ${ranksOf(of)} ${of.length > 1 ? "are" : "is"} ${how}`] : []);
   const more = wrong.length > 1 ? `; ${wrong.length} of ${first.length - 1} chunks are wrong` : "";
+  if (way === "hear") return `Rank ${rank} is through and has not heard of ${ranksOf(lacking)}${wrong.length > 1 ? `; nor have ${wrong.length - 1} others of all` : ""}.`;
+  if (way === "keep") return `Rank ${rank} is through without chunk ${chunk}, the part of rank ${owners.get(chunk)}${wrong.length > 1 ? `; ${wrong.length} chunks are missing` : ""}.`;
   return `Rank ${rank}'s chunk ${chunk} is not the sum of all: ${[...parts(lacking, "missing"), ...parts(doubled, "in more than once")].join(", ")}${more}.`;
 }
 
@@ -54,9 +60,11 @@ export function wrongWords({ holdings }, t) {
  * @param {Look} look @param {Reading | null} reading @param {Frame | null} frame
  */
 export function collectiveSentence({ known, call, live }, reading, frame) {
-  if (!call || !reading || !frame || (known.state === "failed" && known.words)) return sentence(known);
+  if (known.state === "failed" && known.words) return failedWords(known);
+  if (!call || !reading || !frame) return sentence(known);
   const span = call.end - call.start, n = reading.holdings.ranks.length, { slowest, ideal } = reading, { held, standing } = known.control ?? { held: false, standing: [] };
   if (held && live && known.state === "running") return `You hold the ranks: ${standing.length === n ? `all ${n}` : `${standing.length} of ${n}`} stand at the edge of a chunk. What each of them holds by now is below.`;
+  if (call.collective === "p2p") return messagesSentence(reading, frame.t);
   const wrong = wrongWords(reading, frame.t);
   if (wrong) return wrong;
   const takes = call.complete ? `this call takes ${duration(span)}` : `this call has lasted ${duration(span)} so far`;
@@ -72,15 +80,16 @@ export function collectiveSentence({ known, call, live }, reading, frame) {
     return `Rank ${last} joined in ${duration(late)} after rank ${came[0][0]}${waiting(heldUp(frame, (cause) => cause.end === last), " for it")}: ${takes}${crowd}.`;
   }
   const longest = call.waits.reduce((best, w) => (!best || w.end - w.start > best.end - best.start ? w : best), /** @type {import("./model.js").Row | null} */ (null));
-  const whole = (call.nbytes > 0 ? bytes(call.nbytes) : "nothing") + (call.name ? ` (${call.name})` : "");
-  const moved = `${n} ranks ${call.complete ? "combine" : "are combining"} ${whole}${call.complete ? ` in ${duration(span)}` : `, for ${duration(span)} so far`}`;
+  const size = call.nbytes > 0 ? bytes(call.nbytes) : call.nbytes < 0 && !call.complete ? "what each has" : "nothing"; // a row of the whole call is written at its end
+  const whole = size + (call.name && !isPlanned(call) ? ` (${call.name})` : "");
+  const moved = `${deedWords(call.collective, n, reading.holdings.root, whole, call.complete)}${call.complete ? ` in ${duration(span)}` : `, for ${duration(span)} so far`}`;
   if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; nobody waits long.`;
   return `${moved}; rank ${longest.rank} waits longest, ${duration(longest.end - longest.start)} for ${awaited(longest)}.`;
 }
 
 /** The fact in the middle of the ring: the slowest link against the others. @param {Reading} reading @param {Known} known @returns {{words: string, ours: boolean}[]} */
 export function middleFact(reading, known) {
-  const { slowest, usual, links } = reading, rates = [...links.values()].filter((l) => l.rate > 0), lines = [];
+  const { slowest, usual, links } = reading, small = reading.call.collective === "p2p" && !reading.call.flights.some((f) => f.nbytes >= TELLS_RATE), rates = small ? [] : [...links.values()].filter((l) => l.rate > 0), lines = [];
   if (slowest) {
     const name = `link ${slowest.from} → ${slowest.to}`, others = [...links.values()].filter((l) => l !== slowest);
     if (slowest.rate > 0 && slowest.rate < usual / 2) lines.push(`${name}: ${bitRate(slowest.rate)}`, `the others ${bitRate(usual)}`);
@@ -100,6 +109,12 @@ export function middleFact(reading, known) {
 /** The same in a line, where the middle is not free. @param {{words: string}[]} lines */
 export const factLine = (lines) => lines.map((l) => l.words).join(", ").replace(/(carry|carries), /, "$1 ");
 
+/** What has arrived in a gather: whose it is. @param {Reading} reading @param {number} chunk @param {number} from @param {string} has */
+function gatheredWords({ holdings }, chunk, from, has) {
+  const owner = holdings.owners.get(chunk);
+  return `${owner === undefined || owner === from ? "" : `, the part of rank ${owner}`}: ${has}`;
+}
+
 /** @type {WeakMap<Reading, Moment[]>} */
 const tellings = new WeakMap();
 
@@ -107,22 +122,25 @@ const tellings = new WeakMap();
 function momentsOf(reading) {
   const found = tellings.get(reading);
   if (found) return found;
-  const { call, holdings } = reading, span = call.end - call.start, moments = /** @type {Moment[]} */ ([]), added = new Set();
+  const { call, holdings } = reading, span = call.end - call.start, piece = pieceName(call), moments = /** @type {Moment[]} */ ([]), added = new Set(), told = isTold(call.rows);
   for (const r of call.rows) if (r.kind === "reduce") added.add(`${r.peer}>${r.rank}/${r.step}/${r.chunk}/${r.slot}`);
   const has = (/** @type {number} */ rank, /** @type {number} */ chunk, /** @type {number} */ t) => {
     const cell = cellOf(reading, rank, chunk), { parts, complete, slots } = cellAt(holdings, cell, stateOfCell(reading, cell, t), t);
     const sum = parts.reduce((all, p) => all + p.within, 0) / slots;
+    if (holdings.way === "hear") return complete ? "of all" : `of ${ranksOf(parts.filter((p) => p.within).map((p) => p.rank))}`;
+    if (holdings.way === "keep") return complete || parts.some((p) => p.within === slots) ? "it has all of it" : `${Math.round(100 * sum)} % of it is here`;
     const twice = parts.filter((p) => p.twice).map((p) => p.rank);
     return complete ? "complete" : twice.length ? `${ranksOf(twice)} ${twice.length > 1 ? "are" : "is"} in more than once` : `${Number.isInteger(sum) ? sum : sum.toFixed(1)} of ${parts.length} contributions`;
   };
   for (const f of call.flights) {
     const later = added.has(`${f.from}>${f.to}/${f.step}/${f.chunk}/${f.slot}`);
-    moments.push({ at: f.end, words: () => `rank ${f.to} received chunk ${f.chunk} from rank ${f.from} (${bytes(f.nbytes)} in ${duration(f.end - f.start)})` +
-      (later ? "" : f.fused ? ` and added it: ${has(f.to, f.chunk, f.end)}` : ` in place of its own: ${has(f.to, f.chunk, f.end)}`) });
+    if (holdings.way === "hear") moments.push({ at: f.end, words: () => `rank ${f.to} heard from rank ${f.from} (${duration(f.end - f.start)}): it knows ${has(f.to, f.chunk, f.end)}` });
+    else moments.push({ at: f.end, words: () => `rank ${f.to} received ${piece} ${f.chunk} from rank ${f.from} (${bytes(f.nbytes)} in ${duration(f.end - f.start)})` +
+      (later || !told || piece === "message" ? "" : holdings.way === "keep" ? gatheredWords(reading, f.chunk, f.from, has(f.to, f.chunk, f.end)) : f.fused ? ` and added it: ${has(f.to, f.chunk, f.end)}` : ` in place of its own: ${has(f.to, f.chunk, f.end)}`) });
   }
   for (const r of call.rows) {
-    if (r.kind === "reduce") moments.push({ at: r.end, words: () => `rank ${r.rank} added ${r.peer === r.rank ? "its own part to" : `what rank ${r.peer} sent of`} chunk ${r.chunk}: ${has(r.rank, r.chunk, r.end)}` });
-    if (r.kind === "wait" && r.end - r.start > FOR_LONG * span) moments.push({ at: r.end, words: () => `rank ${r.rank} had waited ${duration(r.end - r.start)} for ${awaited(r, true)}` });
+    if (r.kind === "reduce") moments.push({ at: r.end, words: () => `rank ${r.rank} added ${r.peer === r.rank ? "its own part to" : `what rank ${r.peer} sent of`} chunk ${r.chunk}${told ? `: ${has(r.rank, r.chunk, r.end)}` : ""}` });
+    if (r.kind === "wait" && r.end - r.start > FOR_LONG * span) moments.push({ at: r.end, words: () => `rank ${r.rank} had waited ${duration(r.end - r.start)} for ${awaited(r, true, piece)}` });
     if (r.kind === "collective" && call.complete) moments.push({ at: r.end, words: () => `rank ${r.rank} is through` });
   }
   for (const [rank, start] of call.came) if (start > FOR_LONG * span) moments.push({ at: start, words: () => `rank ${rank} joined in, ${duration(start)} after the first` });
@@ -166,46 +184,66 @@ function partsWords(parts, slots) {
 export function cellWords(reading, frame, cell, state) {
   const { holdings } = reading, { complete, parts, slots, doubled, lacking } = cellAt(holdings, cell, state, frame.t);
   const rank = holdings.ranks[Math.floor(cell / holdings.chunks.length)], chunk = holdings.chunks[cell % holdings.chunks.length];
-  const own = parts.every((p) => (p.within > 0) === (p.rank === rank)), holds = complete ? "complete, the sum of all" : own ? "its own part only" : `sum of ${partsWords(parts, slots)}`;
+  const own = parts.every((p) => (p.within > 0) === (p.rank === rank)), owner = holdings.owners.get(chunk);
+  const asked = !!holdings.asked[cell];
+  if (reading.call.collective === "p2p") return [`rank ${rank}, message ${chunk}: ${messageWords(reading, rank, chunk, parts.reduce((sum, p) => sum + p.within, 0), slots)}`,
+    ...(lacking.length ? ["✕ it was never received"] : []), ...arrivingWords(frame, rank, chunk)];
+  if (holdings.way === "keep") return [`rank ${rank}, chunk ${chunk}: ${keptWords(rank, owner ?? -1, parts.reduce((sum, p) => sum + p.within, 0), slots, asked)}`,
+    ...(lacking.length ? [`✕ rank ${rank} is through without it`] : []), ...arrivingWords(frame, rank, chunk)];
+  if (holdings.way === "hear") return [`rank ${rank} has heard of ${complete ? "all" : ranksOf(parts.filter((p) => p.within).map((p) => p.rank))}`,
+    ...(lacking.length ? [`✕ rank ${rank} is through and has not heard of ${ranksOf(lacking)}`] : []), ...arrivingWords(frame, rank, chunk)];
+  const holds = complete ? "complete, the sum of all" : own ? "its own part only" : `sum of ${partsWords(parts, slots)}`;
   const lines = [`rank ${rank}, chunk ${chunk}: ${holds}${complete ? "" : ` (${parts.filter((p) => p.within === slots).length} of ${parts.length})`}${slots > 1 ? `, in ${slots} pieces` : ""}`];
   if (doubled.length) lines.push(`✕ the part of ${ranksOf(doubled)} is in more than once`);
   if (lacking.length) lines.push(`✕ rank ${rank} is through, and the part of ${ranksOf(lacking)} is missing`);
-  for (const c of frame.comets) if (c.to === rank && c.chunk === chunk) lines.push(`arriving from rank ${c.from}: ${Math.round(c.share * 100)} % of ${duration(c.end - c.start)}`);
-  return lines;
+  if (!asked && !complete) lines.push("nothing of it must be here at the end");
+  return [...lines, ...arrivingWords(frame, rank, chunk)];
 }
+
+/** What a rank has of a chunk that is handed on as it is. @param {number} rank @param {number} owner @param {number} here  pieces @param {number} slots  of how many @param {boolean} asked */
+function keptWords(rank, owner, here, slots, asked) {
+  if (!here) return asked ? `not here yet, the part of rank ${owner}` : "nothing of it must be here at the end";
+  if (here < slots) return `${here} of ${slots} pieces are here, of the part of rank ${owner}`;
+  if (owner === rank) return asked ? "its own part" : "its own, to be handed on";
+  return `here${asked ? "" : " to be handed on"}, the part of rank ${owner}`;
+}
+
+/** @param {Frame} frame @param {number} rank @param {number} chunk */
+const arrivingWords = (frame, rank, chunk) => frame.comets.flatMap((c) => (c.to === rank && c.chunk === chunk ? [c.lying ? `it has come from rank ${c.from}, and lies there` : `arriving from rank ${c.from}: ${Math.round(c.share * 100)} % of ${duration(c.end - c.start)}`] : []));
 
 /** A chunk on its way. @param {Reading} reading @param {Mark} mark */
 export function chunkWords(reading, mark) {
-  const { ranks, carried } = reading.holdings, counts = Array.from(carried.get(sendKey(mark)) ?? []), whole = counts.length > 0 && counts.every((c) => c === 1);
-  const parts = ranks.filter((_, i) => counts[i] > 0), twice = ranks.filter((_, i) => counts[i] > 1);
-  const lines = [`chunk ${mark.chunk} from rank ${mark.from} to rank ${mark.to}: ${Math.round(mark.share * 100)} % of its ${duration(mark.end - mark.start)}, ${bytes(mark.nbytes)}`,
-    whole ? "complete: the sum of all" : `sum of ${ranksOf(parts)} (${parts.length} of ${ranks.length})`, `step ${mark.step + 1}${mark.phase ? `, ${mark.phase.replaceAll("_", "-")}` : ""}`];
+  if (reading.call.collective === "p2p") return [`message ${mark.chunk} from rank ${mark.from} to rank ${mark.to}, ${bytes(mark.nbytes)}: ${mark.lying ? "it lies there, not received" : `${Math.round(mark.share * 100)} % of its ${duration(mark.end - mark.start)}`}`];
+  const { ranks, carried, way, owners } = reading.holdings, counts = Array.from(carried.get(sendKey(mark)) ?? []), whole = isComplete(reading.holdings, counts);
+  const parts = ranks.filter((_, i) => counts[i] > 0), twice = way === "sum" ? ranks.filter((_, i) => counts[i] > 1) : [];
+  const lines = [`chunk ${mark.chunk} from rank ${mark.from} to rank ${mark.to}: ${mark.lying ? "it lies there, not received" : `${Math.round(mark.share * 100)} % of its ${duration(mark.end - mark.start)}`}, ${bytes(mark.nbytes)}`,
+    way === "keep" ? `the part of rank ${owners.get(mark.chunk)}` : way === "hear" ? `news of ${ranksOf(parts)}` : whole ? "complete: the sum of all" : `sum of ${ranksOf(parts)} (${parts.length} of ${ranks.length})`, `step ${mark.step + 1}${mark.phase ? `, ${mark.phase.replaceAll("_", "-")}` : ""}`];
   if (twice.length) lines.splice(2, 0, `✕ the part of ${ranksOf(twice)} is in more than once`);
   return lines;
 }
 
 /** A link. @param {Reading} reading @param {Known} known @param {number} from @param {number} to @param {number} t */
 export function linkWords(reading, known, from, to, t) {
-  const link = reading.links.get(`${from}>${to}`), made = madeLinks(known, reading.links.keys()).get(`${from}>${to}`), lines = [];
+  const piece = pieceName(reading.call), link = reading.links.get(`${from}>${to}`), made = madeLinks(known, reading.links.keys()).get(`${from}>${to}`), lines = [];
   if (link) {
     const gone = reading.call.flights.filter((f) => f.from === from && f.to === to && f.end <= t);
     lines.push(`link ${from} → ${to}: ${link.rate > 0 ? `${bitRate(link.rate)} while sending, ` : ""}a hop takes at least ${duration(link.hop)}`,
-      `${gone.length} of ${link.flights} ${link.flights === 1 ? "chunk has" : "chunks have"} arrived, ${bytes(gone.reduce((sum, f) => sum + Math.max(0, f.nbytes), 0))}`);
+      `${gone.length} of ${link.flights} ${link.flights === 1 ? `${piece} has` : `${piece}s have`} arrived, ${bytes(gone.reduce((sum, f) => sum + Math.max(0, f.nbytes), 0))}`);
   } else lines.push(`link ${from} → ${to}`);
   if (made) lines.push(`made by us: ${made.words}`);
   return lines;
 }
 
-/** What a rank is in, in a few words and in full. @param {import("./ring_draw.js").RankState} state @param {Frame | null} frame @param {LaneNow[]} now */
-export function rankWords(state, frame, now) {
+/** What a rank is in, in a few words and in full. @param {import("./ring_draw.js").RankState} state @param {Frame | null} frame @param {LaneNow[]} now @param {string} [piece] */
+export function rankWords(state, frame, now, piece = "chunk") {
   const { rank, wait, blocked, ended, held, frozen, factor, away, member } = state, lines = [`rank ${rank}`];
   if (!member) return [`rank ${rank} is not in this group`];
   if (ended) lines[0] = `rank ${rank}: ${ended}`;
-  else if (wait && frame) lines[0] = `rank ${rank} has waited ${duration(frame.t - wait.start)} for ${awaited(wait, true)}`;
-  else if (blocked) lines[0] = `rank ${rank} waits for ${blocked.chunk >= 0 ? `chunk ${blocked.chunk} from ` : ""}rank ${blocked.peer}`;
+  else if (wait && frame) lines[0] = `rank ${rank} has waited ${duration(frame.t - wait.start)} for ${awaited(wait, true, piece)}`;
+  else if (blocked) lines[0] = blocked.words || `rank ${rank} waits for ${(blocked.chunk ?? -1) >= 0 ? `chunk ${blocked.chunk} from ` : ""}rank ${blocked.peer}`;
   else if (away) lines[0] = `rank ${rank} has not joined in yet`;
   const sends = frame?.comets.filter((c) => c.from === rank) ?? [];
-  for (const c of sends.slice(0, 3)) lines.push(`its chunk ${c.chunk} is on its way to rank ${c.to}`);
+  for (const c of sends.slice(0, 3)) lines.push(c.lying ? `its ${piece} ${c.chunk} lies at rank ${c.to}, not received` : `its ${piece} ${c.chunk} is on its way to rank ${c.to}`);
   if (frozen) lines.push("frozen by you: its process is stopped");
   if (factor !== 1) lines.push(`slowed by you: computes ×${factor} as long`);
   if (held) {
@@ -226,8 +264,9 @@ export function valueWords({ known, call }, rank, chunk) {
 /** The whole picture for who cannot see it. @param {Reading} reading @param {Frame} frame */
 export function spokenFrame(reading, frame) {
   const moving = frame.comets.map((c) => {
-    const counts = Array.from(reading.holdings.carried.get(sendKey(c)) ?? []), whole = counts.length && counts.every((k) => k === 1);
-    return `chunk ${c.chunk} from rank ${c.from} to rank ${c.to}, ${whole ? "complete" : `${counts.filter((k) => k > 0).length} of ${counts.length} parts`}`;
+    if (reading.call.collective === "p2p") return `message ${c.chunk} from rank ${c.from} ${c.lying ? "lies at" : "to"} rank ${c.to}`;
+    const { holdings } = reading, counts = Array.from(holdings.carried.get(sendKey(c)) ?? []), whole = isComplete(holdings, counts);
+    return `chunk ${c.chunk} from rank ${c.from} ${c.lying ? "lies at" : "to"} rank ${c.to}, ${holdings.way === "keep" ? `the part of rank ${holdings.owners.get(c.chunk)}` : whole ? "complete" : `${counts.filter((k) => k > 0).length} of ${counts.length} parts`}`;
   });
   const waiting = [...frame.waiting.values()].map((w) => `rank ${w.rank} waits ${duration(frame.t - w.start)} for ${awaited(w)}`);
   return [...moving, ...waiting].join("; ") || "nothing is on its way at this moment";

@@ -11,7 +11,8 @@
 import { countUntil } from "./server_index.js";
 import { fateOf } from "./server_frame.js";
 import { isOver } from "./player.js";
-import { bytes, duration, grouped, sentence } from "./words.js";
+import { failedWords } from "./tell_failed.js";
+import { bytes, counted, duration, grouped, sentence } from "./words.js";
 
 const CROWD = 2; // pushes that wait at a shard are worth a sentence
 const LONG_QUEUE = 1e5; // ns in a queue that are worth a word
@@ -25,8 +26,6 @@ export function workersOf(ranks) {
 
 /** @param {string} words */
 const begin = (words) => words.charAt(0).toUpperCase() + words.slice(1);
-/** "1 update", "3 updates" @param {number} n @param {string} what */
-const count = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
 /** A rule in a line: "SSP, at most 3 ahead". @param {Rule} rule */
 export function ruleWords({ consistency, low, high }) {
   const name = consistency === "" ? "" : consistency.length <= 4 ? consistency.toUpperCase() : consistency;
@@ -39,7 +38,7 @@ export function ruleWords({ consistency, low, high }) {
  * @param {Known} known @param {ServerFrame | null} frame @param {Rule} rule @param {boolean} live
  */
 export function serverSentence(known, frame, rule, live) {
-  if (known.state === "failed" && known.words && live) return known.words;
+  if (known.state === "failed" && known.words && live) return failedWords(known);
   if (!frame) return known.state === "running" ? "The ranks run. Waiting for the first push." : isOver(known) && known.state !== "failed" ? known.words || "The run is over, and nothing was pushed in it." : sentence(known);
   const { workers, min, slowest, shards } = frame, blocked = workers.filter((w) => w.doing === "blocked"), lost = workers.filter((w) => w.doing === "lost"), others = slowest.filter((rank) => !blocked.some((w) => w.rank === rank));
   const frozen = live && !isOver(known) ? (known.control?.frozen ?? []).filter((rank) => workers.some((w) => w.rank === rank)) : [];
@@ -54,10 +53,10 @@ export function serverSentence(known, frame, rule, live) {
   }
   const active = workers.filter((w) => w.doing !== "lost" && w.doing !== "ended"), stale = [...active].sort((a, b) => b.worst - a.worst)[0], crowd = shards.filter((s) => !s.kept && s.queue.length >= CROWD).sort((a, b) => b.queue.length - a.queue.length)[0];
   if (active.length === 0 && workers.length) return told(`All workers have pushed their last gradient; the parameters are version ${shards.map((s) => s.versions.join(" | ")).join(" and ")}.`);
-  if (crowd) return told(`${count(crowd.queue.length, "push")} wait at shard ${crowd.rank}${shards.length > 1 ? `, which holds ${Math.round(crowd.share * 100)} % of the keys` : ""}.`.replace("pushs", "pushes"));
+  if (crowd) return told(`${counted(crowd.queue.length, "push")} wait at shard ${crowd.rank}${shards.length > 1 ? `, which holds ${Math.round(crowd.share * 100)} % of the keys` : ""}.`);
   const ahead = Math.max(...active.map((w) => w.ahead)), fastest = active.filter((w) => w.ahead === ahead).map((w) => w.rank);
   const spread = ahead > 0 && fastest.length < active.length ? `${begin(workersOf(fastest))} ${fastest.length > 1 ? "are" : "is"} ${ahead} ahead of ${who}` : active.every((w) => w.iteration === min) ? `All are in iteration ${grouped(min)}` : `All pushes of iteration ${grouped(min - 1)} are in`;
-  const old = stale && stale.worst > 0 ? `worker ${stale.rank} computes on parameters that lack ${count(stale.worst, "update")}` : "all hold the newest parameters";
+  const old = stale && stale.worst > 0 ? `worker ${stale.rank} computes on parameters that lack ${counted(stale.worst, "update")}` : "all hold the newest parameters";
   const free = rule.low === null ? (rule.consistency === "asp" ? "nobody waits for another worker" : "") : "nobody is stopped";
   return told(`${[spread, free].filter(Boolean).join(", ")}; ${old}.`);
 }
@@ -74,8 +73,8 @@ export function lastUpdates(index, t, lines) {
 /** @param {number} shard @param {import("./server_index.js").Push} push */
 export function updateWords(shard, push) {
   const waited = push.begin - push.arrive, queue = waited > LONG_QUEUE ? `, after ${duration(waited)} at the shard` : "", what = `worker ${push.worker}'s gradient of iteration ${grouped(push.iteration)}`;
-  if (push.dropped) return `shard ${shard} dropped ${what}: ${count(push.stale, "update")} stale, ${count(push.dropped, "sample")} left out`;
-  return `shard ${shard} applied ${what}: ${push.stale ? `${count(push.stale, "update")} stale` : "not stale"}, version is now ${grouped(push.version)}${queue}`;
+  if (push.dropped) return `shard ${shard} dropped ${what}: ${counted(push.stale, "update")} stale, ${counted(push.dropped, "sample")} left out`;
+  return `shard ${shard} applied ${what}: ${push.stale ? `${counted(push.stale, "update")} stale` : "not stale"}, version is now ${grouped(push.version)}${queue}`;
 }
 
 /** Which process holds which version: "w at time t". @param {ServerFrame} frame @returns {string[]} */
@@ -95,7 +94,7 @@ const DOINGS = { start: "has not been granted its first iteration yet", pull: "p
 export function workerWords(frame, i, rule, befell) {
   const w = frame.workers[i], lines = [`worker ${w.rank}, iteration ${grouped(w.iteration)}: ${DOINGS[w.doing]}${w.since > 0 && w.doing !== "ended" ? `, for ${duration(frame.t - w.since)}` : ""}`];
   if (befell) lines.push(befell);
-  lines.push(...frame.shards.map((s, k) => (w.held[k] < 0 ? `it holds nothing of shard ${s.rank} yet` : `it holds version ${grouped(w.held[k])} of shard ${s.rank}${w.behind[k] ? `, ${count(w.behind[k], "update")} behind` : ", the newest"}`)));
+  lines.push(...frame.shards.map((s, k) => (w.held[k] < 0 ? `it holds nothing of shard ${s.rank} yet` : `it holds version ${grouped(w.held[k])} of shard ${s.rank}${w.behind[k] ? `, ${counted(w.behind[k], "update")} behind` : ", the newest"}`)));
   if (w.limit !== null && w.doing !== "lost") lines.push(`it may start up to iteration ${grouped(w.limit)}${rule.low !== rule.high && w.limit > frame.min + (rule.low ?? 0) ? `, ${w.limit - frame.min - (rule.low ?? 0)} more than the bound: granted` : ""}`);
   return lines;
 }

@@ -6,12 +6,12 @@
  */
 import { duration, grouped, speed, stateOf } from "./words.js";
 import { isOver, nowOf } from "./player.js";
+import { burstNumber } from "./talk.js";
+import { TALES, unitsOf } from "./tale.js";
 import { ranksControl } from "./ranks_control.js";
 import { drawScore, scoreHeight, timeAt } from "./lanes.js";
 
 const STRIP = { left: 58, right: 8, height: 34, bars: 22 };
-/** What one steps by, of a parameter server's rounds. @type {Record<string, string>} */
-const ROUND_UNITS = { chunk: "message", step: "update", iteration: "round" };
 const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1]; // run time per page time; 0: each call in about four seconds
 
 /** How many places the strip has: while calls come it grows in steps, so that bars do not creep. @param {number} calls @param {boolean} over */
@@ -85,8 +85,11 @@ export class TimeBar {
     };
     drag(this.strip, (x) => this.#scrubRun(x));
     drag(this.score, (x) => {
-      const call = stage.told;
-      if (call) stage.goto(call.start + timeAt(x, call.end - call.start, stage.width));
+      const call = stage.told, score = stage.view.score;
+      const own = typeof score === "object" ? score.at?.(x, stage.look(performance.now())) : undefined; // of the whole run
+      if (own !== undefined) {
+        if (own !== null) stage.goto(own);
+      } else if (call) stage.goto(call.start + timeAt(x, call.end - call.start, stage.width));
     });
   }
 
@@ -116,13 +119,13 @@ export class TimeBar {
     this.$(".wb-state").className = `wb-state ${name}`;
     put(".wb-toggle", held ? "▶ Play" : "❚❚ Hold the view");
     put(".wb-live", over ? "To the newest" : "Back to live");
-    const unit = this.unit.value, rounds = call?.group === "rounds";
+    const unit = this.unit.value, units = unitsOf(call);
     for (const option of this.unit.options) {
-      const name = rounds ? ROUND_UNITS[option.value] : option.value;
+      const name = units?.[option.value] ?? option.value;
       if (option.text !== `by ${name}`) option.text = `by ${name}`;
     }
-    this.$(".wb-back").setAttribute("aria-label", `one ${unit} back`);
-    this.$(".wb-next").setAttribute("aria-label", `one ${unit} on`);
+    this.$(".wb-back").setAttribute("aria-label", `one ${units?.[unit] ?? unit} back`);
+    this.$(".wb-next").setAttribute("aria-label", `one ${units?.[unit] ?? unit} on`);
     for (const button of bar.querySelectorAll(".wb-group button")) /** @type {HTMLButtonElement} */ (button).disabled = !known.table.rows;
     put(".wb-where", this.#where(look));
     this.ranks.say(look);
@@ -139,20 +142,24 @@ export class TimeBar {
     if (!call) return "";
     const total = known.table.calls.length + (known.counters?.older ? 1 : 0);
     const behind = isOver(known) ? "" : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
+    if (call.group === "passes" || call.group === "shardings") return `iteration ${grouped(call.iteration)}${behind}`;
+    if (call.group === "pairs") return `pair ${grouped(call.iteration)} of ${grouped(this.calls().length)}`;
+    if (call.group === "mixings") return `mixing ${grouped(call.iteration)}${behind}`;
     if (call.group === "rounds") return `slowest: iteration ${grouped(call.iteration)}${behind}`;
+    if (call.collective === "p2p") return `${call.name ? `${call.name}, ` : ""}messages ${burstNumber(known, call).map(grouped).join(" of ")}${behind}`;
     return `call ${grouped(call.number)} of ${grouped(Math.max(total, call.number))}${behind}`;
   }
 
   /** @param {any} look @param {boolean | import("./stage.js").Score} score */
   draw(look, score) {
     const { stage, strip } = this, { ink, font, told: call, width, known } = look, calls = this.calls();
-    this.strip.hidden = !calls.length && !score;
+    this.strip.hidden = (!calls.length && !score) || (typeof score === "object" && !!score.whole);
     this.score.hidden = !score;
     if (!this.strip.hidden) {
       const index = call ? stage.tale.table.indexOf(call) : -1, key = [known.table.epoch, index, width, look.ratio, ink.comm, isOver(known)].join();
       if (key !== this.drawn) {
         this.drawn = key;
-        drawStrip(stage.paper(strip, width, STRIP.height), ink, font, calls, index, width, isOver(known), call?.group === "rounds" ? "rounds" : "each call");
+        drawStrip(stage.paper(strip, width, STRIP.height), ink, font, calls, index, width, isOver(known), TALES[call?.group]?.strip ?? "each call");
       }
     }
     if (score === true) drawScore(stage.paper(this.score, width, scoreHeight(look.ranks)), look);

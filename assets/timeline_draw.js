@@ -9,11 +9,12 @@
  * @typedef {import("./timeline_layout.js").Window} Window
  * @typedef {{index: TimelineIndex, win: Window, place: TimelinePlace, ink: Record<string, string>, font: string, waiting: any, cores: number, crowded: boolean}} Canvas
  *   waiting: what hatches a wait
- * @typedef {{x: number, y: number, w: number, h: number, rank: number, row: number, words: string}} Hit  row -1: of no single row
+ * @typedef {{x: number, y: number, w: number, h: number, rank: number, row: number, words: string, bucket?: number}} Hit  row -1: of no single row; bucket: that a piece of backward fills
  * @typedef {{room: number, own: Float64Array, talk: Float64Array, all: Float64Array}} Shares  by column and class, ns
  */
 import { SPAN } from "./density.js";
 import { faultWords } from "./feed.js";
+import { bucketNumber, bucketWords, rebuiltWords } from "./timeline_buckets.js";
 import { LabelRow, fitting, windowX } from "./timeline_layout.js";
 import { SPAN_COUNT, SPAN_INK, drawStacks, inkOn, typeIn, writeOn } from "./timeline_paint.js";
 import { drawTalk, showsChunks } from "./timeline_talk.js";
@@ -98,7 +99,7 @@ function drawOwn(g, canvas, rank, y, sums, columns, dt, hits) {
       const text = span === SPAN.upkeep ? table.text(table.name[row]) || table.kindName(table.kind[row]) : bucket >= 0 ? `backward ${bucket}` : table.kindName(table.kind[row]).replace("_", " ");
       const label = place.labels ? fitting(text, w, measure) : "";
       if (label) writeOn(g, label, a + w / 2, y + h / 2, inkOn(ink, name));
-      hits.push({ x: a, y, w, h, rank: rank.rank, row, words: bucket >= 0 ? `, here until bucket ${bucket} was full` : "" });
+      hits.push({ x: a, y, w, h, rank: rank.rank, row, words: bucket >= 0 ? `, here until bucket ${bucket} was full` : "", bucket });
     }
     g.fillStyle = ink.ink; // a tick where a bucket is full: its all-reduce may begin
     for (const m of marks) {
@@ -106,6 +107,16 @@ function drawOwn(g, canvas, rank, y, sums, columns, dt, hits) {
       if (x >= place.left && x <= place.right) g.fillRect(x - 1.25, y + h - 4, 1.5, 8);
     }
   }
+  for (const row of index.within(rank.rebuilds, win.from, win.to) ?? []) drawRebuilt(g, canvas, rank.rank, row, y, hits);
+}
+
+/** Two ticks close together: here the buckets were built anew. @param {CanvasRenderingContext2D} g @param {Canvas} canvas @param {number} rank @param {number} row @param {number} y @param {Hit[]} hits */
+function drawRebuilt(g, { index, place, win, ink }, rank, row, y, hits) {
+  const x = windowX(win, place, index.table.start[row]), h = place.lanes.ownHeight;
+  if (x < place.left || x > place.right) return;
+  g.fillStyle = ink.ink;
+  for (const side of [-2.25, 0.75]) g.fillRect(x + side, y + h - 4, 1.5, 8); // below the names of bars
+  hits.push({ x: x - 4, y: y + h - 5, w: 8, h: 10, rank, row, words: "" });
 }
 
 /** Exposed: communication and waiting while the rank computes nothing. @param {CanvasRenderingContext2D} g @param {Canvas} canvas @param {number} y @param {Float64Array} all @param {number} columns @param {number} dt */
@@ -185,7 +196,17 @@ function drawFaults(g, { index, place, win, ink, font }, ranks, hits) {
   }
 }
 
-/** What a mark is, in words. @param {import("./table.js").Table} table @param {Hit} hit */
-export function hitWords(table, hit) {
-  return hit.row < 0 ? hit.words : rowWords(table, hit.row, hit.words);
+/** The name of the collective that a chunk belongs to. @param {import("./table.js").Table} table @param {number} p  its passage */
+function movedIn(table, p) {
+  const { passages, calls } = table, op = passages.op[p], group = table.text(passages.group[p]);
+  return op < 0 ? "" : calls.findLast((call) => call.op === op && call.group === group && call.generation === passages.generation[p])?.name ?? "";
+}
+
+/** What a mark is, in words. @param {import("./table.js").Table} table @param {Hit} hit @param {import("./timeline_buckets.js").Buckets | null} [buckets]  of a DDP run */
+export function hitWords(table, hit, buckets = null) {
+  if (hit.row < 0) return hit.words;
+  const p = table.passage[hit.row], iteration = table.passages.iteration[p], name = table.text(table.name[hit.row]);
+  if (name === "buckets rebuilt") return rebuiltWords(hit.rank, buckets, iteration);
+  const bucket = hit.bucket ?? bucketNumber(table.kind[hit.row] === table.code.collective ? name : movedIn(table, p));
+  return rowWords(table, hit.row, hit.words) + bucketWords(buckets, bucket, iteration);
 }

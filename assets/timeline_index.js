@@ -13,7 +13,7 @@
  *   what an iteration of a rank was made of, in ns. own: computing by class; hidden: communication while it computed; exposed: while it did
  *   not; waiting: blocked with nothing to compute; queue: for a core, in all; queued: for a core, while computing
  * @typedef {{name: string, place: number, line: Line}} TalkLane
- * @typedef {{rank: number, own: Line, talks: TalkLane[], talk: Line, all: Line, computed: RowList, calls: RowList, marks: RowList, steps: Step[], dirty: number}} RankLines
+ * @typedef {{rank: number, own: Line, talks: TalkLane[], talk: Line, all: Line, computed: RowList, calls: RowList, marks: RowList, rebuilds: RowList, steps: Step[], dirty: number}} RankLines
  * @typedef {{rank: number, peer: number, kind: string, name: string, value: number, at: number, iteration: number}} Fault
  */
 import { Line, SPANS, SPAN, SPAN_OF_KIND, isComputing, layOver } from "./density.js";
@@ -89,7 +89,7 @@ export class TimelineIndex {
     let rank = this.ranks.get(number);
     if (!rank) {
       rank = { rank: number, own: new Line(), talks: [], talk: new Line(), all: new Line(), computed: new RowList(), calls: new RowList(),
-        marks: new RowList(), steps: [], dirty: Infinity };
+        marks: new RowList(), rebuilds: new RowList(), steps: [], dirty: Infinity };
       this.ranks.set(number, rank);
       this.ranks = new Map([...this.ranks].sort(([a], [b]) => a - b));
     }
@@ -151,6 +151,7 @@ export class TimelineIndex {
     if (from < step.start) step.start = from;
     if (to > step.end) step.end = to;
     if (metric === "bucket full") rank.marks.push(row + table.forgotten);
+    if (metric === "buckets rebuilt") rank.rebuilds.push(row + table.forgotten);
     if (metric !== "runqueue") return;
     step.queue = table.value[row]; // the last row of an iteration
     step.done = true;
@@ -168,7 +169,7 @@ export class TimelineIndex {
     this.forgotten = table.forgotten;
     for (const rank of this.ranks.values()) {
       for (const line of new Set([rank.own, rank.talk, rank.all, ...rank.talks.map((lane) => lane.line)])) line.drop(from);
-      for (const list of [rank.computed, rank.calls, rank.marks]) list.drop(table.forgotten);
+      for (const list of [rank.computed, rank.calls, rank.marks, rank.rebuilds]) list.drop(table.forgotten);
       rank.steps = rank.steps.filter((step) => step.end >= from);
     }
     this.faults = this.faults.filter((fault) => fault.at >= from);

@@ -5,7 +5,7 @@
 
 const SPAN_KEYS = [["forward", "forward"], ["backward", "backward"], ["weight-grad", "weight gradient"], ["optimizer", "optimizer"], ["load", "loading samples"], ["done", "measuring, saving"],
   ["comm", "communication"], ["reduce", "adding, copying"]];
-const MARK_KEYS = [["tl-full", "bucket full"], ["tl-hidden", "hidden (pale)"], ["tl-exposed", "exposed"], ["tl-wait", "waits for a rank (pale: computes meanwhile)"], ["tl-core", "waits for a core: how long, not where"],
+const MARK_KEYS = [["tl-full", "bucket full"], ["tl-rebuilt", "buckets rebuilt"], ["tl-hidden", "hidden (pale)"], ["tl-exposed", "exposed"], ["tl-wait", "waits for a rank (pale: computes meanwhile)"], ["tl-core", "waits for a core: how long, not where"],
   ["tl-step", "iteration begins"], ["tl-chunk", "single chunks: sent above, received below"], ["tl-arrow", "from send to receive"], ["tl-fault", "fault, made by us"], ["tl-detect", "noticed"], ["tl-head", "playhead, selection"]];
 
 const KEY_OF_SPAN = ["forward", "backward", "weight-grad", "optimizer", "load", "done", "comm", "reduce", "tl-wait"];
@@ -15,6 +15,7 @@ export function keysOf(index, level, single, chosen) {
   const has = new Set(["forward", "backward", "optimizer", "comm", "tl-hidden", "tl-exposed", "tl-wait", "tl-head"]), ranks = [...index.ranks.values()];
   for (const rank of ranks) for (let i = 0; i < Math.min(rank.all.length, 4096); i++) has.add(KEY_OF_SPAN[rank.all.kind[i]]);
   if (ranks.some((rank) => rank.marks.length)) has.add("tl-full");
+  if (ranks.some((rank) => rank.rebuilds.length)) has.add("tl-rebuilt");
   if (level === "full" && ranks.some((rank) => rank.steps.some((step) => step.queue > 0))) has.add("tl-core");
   if (level !== "density") has.add("tl-step");
   if (single) has.add("tl-chunk");

@@ -143,7 +143,7 @@ export function costWords(facts, found) {
   if (found && found.before > 0 && found.lasts > 1.03 * found.before)
     return `${duration(found.lasts - found.before)} an iteration, on all ranks, since iteration ${grouped(found.since)}`;
   const cost = meanOver(facts, (f) => f.exposed + f.waiting), lasts = lengthOf(facts);
-  return facts.length ? `${duration(cost)} of ${duration(lasts)}: communication and waiting that no computing hides, mean of ${facts.length === 1 ? "the rank" : `${facts.length} ranks`}` : "";
+  return facts.length ? `${duration(cost)} of ${duration(lasts)} (${asPercent(cost / lasts)}): communication and waiting that no computing hides, mean of ${facts.length === 1 ? "the rank" : `${facts.length} ranks`}` : "";
 }
 
 /** Waiting for a core, apart from waiting for a rank. @param {StepFacts[]} facts @param {number} cores */
@@ -190,8 +190,9 @@ export function densityWords(rank, sums, from, to, unit) {
 /**
  * What is selected, in words: who came first to a collective and who last.
  * @param {import("./table.js").Table} table @param {import("./table.js").CallHead} head @param {number} t0  from which times are counted
+ * @param {string} [within]  what it holds
  */
-export function chosenWords(table, head, t0) {
+export function chosenWords(table, head, t0, within = "") {
   const came = /** @type {Map<number, number>} */ (new Map());
   for (const p of head.passages) {
     const rank = table.passages.rank[p];
@@ -199,7 +200,7 @@ export function chosenWords(table, head, t0) {
       if (table.kind[r] === table.code.collective) came.set(rank, table.start[r]);
   }
   const order = [...came].sort((a, b) => a[1] - b[1]), size = head.nbytes > 0 ? `, ${bytes(head.nbytes)}` : "", moment = (/** @type {number} */ t) => duration(Math.max(0, t - t0));
-  const what = `${head.name || callName(head.collective, "")} (number ${grouped(head.op)}${size})`;
+  const what = `${head.name || callName(head.collective, "")} (${within ? `${within}; ` : ""}number ${grouped(head.op)}${size})`;
   if (order.length < 2) return `${what} took ${duration(head.end - head.start)}`;
   const [first, begin] = order[0], [last, late] = order[order.length - 1];
   return `${what}: rank ${first} came at ${moment(begin)} of the iteration, rank ${last} at ${moment(late)}; all had it at ${moment(head.end)}`;

@@ -6,17 +6,41 @@
  * @typedef {import("./player.js").Player} Player
  */
 import { isOver } from "./player.js";
+import { burstNumber } from "./talk.js";
+import { TALES } from "./tale.js";
 
 /** Three significant digits, without exponents. @param {number} x */
 const digits = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
 /** Thousands apart. @param {number} x */
 export const grouped = (x) => String(Math.round(x)).replace(/\B(?=(\d{3})+$)/g, ",");
+/** How many of what: "1 event", "2,048 events". @param {number} n @param {string} what */
+export const counted = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : /(s|x|ch|sh)$/.test(what) ? "es" : "s"}`;
 
 /** A time as people say it. @param {number} ns */
 export function duration(ns) {
   if (ns < 999.5) return `${Math.round(ns)} ns`;
   if (ns < 999.5e3) return `${digits(ns / 1e3)} µs`;
   return ns < 999.5e6 ? `${digits(ns / 1e6)} ms` : `${digits(ns / 1e9)} s`;
+}
+
+/** What ranks do with their parts in a collective: now, then, going on. @param {string} collective @returns {[string, string, string]} */
+export function combineWords(collective) {
+  if (collective === "all_gather" || collective === "gather") return ["gather", "gathered", "are gathering"];
+  if (collective === "broadcast" || collective === "scatter") return ["hand on", "handed on", "are handing on"];
+  if (collective === "all_to_all") return ["exchange", "exchanged", "are exchanging"];
+  if (collective === "barrier") return ["meet", "met", "are meeting"];
+  return ["combine", "combined", "are combining"];
+}
+
+/** What a call of n ranks does, in words: `what` are its bytes; now, or going on. @param {string} collective @param {number} n @param {number} root -1 none @param {string} what @param {boolean} over */
+export function deedWords(collective, n, root, what, over) {
+  const others = n === 2 ? "the other" : `${n - 1} others`, deeds = combineWords(collective)[over ? 0 : 2];
+  if (collective === "barrier") return `${n} ranks ${deeds}`;
+  if (root < 0) return `${n} ranks ${deeds} ${what}`;
+  if (collective === "broadcast") return `Rank ${root} ${over ? "hands" : "is handing"} ${what} on to ${others}`;
+  if (collective === "scatter") return `Rank ${root} ${over ? "hands" : "is handing"} each of ${n} ranks its part of ${what}`;
+  if (collective === "gather") return `Rank ${root} ${over ? "gathers" : "is gathering"} ${what} from ${n} ranks`;
+  return `${n} ranks ${deeds} ${what} on rank ${root}`;
 }
 
 /** Bytes as people say them, in powers of ten. @param {number} n */
@@ -34,6 +58,7 @@ export function speed(stretch) {
 
 /** "all_reduce" and "ring" are the "Ring all-reduce". @param {Call} call */
 export function titleOf(call) {
+  if (call.collective === "p2p") return call.name ? `Messages of ${call.name}` : "Messages";
   const name = `${call.algorithm} ${call.collective}`.trim().replaceAll("_", "-");
   return name.charAt(0).toUpperCase() + name.slice(1);
 }
@@ -43,13 +68,14 @@ export function titleOf(call) {
  * @param {import("./stage.js").Look} look @param {number} behind nanoseconds @param {Player} player
  */
 export function badge({ known, call: own, told, live, held }, behind, player) {
-  const call = told ?? own, total = Math.max(known.table.calls.length, call?.number ?? 0), over = isOver(known), rounds = call?.group === "rounds";
-  const parts = [rounds ? "real pushes and pulls" : "real"];
-  if (rounds) parts.push(`round ${grouped(call.iteration)}`);
+  const call = told ?? own, total = Math.max(known.table.calls.length, call?.number ?? 0), over = isOver(known), by = TALES[call?.group ?? ""];
+  const parts = [by ? by.real : isPlanned(call) ? "planned: computed, nothing ran" : "real"];
+  if (call && by) parts.push(`${by.units.iteration} ${grouped(call.iteration)}`);
+  else if (call?.collective === "p2p") parts.push(`${call.name ? `${call.name} · ` : ""}messages ${burstNumber(known, call).map(grouped).join(" of ")}`);
   else if (call) parts.push(`call ${grouped(call.number)} of ${grouped(total)}`);
   if (call?.left_out) parts.push(call.left_out);
   const older = (known.counters?.older ?? 0) + known.table.forgotten;
-  if (older) parts.push(`the first ${grouped(older)} events are not on this page`);
+  if (older) parts.push(`the first ${older === 1 ? "event is" : `${counted(older, "event")} are`} not on this page`);
   if (held) parts.push("held");
   else if (player.pace) parts.push(speed(1e6 / player.pace));
   else if (!player.key) parts.push("×1");
@@ -58,6 +84,12 @@ export function badge({ known, call: own, told, live, held }, behind, player) {
   else if (live && Number.isFinite(behind)) parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);
   return parts.join(" · ");
 }
+
+/** What goes from rank to rank in a call. @param {{collective: string} | null | undefined} call */
+export const pieceName = (call) => (call?.collective === "p2p" ? "message" : "chunk");
+
+/** Whether a call is theory's own: its rows were computed. @param {{name?: string} | null | undefined} call */
+export const isPlanned = (call) => call?.name === "planned";
 
 /**
  * The state's glyph and word, and the class that colours it.
@@ -90,7 +122,7 @@ export function meter(known) {
   if (!counters) return "";
   const parts = [];
   if (counters.record_share !== null && counters.record_share !== undefined) parts.push(`recording ${percent(counters.record_share)} of step time`);
-  parts.push(!isOver(known) && counters.per_second ? `${thousands(counters.per_second)} events/s` : `${grouped(counters.events)} events`);
+  parts.push(!isOver(known) && counters.per_second ? `${thousands(counters.per_second)} events/s` : counted(counters.events, "event"));
   parts.push(`${grouped(counters.dropped)} dropped`);
   return parts.join(" · ");
 }
@@ -105,14 +137,15 @@ export function sentence(known) {
   if (known.state === "failed" && known.words) return known.words;
   if (known.state === "empty") return "Nothing runs yet. A run that starts is drawn here while it happens.";
   if (known.state === "starting") return "The ranks are starting.";
+  if (known.run?.cells && known.table.rows) return "No message has left yet, and no collective is complete.";
   if (known.state === "running") return "The ranks run. Waiting for the first collective that all of them complete.";
   return known.words || "The run is over, and no chunk was recorded in it.";
 }
 
-/** What a wait was for: a chunk, or room to put one. @param {Call["waits"][0]} wait @param {boolean} [full] */
-export function awaited(wait, full = false) {
+/** What a wait was for: a chunk, or room to put one. @param {Call["waits"][0]} wait @param {boolean} [full] @param {string} [piece]  what it is called */
+export function awaited(wait, full = false, piece = "chunk") {
   if (wait.name === "slots full") return `room at rank ${wait.peer}`;
-  return full ? `chunk ${wait.chunk} from rank ${wait.peer}` : `rank ${wait.peer}`;
+  return full ? `${piece} ${wait.chunk} from rank ${wait.peer}` : `rank ${wait.peer}`;
 }
 
 /**

@@ -19,14 +19,25 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
-MARK = (
-    b"WORKBENCH_TEST_RUN=%s"
-    % os.environ.setdefault("WORKBENCH_TEST_RUN", uuid.uuid4().hex).encode()
-)
+RUN = os.environ.setdefault("WORKBENCH_TEST_RUN", uuid.uuid4().hex)
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+if not RUN.endswith(WORKER):  # one of several: what the others start is theirs
+    RUN = os.environ["WORKBENCH_TEST_RUN"] = RUN + WORKER
+MARK = f"WORKBENCH_TEST_RUN={RUN}".encode()
+os.environ.setdefault("WORKBENCH_COSTS", "shipped")  # "auto" goes by what every machine has
 Found = TypeVar("Found")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
 GRACE = 2.0  # seconds; ranks must be gone 1 s after their driver, and this machine may be busy
 
+# A failed assertion shows its values in what tests share, too.
+_HERE = Path(__file__).parent
+pytest.register_assert_rewrite(
+    *(
+        ".".join(("tests", *path.relative_to(_HERE).with_suffix("").parts))
+        for path in sorted(_HERE.rglob("*.py"))
+        if not path.name.startswith(("test_", "conftest", "__"))
+    )
+)
 settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=200)
 settings.load_profile("sample")
@@ -36,7 +47,7 @@ settings.load_profile("sample")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of timing may fail by what else the cores do; pytest says how many were tried twice."""
     for item in items:
-        if item.get_closest_marker("timing"):
+        if item.get_closest_marker("timing") or item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
@@ -86,8 +97,10 @@ def shared_memory() -> set[str]:
 def remains(look: Callable[[], Found], seconds: float = GRACE) -> Found:
     """What ``look()`` still finds after a moment's patience; falsy as soon as there is nothing."""
     deadline = time.monotonic() + seconds
+    pause = 0.01  # longer and longer: a look through /proc is not for nothing
     while (found := look()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.2)
     return found
 
 

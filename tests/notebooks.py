@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+OVER = {"text/plain": ""}
 
 
 def main(*names: str) -> None:
@@ -27,6 +28,8 @@ def main(*names: str) -> None:
             cell.metadata.pop("execution", None)  # times of day
             for output in cell.get("outputs", ()):
                 output.get("data", {}).pop(WIDGET, None)
+            if "outputs" in cell:  # how far something was, which is over
+                cell.outputs = [one for one in cell.outputs if one.get("data") != OVER]
         nbformat.write(notebook, path)
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
 

@@ -6,12 +6,18 @@ order of the factors and of their values decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
 Case = dict[str, Any]
 Pair = frozenset[tuple[str, int]]  # of (factor, number of the value)
+
+
+def named(value: Any) -> str:
+    """A value in a test's name: the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
 def full(factors: Mapping[str, Sequence[Any]]) -> list[Case]:

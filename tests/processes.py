@@ -68,8 +68,8 @@ def run(
             Path(folder, "script.py").write_text(body)
             what = {"script": f"{folder}/script.py"}
         else:
-            module = Path(inspect.getfile(body)).stem
-            what = {"module": f"tests.{module}", "function": body.__name__}
+            place = Path(inspect.getfile(body)).relative_to(ROOT).with_suffix("")
+            what = {"module": ".".join(place.parts), "function": body.__name__}
         tasks = []
         for rank in range(size):
             extra = env(rank) if callable(env) else env

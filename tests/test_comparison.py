@@ -22,8 +22,9 @@ from workbench.errors import RunTimeout, SpecError, WorkbenchError
 from workbench.measures import MEASURES, beside, nothing
 from workbench.trials import CURVE, key_of, names_for
 from workbench.views.compared import AXES, compared, first_below, on_common, smoothened
-from workbench.views.compared_display import PLOTLY, pictured, tabled
+from workbench.views.compared_display import pictured, tabled
 from workbench.views.compared_svg import svg
+from workbench.views.followed import PLOTLY
 
 SMALL = {"ranks": 2, "iterations": 12, "batch_size": 16}
 RING = wb.Experiment(**SMALL)
@@ -243,7 +244,6 @@ def test_experiments_are_named_by_what_sets_them_apart() -> None:
         ([RING, NAIVE], {"seeds": [1, 1]}, "numbers that all differ"),
         ([RING, NAIVE], {"at_once": 0}, "at_once = 0"),
         ([RING, NAIVE], {"folder": "/dev/null/x"}, "folder = '/dev/null/x'"),
-        ([RING.replace(memory_limit="1 GB"), NAIVE], {}, "memory_limit"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
@@ -251,6 +251,18 @@ def test_what_cannot_be_is_refused_before_anything_runs(
 ) -> None:
     with pytest.raises(SpecError, match=words):
         wb.compare(given, **how)
+
+
+def test_a_run_stopped_at_its_memory_limit_is_said_and_the_others_go_on() -> None:
+    found = wb.compare(
+        {
+            "too little": RING.replace(memory_limit="100 kB"),
+            "enough": RING.replace(memory_limit="1 GB"),
+        }
+    ).wait(60)
+    tight, roomy = found["too little"][0], found["enough"][0]
+    assert tight.state == "failed" and "memory_limit = 0.100 MB" in str(tight.error)
+    assert roomy.state == "finished"
 
 
 def test_it_is_light_and_stays_a_function() -> None:

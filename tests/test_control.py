@@ -16,6 +16,8 @@ import pytest
 import workbench as wb
 from tests.live import LONG, cpu_seconds, gone, lasting, lenet, of, trained, training, until
 from workbench import laws
+from workbench.control import Control
+from workbench.pacing import Pacer
 
 
 @contextlib.contextmanager
@@ -60,6 +62,7 @@ def settle(run: wb.Run, quiet: float = 0.25) -> None:
 # -- pause and step --
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("strategy", "all_reduce", "seconds"),
     # naive: the root is not held itself, it waits for those that are, with a look twice a second
@@ -165,7 +168,7 @@ def test_an_unknown_unit_or_rank_is_refused() -> None:
 # -- slow motion, slow ranks --
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_slow_motion_stretches_transfers() -> None:
     """At k the median transfer lasts k times as long, give or take what sleeping costs (0.1 ms)."""
     with started(ranks=2) as run:
@@ -185,7 +188,7 @@ def large(run: wb.Run, since: int) -> pl.DataFrame:
     return of(rows, nbytes=96_000)
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_slow_motion_stretches_emulated_links_too() -> None:
     network = wb.Network(latency="1 ms", bandwidth="500 Mbit/s")
     with started(network=network) as run:
@@ -196,7 +199,7 @@ def test_slow_motion_stretches_emulated_links_too() -> None:
     assert median == pytest.approx(96_000 / 62_500 * 10, rel=0.08)
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_a_slow_rank_computes_longer_from_now_on() -> None:
     with started(pad_compute="15 ms") as run:
         at = run.iteration
@@ -237,6 +240,7 @@ def pairs(events: pl.DataFrame, source: int) -> pl.DataFrame:
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("rate", "chunk_bytes"),
     [("50 Mbit/s", 65_536), ("50 Mbit/s", 262_144), ("200 Mbit/s", 262_144)],
@@ -266,6 +270,7 @@ def arrived(run: wb.Run, since: int) -> pl.DataFrame:
     return pairs(trained(run.events), 0).filter("waited", pl.col("sent") > since + 20_000_000)
 
 
+@pytest.mark.alone
 def test_latency_is_accurate() -> None:
     with started() as run:
         run.link(0, 1, latency="5 ms")
@@ -276,6 +281,7 @@ def test_latency_is_accurate() -> None:
     assert late.min() >= 4.8  # the row ends a moment after the bytes have left
 
 
+@pytest.mark.alone
 def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
     """1->2 differs from the rest; a link's faults are rows."""
     links = {(1, 2): wb.Link(latency="8 ms", bandwidth="100 Mbit/s")}
@@ -291,6 +297,7 @@ def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
     assert quick(slow["flight"] / (slow["nbytes"] / 12_500)) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.alone
 def test_pacing_sleeps() -> None:
     """Almost all of the time is the link's; then almost no processor time is the ranks'."""
     with started(batch_size=2, network=wb.Network(bandwidth="5 Mbit/s")) as run:
@@ -326,6 +333,7 @@ def test_a_link_s_row_says_what_the_link_is_now() -> None:
     assert rows[-1] == ("slow", 1, 2.5)
 
 
+@pytest.mark.alone
 def test_a_link_that_is_down_stalls_is_named_and_comes_back() -> None:
     with started(ranks=3, timeout="20 s") as run:
         run.link(0, 1, down=True)
@@ -366,6 +374,51 @@ def test_a_link_holds_up_only_messages_that_cross_it(how: str) -> None:
         assert lasting(slow)[0] >= 0.99 * slow["nbytes"][0] * 2e-3, "sent when it has left the link"
     if how == "far":
         assert (received["start_ns"].min() - sent["end_ns"].min()) >= 399e6
+
+
+def test_a_link_cut_at_any_moment_holds_up_nobody_else() -> None:
+    """A message of 60 slots is half put when its link is cut: the sender goes on elsewhere."""
+    exp = wb.Experiment(
+        strategy="parameter_server", task="lenet_digits", ranks=3, iterations=40, batch_size=32,
+        options={"consistency": "asp"}, chunk_bytes=4096, timeout="20 s",
+        network=wb.Network(links={(0, 1): wb.Link(bandwidth="100 Mbit/s")}),  # 20 ms a message
+    )  # fmt: skip
+    run = wb.run(exp)
+    sent = {"kind": "send", "rank": 0, "peer": 1, "group": "default"}
+    until(lambda: of(run.events, **sent).height >= 5, what="its first slots")
+    run.link(0, 1, down=True)
+    until(lambda: of(run.events, kind="clock", rank=2).height == 40, what="the other worker")
+    assert of(run.events, **sent).height % 61 != 0, "cut within a message"
+    run.link(0, 1, down=False)
+    assert run.wait(timeout=30).ok and laws.check_events(run.events) == []
+
+
+def test_slots_on_several_paced_links_at_once_do_not_cross_in_a_lane() -> None:
+    exp = wb.Experiment(
+        strategy="parameter_server", task="lenet_digits", ranks=4, iterations=8, batch_size=32,
+        options={"consistency": "asp"}, chunk_bytes=4096,
+        network=wb.Network(bandwidth="100 Mbit/s"),
+    )  # fmt: skip
+    run = wb.run(exp)
+    assert run.wait(timeout=60).ok and run.dropped == 0
+    assert laws.check_events(run.events) == []
+    leaving = of(run.events, kind="send", rank=0, group="default")
+    assert leaving["lane"].n_unique() == 3, "three links, three lanes"
+
+
+def test_asking_when_bytes_leave_a_cut_link_does_not_wait() -> None:
+    """Whoever moves messages to several peers asks: waiting is for the caller to decide."""
+    control = Control.create(2)
+    try:
+        control.set_link(0, 1, down=True, latency_ns=1_000_000)
+        start = time.monotonic_ns()
+        pacer = Pacer(control, 0)
+        assert pacer.is_cut(1) and not pacer.is_cut(0)
+        departs, arrives = pacer.flight(1, 1000, start)
+        assert (departs, arrives) == (start, start + 1_000_000)
+        assert time.monotonic_ns() - start < 40e6, "less than one look"
+    finally:
+        control.segment.close()
 
 
 def test_a_link_that_stays_down_is_an_error_at_timeout() -> None:

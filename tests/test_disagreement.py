@@ -17,6 +17,8 @@ import torch.distributed as dist
 
 import workbench as wb
 from tests.processes import run, values
+from workbench.transports.board import Board, Peer
+from workbench.watch import Watch
 
 SOON = 2.0  # seconds until everybody has the error
 LOST = 1.0  # seconds until survivors know that a rank was killed
@@ -44,17 +46,40 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], str, str]] = {
         lambda: _all_reduce(9), lambda: _all_reduce(9, op="MAX"),
         "all_reduce(SUM)", "all_reduce(MAX)",
     ),
-    "ours and Gloo's": (
+    "adding and moving": (
         lambda: _all_reduce(70_000), lambda: dist.broadcast(torch.ones(70_000), 0),
         "all_reduce(SUM) of 70,000 float32", "broadcast of 70,000 float32",
     ),
-    "two of Gloo's": (
+    "two that differ": (
         lambda: dist.barrier(), lambda: dist.broadcast(torch.ones(7), 0),
         "barrier", "broadcast of 7 float32",
     ),
-    "elements of Gloo's": (
+    "elements of another": (
         lambda: dist.broadcast(torch.ones(8), 1), lambda: dist.broadcast(torch.ones(7), 1),
         "broadcast of 8 float32", "broadcast of 7 float32",
+    ),
+    "roots": (
+        lambda: dist.broadcast(torch.ones(8), 0), lambda: dist.broadcast(torch.ones(8), 1),
+        "broadcast of 8 float32 from rank 0", "broadcast of 8 float32 from rank 1",
+    ),
+    "roots of a sum": (
+        lambda: dist.reduce(torch.ones(5000), 1), lambda: dist.reduce(torch.ones(5000), 0),
+        "reduce(SUM) of 5,000 float32 to rank 1", "reduce(SUM) of 5,000 float32 to rank 0",
+    ),
+    "parts": (
+        lambda: dist.all_gather([torch.ones(4)] * dist.get_world_size(), torch.ones(4)),
+        lambda: dist.all_gather([torch.ones(5)] * dist.get_world_size(), torch.ones(5)),
+        "all_gather of 4 float32", "all_gather of 5 float32",
+    ),
+    "dtypes that move": (
+        lambda: dist.broadcast(torch.ones(6), 0),
+        lambda: dist.broadcast(torch.ones(6, dtype=torch.int64), 0),
+        "broadcast of 6 float32 from rank 0", "broadcast of 6 int64 from rank 0",
+    ),
+    "ours and Gloo's": (
+        lambda: dist.broadcast(torch.ones(70_000), 0),
+        lambda: _all_reduce(70_000, torch.complex64),
+        "broadcast of 70,000 float32", "all_reduce",
     ),
 }  # fmt: skip
 
@@ -65,8 +90,8 @@ def _disagree(rank: int, n: int, case: str, asynchronous: bool) -> list[Any]:
     start = time.monotonic()
     try:
         _all_reduce(3)  # here a slow rank may hear of it already
-        if case == "ours and Gloo's" and rank == 0:
-            time.sleep(0.2)  # the other one is in Gloo by then
+        if case in ("adding and moving", "ours and Gloo's") and rank == 0:
+            time.sleep(0.2)  # the other one waits by then
         if rank == n - 1:
             last()
         else:
@@ -92,6 +117,28 @@ def test_every_rank_learns_who_passed_what(case: str, n: int) -> None:
         assert seconds < SOON, (rank, seconds)
     # who passed what: the one that differs is named with what it passed
     assert any(re.search(rf"rank {n - 1}[^,]*{re.escape(last)}", words) for _, words, _ in heard)
+
+
+def _uneven(rank: int, n: int, elements: int) -> list[Any]:
+    """Every rank gives each other one so many; the last one says that it gives one less."""
+    own = elements - (rank == n - 1)
+    x, out = torch.ones(own * (n - 1) + elements), torch.ones(elements * n)
+    sends = [own if r != rank else elements for r in range(n)]
+    start = time.monotonic()
+    try:
+        dist.all_to_all_single(out, x, [elements] * n, sends)
+        dist.barrier()
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - start]
+    return ["nothing", "", 0.0]
+
+
+@pytest.mark.parametrize("elements", [5, 65_537])  # less than a slot; a slot and a crumb
+def test_what_one_sends_to_another_in_all_to_all_is_compared(elements: int) -> None:
+    heard = values(_uneven, 3, elements, timeout=20)
+    for kind, words, seconds in heard:
+        assert (kind, seconds < SOON) == ("CollectiveError", True), (kind, words, seconds)
+        assert "rank 2" in words, words
 
 
 def _order(rank: int, n: int) -> list[Any]:
@@ -379,3 +426,55 @@ def test_a_rank_that_has_left_the_group_is_not_waited_for() -> None:
     kind, words, seconds = values(_leaves, 2)[0]
     assert kind == "PeerLost" and "rank 1" in words and "left the group" in words, words
     assert seconds < LOST
+
+
+def _done_before(rank: int, n: int, folder: str) -> list[float]:
+    """The last rank does its part of a gather and is killed; another one finds that in the call
+    after it, while the root still waits for a third, which comes late.
+    """
+    found = Path(folder, "found")
+    x, outs = torch.full((10,), float(rank)), [torch.zeros(10) for _ in range(n * (rank == 0))]
+    dist.gather(x, outs or None)
+    dist.broadcast(torch.ones(1), 0)  # the root has opened all mailboxes: they go with their owner
+    if rank == 1:
+        deadline = time.monotonic() + 10
+        while not found.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)  # the root has looked around meanwhile, with the alarm on its board
+    dist.gather(x + 1, outs or None)
+    if rank == n - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 2:
+        with pytest.raises(wb.PeerLost):
+            dist.broadcast(x, n - 1)
+        found.touch()
+    return [float(out.min()) for out in outs]
+
+
+def test_what_a_lost_rank_had_done_its_part_of_is_done(tmp_path: Path) -> None:
+    root, *survivors, killed = run(_done_before, 4, str(tmp_path), timeout=30)
+    assert killed.code == -signal.SIGKILL and (tmp_path / "found").exists()
+    assert root.value == [1.0, 2.0, 3.0, 4.0], root.err
+    assert [rank.value for rank in survivors] == [[], []], [rank.err for rank in survivors]
+
+
+class _LastWord:
+    """A semaphore that is given just after somebody has given up waiting for it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def acquire(self, *_: Any) -> bool:
+        self.asked += 1
+        return self.asked > 1
+
+
+def test_a_message_that_came_just_before_its_sender_ended_is_taken() -> None:
+    peers = [Peer(0, os.getpid(), "", None), Peer(1, os.getpid(), "", None)]
+    peers[1].lost = True
+    watch = Watch(0, peers, Board.create(2), 10**9, None)
+    last: Any = _LastWord()
+    watch.wait(last, 1, None, "a test")  # type: ignore[arg-type]
+    last.asked = -1
+    with pytest.raises(wb.PeerLost):
+        watch.wait(last, 1, None, "a test")  # type: ignore[arg-type]

@@ -47,9 +47,16 @@ def assert_own_code(ended: list[Ended], code: int) -> None:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_exit_code_is_the_scripts_own(ending: str) -> None:
     script = f"{BEGIN}\n{ENDINGS[ending]}\nsys.exit(7)"
-    times = 10 if ending in ("destroyed", "not destroyed", "async operation not waited for") else 2
+    times = 4 if ending in ("destroyed", "not destroyed", "async operation not waited for") else 2
     for _ in range(times):  # two ranks each
         assert_own_code(run(script, 2, timeout=30), 7)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_exit_code_is_the_scripts_own_every_time(ending: str) -> None:
+    for _ in range(20):
+        assert_own_code(run(f"{BEGIN}\n{ENDINGS[ending]}\nsys.exit(7)", 2, timeout=30), 7)
 
 
 def test_between_hosts_too() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -48,6 +49,7 @@ def failure(run: wb.Run, seconds: float) -> tuple[wb.WorkbenchError, float]:
 # -- a rank is killed --
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("moment", range(5))
 @pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
 def test_a_rank_killed_at_any_moment_of_training_is_named(strategy: str, moment: int) -> None:
@@ -63,12 +65,10 @@ def test_a_rank_killed_at_any_moment_of_training_is_named(strategy: str, moment:
     assert f"rank {victim} (process {run.pids[victim]}) was killed by SIGKILL" in str(error)
     told = str(error).partition("Under way:")[2]
     assert any(word in told for word in ("all_reduce", "load", "forward", "backward", "optimizer"))
-    # The row of a send is written when it is done: a rank's last message may have none.
-    lawless = [str(v) for v in laws.check_events(run.events, complete=False)]
-    last = f"from rank {victim}, which has no send row for it"
-    assert all(last in words for words in lawless) and len(lawless) <= 1, lawless
+    assert [str(v) for v in laws.check_events(run.events, complete=False)] == []
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("moment", range(4))
 def test_a_rank_killed_while_the_ranks_start_is_named(moment: int) -> None:
     with started() as run:
@@ -80,6 +80,7 @@ def test_a_rank_killed_while_the_ranks_start_is_named(moment: int) -> None:
     assert run.events.columns
 
 
+@pytest.mark.timing
 def test_a_rank_killed_while_others_compute_is_named_as_soon() -> None:
     """Who sleeps in a long forward cannot see it: it is not waited for."""
     with started(pad_compute="60 s") as run:
@@ -122,9 +123,31 @@ def test_a_rank_that_exits_is_named_with_its_code() -> None:
     assert "exited with code 7" in str(error)
 
 
+def test_a_loop_without_an_end_is_named_with_its_line() -> None:
+    """Who loops answers nothing; it is found from outside."""
+
+    def turns(job: Any, config: Any) -> None:
+        for step in job.steps():
+            spins(job.rank, step.iteration)
+            dist.barrier()
+
+    def spins(rank: int, iteration: int) -> None:
+        count = 0
+        while (rank, iteration) == (1, 2):
+            count += 1
+
+    with started(strategy=turns, timeout="2 s") as run:
+        error, _ = failure(run, 60)
+    assert isinstance(error, wb.RunTimeout), error
+    who = rf"rank 1 \(process {run.pids[1]}\) is at line \d+ of the source of turns, in spins"
+    assert re.search(rf"{who}: (while \(rank, iteration\) == \(1, 2\):|count \+= 1)$", str(error))
+    assert str(error).count("is at line") == 1, "of the others it is said what they wait for"
+
+
 # -- a rank is stopped --
 
 
+@pytest.mark.timing
 def test_a_stopped_rank_is_named_after_a_second_and_an_error_at_timeout() -> None:
     with started(timeout="2 s") as run:
         training(run)
@@ -156,6 +179,23 @@ def test_who_the_user_freezes_is_no_error() -> None:
     assert laws.check_events(run.events) == []
 
 
+def test_how_long_a_message_is_awaited_is_told() -> None:
+    """A wait begins once, however often its rank looks around meanwhile."""
+    with started(strategy="gossip", ranks=4) as run:
+        training(run)
+        run.freeze(2)
+        awaited = pl.col("kind").cast(str).eq("wait") & pl.col("peer").eq(2)
+
+        def both_wait_unchanged() -> bool:
+            seen = run.store.now.filter(awaited).sort("rank")
+            time.sleep(0.5)
+            return seen.height == 2 and run.store.now.filter(awaited).sort("rank").equals(seen)
+
+        until(both_wait_unchanged, what="both neighbours wait, each since one moment")
+        run.thaw(2)
+
+
+@pytest.mark.timing
 def test_a_freeze_of_the_experiment_lasts_its_seconds_and_is_no_error() -> None:
     exp = lenet(
         ranks=3, iterations=8, timeout="1 s", faults=(wb.Freeze(rank=1, at_iteration=3, seconds=2),)
@@ -177,7 +217,7 @@ def test_thaw_ends_a_freeze_of_the_experiment() -> None:
 # -- a rank is slow --
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_a_slow_rank_of_the_experiment_computes_longer() -> None:
     run = wb.run(lenet(iterations=6, pad_compute="15 ms", faults=(wb.Slow(rank=1, factor=3),)))
     run.wait(timeout=30)
@@ -187,16 +227,16 @@ def test_a_slow_rank_of_the_experiment_computes_longer() -> None:
     assert laws.check_events(run.events) == []
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_jitter_slows_its_share_of_iterations_and_the_seed_decides_which() -> None:
     def slow_ones(seed: int) -> list[tuple[int, int]]:
         faults = (wb.Jitter(probability=0.4, factor=4),)
         run = wb.run(lenet(iterations=24, pad_compute="6 ms", faults=faults, seed=seed))
         run.wait(timeout=30)
-        rows = of(run.events, kind="backward").with_columns(
-            ms=lasting(of(run.events, kind="backward"))
-        )
-        rows = rows.filter(pl.col("ms") > 10, pl.col("iteration") > 0)
+        rows = of(run.events, kind="backward")
+        # Padded to 4 ms, slow ones to 16; waiting for a core, which others may cause, left out.
+        own = lasting(rows) - rows["value"] * 1e-6
+        rows = rows.with_columns(ms=own).filter(pl.col("ms") > 10, pl.col("iteration") > 0)
         return sorted(rows.select("rank", "iteration").rows())
 
     first = slow_ones(0)

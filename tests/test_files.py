@@ -106,7 +106,11 @@ def test_a_hole_is_counted(tmp_path: Path) -> None:
         (lambda f: os.truncate(f / "0.rows", 100 * 64 + 5), r"0\.rows should have a multiple", 200),
         (lambda f: os.truncate(f / "0.contexts", 133), r"0\.contexts should have a multiple", 200),
         (lambda f: (f / "0.rows").unlink(), r"0\.rows: No such file", 100),
-        (lambda f: os.truncate(f / "trace", 5000), r"trace should have 118,784 bytes", 100),
+        (
+            lambda f: os.truncate(f / "trace", 5000),
+            f"trace should have {events.DATA_AT:,} bytes",
+            100,
+        ),
         (lambda f: (f / "trace").write_bytes(b"foreign!" * 100), "trace should have", 100),
         (lambda f: (f / "trace").unlink(), "No such file", 100),
     ],
@@ -193,8 +197,8 @@ def test_files_of_other_versions(tmp_path: Path) -> None:
         WorkbenchError, match=r"missing: phase, slot\. Found, .* can read: rank, lane"
     ):
         load(path)
-    frame.write_parquet(path, metadata={"workbench": json.dumps(told | {"format": 2})})
-    with pytest.raises(WorkbenchError, match="expected format 1 or older, found format 2"):
+    frame.write_parquet(path, metadata={"workbench": json.dumps(told | {"format": 9})})
+    with pytest.raises(WorkbenchError, match="expected format 2 or older, found format 9"):
         load(path)
     frame.write_parquet(path, metadata={"workbench": "{"})
     with pytest.raises(WorkbenchError, match="without our metadata"):
@@ -205,13 +209,29 @@ def test_files_of_other_versions(tmp_path: Path) -> None:
     assert load(path).events.equals(frame)
 
 
-def test_a_file_with_damaged_data_names_the_whole_columns(tmp_path: Path) -> None:
-    path = saved(tmp_path / "run.parquet")
+def test_a_file_of_before_with_damaged_data_names_the_whole_columns(tmp_path: Path) -> None:
+    path = tmp_path / "run.parquet"
+    told = {"format": 1, "dropped": 0, "metadata": {}}  # it had no checksum
+    load(saved(path)).events.write_parquet(path, metadata={"workbench": json.dumps(told)})
+    assert load(path).events.height == 5000
     data = bytearray(path.read_bytes())
     data[4:40] = b"\xff" * 36  # where the first column begins
     path.write_bytes(data)
     with pytest.raises(WorkbenchError, match=r"damaged data .* can read: lane, .*name\.$"):
         load(path)
+
+
+def test_any_changed_bit_is_noticed(tmp_path: Path) -> None:
+    path = saved(tmp_path / "run.parquet")
+    whole = path.read_bytes()
+    for at in np.random.default_rng(0).integers(8, len(whole) - 8, 200):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << (at % 8)
+        path.write_bytes(changed)
+        with pytest.raises(WorkbenchError, match=r"run\.parquet: expected "):
+            load(path)
+    path.write_bytes(whole)
+    assert load(path).events.height == 5000
 
 
 def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

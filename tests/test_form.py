@@ -206,6 +206,47 @@ def test_a_policy_of_the_users_own_stays_what_it_is() -> None:
     assert form.experiment({**values, "options.servers": 1}).options == {"consistency": own}
 
 
+PIPED: dict[str, Any] = {"strategy": "pipeline", "ranks": 2}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "gpipe", "microbatches": 4},
+        {"split": ["fc1", "fc2"], "replicas": 1},
+        {"split": "layers"},
+        {"schedule": [["0F0", "0B0"], ["1F0", "1B0"]], "microbatches": 1},
+        {"schedule": "0F0 0B0\n1F0 1B0", "microbatches": 1},
+    ],
+)
+def test_a_pipeline_there_and_back(options: dict[str, Any]) -> None:
+    exp = terse(Experiment(**PIPED, options=options))
+    values = form.values(exp)
+    assert form.experiment(values) == exp
+    assert values["options.schedule"] in source.available("schedules"), "a grid is no choice"
+    assert form.from_link(form.to_link(exp)) == exp
+
+
+def test_pads_as_people_type_them() -> None:
+    made = form.experiment({**PIPED, "pad_compute": " 10 ms,20 ms, 5 us "})
+    assert made.pad_compute == wb.Pads(
+        forward="10 ms", input_gradient="20 ms", weight_gradient="5 us"
+    )
+    values = form.values(made)
+    assert values["pad_compute"] == "10 ms, 20 ms, 5 us" and form.experiment(values) == made
+    assert form.experiment({**PIPED, "pad_compute": "20 ms"}).pad_compute == "20 ms"
+    assert form.experiment({**PIPED, "pad_compute": " "}).pad_compute is None
+    assert eval(form.as_code(made), {"wb": wb}) == made  # what the form shows to copy
+
+
+def test_fields_of_a_pipeline_are_there_while_it_is_chosen() -> None:
+    by_name = {field.name: field for field in form.fields() if "pipeline" in field.strategies}
+    assert by_name["options.schedule"].choices == tuple(source.available("schedules"))
+    assert by_name["options.schedule"].docs["gpipe"].startswith("GPipe")
+    assert not any(field.advanced for field in by_name.values())
+    assert form.experiment({"options.schedule": "gpipe"}) == Experiment()
+
+
 # ---- refused, in words, where it is wrong
 
 
@@ -240,6 +281,11 @@ def test_a_policy_of_the_users_own_stays_what_it_is() -> None:
         ({**SERVED, "options.servers": 4}, "ranks", "options.servers = 4 leaves 0 workers"),
         ({**SERVED, "options": "stal: 3"}, "options", "did you mean 'staleness'"),
         ({"strategy": "ddp", "options.bucket_cap_mb": "x"}, "options.bucket_cap_mb", "must be a"),
+        ({"pad_compute": "1 ms, 2 ms"}, "pad_compute", "is no padding"),
+        ({**PIPED, "pad_compute": "1 ms, 2, 3 ms"}, "pad_compute", "'2' has no unit"),
+        ({"pad_compute": "1 ms, 2 ms, 3 ms"}, "pad_compute", "strategy='pipeline'"),
+        ({**PIPED, "options.schedule": "1f1"}, "options.schedule", "did you mean '1f1b'"),
+        ({**PIPED, "options.microbatches": "0"}, "options.microbatches", "microbatches = 0"),
         ({"threads": "0"}, "threads", "greater than or equal to 1"),
         ({"timeout": "soon"}, "timeout", "is not a duration"),
         ({"device": "gpu"}, "device", "must be auto"),

@@ -81,7 +81,7 @@ def test_runs_compare_side_by_side(history: History) -> None:
     assert table.columns[1:3] == ["1 · By ring", "2 · data_parallel, naive, 3 ranks"]
     by_name = {row[0]: row[1:] for row in table.iter_rows()}
     assert by_name["state"] == ("finished", "finished", "stopped", "failed")
-    assert by_name["all-reduce or policy"] == ("ring", "naive", "ring", "ring")
+    assert by_name["all-reduce, policy or schedule"] == ("ring", "naive", "ring", "ring")
     assert by_name["accuracy"][0].endswith("%") and by_name["accuracy"][3] == "–"
     assert by_name["sent by the busiest rank"][0].endswith("MB")
     assert compare([]).columns == [""]

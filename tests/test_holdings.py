@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 
 import workbench as wb
+from tests.laws.simulator import PROGRAMS, simulate
 from tests.live import ROOT, lenet, training, until
 from tests.processes import values
-from tests.test_laws import PROGRAMS, simulate
 from workbench.events import KINDS
 from workbench.laws import contributors
 from workbench.table import Names, from_frame

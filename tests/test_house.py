@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from typer.testing import CliRunner
 
 from tests.conftest import orphans, processes, remains
+from workbench.cli import app as cli
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -180,11 +182,6 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.parametrize("command", ["run", "lab", "serve", "demo"])
 def test_the_command_line_has_what_the_contract_names(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench.cli", command, "--help"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"workbench {command}" in done.stdout or f" {command} " in done.stdout
+    done = CliRunner().invoke(cli, [command, "--help"])
+    assert done.exit_code == 0, done.output
+    assert f" {command} " in done.stdout

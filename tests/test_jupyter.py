@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
 
 import workbench as wb
+from tests.kernel import Kernel, started
 from tests.live import lenet, until
 from tests.page import Client
 from tests.synthetic import training
@@ -116,50 +113,10 @@ print(stage.comm.comm_id)
 BUSY = "stage.send({'type': 'from the main thread'}); time.sleep(3); print('the cell ends')"
 
 
-class Kernel:
-    """A kernel of the pinned ipykernel, and what its front end gets."""
-
-    def __init__(self, client: BlockingKernelClient) -> None:
-        self.client = client
-        self.got: list[dict[str, Any]] = []
-
-    def look(self, seconds: float) -> None:
-        """Take what comes within that time."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                self.got.append(self.client.get_iopub_msg(timeout=left))
-            except Exception as error:
-                if type(error).__name__ != "Empty":
-                    raise
-
-    def until(self, condition: Any, seconds: float, what: str) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := [m for m in self.got if condition(m)]):
-            assert time.monotonic() < deadline, f"not within {seconds} s: {what}; got {self.got}"
-            self.look(0.05)
-        return found[0]
-
-    def printed(self, words: str) -> Any:
-        return lambda m: m["msg_type"] == "stream" and words in m["content"]["text"]
-
-
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    root = str(Path(__file__).parent.parent)
-    monkeypatch.setenv("PYTHONPATH", root)
-    manager = KernelManager(kernel_name="python3", transport="ipc", ip=str(tmp_path / "kernel"))
-    manager.start_kernel(cwd=root)
-    client = manager.blocking_client()
-    client.start_channels()
-    try:
-        client.wait_for_ready(timeout=60)
-        yield Kernel(client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    with started(tmp_path, monkeypatch) as here:
+        yield here
 
 
 def test_a_page_is_heard_while_a_synchronous_cell_runs(kernel: Kernel) -> None:

@@ -56,14 +56,15 @@ def test_it_begins_with_the_first_preset_and_its_code(lab: Lab) -> None:
     assert lab.stop_button.disabled and not lab.start_button.disabled
 
 
-@pytest.mark.parametrize("name", form.presets())
-def test_a_preset_fills_the_form(lab: Lab, name: str) -> None:
-    preset = lab.presets[name]
-    lab.preset.value = name
-    assert lab.experiment == preset.experiment
-    assert lab.code.text == form.as_program(preset.experiment)
-    assert preset.words.split("'")[0] in lab.preset_words.value
-    assert lab.reset.disabled
+def test_every_preset_fills_the_form(lab: Lab) -> None:
+    """Each after the other: none leaves anything of its own behind."""
+    for name in reversed(form.presets()):  # it begins with the first one
+        preset = lab.presets[name]
+        lab.preset.value = name
+        assert lab.experiment == preset.experiment, name
+        assert lab.code.text == form.as_program(preset.experiment), name
+        assert preset.words.split("'")[0] in lab.preset_words.value, name
+        assert lab.reset.disabled, name
 
 
 def test_a_change_shows_in_the_code_and_can_be_taken_back(lab: Lab) -> None:
@@ -102,7 +103,7 @@ def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(lab: Lab) -
     assert "has no unit" in lab.sheet.entries["network.links"].wrong
     assert "greater than or equal to 0" in lab.sheet.entries["seed"].wrong
     assert lab.sheet.entries["faults"].wrong == ""
-    assert lab.sheet._more.selected_index == 0, "a field that is folded away is wrong"
+    assert lab.sheet.more.value, "a field that is folded away is wrong"
     assert lab.code.text == NO_CODE
     assert {name: lab.sheet.values[name] for name in typed} == typed
     lab.sheet.entries["network.links"].value = ""
@@ -111,12 +112,22 @@ def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(lab: Lab) -
     assert lab.experiment == Experiment(ranks=3, seed=1, faults=(wb.Slow(rank=1, factor=4),))
 
 
-def test_what_only_starting_finds_out_is_said_too(lab: Lab) -> None:
-    lab.sheet.entries["memory_limit"].value = "200 MB"
-    lab.start()
-    assert lab.run is None and "Not started" in lab.status.value
-    assert "does not measure memory" in lab.sheet._wrong.value
-    assert lab.sheet.values["memory_limit"] == "200 MB"
+def test_what_only_starting_finds_out_is_said_too() -> None:
+    """A schedule that is code is not run before."""
+
+    def forgets(ranks, microbatches, stages_per_rank):
+        return [[f"{rank}F{m}" for m in range(microbatches)] for rank in range(ranks)]
+
+    exp = Experiment(strategy="pipeline", ranks=2, options={"schedule": forgets})
+    lab = wb.lab(exp)
+    try:
+        assert lab.experiment == exp and not lab.sheet._wrong.value
+        lab.start()
+        assert lab.run is None and "Not started" in lab.status.value
+        assert "0F0" in lab.sheet._wrong.value or "backward" in lab.sheet._wrong.value
+        assert lab.sheet.values["options.schedule"].name == "forgets"
+    finally:
+        lab.close()
 
 
 def test_an_experiment_of_the_users_own_is_the_first_preset() -> None:
@@ -179,6 +190,24 @@ def test_a_parameter_server_has_fields_and_charts_of_its_own(lab: Lab) -> None:
     wait_for(lambda: not lab.start_button.disabled, "its end")
     assert lab.charts.names == ("loss", "communication")
     assert lab.toggles["clocks"].layout.display == "none"
+
+
+def test_a_pipeline_has_fields_and_charts_of_its_own(lab: Lab) -> None:
+    schedule, replicas = (lab.sheet.entries[f"options.{name}"] for name in ("schedule", "replicas"))
+    assert schedule.layout.display == replicas.layout.display == "none"
+    lab.preset.value = "Pipeline: backward is longer"
+    assert schedule.layout.display is None and schedule.value == "1f1b"
+    assert lab.sheet.entries["pad_compute"].value == "10 ms, 20 ms, 10 ms"
+    replicas.value = 3
+    assert "replicas = 3" in lab.sheet.entries["ranks"].wrong
+    replicas.value = 1
+    schedule.value = "zb_h1"
+    lab.sheet.entries["iterations"].value = 2
+    lab.start()
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+    assert lab.run.experiment.options["schedule"] == "zb_h1"
+    assert lab.charts.names == ("loss", "bubble", "activations")
+    assert lab.toggles["stages"].layout.display == ""
 
 
 def test_two_runs_are_compared(lab: Lab) -> None:

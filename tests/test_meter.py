@@ -61,6 +61,7 @@ def test_every_251st_row_of_every_lane_is_timed_and_every_row_is_there_once() ->
     )
 
 
+@pytest.mark.alone
 def test_what_it_says_is_about_what_a_record_costs() -> None:
     """Within a factor of two, on a machine that does other things beside."""
     costs = []

@@ -57,6 +57,12 @@ def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
         while not (found := re.search(address, log.read_text())) or not _answers(found[0]):
             assert started.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
+        if command == "lab":
+            code = "import sys, nbformat, nbformat.sign as s; n = nbformat.read(sys.argv[1], 4); "
+            code += "print(s.NotebookNotary().check_signature(n))"
+            first = ROOT / "notebooks" / "00_start_here.ipynb"
+            asked = [sys.executable, "-c", code, str(first)]
+            assert subprocess.check_output(asked, env=env, timeout=30).split() == [b"True"]
         os.killpg(started.pid, signal.SIGINT)  # as a terminal does
         started.wait(20)
         deadline = time.monotonic() + 5

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.pairwise import named
 from workbench.errors import SpecError, WorkbenchError
 from workbench.source import Source
-from workbench.spec import Experiment, Freeze, Jitter, Kill, Link, Network, Slow
+from workbench.spec import Experiment, Freeze, Jitter, Kill, Link, Network, Pads, Slow
 from workbench.spec_checks import configure
 
 OWN_TASK = textwrap.dedent("""
@@ -30,6 +31,8 @@ OWN_TASK = textwrap.dedent("""
             return torch.nn.Linear(self.width, 1)   # "quotes", ünicode, and a tab:\\t
 """).lstrip()
 
+
+PADS = Pads(forward="10 ms", input_gradient="20 ms", weight_gradient="5 us")
 
 # Equal to its YAML
 
@@ -46,6 +49,21 @@ def pairs(ranks: int) -> st.SearchStrategy[tuple[int, int]]:
     return st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(
         lambda pair: pair[0] != pair[1]
     )
+
+
+@st.composite
+def hosts(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
+    """``levels`` and ``between`` of a Network of so many ranks, or nothing of hosts."""
+    levels, rest = list[int](), ranks
+    while draw(st.booleans()):
+        levels.append(draw(st.sampled_from([p for p in range(1, rest + 1) if rest % p == 0])))
+        rest //= levels[-1]
+    levels += [rest] if levels else []
+    above = len(levels) - 1
+    if above < 1:
+        return {"levels": levels}
+    each = st.lists(links, min_size=above, max_size=above)
+    return {"levels": levels, "between": draw(st.none() | links | each)}
 
 
 @st.composite
@@ -71,9 +89,11 @@ def experiments(draw: st.DrawFn) -> Experiment:
     strategy, options = draw(
         st.tuples(st.just("data_parallel"), st.just({}))
         | st.tuples(st.just("ddp"), cap | st.just({}))
+        | st.tuples(st.just("pipeline"), st.fixed_dictionaries({"microbatches": numbers}))
         | st.tuples(code, st.just({}))
     )
     optimizer = draw(st.sampled_from(["sgd", "adam"]))
+    pads = st.builds(Pads, forward=durations, input_gradient=durations, weight_gradient=durations)
     return Experiment(
         strategy=strategy,
         options=options,
@@ -85,19 +105,24 @@ def experiments(draw: st.DrawFn) -> Experiment:
         optimizer=optimizer,
         lr=draw(st.none() | st.floats(0, 1e6, exclude_min=True)),
         momentum=draw(st.floats(0, 0.999)) if optimizer == "sgd" else 0.0,
+        warmup=draw(st.integers(0, 1000)),
+        reference_batch=draw(st.none() | numbers),
         dtype=draw(st.sampled_from(["float32", "float64"])),
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])),
         threads=draw(st.none() | numbers),
         memory_limit=draw(st.none() | st.builds("{} MB".format, numbers)),
         all_reduce=draw(st.sampled_from(["ring", "naive", "one_shot", "auto"]) | code),
         chunk_bytes=64 * draw(st.integers(1, 2**20)),
-        backend=draw(st.sampled_from(["workbench", "gloo"])),
+        backend=draw(st.sampled_from(["workbench", *(["gloo"] if strategy != "pipeline" else [])])),
         network=Network(
             latency=draw(durations),
             bandwidth=draw(bandwidths),
             links=draw(st.dictionaries(pairs(ranks), links, max_size=4)),
+            **draw(hosts(ranks)),
         ),
-        pad_compute=draw(st.none() | durations),
+        pad_compute=draw(
+            st.none() | durations | (pads if strategy == "pipeline" else st.nothing())
+        ),
         faults=faults,
         timeout=draw(durations),
         record=draw(st.booleans()),
@@ -201,6 +226,11 @@ def test_bad_yaml_is_a_spec_error(text: str, says: str) -> None:
         ({"chunk_bytes": 2**27}, ["chunk_bytes", "67108864"]),
         ({"timeout": 30}, ["timeout = 30", "no unit", "'30 s'"]),
         ({"pad_compute": "20"}, ["pad_compute = '20'", "no unit"]),
+        ({"pad_compute": {"forward": "1 ms"}}, ["pad_compute: ", "input_gradient is required"]),
+        ({"pad_compute": {"forward": "1 mile"}}, ["forward = '1 mile'", "'mile' is not known"]),
+        ({"pad_compute": {"fore": "1 ms"}}, ["no field 'fore'", "input_gradient"]),
+        ({"pad_compute": PADS}, ["pad_compute = Pads(", "'data_parallel'", "'10 ms'"]),
+        ({"pad_compute": PADS, "strategy": "ddp"}, ["'ddp'", "strategy='pipeline'"]),
         ({"memory_limit": "200"}, ["memory_limit = '200'", "'200 MB'"]),
         ({"device": "gpu"}, ["device = 'gpu'", "cuda:0"]),
         ({"backend": "nccl"}, ["device = 'auto'", "'nccl'", "device='cuda'"]),
@@ -223,7 +253,7 @@ def test_bad_yaml_is_a_spec_error(text: str, says: str) -> None:
         ({"task": "nowhere.py:MyTask"}, ["'nowhere.py:MyTask'", "cannot be read"]),
         ({"task": lambda: 0}, ["task", "lambda", "def"]),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_cannot_be_is_refused_with_field_value_and_remedy(
     fields: dict[str, Any], says: list[str]
@@ -313,10 +343,46 @@ def test_quantities_are_given_in_base_units() -> None:
     assert Experiment().pad_compute_ns is None and Experiment().memory_limit_bytes is None
 
 
+def test_pads_are_of_forward_input_and_weight_gradient() -> None:
+    exp = Experiment(strategy="pipeline", pad_compute=PADS)
+    assert exp.pads_ns == PADS.ns == (10_000_000, 20_000_000, 5_000)
+    assert exp.pad_compute_ns is None, "an iteration has no duration of its own"
+    assert exp == Experiment(strategy="pipeline", pad_compute=PADS.model_dump())
+    assert Experiment.from_yaml(exp.to_yaml()) == Experiment.from_json(exp.to_json()) == exp
+    assert "pad_compute:\n  forward: 10 ms\n  input_gradient: 20 ms" in exp.to_yaml()
+    assert Experiment(strategy="pipeline", pad_compute="2 ms").pads_ns == (2_000_000,) * 3
+    assert Experiment(strategy="pipeline").pads_ns is None
+
+
+def test_a_schedule_is_a_name_or_a_grid() -> None:
+    """A grid is data: it travels in YAML as it is."""
+    grid = [["0F0", "0B0"], ["1F0", "1B0"]]
+    for schedule in (grid, "0F0 0B0\n1F0 1B0"):
+        options = {"schedule": schedule, "microbatches": 1}
+        exp = Experiment(strategy="pipeline", ranks=2, options=options)
+        assert exp.options["schedule"] == schedule
+        assert Experiment.from_yaml(exp.to_yaml()) == exp and not exp.carries_code
+    with pytest.raises(SpecError, match="did you mean '1f1b'"):
+        Experiment(strategy="pipeline", options={"schedule": "1f1"})
+
+
 def test_learning_rate_defaults_by_optimizer() -> None:
     assert Experiment().lr is None and Experiment().learning_rate == 0.1
     assert Experiment(optimizer="adam").learning_rate == 1e-3
     assert Experiment(optimizer="adam", lr=0.5).learning_rate == 0.5
+
+
+def test_the_learning_rate_is_scaled_to_the_minibatch_and_grows_to_it() -> None:
+    exp = Experiment(lr=0.1, batch_size=256, reference_batch=64, warmup=6)
+    assert exp.learning_rate == 0.4
+    assert [exp.rate_at(t) for t in range(8)] == pytest.approx(
+        [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.4]
+    )
+    assert Experiment(lr=0.4, warmup=4).rate_at(0) == pytest.approx(0.1)  # nothing is scaled
+    assert exp.replace(warmup=0).rate_at(0) == 0.4
+    assert Experiment(lr=0.1, batch_size=16, reference_batch=64, warmup=6).rate_at(0) == 0.025
+    with pytest.raises(SpecError, match="reference_batch = 0"):
+        Experiment(reference_batch=0)
 
 
 def test_a_link_takes_from_the_network_what_it_leaves_out() -> None:

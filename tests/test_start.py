@@ -58,11 +58,22 @@ def test_an_experiment_can_be_written_without_torch() -> None:
 
 
 def test_the_backend_is_known_whichever_is_imported_first() -> None:
-    for order in ("workbench, torch", "torch, workbench"):
+    looked = "import workbench, importlib.util as i; i.find_spec('torch')"  # as polars does
+    for order in ("import workbench, torch", "import torch, workbench", looked):
         code = (
-            f"import {order}, torch.distributed as d; print('workbench' in d.Backend.backend_list)"
+            f"{order}; import torch.distributed as d; print('workbench' in d.Backend.backend_list)"
         )
         assert in_a_new_interpreter(code) == "True"
+
+
+@pytest.mark.parametrize("order", ["sorted", "reversed"])
+def test_a_public_name_is_never_a_module_of_the_same_name(order: str) -> None:
+    """Whatever is asked for first: importing a module of the package puts it there by its name."""
+    code = (
+        "import types, workbench as wb; "
+        f"print([n for n in {order}(wb.__all__) if isinstance(getattr(wb, n), types.ModuleType)])"
+    )
+    assert in_a_new_interpreter(code) == "[]"
 
 
 def test_the_public_names_are_there() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
+import mmap
 import random
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import workbench.store
-from workbench import events
+from workbench import events, saved
 from workbench.store import Store, Tap, load
 from workbench.table import SCHEMA, Names, to_frame
 
@@ -253,6 +255,37 @@ def test_a_full_disk_keeps_everything_in_memory(monkeypatch: pytest.MonkeyPatch)
     assert store.events.height == 4000 and not store._parts
 
 
+def test_what_spilled_is_given_back_to_the_machine() -> None:
+    """Batches are small and come between other things: freed alone, their memory stays ours."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is None:
+        pytest.skip("another C library than glibc")
+    rows, batches, others = 200, 2_000, []
+    store = Store(memory_rows=rows * batches - 1)  # the last one has them spilled
+    lane, contexts = store.number("comm"), np.zeros(1, events.CONTEXT)
+    for first in range(0, rows * batches, rows):
+        records = np.zeros(rows, events.ROW)
+        records["seq"] = np.arange(first, first + rows) + 1
+        if first == rows * (batches - 1):
+            trim(0)
+        store.append(0, lane, records, contexts.copy())
+        others.append(bytearray(600))
+    for thread in threading.enumerate():
+        if thread.name == "workbench spill":
+            thread.join()
+    assert len(store._parts) == 1
+    before = anonymous()
+    trim(0)
+    kept = before - anonymous()
+    assert kept < rows * batches * events.RECORD_BYTES / 4
+
+
+def anonymous() -> int:
+    """Bytes of this process's own memory that are resident."""
+    words = Path("/proc/self/statm").read_text().split()
+    return (int(words[1]) - int(words[2])) * mmap.PAGESIZE
+
+
 # ---- threads
 
 
@@ -320,6 +353,25 @@ def test_what_is_saved_is_loaded(
         assert all(one[name] == told or math.isnan(told) for name, told in other.items())  # type: ignore[arg-type]
     assert loaded.events.null_count().sum_horizontal().sum() == 0
     assert sorted(path.parent.iterdir()) == [path]  # nothing of the writing is left
+
+
+def test_a_long_run_is_saved_in_pieces_and_asked_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "PIECE_ROWS", 700)
+    store = settle(filled(Store(memory_rows=500)))
+    store.save(tmp_path / "run.parquet")
+    lazy = Store.load(tmp_path / "run.parquet", memory_rows=10)
+    key = ["rank", "lane", "seq"]
+    assert_frame_equal(lazy.events.sort(key), store.events.sort(key))
+    for (_, _), lane in lazy.events.group_by("rank", "lane", maintain_order=True):
+        assert lane["seq"].is_sorted()
+    for ask in (pl.col("start_ns") > 2**49, pl.col("kind") == "send", pl.col("rank") == 1):
+        plan = lazy.scan().filter(ask).explain()
+        assert "SELECTION" in plan and "FILTER" not in plan  # the file's reader does it
+        assert lazy.scan().filter(ask).collect().height == store.events.filter(ask).height > 0
+    ends = pl.col("end_ns") > 2**49
+    assert lazy.scan().filter(ends).collect().height == store.events.filter(ends).height > 0
 
 
 def test_a_frame_from_elsewhere_gets_the_columns_types_and_no_nulls() -> None:

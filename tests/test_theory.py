@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from math import ceil, inf, log2
 
 import numpy as np
@@ -11,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import theory
-from workbench.formulas import Algorithm, find
+from workbench import laws, theory
+from workbench.formulas import WITH_ROOT, Algorithm
 from workbench.laws import check_events
 from workbench.table import SCHEMA
 from workbench.theory import Cost, Measurement, Terms, hierarchical
 
 EVERY = sorted(theory.ALGORITHMS)
-PLANNED = ("ring", "naive", "one_shot")
+KNOWN = [(operation, name) for operation, named in theory.OPERATIONS.items() for name in named]
 LENGTHS = (0, 1, 2, 3, 7, 8, 9, 1000, 1023, 4097)
 ALPHA_BETA = Cost(alpha_s=1.0, beta_s_per_byte=1.0)  # so that L* comes out in units of α/β
 COST = Cost(alpha_s=20e-6, beta_s_per_byte=1e-9, gamma_s_per_byte=0.25e-9)
@@ -54,24 +53,6 @@ def test_the_ring_sends_what_the_law_says() -> None:
         56,
     )  # chunks 3 3 2 2, worked by hand
     assert theory.bytes_sent("ring", 4, 4000) == (int(theory.lower_bound(4, 4000)),) * 4
-
-
-@pytest.mark.parametrize("algorithm", PLANNED)
-@pytest.mark.parametrize("n", range(2, 9))
-def test_steps_messages_and_bytes_are_those_of_the_schedule(algorithm: str, n: int) -> None:
-    schedule = find(algorithm).schedule
-    assert schedule is not None
-    transfers = schedule(n)
-    assert theory.steps(algorithm, n) == len({t.step for t in transfers})
-    messages = Counter(t.source for t in transfers)
-    assert theory.messages_sent(algorithm, n) == tuple(messages[r] for r in range(n))
-    for elements in LENGTHS[1:]:
-        sizes = theory.chunk_sizes(elements, n) if algorithm == "ring" else [elements]
-        sent: Counter[int] = Counter()
-        for t in transfers:
-            sent[t.source] += 4 * sizes[t.chunk]
-        expected = tuple(sent[r] for r in range(n))
-        assert theory.bytes_sent(algorithm, n, 4 * elements) == expected
 
 
 @pytest.mark.parametrize("n", range(2, 17))
@@ -162,13 +143,78 @@ def test_seconds_are_those_of_the_table() -> None:
     assert theory.predict("rabenseifner", 8, L, COST) == pytest.approx(rabenseifner)
 
 
+def test_seconds_of_the_other_operations_are_the_literature_s() -> None:
+    n, L = 8, 1_000_000
+    a, b, g = COST.alpha_s, COST.beta_s_per_byte, COST.gamma_s_per_byte
+    part = (n - 1) / n * L
+    expected = {
+        "broadcast/tree": 3 * (a + L * b),
+        "broadcast/flat": 7 * (a + L * b),
+        "reduce/tree": 3 * (a + L * b + L * g),
+        "reduce/flat": 7 * (a + L * b + L * g),
+        "gather/tree": 3 * a + part * b,
+        "gather/flat": 7 * a + part * b,
+        "scatter/tree": 3 * a + part * b,
+        "scatter/flat": 7 * a + part * b,
+        "all_gather/ring": 7 * a + part * b,
+        "all_gather/recursive_doubling": 3 * a + part * b,
+        "reduce_scatter/ring": 7 * a + part * b + part * g,
+        "all_to_all/pairwise": 7 * a + part * b,
+        "barrier/dissemination": 3 * a,
+    }
+    assert {f"{o}/{name}" for o, name in KNOWN if o != "all_reduce"} == set(expected)
+    for name, seconds in expected.items():
+        operation, algorithm = name.split("/")
+        says = theory.predict(algorithm, n, L, COST, operation=operation)
+        assert says == pytest.approx(seconds), name
+    assert theory.predict("dissemination", 5, 0, COST, operation="barrier") == pytest.approx(3 * a)
+
+
+def test_what_is_sent_is_told_by_rank_whatever_the_root() -> None:
+    """Ranks 0 to 3 with root 1: places 0 1 2 3 are ranks 1 2 3 0."""
+    of = {"operation": "broadcast", "root": 1}
+    assert theory.messages_sent("flat", 4, **of) == (0, 3, 0, 0)
+    assert theory.messages_sent("tree", 4, **of) == (0, 2, 0, 1)  # 1→3, then 1→2 and 3→0
+    assert theory.bytes_sent("tree", 4, 400, **of) == (0, 800, 0, 400)
+    up = {"operation": "gather", "root": 1}
+    assert theory.bytes_sent("tree", 4, 400, **up) == (100, 0, 100, 200)  # 2→1 0→3, then 3→1
+    assert theory.bytes_sent("flat", 4, 400, **up) == (100, 0, 100, 100)
+
+
+def test_identities_of_bytes_and_steps() -> None:
+    """All-reduce = reduce + broadcast = reduce-scatter + all-gather, in messages and in bytes."""
+    for n in range(2, 9):
+        for nbytes in (4, 4 * n, 4 * 1023):
+            halves = [
+                theory.bytes_sent("tree", n, nbytes, operation=operation)
+                for operation in ("reduce", "broadcast")
+            ]
+            assert theory.bytes_sent("tree", n, nbytes) == tuple(
+                map(sum, zip(*halves, strict=True))
+            )
+        ring = [
+            theory.bytes_sent("ring", n, 4 * n, operation=operation)
+            for operation in ("reduce_scatter", "all_gather")
+        ]
+        assert theory.bytes_sent("ring", n, 4 * n) == tuple(map(sum, zip(*ring, strict=True)))
+        both = theory.steps("ring", n, operation="reduce_scatter")
+        assert theory.steps("ring", n) == both + theory.steps("ring", n, operation="all_gather")
+
+
 def test_errors_name_what_there_is() -> None:
     with pytest.raises(ValueError, match=r"no algorithm 'rign'.*ring, naive, one_shot"):
         theory.steps("rign", 4)
     with pytest.raises(ValueError, match="10 bytes are no whole number of elements of 4 bytes"):
         theory.bytes_sent("ring", 4, 10)
-    with pytest.raises(ValueError, match="tree has no schedule"):
-        theory.plan("tree", 4, 400, COST)
+    with pytest.raises(ValueError, match=r"no algorithm 'ring' of broadcast; it knows tree, flat$"):
+        theory.steps("ring", 4, operation="broadcast")
+    with pytest.raises(ValueError, match=r"no operation 'gatehr'; it knows all_reduce, broadcast"):
+        theory.steps("flat", 4, operation="gatehr")
+    pair = Algorithm(
+        "pair", lambda n: 1, lambda n: [1], lambda n, e: [e], lambda n, L: Terms(1, L, 0)
+    )
+    with pytest.raises(ValueError, match="pair has no schedule to plan; there is one of ring"):
+        theory.plan(pair, 4, 400, COST)
     with pytest.raises(ValueError, match=r"levels \[4, 2\] make 8 ranks, not 6"):
         theory.steps(hierarchical([4, 2]), 6)
 
@@ -176,28 +222,48 @@ def test_errors_name_what_there_is() -> None:
 # -- planned events --
 
 
-@pytest.mark.parametrize("algorithm", PLANNED)
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("elements", [0, 1, 7, 240, 1023])
-def test_planned_events_obey_every_law_of_the_table(algorithm: str, n: int, elements: int) -> None:
-    events = theory.plan(algorithm, n, 4 * elements, COST, start_ns=10**12, op=7)
-    assert events.schema == SCHEMA
-    assert check_events(events) == []
-    assert sum(events.null_count().row(0)) == 0
-    assert events["start_ns"].min() == 10**12 and set(events["op"]) == {7}
+@pytest.mark.parametrize(("operation", "algorithm"), KNOWN)
+def test_planned_events_obey_every_law_of_the_table(operation: str, algorithm: str) -> None:
+    for n in (1, 2, 5, 8):
+        whole = operation not in ("all_reduce", "broadcast", "reduce")
+        for elements in (0, n, 240 * n) if whole else (0, 1, 1023):
+            root = (elements + 1) % n
+            events = theory.plan(
+                algorithm, n, 4 * elements, COST, operation=operation, root=root,
+                start_ns=10**12, op=7,
+            )  # fmt: skip
+            assert events.schema == SCHEMA
+            assert check_events(events) == []
+            assert sum(events.null_count().row(0)) == 0
+            assert events["start_ns"].min() == 10**12 and set(events["op"]) == {7}
+            sends = events.filter(pl.col("kind") == "send")
+            sent = tuple(sends.filter(pl.col("rank") == r)["nbytes"].sum() for r in range(n))
+            assert sent == theory.bytes_sent(
+                algorithm, n, 4 * elements, operation=operation,
+                root=root if operation in WITH_ROOT else 0,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "algorithm"), KNOWN)
+def test_a_plan_lasts_as_long_as_predicted(operation: str, algorithm: str) -> None:
+    for n in (2, 3, 6, 7, 16):
+        nbytes = 4 * 5040 * 100
+        planned = theory.plan(algorithm, n, nbytes, COST, operation=operation)
+        outer = planned.filter(pl.col("kind") == "collective")
+        assert outer.height == n
+        lasts = (outer["end_ns"] - outer["start_ns"]).max() / 1e9
+        says = theory.predict(algorithm, n, nbytes, COST, operation=operation)
+        assert lasts == pytest.approx(says, rel=1e-4)
+
+
+@pytest.mark.parametrize("levels", [[2, 3], [3, 2], [2, 2, 2], [4, 1, 2], [5]])
+def test_a_hierarchy_of_any_levels_is_planned(levels: list[int]) -> None:
+    n, chosen = int(np.prod(levels)), hierarchical(levels)
+    events = theory.plan(chosen, n, 4 * 1001, COST)
     sends = events.filter(pl.col("kind") == "send")
     sent = tuple(sends.filter(pl.col("rank") == r)["nbytes"].sum() for r in range(n))
-    assert sent == theory.bytes_sent(algorithm, n, 4 * elements)
-
-
-@pytest.mark.parametrize("algorithm", PLANNED)
-@pytest.mark.parametrize("n", [2, 3, 8])
-def test_a_plan_lasts_as_long_as_predicted(algorithm: str, n: int) -> None:
-    nbytes = 4 * 840 * 100
-    outer = theory.plan(algorithm, n, nbytes, COST).filter(pl.col("kind") == "collective")
-    assert outer.height == n
-    lasts = (outer["end_ns"] - outer["start_ns"]).max() / 1e9
-    assert lasts == pytest.approx(theory.predict(algorithm, n, nbytes, COST), rel=1e-4)
+    assert sent == theory.bytes_sent(chosen, n, 4 * 1001)
+    assert laws.complete_sums(events) == laws.matched_messages(events) == []
 
 
 # -- fitting --

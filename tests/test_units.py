@@ -108,6 +108,12 @@ def test_a_printed_bandwidth_parses_to_the_same_rate(rate: float) -> None:
     assert units.bytes_per_second(units.print_bandwidth(rate)) == rate
 
 
+def test_what_is_counted_is_one_or_many() -> None:
+    told = [units.counted(number, "element") for number in (0, 1, 2, 2048)]
+    assert told == ["0 elements", "1 element", "2 elements", "2,048 elements"]
+    assert units.counted(1, "batch") == "1 batch" and units.counted(3, "batch") == "3 batches"
+
+
 def test_print_reads_as_people_write() -> None:
     assert units.print_duration(5_000_000) == "5 ms"
     assert units.print_duration(1_500) == "1.5 us"

@@ -19,7 +19,7 @@ import pytest
 import workbench as wb
 from tests.live import ROOT, until
 from tests.processes import run as run_ranks
-from workbench import following
+from workbench import growing
 from workbench.errors import WorkbenchError
 from workbench.events import CONTEXTS, ROWS, SEND, WAIT, Recorder
 from workbench.files import Source
@@ -214,11 +214,40 @@ def test_an_idle_job_costs_next_to_nothing(tmp_path: Path, monkeypatch: pytest.M
     def never(*_: Any) -> None:
         raise AssertionError("nothing is new, and files are opened")
 
-    monkeypatch.setattr(following, "_mapped", never)
+    monkeypatch.setattr(growing, "opened", never)
     cpu = follower.cpu_ns
     for _ in range(50):
         assert follower.poll() == 0
     assert (follower.cpu_ns - cpu) / 50 < 2e6, "under 5 % of a core at 25 a second"
+
+
+@pytest.mark.parametrize("name", ["trace", "0.rows", "0.contexts"])
+def test_a_file_that_is_cut_off_while_it_is_watched(tmp_path: Path, name: str) -> None:
+    """Through a map it would end the watcher by a bus error. It is named; another rank is read on,
+    and nobody says that the one whose file it was has ended badly.
+    """
+    lanes = []
+    for rank in range(2):
+        recorder = Recorder.into_folder(tmp_path, rank)
+        recorder.joined(2)
+        lanes.append(recorder.lane("comm"))
+        lanes[rank].write(SEND, 1, 2)
+    watching = Watching(tmp_path)
+    try:
+        until(lambda: len(watching.store) == 2, 20, "both ranks are read")
+        folder = tmp_path / f"rank-1-{os.getpid()}"
+        os.truncate(folder / name, 0)
+        if name == "0.contexts":  # they are looked for where rows have come
+            lanes[1].write(SEND, 2, 3)
+        until(lambda: watching.problems, 20, "it is seen")
+        said = watching.problems[folder.name]
+        assert re.fullmatch(rf"{re.escape(name)} has 0 bytes where [\d,]+ were: .* read", said)
+        lanes[0].write(SEND, 2, 3)
+        until(lambda: len(watching.store) == 3, 20, "the other is read on")
+        assert watching.state_in_words[0] == "running" and said in watching.state_in_words[1]
+        assert watching.control_state.ended == {} and watching.overhead().share >= 0
+    finally:
+        watching.close()
 
 
 def test_a_folder_that_holds_another_job_too(tmp_path: Path) -> None:

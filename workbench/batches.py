@@ -51,6 +51,14 @@ def partition(ids: Ids, rank: int, ranks: int) -> Ids:
     return ids[rank::ranks]
 
 
+def held(ids: np.ndarray, rank: int, ranks: int) -> np.ndarray:
+    """The part of a minibatch that a rank has itself, where the data set is partitioned: rank r has
+    the samples r, r + p, r + 2p ...; the parts are uneven, and may be empty.
+    """
+    mine: np.ndarray = ids[ids % ranks == rank]
+    return mine
+
+
 def portion(ids: Ids, worker: int, workers: int, shares: Sequence[float] | None = None) -> Ids:
     """The part of a minibatch that this worker takes: an equal one, or its share of ``shares``.
 

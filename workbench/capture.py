@@ -47,11 +47,24 @@ def write_out(obj: Any) -> tuple[str, str]:
         if isinstance(name, str) and not inspect.ismethod(obj):
             luggage = _Luggage()
             luggage.add(name, obj, f"the {type(obj).__name__} {name}")
-            return name, luggage.text(name)
+            last = _takes(luggage, name, obj)
+            return name, luggage.text(name) + last
     raise SpecError(
         f"{_short(obj)} is a {_kind(obj)}: only a function or a class can travel to the ranks as "
         "source. Write it with def or class at the top of a cell or file, and pass that."
     )
+
+
+def _takes(luggage: _Luggage, name: str, obj: Any) -> str:
+    """The line that gives an algorithm its ``takes`` (see collectives), which travels with it."""
+    takes = getattr(obj, "takes", None) if inspect.isfunction(obj) else None
+    if not callable(takes):
+        return ""
+    own = getattr(takes, "__name__", "<lambda>")
+    if own == "<lambda>":
+        raise SpecError(f"{name}.takes has no name to travel under: write it with def")
+    luggage.add(own, takes, f"{name}.takes")
+    return f"\n\n{name}.takes = {own}\n"
 
 
 @dataclass

@@ -26,20 +26,23 @@ from workbench import events
 from workbench.events import CONTEXT, CONTEXTS, KINDS, LANES, PAGE, RECORD_BYTES, ROW, ROWS, STATUS
 from workbench.files import read_folder
 from workbench.store import Store
-from workbench.table import NameTable, Records, resolve
+from workbench.table import Memory, NameTable, Records, resolve
 
 __all__ = ["Collector", "read_folder"]
 
 PERIOD_S = 0.04
 HURRY_S = 0.004  # when a ring was over a quarter full
 HURRY_FROM = 0.25
+# Nobody looks on, and a ring takes 250 periods or more to fill: every fourth period will do.
+LEISURE, LEISURE_BELOW = 4, 0.004
 # Contexts of a lane that are kept: a row may go back to an older one (Lane.again).
 _KNOWN = 4 * CONTEXTS
 _T = TypeVar("_T", bound=np.generic)
 
 
 class Collector:
-    """Drains ``traces`` (rank -> TRACE_BYTES of memory) into ``store``, about 25 times a second.
+    """Drains ``traces`` (rank -> TRACE_BYTES of memory) into ``store``, about 25 times a second;
+    less often while there is little and nobody follows.
 
     ``records`` and ``dropped`` count since the start; ``cpu_ns`` is the processor time that
     draining took; ``broken`` says why a rank's memory is no longer read.
@@ -48,14 +51,12 @@ class Collector:
     def __init__(self, store: Store, traces: Mapping[int, memoryview]) -> None:
         self.store = store
         self.records = self.dropped = self.cpu_ns = 0
-        self.records_per_second = 0.0  # over the last second or so
         self.broken: dict[int, str] = {}
         self._ranks: dict[int, _Rank] = {}
         self._draining = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._sampled = 0.0
-        self._counted = (time.monotonic(), 0)
         for rank, memory in traces.items():
             self.add(rank, memory)
 
@@ -88,23 +89,28 @@ class Collector:
         with self._draining:
             cpu = time.thread_time_ns()
             fullest = max((self._drain_rank(rank) for rank in self._ranks.values()), default=0.0)
-            moment = time.monotonic()
-            if moment - self._sampled >= PERIOD_S:
-                self._sampled = moment
-                self.store.set_now(
-                    [status for rank in self._ranks.values() for status in rank.now()]
-                )
-            since, records = self._counted
-            if moment - since >= 1:
-                self.records_per_second = (self.records - records) / (moment - since)
-                self._counted = (moment, self.records)
+            self._sample(time.monotonic())
             self.cpu_ns += time.thread_time_ns() - cpu
         return fullest
 
+    def _sample(self, moment: float) -> None:
+        """What the lanes are in now, as often as the rings are emptied when somebody looks on."""
+        if moment - self._sampled >= PERIOD_S:
+            self._sampled = moment
+            self.store.set_now([status for rank in self._ranks.values() for status in rank.now()])
+
     def _run(self) -> None:
-        pause = 0.0
+        pause, since, fullest = 0.0, LEISURE, 0.0
         while not self._ended.wait(pause):
-            pause = HURRY_S if self.drain() > HURRY_FROM else PERIOD_S
+            since += 1
+            if since < LEISURE and fullest < LEISURE_BELOW and not self.store.followed:
+                with self._draining:
+                    cpu = time.thread_time_ns()
+                    self._sample(time.monotonic())
+                    self.cpu_ns += time.thread_time_ns() - cpu
+                continue
+            since, fullest = 0, self.drain()
+            pause = HURRY_S if fullest > HURRY_FROM else PERIOD_S
 
     def _drain_rank(self, rank: _Rank) -> float:
         if rank.rank in self.broken:
@@ -253,7 +259,7 @@ def _cut(ring: npt.NDArray[_T], first: int, stop: int) -> npt.NDArray[_T]:
 
 
 def under_way(
-    trace: memoryview, rank: int, lanes: Sequence[tuple[int, str]], names: NameTable
+    trace: Memory, rank: int, lanes: Sequence[tuple[int, str]], names: NameTable
 ) -> Iterator[tuple[object, ...]]:
     """What a rank's lanes (index, name) are in, in the order of ``store.NOW_SCHEMA``."""
     text = names.text
@@ -271,7 +277,7 @@ def under_way(
         )  # fmt: skip
 
 
-def _status(memory: memoryview, at: int) -> tuple[int, ...] | None:
+def _status(memory: Memory, at: int) -> tuple[int, ...] | None:
     """The status at ``at``, or None: idle, or caught being written three times in a row.
 
     It is written in a tenth of a microsecond without a lock: what reads the same twice is believed.

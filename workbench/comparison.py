@@ -100,6 +100,7 @@ class Comparison:
 
     @property
     def done(self) -> bool:
+        """Is all of it over?"""
         return self._finished.is_set()
 
     def wait(
@@ -208,11 +209,32 @@ class Comparison:
 
         A line is the mean over the seeds, its band reaches from the least to the most. ``smooth``:
         over how many points the loss is averaged, going back (default: a fortieth of the curve).
+        ``theme``: light or dark.
         """
         from workbench.views.charts import grid
         from workbench.views.compared import compared
 
         return grid(compared(self.curves(), theme, by, smooth), theme)
+
+    def against(self, option: str, *measures: str, theme: str = "light") -> go.Figure:
+        """Measures (names of ``measures.MEASURES``; default: a step, and what of it is exposed)
+        against what each experiment has of an option or field: ``against("bucket_cap_mb")``.
+        ``theme``: light or dark. Raises ValueError if there is no such measure.
+        """
+        from workbench import measures as kinds
+        from workbench.views.against import against, value_of
+        from workbench.views.charts import grid
+        from workbench.views.pictured import pictured
+
+        values = {name: value_of(self[name][0].experiment, option) for name in self.names}
+        wanted = measures or ("step_ms", "exposed_ms")
+        for name in wanted:
+            if name not in kinds.MEASURES or name in kinds.WORDS:
+                raise ValueError(f"there is no measure {name!r}; see workbench.measures.MEASURES")
+        table = self.table
+        known = [name for name in wanted if name in table.columns]
+        made = grid([against(values, table, option, known, theme)], theme)
+        return pictured(made, against(values, table, option, known))
 
     def until(self, loss: float) -> pl.DataFrame:
         """What it took until the smoothed loss was first below ``loss``: columns name, seed,
@@ -295,9 +317,6 @@ def compare(
             raise SpecError(f"folder = {str(folder)!r}: {error.strerror}") from None
         for trial in trials:
             recall(trial, place)
-    for trial in trials:
-        if trial.experiment.memory_limit is not None:
-            raise SpecError(f"{trial.name}: memory_limit is not measured yet; leave it out")
     return Comparison(trials, at_once, place)
 
 

@@ -6,7 +6,8 @@ Nothing else is known here: no algorithm, no schedule. The rules, for one slot o
 * a ``send`` carries what the rank holds;
 * a ``recv`` named "fused" adds what was carried; a plain one replaces what the rank holds, unless a
   ``reduce`` row from the same peer at the same step adds it;
-* a ``reduce`` row whose peer is the rank itself adds the rank's own part, kept aside.
+* a ``reduce`` row whose peer is the rank itself adds the rank's own part, kept aside;
+* in a barrier, where nothing but the word travels, every ``recv`` adds: who has been heard of.
 
 Parts are counted, so that one that is in twice shows as 2. On a rank, time decides what came first.
 Where a receive and a send overlap, the step does: what arrived at an earlier step is in what
@@ -33,7 +34,6 @@ OWN, LOST = (
     -2,
 )  # in place of a send's number: the rank's own part; a send that is not in the table
 
-Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
 
 
@@ -78,7 +78,9 @@ class Replay:
 
 def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
     """Replay all messages in ``events`` (with ``plain_texts``); ``who`` is ``members``."""
-    rows = events.filter(pl.col("kind").is_in(["send", "recv", "reduce"]))
+    rows = events.filter(pl.col("kind").is_in(["send", "recv", "reduce"])).with_columns(
+        name=pl.when(pl.col("collective") == "barrier").then(pl.lit("fused")).otherwise("name")
+    )
     sizes = who.group_by("generation", "group").agg(pl.col("size").first())
     cells = rows.select(CELL).unique(maintain_order=True).join(sizes, on=["generation", "group"])
     cells = cells.with_row_index("cell")

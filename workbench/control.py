@@ -26,6 +26,7 @@ LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 16, 16, 4
 UNITS = ("chunk", "step", "iteration")
 STARTING, TRAINING, DONE = range(3)
+SLOWEST = 1 << 62  # ps a byte: the most that a word holds
 ABORTED = "the run was aborted by its driver"  # what a rank says that ends because ABORT is set
 STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first iteration not to run
 SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
@@ -125,7 +126,7 @@ class Control:
         if latency_ns is not None:
             self.words[at + LATENCY_NS] = latency_ns
         if bytes_per_second is not None:
-            self.words[at + PS_PER_BYTE] = round(1e12 / bytes_per_second)
+            self.words[at + PS_PER_BYTE] = round(min(1e12 / bytes_per_second, SLOWEST))
         if down is not None:
             self.words[at + DOWN] = int(down)
         self.refresh()

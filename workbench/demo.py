@@ -19,6 +19,7 @@ from rich.table import Table
 
 import workbench as wb
 from workbench import theory
+from workbench.units import counted
 
 if TYPE_CHECKING:
     from workbench.result import Result
@@ -76,7 +77,7 @@ def main(console: Console, html: Path | None = None) -> bool:
 def train(console: Console, what: str, **changes: Any) -> tuple[Run, Result]:
     """Run the demo's experiment, so changed, under a progress bar. Raises what the run raised."""
     experiment = wb.Experiment(**(EXPERIMENT | changes))
-    ranks = f"{experiment.ranks} ranks" if experiment.ranks > 1 else "1 rank"
+    ranks = counted(experiment.ranks, "rank")
     console.print(f"LeNet on digits, {experiment.iterations} iterations, {ranks}, {what}")
     live = wb.run(experiment)
     return live, live.wait(progress=True)

@@ -20,16 +20,22 @@ class CollectiveError(WorkbenchError, RuntimeError):
     """Ranks disagree about a collective: shape, dtype, operation or order."""
 
 
-class PeerLost(WorkbenchError, ConnectionError):
-    """A rank ended while others counted on it. ``rank`` says which."""
+class PeerLost(WorkbenchError, ConnectionError, RuntimeError):
+    """A rank ended while others counted on it. ``rank`` says which. (A RuntimeError too: that is
+    what code around torch.distributed expects.)
+    """
 
     def __init__(self, message: str, rank: int = -1) -> None:
         super().__init__(message)
         self.rank = rank
 
 
-class RunTimeout(WorkbenchError, TimeoutError):
-    """No progress, or not done, within the time that was allowed."""
+class RunTimeout(WorkbenchError, TimeoutError, RuntimeError):
+    """No progress, or not done, within the time that was allowed. (A RuntimeError, as above.)"""
+
+
+class GroupClosed(WorkbenchError, RuntimeError):
+    """A process group was destroyed or aborted before what was asked of it was done."""
 
 
 class RankError(WorkbenchError):
@@ -41,3 +47,11 @@ class RankError(WorkbenchError):
     def __init__(self, message: str, rank: int = -1) -> None:
         super().__init__(message)
         self.rank = rank
+
+
+class MemoryLimit(WorkbenchError, MemoryError):
+    """A rank holds, or would hold, more than the experiment's ``memory_limit``."""
+
+
+class PadOverrun(WorkbenchError):
+    """A padded computation took longer than its pad: a plan made of pads would not hold."""

@@ -20,6 +20,8 @@ import math
 import mmap
 import os
 import struct
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from workbench import meter as meters
+from workbench.errors import WorkbenchError
 from workbench.meter import EVERY, FIRST, METER_AT, METER_BYTES, Meter, Samples
 from workbench.shared import Segment, reserve
 
@@ -64,13 +67,16 @@ STATUS = struct.Struct("qqHhHHHHqiiHH4q8d")
 _pack_status_head = struct.Struct("qqHhHHHHqii").pack_into
 _HEAD = struct.calcsize("qqHhHHHHqii")
 _pack_counts = struct.Struct("HH").pack_into
-_pack_status_tail = struct.Struct("HH4x4q8d").pack_into
+_pack_shape = struct.Struct("HH4x4q").pack_into
+_VALUES = _HEAD + struct.calcsize("HH4x4q")
+_pack_values = struct.Struct("8d").pack_into
+_NO_SHAPE, _NO_VALUES = (0,) * 4, (math.nan,) * 8
 RECORD_BYTES = 64
 assert ROW.itemsize == CONTEXT.itemsize == RECORD_BYTES
 
 PAGE = 4096
 MAGIC = 0x3130_4B42_5257  # "WRBK01", little-endian
-LANES = 12
+LANES = 32
 NAMES_AT, NAMES_BYTES = PAGE, 64 * 1024
 LANES_AT = NAMES_AT + NAMES_BYTES
 DATA_AT = LANES_AT + LANES * PAGE
@@ -79,8 +85,9 @@ LANE_BYTES = (ROWS + CONTEXTS) * RECORD_BYTES
 TRACE_BYTES = DATA_AT + LANES * LANE_BYTES
 STATUS_AT = 64  # in a lane's page
 assert STATUS_AT + STATUS.size <= METER_AT and METER_AT + METER_BYTES <= PAGE
-# Words of the header. H_SIZE: ranks in the whole group; H_END: 1 + the number of the last words.
-H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_SIZE, H_END = range(8)
+# Words of the header. H_SIZE: ranks in the whole group; H_END: 1 + the number of the last words;
+# H_FULL: there was no room for more records at some time.
+H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_SIZE, H_END, H_FULL = range(9)
 
 now = time.monotonic_ns
 _NAN = math.nan
@@ -165,9 +172,10 @@ class Lane:
         self._status_seq += 1
         memory, at = self.recorder.memory, self._page + STATUS_AT
         if shape or values:
-            dims = (*shape[:4], 0, 0, 0, 0)[:4]
-            some = (*values[:8], *[math.nan] * 8)[:8]
-            _pack_status_tail(memory, at + _HEAD, min(len(shape), 4), len(values), *dims, *some)
+            dims = (shape + _NO_SHAPE)[:4]
+            _pack_shape(memory, at + _HEAD, min(len(shape), 4), min(len(values), 8), *dims)
+            if values:
+                _pack_values(memory, at + _VALUES, *(values + _NO_VALUES)[:8])
         else:
             _pack_counts(memory, at + _HEAD, 0, 0)
         _pack_status_head(
@@ -260,20 +268,25 @@ class Recorder:
     """A rank's trace: its names, its lanes, and where in training it is (``where``)."""
 
     def __init__(
-        self, memory: memoryview, rank: int, fd: int | None = None, folder: Path | None = None
+        self,
+        memory: memoryview,
+        rank: int,
+        segment: Segment | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """``fd`` belongs to a Run's ring; ``folder`` to files that grow; with neither nothing is
+        """``segment`` is a Run's ring; ``folder`` has files that grow; with neither nothing is
         recorded.
         """
-        self.memory, self.rank, self._fd, self._folder = memory, rank, fd, folder
-        self.active = fd is not None or folder is not None
+        self.memory, self.rank, self._segment, self._folder = memory, rank, segment, folder
+        self.active = segment is not None or folder is not None
         self.where = NOWHERE
         self._words = memory[:PAGE].cast("q")
         self._numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
+        self._making = threading.Lock()  # of names and lanes: threads meet here, but seldom
         for word, value in (
             (H_RANK, rank), (H_PID, os.getpid()), (H_LANES, 0), (H_NAMES, 0), (H_SIZE, 0),
-            (H_END, 0),
+            (H_END, 0), (H_FULL, 0),
         ):  # fmt: skip
             self._words[word] = value
         self._words[H_MAGIC] = MAGIC
@@ -288,7 +301,7 @@ class Recorder:
 
     @classmethod
     def into_segment(cls, segment: Segment, rank: int) -> Recorder:
-        return cls(segment.memory, rank, fd=segment.fd)
+        return cls(segment.memory, rank, segment)
 
     @classmethod
     def into_folder(cls, folder: Path, rank: int) -> Recorder:
@@ -312,58 +325,82 @@ class Recorder:
         """
         number = self._numbers.get(text)
         if number is None:
-            data = text.encode()[:255]
-            used = self._words[H_NAMES]
-            if used + 1 + len(data) > NAMES_BYTES:  # a table that is full must not stop training
-                return 0
-            number = len(self._numbers)
-            at = NAMES_AT + used
-            self.memory[at : at + 1 + len(data)] = bytes([len(data)]) + data
-            self._words[H_NAMES] = used + 1 + len(data)  # published last
-            self._numbers[text] = number
+            with self._making:
+                number = self._numbers.get(text)
+                return self._new_name(text) if number is None else number
+        return number
+
+    def _new_name(self, text: str) -> int:
+        data = text.encode()[:255]
+        used = self._words[H_NAMES]
+        if used + 1 + len(data) > NAMES_BYTES:  # a table that is full must not stop training
+            return 0
+        number = len(self._numbers)
+        at = NAMES_AT + used
+        self.memory[at : at + 1 + len(data)] = bytes([len(data)]) + data
+        self._words[H_NAMES] = used + 1 + len(data)  # published last
+        self._numbers[text] = number
         return number
 
     def lane(self, name: str) -> Lane:
         """The lane of this name, made on first use. One thread at a time may write to it."""
-        if name not in self._lanes:
-            index = len(self._lanes)
-            if not self.active or index >= LANES:
-                nowhere = memoryview(bytearray(RECORD_BYTES))
-                lane = Lane(
-                    self,
-                    name,
-                    min(index, LANES - 1),
-                    _Log(nowhere, 0, 1, None),
-                    _Log(nowhere, 0, 1, None),
-                )
-                lane.write = _no_write
-            else:
-                rows, contexts = self._logs(name, index)
-                self.memory[LANES_AT + index * PAGE :][:8].cast("q")[0] = self.name(name)
-                lane = Lane(self, name, index, rows, contexts)
-                self._words[H_LANES] = index + 1
-            self._lanes[name] = lane
-        return self._lanes[name]
+        found = self._lanes.get(name)
+        if found is None:
+            number = self.name(name)
+            with self._making:
+                found = self._lanes.get(name) or self._new_lane(name, number)
+        return found
 
-    def _logs(self, name: str, index: int) -> tuple[_Log, _Log]:
+    def _new_lane(self, name: str, number: int) -> Lane:
+        index = len(self._lanes)
+        logs = self._logs(name, index) if self.active and index < LANES else None
+        if logs is None:
+            nowhere = _Log(memoryview(bytearray(RECORD_BYTES)), 0, 1, None)
+            lane = Lane(self, name, min(index, LANES - 1), nowhere, nowhere)
+            lane.write = _no_write
+        else:
+            self.memory[LANES_AT + index * PAGE :][:8].cast("q")[0] = number
+            lane = Lane(self, name, index, *logs)
+            self._words[H_LANES] = index + 1
+        self._lanes[name] = lane
+        return lane
+
+    def _logs(self, name: str, index: int) -> tuple[_Log, _Log] | None:
+        """Where a lane's rows and contexts go; None: there is no room for them on disk."""
         if self._folder is None:
-            assert self._fd is not None
+            assert self._segment is not None
             at = DATA_AT + index * LANE_BYTES
-            reserve(self._fd, at, LANE_BYTES, f"the records of rank {self.rank}'s lane {name!r}")
+            what = f"the records of rank {self.rank}'s lane {name!r}"
+            reserve(self._segment.fd, at, LANE_BYTES, what)
             return _Log(self.memory, at, ROWS, None), _Log(
                 self.memory, at + ROWS * RECORD_BYTES, CONTEXTS, None
             )
-        return self._file_log(f"{index}.rows", ROWS), self._file_log(f"{index}.contexts", CONTEXTS)
+        try:
+            rows = self._file_log(f"{index}.rows", ROWS)
+            return rows, self._file_log(f"{index}.contexts", CONTEXTS)
+        except WorkbenchError as error:
+            self._full(error)
+            return None
 
     def _file_log(self, name: str, records: int) -> _Log:
         assert self._folder is not None
         path, block = self._folder / name, records * RECORD_BYTES
-        return _Log(
-            _map_block(path, 0, block),
-            0,
-            records,
-            lambda number: _map_block(path, number * block, block),
-        )
+
+        def grow(number: int) -> memoryview:
+            try:
+                return _map_block(path, number * block, block)
+            except WorkbenchError as error:
+                self._full(error)
+                return memoryview(bytearray(block))  # what is written there nobody reads
+
+        return _Log(_map_block(path, 0, block), 0, records, grow)
+
+    def _full(self, error: WorkbenchError) -> None:
+        """The disk is: training goes on, and whoever reads the trace is told."""
+        if not self._words[H_FULL]:
+            self._words[H_FULL] = 1
+            words = f"[workbench] rank {self.rank}: {error}. Not all is recorded from here on"
+            print(words, file=sys.stderr, flush=True)
 
     @contextmanager
     def span(
@@ -403,12 +440,18 @@ class Recorder:
 
 
 def _map_block(path: Path, offset: int, nbytes: int) -> memoryview:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        reserve(fd, offset, nbytes, f"the trace file {path}")
-        return memoryview(mmap.mmap(fd, nbytes, offset=offset))
-    finally:
-        os.close(fd)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, offset, nbytes)  # before it is mapped: never a bus error later
+            return memoryview(mmap.mmap(fd, nbytes, offset=offset))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise WorkbenchError(
+            f"no room for the trace file {path}, which needs {nbytes:,} bytes more: "
+            f"{error.strerror}"
+        ) from error
 
 
 def cost_of_a_record(times: int = 512) -> float:

@@ -1,16 +1,14 @@
 """Follow a WORKBENCH_TRACE folder while ranks write it: what the collector is to a Run.
 
-Nothing is read twice. Every file is mapped a block at a time, and a record is there where its
-number is its index + 1; so a look at a lane that has nothing new is one comparison. Ranks that
-appear later are found, as is the end of a rank: its process is gone, and what it wrote is read.
-Only files are read: nothing reaches the ranks.
+No row is read twice (growing.py), and a look at a lane that has nothing new is one short read.
+Ranks that appear later are found, as is the end of a rank: its process is gone, and what it wrote
+is read. Only files are read: nothing reaches the ranks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import mmap
 import os
 import select
 import threading
@@ -22,8 +20,9 @@ import numpy as np
 
 from workbench import events
 from workbench.collector import under_way
-from workbench.events import CONTEXT, CONTEXTS, LANES, PAGE, RECORD_BYTES, ROW, ROWS, metered
+from workbench.events import CONTEXT, CONTEXTS, LANES, PAGE, ROW, ROWS, metered
 from workbench.files import Source, find_sources
+from workbench.growing import Growing, Pages
 from workbench.meter import Samples
 from workbench.store import Store
 from workbench.table import NameTable, Records, resolve
@@ -78,8 +77,9 @@ class Follower:
         for rank in self.ranks.values():
             try:
                 rank.read()
-            except (OSError, ValueError) as error:  # the others are read on
+            except Exception as error:  # whatever is wrong with it: the others are read on
                 self.problems[rank.source.folder.name] = str(error)
+                rank.unread = True
                 rank.leave()
         self.store.set_now([status for rank in self.ranks.values() for status in rank.now()])
         self.over = self._all_gone()  # last: whoever sees it finds all rows in the store
@@ -110,26 +110,40 @@ class Follower:
                     f"another process of rank {source.rank} writes here too, and is not shown: "
                     "give every job a folder of its own"
                 )
-            elif trace := _trace(source):
-                if trace[:8].cast("q")[0] == events.MAGIC:
-                    self.ranks[source.rank] = Rank(self.store, source, trace)
-                else:
-                    self.problems[name] = "another version of the workbench wrote it, or no rank"
+            else:
+                self._meet(source)
+
+    def _meet(self, source: Source) -> None:
+        """A rank that is new, once it has begun to write."""
+        try:
+            trace = _trace(source)
+        except (OSError, ValueError) as error:
+            self.problems[source.folder.name] = str(error)
+            return
+        if trace is None:
+            return
+        if trace[:8].cast("q")[0] == events.MAGIC:
+            self.ranks[source.rank] = Rank(self.store, source, trace)
+        else:
+            words = "another version of the workbench wrote it, or no rank"
+            self.problems[source.folder.name] = words
 
 
 class Rank:
     """The reader of one rank's files.
 
     ``of``: how many ranks it says there are. ``gone_at``: when (time.monotonic) all was read that
-    it wrote, its process having ended; infinity until then. Its rows are between ``first_ns`` and
-    ``last_ns``.
+    it wrote, its process having ended, or what of it can be read; infinity until then. ``unread``:
+    the rest cannot be read, so that nobody knows how it ended. Its rows are between ``first_ns``
+    and ``last_ns``.
     """
 
-    def __init__(self, store: Store, source: Source, trace: memoryview) -> None:
-        self.source, self.gone_at = source, math.inf
+    def __init__(self, store: Store, source: Source, trace: Pages) -> None:
+        self.source, self.gone_at, self.unread = source, math.inf, False
         self.first_ns, self.last_ns = math.inf, -math.inf
         self._store, self._trace = store, trace
-        self._words = trace[:PAGE].cast("q")
+        self._words = trace[:PAGE].cast("q")  # as they were at the last look
+        self._meter = Samples(), 0.0
         self._names = NameTable(store.number, trace)
         self._lanes: list[_Lane] = []
         self._process = _hold(source)
@@ -153,6 +167,7 @@ class Rank:
         """Append what is new."""
         if self.gone:
             return
+        self._words = self._trace[:PAGE].cast("q")
         ended = self._has_ended()  # first: what is read afterwards is all there is
         self._find_lanes()
         for lane in self._lanes:
@@ -164,6 +179,7 @@ class Rank:
                 self._names.read()
                 self._append(lane, rows)
         if ended:
+            self._words = self._trace[:PAGE].cast("q")
             self.leave()
 
     def leave(self) -> None:
@@ -180,15 +196,19 @@ class Rank:
     def now(self) -> Iterator[tuple[object, ...]]:
         """What its lanes are in; of a process that has gone, what they were in."""
         lanes = [(lane.index, lane.name) for lane in self._lanes]
-        return under_way(self._trace, self.source.rank, lanes, self._names)
+        with contextlib.suppress(ValueError):  # cut off; the next look says so
+            yield from under_way(self._trace, self.source.rank, lanes, self._names)
 
     def metered(self) -> tuple[Samples, float]:
-        return metered(self._trace)
+        with contextlib.suppress(ValueError):
+            self._meter = metered(self._trace[:])
+        return self._meter
 
     def _find_lanes(self) -> None:
         self._names.read()
         for index in range(len(self._lanes), min(self._words[events.H_LANES], LANES)):
-            name = self._names.text(self._trace[events.LANES_AT + index * PAGE :][:8].cast("q")[0])
+            at = events.LANES_AT + index * PAGE
+            name = self._names.text(self._trace[at : at + 8].cast("q")[0])
             self._lanes.append(_Lane(self.source.folder, index, name, self._store.number(name)))
 
     def _append(self, lane: _Lane, rows: Records) -> None:
@@ -215,12 +235,15 @@ class _Lane:
 
     def __init__(self, folder: Path, index: int, name: str, number: int) -> None:
         self.index, self.name, self.number = index, name, number
-        self.rows = _Growing(folder / f"{index}.rows", ROW, ROWS)
-        self.contexts = _Growing(folder / f"{index}.contexts", CONTEXT, CONTEXTS)
+        self.rows = Growing(folder / f"{index}.rows", ROW, ROWS)
+        self.contexts = Growing(folder / f"{index}.contexts", CONTEXT, CONTEXTS)
         self.known: Records = np.zeros(CONTEXTS, CONTEXT)
 
     def learn(self, contexts: Records) -> None:
-        """The context with id i is known[i]."""
+        """The context with id i is known[i]. They are numbered as they follow each other."""
+        contexts = contexts[contexts["id"] == contexts["seq"]]
+        if not len(contexts):
+            return
         last = int(contexts["id"].max())
         if last >= len(self.known):
             more: Records = np.zeros(max(2 * len(self.known), last + 1), CONTEXT)
@@ -229,49 +252,12 @@ class _Lane:
         self.known[contexts["id"]] = contexts
 
 
-class _Growing:
-    """A file of records that gets longer by a block at a time, read from its beginning on."""
-
-    def __init__(self, path: Path, dtype: np.dtype[np.void], block: int) -> None:
-        self._path, self._dtype, self._block = path, dtype, block
-        self._position = 0
-        self._records: Records | None = None  # of the block that the position is in
-
-    def read(self) -> Iterator[Records]:
-        """Copies of what is new, a block's worth at most each."""
-        while True:
-            block, place = divmod(self._position, self._block)
-            if self._records is None:
-                nbytes = self._block * RECORD_BYTES
-                memory = _mapped(self._path, block * nbytes, nbytes)
-                if memory is None:
-                    return
-                self._records = np.frombuffer(memory, self._dtype)
-            seq = self._records["seq"]
-            if seq[place] != self._position + 1:
-                return
-            there = seq[place:] == np.arange(self._position + 1, (block + 1) * self._block + 1)
-            stop = self._block if there.all() else place + int(there.argmin())
-            new = self._records[place:stop].copy()  # after the numbers, which are written last
-            self._position += len(new)
-            if stop == self._block:
-                self._records = None
-            yield new
-
-
-def _mapped(path: Path, offset: int, nbytes: int) -> memoryview | None:
-    """These bytes of a file as they change; None: the file has not got them yet."""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size >= offset + nbytes:
-            whole = mmap.mmap(file.fileno(), nbytes, offset=offset, access=mmap.ACCESS_READ)
-            return memoryview(whole)
-    return None
-
-
-def _trace(source: Source) -> memoryview | None:
+def _trace(source: Source) -> Pages | None:
     """A rank's header, names and lanes' pages; None until its recorder has begun."""
-    trace = _mapped(source.folder / "trace", 0, events.DATA_AT)
-    return trace if trace is not None and any(trace[:8]) else None
+    with contextlib.suppress(FileNotFoundError):
+        trace = Pages(source.folder / "trace", events.DATA_AT)
+        return trace if trace.whole and any(trace[:8]) else None
+    return None
 
 
 def _hold(source: Source) -> int | None:

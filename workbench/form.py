@@ -77,10 +77,14 @@ _PLACES = {
     "network.latency": ("Latency", "Links and faults", "", False),
     "network.bandwidth": ("Bandwidth", "Links and faults", "", False),
     "network.links": ("Links that differ", "Links and faults", "", False),
+    "network.levels": ("Hosts", "Links and faults", "", True),
+    "network.between": ("Between hosts", "Links and faults", "", True),
     "faults": ("What goes wrong", "Links and faults", "", False),
     "pad_compute": ("Pad computing to", "Time", "", True),
     "optimizer": ("Optimizer", "Training", "", True),
     "lr": ("Learning rate", "Training", "", True),
+    "warmup": ("Warm-up", "Training", "updates", True),
+    "reference_batch": ("Learning rate is for", "Training", "samples", True),
     "momentum": ("Momentum", "Training", "", True),
     "seed": ("Seed", "Training", "", True),
     "dtype": ("Numbers", "Training", "", True),
@@ -90,6 +94,7 @@ _PLACES = {
     "backend": ("Backend", "Communication", "", True),
     "device": ("Device", "Machine", "", True),
     "threads": ("Threads of a rank", "Machine", "", True),
+    "bind": ("Cores of its own for each rank", "Machine", "", True),
     "memory_limit": ("Memory of a rank", "Machine", "", True),
     "timeout": ("Give up after", "Time", "", True),
     "record": ("Record events", "Machine", "", True),
@@ -105,6 +110,29 @@ _OPTION_PLACES = {
     "stale_gradients": ("Stale gradients", "", True),
     "drop_above": ("Drop above", "updates", True),
     "bucket_cap_mb": ("Bucket", "MiB", False),
+    "ahead": ("Ask ahead", "minibatches", False),
+    "examples": ("Examples", "", True),
+    "schedule": ("Schedule", "", False),
+    "microbatches": ("Microbatches", "", False),
+    "split": ("Split", "", False),
+    "stages_per_rank": ("Stages of a rank", "", False),
+    "replicas": ("Replicas", "", False),
+    "every": ("Average every", "iterations", False),
+    "graph": ("Graph", "", False),
+    "pairs": ("Pairs", "", False),
+    "dataflow": ("Dataflow", "", False),
+    "cb": ("Scatter every", "iterations", False),
+    "peers": ("Peers of a rank", "", False),
+    "scatter": ("Scatter", "", True),
+    "wait": ("Wait for all peers", "", True),
+    "mix": ("Mix parameters", "the update", True),
+    "spread": ("Apart at first", "", True),
+    "outer_lr": ("Outer learning rate", "", False),
+    "outer_momentum": ("Outer momentum", "", False),
+    "ratio": ("Share that is sent", "", False),
+    "feedback": ("Keep the rest", "", False),
+    "threshold": ("Fuse up to", "", False),
+    "cycle": ("Look every", "", False),
 }
 _FOLDERS = {
     "strategy": ("strategies", "", ()),
@@ -112,14 +140,24 @@ _FOLDERS = {
     "all_reduce": ("collectives", "all_reduce_", ("auto",)),
 }
 _OWN_CHOICES = {"device": ("auto", "cpu", "cuda")}
-_LINES: dict[str, tuple[Callable[..., str], Callable[[str], Any], str]] = {
+_LINES: dict[str, tuple[Callable[..., str | None], Callable[[str], Any], str]] = {
     "network.links": (form_lines.print_links, form_lines.parse_links, form_lines.LINKS_HELP),
+    "network.levels": (form_lines.print_levels, form_lines.parse_levels, form_lines.LEVELS_HELP),
+    "network.between": (
+        form_lines.print_between,
+        form_lines.parse_between,
+        form_lines.BETWEEN_HELP,
+    ),
     "faults": (form_lines.print_faults, form_lines.parse_faults, form_lines.FAULTS_HELP),
     "options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
     "task_options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
+    "pad_compute": (form_lines.print_pad, form_lines.parse_pad, form_lines.PAD_HELP),
 }
+_ONE_LINE = ("pad_compute", "network.levels", "network.between")
 _EXAMPLES = {
     "network.links": "0->1: 20 ms",
+    "network.levels": "4 x 2",
+    "network.between": "1 ms, 100 Mbit/s",
     "faults": "slow rank 2 x8",
     "options": "bucket_cap_mb: 0.05",
 }
@@ -131,7 +169,7 @@ _NAMED = re.compile(r"\w+\.(\w+)([^\s=:]*)(?: = (?:.*?))?: (.*)", re.S)
 
 def fields() -> list[Field]:
     """Every field of an Experiment, in the order of a form; those of its network each by itself."""
-    schema = Experiment.model_json_schema()
+    schema = _schema()
     found: dict[str, Mapping[str, Any]] = {}
     for name, about in schema["properties"].items():
         if name == "network":
@@ -145,6 +183,11 @@ def fields() -> list[Field]:
     made = [_field(name, found[name], start[name]) for name in [*known, *rest]]
     after = next((at for at, one in enumerate(made) if one.group != "Training"), len(made))
     return [*made[:after], *option_fields(), *made[after:]]
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return Experiment.model_json_schema()
 
 
 @cache
@@ -200,7 +243,7 @@ def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
         minimum=bounds.get("minimum"),
         maximum=bounds.get("maximum"),
         optional="null" in kinds,
-        lines=3 if name in _LINES else 1,
+        lines=3 if name in _LINES and name not in _ONE_LINE else 1,
         example=_EXAMPLES.get(name, ""),
         advanced=advanced,
     )
@@ -254,6 +297,8 @@ def _shown_options(exp: Experiment) -> dict[str, Any]:
     for key, value in exp.options.items():
         name, told = f"options.{key}", form_options.shown(value)
         ours = name in fields and exp.strategy in fields[name].strategies
+        if ours and fields[name].choices:  # a schedule may be a grid, which is no name
+            ours = isinstance(value, Source) or len(str(value).split()) == 1
         if ours and isinstance(told, str | int | float | Source):
             shown[name] = told
         else:
@@ -302,7 +347,8 @@ def experiment(values: Mapping[str, Any]) -> Experiment:
         if form_options.shown(value) != known[name].default
     }  # fmt: skip
     if told and isinstance(plain.get("options", {}), Mapping):
-        plain["options"] = _in_order({**plain.get("options", {}), **told})
+        options = {**plain.get("options", {}), **told}
+        plain["options"] = _in_order(options, plain.get("strategy"))
     made = None
     try:
         if network:
@@ -318,9 +364,10 @@ def experiment(values: Mapping[str, Any]) -> Experiment:
     return made
 
 
-def _in_order(options: Mapping[str, Any]) -> dict[str, Any]:
+def _in_order(options: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
     """As the strategy's Config has them, so that the same form gives the same code."""
-    known = [*form_options.all_options()]
+    named = strategy in source.available("strategies")
+    known = [*(form_options.options_of(strategy) if named else form_options.all_options())]
     place = {name: at for at, name in enumerate(known)}
     return {name: options[name] for name in sorted(options, key=lambda n: place.get(n, len(known)))}
 
@@ -357,13 +404,17 @@ def _by_field(message: str, prefix: str = "") -> dict[str, str]:
             words = line.removeprefix("Experiment.")
         if name == "options" and (own := _option_in(inside, line)):
             name, inside, words = own
-        if name == "network":  # the only thing of it that depends on another field
-            name, inside = "network.links", inside.removeprefix(".links")
+        if name == "network":  # links and hosts depend on how many ranks there are
+            part = "levels" if inside.startswith(".levels") else "links"
+            name, inside = f"network.{part}", inside.removeprefix(f".{part}")
         known = (*_PLACES, *Experiment.model_fields, *(one.name for one in option_fields()))
         if name and name not in known:
             name, words = "", line
         if inside:
             words = f"{_place(inside)}: {words}"
+        if name in ("network.levels", "network.between"):
+            words = re.sub(r"levels=\((\d[\d, ]*)\)", _typed_levels, words)
+            words = words.replace("levels=()", "no hosts at all")
         found[name] = f"{found[name]}\n{words}" if name in found else words
     return found
 
@@ -378,6 +429,11 @@ def _option_in(inside: str, line: str) -> tuple[str, str, str] | None:
     # A Config's own words begin with the option: "servers = 0: it is 1 or more".
     own = re.search(rf"[}}…]: (({'|'.join(map(re.escape, names))})\b.*)", line, re.S)
     return (f"options.{own[2]}", "", own[1]) if own else None
+
+
+def _typed_levels(found: re.Match[str]) -> str:
+    """ "levels=(4, 2)" as it is typed here: 4 x 2."""
+    return form_lines.print_levels(int(one) for one in re.findall(r"\d+", found[1]))
 
 
 def _place(path: str) -> str:

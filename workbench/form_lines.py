@@ -4,6 +4,9 @@
     1->2: down                        freeze rank 2 at iteration 10 for 1.5 s
     2->3: 5 ms, down                  slow rank 1 x4
                                       jitter 0.1 x6
+    20 ms, 20 ms, 10 ms               padding of forward, input gradient, weight gradient
+    4 x 2                             hosts: ranks of each, then how many
+    1 ms, 1 Gbit/s; 10 ms             links between hosts, then between groups of hosts
 
 One line each (or several, with ; between). What is printed parses to the very same. What cannot be
 read is a SpecError that shows the line and how it is written.
@@ -19,7 +22,7 @@ import yaml
 
 from workbench.errors import SpecError
 from workbench.record import Record, short
-from workbench.spec import Fault, Freeze, Jitter, Kill, Link, Slow
+from workbench.spec import Fault, Freeze, Jitter, Kill, Link, Pads, Slow
 from workbench.units import DURATIONS
 
 _ARROW = re.compile(r"(\d+)\s*(?:->|→)\s*(\d+)\s*:?\s*(.*)")
@@ -33,12 +36,24 @@ _FAULTS: dict[type[Kill | Freeze | Slow | Jitter], re.Pattern[str]] = {
     Slow: re.compile(rf"slow {_RANK} (?:by )?{_TIMES}"),
     Jitter: re.compile(rf"jitter (?P<probability>{_NUMBER})\s*{_TIMES}"),
 }
+_LEVELS = re.compile(r"\d+(?:\s*[x×*,]\s*\d+)*")
 R = TypeVar("R", bound=Record)
 
 LINKS_HELP = "one a line: 0->1: 5 ms, 100 Mbit/s; or 0->1: down"
 FAULTS_HELP = (
     "one a line: kill rank 2 at iteration 10; freeze rank 2 at iteration 10 for 1 s; "
     "slow rank 1 x4; jitter 0.1 x6"
+)
+PAD_HELP = (
+    "least duration of an iteration's computing, such as 20 ms; in a pipeline of each F, I and W "
+    "of a microbatch, or three that differ: 20 ms, 20 ms, 10 ms"
+)
+
+LEVELS_HELP = (
+    "ranks of a host x hosts: 4 x 2 is two hosts of four; groups of hosts follow: 2 x 2 x 2"
+)
+BETWEEN_HELP = (
+    "latency, bandwidth: 1 ms, 100 Mbit/s; with groups of hosts one for each level, with ; between"
 )
 
 
@@ -74,7 +89,7 @@ def _made(line: str, record: type[R], values: dict[str, Any]) -> R:
         raise SpecError(f"{short(line)}: {words}") from None
 
 
-def _link_values(line: str, words: str) -> dict[str, Any]:
+def _link_values(line: str, words: str, help_: str = LINKS_HELP) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in words.split(","))):
         if word == "as the others":
@@ -82,7 +97,8 @@ def _link_values(line: str, words: str) -> dict[str, Any]:
         name = "down" if word == "down" else _quantity(word)
         if name is None or name in values:
             why = "is said twice" if name else "is neither a latency nor a bandwidth"
-            raise SpecError(f"{short(line)}: {word!r} {why}. Write {LINKS_HELP}")
+            where = f"{short(line)}: " if line != word else ""
+            raise SpecError(f"{where}{word!r} {why}. Write {help_}")
         values[name] = True if name == "down" else word
     return values
 
@@ -93,6 +109,32 @@ def _quantity(word: str) -> str | None:
     if unit in ("", "µs", "μs", "sec") or unit in DURATIONS:
         return "latency"
     return "bandwidth" if word == "unlimited" or unit.endswith(("/s", "bps")) else None
+
+
+def print_levels(levels: Iterable[int]) -> str:
+    return " x ".join(map(str, levels))
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    if text.strip() and not _LEVELS.fullmatch(text.strip()):
+        raise SpecError(f"{short(text)} are no hosts. Write {LEVELS_HELP}")
+    levels = tuple(map(int, re.findall(r"\d+", text)))
+    if 0 in levels:
+        raise SpecError(f"{short(text)}: every number is 1 or more. Write {LEVELS_HELP}")
+    return levels
+
+
+def print_between(between: Link | tuple[Link, ...] | None) -> str:
+    links = () if between is None else (between,) if isinstance(between, Link) else between
+    return "; ".join(map(_print_link, links))
+
+
+def parse_between(text: str) -> Link | tuple[Link, ...] | None:
+    """A link for each line; of one alone, that one."""
+    links = tuple(
+        _made(line, Link, _link_values(line, line, BETWEEN_HELP)) for line in _lines(text)
+    )
+    return links if len(links) > 1 else links[0] if links else None
 
 
 def print_faults(faults: Iterable[Fault]) -> str:
@@ -122,6 +164,25 @@ def _parse_fault(line: str) -> Fault:
             told = {name: _number(text) for name, text in found.groupdict().items()}
             return _made(line, record, told)
     raise SpecError(f"{short(line)} is no fault. Write {FAULTS_HELP}")
+
+
+def print_pad(pad: str | Pads | None) -> str | None:
+    """A duration as it is; Pads as three of them: "20 ms, 20 ms, 10 ms"."""
+    if isinstance(pad, Pads):
+        return f"{pad.forward}, {pad.input_gradient}, {pad.weight_gradient}"
+    return pad
+
+
+def parse_pad(text: str) -> str | Pads | None:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1:
+        return text.strip() or None
+    if len(parts) != len(Pads.model_fields):
+        raise SpecError(
+            f"{short(text)} is no padding. Write one duration, or three with commas between (of "
+            "forward, input gradient and weight gradient): 20 ms, 20 ms, 10 ms"
+        )
+    return _made(text, Pads, dict(zip(Pads.model_fields, parts, strict=True)))
 
 
 def print_options(options: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""Operations that a Gloo group does for us, each recorded as one span.
+"""Operations that a Gloo group does for us, each recorded as one span: what our algorithms do not
+take, and everything in a run over backend="gloo".
 
 What the group hands to Gloo it still watches: a peer that ends, or that is in another operation, is
 noticed here and named, where Gloo alone would wait for its own timeout.
@@ -12,18 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import (
-    AllgatherOptions,
-    AllreduceOptions,
-    AllToAllOptions,
-    BarrierOptions,
-    BroadcastOptions,
-    GatherOptions,
-    ProcessGroup,
-    ReduceOptions,
-    ReduceScatterOptions,
-    ScatterOptions,
-)
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, ProcessGroup
 
 from workbench.communicator import Communicator
 from workbench.control import SLICE
@@ -32,6 +22,7 @@ from workbench.events import Where, now
 from workbench.members import Members
 from workbench.session import Session
 from workbench.signature import signature
+from workbench.staging import in_mode_of
 from workbench.watch import Patience
 from workbench.work import AllWork
 
@@ -47,8 +38,9 @@ class GlooOperations(ProcessGroup):
     session: Session
 
     def _run(
-        self, job: Callable[[int], None], result: list[torch.Tensor], asynchronous: bool
-    ) -> Any:
+        self, operation: str, job: Callable[[int], None], inputs: list[torch.Tensor],
+        result: list[torch.Tensor], opts: Any,
+    ) -> Any:  # fmt: skip
         raise NotImplementedError  # WorkbenchGroup's
 
     def _delegate(
@@ -60,23 +52,27 @@ class GlooOperations(ProcessGroup):
         reduction: str = "",
         same: torch.Tensor | None = None,
         then: Callable[[], Any] = lambda: None,
+        root: int = -1,
     ) -> Any:
         """Run ``call`` in Gloo, then ``then``.
 
-        ``same``: a tensor that must be alike on every rank.
+        ``same``: a tensor that must be alike on every rank. ``root``: the root's rank in the group.
         """
         tensors = [same] if same is not None else []
         dtype = tensors[0].dtype if tensors else None
         elements = tensors[0].numel() if tensors else 0
-        number = signature(collective, dtype, elements, reduction)
+        root = self.members.world[root] if root >= 0 else -1
+        number = signature(collective, dtype, elements, reduction, root)
         nbytes = (
             sum(t.numel() * t.element_size() for t in flatten(result)) if result is not None else 0
         )
         where, label = self.session.recorder.where, self.session.current_label()
         return self._run(
-            lambda op: self._gloo(op, collective, call, then, number, nbytes, where, label),
+            collective,
+            lambda op: self._gloo(op, collective, call, then, number, nbytes, where, label, root),
+            tensors,
             flatten(result),
-            getattr(opts, "asyncOp", True),
+            opts,
         )
 
     def _gloo(
@@ -89,6 +85,7 @@ class GlooOperations(ProcessGroup):
         nbytes: int,
         where: Where,
         label: str,
+        root: int,
     ) -> None:
         comm, start = self.comm, now()
         comm.begin(collective, "gloo", op, number, where, (), "")
@@ -109,7 +106,7 @@ class GlooOperations(ProcessGroup):
                 raise
             raise self._gloo_error(error, f"{collective} {op}") from error
         finally:
-            comm.end(start, nbytes, label)
+            comm.end(start, nbytes, label, peer=root)
 
     def _agree(self) -> None:
         """Raise CollectiveError if a peer that is here already has passed something else.
@@ -134,22 +131,19 @@ class GlooOperations(ProcessGroup):
             time.sleep(1e-3)
         return self.members.watch.fail(PeerLost(f"a peer was lost in {doing}: {error}"))
 
-    def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        opts = opts or BroadcastOptions()
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         return self._delegate(
-            "broadcast", lambda: self.inner.broadcast(tensors, opts), tensors, opts, same=tensors[0]
-        )
+            "broadcast", lambda: self.inner.broadcast(tensors, opts), tensors, opts,
+            same=tensors[0], root=opts.rootRank,
+        )  # fmt: skip
 
-    def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        opts = opts or ReduceOptions()
+    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         return self._delegate(
-            "reduce", lambda: self.inner.reduce(tensors, opts), tensors, opts, same=tensors[0]
-        )
+            "reduce", lambda: self.inner.reduce(tensors, opts), tensors, opts,
+            same=tensors[0], root=opts.rootRank,
+        )  # fmt: skip
 
-    def allgather(
-        self, out: list[list[torch.Tensor]], x: list[torch.Tensor], opts: Any = None
-    ) -> Any:
-        opts = opts or AllgatherOptions()
+    def allgather(self, out: list[list[torch.Tensor]], x: list[torch.Tensor], opts: Any) -> Any:
         return self._delegate(
             "all_gather", lambda: self.inner.allgather(out, x, opts), out, opts, same=x[0]
         )
@@ -177,19 +171,19 @@ class GlooOperations(ProcessGroup):
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
-    def gather(self, out: Any, x: list[torch.Tensor], opts: Any = None) -> Any:
-        opts = opts or GatherOptions()
+    def gather(self, out: Any, x: list[torch.Tensor], opts: Any) -> Any:
         return self._delegate(
-            "gather", lambda: self.inner.gather(out, x, opts), out, opts, same=x[0]
-        )
+            "gather", lambda: self.inner.gather(out, x, opts), out, opts,
+            same=x[0], root=opts.rootRank,
+        )  # fmt: skip
 
-    def scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
-        opts = opts or ScatterOptions()
+    def scatter(self, out: list[torch.Tensor], x: Any, opts: Any) -> Any:
         return self._delegate(
-            "scatter", lambda: self.inner.scatter(out, x, opts), out, opts, same=out[0]
-        )
+            "scatter", lambda: self.inner.scatter(out, x, opts), out, opts,
+            same=out[0], root=opts.rootRank,
+        )  # fmt: skip
 
-    def reduce_scatter(self, out: list[torch.Tensor], x: Any, opts: Any = None) -> Any:
+    def reduce_scatter(self, out: list[torch.Tensor], x: Any, opts: Any) -> Any:
         parts = x[0]
         whole = torch.cat([part.detach().reshape(-1) for part in parts])
         before = sum(part.numel() for part in parts[: self.comm.rank])
@@ -211,13 +205,12 @@ class GlooOperations(ProcessGroup):
         """What Gloo does for reduce-scatter too; but its own handle of that says nothing until
         waited for.
         """
-        opts = opts or ReduceScatterOptions()
         inner = AllreduceOptions()
         inner.reduceOp = opts.reduceOp
         kept = whole[start : start + out.numel()].view(out.shape)
         return self._delegate(
             "reduce_scatter", lambda: self.inner.allreduce([whole], inner), out, opts, same=whole,
-            then=lambda: out.detach().copy_(kept),
+            then=in_mode_of(out, lambda: out.data.copy_(kept)),
         )  # fmt: skip
 
     reduce_scatter_single = _reduce_scatter_base
@@ -232,9 +225,8 @@ class GlooOperations(ProcessGroup):
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def alltoall_base(
-        self, out: torch.Tensor, x: torch.Tensor, out_splits: Any, in_splits: Any, opts: Any = None
+        self, out: torch.Tensor, x: torch.Tensor, out_splits: Any, in_splits: Any, opts: Any
     ) -> Any:
-        opts = opts or AllToAllOptions()
         return self._delegate(
             "all_to_all",
             lambda: self.inner.alltoall_base(out, x, out_splits, in_splits, opts),
@@ -244,12 +236,10 @@ class GlooOperations(ProcessGroup):
 
     all_to_all_single = alltoall_base
 
-    def alltoall(self, out: list[torch.Tensor], x: list[torch.Tensor], opts: Any = None) -> Any:
-        opts = opts or AllToAllOptions()
+    def alltoall(self, out: list[torch.Tensor], x: list[torch.Tensor], opts: Any) -> Any:
         return self._delegate("all_to_all", lambda: self.inner.alltoall(out, x, opts), out, opts)
 
-    def barrier(self, opts: Any = None) -> Any:
-        opts = opts or BarrierOptions()
+    def barrier(self, opts: Any) -> Any:
         return self._delegate("barrier", lambda: self.inner.barrier(opts), None, opts)
 
 

@@ -14,6 +14,7 @@ from IPython.display import display
 
 from workbench._assets import stage_module, theme
 from workbench.views import Message
+from workbench.views.embedded import image
 from workbench.views.facts import Watched
 from workbench.views.feed import Start, feed
 from workbench.views.still import select
@@ -41,6 +42,7 @@ class Stage(anywidget.AnyWidget):
     ) -> None:
         super().__init__()
         self.scene, self._words, self._shown = scene, repr(run), False
+        self._renewed = False
         self._page = feed(run).join(self._push, readonly, on_start, scene)
         self.on_msg(self._hear)
         hear_at_once(self.comm)
@@ -55,7 +57,8 @@ class Stage(anywidget.AnyWidget):
         """The widget, and for where widgets do not run the picture as it is now, and words."""
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
-            bundle[0]["image/svg+xml"] = svg(select(self._page.run.store))
+            still = svg(select(self._page.run.store))
+            bundle[0].update({"image/svg+xml": still, "text/html": image(still, self._words)})
         return bundle
 
     def _ipython_display_(self) -> None:
@@ -67,6 +70,14 @@ class Stage(anywidget.AnyWidget):
         if not run.done and hasattr(run, "at_end") and not self._shown:
             self._shown = True
             run.at_end(lambda: self._publish(update=True))
+
+    def renew(self) -> None:
+        """Have the picture for elsewhere be as the run is now. Pages draw the stage anew for that,
+        so it is done once where one shows it live: the reader may have gone to another scene.
+        """
+        if self._shown and not (self._renewed and self._page.listens):
+            self._renewed = True
+            self._publish(update=True)
 
     def _publish(self, update: bool = False) -> None:
         """Everywhere at once: the places of a display share its id."""
@@ -84,6 +95,39 @@ class Stage(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return self._words  # where widgets do not run, a cell shows the run's own words
+
+
+class ModelStage(anywidget.AnyWidget):
+    """What is drawn without a run: a split model, a partition. ``table``: HTML for where no widget
+    runs.
+    """
+
+    _esm = stage_module()
+    _css = theme()
+
+    def __init__(self, page: Message, words: str, table: str) -> None:
+        super().__init__()
+        self._page, self._words, self._table = page, words, table
+        self.on_msg(self._hear)
+        hear_at_once(self.comm)
+
+    def _hear(self, _: object, content: Any, __: object) -> None:
+        if isinstance(content, dict) and content.get("type") == "hello":
+            self.send(self._page.header)
+
+    def turn(self, page: Message, words: str, table: str) -> None:
+        """Show another one in its place."""
+        self._page, self._words, self._table = page, words, table
+        self.send(page.header)
+
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        bundle = super()._repr_mimebundle_(**options)
+        if bundle is not None:
+            bundle[0]["text/html"] = self._table
+        return bundle
+
+    def __repr__(self) -> str:
+        return self._words
 
 
 def hear_at_once(comm: Any) -> None:

@@ -19,10 +19,11 @@ from workbench.source import Source
 from workbench.spec import Experiment
 from workbench.store import Store
 from workbench.units import print_size
-from workbench.views import served
+from workbench.views import served, staged
 from workbench.views.curves import Curves
 
 NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
+HELD = ("bytes", "in flight")  # what is told of activations
 LAST = 10  # the part of a curve, at its end, whose mean is where the run has come to
 
 
@@ -36,10 +37,22 @@ def name_of(code: str | Source) -> str:
     return code.name if isinstance(code, Source) else code.rpartition(":")[2]
 
 
+def way_kind(exp: Experiment) -> str:
+    """What ``way`` names."""
+    kinds = {staged.STRATEGY: "schedule", served.STRATEGY: "consistency"}
+    return kinds.get(name_of(exp.strategy), "all-reduce")
+
+
 def way(exp: Experiment) -> str:
-    """How its ranks come together: an algorithm, another backend, or a server's policy."""
+    """How its ranks come together: an algorithm, another backend, a server's policy, or a
+    pipeline's schedule.
+    """
     if exp.ranks == 1:
         return ""
+    if exp.strategy == staged.STRATEGY:
+        schedule = exp.options.get("schedule", "1f1b")
+        named = isinstance(schedule, Source) or len(str(schedule).split()) == 1
+        return name_of(schedule) if named else "grid"
     if exp.strategy == served.STRATEGY:
         return name_of(exp.options.get("consistency", "bsp"))
     return name_of(exp.all_reduce) if exp.backend == "workbench" else exp.backend
@@ -83,7 +96,7 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "failed" if not result.ok else "stopped" if done < run.experiment.iterations else "finished"
     )
     moved = traffic(run.store)
-    return nothing() | _asked(run.experiment) | _served(curves) | {
+    found: dict[str, Any] = {
         "state": end,
         "error": str(result.error) if result.error is not None else None,
         "iterations": done,
@@ -96,10 +109,30 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "bytes_sent": max(result.bytes_sent.values(), default=None) or moved["sent"].max(),
         "bytes_busiest": (moved["sent"] + moved["received"]).max(),
         "bytes_all": moved["sent"].sum() or None,
+        "bytes_between": to_other_hosts(run.store, run.experiment.network.levels),
         "step_ms": step / settled.height if settled.height else None,
         "exposed_ms": exposed / settled.height if settled.height else None,
         "exposed_share": exposed / step if step else None,
+        "stall_ms": _stall(curves),
+        "hidden_share": _hidden(curves.select("overlap")),
     }  # fmt: skip
+    return nothing() | _asked(run.experiment) | found | _served(curves) | _staged(curves)
+
+
+def _stall(curves: Curves) -> float | None:
+    """How long a rank that trains stands still for examples in a step; the first is left out."""
+    told = curves.select("input")["stall_ms"]
+    return float(told.tail(max(len(told) - 1, 1)).to_numpy().mean()) if len(told) else None
+
+
+def _hidden(overlap: pl.DataFrame) -> float | None:
+    """Of the communication of DDP's buckets; the first two iterations, before they are as they
+    stay, left out.
+    """
+    settled = overlap.filter(pl.col("iteration") > 1)
+    could = settled["hidable_ms"].to_numpy()
+    done = np.minimum(settled["hidden_ms"].to_numpy(), could)
+    return float(done.sum() / could.sum()) if could.sum() > 0 else None
 
 
 def _served(curves: Curves) -> dict[str, Any]:
@@ -116,6 +149,25 @@ def _served(curves: Curves) -> dict[str, Any]:
         "waiting_share": float((time["blocked_s"] / time["wall_s"]).to_numpy().mean()),
         "samples_dropped": curves.samples_dropped,
     }
+
+
+def _staged(curves: Curves) -> dict[str, Any]:
+    """What only a pipeline has, and the memory where it was counted. What no computing hides is
+    not exposed communication there: it has a bubble.
+    """
+    most = curves.select("memory")["nbytes"].max()
+    told: dict[str, Any] = {"memory": most}
+    if not curves.is_staged:
+        return told
+    idle, held = curves.select("bubble"), curves.select("activations")
+    values = {what: held.filter(pl.col("what") == what)["value"].max() for what in HELD}
+    if idle.height:
+        told["bubble"] = 1 - float(idle["busy"].to_numpy().mean())
+        told["bubble_planned"] = idle["planned"][0]
+    return told | {
+        "activations": values["bytes"], "in_flight": values["in flight"],
+        "exposed_ms": None, "exposed_share": None,
+    }  # fmt: skip
 
 
 def ended_at(progress: pl.DataFrame) -> float | None:
@@ -139,6 +191,23 @@ def traffic(store: Store) -> pl.DataFrame:
         .sort("rank")
         .collect()
     )
+
+
+def to_other_hosts(store: Store, levels: Sequence[int]) -> int | None:
+    """Payload bytes of training that the busiest rank sent out of its host; None without hosts."""
+    if len(levels) < 2:
+        return None
+    p, inside = pl.col, levels[0]
+    sent = (
+        store.scan()
+        .filter(p("kind").cast(pl.String) == "send", p("peer") >= 0)
+        .filter(~p("group").cast(pl.String).is_in(NOT_TRAINING))
+        .filter(p("rank") // inside != p("peer") // inside)
+        .group_by("rank")
+        .agg(p("nbytes").sum())
+        .collect()
+    )
+    return int(sent["nbytes"].max() or 0)  # type: ignore[arg-type]
 
 
 def progress(store: Store, curves: Curves) -> pl.DataFrame:
@@ -173,7 +242,7 @@ Write = Callable[[Any], str]
 MEASURES: Mapping[str, tuple[str, Write]] = {
     "state": ("state", str),
     "strategy": ("strategy", str),
-    "algorithm": ("all-reduce or policy", str),
+    "algorithm": ("all-reduce, policy or schedule", str),
     "ranks": ("ranks", str),
     "iterations": ("iterations done", "{:,.0f}".format),
     "updates": ("updates of the parameters", "{:,.0f}".format),
@@ -190,9 +259,17 @@ MEASURES: Mapping[str, tuple[str, Write]] = {
     "step_ms": ("one step, ms", "{:.2f}".format),
     "exposed_ms": ("of it exposed communication, ms", "{:.2f}".format),
     "exposed_share": ("exposed share of a step", "{:.0%}".format),
+    "stall_ms": ("a step's standing still for examples, ms", "{:.2f}".format),
+    "hidden_share": ("of what could be hidden behind computing, hidden", "{:.0%}".format),
+    "bubble": ("ranks idle, share of an iteration", "{:.1%}".format),
+    "bubble_planned": ("of it by the schedule alone", "{:.1%}".format),
+    "in_flight": ("microbatches in flight on a stage, most", "{:.0f}".format),
+    "activations": ("activations of a rank, most", _size),
+    "memory": ("memory of a rank, most", _size),
     "bytes_sent": ("sent by the busiest rank", _size),
     "bytes_busiest": ("in and out of the busiest rank", _size),
     "bytes_all": ("sent by all ranks", _size),
+    "bytes_between": ("sent to other hosts by the busiest rank", _size),
 }
 ALWAYS = ("state", "loss", "accuracy", "wall_seconds")  # said even where nothing is known
 WORDS = ("state", "strategy", "algorithm")  # measures that are no numbers

@@ -51,7 +51,7 @@ class Members:
             "rank": world_ranks[rank] if world_ranks else rank,
         }
         store.set(f"board/{rank}", json.dumps(mine))
-        found = [mine if i == rank else json.loads(store.get(f"board/{i}")) for i in range(size)]
+        found = [mine if i == rank else _told(store.get(f"board/{i}"), i) for i in range(size)]
         self.world = [entry["rank"] for entry in found]
         self.peers = [self._meet(entry, mine) for entry in found]
         self._timeout = timeout.total_seconds()
@@ -145,6 +145,11 @@ class Members:
                 raise self.watch.ended(frm, doing) from error
             raise self.watch.lost(frm, doing) from error
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """How long a wait may last without progress, from now on."""
+        self._timeout = timeout.total_seconds()
+        self.watch.timeout_ns = self.watch.limit_ns = int(self._timeout * 1e9)
+
     def moved(self) -> int:
         """Payload bytes that the transports of this group have copied for sending."""
         return sum(box.moved for box in self._outboxes.values())
@@ -181,3 +186,18 @@ class Members:
     def _over(self, peer: int) -> bool:
         """Is there no more use in waiting for that peer?"""
         return bool(self.watch.error or self.board.alarm() or self.peers[peer].deaf)
+
+
+def _told(text: bytes, rank: int) -> dict[str, Any]:
+    """What a member has told of itself at the group's meeting place, which others may reach too."""
+    try:
+        told = json.loads(text)
+        return {name: int(told[name]) for name in ("pid", "fd", "bells", "rank")} | {
+            "host": str(told["host"])
+        }
+    except (ValueError, TypeError, KeyError) as error:
+        raise WorkbenchError(
+            f"rank {rank} of this group has said {bytes(text[:80])!r} of itself, where its "
+            "process, board and host are expected: is it of another version of the workbench, or "
+            "does another job meet at the same address (MASTER_ADDR, MASTER_PORT)?"
+        ) from error

@@ -16,8 +16,8 @@ import numpy as np
 from workbench.communicator import Communicator
 from workbench.control import ATTENTION, SLOW_MOTION
 from workbench.driver import Driver
-from workbench.errors import CollectiveError, PeerLost, WorkbenchError
-from workbench.events import CODE, NOWHERE, Where, now
+from workbench.errors import CollectiveError, GroupClosed, PeerLost
+from workbench.events import CODE, NOWHERE, Lane, Where, now
 from workbench.members import P2P_PLANE
 from workbench.signature import describe
 from workbench.slots import (
@@ -39,20 +39,22 @@ _DTYPE = 31 << 48  # of a signature
 class Transfer:
     """One message of this rank: what is left of it, and whether it is done.
 
-    ``x``: a flat numpy array.
+    ``x``: a flat numpy array. ``name``: the number of what its rows are called.
     """
 
     __slots__ = (
-        "after", "context", "error", "finished", "late", "nbytes", "number", "peer", "posted",
-        "signature", "slot", "tag", "where", "x",
+        "after", "context", "early", "error", "finished", "late", "name", "nbytes", "number",
+        "peer", "posted", "signature", "slot", "tag", "where", "x",
     )  # fmt: skip
 
-    def __init__(self, x: Any, peer: int, tag: int, signature: int, where: Where) -> None:
-        self.x, self.nbytes = x, int(x.nbytes)
+    def __init__(
+        self, x: Any, peer: int, tag: int, signature: int, where: Where, name: int = 0
+    ) -> None:
+        self.x, self.nbytes, self.name = x, int(x.nbytes), name
         self.peer, self.tag, self.signature, self.where = peer, tag, signature, where
         self.number, self.slot, self.context = -1, 0, -1
         self.posted = now()
-        self.finished = False
+        self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None
         self.after: Any = None  # called before it counts as done
         self.late: list[Any] = []  # called afterwards
@@ -82,9 +84,11 @@ class Engine:
         self.pending: deque[Transfer] = deque()
         self.blocked = 0  # since when nothing moves while somebody drives
         self.looked = 0  # when it was looked around last
+        self.moved = 0  # when a slot was moved last: nobody has waited since before that
         self.closed = False
         self._patience: Patience | None = None
-        self._said = False
+        self._said: tuple[int, int] | None = None  # the wait that the lane tells of
+        self._stale = False  # something has moved since it was told
         name = comm.recorder.name
         self._names = name("p2p"), 0, name(comm.group)
         driver.add(self)
@@ -98,16 +102,16 @@ class Engine:
             while self.posted:
                 self.accept(self.posted.popleft())
             if self.closed and self.pending:
-                raise WorkbenchError(
+                raise GroupClosed(
                     "the process group is being destroyed while this message still waits"
                 )
             if not self.progress(self.blocked):
                 return False
         except Exception as error:  # whoever waits for a transfer must hear of it
             self.fail(error)
-        self.blocked, self._patience = 0, None
+        self.blocked, self._patience, self._stale = 0, None, True
         if self._said and not self.pending:
-            self._said = False
+            self._said = None
             self.lane.idle()
         return True
 
@@ -123,17 +127,21 @@ class Engine:
         return 0
 
     def say_waiting(self) -> None:
+        """Tell the lane what is waited for. Once for a wait: its age is the time since then."""
         first = self.pending[0]
         peer = self.world[first.peer] if first.peer >= 0 else -1
-        self.lane.status(_WAIT, peer=peer, op=first.number)
-        self._said = True
+        if self._stale or self._said != (peer, first.number):
+            self.lane.status(_WAIT, peer=peer, op=first.number)
+            self._said, self._stale = (peer, first.number), False
 
     def look(self, moment: int) -> None:
         """Nothing has moved for a while: has a peer ended, has the group failed, is it too late?"""
         self.looked = moment
         try:
             watch = self.members.watch
-            self._patience = self._patience or Patience(watch, -1, self.lane, self._doing())
+            self._patience = self._patience or Patience(
+                watch, -1, self.lane, self._doing(), watch.timeout_ns
+            )
             awaited = {transfer.peer for transfer in self.pending}
             over = set(self._patience.look(awaited))
             over -= self.over.keys() - awaited
@@ -175,9 +183,11 @@ class Engine:
     def forget(self) -> None:
         """Drop what else is known of transfers (after a failure)."""
 
-    def context(self, transfer: Transfer) -> None:
-        """The rows that follow belong to this message."""
-        if transfer.context < 0:
+    def context(self, transfer: Transfer, lane: Lane | None = None) -> None:
+        """The rows that follow, in the engine's lane or in ``lane``, belong to this message."""
+        if lane is not None and lane is not self.lane:
+            lane.context(*self._names, transfer.number, transfer.where, self.comm.generation)
+        elif transfer.context < 0:
             transfer.context = self.lane.context(
                 *self._names, transfer.number, transfer.where, self.comm.generation
             )
@@ -199,6 +209,7 @@ class Departure(NamedTuple):
     nbytes: int
     start: int
     last: bool
+    lane: Lane
 
 
 class SendEngine(Engine):
@@ -208,6 +219,7 @@ class SendEngine(Engine):
         super().__init__(comm, lane, driver)
         self._numbers: dict[int, int] = {}
         self._leaving: dict[int, Departure] = {}  # by peer
+        self._lanes = [self.lane]
 
     def accept(self, transfer: Transfer) -> None:
         number = self._numbers.get(transfer.peer, 0)
@@ -240,7 +252,7 @@ class SendEngine(Engine):
     def progress(self, blocked: int) -> bool:
         moved = self._depart() if self._leaving else False
         if len(self.pending) == 1:
-            return self._put(self.pending[0], blocked) or moved
+            return self._put(self.pending[0], 0 if moved else blocked) or moved
         seen = set()
         for transfer in list(self.pending):
             if transfer.peer not in seen:  # messages to one peer keep their order
@@ -253,14 +265,15 @@ class SendEngine(Engine):
         """Put slots of the transfer while there is room. Was there?"""
         comm, peer, x = self.comm, transfer.peer, transfer.x
         slots, to = comm.slots, self.world[peer]
-        if peer in self._leaving or (slots.attention[ATTENTION] and slots.is_cut(to)):
+        if peer in self._leaving or self._is_cut(to):
             return False
         box = self.members.outbox(peer, P2P_PLANE)
         if not box.free.acquire(False):
             return False
         self.context(transfer)
         if blocked:
-            self.lane.write(_WAIT, blocked, now(), to, 0, 0, transfer.slot, -1, slots.full)
+            since = max(blocked, self.moved)
+            self.lane.write(_WAIT, since, now(), to, 0, 0, transfer.slot, -1, slots.full)
         per, count, dtype = max(1, box.slot_bytes // x.itemsize), len(x), x.dtype
         while True:
             if slots.attention[ATTENTION] and slots.gate is not None:
@@ -282,16 +295,30 @@ class SendEngine(Engine):
             last = transfer.slot * per >= count
             end = now()
             if departs > end:
-                left = Departure(departs, slowness, transfer, slot, nbytes, start, last)
-                self._leaving[peer] = left
+                self._leaving[peer] = Departure(
+                    departs, slowness, transfer, slot, nbytes, start, last, self._free_lane()
+                )
                 return True
-            self.lane.write(_SEND, start, end, to, 0, 0, slot, nbytes)
+            self.lane.write(_SEND, start, end, to, 0, 0, slot, nbytes, transfer.name)
+            self.moved = end
             if last:
                 self.pending.remove(transfer)
                 transfer.finish()
                 return True
-            if not box.free.acquire(False):
+            if self._is_cut(to) or not box.free.acquire(False):
                 return True
+
+    def _is_cut(self, to: int) -> bool:
+        return bool(self.comm.slots.attention[ATTENTION]) and self.comm.slots.is_cut(to)
+
+    def _free_lane(self) -> Lane:
+        """For a slot that takes its time to leave: slots on several links cross, lanes may not."""
+        taken = [left.lane for left in self._leaving.values()]
+        for lane in self._lanes:
+            if lane not in taken:
+                return lane
+        self._lanes.append(self.comm.recorder.lane(f"{self.lane.name} {len(self._lanes) + 1}"))
+        return self._lanes[-1]
 
     def _depart(self) -> bool:
         """What has left its link by now is sent."""
@@ -300,11 +327,12 @@ class SendEngine(Engine):
             if left.at > now() and slow_motion >= left.slowness:
                 continue
             del self._leaving[peer]
-            gone = True
-            self.context(left.transfer)
-            self.lane.write(
-                _SEND, left.start, now(), self.world[peer], 0, 0, left.slot, left.nbytes
-            )
+            gone, self.moved = True, now()
+            self.context(left.transfer, left.lane)
+            left.lane.write(
+                _SEND, left.start, self.moved, self.world[peer], 0, 0, left.slot, left.nbytes,
+                left.transfer.name,
+            )  # fmt: skip
             if left.last:
                 self.pending.remove(left.transfer)
                 left.transfer.finish()
@@ -351,10 +379,22 @@ class RecvEngine(Engine):
         transfer.finish(error)
 
     def _adopt(self, early: Transfer, transfer: Transfer, peer: int) -> None:
+        """Give it what came before it was posted.
+
+        The rows of those slots are written here: only now it is known what they belong to, and
+        only now they are where they were sent to.
+        """
         transfer.peer, transfer.number, transfer.slot = peer, early.number, early.slot
         self.pending.append(transfer)
         self._match(transfer, early.nbytes, early.signature, peer)
-        np.copyto(transfer.x.view(np.uint8), early.x)
+        self.context(transfer)
+        per, into = self.members.inbox(peer, P2P_PLANE, None).slot_bytes, transfer.x.view(np.uint8)
+        for slot in range(early.slot):
+            start, piece = now(), early.x[slot * per : (slot + 1) * per]
+            np.copyto(into[slot * per : slot * per + len(piece)], piece)
+            self.lane.write(
+                _RECV, start, now(), self.world[peer], 0, 0, slot, len(piece), transfer.name
+            )
         if early.finished:
             self.pending.remove(transfer)
             transfer.finish()
@@ -419,16 +459,20 @@ class RecvEngine(Engine):
         fields = box.fields()
         frm, slot, nbytes = self.world[peer], fields[F_SLOT], fields[F_NBYTES]
         transfer = self._arriving.get(peer) or self._begin(fields, peer)
-        self.context(transfer)
-        start, x = now(), transfer.x
-        if blocked:
-            self.lane.write(_WAIT, max(blocked, transfer.posted), start, frm, 0, 0, slot)
+        start, x, early = now(), transfer.x, transfer.early
+        if not early:
+            self.context(transfer)
+        if blocked and not early:
+            since = max(blocked, transfer.posted, self.moved)
+            self.lane.write(_WAIT, since, start, frm, 0, 0, slot, -1, transfer.name)
         per = box.slot_bytes // x.itemsize
         if nbytes:
             count = nbytes // x.itemsize
             np.copyto(x[slot * per : slot * per + count], box.slot(x.dtype)[:count])
         box.release()
-        self.lane.write(_RECV, start, now(), frm, 0, 0, slot, nbytes)
+        if not early:
+            self.moved = now()
+            self.lane.write(_RECV, start, self.moved, frm, 0, 0, slot, nbytes, transfer.name)
         transfer.slot += 1
         if (slot + 1) * per * x.itemsize >= fields[F_TOTAL]:
             self._arriving.pop(peer, None)
@@ -450,6 +494,7 @@ class RecvEngine(Engine):
         else:
             place = np.zeros(fields[F_TOTAL], np.uint8)
             transfer = Transfer(place, peer, fields[F_TAG], fields[F_SIGNATURE], NOWHERE)
+            transfer.early = True
             self._unexpected.setdefault(peer, deque()).append(transfer)
         transfer.number = fields[F_OP]
         self._arriving[peer] = transfer

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from workbench.control import SLICE, SLOW_MOTION, Control
 
 now = time.monotonic_ns
+NEVER = 1 << 62  # ns: 146 years; a header's words hold no more
 
 
 def sleep_until(
@@ -47,19 +48,19 @@ class Pacer:
     def is_cut(self, to: int) -> bool:
         return self._control.link(self._rank, to).down
 
-    def flight(
-        self, to: int, nbytes: int, start: int, look_around: Callable[[], None]
-    ) -> tuple[int, int]:
-        """When the last of ``nbytes`` leaves the link to ``to``, and when it arrives.
-
-        Waits while the link is cut. ``start``: when writing began. Times in ns. In slow motion k
-        both the transfer's own time and the link's times count k-fold.
-        """
-        link = self._control.link(self._rank, to)
-        while link.down:
+    def wait_while_cut(self, to: int, look_around: Callable[[], None]) -> None:
+        while self.is_cut(to):
             time.sleep(SLICE)
             look_around()
-            link = self._control.link(self._rank, to)
+
+    def flight(self, to: int, nbytes: int, start: int) -> tuple[int, int]:
+        """When the last of ``nbytes`` leaves the link to ``to``, and when it arrives.
+
+        Whether the link is cut is for the caller to ask before: this never waits. ``start``: when
+        writing began. Times in ns. In slow motion k both the transfer's own time and the link's
+        times count k-fold.
+        """
+        link = self._control.link(self._rank, to)
         k = self.words[SLOW_MOTION]  # thousandths
         if k < self._slowness:  # what slow motion had put off is not put off any more
             self._free_at.clear()
@@ -69,10 +70,10 @@ class Pacer:
         departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
         self._free_at[to] = departs
         departs = max(departs, now() + own if own > 0 else 0)
-        return departs, departs + link.latency_ns * k // 1000
+        return min(departs, NEVER), min(departs + link.latency_ns * k // 1000, NEVER)
 
     def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
         """Wait until the bytes have left; return when they arrive, 0 if at once. See ``flight``."""
-        departs, arrives = self.flight(to, nbytes, start, look_around)
+        departs, arrives = self.flight(to, nbytes, start)
         sleep_until(departs, look_around, self.words, self._slowness)
         return arrives if arrives > departs else 0

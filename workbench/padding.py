@@ -7,6 +7,7 @@ Forward takes a third of the pad, backward two thirds.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,17 @@ from contextlib import contextmanager
 from torch import nn
 
 from workbench.events import now
+
+AWAKE_NS = 120_000  # the kernel wakes a sleeper up to so late
+
+
+def sleep_exactly(moment_ns: int) -> None:
+    """To the microsecond where a core is free: the last of it awake, yielding to who wants it."""
+    left = moment_ns - now() - AWAKE_NS
+    if left > 0:
+        time.sleep(left * 1e-9)
+    while now() < moment_ns:
+        os.sched_yield()
 
 
 class Padding:

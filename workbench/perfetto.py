@@ -1,9 +1,12 @@
 """A run as a Chrome JSON trace for https://ui.perfetto.dev: a process a rank, a thread a lane.
 
     {"traceEvents": [ M  names of ranks and lanes
-                      X  a span or an instant: its columns are its arguments
-                      C  a metric's number
-                      s, f  an arrow from a send to its recv ], ...}
+                      X  a span or an instant: its columns are its arguments; a send and its recv
+                         have one bind_id, flow_out and flow_in: an arrow
+                      C  a metric's number ], ...}
+
+An arrow is bound to spans, not to moments: spans that begin together, as a send and the recv whose
+sum it passes on, would take each other's.
 
 Times are microseconds with three decimals, so whole nanoseconds, counted from the first event; its
 CLOCK_MONOTONIC time is in ``otherData``. The text is put together by polars, piece by piece.
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from workbench.files import atomically
+from workbench.saved import atomically
 
 if TYPE_CHECKING:
     from workbench.store import Store
@@ -34,7 +37,6 @@ _NUMBERS = (
     "iteration", "microbatch", "stage", "version", "seq",
 )  # fmt: skip
 _STRINGS = ("collective", "algorithm", "phase", "group")
-_ARROWS_AT_ONCE = 262_144
 _LANE_ORDER = ("compute", "comm", "send", "recv", "server")
 
 
@@ -60,7 +62,7 @@ def matched(events: pl.LazyFrame) -> pl.LazyFrame:
     key = [*MATCH, "sender", "receiver"]
 
     def side(kind: str, me: str, peer: str) -> pl.LazyFrame:
-        own = pl.col("lane", "start_ns", "end_ns").name.prefix(f"{kind}_")
+        own = pl.col("lane", "seq", "start_ns", "end_ns").name.prefix(f"{kind}_")
         rows = events.filter(pl.col("kind") == kind)
         rows = rows.select(*MATCH, pl.col("rank").alias(me), pl.col("peer").alias(peer), own)
         return rows.unique(key, keep="first")
@@ -69,20 +71,27 @@ def matched(events: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _texts(store: Store, tracks: pl.DataFrame, origin: int) -> Iterator[pl.Series]:
+    arrows = _arrows(store)
     for piece in store.pieces():
         # Outer spans first where spans begin together: Perfetto nests in the order of the file.
         rows = piece.join(tracks, on=["rank", "lane"]).sort("start_ns", -pl.col("end_ns"))
+        rows = rows.join(arrows, on=["rank", "lane", "seq"], how="left", maintain_order="left")
         yield _filled(_SPAN, rows.filter(pl.col("kind") != "metric"), origin)
         numbers = rows.filter((pl.col("kind") == "metric") & pl.col("value").is_finite())
         yield _filled(_COUNTER, numbers, origin)
-    pairs = matched(store.scan()).drop(MATCH).collect().with_row_index("id")
-    for some in pairs.iter_slices(_ARROWS_AT_ONCE):
-        for end, rank in (("send", "sender"), ("recv", "receiver")):
-            at = some.rename({rank: "rank", f"{end}_lane": "lane"})
-            at = at.join(tracks, on=["rank", "lane"])
-            # An arrow binds to the span open at its moment, and must not end before it began.
-            at = at.with_columns(start_ns=pl.max_horizontal("send_start_ns", f"{end}_start_ns"))
-            yield _filled(_TAIL if end == "send" else _HEAD, at, origin)
+
+
+def _arrows(store: Store) -> pl.DataFrame:
+    """Of each end of each message (rank, lane, seq): ``flow``, what its span says of it."""
+    pairs = matched(store.scan()).drop(MATCH).collect().with_row_index("id", offset=1)
+    ends = [
+        pairs.select(
+            rank=rank, lane=f"{end}_lane", seq=f"{end}_seq",
+            flow=pl.format(',"bind_id":"{}","{}":true', pl.col("id"), pl.lit(flow)),
+        )
+        for end, rank, flow in (("send", "sender", "flow_out"), ("recv", "receiver", "flow_in"))
+    ]  # fmt: skip
+    return pl.concat(ends).unique(["rank", "lane", "seq"], keep="first")
 
 
 def _tracks(lanes: pl.DataFrame) -> pl.DataFrame:
@@ -114,12 +123,9 @@ def _names(tracks: pl.DataFrame) -> Iterator[str]:
 
 _SPAN = (
     '{{"ph":"X","pid":{rank},"tid":{tid},"cat":{kind},"name":{label},'
-    '"ts":{ts},"dur":{duration},"args":{{{arguments}}}}}'
+    '"ts":{ts},"dur":{duration}{flow},"args":{{{arguments}}}}}'
 )
 _COUNTER = '{{"ph":"C","pid":{rank},"name":{name},"ts":{ts},"args":{{"value":{value}}}}}'
-_ARROW = '"cat":"message","name":"message","id":{id},"pid":{rank},"tid":{tid},"ts":{ts}}}'
-_TAIL = '{{"ph":"s",' + _ARROW
-_HEAD = '{{"ph":"f","bp":"e",' + _ARROW
 
 
 def _filled(template: str, rows: pl.DataFrame, origin: int) -> pl.Series:
@@ -138,6 +144,8 @@ def _expression(name: str, rows: pl.DataFrame, origin: int) -> pl.Expr:
             return _microseconds(pl.col("end_ns") - pl.col("start_ns"))
         case "arguments":
             return pl.concat_str(_arguments(rows), separator=",", ignore_nulls=True)
+        case "flow":
+            return pl.col("flow").fill_null("")
         case "label":
             kind, own = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
             return _json((kind + " " + own).str.strip_chars_end(" "), rows)

@@ -7,10 +7,18 @@ comparisons()["Four ways to wait"].make() name -> experiment, for wb.compare
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from workbench.buckets import presets as bucket_presets
+from workbench.choosing import presets as collective_presets
+from workbench.fewer_words import presets as fewer_words_presets
+from workbench.gossip import presets as gossip_presets
+from workbench.inputs import presets as input_presets
+from workbench.partitions import presets as partition_presets
+from workbench.pipelines import presets as pipeline_presets
+from workbench.shards import presets as shard_presets
 from workbench.spec import Experiment, Jitter, Kill, Link, Network, Slow
 
 
@@ -21,6 +29,7 @@ class Preset:
     name: str
     words: str
     make: Callable[[], Experiment]
+    group: str = "Averaged gradients"  # under which it stands where there are many
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -91,7 +100,15 @@ def presets() -> dict[str, Preset]:
             "One process, the whole minibatch, nothing to send: the same losses, in what time?",
             lambda: Experiment(strategy="sequential", ranks=1, iterations=200),
         ),
-        *_served(),
+        *(Preset(*one) for one in bucket_presets.presets()),
+        *(Preset(*one, "Collectives") for one in collective_presets.presets()),
+        *(Preset(*one, "Examples") for one in input_presets.presets()),
+        *(Preset(*one, "Fewer words") for one in gossip_presets.presets()),
+        *(Preset(*one, "Fewer words") for one in fewer_words_presets.presets()),
+        *(Preset(*one, "Partitions") for one in partition_presets.presets()),
+        *(Preset(*one, "Sharded") for one in shard_presets.presets()),
+        *(replace(one, group="Parameter servers") for one in _served()),
+        *(Preset(*one, "Models over ranks") for one in pipeline_presets.presets()),
     ]  # fmt: skip
     return {preset.name: preset for preset in found}
 
@@ -207,6 +224,13 @@ def comparisons() -> dict[str, Compared]:
                  _rates),
         Compared("Drop or keep", "Eight workers, momentum 0.9: what to do with stale gradients?",
                  _drop_or_keep),
+        *(Compared(*one) for one in bucket_presets.comparisons()),
+        *(Compared(*one) for one in collective_presets.comparisons()),
+        *(Compared(*one) for one in fewer_words_presets.comparisons()),
+        *(Compared(*one) for one in input_presets.comparisons()),
+        *(Compared(*one) for one in gossip_presets.comparisons()),
+        *(Compared(*one) for one in shard_presets.comparisons()),
+        *(Compared(*one) for one in pipeline_presets.comparisons()),
     ]  # fmt: skip
     return {one.name: one for one in found}
 

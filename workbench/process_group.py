@@ -1,62 +1,77 @@
 """The torch.distributed backend "workbench".
 
 ``import workbench; torch.distributed.init_process_group("workbench", ...)`` gives a ProcessGroup
-whose all-reduce and point-to-point messages go through our communicator, chunk by chunk, and whose
-other operations run in a Gloo group inside and are recorded as one span each. So plain PyTorch code
-(DDP, FSDP2, tensor parallel, pipelining, a script) is seen without a change.
+whose collectives (operations.py, reductions.py) and point-to-point messages go through our
+communicator, chunk by chunk; what our algorithms do not take runs in a Gloo group inside and is
+recorded as one span a call. So plain PyTorch code (DDP, FSDP2, tensor parallel, pipelining, a
+script) is seen without a change.
 
 A synchronous call with nothing queued runs in the caller: the hop to another thread is most of a
 small collective's time. Asynchronous ones run on the group's thread, one after the other, in order
 of call.
+
+What passes over Gloo passes here (tests/drop_in). Where the two differ on purpose:
+
+* Taken too: int16; unsigned numbers and eight-bit floats where they only move; what is complex
+  in a gather; tensors that are not contiguous; messages to oneself.
+* ``get_backend()`` is "workbench". What torch does for the name "gloo" alone it does not for ours:
+  ``dist.monitored_barrier`` (the group's own method works); its profiler titles begin with
+  "workbench:", not "gloo:", and there are no "c10d::" operations around them, nor shapes of what
+  is asynchronous.
+* Ranks that disagree on an operation, its shape, dtype or root are told so, where Gloo ends the
+  process or waits; a message must have the shape and dtype that its receiver expects, where Gloo
+  takes a shorter one.
+* A time limit counts time without progress, not time since the call. Errors are a RuntimeError as
+  torch's are, under names of their own (errors.py). A wait for one message that gave up breaks
+  nothing: the message may still come.
+* A group that was destroyed, or aborted, refuses further calls. Gloo's goes on.
+* Operations of one group run one after the other, in order of call; Gloo runs two at a time.
+* A list of several tensors for ``group.allreduce`` is as many all-reduces; Gloo adds them up.
+* A rank's part after ``reduce`` is left alone where it is not the root; Gloo uses it as room.
+  MIN and MAX of what is no number are none; over Gloo that depends on the order.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch._C._distributed_c10d import (
-    AllreduceOptions,
     PrefixStore,
     ProcessGroup,
     ProcessGroupGloo,
     Store,
 )
 
-from workbench.arrays import LEFT_TO_TORCH, SUM, fast_array
+from workbench import profiled
+from workbench.arrays import moved
+from workbench.choosing.costs import agreed
 from workbench.communicator import Communicator
 from workbench.driver import Driver
-from workbench.errors import CollectiveError, WorkbenchError
-from workbench.events import Where, now
-from workbench.gloo_operations import GlooOperations
+from workbench.errors import CollectiveError, GroupClosed, WorkbenchError
+from workbench.forms import Forms
+from workbench.hosts import of_hosts
 from workbench.members import Members
 from workbench.p2p import RecvEngine, SendEngine, Transfer
-from workbench.session import Session, last_words, session
-from workbench.signature import REDUCTIONS, signature
-from workbench.staging import Staging, values_ready
+from workbench.session import Session, session
+from workbench.signature import signature
+from workbench.staging import Staging, in_mode_of
 from workbench.transports.gloo import break_connections
-from workbench.work import AllWork, JobQueue, P2PWork, WorkbenchWork
+from workbench.work import JobQueue, P2PWork, WorkbenchWork
 
-ONE_SHOT_BYTES = 32 * 1024  # "auto": up to here one-shot, above it the ring
 UNCOUNTED = ("metrics", "control")  # groups whose bytes are not training's
-_OURS = {"SUM": SUM, "PRODUCT": "PRODUCT", "MIN": "MIN", "MAX": "MAX", "AVG": SUM}
-_REDUCE_NAMES = {
-    getattr(dist.ReduceOp, name): name for name in REDUCTIONS if hasattr(dist.ReduceOp, name)
-}
-_DENSE = {
-    torch.float32, torch.float64, torch.float16, torch.bfloat16,
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-}  # fmt: skip
 _groups: weakref.WeakSet[WorkbenchGroup] = weakref.WeakSet()
 
 
-class WorkbenchGroup(GlooOperations):
+class WorkbenchGroup(Forms):
     """One rank's end of a process group."""
 
     _closed = True  # until it is made
@@ -73,10 +88,11 @@ class WorkbenchGroup(GlooOperations):
         super().__init__(rank, size)  # the three-argument form fails in a subclass
         here = session()
         self.timeout, self.label = timeout, name
-        self.inner = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout=timeout)
-        self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, self.inner)
-        if torch.cuda.is_available():
-            self._register_backend(torch.device("cuda"), ProcessGroup.BackendType.GLOO, self.inner)
+        self._store = store
+        self.inner = _Inner(PrefixStore("inner", store), rank, size, timeout=timeout)
+        self.inner.outer = weakref.ref(self)
+        for device in ("cpu", "cuda"):  # as torch does for Gloo, whether there is one or not
+            self._register_backend(torch.device(device), ProcessGroup.BackendType.GLOO, self.inner)
         self._set_default_backend(ProcessGroup.BackendType.GLOO)
         self.inner._set_sequence_number_for_group()
         self.members = Members(
@@ -89,11 +105,18 @@ class WorkbenchGroup(GlooOperations):
             self.members, lane, name, control=here.control, generation=here.generation
         )
         self.session = here
+        given = here.costs or agreed(PrefixStore("costs", store), rank)
+        links = given.links.among(self.members.world)
+        if not links.levels:  # no spec says which ranks share a host: where they are says it
+            links = replace(links, levels=of_hosts([peer.host for peer in self.members.peers]))
+        self.comm.levels = links.levels
+        self.costs = given.over(links).cut_into(here.slot_bytes)
         slots = self.comm.slots  # not self: the thread must not keep the group alive
         self.queue = JobQueue(lane, before=lambda: setattr(slots, "inline", False))
-        self._op = 0
-        self._plans: dict[tuple[Any, ...], tuple[int, int, str, str]] = {}
+        self._ops = itertools.count()  # numbers of collectives
+        self._plans = {}
         self._engines: dict[str, SendEngine | RecvEngine] = {}
+        self._counts: deque[WorkbenchWork] = deque(maxlen=8)
         self._staging = Staging(self.comm.lane)
         self._pid, self._closed = os.getpid(), False
         _groups.add(self)
@@ -101,88 +124,30 @@ class WorkbenchGroup(GlooOperations):
     def getBackendName(self) -> str:
         return "workbench"
 
-    # -- all-reduce: ours --
+    def _choose(self, operation: str, nbytes: int) -> str:
+        """What "auto" takes, the same on every rank: they go by the same costs."""
+        from workbench.choosing.choose import choose  # here: it stands on what this file defines
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        opts = opts if opts is not None else AllreduceOptions()
-        reduction = _REDUCE_NAMES.get(getattr(opts.reduceOp, "op", opts.reduceOp), "")
-        x = tensors[0]
-        if (
-            self.session.native
-            or x.layout != torch.strided
-            or x.dtype not in _DENSE
-            or reduction not in _OURS
-        ):
-            return self._delegate(
-                "all_reduce", lambda: self.inner.allreduce(tensors, opts), tensors, opts, reduction
-            )
-        if reduction == "AVG" and not x.is_floating_point():
-            raise CollectiveError(
-                f"AVG takes floating and complex types, not {x.dtype}: use SUM and divide"
-            )
-        if len(tensors) > 1:
-            works = [self.allreduce([one], opts) for one in tensors]
-            return AllWork(works, tensors) if opts.asyncOp else None
-        where, label = self.session.recorder.where, self.session.current_label()
-        ready = values_ready(x)
-        return self._run(
-            lambda op: self._all_reduce(op, x, reduction, where, label, ready),
-            tensors,
-            opts.asyncOp,
-        )
+        return choose(operation, self.comm.size, nbytes, self.costs)
 
-    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        works = [self.allreduce([one], opts or AllreduceOptions()) for one in tensors]
-        return AllWork([work for work in works if work is not None], tensors)
+    # -- what else torch asks of a group --
 
-    def _all_reduce(
-        self, op: int, x: torch.Tensor, reduction: str, where: Where, label: str, ready: Any
+    def get_group_store(self) -> Store:
+        return self._store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """From now on: how long anything may take without progress."""
+        self.timeout = timeout
+        self.members.set_timeout(timeout)
+        ProcessGroupGloo._set_default_timeout(self.inner, timeout)
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        comm, start = self.comm, now()
-        nbytes, number, algorithm, dtype = self._plan(x, reduction)
-        comm.begin("all_reduce", algorithm, op, number, where, tuple(x.shape), dtype)
-        try:
-            if comm.size > 1 and nbytes:
-                self._reduce_in_place(x, algorithm, _OURS[reduction], reduction == "AVG", ready)
-        finally:
-            comm.end(start, nbytes, label, x.element_size())
-
-    def _reduce_in_place(
-        self, x: torch.Tensor, algorithm: str, reduce: str, average: bool, ready: Any
-    ) -> None:
-        x = x.detach()
-        dense = (
-            x if x.is_contiguous() and x.device.type == "cpu" else self._staging.to_host(x, ready)
-        )
-        flat = dense.view(-1)
-        result = self.session.algorithm("all_reduce", algorithm)(
-            self.comm, fast_array(flat), reduce
-        )
-        if isinstance(result, torch.Tensor) and result.data_ptr() != flat.data_ptr():
-            flat.copy_(result.view(-1))
-        if average:
-            flat.div_(self.comm.size)
-        if dense is not x:
-            self._staging.back(x, dense)
-
-    def _plan(self, x: torch.Tensor, reduction: str) -> tuple[int, int, str, str]:
-        """Payload bytes, signature, algorithm and dtype's name of an all-reduce; worked out once
-        each.
+        """As Gloo's, which names who did not come. (``torch.distributed.monitored_barrier`` asks
+        for a group called "gloo".)
         """
-        key = x.dtype, x.numel(), reduction, self.session.all_reduce
-        plan = self._plans.get(key)
-        if plan is None:
-            nbytes = x.numel() * x.element_size()
-            number = signature("all_reduce", x.dtype, x.numel(), reduction)
-            plan = nbytes, number, self._choose(nbytes), str(x.dtype).removeprefix("torch.")
-            self._plans[key] = plan
-        return plan
-
-    def _choose(self, nbytes: int) -> str:
-        chosen: str = self.session.all_reduce
-        if chosen != "auto":
-            return chosen
-        return "one_shot" if nbytes <= ONE_SHOT_BYTES else "ring"
+        self.inner.monitored_barrier(timeout or self.timeout, wait_all_ranks)
 
     # -- point to point: ours --
 
@@ -198,7 +163,7 @@ class WorkbenchGroup(GlooOperations):
         return self._receive(tensors, -1, tag)
 
     def _receive(self, tensors: list[torch.Tensor], frm: int, tag: int) -> Any:
-        x = tensors[0].detach()
+        x = tensors[0].data
         host = (
             x
             if x.is_contiguous() and x.device.type == "cpu"
@@ -209,7 +174,7 @@ class WorkbenchGroup(GlooOperations):
             if host is not x and transfer.error is None:
                 x.copy_(host)
 
-        return self._message("recv", host, frm, tag, tensors, after)
+        return self._message("recv", host, frm, tag, tensors, in_mode_of(x, after))
 
     def _dense(self, x: torch.Tensor) -> torch.Tensor:
         return x.detach().cpu().contiguous()
@@ -223,6 +188,14 @@ class WorkbenchGroup(GlooOperations):
         result: list[torch.Tensor],
         after: Any,
     ) -> Any:
+        if self._closed:
+            raise self._is_closed()
+        lowest = -1 if kind == "recv" else 0  # -1: from anybody
+        if not lowest <= peer < self.comm.size:
+            raise CollectiveError(
+                f"rank {self._me} cannot {kind} with rank {peer} of group {self.label}: it has "
+                f"ranks 0 to {self.comm.size - 1}"
+            )
         engine = self._engines.get(kind)
         if engine is None:
             lane = kind if self.label == "default" else f"{kind}:{self.label}"
@@ -230,12 +203,16 @@ class WorkbenchGroup(GlooOperations):
                 self.comm, lane, self.session.driver
             )
         number = signature("p2p", host.dtype, host.numel())
-        flat = _bytes_if_odd(host.view(-1)).numpy()
-        transfer = Transfer(flat, peer, tag, number, self.session.recorder.where)
+        flat = moved(host.view(-1))
+        recorder = self.session.recorder
+        label = recorder.name(self.session.current_label())
+        transfer = Transfer(flat, peer, tag, number, recorder.where, label)
         transfer.after = after
         work = P2PWork(engine, transfer, result)
-        engine.driver.submit(engine, transfer)
-        return work
+        if profiled.on():
+            title = "recvAnySource" if peer < 0 else kind
+            return profiled.told(title, result, partial(_posted, engine, transfer, work), True)
+        return _posted(engine, transfer, work)
 
     def spare(self, world_ranks: Iterable[int]) -> None:
         """The end of these ranks is no failure of the group.
@@ -249,22 +226,52 @@ class WorkbenchGroup(GlooOperations):
     # -- running --
 
     def _run(
-        self, job: Callable[[int], None], result: list[torch.Tensor], asynchronous: bool
+        self, operation: str, job: Callable[[int], None], inputs: list[torch.Tensor],
+        result: list[torch.Tensor], opts: Any,
+    ) -> Any:  # fmt: skip
+        asynchronous = getattr(opts, "asyncOp", True)
+        if profiled.on():
+            start = partial(self._start, job, result, asynchronous, limit_ns(opts))
+            return profiled.told(operation, inputs, start, asynchronous)
+        return self._start(job, result, asynchronous, limit_ns(opts))
+
+    def _start(
+        self, job: Callable[[int], None], result: list[torch.Tensor], asynchronous: bool, limit: int
     ) -> Any:
-        """Give the collective its number and run it: here if it may, else on the group's thread."""
-        op = self._op
-        self._op += 1
+        """Run the collective: here if it may, else on the group's thread. It is numbered when it
+        begins, which is in the same order on all ranks. ``limit``: ns without progress; 0: the
+        group's.
+        """
+        if self._closed:
+            raise self._is_closed()
         if not asynchronous and self.queue.idle():
             with self.queue.lock:
                 self.comm.slots.inline = True
-                job(op)
+                self._perform(job, limit)
             return None  # torch takes no handle as "done"
         work = WorkbenchWork(result, _devices(result))
-        self.queue.submit(lambda: job(op), work)
+        if label := self.session.current_label():
+            work.telling = lambda: self.session.label(label)
+        self.queue.submit(lambda: self._perform(job, limit), work)
         if not asynchronous:
             work.wait()
             return None
+        if len(result) == 1 and result[0].numel() == 1:
+            # A handle's methods end with its last reference in Python. DDP's join counts who is
+            # still there, hands the handle to C++ and asks it in the backward pass.
+            self._counts.append(work)
         return work
+
+    def _perform(self, job: Callable[[int], None], limit: int) -> None:
+        watch = self.members.watch
+        watch.limit_ns = limit or watch.timeout_ns
+        job(next(self._ops))
+
+    def _is_closed(self) -> GroupClosed:
+        return GroupClosed(
+            f"process group {self.label} was destroyed, and rank {self._me} still uses it: make a "
+            "new one with torch.distributed.new_group"
+        )
 
     def close(self) -> None:
         """Finish what is queued, stop the threads, let peers take what was sent."""
@@ -286,7 +293,7 @@ class WorkbenchGroup(GlooOperations):
     shutdown = close
 
     def abort(self) -> None:
-        self.members.watch.fail(WorkbenchError("the process group was aborted"))
+        self.members.watch.fail(GroupClosed("the process group was aborted"))
         self.close()
 
     def __del__(self) -> None:
@@ -294,11 +301,19 @@ class WorkbenchGroup(GlooOperations):
         self.close()
 
 
-def _bytes_if_odd(flat: torch.Tensor) -> torch.Tensor:
-    """Dtypes that numpy does not know travel as bytes: a message is not added to anything."""
-    if flat.dtype in _DENSE and flat.dtype not in LEFT_TO_TORCH:
-        return flat
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)  # an empty one may have stride 0
+class _Inner(ProcessGroupGloo):
+    """The Gloo group inside. torch asks it, where it knows Gloo by name, on behalf of ours."""
+
+    outer: Any
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        if (group := self.outer()) is not None:
+            group.set_timeout(timeout)
+
+
+def _posted(engine: Any, transfer: Transfer, work: P2PWork) -> P2PWork:
+    engine.driver.submit(engine, transfer)
+    return work
 
 
 def _driver(here: Session) -> Driver:
@@ -306,6 +321,12 @@ def _driver(here: Session) -> Driver:
         here.driver = Driver()
     driver: Driver = here.driver
     return driver
+
+
+def limit_ns(opts: Any) -> int:
+    """What these options allow one call in nanoseconds; 0: they leave it to the group."""
+    given = getattr(opts, "timeout", None)
+    return 0 if given is None or given.days < 0 else int(given.total_seconds() * 1e9)
 
 
 def _devices(tensors: list[torch.Tensor]) -> list[torch.device]:
@@ -340,13 +361,3 @@ def _create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
     if not world:
         here.recorder.joined(size)
     return WorkbenchGroup(options.store, rank, size, options.timeout, world or None, name)
-
-
-def register() -> None:
-    """Make "workbench" known to torch.distributed."""
-    if "WORKBENCH" not in dist.Backend._plugins:
-        dist.Backend.register_backend(
-            "workbench", _create, extended_api=True, devices=["cpu", "cuda"]
-        )
-        threading._register_atexit(last_words)  # type: ignore[attr-defined]
-        threading._register_atexit(close_all)  # type: ignore[attr-defined]  # is called first

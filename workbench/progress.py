@@ -1,18 +1,29 @@
-"""A progress bar in a terminal: of a run, with its loss; of a comparison, with how it stands."""
+"""A progress bar in a terminal: of a run, with its loss; of a comparison, with how it stands; of a
+check, which has a line in a notebook too.
+"""
 
 from __future__ import annotations
 
+import contextvars
+import itertools
 import sys
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from workbench.units import counted
+
 if TYPE_CHECKING:
     from workbench.comparison import Comparison
+    from workbench.rounding.running import Runs
     from workbench.run import Run
+
+AFTER, EVERY = 0.5, 0.2  # seconds: until a notebook's line is there, and between two states of it
 
 
 def show_progress(run: Run, timeout: float | None = None) -> bool:
@@ -29,7 +40,9 @@ def show_progress(run: Run, timeout: float | None = None) -> bool:
         TimeElapsedColumn(),
     )
     with Progress(*columns) as bar:
-        task = bar.add_task(_ranks(run.experiment.ranks), total=run.experiment.iterations, loss="")
+        task = bar.add_task(
+            counted(run.experiment.ranks, "rank"), total=run.experiment.iterations, loss=""
+        )
         try:
             while not run.done:
                 if deadline is not None and time.monotonic() > deadline:
@@ -49,10 +62,6 @@ def show_progress(run: Run, timeout: float | None = None) -> bool:
             losses = run.result.losses
             bar.update(task, completed=len(losses), loss=f"loss {losses[-1]:.4f}" if losses else "")
     return True
-
-
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 @contextmanager
@@ -77,3 +86,88 @@ def show_comparison(
             bar.update(task, completed=done, description=comparison.words)
 
         yield look
+
+
+@contextmanager
+def show_drift(runs: Runs, show: bool | None = None) -> Iterator[Callable[[], None]]:
+    """The same of the runs of a report on rounding; it counts them."""
+    if not (sys.stderr.isatty() if show is None else show):
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task("", total=len(runs.plan))
+        yield lambda: bar.update(task, completed=runs.over, description=runs.words)
+
+
+Step = Callable[[str], None]  # takes what comes next, in words
+
+
+@contextmanager
+def show_cases(words: str, total: int, show: bool | None = None) -> Iterator[Step]:
+    """Gives what to call before each of ``total`` cases. A bar in a terminal; in a notebook a line
+    in the cell's output, which is gone at the end. ``show``: whether there is one (default: where
+    somebody looks).
+    """
+    kernel = _in_kernel()
+    if not (kernel or sys.stderr.isatty() if show is None else show):
+        yield lambda case: None
+        return
+    if kernel:
+        line = _Line(words, total)
+        try:
+            yield line.step
+        finally:
+            line.end()
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeElapsedColumn(), transient=True) as bar:
+        task, done = bar.add_task(words, total=total), itertools.count()
+        yield lambda case: bar.update(task, description=f"{words}: {case}", completed=next(done))
+
+
+class _Line:
+    """One output of a notebook's cell that is written again and again; none of a short check."""
+
+    def __init__(self, words: str, total: int) -> None:
+        self._words, self._total, self._done, self._case = words, total, -1, ""
+        self._id, self._told = f"workbench-{uuid.uuid4()}", ""
+        self._over = threading.Event()
+        # Of this cell, in whichever thread; one of its own, for a case may last.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._follow,), daemon=True)
+        self._thread.start()
+
+    def step(self, case: str) -> None:
+        self._case, self._done = case, self._done + 1
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        began, pause = time.monotonic(), AFTER
+        while not self._over.wait(pause):
+            full, pause = round(20 * max(self._done, 0) / max(self._total, 1)), EVERY
+            self._tell(
+                f"{self._words} {'█' * full}{'░' * (20 - full)} {max(self._done, 0)} of "
+                f"{self._total} cases, {time.monotonic() - began:.0f} s; now {self._case}"
+            )
+        if self._told:
+            self._tell("")
+
+    def _tell(self, text: str) -> None:
+        from IPython.display import display
+
+        if text != self._told:
+            bundle = {"text/plain": text}
+            display(  # type: ignore[no-untyped-call]
+                bundle, raw=True, display_id=self._id, update=bool(self._told)
+            )
+            self._told = text
+
+
+def _in_kernel() -> bool:
+    """Is this a notebook's kernel? Asks IPython only if somebody has imported it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None

@@ -11,6 +11,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, Signature
 from typing import Annotated, Any, NoReturn, Self
 
 from annotated_types import Ge, Gt
@@ -40,7 +41,27 @@ class Record(BaseModel):
             raise SpecError(explain(type(self), error)) from None
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """What ``wb.Experiment?`` shows: each field, its default, its meaning."""
+        told = {
+            name: Parameter.empty if field.is_required()
+            else field.get_default(call_default_factory=True)
+            for name, field in cls.model_fields.items()
+        }  # fmt: skip
+        lines = [
+            name + ("" if told[name] is Parameter.empty else f" = {told[name]!r}")
+            + (f": {field.description}" if field.description else "")
+            for name, field in cls.model_fields.items()
+        ]  # fmt: skip
+        cls.__doc__ = "\n    ".join([(cls.__doc__ or "").rstrip(), "", *lines])
+        cls.__signature__ = Signature([  # without the types, which fill a page with how they check
+            Parameter(name, Parameter.KEYWORD_ONLY, default=value)
+            for name, value in told.items()
+        ])  # fmt: skip
+
+    @classmethod
     def model_validate(cls, obj: Any, **how: Any) -> Self:
+        """Of a mapping ``obj``, as pydantic has it, and ``how``; raises SpecError."""
         try:
             return super().model_validate(obj, **how)
         except ValidationError as error:
@@ -99,11 +120,15 @@ def _allowed(record: type[BaseModel], found: dict[str, Any]) -> str:
         return f"say which it is with `{context['discriminator'].strip(chr(39))}`: {kinds}"
     allowed = re.sub(r"^Input should be", "must be", found["msg"])
     choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-    return allowed + nearest(str(found["input"]), choices)
+    return allowed + nearest(short(found["input"]).strip("'"), choices)
 
 
 def short(value: object) -> str:
-    text = repr(value)
+    """``value`` in a sentence: the beginning of what Python writes for it."""
+    try:
+        text = repr(value)
+    except Exception:  # a whole number of 5,000 digits, or an object whose own words fail
+        text = f"({type(value).__name__})"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -113,7 +138,10 @@ def short(value: object) -> str:
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise SpecError("must be a whole number")
-    return operator.index(value)
+    number = operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise SpecError("must be a whole number that 64 bits hold")
+    return number
 
 
 def _real(value: object) -> float:
@@ -121,6 +149,8 @@ def _real(value: object) -> float:
         if isinstance(value, bool):
             raise TypeError
         number = float(value)  # type: ignore[arg-type]  # a text too: YAML 1.1 reads 1e-3 as one
+    except OverflowError:
+        raise SpecError("must be a number that a computer holds: this one is too large") from None
     except (TypeError, ValueError):
         raise SpecError("must be a number") from None
     if not math.isfinite(number):
@@ -138,15 +168,20 @@ Positive = Annotated[float, Gt(0), BeforeValidator(_real)]
 # Quantities with a unit: kept as written, so that the YAML reads as its author wrote it
 
 
+def as_quantity(value: object, parse: Callable[[object], float]) -> str:
+    parse(value)
+    return str(value).strip()
+
+
+def as_duration(value: object) -> str:
+    return as_quantity(value, units.duration_ns)
+
+
 def _quantity(parse: Callable[[object], float]) -> BeforeValidator:
-    def check(value: object) -> str:
-        parse(value)
-        return str(value).strip()
-
-    return BeforeValidator(check)
+    return BeforeValidator(lambda value: as_quantity(value, parse))
 
 
-Duration = Annotated[str, _quantity(units.duration_ns), Field(examples=["5 ms", "20 us", "30 s"])]
+Duration = Annotated[str, BeforeValidator(as_duration), Field(examples=["5 ms", "20 us", "30 s"])]
 Bandwidth = Annotated[
     str, _quantity(units.bytes_per_second), Field(examples=["100 Mbit/s", "10 MB/s", "unlimited"])
 ]
@@ -174,9 +209,9 @@ def as_plain(value: Any, where: str) -> Any:
             return value
         case str():
             return str(value)
-        case numbers.Integral():
+        case numbers.Integral() if -(2**63) <= int(value) < 2**63:
             return int(value)
-        case numbers.Real() if not math.isnan(value):
+        case numbers.Real() if not isinstance(value, numbers.Integral) and _in_64_bits(value):
             return float(value)
         case list() | tuple():
             return [as_plain(one, f"{where}[{index}]") for index, one in enumerate(value)]
@@ -187,9 +222,17 @@ def as_plain(value: Any, where: str) -> Any:
     if isinstance(value, type) or callable(value):
         return capture(value)
     raise SpecError(
-        f"{where} = {short(value)} is not plain ({type(value).__name__}): write numbers, texts, "
-        "booleans, None, lists and dicts with text keys, or a function or class"
+        f"{where} = {short(value)} is not plain ({type(value).__name__}): write numbers (of 64 "
+        "bits), texts, booleans, None, lists and dicts with text keys, or a function or class"
     )
+
+
+def _in_64_bits(value: numbers.Real) -> bool:
+    """Is it a float's, and a number?"""
+    try:
+        return not math.isnan(value)
+    except OverflowError:  # of a fraction
+        return False
 
 
 def _options(value: Any) -> Any:

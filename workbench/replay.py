@@ -11,6 +11,7 @@ import base64
 import html
 import json
 import os
+import re
 import zlib
 from pathlib import Path
 from string import Template
@@ -18,6 +19,7 @@ from typing import Any
 
 from workbench._assets import asset, stage_module, theme
 from workbench.store import Loaded, Store
+from workbench.units import counted
 from workbench.views import Message
 from workbench.views.compact import part
 from workbench.views.feed import Feed
@@ -67,6 +69,15 @@ try {
 """)
 
 
+# A comment for readers of the source, on lines of its own; licences are kept.
+_DOC = re.compile(r"^[ \t]*/\*\*(?:(?!\*/|licen[cs]e).)*\*/[ \t]*\n", re.M | re.S | re.I)
+
+
+def _bare(module: str) -> str:
+    """The module without what is said to those who read its source: a tenth of a page."""
+    return _DOC.sub("", module)
+
+
 def to_html(store: Store, path: str | os.PathLike[str]) -> None:
     """Write the run that ``store`` holds, live or loaded, as a page to ``path``."""
     Path(path).write_text(page(store), encoding="utf-8")
@@ -86,9 +97,11 @@ def page(store: Store) -> str:
 
     over = Loaded(store)
     Feed(over).tell_all(over, add)
-    modules = json.dumps([stage_module(), asset("unpack.js").read_text()]).encode()
+    modules = json.dumps([_bare(stage_module()), asset("unpack.js").read_text()]).encode()
     return _PAGE.substitute(
-        title=html.escape(f"{run['title'] or 'Distributed training'}, {run['ranks']} ranks"),
+        title=html.escape(
+            f"{run['title'] or 'Distributed training'}, {counted(run['ranks'], 'rank')}"
+        ),
         style=theme(),
         modules=base64.b64encode(zlib.compress(modules, 9)).decode(),
         run=base64.b64encode(b"".join(pieces) + squeeze.flush()).decode(),

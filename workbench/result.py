@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import wire
 from workbench.errors import WorkbenchError
 from workbench.meter import Samples
+from workbench.units import counted
 
 if TYPE_CHECKING:
     import torch
@@ -19,17 +21,15 @@ if TYPE_CHECKING:
 class Result:
     """What a run leaves. ``ok`` says whether it went well; if not, ``error`` says what happened."""
 
-    losses: list[float] = field(
-        default_factory=list
-    )  # one per iteration: mean over the minibatch, before its update
-    model_losses: list[list[float]] = field(
-        default_factory=list
-    )  # the same of every model, where several were trained at the same time
-    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
-    digests: dict[int, str] = field(default_factory=dict)
-    bytes_sent: dict[int, int] = field(
-        default_factory=dict
-    )  # payload bytes by rank, metrics left out
+    # One per iteration: mean over the minibatch, before its update; and the same of every model,
+    # where several were trained at the same time.
+    losses: list[float] = field(default_factory=list)
+    model_losses: list[list[float]] = field(default_factory=list)
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)  # by name in the whole model
+    digests: dict[int, str] = field(default_factory=dict)  # SHA-256 of each full replica, by rank
+    # By rank: payload bytes, metrics left out; most bytes held, where that was measured (memory.py)
+    bytes_sent: dict[int, int] = field(default_factory=dict)
+    memory: dict[int, int] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
     lost: list[int] = field(default_factory=list)  # ranks that ended, without which it went on
     wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
@@ -40,7 +40,7 @@ class Result:
         if not self.ok:
             return f"Result(failed: {type(self.error).__name__})"
         last = f", loss {self.losses[-1]:.4f}" if self.losses else ""
-        return f"Result(ok, {len(self.losses)} iterations{last})"
+        return f"Result(ok, {counted(len(self.losses), 'iteration')}{last})"
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,17 @@ def mean_losses(reports: Sequence[Mapping[str, Any]]) -> list[float]:
             else float("nan")
         )
     return losses
+
+
+def digest(parameters: dict[str, torch.Tensor]) -> str:
+    """SHA-256 over names and bytes: equal exactly if two replicas are bit-identical."""
+    import torch
+
+    sha = hashlib.sha256()
+    for name in sorted(parameters):
+        sha.update(name.encode())
+        sha.update(parameters[name].contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
 
 
 def tensors(report: Mapping[str, Any], payload: bytearray) -> dict[str, torch.Tensor]:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import selectors
 import signal
-import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator
+import weakref
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from workbench import wire
+from workbench.choosing.costs import Costs, links_of, load
 from workbench.control import (  # fmt: skip
     ABORT,
-    ABORTED,
     FROZEN_BY_USER,
     ITERATION,
     SLOW,
@@ -31,23 +32,29 @@ from workbench.control import (  # fmt: skip
     ControlState,
 )
 from workbench.errors import (
-    CollectiveError,
-    PeerLost,
-    RankError,
     RunTimeout,
-    SpecError,
     WorkbenchError,
 )
 from workbench.events import DATA_AT, H_MAGIC, MAGIC, TRACE_BYTES, Recorder, metered
-from workbench.launchers.local import RankProcess, nursery
+from workbench.failure import what_went_wrong
+from workbench.launchers import worker
+from workbench.launchers.local import meeting_place, nursery
+from workbench.launchers.worker import Worker, enlist
 from workbench.meter import Samples
-from workbench.result import Overhead, Result, mean_losses, tensors
+from workbench.result import Overhead, Result, digest, mean_losses, tensors
 from workbench.shared import Segment, describe_end, process_state, reserve
 from workbench.shown import Shown
 from workbench.spec import Experiment, Slow
+from workbench.spec_checks import prepare
+from workbench.stacks import ASK, Lookout, users_place
 from workbench.steering import Steering
+from workbench.units import counted
 
 if TYPE_CHECKING:
+    import polars as pl
+    import torch
+
+    from workbench.buckets.overlap import Overlap
     from workbench.collector import Collector
     from workbench.store import Store
 
@@ -55,10 +62,6 @@ NOTICE, AFTERMATH = (
     0.15,
     0.4,
 )  # seconds after a failure: then survivors are told; then they are ended
-_ERRORS: dict[str, type[WorkbenchError]] = {
-    error.__name__: error
-    for error in (CollectiveError, RankError, RunTimeout, SpecError, WorkbenchError)
-}
 
 
 class Run(Steering, Shown):
@@ -67,14 +70,15 @@ class Run(Steering, Shown):
     Every method returns at once, but for ``wait``; all of them may be called from any thread.
     """
 
-    def __init__(self, exp: Experiment) -> None:
+    def __init__(self, exp: Experiment, prepared: Mapping[str, str] | None = None) -> None:
+        """``prepared``: what the strategy's ``prepare`` said; kept with the run, told to ranks."""
         from workbench.collector import Collector
         from workbench.store import Store
 
-        self.experiment = exp
-        self._control = Control.create(exp.ranks)
+        self.experiment, self._prepared = exp, dict(prepared or {})
+        self._control, self._lookout = Control.create(exp.ranks), Lookout()
         self._set_up_links(exp)
-        self.store: Store = Store(metadata={"experiment": exp.to_yaml()})
+        self.store: Store = Store(metadata={"experiment": exp.to_yaml(), **self._prepared})
         self._segments = [trace_segment(f"rank {rank}") for rank in range(exp.ranks)]
         self._driver_trace = trace_segment("the driver")
         self._recorder = Recorder.into_segment(self._driver_trace, -1)
@@ -87,15 +91,12 @@ class Run(Steering, Shown):
         self._at_end: list[Callable[[], None]] | None = []
         self._lock = threading.RLock()
         self._reports: dict[int, tuple[dict[str, Any], bytearray]] = {}
-        self._ended: dict[int, int] = {}
         self._ended_alone: dict[int, int] | None = None  # before the driver ended the rest
         self._started = time.monotonic()
         self._trained_from = self._trained_until = 0.0  # all ranks were in training
         self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
-        self._processes = self._launch(exp)
-        self.pids: dict[int, int] = {
-            rank: process.pid for rank, process in enumerate(self._processes)
-        }
+        self._workers = self._launch(exp)
+        self.pids: dict[int, int] = {one.rank: one.pid for one in self._workers}
         self._thread = threading.Thread(target=self._supervise, daemon=True, name="workbench run")
         self._collector.start()
         self._thread.start()
@@ -118,43 +119,40 @@ class Run(Steering, Shown):
             if isinstance(fault, Slow):
                 self._control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))
 
-    def _launch(self, exp: Experiment) -> list[RankProcess]:
+    def _launch(self, exp: Experiment) -> list[Worker]:
         home = self._home = nursery()  # first: it imports torch while we do
-        from torch._C._distributed_c10d import TCPStore
-
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(exp.ranks + 8)
-        port = listener.getsockname()[1]
-        self._rendezvous = TCPStore(
-            "127.0.0.1",
-            port,
-            None,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=listener.detach(),
-        )
-        processes = home.take(exp.ranks)
+        self._rendezvous = meeting_place(exp.ranks)
+        port = self._rendezvous.port
+        workers = enlist(home, range(exp.ranks))
         cores = os.cpu_count() or 1
         threads = exp.threads or max(1, cores // exp.ranks)
         self.store.metadata |= {"cores": str(cores), "threads": str(threads)}
-        spec = exp.to_json()
-        for rank, process in enumerate(processes):
-            home.watch(process.pid, self._on_end(rank))
-            orders = {"rank": rank, "spec": spec, "port": port, "threads": threads}
-            with contextlib.suppress(
-                BrokenPipeError, ConnectionResetError
-            ):  # one that died is seen by the watch
-                wire.send(
-                    process.socket, orders, fds=[self._control.segment.fd, self._segments[rank].fd]
-                )
-        return processes
+        spec, costs = exp.to_json(), load().over(links_of(exp.network, exp.ranks))
+        told_costs = costs.to_json()
+        for one in workers:
+            orders = {
+                "rank": one.rank,
+                "spec": spec,
+                "port": port,
+                "threads": threads,
+                "prepared": self._prepared,
+                "costs": told_costs,
+                "folder": os.getcwd(),
+            }
+            one.order(
+                orders,
+                fds=[self._control.segment.fd, self._segments[one.rank].fd, self._lookout.fd],
+            )
+        if exp.all_reduce == "auto" and exp.ranks > 1:
+            store = weakref.ref(self.store)  # it may be over and forgotten before this is done
+            threading.Thread(
+                target=tell_choice, args=(exp, costs, store), daemon=True, name="run's choice"
+            ).start()
+        return workers
 
-    def _on_end(self, rank: int) -> Callable[[int, int], None]:
-        def ended(pid: int, code: int) -> None:
-            self._ended[rank] = code
-
-        return ended
+    @property
+    def _ended(self) -> dict[int, int]:  # type: ignore[override]  # as it is now
+        return worker.ended(self._workers)
 
     # -- watching over it --
 
@@ -173,8 +171,8 @@ class Run(Steering, Shown):
         """Until every rank has reported, or those that have not will not any more."""
         failed_at: float | None = None
         with selectors.DefaultSelector() as selector:
-            for rank, process in enumerate(self._processes):
-                selector.register(process.socket, selectors.EVENT_READ, rank)
+            for one in self._workers:
+                selector.register(one.socket, selectors.EVENT_READ, one)
             while any(rank not in self._reports and rank not in self._ended for rank in self.pids):
                 for key, _ in selector.select(0.01):
                     self._read_report(key, selector)
@@ -205,16 +203,13 @@ class Run(Steering, Shown):
         }
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
-        sock = key.fileobj
-        assert isinstance(sock, socket.socket)
-        try:
-            message = wire.receive(sock)
-        except (OSError, ValueError):
-            message = None
+        message = key.data.hear()
         if message is None:  # its end is told by the nursery, with its cause
-            selector.unregister(sock)
+            selector.unregister(key.fileobj)
+        elif "told" in message[0]:
+            self.store.metadata |= message[0]["told"]
         else:
-            self._reports[key.data] = (message[0], message[1])
+            self._reports[key.data.rank] = message
 
     def _thaw_due(self) -> None:
         """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
@@ -232,17 +227,9 @@ class Run(Steering, Shown):
     def _finish(self, result: Result) -> None:
         """End the ranks, read what is left of their records, and give back what the run held."""
         self._ended_alone = dict(self._ended)
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                process.socket.close()
-        deadline = time.monotonic() + (1.0 if result.ok else 0.0)
-        while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
-            time.sleep(0.002)
-        for rank in self.pids:
-            self._signal(rank, signal.SIGKILL)
-        deadline = time.monotonic() + 5.0
-        while len(self._ended) < self.experiment.ranks and time.monotonic() < deadline:
-            time.sleep(0.002)
+        for one in self._workers:
+            one.close()
+        worker.end(self._workers, patience=1.0 if result.ok else 0.0)
         self._collector.stop()
         self.store.metadata["ok"] = str(result.ok)
         if result.error is not None:
@@ -252,6 +239,7 @@ class Run(Steering, Shown):
         self.store.metadata["overhead"] = self._overhead(result.wall_seconds).to_json()
         for segment in (*self._segments, self._driver_trace, self._control.segment):
             segment.close()
+        self._lookout.close()
         with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
             self._segments.clear()
             self._recorder = Recorder.off(-1)
@@ -285,81 +273,68 @@ class Run(Steering, Shown):
                 for number in numbers
             ]
             result.losses = result.model_losses[0]
-            first = min(report["started_ns"] for report in trained)
-            result.wall_seconds = (max(report["ended_ns"] for report in trained) - first) / 1e9
-        if 0 in done:
-            result.metrics = done[0]["metrics"]
-            result.parameters = tensors(*self._reports[0])
+            spans = [(one["started_ns"], one["ended_ns"]) for one in done.values()]
+            first = min(start for start, _ in spans if start)
+            result.wall_seconds = (max(end for start, end in spans if start) - first) / 1e9
+        result.memory = {
+            rank: report["memory"]
+            for rank, report in sorted(done.items())
+            if report["memory"] is not None
+        }
+        result.metrics = next((one["metrics"] for one in done.values() if one["metrics"]), {})
+        for rank in [rank for rank, one in sorted(done.items()) if one["parameters"]][:1]:
+            result.parameters = tensors(*self._reports[rank])
+        if parts := {rank: one for rank, one in done.items() if one["replica"] is not None}:
+            result.parameters, result.digests = self._whole(parts)
         return result
+
+    def _whole(
+        self, parts: Mapping[int, Mapping[str, Any]]
+    ) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
+        """The parameters of a model that ranks hold in parts; and each replica's digest, under its
+        first rank.
+        """
+        replicas: dict[int, dict[str, torch.Tensor]] = {}
+        first: dict[int, int] = {}
+        for rank, report in sorted(parts.items()):
+            number = report["replica"]
+            first.setdefault(number, rank)
+            replicas.setdefault(number, {}).update(tensors(*self._reports[rank]))
+        digests = {first[number]: digest(whole) for number, whole in replicas.items()}
+        return replicas[min(replicas)], digests
 
     def _error(self) -> WorkbenchError | None:
         """What went wrong, the cause before its consequences."""
         lost = self._lost(spare=False)
+        if lost and not self._home.alive:
+            return WorkbenchError(f"{self._home.end}, and the ranks with it")
         failures = {
             rank: report
             for rank, (report, _) in sorted(self._reports.items())
             if "failed" in report
         }
-        own = {rank: report for rank, report in failures.items() if report["kind"] != "PeerLost"}
-        if lost and not self._home.alive:
-            return WorkbenchError(f"{self._home.end}, and the ranks with it")
-        if lost:
-            rank, code = min(lost.items())
-            return PeerLost(
-                f"rank {rank} (process {self.pids[rank]}) was {describe_end(code)} in iteration "
-                f"{self._control.rank_word(rank, ITERATION)}. "
-                f"Under way: {self._under_way(failures)}",
-                rank,
-            )
-        if own:
-            rank, report = min(own.items(), key=lambda item: (_knows_least(item[1]), item[0]))
-            others = [
-                other for other in own if other != rank and own[other]["text"] != report["text"]
-            ]
-            text = report["text"]
-            if report["kind"] == "RankError":
-                return RankError(f"rank {rank} raised:\n{text}", rank)
-            more = "".join(f"\n  rank {other}: {own[other]['text']}" for other in others)
-            return _ERRORS.get(report["kind"], WorkbenchError)(text + more + self._stopped_ranks())
-        if failures:
-            rank, report = next(iter(failures.items()))
-            return PeerLost(report["text"], report["lost"])
-        return None
+        iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
+        error = what_went_wrong(lost, failures, self.pids, iterations, self._store_now)
+        if isinstance(error, RunTimeout) and (places := self._places()):
+            return RunTimeout("\n  ".join([str(error), *places]))
+        return error
 
-    def _stopped_ranks(self) -> str:
-        """Who is stopped right now: a rank that waits for one that waits for it cannot know."""
-        return "".join(
-            f"\n  rank {rank} (process {pid}) is stopped (SIGSTOP)"
-            for rank, pid in self.pids.items()
-            if process_state(pid) in "Tt"
-        )
-
-    def _under_way(self, failures: dict[int, dict[str, Any]]) -> str:
-        """What every rank was in when the run failed, dead ones too, from the status blocks."""
-        told = {
-            rank: report["text"]
-            for rank, report in failures.items()
-            if report["kind"] != "WorkbenchError"
-        }
-        for row in self._store_now.iter_rows(named=True):
-            if row["rank"] >= 0 and row["rank"] not in told:
-                what = " ".join(
-                    str(part)
-                    for part in (row["collective"] or row["kind"], row["op"])
-                    if part not in ("", -1)
-                )
-                told[row["rank"]] = f"in {what}" + (
-                    f", step {row['step']}, chunk {row['chunk']}" if row["step"] >= 0 else ""
-                )
-        return (
-            "; ".join(f"rank {rank}: {text}" for rank, text in sorted(told.items()))
-            or "nothing was said"
-        )
+    def _places(self) -> list[str]:
+        """Of ranks that say nothing any more: the line of the user's code that they are at."""
+        found = []
+        for one in self._workers:
+            if one.rank not in self._reports and process_state(one.pid) not in "TtZX":
+                stacks = self._lookout.stacks(one.rank, partial(one.signal, ASK))
+                if place := users_place(stacks):
+                    words = place.words(self.experiment)
+                    found.append(f"rank {one.rank} (process {one.pid}) is at {words}")
+        return found
 
     # -- waiting --
 
     @property
     def done(self) -> bool:
+        """Is it over, well or not?"""
         return self._finished.is_set()
 
     @property
@@ -461,6 +436,19 @@ class Run(Steering, Shown):
 
     # -- what was recorded --
 
+    @property
+    def events(self) -> pl.DataFrame:
+        """The event table up to this very moment; complete once the run is over."""
+        if not self.done:
+            self._collector.drain()
+        return self.store.events
+
+    def overlap(self) -> Overlap:
+        """What of the communication computing hides, so far: see buckets/overlap.py."""
+        from workbench.buckets.overlap import measure
+
+        return measure(self.events)
+
     def overhead(self) -> Overhead:
         """What recording has cost so far: records times the cost of one, timed in place on a sample
         of them, and the collector's thread.
@@ -487,32 +475,43 @@ class Run(Steering, Shown):
     def __repr__(self) -> str:
         exp = self.experiment
         strategy, task = (getattr(one, "name", one) for one in (exp.strategy, exp.task))
-        return f"Run({strategy}, {task}, {exp.ranks} ranks)"
+        return f"Run({strategy}, {task}, {counted(exp.ranks, 'rank')})"
 
 
 def run(exp: Experiment) -> Run:
-    """Start the experiment and return at once; ranks are live.
+    """Start the Experiment ``exp`` and return at once; ranks are live.
 
-    Raises SpecError for what cannot be.
+    Raises SpecError for what cannot be, WorkbenchError where ranks cannot start.
     """
     exp = Experiment.model_validate(exp.model_dump()) if not isinstance(exp, Experiment) else exp
-    if exp.memory_limit is not None:
-        raise SpecError(
-            f"memory_limit={exp.memory_limit!r}: strategy {exp.strategy!r} does not measure "
-            "memory; leave it out"
-        )
-    return Run(exp)
+    return Run(exp, prepare(exp))
+
+
+def tell_choice(exp: Experiment, costs: Costs, wanted: Callable[[], Store | None]) -> None:
+    """What "auto" takes is known to whoever looks: the ranks find it out by themselves.
+
+    ``wanted`` gives the run's store. Of many ranks this is many seconds' work, which is left as it
+    is when nobody has the run any more.
+    """
+    from workbench.choosing.choose import choose, in_words, powers, ranges
+
+    costs = costs.cut_into(exp.chunk_bytes)
+    for nbytes in powers():
+        if wanted() is None:
+            return
+        choose("all_reduce", exp.ranks, nbytes, costs)
+    words = in_words(ranges("all_reduce", exp.ranks, costs))
+    if (store := wanted()) is not None:
+        store.metadata["auto"] = json.dumps(words)
 
 
 def trace_segment(whose: str) -> Segment:
     """A trace's memory: its head reserved, each lane when the rank first needs it."""
     fd = os.memfd_create(f"workbench trace of {whose}", os.MFD_CLOEXEC)
-    reserve(fd, 0, DATA_AT, f"the trace of {whose}")
-    os.ftruncate(fd, TRACE_BYTES)
-    return Segment(fd, TRACE_BYTES)
-
-
-def _knows_least(report: dict[str, Any]) -> tuple[bool, bool]:
-    """Sorts failed ranks' reports: whoever was told to end knows nothing of the cause; and who
-    waits for a stopped process knows more than who waits for a rank that waits itself."""
-    return report["text"] == ABORTED, "SIGSTOP" not in report["text"]
+    try:
+        reserve(fd, 0, DATA_AT, f"the trace of {whose}")
+        os.ftruncate(fd, TRACE_BYTES)
+        return Segment(fd, TRACE_BYTES)
+    except BaseException:
+        os.close(fd)
+        raise

@@ -2,31 +2,28 @@
 
 torch creates process groups on its own account (sub-groups of a device mesh, of FSDP, ...) and
 gives them nothing of ours, so this one thing is the process's, not the caller's. In a Run the
-launcher sets it; in anybody's script it comes from the environment:
-
-    WORKBENCH_TRACE       folder in which every rank keeps its records     (default: nothing is
-    recorded)
-    WORKBENCH_ALL_REDUCE  ring, naive, one_shot, auto                      (default: auto)
-    WORKBENCH_CHUNK       bytes of a slot                                  (default: 262144)
-    WORKBENCH_VERIFY      1: a checksum with every slot                    (default: 0)
+launcher sets it; in anybody's script it comes from the environment (environment.py).
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from workbench import environment
+from workbench.choosing.costs import Costs
+from workbench.collectives import OPERATIONS, algorithms, refusal
 from workbench.control import Control
 from workbench.errors import SpecError
 from workbench.events import Recorder
 
-DEFAULT_SLOT = 262_144
+# The larger, the fewer moves; four a link still fit into a core's cache.
+DEFAULT_SLOT = int(environment.VARIABLES["WORKBENCH_CHUNK"].default)
 
 
 class Session:
@@ -39,22 +36,42 @@ class Session:
         control: Control | None = None,
         slot_bytes: int = DEFAULT_SLOT,
         all_reduce: str = "auto",
+        algorithms: Mapping[str, str] | None = None,
         generation: int = 0,
         native: bool = False,
         functions: dict[tuple[str, str], Callable[..., Any]] | None = None,
+        costs: Costs | None = None,
     ) -> None:
         self.recorder, self.control, self.slot_bytes = recorder, control, slot_bytes
         self.all_reduce, self.generation = all_reduce, generation
+        self.algorithms = dict(algorithms or {})  # of the other operations, those that are named
+        self._namesakes: dict[tuple[str, str], str] = {}
+        self.costs = costs  # what "auto" goes by, equal on all ranks; None: a group's rank 0's
         # Every operation in the group inside, for comparison; operations are recorded, chunks are
         # not.
         self.native = native
         self._functions = dict(functions or {})
         self.driver: Any = None  # moves the messages of all groups; made with the first one
         self.lost: set[int] = set()  # world ranks that have ended and whom the groups could spare
-        self._labels = threading.local()
+        self._labels = _Labels()
         self.next_group = (
             ""  # the name of the group that is made next, if it is to have a certain one
         )
+
+    def chosen(self, operation: str) -> str:
+        """The algorithm's name that is asked for; "auto": whichever suits.
+
+        Other operations than all-reduce take the algorithm of its name, if they have one: in a run
+        with rings FSDP's all-gathers and reduce-scatters go round rings.
+        """
+        if operation == "all_reduce":
+            return self.all_reduce
+        if (name := self.algorithms.get(operation)) is not None:
+            return name
+        key = operation, self.all_reduce
+        if key not in self._namesakes:
+            self._namesakes[key] = key[1] if key[1] in algorithms(operation) else "auto"
+        return self._namesakes[key]
 
     def algorithm(self, operation: str, name: str) -> Callable[..., Any]:
         """The function of ``collectives/<operation>_<name>.py``, or the user's own of that name."""
@@ -64,22 +81,36 @@ class Session:
         found: Callable[..., Any] = self._functions[operation, name]
         return found
 
+    def refusal(self, operation: str, name: str, size: int) -> str:
+        """Why that algorithm does not run on so many ranks; "" if it does."""
+        if (operation, name) in self._functions and name not in algorithms(operation):
+            told = refusal(getattr(self._functions[operation, name], "takes", None), size)
+        else:  # here: it stands on what a group stands on
+            from workbench.choosing.choose import refuses
+
+            told = refuses(operation, name, size)
+        return f"{operation}: {name} does not run on {size} ranks: it takes {told}" if told else ""
+
     @contextmanager
     def label(self, text: str) -> Iterator[None]:
         """Name the collectives that this thread starts inside ("bucket 0")."""
-        self._labels.text = text
+        before, self._labels.text = self._labels.text, text
         try:
             yield
         finally:
-            self._labels.text = ""
+            self._labels.text = before
 
     def current_label(self) -> str:
-        return getattr(self._labels, "text", "")
+        return self._labels.text
 
     def group_name(self, torch_name: str, whole: bool) -> str:
         """What a new process group is called in the records."""
         given, self.next_group = self.next_group, ""
         return given or ("default" if whole else torch_name)
+
+
+class _Labels(threading.local):
+    text = ""
 
 
 _current: Session | None = None
@@ -108,13 +139,30 @@ def last_words() -> None:
 
 
 def _from_environment(rank: int) -> Session:
-    folder = os.environ.get("WORKBENCH_TRACE")
+    folder = environment.text("WORKBENCH_TRACE")
+    chosen = {"all_reduce": environment.text("WORKBENCH_ALL_REDUCE")}
+    _check("WORKBENCH_ALL_REDUCE", "all_reduce", chosen["all_reduce"])
+    for entry in environment.text("WORKBENCH_ALGORITHMS").split(","):
+        if entry.strip():
+            operation, _, name = (word.strip() for word in entry.partition("="))
+            _check("WORKBENCH_ALGORITHMS", operation, name)
+            chosen[operation] = name
     recorder = Recorder.into_folder(Path(folder), rank) if folder else Recorder.off(rank)
-    chosen = os.environ.get("WORKBENCH_ALL_REDUCE", "auto")
-    here = Path(__file__).parent / "collectives"
-    names = sorted(file.stem.removeprefix("all_reduce_") for file in here.glob("all_reduce_*.py"))
-    if chosen not in ("auto", *names):
-        raise SpecError(f"WORKBENCH_ALL_REDUCE={chosen!r}: there is {', '.join(names)} and auto")
-    return Session(
-        recorder, slot_bytes=int(os.environ.get("WORKBENCH_CHUNK", DEFAULT_SLOT)), all_reduce=chosen
-    )
+    slot_bytes = environment.whole("WORKBENCH_CHUNK", 64, 64)
+    all_reduce = chosen.pop("all_reduce")
+    return Session(recorder, slot_bytes=slot_bytes, all_reduce=all_reduce, algorithms=chosen)
+
+
+def _check(variable: str, operation: str, name: str) -> None:
+    """Raise SpecError unless there is such an algorithm of such an operation."""
+    names = algorithms(operation) if operation in OPERATIONS else []
+    if not names:
+        raise SpecError(
+            f"{variable}: there is no operation {operation!r} to choose an algorithm of; there is "
+            f"{', '.join(OPERATIONS)}, as in broadcast=tree,all_gather=ring"
+        )
+    if name not in ("auto", *names):
+        raise SpecError(
+            f"{variable}={environment.text(variable)!r}: {operation} has no algorithm {name!r}; "
+            f"there is {', '.join(names)} and auto"
+        )

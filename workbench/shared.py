@@ -15,6 +15,7 @@ import mmap
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from workbench.errors import WorkbenchError
@@ -48,11 +49,12 @@ class Segment:
     """A piece of memory that several processes map. ``words`` is the same memory as int64."""
 
     def __init__(self, fd: int, nbytes: int, pid: int | None = None) -> None:
-        self.fd, self.nbytes, self.pid = fd, nbytes, pid or os.getpid()
+        self.fd, self.nbytes, self.pid = -1, nbytes, pid or os.getpid()
         self.map = mmap.mmap(fd, nbytes)
         self.memory = memoryview(self.map)
         self.words = self.memory[: nbytes // 8 * 8].cast("q")
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.fd = fd  # ours from here on: had something failed, it would be the caller's to close
 
     @classmethod
     def create(cls, nbytes: int, what: str) -> Segment:
@@ -71,9 +73,18 @@ class Segment:
 
     @classmethod
     def attach(cls, pid: int, fd: int) -> Segment:
-        """Map a segment that another process of this user and host holds open."""
+        """Map a segment that another process of this user and host holds open.
+
+        The mapping has a descriptor of its own, and nobody opens this end: one is enough.
+        """
         own = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
-        return cls(own, os.fstat(own).st_size, pid)
+        try:
+            segment = cls(own, os.fstat(own).st_size, pid)
+        except BaseException:
+            os.close(own)
+            raise
+        segment.close()
+        return segment
 
     def semaphore(self, offset: int, initial: int | None = None) -> Semaphore:
         """The semaphore at ``offset``; ``initial`` makes it, None takes the one that is there."""
@@ -93,6 +104,10 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
 
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.fd >= 0:  # nobody came to close it, as where a run could not begin
+            close(self.fd)
+
 
 def process_state(pid: int) -> str:
     """The kernel's letter for a process: R S D running or asleep, T stopped, Z or X ended."""
@@ -108,3 +123,8 @@ def describe_end(code: int) -> str:
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     return "ended" if code == 0 else f"exited with code {code}"
+
+
+def how_it_ended(code: int) -> str:
+    """The same with its verb: "was killed by SIGKILL", "exited with code 3"."""
+    return f"{'was ' if code < 0 else ''}{describe_end(code)}"

@@ -1,6 +1,6 @@
 """What a rank believes is being done, as one integer that a peer can compare and put into words.
 
-63 bits: collective (6), reduction (4), dtype (5), elements (48).
+63 bits: collective (6), reduction (4), dtype (5), the root's world rank + 1 (12), elements (36).
 """
 
 from __future__ import annotations
@@ -20,27 +20,37 @@ _COLLECTIVE = {name: code for code, name in enumerate(COLLECTIVES)}
 _REDUCTION = {name: code for code, name in enumerate(REDUCTIONS)}
 _DTYPE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasattr(torch, name)}
 _NO_DTYPE, _NO_REDUCTION = 31, 15
+_MOST_ELEMENTS, _MOST_ROOT = (1 << 36) - 1, (1 << 12) - 2
+_TOWARDS = {"reduce": "to", "gather": "to"}  # the root; "from" it in others
 
 
 def signature(
-    collective: str, dtype: torch.dtype | None = None, elements: int = 0, reduction: str = ""
+    collective: str,
+    dtype: torch.dtype | None = None,
+    elements: int = 0,
+    reduction: str = "",
+    root: int = -1,
 ) -> int:
     """``elements`` is 0 where ranks may rightly differ in it (uneven all-to-all, say)."""
     return (
         (_COLLECTIVE[collective] << 57)
         | (_REDUCTION.get(reduction, _NO_REDUCTION) << 53)
         | (_DTYPE.get(dtype, _NO_DTYPE) << 48 if dtype is not None else _NO_DTYPE << 48)
-        | elements
+        | (min(root, _MOST_ROOT) + 1) << 36
+        | min(elements, _MOST_ELEMENTS)
     )
 
 
 def describe(number: int) -> str:
-    """The signature in words: "all_reduce(SUM) of 1,000 float32"."""
+    """The signature in words: "reduce(SUM) of 1,000 float32 to rank 2"."""
     collective, reduction = number >> 57 & 63, number >> 53 & 15
-    dtype, elements = number >> 48 & 31, number & (1 << 48) - 1
-    words = COLLECTIVES[collective] if collective < len(COLLECTIVES) else f"operation {collective}"
+    dtype, elements, root = number >> 48 & 31, number & _MOST_ELEMENTS, (number >> 36 & 0xFFF) - 1
+    name = COLLECTIVES[collective] if collective < len(COLLECTIVES) else f"operation {collective}"
+    words = name
     if reduction < len(REDUCTIONS):
         words += f"({REDUCTIONS[reduction]})"
     if dtype < len(DTYPES):
         words += f" of {elements:,} {DTYPES[dtype]}" if elements else f" of {DTYPES[dtype]}"
+    if root >= 0:
+        words += f" {_TOWARDS.get(name, 'from')} rank {root}"
     return words

@@ -9,8 +9,10 @@ the start of writing until the last byte is in the slot (paced: has left the lin
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any
 
+from workbench import environment
 from workbench.arrays import bytes_of, kernels_of
 from workbench.control import ATTENTION, HELD, SLOW_MOTION, Control, Gate
 from workbench.errors import CollectiveError
@@ -18,13 +20,13 @@ from workbench.events import NOWHERE, RECV, SEND, WAIT, now
 from workbench.members import COLLECTIVE_PLANE, Members
 from workbench.pacing import Pacer, sleep_until
 from workbench.signature import describe
-from workbench.transports.mailbox import Header, checksum
+from workbench.transports.mailbox import SLOTS, Header, checksum
 from workbench.watch import Patience, disagreement
 
 # How often a wait looks before it goes to sleep, and how long it stays awake where every rank has a
 # core of its own.
 LOOKS = 3
-SPIN_NS = int(os.environ.get("WORKBENCH_SPIN_US", "200")) * 1000
+SPIN_NS = environment.whole("WORKBENCH_SPIN_US", 0) * 1000
 (
     F_GENERATION, F_OP, F_STEP, F_CHUNK, F_SLOT, F_NBYTES, F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG,
     F_CHECKSUM, F_SLOWNESS,
@@ -47,7 +49,7 @@ class Slots:
         self.attention = control.words if control is not None else unsteered
         self.gate = Gate(control, me) if control is not None else None
         self.pacer = Pacer(control, me) if control is not None else None
-        self.verify = os.environ.get("WORKBENCH_VERIFY", "0") == "1"
+        self.verify = environment.text("WORKBENCH_VERIFY") == "1"
         self._out: dict[int, Any] = {}
         self._in: dict[int, Any] = {}
         self.bytes_sent = 0
@@ -57,7 +59,9 @@ class Slots:
         self.spin_ns = SPIN_NS if local <= (os.cpu_count() or 1) else 0
         self.inline = True
         self.op, self.signature, self.doing, self.where = -1, 0, "", NOWHERE
+        self.heard = self.heard_chunk = -1  # step and chunk of the message that was taken last
         self._fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
+        self.untaken = self.recorder.name("not taken yet")
         self.group_number = self.recorder.name(group)
 
     # -- the three moves; ``phase`` is a name's number --
@@ -71,9 +75,12 @@ class Slots:
         self._post(box, buffer, to, step, chunk, slot, phase, start)
 
     def take(
-        self, into: Any, frm: int, reduce: str | None, step: int, chunk: int, slot: int, phase: int
-    ) -> None:
-        """Copy the oldest slot from ``frm`` into ``into``, or combine it with it."""
+        self, into: Any, frm: int, reduce: str | None, step: int, chunk: int, slot: int, phase: int,
+        before: bool = False,
+    ) -> None:  # fmt: skip
+        """Copy the oldest slot from ``frm`` into ``into``, or combine it with it (``before``: in
+        front of it).
+        """
         box, fields = self._arrived(frm, step, chunk, into.nbytes, slot, phase)
         start = now()
         buffer = box.slot(into.dtype)[: len(into)]
@@ -82,7 +89,8 @@ class Slots:
         if reduce is None:
             kernels_of(into).copy(into, buffer)
         else:
-            kernels_of(into).reduce[reduce](into, buffer, out=into)
+            first, second = (buffer, into) if before else (into, buffer)
+            kernels_of(into).reduce[reduce](first, second, out=into)
         box.release()
         self._received(start, frm, fields, reduce is not None, phase)
 
@@ -110,6 +118,18 @@ class Slots:
         self._received(start, frm, fields, reduce is not None, phases[0])
         self._post(leaving, outgoing, to, step + 1, chunk, slot, phases[1], start)
 
+    def until_taken(self, to: int, step: int, chunk: int, phase: int) -> None:
+        """Wait until ``to`` has taken all that was sent to it: until every slot is free."""
+        free, held = self._out[to].free, 0
+        try:
+            while held < SLOTS:
+                if not free.acquire(False):
+                    self._wait(free, to, step, chunk, -1, self.untaken, phase)
+                held += 1
+        finally:
+            for _ in range(held):
+                free.release()
+
     def anyone(self) -> int | None:
         """A peer whose message is there, if there is one."""
         for peer in range(self.members.size):
@@ -133,10 +153,9 @@ class Slots:
         """When bytes to a group rank leave, when they arrive, and the slow motion in it."""
         if self.pacer is None:
             return 0, 0, 0
-        link = self.world[peer], nbytes, start, self.watch.check
         if self.members.peers[peer].board is None:  # on another host: its clock is another
-            return 0, self.pacer.leave(*link), 0
-        departs, arrives = self.pacer.flight(*link)
+            return 0, self.pacer.leave(self.world[peer], nbytes, start, self.watch.check), 0
+        departs, arrives = self.pacer.flight(self.world[peer], nbytes, start)
         return departs, arrives, self.attention[SLOW_MOTION]
 
     # -- their halves --
@@ -148,6 +167,7 @@ class Slots:
         """
         box = self._out.get(to)
         if box is None:
+            self._meet(to, "send to")
             box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
         if not box.free.acquire(False):
             self._wait(box.free, to, step, chunk, -1, self.full, phase)
@@ -180,11 +200,11 @@ class Slots:
         departs = arrives = slowness = 0
         if self.attention[ATTENTION] and self.pacer is not None:
             slowness = self.attention[SLOW_MOTION]
-            link = self.world[to], nbytes, start, self.watch.check
+            self.pacer.wait_while_cut(self.world[to], self.watch.check)
             if self.members.peers[to].board is None:  # on another host: its clock is another
-                arrives = self.pacer.leave(*link)
+                arrives = self.pacer.leave(self.world[to], nbytes, start, self.watch.check)
             else:
-                departs, arrives = self.pacer.flight(*link)
+                departs, arrives = self.pacer.flight(self.world[to], nbytes, start)
         total = checksum(bytes_of(payload)) | 1 if self.verify else 0
         box.post(
             self.generation,
@@ -213,9 +233,8 @@ class Slots:
         """
         box = self._in.get(frm)
         if box is None:
-            box = self._in[frm] = self.members.inbox(
-                frm, COLLECTIVE_PLANE, lambda: Patience(self.watch, frm, self.lane, self.doing)
-            )
+            self._meet(frm, "receive from")
+            box = self._in[frm] = self._open(frm, step, chunk, slot, phase)
         if not box.ready.acquire(False):
             self._wait(box.ready, frm, step, chunk, slot, 0, phase)
         fields: tuple[int, ...] = box.fields()
@@ -232,6 +251,24 @@ class Slots:
             raise self.watch.fail(self._disagree(frm, Header(*fields), nbytes))
         return box, fields
 
+    def _open(self, frm: int, step: int, chunk: int, slot: int, phase: int) -> Any:
+        """The mailbox from ``frm``, which makes it when it first has something to send: until then
+        this is a wait as any other.
+        """
+        box = self.members.inbox(frm, COLLECTIVE_PLANE, None)
+        if box is not None:
+            return box
+        start, peer = now(), self.world[frm]
+        self.lane.status(
+            WAIT, peer=peer, group=self.group_number, op=self.op, step=step, chunk=chunk
+        )
+        try:
+            return self.members.inbox(
+                frm, COLLECTIVE_PLANE, lambda: Patience(self.watch, frm, self.lane, self.doing)
+            )
+        finally:
+            self._write(WAIT, start, now(), peer, step, chunk, slot, -1, 0, phase)
+
     def _received(
         self, start: int, frm: int, fields: tuple[int, ...], fused: bool, phase: int
     ) -> None:
@@ -239,6 +276,7 @@ class Slots:
             RECV, start, now(), self.world[frm], fields[F_STEP], fields[F_CHUNK], fields[F_SLOT],
             fields[F_NBYTES], self._fused if fused else 0, phase,
         )  # fmt: skip
+        self.heard, self.heard_chunk = fields[F_STEP], fields[F_CHUNK]
 
     def _wait(
         self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
@@ -270,6 +308,19 @@ class Slots:
 
     # -- what must not be --
 
+    def _meet(self, peer: Any, doing: str) -> None:
+        """Raise CollectiveError unless ``peer`` is another rank of this group."""
+        whole = isinstance(peer, Integral)
+        if whole and 0 <= peer < self.members.size and peer != self.rank:
+            return
+        me, last = self.rank, self.members.size - 1
+        what = (
+            f"rank {me} cannot {doing} itself: what it has needs no message"
+            if whole and peer == me
+            else f"rank {me} cannot {doing} rank {peer!r}: the group has ranks 0 to {last}"
+        )
+        raise self.watch.fail(CollectiveError(f"{what} (in {self.doing})"))
+
     def _disagree(self, frm: int, header: Header, nbytes: int) -> CollectiveError:
         me, peer = self.world[self.rank], self.world[frm]
         if header.generation != self.generation:
@@ -279,17 +330,44 @@ class Slots:
             )
         mine, theirs = describe(self.signature), describe(header.signature)
         if header.op != self.op:
-            return CollectiveError(
-                f"ranks disagree about the order of calls: rank {me} is in collective {self.op} "
-                f"({mine}), rank {peer} in collective {header.op} ({theirs})"
-            )
+            return self._apart(frm, header)
         if header.signature != self.signature:
             return disagreement(self.op, (me, mine), (peer, theirs))
         return CollectiveError(
             f"rank {me} expected {nbytes:,} bytes from rank {peer} in {self.doing}, and got "
             f"{header.nbytes:,} (rank {peer}'s step {header.step}, chunk {header.chunk}): "
-            "the ranks' schedules differ"
+            "the ranks' sizes or schedules differ"
         )
+
+    def _apart(self, frm: int, header: Header) -> CollectiveError:
+        """What is wrong where a message of another collective arrives: the first of the two says.
+
+        Who only sends in a collective is through with it, whatever the others passed to it.
+        """
+        me, peer = self.world[self.rank], self.world[frm]
+        op, mine, theirs = self._passed(frm, header)
+        if mine is None or theirs is None:  # long ago, or on another host
+            return CollectiveError(
+                f"ranks disagree about the order of calls: rank {me} is in collective {self.op} "
+                f"({describe(self.signature)}), rank {peer} in collective {header.op} "
+                f"({describe(header.signature)})"
+            )
+        if mine != theirs:
+            return disagreement(op, (me, describe(mine)), (peer, describe(theirs)))
+        more, took = ("more", "took") if header.op < self.op else ("less", "expects")
+        return CollectiveError(
+            f"rank {peer} sent rank {me} {more} in collective {op} ({describe(mine)}) than rank "
+            f"{me} {took}: the ranks' sizes or schedules differ"
+        )
+
+    def _passed(self, frm: int, header: Header) -> tuple[int, int | None, int | None]:
+        """The earlier of two collectives that are under way, and what we and that peer passed to
+        it; None: not known any more.
+        """
+        if header.op < self.op:
+            return header.op, self.members.board.signature(header.op), header.signature
+        board = self.members.peers[frm].board
+        return self.op, self.signature, None if board is None else board.signature(self.op)
 
     def _verify(self, header: Header, payload: Any, frm: int) -> None:
         found = checksum(bytes_of(payload)) | 1

@@ -12,26 +12,16 @@ reads code of the user's (a path, a Source), it never runs it.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    WithJsonSchema,
-    field_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from workbench import units
 from workbench.errors import SpecError
 from workbench.record import (
-    Bandwidth,
     Count,
     Duration,
     Fixed,
@@ -39,137 +29,39 @@ from workbench.record import (
     Int,
     Options,
     Positive,
-    Rank,
     Record,
     Size,
     as_code,
     short,
 )
 from workbench.source import Source, listed
-from workbench.spec_checks import check_device, check_faults, check_options, check_ranks, known
-from workbench.spec_yaml import Dumper, beside, code_in, read
+from workbench.spec_checks import (
+    check_algorithm,
+    check_device,
+    check_faults,
+    check_options,
+    check_pads,
+    check_ranks,
+    known,
+)
+from workbench.spec_faults import Fault, Freeze, Jitter, Kill, Pad, Pads, Slow
+from workbench.spec_network import Link, Network
+from workbench.spec_yaml import Dumper, beside, code_in, parse, read
+
+__all__ = [
+    "Experiment",
+    "Fault",
+    "Freeze",
+    "Jitter",
+    "Kill",
+    "Link",
+    "Network",
+    "Pads",
+    "Slow",
+]
 
 LARGEST_CHUNK = 64 * 2**20
 _ALWAYS_WRITTEN = ("strategy", "task", "ranks", "iterations", "batch_size", "seed")
-
-
-# Links
-
-
-def _as_pair(value: object) -> object:
-    """(0, 1) and "0->1" mean the same."""
-    if isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+)\s*->\s*(\d+)\s*", value)
-        if not found:
-            raise SpecError('a link is named "0->1": from rank 0 to rank 1')
-        return int(found[1]), int(found[2])
-    return value
-
-
-Pair = Annotated[
-    tuple[Rank, Rank],
-    BeforeValidator(_as_pair),
-    WithJsonSchema({"type": "string", "pattern": "^[0-9]+->[0-9]+$"}),
-]
-
-
-class Link(Record):
-    """One direction between two ranks. What it leaves out is as in the Network."""
-
-    latency: Duration | None = Field(
-        default=None, description="added to each message, such as '5 ms'"
-    )
-    bandwidth: Bandwidth | None = Field(
-        default=None, description="at most this, such as '100 Mbit/s'"
-    )
-    down: bool = Field(default=False, description="nothing passes: contact is lost")
-
-    @property
-    def latency_ns(self) -> int:
-        return units.duration_ns(self.latency or "0 ms")
-
-    @property
-    def bytes_per_second(self) -> float:
-        return units.bytes_per_second(self.bandwidth or "unlimited")
-
-
-class Network(Record):
-    """Emulated links: they pace our transports, on top of what the machine needs anyway."""
-
-    latency: Duration = Field(default="0 ms", description="added to each message of every link")
-    bandwidth: Bandwidth = Field(
-        default="unlimited", description="at most this on every link, each way"
-    )
-    links: Annotated[dict[Pair, Link], AfterValidator(Fixed)] = Field(
-        default_factory=Fixed,
-        description='links that differ, by direction: (0, 1), in YAML "0->1"',
-    )
-
-    @field_serializer("links", when_used="json")
-    def _links_by_arrow(self, links: dict[tuple[int, int], Link]) -> dict[str, Link]:
-        return {f"{sender}->{receiver}": link for (sender, receiver), link in links.items()}
-
-    @model_validator(mode="after")
-    def _no_link_to_itself(self) -> Self:
-        for sender, receiver in self.links:
-            if sender == receiver:
-                raise SpecError(
-                    f'Network.links["{sender}->{receiver}"]: a link goes from one rank to another; '
-                    "what a rank sends to itself does not travel"
-                )
-        return self
-
-    def link(self, sender: int, receiver: int) -> Link:
-        """The link from ``sender`` to ``receiver``, with latency and bandwidth filled in."""
-        own = self.links.get((sender, receiver), Link())
-        return Link(
-            latency=own.latency or self.latency,
-            bandwidth=own.bandwidth or self.bandwidth,
-            down=own.down,
-        )
-
-
-# Faults
-
-
-class Kill(Record):
-    """A rank's process is killed (SIGKILL) as it begins an iteration."""
-
-    fault: Literal["kill"] = Field(default="kill", repr=False)
-    rank: Rank = Field(description="which rank")
-    at_iteration: Int = Field(ge=0, description="at the beginning of this iteration, from 0")
-
-
-class Freeze(Record):
-    """A rank's process is stopped (SIGSTOP) as it begins an iteration, and goes on later."""
-
-    fault: Literal["freeze"] = Field(default="freeze", repr=False)
-    rank: Rank = Field(description="which rank")
-    at_iteration: Int = Field(ge=0, description="at the beginning of this iteration, from 0")
-    seconds: Float = Field(gt=0, description="seconds until it goes on")
-
-
-class Slow(Record):
-    """A slow rank: its compute spans last ``factor`` times their own time, and only those."""
-
-    fault: Literal["slow"] = Field(default="slow", repr=False)
-    rank: Rank = Field(description="which rank")
-    factor: Float = Field(ge=1, description="how many times as long; 1 changes nothing")
-
-
-class Jitter(Record):
-    """Every rank is slow in a random part of its iterations (drawn from the experiment's seed)."""
-
-    fault: Literal["jitter"] = Field(default="jitter", repr=False)
-    probability: Float = Field(ge=0, le=1, description="of an iteration being slow")
-    factor: Float = Field(ge=1, description="how many times as long such an iteration computes")
-
-
-Fault = Annotated[Kill | Freeze | Slow | Jitter, Field(discriminator="fault")]
-
-
-# Code by name
-
 
 Code = Annotated[str | Source, BeforeValidator(as_code)]
 
@@ -205,6 +97,16 @@ class Experiment(Record):
     lr: Positive | None = Field(
         default=None, description="learning rate; left out: 0.1 for sgd, 0.001 for adam"
     )
+    warmup: Int = Field(
+        default=0,
+        ge=0,
+        description="updates at first over which the learning rate grows to its own; 0 is none",
+    )
+    reference_batch: Count | None = Field(
+        default=None,
+        description="samples of the minibatch that lr is for: it grows in proportion with "
+        "batch_size; left out: lr is as it stands",
+    )
     momentum: Float = Field(default=0.0, ge=0, lt=1, description="of sgd; 0 is none")
     dtype: Literal["float32", "float64"] = Field(
         default="float32",
@@ -219,12 +121,18 @@ class Experiment(Record):
         default=None,
         description="computing threads of each rank; left out: cores // ranks, at least 1",
     )
+    bind: bool = Field(
+        default=False,
+        description="each rank keeps to cores of its own, as many as it has threads; left out: the "
+        "system moves ranks about",
+    )
     memory_limit: Size | None = Field(
         default=None, description="of each rank, such as '200 MB'; left out: none"
     )
     all_reduce: Annotated[Code, known("collectives", "all_reduce_", ("auto",))] = Field(
         default="ring",
-        description="a file collectives/all_reduce_*.py, auto (by size), a path, or your function",
+        description="a file collectives/all_reduce_*.py, auto (the fastest by size: wb.why), "
+        "a path, or your function",
     )
     chunk_bytes: Int = Field(
         default=262_144,
@@ -240,8 +148,10 @@ class Experiment(Record):
     network: Network = Field(
         default=Network(), description="emulated latency and bandwidth of links"
     )
-    pad_compute: Duration | None = Field(
-        default=None, description="least duration of an iteration's computing, such as '20 ms'"
+    pad_compute: Pad | None = Field(
+        default=None,
+        description="least duration of an iteration's computing, such as '20 ms'; in a pipeline of "
+        "each F, I and W of a microbatch, or Pads",
     )
     faults: Annotated[
         tuple[Fault, ...],
@@ -255,19 +165,53 @@ class Experiment(Record):
 
     @property
     def learning_rate(self) -> float:
-        """``lr``, or the optimizer's default: 0.1 for sgd, 0.001 for adam."""
+        """``lr``, or the optimizer's default: 0.1 for sgd, 0.001 for adam; scaled to the minibatch
+        where there is a ``reference_batch``.
+        """
+        return self._given_rate * self.batch_size / (self.reference_batch or self.batch_size)
+
+    @property
+    def _given_rate(self) -> float:
         return self.lr if self.lr is not None else {"sgd": 0.1, "adam": 1e-3}[self.optimizer]
+
+    def rate_at(self, update: int) -> float:
+        """The learning rate of an update, from 0: it grows by equal amounts to ``learning_rate`` at
+        update ``warmup``, from ``lr`` where that is scaled, else from a warmup-th of it.
+
+        Paper  Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", arXiv
+               1706.02677, 2017: the linear scaling rule, and gradual warm-up.
+        """
+        whole = self.learning_rate
+        if update >= self.warmup:
+            return whole
+        first = whole / self.warmup if self.reference_batch is None else self._given_rate
+        return whole - (whole - min(first, whole)) * (1 - update / self.warmup)
 
     @property
     def timeout_ns(self) -> int:
+        """``timeout`` in nanoseconds."""
         return units.duration_ns(self.timeout)
 
     @property
     def pad_compute_ns(self) -> int | None:
-        return None if self.pad_compute is None else units.duration_ns(self.pad_compute)
+        """Of an iteration's computing; None where there is none, or it is given as Pads."""
+        given = isinstance(self.pad_compute, str)
+        return units.duration_ns(self.pad_compute) if given else None
+
+    @property
+    def pads_ns(self) -> tuple[int, int, int] | None:
+        """(F, I, W) of a microbatch on a stage of a pipeline; a plain duration is that of each."""
+        match self.pad_compute:
+            case None:
+                return None
+            case Pads() as pads:
+                return pads.ns
+            case duration:
+                return (units.duration_ns(duration),) * 3
 
     @property
     def memory_limit_bytes(self) -> int | None:
+        """``memory_limit`` in bytes."""
         return None if self.memory_limit is None else units.size_bytes(self.memory_limit)
 
     @property
@@ -309,7 +253,9 @@ class Experiment(Record):
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
-        for check in (check_ranks, check_faults, check_device, check_options):
+        for check in (
+            check_ranks, check_algorithm, check_faults, check_device, check_pads, check_options,
+        ):  # fmt: skip
             check(self)
         return self
 
@@ -325,7 +271,10 @@ class Experiment(Record):
         }
         data = {name: whole[name] for name in fields if name in {*_ALWAYS_WRITTEN, *changed}}
         if "network" in data:
-            data["network"] = self.network.model_dump(mode="json", exclude_defaults=True)
+            told = self.network.model_dump(mode="json", exclude_defaults=True)
+            if not self.network.links:
+                told.pop("links", None)
+            data["network"] = told
         text = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -333,16 +282,13 @@ class Experiment(Record):
 
     @classmethod
     def from_yaml(cls, path_or_text: str | Path, allow_code: bool = False) -> Experiment:
-        """An Experiment from a YAML file, or from its text.
+        """An Experiment from a YAML file, or from its text (``path_or_text``).
 
         Code in it (source, or a path to a file) is refused unless ``allow_code``: to run such a
         spec is to run that code. Raises SpecError.
         """
         text, folder = read(path_or_text)
-        try:
-            data = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise SpecError(f"this is not YAML: {error}") from None
+        data = parse(text)
         if not isinstance(data, dict):
             raise SpecError(
                 f"{short(path_or_text)} is neither a file nor an experiment's YAML: expected lines "
@@ -354,7 +300,8 @@ class Experiment(Record):
                 f"this spec carries its author's code in {listed(carrying)}, and to run it is "
                 "to run that code. If you trust it: from_yaml(..., allow_code=True) or --allow-code"
             )
-        return cls(**beside({str(key): value for key, value in data.items()}, folder))
+        named = {key if isinstance(key, str) else short(key): data[key] for key in data}
+        return cls(**beside(named, folder))
 
     def to_json(self) -> str:
         """Everything, for another process: paths to code are absolute in it."""
@@ -363,5 +310,7 @@ class Experiment(Record):
 
     @classmethod
     def from_json(cls, text: str) -> Experiment:
-        """What ``to_json`` wrote. Code in it is trusted: take it from your own process only."""
+        """The Experiment that ``to_json`` wrote as ``text``. Code in it is trusted: take it from
+        your own process only.
+        """
         return cls.model_validate(TypeAdapter(dict[str, Any]).validate_json(text))

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from workbench import source
+from workbench import hosts, source
+from workbench.collectives import refusal, takes_of
 from workbench.errors import SpecError
+from workbench.formulas.hierarchical import levels as most_even
 from workbench.record import short, walk
 from workbench.source import Source, listed, nearest, split_path
 
 if TYPE_CHECKING:
-    from workbench.spec import Experiment
+    from workbench.spec import Experiment, Network
 
 POLICIES = {
     "consistency": "consistency",
     "schedule": "schedules",
 }  # options that name a file: where
+GRIDS = ("schedule",)  # of them, those that may be given in place, as a text of several words
+
+_TAKES = re.compile(r"^(def takes\b|(\w+\.)?takes\s*=)", re.MULTILINE)
 
 
 def known(folder: str, prefix: str = "", also: tuple[str, ...] = ()) -> AfterValidator:
@@ -50,12 +57,24 @@ def check_ranks(exp: Experiment) -> None:
             f"Experiment.ranks = {exp.ranks}: strategy 'sequential' is one process, so ranks=1. "
             "For more ranks take strategy='data_parallel'"
         )
+    check_levels(exp.network, exp.ranks, "Experiment.network")
     for (sender, receiver), _ in exp.network.links.items():
         if max(sender, receiver) >= exp.ranks:
             raise SpecError(
                 f'Experiment.network.links["{sender}->{receiver}"]: there is no rank '
                 f"{max(sender, receiver)}; ranks={exp.ranks} are 0 to {exp.ranks - 1}"
             )
+
+
+def check_levels(network: Network, ranks: int, where: str = "Network") -> None:
+    """Hosts have these ranks, all of them. Raises SpecError."""
+    levels = network.levels
+    if levels and prod(levels) != ranks:
+        would = hosts.resized(levels, ranks) or tuple(most_even(ranks))
+        raise SpecError(
+            f"{where}.levels = {levels}: {hosts.words(levels)} are {prod(levels)} ranks, and "
+            f"ranks={ranks}. Such as levels={would}"
+        )
 
 
 def check_faults(exp: Experiment) -> None:
@@ -77,6 +96,22 @@ def check_faults(exp: Experiment) -> None:
         seen.add(once)
 
 
+def check_algorithm(exp: Experiment, *, trusted: bool = False) -> None:
+    """An all-reduce takes this number of ranks. What is the user's own runs only if ``trusted``."""
+    value = exp.all_reduce
+    own = not isinstance(value, str) or bool(split_path(value))
+    if value == "auto" or exp.ranks == 1 or own != trusted:
+        return
+    if not _TAKES.search(source.text_of("collectives", value, "all_reduce_")):
+        return  # it takes any number
+    takes = takes_of(source.load("collectives", value, "all_reduce", "all_reduce_"))
+    if told := refusal(takes, exp.ranks):
+        raise SpecError(
+            f"Experiment.all_reduce: {source.shown(value)} does not run on {exp.ranks} ranks: it "
+            f"takes {told}"
+        )
+
+
 def check_device(exp: Experiment) -> None:
     if exp.backend == "nccl":
         if not exp.device.startswith("cuda"):
@@ -96,6 +131,19 @@ def check_device(exp: Experiment) -> None:
         )
 
 
+def check_pads(exp: Experiment) -> None:
+    """Pads by the kind of computing: only a pipeline tells them apart."""
+    given = exp.pad_compute
+    if given is None or isinstance(given, str) or exp.strategy == "pipeline":
+        return
+    what = source.shown(exp.strategy)
+    raise SpecError(
+        f"Experiment.pad_compute = {short(given)}: Pads are of a pipeline's forward, input and "
+        f"weight gradients, which strategy {what} does not tell apart: write one duration, such as "
+        f"pad_compute={given.forward!r}, or take strategy='pipeline'"
+    )
+
+
 def check_options(exp: Experiment) -> None:
     _check_keys(exp.task_options, "task_options", "tasks", exp.task, "Task")
     _check_keys(exp.options, "options", "strategies", exp.strategy, "Config")
@@ -105,6 +153,8 @@ def check_options(exp: Experiment) -> None:
         )
     for option, folder in POLICIES.items():
         value, names = exp.options.get(option), source.available(folder)
+        if option in GRIDS and isinstance(value, str) and len(value.split()) > 1:
+            continue
         if isinstance(value, str) and not split_path(value) and names and value not in names:
             near = nearest(value, names)
             raise SpecError(
@@ -116,6 +166,37 @@ def check_options(exp: Experiment) -> None:
             config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
         if checks:
             source.load("strategies", exp.strategy, "check")(exp, config)
+
+
+def prepare(exp: Experiment) -> dict[str, str]:
+    """What the strategy works out in the driver before any process starts, by name: it is stored
+    with the run and told to every rank. Runs the user's code where an option is code. SpecError.
+    """
+    check_task(exp)
+    check_algorithm(exp, trusted=True)
+    if not isinstance(exp.strategy, str) or split_path(exp.strategy):
+        return {}
+    if "prepare" not in source.defined(source.text_of("strategies", exp.strategy), exp.strategy):
+        return {}
+    config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+    prepared: dict[str, str] = source.load("strategies", exp.strategy, "prepare")(exp, config)
+    return prepared
+
+
+def check_task(exp: Experiment) -> None:
+    """What a task of ours needs of this machine, such as files: where it has a ``check``, with its
+    options. Not in the constructor: a spec can be read where it cannot be run. Raises SpecError.
+    """
+    if not isinstance(exp.task, str) or split_path(exp.task):
+        return
+    if "check" in source.defined(source.text_of("tasks", exp.task), exp.task):
+        try:
+            source.load("tasks", exp.task, "check")(**exp.task_options)
+        except SpecError:
+            raise
+        except (TypeError, ValueError) as error:
+            told = short(dict(exp.task_options))
+            raise SpecError(f"Experiment.task_options = {told}: {error}") from None
 
 
 def _check_keys(

@@ -26,7 +26,6 @@ from workbench.control import (
     Control,
 )
 from workbench.events import CODE, Recorder
-from workbench.spec import Experiment
 from workbench.units import bytes_per_second, duration_ns
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 class Steering:
     """The part of ``Run`` that changes what the ranks do."""
 
-    experiment: Experiment
     pids: dict[int, int]  # the operating system's process of each rank
     store: Store
     _control: Control
@@ -52,11 +50,12 @@ class Steering:
         self._control.hold()
 
     def resume(self) -> None:
+        """Let the ranks go on that ``pause`` holds."""
         self._control.let_go()
 
     def step(self, count: int = 1, unit: str = "chunk") -> None:
-        """While paused: let every rank go on by ``count`` chunks, steps of the algorithm, or
-        iterations.
+        """While paused: let every rank go on by ``count`` of a ``unit``: chunk, step (of the
+        algorithm) or iteration. Raises ValueError for another unit.
         """
         if unit not in UNITS:
             raise ValueError(f"unit={unit!r}: it is {', '.join(UNITS)}")
@@ -71,7 +70,7 @@ class Steering:
         """
         rows, since = -1, time.monotonic()
         time.sleep(0.02)
-        while len(self.held) < self.experiment.ranks and time.monotonic() - since < 0.15:
+        while len(self.held) < self._control.ranks and time.monotonic() - since < 0.15:
             if len(self.store) != rows:
                 rows, since = len(self.store), time.monotonic()
             time.sleep(0.005)
@@ -80,13 +79,13 @@ class Steering:
     def held(self) -> list[int]:
         """The ranks that stand at a gate at this moment."""
         return [
-            rank for rank in range(self.experiment.ranks) if self._control.rank_word(rank, AT_GATE)
+            rank for rank in range(self._control.ranks) if self._control.rank_word(rank, AT_GATE)
         ]
 
     def slow_motion(self, factor: float) -> None:
         """Stretch every transfer: a chunk's flight lasts ``factor`` times its own time.
 
-        1 is full speed.
+        1 is full speed. Raises ValueError for less.
         """
         if factor < 1:
             raise ValueError(f"slow_motion({factor}): the factor is 1 (full speed) or more")
@@ -112,19 +111,21 @@ class Steering:
         self._control.let_go()
 
     def kill(self, rank: int) -> None:
-        """SIGKILL a rank's process."""
+        """SIGKILL a rank's process. Raises ValueError if there is no such rank."""
         self._fault("kill", self._known(rank))
         self._signal(rank, signal.SIGKILL)
 
     def freeze(self, rank: int) -> None:
-        """SIGSTOP a rank's process until ``thaw``; the clocks of the others stand."""
+        """SIGSTOP a rank's process until ``thaw``; the clocks of the others stand. Raises
+        ValueError if there is no such rank.
+        """
         self._fault("freeze", self._known(rank))
         self._note_frozen(rank, True)
         self._signal(rank, signal.SIGSTOP)
 
     def thaw(self, rank: int) -> None:
         """SIGCONT: a rank goes on that was frozen, by ``freeze`` or by a ``wb.Freeze`` of the
-        experiment.
+        experiment. Raises ValueError if there is no such rank.
         """
         self._fault("thaw", self._known(rank))
         self._control.set_rank(rank, THAW_AT, 0)
@@ -133,7 +134,7 @@ class Steering:
 
     def slow(self, rank: int, factor: float) -> None:
         """Compute spans of this rank last ``factor`` times their own time; communication is
-        untouched.
+        untouched. Raises ValueError for a factor below 1, or if there is no such rank.
         """
         if factor < 1:
             raise ValueError(f"slow({rank}, factor={factor}): the factor is 1 (full speed) or more")
@@ -146,7 +147,8 @@ class Steering:
     ) -> None:  # fmt: skip
         """Change the emulated link from ``source`` to ``target`` now; what is not named stays.
 
-        ``down`` cuts it.
+        ``latency``: such as "5 ms"; ``bandwidth``: such as "100 Mbit/s"; ``down`` cuts it;
+        ``both``: the link back too. Raises ValueError, of a number without a unit SpecError.
         """
         if self._known(source) == self._known(target):
             raise ValueError(f"link({source}, {target}): a link joins two ranks")
@@ -164,7 +166,7 @@ class Steering:
 
     def _known(self, rank: int) -> int:
         if rank not in self.pids:
-            raise ValueError(f"rank {rank}: this run has ranks 0 to {self.experiment.ranks - 1}")
+            raise ValueError(f"rank {rank}: this run has ranks 0 to {self._control.ranks - 1}")
         return rank
 
     def _note_frozen(self, rank: int, frozen: bool) -> None:

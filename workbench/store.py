@@ -10,6 +10,7 @@ turned into polars once: the next snapshot reuses it. Who reads does not make th
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import tempfile
@@ -23,11 +24,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
-from workbench import files, table
+from workbench import files, saved, table
 from workbench.shown import Shown
 from workbench.table import Batch, Names, Records
+from workbench.units import counted
 
 if TYPE_CHECKING:
+    from workbench.buckets.overlap import Overlap
     from workbench.result import Overhead
 
 __all__ = ["NOW_SCHEMA", "Loaded", "Store", "Tap", "load"]
@@ -69,7 +72,7 @@ class Store:
         self._spiller: threading.Thread | None = None
 
         self._reading = threading.RLock()  # guards the rest; ``append`` never takes it
-        self._parts: list[tuple[Path, int]] = []
+        self._parts: list[tuple[pl.LazyFrame, int]] = []  # files of rows, and how many
         self._leaving: list[pl.DataFrame] = []  # being written to a part
         self._frames: list[pl.DataFrame] = []
         self._folder: Path | None = None
@@ -77,7 +80,7 @@ class Store:
     # ---- writing
 
     def number(self, text: str) -> int:
-        """The store's number for a name: the collector hands in numbers instead of strings."""
+        """The store's number for the name ``text``: the collector hands in numbers for strings."""
         with self._lock:
             return self._names.number(text)
 
@@ -87,7 +90,9 @@ class Store:
             return self._names.since(first)
 
     def append(self, rank: int, lane: int, rows: Records, contexts: Records) -> None:
-        """Add records (events.ROW) of one lane; ``table.Batch`` says what their numbers mean."""
+        """Add rows (events.ROW) of one rank's lane, with their contexts (events.CONTEXT);
+        ``table.Batch`` says what their numbers mean.
+        """
         with self._lock:
             batch = Batch(rank, lane, rows, contexts)
             self._raw.append(batch)
@@ -104,6 +109,11 @@ class Store:
             overfull = self._in_memory > 2 * self._memory_rows
         if overfull and spiller is not None:  # faster than the disk: wait, as memory is finite
             spiller.join()
+
+    @property
+    def followed(self) -> bool:
+        """Whether somebody wants rows as they come."""
+        return bool(self._taps)
 
     def set_now(self, rows: Sequence[tuple[object, ...]]) -> None:
         """What the lanes are in right now: tuples in the order of ``NOW_SCHEMA``."""
@@ -122,7 +132,7 @@ class Store:
         return self._rows
 
     def __repr__(self) -> str:
-        return f"<Store of {self._rows:,} events, {self.dropped:,} dropped>"
+        return f"<Store of {counted(self._rows, 'event')}, {self.dropped:,} dropped>"
 
     @property
     def events(self) -> pl.DataFrame:
@@ -137,7 +147,7 @@ class Store:
         """Everything so far, parts included, read when collected: keep the store until then."""
         with self._reading:
             frames = [frame.lazy() for frame in self._settled()]
-            parts = [table.conform(pl.scan_parquet(path), str(path)) for path, _ in self._parts]
+            parts = [part for part, _ in self._parts]
             return pl.concat([*parts, *frames]) if parts or frames else table.EMPTY.lazy()
 
     def since(self, position: int = 0) -> tuple[pl.DataFrame, int]:
@@ -145,14 +155,11 @@ class Store:
         with self._reading:
             frames = self._settled()
             pieces: list[pl.DataFrame] = []
-            at = sum(rows for _, rows in self._parts)
-            if position < at:
-                paths = [path for path, _ in self._parts]
-                pieces.append(
-                    table.conform(
-                        pl.scan_parquet(paths).slice(max(position, 0)), "spilled"
-                    ).collect()
-                )
+            at = 0
+            for part, rows in self._parts:
+                if position < at + rows:
+                    pieces.append(part.slice(max(position - at, 0)).collect())
+                at += rows
             for frame in frames:
                 if position < at + frame.height:
                     pieces.append(frame.slice(max(position - at, 0)))
@@ -165,10 +172,9 @@ class Store:
             frames = [*self._settled()]
             parts = [*self._parts]
         left = len(self) if stop is None else stop
-        for path, rows in parts:
-            frame = table.conform(pl.scan_parquet(path), str(path))
+        for part, rows in parts:
             for at in range(0, min(rows, left), _CONVERTED_AT_ONCE):
-                yield frame.slice(at, min(_CONVERTED_AT_ONCE, left - at)).collect()
+                yield part.slice(at, min(_CONVERTED_AT_ONCE, left - at)).collect()
             left -= rows
         for piece in frames:
             if left > 0:
@@ -222,6 +228,7 @@ class Store:
                 leaving = pl.concat(self._leaving, rechunk=False)
                 path = self._private_folder() / f"part-{len(self._parts):05}.parquet"
             leaving.write_parquet(path, compression="zstd", compression_level=1)
+            part = saved.scan(path)
         except Exception as error:
             with self._reading, self._lock:
                 self._frames, self._leaving = self._leaving + self._frames, []
@@ -235,10 +242,12 @@ class Store:
             )
         else:
             with self._reading, self._lock:
-                self._parts.append((path, leaving.height))
+                self._parts.append((part, leaving.height))
                 self._leaving = []
                 self._in_memory -= leaving.height
                 self._spiller = None
+            del leaving
+            _give_back()
 
     def _private_folder(self) -> Path:
         if self._folder is None:
@@ -251,29 +260,30 @@ class Store:
     # ---- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one Parquet file with all events and the metadata, whole or not at all."""
-        files.write_parquet(self.scan(), Path(path), self.dropped, self.metadata)
+        """Write events and metadata to ``path`` as one Parquet file: all of them, or nothing."""
+        saved.write(self.pieces(), Path(path), self.dropped, self.metadata)
 
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, partial: bool = False, memory_rows: int = 2_000_000
     ) -> Store:
-        """The store that ``save`` wrote, or that a WORKBENCH_TRACE folder holds.
+        """The store that ``save`` wrote to ``path``, or that a WORKBENCH_TRACE folder holds.
 
-        ``partial`` takes what is whole of a damaged folder.
+        ``partial`` takes what is whole of a damaged folder. ``memory_rows``: the most rows that are
+        held in memory; those of a longer file stay in it.
 
         Raises WorkbenchError that says what was expected, what was found and what can be read.
         """
         path = Path(path)
         if path.is_dir():
             return files.read_folder(path, partial=partial)
-        frame, rows, dropped, metadata = files.open_parquet(path)
+        frame, rows, dropped, metadata = saved.open_parquet(path)
         store = cls(metadata, memory_rows=memory_rows)
         store._rows, store.dropped = rows, dropped
         if rows > memory_rows:  # stays on disk: the file is a part that is not ours to remove
-            store._parts.append((path.absolute(), rows))
+            store._parts.append((frame, rows))
         elif rows:
-            store._frames, store._in_memory = [files.read_parquet(frame, path)], rows
+            store._frames, store._in_memory = [saved.read_parquet(frame, path)], rows
         return store
 
     @classmethod
@@ -288,7 +298,7 @@ class Store:
         return store
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ui.perfetto.dev (perfetto.py)."""
+        """Write to ``path`` a trace for ui.perfetto.dev (perfetto.py)."""
         from workbench.perfetto import write
 
         write(self, Path(path))
@@ -313,6 +323,14 @@ class Tap:
         return taken
 
 
+def _give_back() -> None:
+    """Have the C library return what is free. Of itself it keeps what the batches had: hundreds of
+    megabytes, between small pieces that are still in use.
+    """
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
+        trim(0)
+
+
 def _remove(folder: Path, pid: int) -> None:
     if os.getpid() == pid:  # a forked child's exit leaves its parent's parts alone
         with contextlib.suppress(OSError):
@@ -323,20 +341,29 @@ def _remove(folder: Path, pid: int) -> None:
 class Loaded(Shown):
     """A run that was saved: events, store, exports and views, as a finished Run has them."""
 
-    store: Store
+    store: Store  # its events and metadata
 
     done: ClassVar[bool] = True
+
+    def overlap(self) -> Overlap:
+        """What of the communication computing hid: see buckets/overlap.py."""
+        from workbench.buckets.overlap import measure
+
+        return measure(self.events)
 
     def overhead(self) -> Overhead:
         """What recording cost, as it was saved with the run; ``share`` is NaN if it was not."""
         from workbench.result import Overhead
 
         if told := self.store.metadata.get("overhead"):
-            return Overhead.from_json(told)
+            with contextlib.suppress(TypeError, ValueError):  # another version's
+                return Overhead.from_json(told)
         nan = float("nan")
         return Overhead(len(self.store), self.dropped, nan, nan, nan)
 
 
 def load(path: str | os.PathLike[str], *, partial: bool = False) -> Loaded:
-    """What ``run.store.save`` wrote, or a WORKBENCH_TRACE folder; see ``Store.load``."""
+    """What ``run.store.save`` wrote to ``path``, or the WORKBENCH_TRACE folder there; ``partial``
+    takes what is whole of a damaged folder. Raises WorkbenchError.
+    """
     return Loaded(Store.load(path, partial=partial))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -66,26 +67,34 @@ class Names:
         return list(islice(self._numbers, first, None)) if first < len(self._numbers) else []
 
 
+class Memory(Protocol):
+    """A rank's trace (events.py), as it is at this moment."""
+
+    def __getitem__(self, part: slice, /) -> memoryview: ...
+
+
 class NameTable:
     """A rank's names as the store's numbers: ``numbers[the rank's number]``, 0 ("") for none.
 
-    ``number`` gives the store's number of a text; ``memory`` is the rank's trace (events.py).
+    ``number`` gives the store's number of a text; ``memory`` is the rank's trace.
     """
 
-    def __init__(self, number: Callable[[str], int], memory: memoryview) -> None:
+    def __init__(self, number: Callable[[str], int], memory: Memory) -> None:
         self.numbers = np.zeros(65_536, np.uint16)
         self.texts: list[str] = []
         self._number, self._memory = number, memory
-        self._words = memory[:PAGE].cast("q")
         self._used = 0
 
     def read(self) -> None:
         """Take in what was published since the last call."""
-        published = min(self._words[events.H_NAMES], events.NAMES_BYTES)
+        published = min(self._memory[:PAGE].cast("q")[events.H_NAMES], events.NAMES_BYTES)
+        if self._used >= published:
+            return
+        names = self._memory[events.NAMES_AT : events.NAMES_AT + published]
         while self._used < published:
-            at = events.NAMES_AT + self._used
-            length = self._memory[at]
-            text = bytes(self._memory[at + 1 : at + 1 + length]).decode(errors="replace")
+            at = self._used
+            length = names[at]
+            text = bytes(names[at + 1 : at + 1 + length]).decode(errors="replace")
             self.numbers[len(self.texts)] = self._number(text)
             self.texts.append(text)
             self._used += 1 + length

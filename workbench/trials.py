@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from workbench import files, measures, source
+from workbench import measures, saved, source
 from workbench.errors import SpecError, WorkbenchError
 from workbench.history import Past
 from workbench.record import walk
@@ -188,7 +188,7 @@ def recall(trial: Trial, folder: Path) -> None:
     """Fill in what was found before, if the folder has it. A damaged file counts as none."""
     for file in sorted(folder.glob(f"*-{key_of(trial.experiment)}.parquet")):
         with contextlib.suppress(WorkbenchError, KeyError, ValueError, TypeError):
-            *_, metadata = files.open_parquet(file)
+            *_, metadata = saved.open_parquet(file)
             told = json.loads(metadata[FOUND])
             if told["format"] == FORMAT:
                 curve = pl.DataFrame(told["curve"], schema=CURVE)

@@ -9,7 +9,7 @@ in every unit.
     bytes_per_second("10 Mbit/s") = 1.25e6 print_bandwidth(1.25e6) = "10 Mbit/s"
     size_bytes("64 KiB") = 65_536          print_size(65_536) = "65.536 kB"
 
-What is printed parses to the very same number.
+What is printed parses to the very same number. ``counted`` words how many there are of something.
 """
 
 from __future__ import annotations
@@ -103,6 +103,12 @@ def print_bandwidth(rate: float) -> str:
         return "unlimited"
     units = ("Tbit/s", "Gbit/s", "Mbit/s", "kbit/s", "bit/s")
     return _print(Decimal(repr(float(rate))), BANDWIDTHS, units)
+
+
+def counted(number: int, what: str) -> str:
+    """How many of what: "1 element", "2,048 elements", "3 batches"."""
+    many = f"{what}{'es' if what.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+    return f"{number:,} {what if number == 1 else many}"
 
 
 def _parse(value: object, units: Mapping[str, Decimal], what: str, examples: str) -> Decimal:

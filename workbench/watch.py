@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from workbench.control import ABORT, ABORTED, HELD, SLICE, Control
-from workbench.errors import CollectiveError, PeerLost, RunTimeout, WorkbenchError
+from workbench.errors import (
+    CollectiveError,
+    GroupClosed,
+    PeerLost,
+    RunTimeout,
+    WorkbenchError,
+)
 from workbench.events import CODE, Lane, now
 from workbench.shared import Semaphore
 from workbench.signature import describe
 from workbench.transports.board import Board, Peer
 
 SECOND = 1_000_000_000
+CHAIN = SECOND // 2  # ns more for who waits for a peer that runs
 _DETECT = CODE["detect"]
 _ERRORS: dict[str, type[WorkbenchError]] = {
     "CollectiveError": CollectiveError,
     "RunTimeout": RunTimeout,
+    "GroupClosed": GroupClosed,
 }
 _STATES = {
     "T": "stopped (SIGSTOP)", "t": "stopped by a debugger", "Z": "ended", "X": "ended",
@@ -36,6 +45,7 @@ class Watch:
             timeout_ns,
             control,
         )
+        self.limit_ns = timeout_ns  # of the collective that is under way
         self.closing = False
         self.error: WorkbenchError | None = None
         # Group ranks whose end is no failure of the group: messages to them and from them end, what
@@ -45,6 +55,7 @@ class Watch:
         self.over: dict[int, PeerLost] = {}
         self.found: set[int] = set()
         self.tell_far: Callable[[str, int, str], None] | None = None  # alarms to other hosts
+        self.newest: weakref.ref[Patience] | None = None  # the latest wait, while it is under way
 
     def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
         """Block until ``semaphore`` is given by ``peer``, a group rank, -1 for any.
@@ -60,33 +71,44 @@ class Watch:
         """Seconds to block before looking around; long while the user holds the ranks."""
         return 0.5 if self.control is not None and self.control.words[HELD] else SLICE
 
-    def check(self) -> None:
-        """Raise if the group has already failed."""
+    def check(self, op: int | None = None) -> None:
+        """Raise if the group has already failed; if ``op`` says so, only if in that collective of
+        the group or in an earlier one: whoever gave up in a later one has done its part of it.
+        """
         if self.error is not None:
             raise self.error
-        if error := self.heard():
+        if error := self.heard(op):
             raise error
         if self.control is not None and self.control.words[ABORT]:
             raise self.fail(WorkbenchError(ABORTED), tell=False)
         if self.closing:
-            raise WorkbenchError(
+            raise GroupClosed(
                 "the process group is being destroyed while this operation still waits"
             )
 
-    def heard(self) -> WorkbenchError | None:
-        """What a peer that failed has left on our board."""
+    def heard(self, op: int | None = None) -> WorkbenchError | None:
+        """What a peer that failed has left on our board, by the end of collective ``op``."""
         alarm = self.board.alarm()
-        if alarm is None:
+        if alarm is None or (op is not None and self._fails_later(op)):
             return None
         if alarm["kind"] == "PeerLost":
             return self.fail(PeerLost(alarm["text"], alarm["rank"]), tell=False)
         kind = _ERRORS.get(alarm["kind"], WorkbenchError)
         return self.fail(kind(alarm["text"]), tell=False)
 
+    def _fails_later(self, op: int) -> bool:
+        """Can collective ``op`` still be done although the group has failed?"""
+        near = all(peer.board is not None for peer in self.peers)  # others say no number
+        return near and self.board.given_up(len(self.peers)) > op
+
     def fail(self, error: WorkbenchError, *, tell: bool = True) -> WorkbenchError:
         """Remember the group's first failure and ring every peer's alarm. Returns what to raise."""
         if self.error is None:
             self.error = error
+            op, _ = self.board.doing
+            for peer in self.peers:
+                if peer.board is not None:
+                    peer.board.give_up(self.me, len(self.peers), op)
             if tell:
                 rank = getattr(error, "rank", -1)
                 text = f"{error} (found by rank {self.peers[self.me].rank})"
@@ -126,11 +148,21 @@ class Watch:
 class Patience:
     """One wait: how long it has lasted, not counting the time in which the user holds the ranks."""
 
-    def __init__(self, watch: Watch, peer: int, lane: Lane, doing: str) -> None:
+    def __init__(
+        self, watch: Watch, peer: int, lane: Lane, doing: str, limit_ns: int | None = None
+    ) -> None:
+        """``limit_ns``: after which silence is an error; None: the collective's."""
         self.watch, self.peer, self.lane, self.doing = watch, peer, lane, doing
+        self.limit_ns = watch.limit_ns if limit_ns is None else limit_ns
         self.since = self._last = now()
         self._waited = 0
         self._told, self._farewells = False, set[int]()
+        watch.newest = weakref.ref(self)
+
+    @property
+    def looked(self) -> int:
+        """When it was last seen that what is waited for has not come."""
+        return self._last
 
     def look(self, awaited: Collection[int] = ()) -> list[int]:
         """``awaited``: the peers of messages that are waited for; none in a collective.
@@ -138,7 +170,7 @@ class Patience:
         Returns those of them that are spare and of whom nothing more will come.
         """
         watch, moment = self.watch, now()
-        watch.check()
+        watch.check(None if awaited else watch.board.doing[0])
         standing = watch.control is not None and watch.control.clocks_stand()
         if not standing:
             # A rank that was itself stopped must not count that time as its peers' silence.
@@ -157,7 +189,7 @@ class Patience:
         if self._waited > SECOND and not self._told:
             self._told = True
             self._tell(among)
-        if self._waited > watch.timeout_ns:
+        if self._waited > self.limit_ns and self._at_its_end(among):
             who = ", ".join(self._state(peer) for peer in among if peer != watch.me)
             raise watch.fail(
                 RunTimeout(
@@ -169,14 +201,24 @@ class Patience:
 
         return over
 
+    def _at_its_end(self, among: Sequence[int]) -> bool:
+        """Is it for us to say? A peer that lives may itself wait for the one that has stopped: it
+        shall say so first.
+        """
+        watch = self.watch
+        stands = any(watch.peers[peer].state() in "TtZX" for peer in among if peer != watch.me)
+        return stands or self._waited > self.limit_ns + CHAIN
+
     def _is_over(self, peer: int, message: bool) -> bool:
         """Will nothing more come of a peer?"""
         other = self.watch.peers[peer]
-        if other.gone:
+        # Who has left in good order has done its part of what all do together, but sends no more
+        # to who awaits it. A message may have come with the farewell, or just before the end: see
+        # once more.
+        awaited = peer == self.peer or (message and peer in self.watch.spare)
+        if other.gone and (message or not awaited):  # messages are drained by who awaits them
             return True
-        # Who has left in good order has done its part of what all do together, but sends no
-        # more to who awaits it. A message may have come with the farewell: see once more.
-        if (peer == self.peer or (message and peer in self.watch.spare)) and other.left:
+        if awaited and (other.left or other.gone):
             told = peer in self._farewells
             self._farewells.add(peer)
             return told

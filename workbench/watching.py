@@ -73,6 +73,8 @@ class Watching(Shown):
             return "failed", error
         if self.done:
             all_of = "The rank has" if ranks == 1 else f"All {ranks} ranks have"
+            if any(rank.unread for rank in self._ranks.values()):
+                all_of = "What could be read of the ranks has"
             return "finished", f"{all_of} ended. {problems}".strip()
         if not here:
             wait = f"Waiting for ranks that write to WORKBENCH_TRACE={self.folder}."
@@ -137,7 +139,9 @@ class Watching(Shown):
     def _ends(self) -> dict[int, str]:
         """Ranks that are gone and did not end well, and how."""
         how = {
-            number: rank.last_words for number, rank in self._ranks.items() if rank.gone
+            number: rank.last_words
+            for number, rank in self._ranks.items()
+            if rank.gone and not rank.unread
         }  # "" ended well
         return {
             number: f"raised {words}" if words else "was killed, or crashed without a last word"

@@ -16,6 +16,7 @@ import numpy as np
 
 _FRAME = struct.Struct("<IQ")
 MOST_JSON = 1 << 26
+_AT_ONCE = 1 << 26  # bytes: memory is taken for what has come, not for what is announced
 
 
 def send(
@@ -36,7 +37,9 @@ def send(
 def receive(
     sock: socket.socket, most_fds: int = 8
 ) -> tuple[dict[str, Any], bytearray, list[int]] | None:
-    """The next message, its payload and descriptors; None at the end of the stream."""
+    """The next message, its payload and descriptors; None at the end of the stream. Raises
+    ConnectionError for what is none of ours.
+    """
     head = bytearray()
     fds: list[int] = []
     while len(head) < _FRAME.size:
@@ -51,14 +54,23 @@ def receive(
     body, payload = _exactly(sock, json_bytes), _exactly(sock, payload_bytes)
     if body is None or payload is None:
         return None
-    return json.loads(bytes(body)), payload, fds
+    try:
+        message = json.loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        raise ConnectionError(f"a message is no JSON ({error}): not one of ours") from None
+    if not isinstance(message, dict):
+        raise ConnectionError("a message is JSON without names: not one of ours")
+    return message, payload, fds
 
 
 def _exactly(sock: socket.socket, nbytes: int) -> bytearray | None:
-    data = bytearray(nbytes)
-    view, got = memoryview(data), 0
+    data = bytearray(min(nbytes, _AT_ONCE))
+    got = 0
     while got < nbytes:
-        count = sock.recv_into(view[got:])
+        if got == len(data):
+            data.extend(bytes(min(nbytes - got, _AT_ONCE)))
+        with memoryview(data) as view:
+            count = sock.recv_into(view[got:])
         if count == 0:
             return None
         got += count

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -24,12 +26,14 @@ class WorkbenchWork(Work):
 
     def __init__(self, result: list[torch.Tensor], devices: list[torch.device]) -> None:
         super().__init__()
-        self._done = threading.Event()
+        self._done, self._over, self._teller = threading.Event(), False, 0
         self._result, self._error = result, None
         raw: Future[Any] = Future(devices=[*devices]) if devices else Future()
         self._raw = raw
         # An error set with Future.set_exception never reaches C++; one raised in a callback does.
         self._future = raw.then(self._outcome)
+        # Around telling those who wait: they may ask for more.
+        self.telling: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     _error: Exception | None
 
@@ -39,13 +43,17 @@ class WorkbenchWork(Work):
         return self._result
 
     def complete(self, error: Exception | None = None) -> None:
+        """Who asked to be told is told before those who wait go on, as over Gloo."""
         self._error = error
-        self._done.set()
+        self._over, self._teller = True, threading.get_ident()
         self._raw.set_result(None if error else self._result)
+        self._done.set()
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         limit = timeout.total_seconds() if timeout else None
-        if limit:
+        if self._over and self._teller == threading.get_ident():
+            pass  # one of those who are being told
+        elif limit:
             if not self._done.wait(limit):
                 raise RunTimeout(f"the operation was not done within {limit} s")
         else:
@@ -57,10 +65,10 @@ class WorkbenchWork(Work):
         return True
 
     def is_completed(self) -> bool:
-        return self._done.is_set()
+        return self._over
 
     def is_success(self) -> bool:
-        return self._done.is_set() and self._error is None
+        return self._over and self._error is None
 
     def exception(self) -> Any:
         return self._error
@@ -72,7 +80,18 @@ class WorkbenchWork(Work):
         self.wait()
 
     def get_future(self) -> Future[Any]:
+        if self._result and self._result[0].dtype is torch.float16 and _asked_by_cpp():
+            from workbench.listed import listed  # here: it is compiled, and seldom needed
+
+            return listed(self._future)  # type: ignore[no-any-return]
         return self._future
+
+
+def _asked_by_cpp() -> bool:
+    """Is the method that asks this called by C++, as by DDP's reducer? Python code has its name."""
+    method = sys._getframe(1)
+    caller = method.f_back
+    return caller is None or method.f_code.co_name not in caller.f_code.co_names
 
 
 class P2PWork(Work):
@@ -166,6 +185,13 @@ class JobQueue:
         return not self._jobs and not self._running
 
     def submit(self, job: Callable[[], None], work: WorkbenchWork) -> None:
+        """Put it at the end. What is asked for on the thread itself, by who was told that a
+        collective is done (PowerSGD), is next: it would wait for itself, and so all ranks agree on
+        its place.
+        """
+        if threading.current_thread() is self._thread:
+            self._do(job, work)
+            return
         with self._wake:
             self._jobs.append((job, work))
             if self._thread is None:
@@ -185,14 +211,19 @@ class JobQueue:
                     return
                 self._running = True  # first: who sees no job waiting must see that one runs
                 job, work = self._jobs.popleft()
-            error: Exception | None = None
-            try:
-                with self.lock:
-                    self.before()
-                    job()
-            except Exception as caught:  # it belongs to whoever waits for the work
-                error = caught
-            self._running = False
+            self._do(job, work)
+
+    def _do(self, job: Callable[[], None], work: WorkbenchWork) -> None:
+        error: Exception | None = None
+        self._running = True
+        try:
+            with self.lock:
+                self.before()
+                job()
+        except Exception as caught:  # it belongs to whoever waits for the work
+            error = caught
+        self._running = False
+        with work.telling():
             work.complete(error)
 
     def close(self, give_up: Callable[[], None], grace: float = 5.0) -> None:
@@ -211,20 +242,47 @@ class JobQueue:
 class AllWork(Work):
     """The handle of several operations: done when all are."""
 
-    def __init__(self, works: list[Any], result: Any) -> None:
+    def __init__(self, works: Sequence[Any], result: Any) -> None:
+        """``works``: None stands for what is done already."""
         super().__init__()
         self._works, self._result = [work for work in works if work is not None], result
+        self._future: Future[Any] | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
+        seconds = timeout.total_seconds() if timeout else 0.0
+        deadline = time.monotonic() + seconds
         for work in self._works:
-            work.wait()
+            left = max(1e-3, deadline - time.monotonic())
+            work.wait(timedelta(seconds=left)) if seconds else work.wait()
         return True
 
     def is_completed(self) -> bool:
         return all(work.is_completed() for work in self._works)
 
-    def get_future(self) -> Future[Any]:
-        done: Future[Any] = Future()
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Any:
+        return next((error for work in self._works if (error := work.exception())), None)
+
+    def result(self) -> Any:
+        return self._result
+
+    def synchronize(self) -> None:
         self.wait()
-        done.set_result(self._result)
-        return done
+
+    def get_future(self) -> Future[Any]:
+        if self._future is None and not self._works:
+            self._future = Future()
+            self._future.set_result(self._result)
+        elif self._future is None:
+            result = self._result
+
+            def outcome(done: Future[Any]) -> Any:
+                for one in done.value():
+                    one.value()  # raises what went wrong
+                return result
+
+            futures = [work.get_future() for work in self._works]
+            self._future = torch.futures.collect_all(futures).then(outcome)
+        return self._future

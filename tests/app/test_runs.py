@@ -184,9 +184,9 @@ def test_so_many_ranks_and_runs_and_no_more(clock: Clock) -> None:
 
 
 def test_a_run_that_cannot_start_leaves_its_place_free(clock: Clock) -> None:
-    runs = held(clock, runs=1)
-    with pytest.raises(wb.SpecError, match="memory_limit"):
-        runs.start(lenet(memory_limit="200 MB"), "me")
+    runs = held(clock, runs=1, ranks=200)
+    with pytest.raises(wb.SpecError, match="no layer of the model that can be split over 130"):
+        runs.start(lenet(strategy="tensor_parallel", ranks=130), "me")
     assert runs.start(lenet(), "me").run.wait(30).ok
 
 

@@ -20,11 +20,13 @@ from pathlib import Path
 from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, build_opener
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.conftest import processes, remains
 from tests.live import ROOT
 from workbench.app.door import read_keys, within
 from workbench.app.serving import Options, greeting, origins
+from workbench.cli import app as cli
 from workbench.errors import SpecError
 
 KEYS = "ann:s3:cret"
@@ -217,14 +219,13 @@ def test_a_forged_login_is_none(locked: Served) -> None:
     assert Reader()(locked.url + "/", Cookie=cookie)[0] == 302
 
 
-def test_it_warns_where_others_can_reach_it_without_a_login(serve: Callable[..., Served]) -> None:
-    said = serve(host="0.0.0.0").log.read_text()
+def test_it_warns_where_others_can_reach_it_and_interrupted_it_leaves_nothing(
+    serve: Callable[..., Served],
+) -> None:
+    served = serve(host="0.0.0.0")
+    said = served.log.read_text()
     assert "WARNING: whoever reaches this address can start processes" in said
     assert "--basic-auth" in said
-
-
-def test_interrupted_it_leaves_nothing(serve: Callable[..., Served]) -> None:
-    served = serve()
 
     def ranks() -> set[int]:
         found = processes()
@@ -242,13 +243,10 @@ def test_interrupted_it_leaves_nothing(serve: Callable[..., Served]) -> None:
 
 
 def test_a_port_that_is_taken_is_said_to_be(plain: Served) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench.cli", "serve", f"--port={plain.port}"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 1
+    done = CliRunner().invoke(cli, ["serve", f"--port={plain.port}"])
+    assert done.exit_code == 1
     assert f"127.0.0.1:{plain.port} is taken by another program" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert isinstance(done.exception, SystemExit), "no traceback"
 
 
 # ---- its words

@@ -36,6 +36,7 @@ def test_a_path_to_code_is_refused_and_not_even_looked_for(field: str, tmp_path:
     ("changes", "words"),
     [
         ({"strategy": "nonsense"}, "strategy: it is one of"),
+        ({"strategy": "pipeline", "options.schedule": "0F0 0B0"}, "options.schedule: it is one of"),
         ({"task": {"name": "T", "code": "class T: ..."}}, "texts and numbers"),
         ({"options": {"a": 1}}, "texts and numbers"),
         ({"faults": "kill rank 0\n" * 1000}, "too long"),

@@ -43,6 +43,6 @@ def measure() -> list[Figure]:
     return [
         Figure("first run's first collective", statistics.median(cold), 4, "s", False, "4 ranks"),
         Figure(
-            "a warm run's first collective", statistics.median(warm), 0.2, "s", False, "4 ranks"
+            "a warm run's first collective", statistics.median(warm), 0.1, "s", False, "4 ranks"
         ),
     ]

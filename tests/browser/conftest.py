@@ -1,4 +1,7 @@
-"""A real browser, a real JupyterLab, a real ``workbench serve``: fresh, ended after a test."""
+"""A real browser, a real JupyterLab, a real ``workbench serve``: each started once for all tests.
+
+A test has a browser profile of its own, and notebooks, kernels and runs of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,18 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parent.parent.parent
+GRACE = 8.0  # seconds until a run ends whose pages are closed; 15 where none is in a hurry
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
+LIVE = ("test_cells", "test_lab", "test_laboratory", "test_overview", "test_watch", "test_web_app")
 LOCAL = (
     "http://127.0.0.1",
     "ws://127.0.0.1",
@@ -38,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A browser that draws in software shares the cores with the ranks that it shows."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timing)
+            item.add_marker(pytest.mark.alone if item.path.stem in LIVE else pytest.mark.timing)
 
 
 @dataclass
@@ -112,17 +118,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-@pytest.fixture
-def lab_folder() -> Path:
-    """What JupyterLab serves; a module with notebooks of its own overrides it."""
-    return ROOT / "notebooks"
+@pytest.fixture(scope="session")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
+    """A JupyterLab for all tests: its address, its token, and the folder of its settings.
 
-
-@pytest.fixture
-def lab(tmp_path: Path, lab_folder: Path) -> Iterator[str]:
-    """The address of a JupyterLab on ``lab_folder``, with settings of its own."""
+    It serves the folder that all of pytest's temporary ones are in.
+    """
     port, token = free_port(), secrets.token_hex(8)
-    settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
+    own = tmp_path_factory.mktemp("jupyter")
+    settings = own / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     news = {"fetchNews": "false", "checkForUpdates": False}
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(news))
@@ -130,21 +134,85 @@ def lab(tmp_path: Path, lab_folder: Path) -> Iterator[str]:
         "JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython",
         "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }  # fmt: skip
-    env = os.environ | {name: str(tmp_path / folder) for name, folder in places.items()}
+    env = os.environ | {name: str(own / folder) for name, folder in places.items()}
     env["PYTHONPATH"] = str(ROOT)
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser",
         "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
-        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={lab_folder}",
+        f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={tmp_path_factory.getbasetemp()}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
-    log = tmp_path / "lab.log"
+    log = own / "lab.log"
     with log.open("wb") as out:
         server = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=ROOT)
     try:
         answers(f"http://127.0.0.1:{port}/api?token={token}", server, log)
-        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token={token}&reset"
+        yield f"http://127.0.0.1:{port}", token, settings
     finally:
+        end(server)
+
+
+@pytest.fixture
+def lab(
+    jupyter: tuple[str, str, Path],
+    lab_folder: Path,  # the module's own: notebooks in a temporary folder
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """The address of a notebook in ``lab_folder``: fill in its name. Kernels end with the test."""
+    address, token, settings = jupyter
+    folder = lab_folder.relative_to(tmp_path_factory.getbasetemp()).as_posix()
+    yield f"{address}/lab/tree/{folder}/{{}}?token={token}&reset"
+
+    def ask(method: str, path: str) -> bytes:
+        asked = urllib.request.Request(
+            f"{address}/api/{path}", method=method, headers={"Authorization": f"token {token}"}
+        )
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return bytes(answer.read())
+
+    for session in json.loads(ask("GET", "sessions")):
+        ask("DELETE", f"sessions/{session['id']}")
+    (settings / "themes.jupyterlab-settings").unlink(missing_ok=True)
+
+
+# ---- the web app
+
+
+def serve_app(log: Path, *options: str) -> tuple[subprocess.Popen[bytes], str]:
+    """``workbench serve``, less patient with closed pages; its address has a slash at the end."""
+    port = free_port()
+    program = (
+        f"from workbench.app import runs\nruns.GRACE = {GRACE}\n"
+        "from workbench.cli import app\napp()"
+    )
+    command = [sys.executable, "-c", program, "serve", "--port", str(port), *options]
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT)
+    answers(f"http://127.0.0.1:{port}/login", server, log)
+    return server, f"http://127.0.0.1:{port}/"
+
+
+@pytest.fixture(scope="session")
+def web_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one that all tests share: what is a browser's own is a test's own."""
+    server, address = serve_app(tmp_path_factory.mktemp("app") / "log")
+    yield address
+    end(server)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Start another one, with these options; gives its address."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str) -> str:
+        server, address = serve_app(tmp_path / f"app{len(started)}.log", *options)
+        started.append(server)
+        return address
+
+    yield start
+    for server in started:
         end(server)
 
 
@@ -187,6 +255,34 @@ def known(stage: Locator, what: str) -> object:
 def calls(stage: Locator) -> int:
     """How many collectives the page has rows of."""
     return int(stage.evaluate("(root) => root.stage.known().table.calls.length"))
+
+
+def marks(now: dict[str, Any], what: str) -> list[dict[str, Any]]:
+    """Those of one kind, of what is on screen."""
+    return [mark for mark in now["marks"] if mark["mark"] == what]
+
+
+def opened_page(page: Page, uri: str, scene: str) -> Locator:
+    """The stage of a saved run's page, with its rows, opened with this scene."""
+    page.goto(uri)
+    stage = page.locator(".wb-stage")
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    open_scene(stage, scene)
+    return stage
+
+
+def keys_step_and_change_the_scene(page: Page, stage: Locator, key: str, scene: str) -> None:
+    """Arrows step the playhead there and back; "1" leads to the overview, ``key`` back."""
+    stage.focus()
+    first = frame(stage)["playhead"]
+    page.keyboard.press("ArrowRight")
+    on = frame(stage)["playhead"]
+    page.keyboard.press("ArrowLeft")
+    assert first < on and frame(stage)["playhead"] < on
+    page.keyboard.press("1")
+    assert stage.get_attribute("data-scene") == "overview"
+    page.keyboard.press(key)
+    assert stage.get_attribute("data-scene") == scene
 
 
 def open_scene(stage: Locator, name: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page
 
+import workbench as wb
 from tests.browser.conftest import Watched, frame, open_scene, wait_for
 from tests.synthetic import training
 from workbench.replay import to_html
@@ -137,6 +138,130 @@ def test_all_that_is_drawn_is_said(tmp_path: Path, open_page: Callable[..., Watc
     assert all(f"rank {r} has " in matrix for r in range(4)) and "kB sent" in matrix
 
 
+BOXES = """(root) => [...root.querySelectorAll(`.wb-scene:not([hidden]) :is(h3, canvas.wb-ring,
+  canvas.wb-matrix, .wb-co-links, .wb-co-fact, .wb-key > span, .wb-co-story li)`)].map((e) => {
+    const { x, y, width, height } = e.getBoundingClientRect();
+    return [e.className || e.textContent, x, y, width, height]; })
+  .filter(([name, , , w, h]) => w > 0 && h > 0 && name !== "wb-co-head")"""
+
+
+def apart(stage: Locator, width: int) -> None:
+    """Nothing of the scene is cut off, and nothing lies over something else."""
+    page = stage.page
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    boxes = stage.evaluate(BOXES)
+    assert len(boxes) > 8
+    for i, (name, x, y, w, h) in enumerate(boxes):
+        assert x >= 0 and x + w <= width, name
+        for other, x2, y2, w2, h2 in boxes[i + 1 :]:
+            free = x + w <= x2 + 1 or x2 + w2 <= x + 1 or y + h <= y2 + 1 or y2 + h2 <= y + 1
+            assert free, f"{name} and {other}"
+
+
+def planned(folder: Path, page: Page, name: str, ranks: int, share: float = 0.4) -> Locator:
+    """The page of a plan, held within its call."""
+    operation, algorithm = name.split("/")
+    plan = wb.plan(
+        operation, algorithm, ranks=ranks, nbytes=0 if operation == "barrier" else "960 kB"
+    )
+    plan.to_html(folder / "plan.html")
+    page.goto((folder / "plan.html").as_uri())
+    stage = page.locator(".wb-stage")
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    hold(stage, share)
+    return stage
+
+
+def hold(stage: Locator, share: float) -> None:
+    stage.evaluate(
+        "(root, share) => { const { from, to } = root.stage.known().table;"
+        " root.stage.goto(from + share * (to - from)); }",
+        share,
+    )
+    stage.page.wait_for_timeout(400)
+
+
+@pytest.mark.parametrize("width", [960, 640])
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("all_reduce/tree", 8), ("all_reduce/butterfly", 16), ("all_reduce/hierarchical", 8),
+        ("gather/tree", 4), ("broadcast/flat", 8), ("all_to_all/pairwise", 4),
+        ("barrier/dissemination", 5),
+    ],
+)  # fmt: skip
+def test_every_shape_has_its_place(
+    tmp_path: Path, open_page: Callable[..., Watched], name: str, ranks: int, width: int
+) -> None:
+    watched = open_page(viewport={"width": width, "height": 1400})
+    stage = planned(tmp_path, watched.page, name, ranks)
+    assert frame(stage)["scene"] == "collectives"
+    apart(stage, width)
+    ring = stage.locator(".wb-ring").bounding_box()
+    assert ring
+    for mark in frame(stage)["marks"]:
+        assert 0 <= mark["x"] <= ring["width"] and 0 <= mark["y"] <= ring["height"]
+    assert stage.locator(".wb-co-spots button[data-code]").count() >= ranks
+    assert not watched.errors and not watched.foreign
+
+
+def test_the_links_as_a_table(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    """Toggled by a button, also without a mouse; every pair says its bytes and its busy time."""
+    page = open_page().page
+    stage = planned(tmp_path, page, "all_reduce/tree", 4, share=1.0)
+    button, ring = stage.locator(".wb-co-links"), stage.locator(".wb-ring")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(400)
+    assert button.get_attribute("aria-pressed") == "true"
+    assert "rank 1 to rank 0: 960 kB, busy" in (ring.get_attribute("aria-label") or "")
+    assert stage.locator(".wb-co-spots button").count() == 0
+    box = ring.bounding_box()
+    assert box
+    pitch = min(64, (box["width"] - 44) / 4, (box["height"] - 38) / 4)
+    left = max(34, (box["width"] - 4 * pitch) / 2)
+    ring.hover(position={"x": left + 0.5 * pitch, "y": 34 + 1.5 * pitch})
+    assert tip(stage).startswith("rank 1 → rank 0: 960 kB of 960 kB have left, in 1 chunk\nbusy ")
+    ring.hover(position={"x": left + 3.5 * pitch, "y": 34 + 1.5 * pitch})
+    assert tip(stage) == "rank 1 sends nothing to rank 3"
+    apart(stage, 1280)
+    button.click()
+    page.wait_for_timeout(300)
+    assert stage.locator(".wb-co-spots button[data-code='0']").count() == 1
+
+
+@pytest.mark.parametrize("width", [960, 640])
+def test_two_algorithms_share_one_playhead(
+    tmp_path: Path, open_page: Callable[..., Watched], width: int
+) -> None:
+    watched = open_page(viewport={"width": width, "height": 1800})
+    ring, tree = (
+        wb.plan("all_reduce", name, ranks=8, nbytes="800 kB", latency="60 us")
+        for name in ("ring", "tree")
+    )
+    wb.side_by_side(ring, tree).to_html(tmp_path / "pair.html")
+    watched.page.goto((tmp_path / "pair.html").as_uri())
+    stage = watched.page.locator(".wb-stage")
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    hold(stage, 0.25)
+    assert frame(stage)["scene"] == "pair"
+    assert stage.locator(".wb-tabs button:visible").all_inner_texts() == ["Side by side"]
+    assert {mark["side"] for mark in frame(stage)["marks"]} == {0, 1}
+    said = stage.locator(".wb-say").inner_text()
+    assert said.startswith("Ring takes ") and "tree" in said and said.endswith("times as long.")
+    assert stage.locator(".wb-pair h2").all_inner_texts()[0].startswith("ring: ")
+    apart(stage, width)
+    hold(stage, 0.75)  # the ring is through; the tree goes on
+    assert {mark["side"] for mark in frame(stage)["marks"]} == {1}
+    matrix = stage.locator(".wb-matrix").first.get_attribute("aria-label") or ""
+    assert matrix.count("has 8 of 8 chunks complete") == 8
+    stage.focus()
+    before = frame(stage)["playhead"]
+    watched.page.keyboard.press("ArrowLeft")
+    assert frame(stage)["playhead"] < before
+    assert not watched.errors and not watched.foreign
+
+
 @pytest.mark.parametrize("width", [960, 640])
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
 def test_nothing_is_wider_than_the_stage_and_nothing_lies_over_something_else(
@@ -145,17 +270,4 @@ def test_nothing_is_wider_than_the_stage_and_nothing_lies_over_something_else(
     """The page's own boxes; what a canvas holds is tested in tests/js/collectives.test.js."""
     page = open_page(viewport={"width": width, "height": 1400}).page
     stage = held(tmp_path, page, ranks=ranks)
-    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
-    boxes = stage.evaluate(
-        """(root) => [...root.querySelectorAll(`.wb-scene-collectives :is(h3, canvas.wb-ring,
-          canvas.wb-matrix, .wb-co-fact, .wb-key > span, .wb-co-story li)`)].map((e) => {
-            const { x, y, width, height } = e.getBoundingClientRect();
-            return [e.className || e.textContent, x, y, width, height]; })
-          .filter(([, , , w, h]) => w > 0 && h > 0)"""
-    )
-    assert len(boxes) > 8
-    for i, (name, x, y, w, h) in enumerate(boxes):
-        assert x >= 0 and x + w <= width, name
-        for other, x2, y2, w2, h2 in boxes[i + 1 :]:
-            apart = x + w <= x2 + 1 or x2 + w2 <= x + 1 or y + h <= y2 + 1 or y2 + h2 <= y + 1
-            assert apart, f"{name} and {other}"
+    apart(stage, width)

@@ -80,7 +80,7 @@ def first_stage(page: Page) -> Locator:
     return stage
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme: str) -> None:
     page = open_page(color_scheme=scheme).page
     open_notebook(page, lab.format("01_ring_all_reduce.ipynb"), scheme)

@@ -112,6 +112,7 @@ def test_from_a_preset_to_a_comparison(
     stage = box.locator(".wb-stage").first
     stage.wait_for(timeout=30_000)
     wait_for(lambda: known(stage, "state") == "empty", "nothing runs yet")
+    assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
     wait_for(lambda: points(box) == [0, 0, 0], "charts before the first run", 60)
     wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
     ground = "rgb(20, 23, 27)" if scheme == "dark" else "rgb(255, 255, 255)"

@@ -13,7 +13,17 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 import workbench as wb
-from tests.browser.conftest import Watched, frame, open_scene, pixels, sees_chunks_move, wait_for
+from tests.browser.conftest import (
+    Watched,
+    frame,
+    keys_step_and_change_the_scene,
+    marks,
+    open_scene,
+    opened_page,
+    pixels,
+    sees_chunks_move,
+    wait_for,
+)
 from tests.browser.test_overview import CLASHES, Viewer
 from tests.live import LONG, lenet
 
@@ -47,15 +57,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, pl.DataFrame]:
 
 
 def stage_of(page: Page, uri: str) -> Locator:
-    page.goto(uri)
-    stage = page.locator(".wb-stage")
-    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
-    open_scene(stage, "server")
-    return stage
-
-
-def marks(now: dict[str, Any], what: str) -> list[dict[str, Any]]:
-    return [mark for mark in now["marks"] if mark["mark"] == what]
+    return opened_page(page, uri, "server")
 
 
 def moments(events: pl.DataFrame, many: int) -> list[float]:
@@ -156,23 +158,13 @@ def test_nothing_overlaps_and_the_keyboard_is_enough(
     tip = stage.locator(".wb-scene-server .wb-co-tip")
     assert "worker 2" in tip.inner_text() and "of shard 1" in tip.inner_text()
     page.keyboard.press("Enter")
-    page.wait_for_timeout(200)
-    assert pixels(stage) != before, "what is chosen is seen"
+    wait_for(lambda: pixels(stage) != before, "what is chosen")
     page.keyboard.press("ArrowDown")
     assert "worker 3" in tip.inner_text()
     for _ in range(4):
         page.keyboard.press("ArrowDown")
     assert "shard 1 at" in tip.inner_text() and "worker 5 holds" in tip.inner_text()
-    stage.focus()
-    first = frame(stage)["playhead"]
-    page.keyboard.press("ArrowRight")
-    on = frame(stage)["playhead"]
-    page.keyboard.press("ArrowLeft")
-    assert first < on and frame(stage)["playhead"] < on
-    page.keyboard.press("1")
-    assert stage.get_attribute("data-scene") == "overview"
-    page.keyboard.press("4")
-    assert stage.get_attribute("data-scene") == "server"
+    keys_step_and_change_the_scene(page, stage, "4", "server")
 
 
 def test_the_scene_is_offered_where_there_is_a_server(
@@ -185,7 +177,8 @@ def test_the_scene_is_offered_where_there_is_a_server(
     page.goto((tmp_path / "run.html").as_uri())
     stage = page.locator(".wb-stage")
     wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
-    wait_for(lambda: stage.get_by_role("tab").count() == 3, "three tabs")
+    wait_for(lambda: stage.get_by_role("tab", name="Collectives").count() == 1, "its views")
+    assert stage.get_by_role("tab", name="Parameter server").count() == 0
     stage.focus()
     page.keyboard.press("4")
     assert stage.get_attribute("data-scene") != "server"

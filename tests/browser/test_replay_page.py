@@ -13,6 +13,7 @@ from tests.browser.conftest import (
     calls,
     frame,
     open_scene,
+    opened_page,
     pixels,
     sees_chunks_move,
     wait_for,
@@ -37,11 +38,7 @@ def saved(tmp_path: Path) -> str:
 
 
 def stage_of(page: Page, uri: str, scene: str = "collectives") -> Locator:
-    page.goto(uri)
-    stage = page.locator(".wb-stage")
-    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
-    open_scene(stage, scene)
-    return stage
+    return opened_page(page, uri, scene)
 
 
 @pytest.mark.parametrize("scheme, ground", [("light", (255, 255, 255)), ("dark", (20, 23, 27))])

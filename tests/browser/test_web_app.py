@@ -5,27 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.conftest import (
-    ROOT,
-    Watched,
-    answers,
-    end,
-    free_port,
-    known,
-    wait_for,
-)
+from tests.browser.conftest import GRACE, Watched, known, wait_for
 from tests.live import gone
-from workbench.app.runs import GRACE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 FIRST = "Start: ring of four"
@@ -45,25 +34,6 @@ TELL_ONE = """(root) => {
 
 Open = Callable[..., Watched]
 Serve = Callable[..., str]
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start ``workbench serve`` with these options; gives its address, with a slash."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*options: str) -> str:
-        port, log = free_port(), tmp_path / f"app{len(started)}.log"
-        command = [sys.executable, "-m", "workbench.cli", "serve", "--port", str(port), *options]
-        with log.open("wb") as out:
-            server = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT)
-        started.append(server)
-        answers(f"http://127.0.0.1:{port}/login", server, log)
-        return f"http://127.0.0.1:{port}/"
-
-    yield start
-    for server in started:
-        end(server)
 
 
 def start_page(page: Page, address: str) -> None:
@@ -129,9 +99,9 @@ def dark(place: Locator) -> bool:
 # ---- one click
 
 
-def test_one_click_and_chunks_move(serve: Serve, open_page: Open) -> None:
+def test_one_click_and_chunks_move(web_app: str, open_page: Open) -> None:
     page = open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     began = time.monotonic()
     page.get_by_role("button", name=FIRST).click()
     stage = started(page)
@@ -143,12 +113,11 @@ def test_one_click_and_chunks_move(serve: Serve, open_page: Open) -> None:
     assert page.get_by_role("heading", level=1).inner_text() == "Ring of four"
 
 
-def test_opening_pages_starts_no_rank(serve: Serve, open_page: Open) -> None:
-    address = serve()
+def test_opening_pages_starts_no_rank(web_app: str, open_page: Open) -> None:
     page = open_page().page
-    start_page(page, address)
+    start_page(page, web_app)
     page.get_by_text("None yet.").wait_for()
-    page.goto(f"{address}run?id=nobody-has-this")
+    page.goto(f"{web_app}run?id=nobody-has-this")
     assert page.get_by_role("heading", level=1).inner_text() == "There is no such run here"
 
 
@@ -156,16 +125,16 @@ def test_opening_pages_starts_no_rank(serve: Serve, open_page: Open) -> None:
 
 
 def test_start_watch_hold_kill_reopen_compare_replay(
-    serve: Serve, open_page: Open, tmp_path: Path
+    web_app: str, open_page: Open, tmp_path: Path
 ) -> None:
-    address, mine = serve(), open_page()
+    mine = open_page()
     page = mine.page
-    start_page(page, address)
+    start_page(page, web_app)
     choose(page, "Two ranks", iterations=3)
     short = start(page)
     wait_for(lambda: state(short) == "finished", "the end of the short run", 60)
 
-    start_page(page, address)
+    start_page(page, web_app)
     choose(page, "A slow link", iterations=100_000)
     wait_for(lambda: "iterations=100000" in page.locator("pre").inner_text(), "the code to copy")
     stage = start(page)
@@ -238,9 +207,9 @@ def test_start_watch_hold_kill_reopen_compare_replay(
     wait_for(lambda: stage.evaluate(MOVES), "a chunk on the move")
 
 
-def test_run_it_again(serve: Serve, open_page: Open) -> None:
+def test_run_it_again(web_app: str, open_page: Open) -> None:
     page = open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     choose(page, "Two ranks", iterations=3)
     stage = start(page)
     wait_for(lambda: state(stage) == "finished", "its end", 60)
@@ -256,13 +225,12 @@ def test_run_it_again(serve: Serve, open_page: Open) -> None:
 
 
 def test_of_two_tabs_one_closes_and_its_ranks_end_the_others_go_on(
-    serve: Serve, open_page: Open
+    web_app: str, open_page: Open
 ) -> None:
-    address = serve()
     pages = [open_page().page for _ in range(2)]
     stages = []
     for page in pages:
-        start_page(page, address)
+        start_page(page, web_app)
         choose(page, "Two ranks", iterations=100_000)
         stages.append(start(page))
     wait_for(lambda: all(map(is_live, stages)), "both runs live", 60)
@@ -279,9 +247,9 @@ def test_of_two_tabs_one_closes_and_its_ranks_end_the_others_go_on(
     wait_for(lambda: iteration(stages[1]) > before, "that the other run goes on")
 
 
-def test_viewers_keep_no_run_alive(serve: Serve, open_page: Open) -> None:
+def test_viewers_keep_no_run_alive(web_app: str, open_page: Open) -> None:
     page, viewer = open_page().page, open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     choose(page, "Two ranks", iterations=100_000)
     ranks = pids(start(page))
     viewer.goto(page.get_by_label("To watch only:").input_value())
@@ -289,16 +257,16 @@ def test_viewers_keep_no_run_alive(serve: Serve, open_page: Open) -> None:
     wait_for(lambda: is_live(watched), "the run", 60)
     page.close()
     wait_for(lambda: gone(ranks), "the ranks' end", GRACE + 15)
-    words = "Its last page had been closed for 15 s"
+    words = f"Its last page had been closed for {GRACE:.0f} s"
     wait_for(lambda: words in viewer.locator(".notice").inner_text(), "why it ended")
     wait_for(lambda: state(watched) == "finished", "its end on the page")
 
 
 def test_a_reload_comes_back_to_the_live_run_with_its_history(
-    serve: Serve, open_page: Open
+    web_app: str, open_page: Open
 ) -> None:
     page = open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     page.get_by_role("button", name=FIRST).click()
     stage = started(page)
     wait_for(lambda: iteration(stage) > 5, "some iterations", 60)
@@ -317,9 +285,9 @@ def test_a_reload_comes_back_to_the_live_run_with_its_history(
     assert page.get_by_text("Its last page had been closed").count() == 0
 
 
-def test_a_lost_server_leaves_no_rank(serve: Serve, open_page: Open, tmp_path: Path) -> None:
+def test_a_lost_server_leaves_no_rank(web_app: str, open_page: Open, tmp_path: Path) -> None:
     page = open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     choose(page, "Two ranks", iterations=100_000)
     stage = start(page)
     wait_for(lambda: is_live(stage), "the run", 60)
@@ -357,16 +325,16 @@ def test_limits_are_said_in_words(serve: Serve, open_page: Open) -> None:
     wait_for(lambda: state(stage) == "finished", "a good end: what it did can be compared")
 
 
-def test_a_link_carries_the_spec_and_never_code(serve: Serve, open_page: Open) -> None:
-    address, page = serve(), open_page().page
+def test_a_link_carries_the_spec_and_never_code(web_app: str, open_page: Open) -> None:
+    page = open_page().page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    start_page(page, address)
+    start_page(page, web_app)
     choose(page, "A straggler", iterations=123)
     wait_for(lambda: "iterations=123" in page.locator("pre").inner_text(), "the code")
     page.get_by_role("button", name="Copy a link to this form").click()
     page.get_by_role("button", name="Copied").wait_for()
     link = page.evaluate("() => navigator.clipboard.readText()")
-    assert link.startswith(f"{address}?spec=")
+    assert link.startswith(f"{web_app}?spec=")
     other = open_page().page
     start_page(other, link)
     assert other.locator("#field-iterations").input_value() == "123"
@@ -379,12 +347,12 @@ def test_a_link_carries_the_spec_and_never_code(serve: Serve, open_page: Open) -
     other.locator("#field-options").fill("consistency: /etc/mine.py:Policy")
     other.get_by_role("button", name="Start this run").click()
     other.get_by_text("data, never code, so a path to Python code is refused").wait_for()
-    assert other.url.startswith(address) and "run?id" not in other.url
+    assert other.url.startswith(web_app) and "run?id" not in other.url
 
 
-def test_what_is_wrong_is_said_at_its_field(serve: Serve, open_page: Open) -> None:
+def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> None:
     page = open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     choose(page, "Two ranks", ranks="many")
     about = page.locator("#field-ranks-about")
     wait_for(lambda: "must be a whole number" in about.inner_text(), "the words at the field")
@@ -394,9 +362,9 @@ def test_what_is_wrong_is_said_at_its_field(serve: Serve, open_page: Open) -> No
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"
 
 
-def test_a_parameter_server_has_fields_and_charts_of_its_own(serve: Serve, open_page: Open) -> None:
+def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_page: Open) -> None:
     page = open_page().page
-    start_page(page, serve())
+    start_page(page, web_app)
     option = {name: page.locator(f'[id="field-options.{name}"]')
               for name in ("consistency", "servers", "bucket_cap_mb")}  # fmt: skip
     assert not any(one.is_visible() for one in option.values()), "data parallel takes none"
@@ -427,10 +395,9 @@ def test_a_parameter_server_has_fields_and_charts_of_its_own(serve: Serve, open_
 # ---- light and dark, and whose runs they are
 
 
-def test_light_and_dark(serve: Serve, open_page: Open) -> None:
-    address = serve()
+def test_light_and_dark(web_app: str, open_page: Open) -> None:
     page = open_page(color_scheme="dark").page
-    start_page(page, address)
+    start_page(page, web_app)
     assert dark(page.locator("html")), "as the reader's system is"
     choose(page, "Two ranks", iterations=20)
     stage = start(page)
@@ -448,15 +415,14 @@ def test_light_and_dark(serve: Serve, open_page: Open) -> None:
     assert not dark(page.locator("html")), "the choice is kept"
 
 
-def test_past_runs_are_their_own_browsers(serve: Serve, open_page: Open) -> None:
-    address = serve()
+def test_past_runs_are_their_own_browsers(web_app: str, open_page: Open) -> None:
     page, stranger = open_page().page, open_page().page
-    start_page(page, address)
+    start_page(page, web_app)
     choose(page, "Two ranks", iterations=3)
     start(page)
-    start_page(page, address)
+    start_page(page, web_app)
     page.get_by_role("link", name="1 · Two ranks, changed").wait_for()
-    start_page(stranger, address)
+    start_page(stranger, web_app)
     stranger.get_by_text("None yet.").wait_for()
 
 
@@ -473,11 +439,10 @@ def test_behind_a_login_everything_works(serve: Serve, open_page: Open) -> None:
     page.get_by_label("User").wait_for()
 
 
-def test_narrow_pages_do_not_overflow(serve: Serve, open_page: Open) -> None:
-    address = serve()
+def test_narrow_pages_do_not_overflow(web_app: str, open_page: Open) -> None:
     for width in (700, 390):
         page = open_page(viewport={"width": width, "height": 900}).page
-        start_page(page, address)
+        start_page(page, web_app)
         page.get_by_text("More options").click()
         wide = page.evaluate("() => document.documentElement.scrollWidth")
         assert wide <= width

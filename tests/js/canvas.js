@@ -32,7 +32,7 @@ export function canvas() {
     },
     measureText(text) { pen.font = g.font; return pen.measureText(text); },
     setLineDash(dash) { own.dash = dash; g.dash = dash; },
-    clip() {}, clearRect() {}, drawImage() {}, setTransform() {}, save() {}, restore() {}, scale() {}, translate() {}, createPattern: () => ({ setTransform() {} }),
+    clip() {}, clearRect() {}, drawImage() {}, setTransform() {}, save() {}, restore() {}, scale() {}, translate() {}, rotate() {}, createPattern: () => ({ setTransform() {} }),
   };
   const g = Object.assign({ font: "11px sans-serif", fillStyle: "", strokeStyle: "", textAlign: "left", textBaseline: "alphabetic", globalAlpha: 1, lineWidth: 1 }, own);
   return g;

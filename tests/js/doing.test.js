@@ -70,7 +70,7 @@ test("the end of each rank: who was lost, how, and what was under way", () => {
   const failed = heard(second, { state: "failed", words: FAILED });
   assert.deepEqual([...lostRanks(failed)], [[1, "killed by SIGKILL"]]);
   assert.deepEqual(words(doingNow(failed, 3, S)), ["stopped: stopped in all_reduce 1045, step 0: rank 1 ended",
-    "killed: killed by SIGKILL, in wait 1044, step 5, chunk 1", "stopped: stopped: rank 0 told it that rank 1 ended"]);
+    "killed: killed by SIGKILL, in wait 1044, step 5, chunk 1", "stopped: stopped: rank 1 ended, told by rank 0"]);
   assert.equal(doingNow(heard(second, { control: { ...CONTROL, ended: { 1: "exited with code 3" } } }), 2, S)[1].words, "exited with code 3");
   assert.deepEqual(words(doingNow(heard(second, { state: "finished" }), 2, S)), ["ended: ended", "ended: ended"]);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Losses, iterationAtX, iterationTicks, lossAxes, lossPoints, lossWords, lossX, lossY, lossesOf, roundUp, trainers } from "../../assets/losses.js";
+import { Losses, horizon, iterationAtX, iterationTicks, lossAxes, lossPoints, lossWords, lossX, lossY, lossesOf, roundUp, trainers } from "../../assets/losses.js";
 import { batch, row, tableOf } from "./rows.js";
 
 /** The loss that a rank tells of an iteration, at 1000 ns an iteration. */
@@ -61,10 +61,15 @@ test("axes grow in steps, and the iterations of the whole run have their places 
   assert.equal(lossAxes(500, 140, 10, lossesOf(tableOf(of(3, 1, () => -3)))).low, -5);
 });
 
+test("the axis of a long run goes further as the run does, in few steps", () => {
+  assert.deepEqual([0, 1000, 1001, 4000, 4001, 16001, 20000].map((done) => horizon(20000, done)), [1000, 1000, 4000, 4000, 16000, 20000, 20000]);
+  assert.deepEqual([horizon(200, 3), horizon(-1, 3), horizon(-1, 65)], [200, 64, 128]);
+});
+
 test("numbers under the axis are whole and never touch", () => {
   for (const span of [1, 3, 10, 60, 200, 2000, 100_000])
     for (const width of [280, 560]) {
-      const axes = lossAxes(width, 140, span, new Losses(tableOf([]))), marks = iterationTicks(axes), wide = String(marks.at(-1)).length * 6.5;
+      const axes = { ...lossAxes(width, 140, -1, new Losses(tableOf([]))), span }, marks = iterationTicks(axes), wide = String(marks.at(-1)).length * 6.5;
       assert.ok(marks.every(Number.isInteger) && marks.length >= 2, `${span}`);
       assert.ok(((axes.x1 - axes.x0) / span) * (marks[1] - marks[0]) > wide + 6, `${span} on ${width}`);
     }

@@ -9,6 +9,13 @@ test("a flight is a send and its recv; without both there is none", () => {
   assert.equal(call(rows.filter((r) => !(r.kind === "send" && r.step === 0))).flights.length, 1);
 });
 
+test("of a call that broke off, what was sent and never received lies where it was sent to", () => {
+  const broken = call(rows.filter((r) => !(r.rank === 2)).concat(row(1, "send", 2000, 2200, { ...hop, peer: 2, step: 1, slot: 1 }))), at = (t) => frameAt(broken, t).comets.map((c) => [c.from, c.to, c.slot, c.share, !!c.lying]);
+  assert.equal(broken.complete, false);
+  assert.deepEqual([at(900).length, at(1100), at(1300)], [1, [[1, 2, 0, 0.5, false]], [[1, 2, 0, 1, true]]], "one of its pieces, on its way first");
+  assert.deepEqual(call(rows.filter((r) => !(r.kind === "recv" && r.step === 1))).lying, [], "of a whole one a row was lost, and nothing lies there");
+});
+
 test("another step, chunk, slot or rank is another flight", () => {
   const send = row(0, "send", 0, 1, { ...hop, peer: 1, step: 0 });
   for (const other of [{ step: 1 }, { chunk: 1 }, { slot: 1 }, { rank: 2 }, { peer: 2 }])

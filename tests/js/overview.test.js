@@ -13,9 +13,18 @@ test("what training together means, for every number of ranks and strategy", () 
   const of = (ranks, strategy, algorithm = "ring") => meaning({ ...RUN, ranks, strategy, algorithm }).join(" ");
   assert.equal(of(4, "data_parallel"), "4 processes are training one model together. Each takes a quarter of every batch; a ring averages their gradients, so all four stay identical.");
   assert.match(of(2, "data_parallel", "one_shot"), /Each takes half of every batch; an all-reduce \(one shot\) averages their gradients, so both stay/);
+  const auto = meaning({ ...RUN, ranks: 4, strategy: "data_parallel", algorithm: "auto", auto: "one_shot up to 32 KB, ring above" }).join(" ");
+  assert.match(auto, /an all-reduce \(auto: one shot up to 32 KB, ring above\) averages/);
+  assert.match(of(4, "data_parallel", "auto"), /an all-reduce \(auto\) averages/);
   assert.match(of(16, "ddp"), /Each takes 1\/16 of every batch; .*bucket by bucket.* so all 16 stay/);
   assert.match(of(1, "sequential"), /^One process trains one model\. It takes every batch whole/);
   assert.match(of(3, "mine"), /^3 processes are training one model together\. Strategy: Data parallel\./);
+});
+
+test("ranks that run cells are not said to train", () => {
+  const cells = { ...RUN, ranks: 4, strategy: "", cells: true };
+  assert.equal(meaning(cells)[0], "4 ranks run the cells of a notebook.");
+  assert.equal(meaning({ ...cells, ranks: 1 })[0], "1 rank runs the cells of a notebook.");
 });
 
 test("every state has its own sentence, held or not", () => {

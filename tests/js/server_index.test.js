@@ -5,7 +5,7 @@ import { partsUntil } from "../../assets/server_time.js";
 import { boundOf, fateOf, heldAt, serverFrame } from "../../assets/server_frame.js";
 import { flightsBetween, roundsOf } from "../../assets/server_rounds.js";
 import { Table } from "../../assets/table.js";
-import { packed, tableOf } from "./rows.js";
+import { packed, row, tableOf } from "./rows.js";
 import { heard } from "./training.js";
 import { MS, RULES, served } from "./served.js";
 
@@ -171,4 +171,11 @@ test("two models on one server: a version, a bound and a slowest for each", () =
       assert.deepEqual(frame.workers.filter((_, i) => i % 2 === m).map((w) => [w.iteration, w.held, w.behind, w.limit, w.doing]), own.workers.map((w) => [w.iteration, w.held, w.behind, w.limit, w.doing]));
     });
   }
+});
+
+test("a rank that pulls and nothing else serves nobody: examples are pulled too, from servers of data", () => {
+  const pulls = [0, 1, 2].map((i) => row(1, "pull", i * MS, (i + 0.5) * MS, { peer: 0, iteration: i, nbytes: 4096, name: "examples" }));
+  assert.equal(roundsOf(tableOf(pulls)), null);
+  const clock = row(1, "clock", 4 * MS, 4 * MS, { iteration: 4 });
+  assert.notEqual(roundsOf(tableOf([...pulls, clock, { ...pulls[0], start: 5 * MS, end: 6 * MS }])), null, "with a clock they are of parameters");
 });

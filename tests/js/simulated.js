@@ -6,7 +6,7 @@ import { CONTROL, RUN, batch, row } from "./rows.js";
 export const US = 1000;
 const THEORY = (n) => ({ "all_reduce/ring": { steps: 2 * (n - 1), share: (2 * (n - 1)) / n }, "all_reduce/naive": { steps: 2 * (n - 1), share: n - 1 }, "all_reduce/one_shot": { steps: n - 1, share: n - 1 } });
 
-class Record {
+export class Record {
   constructor(n, came, context) {
     Object.assign(this, { n, context, rows: [], ready: came.map((t) => t * US), began: came.map((t) => t * US), seq: Array(n).fill(0) });
   }

@@ -43,7 +43,7 @@ test("the sentence: nobody holds anybody up; theory unknown is not made up", () 
 test("the sentence: what is wrong comes first; a failed run's own words; ranks that are held", () => {
   const gone = ringRows(4).filter((r) => !(r.kind === "recv" && r.rank === 2 && r.step === 1));
   assert.equal(says(4, gone, 1), "Rank 0's chunk 0 is not the sum of all: the parts of ranks 0 and 1 are missing; 4 of 16 chunks are wrong.");
-  assert.equal(says(4, ringRows(4), 0.5, { known: { state: "failed", words: "rank 2 was killed" } }), "rank 2 was killed");
+  assert.equal(says(4, ringRows(4), 0.5, { known: { state: "failed", words: "rank 2 was killed" } }), "Rank 2 was killed.");
   assert.match(says(4, ringRows(4), 0.5, { live: true, known: { state: "running", control: { held: true, standing: [0, 1, 3] } } }), /^You hold the ranks: 3 of 4 stand/);
   assert.match(collectiveSentence({ known: { state: "empty" }, call: null }, null, null), /^Nothing runs yet/);
 });

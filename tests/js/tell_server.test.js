@@ -31,7 +31,7 @@ test("lockstep, no bound, a lost worker, the end, before the first push: each is
   assert.match(serverSentence(known, gone, RULES.ssp, true), /^Worker 5 is gone, and the bound no longer counts it\./);
   assert.match(serverSentence(known, frames.at(-1), RULES.ssp, true), /last gradient; the parameters are version \d+ and \d+|update/);
   assert.equal(serverSentence({ ...known, state: "running" }, null, RULES.ssp, true), "The ranks run. Waiting for the first push.");
-  assert.equal(serverSentence({ ...known, state: "failed", words: "rank 0 was killed" }, frames[9], RULES.ssp, true), "rank 0 was killed");
+  assert.equal(serverSentence({ ...known, state: "failed", words: "rank 0 was killed" }, frames[9], RULES.ssp, true), "Rank 0 was killed.");
 });
 
 test("pushes that wait at a shard are said when nobody is stopped", () => {

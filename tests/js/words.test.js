@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { nothing, receive } from "../../assets/known.js";
 import { openCall } from "../../assets/model.js";
 import { AT_START, tell } from "../../assets/player.js";
-import { badge, bytes, duration, factsOf, grouped, meter, percent, sentence, speed, stateOf, ticks, titleOf } from "../../assets/words.js";
+import { badge, bytes, counted, duration, factsOf, grouped, meter, percent, sentence, speed, stateOf, ticks, titleOf } from "../../assets/words.js";
 import { CONTROL, batch, calls } from "./rows.js";
 
 const counters = { events: 9, dropped: 0, per_second: 0, iteration: 6, loss: 0.25, accuracy: null, record_share: 0.0088, older: 0 };
@@ -14,6 +14,8 @@ test("times and bytes as people say them", () => {
   assert.deepEqual([0, 412, 999.6, 12_400, 999_600, 3.14e6, 1.25e9].map(duration), ["0 ns", "412 ns", "1.00 µs", "12.4 µs", "1.00 ms", "3.14 ms", "1.25 s"]);
   assert.deepEqual([0, 40, 61_700, 999_600, 246_824, 4.2e6].map(bytes), ["0 B", "40 B", "61.7 kB", "1.00 MB", "247 kB", "4.20 MB"]);
   assert.deepEqual([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+  assert.deepEqual([0, 1, 2, 1000].map((n) => counted(n, "event")), ["0 events", "1 event", "2 events", "1,000 events"]);
+  assert.deepEqual([1, 2].map((n) => counted(n, "push")), ["1 push", "2 pushes"]);
 });
 
 test("the speed of the picture", () => {

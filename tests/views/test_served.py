@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import workbench as wb
 from tests.synthetic import table
-from tests.views.test_charts import metric, row, two_ranks
+from tests.views.chart_rows import metric, row, two_ranks
 from workbench.store import Store
 from workbench.table import from_frame
 from workbench.views import charts, served

@@ -13,7 +13,8 @@ import workbench as wb
 from tests.synthetic import loss_row, ring_call, table, training
 from workbench._assets import theme
 from workbench.store import Store
-from workbench.views.still import POINTS, Still, calls, select
+from workbench.views.still import POINTS, Still, select
+from workbench.views.still_calls import calls
 from workbench.views.svg import INK, RING, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,10 +55,25 @@ def test_a_call_is_complete_when_all_that_take_part_are_through() -> None:
     assert calls(only_named).sort("op")["complete"].to_list() == [True, True, False]
 
 
-@pytest.mark.parametrize("other", [{"group": "metrics"}, {"collective": "p2p"}, {"kind": "wait"}])
+@pytest.mark.parametrize(
+    "other", [{"group": "metrics"}, {"group": "control"}, {"collective": "p2p"}, {"kind": "wait"}]
+)
 def test_messages_metrics_and_calls_without_chunks_are_not_shown(other: dict[str, str]) -> None:
     still = select(stored(table([row | other for row in ring_call(0, 1000)])))
     assert (still.call, still.links, still.flights) == ("", (), ())
+
+
+def test_of_cells_on_ranks_messages_are_shown_that_are_newer_than_any_collective() -> None:
+    message = {"collective": "p2p", "algorithm": "", "phase": "", "name": "", "step": 0, "chunk": 0}
+    send = next(row for row in ring_call(0, 2000) if row["kind"] == "send")
+    send |= message | {"rank": 0, "peer": 2, "start_ns": 10**12, "end_ns": 10**12 + 10}
+    there = send | {"kind": "recv", "rank": 2, "peer": 0, "end_ns": 10**12 + 100, "lane": "recv"}
+    events = table([*ring_call(0, 1000), send, there])
+    cells = Store.from_frame(events, {"cells": "2", "ranks": "4"})
+    still = select(cells)
+    assert still.links == ((0, 2),) and [one.chunk for one in still.flights] == [0]
+    assert still.call.startswith("1 message, ") and still.call.endswith("1 message on the way")
+    assert select(stored(events)).links == ((0, 1), (1, 2), (2, 3), (3, 0)), "of a run: collectives"
 
 
 def test_chunks_are_where_their_rows_say_at_the_busiest_moment() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 import workbench as wb
 from tests.synthetic import training
+from tests.views.test_still import words
 from workbench.store import Store
 from workbench.views.still import select
 from workbench.views.still_server import Served
 from workbench.views.svg import svg
 from workbench.views.svg_server import MOST, marks
 
-SVG = "{http://www.w3.org/2000/svg}"
 UNEVEN = wb.Experiment(
     strategy="parameter_server",
     ranks=5,
@@ -30,10 +30,6 @@ def served(store: Store) -> Served:
     found = select(store).served
     assert found is not None
     return found
-
-
-def words(picture: str) -> list[str]:
-    return [node.text or "" for node in ET.fromstring(picture).iter(f"{SVG}text")]
 
 
 @pytest.fixture(scope="module")

@@ -73,8 +73,9 @@ class Charts:
         return [{"name": n, "label": chart.title} for n, chart in CHARTS.items() if n in offered]
 
     def heard(self, message: Mapping[str, Any]) -> None:
-        if message.get("type") == "choose" and message.get("name") in CHARTS:
-            self.name = str(message["name"])
+        name = message.get("name")
+        if message.get("type") == "choose" and isinstance(name, str) and name in CHARTS:
+            self.name = name
             self.tabs.tell(chosen=self.name)
             self.refresh()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from workbench.errors import WorkbenchError
 from workbench.source import listed
 from workbench.spec import Experiment
-from workbench.units import print_size
+from workbench.units import counted, print_size
 
 PAGE_BYTES = 4096
 
@@ -29,8 +29,8 @@ class Limits:
     @property
     def words(self) -> str:
         return (
-            f"Here a run has up to {count(self.ranks, 'rank')}, {print_size(self.memory)} and "
-            f"{self.long}; {count(self.runs, 'run')} at a time."
+            f"Here a run has up to {counted(self.ranks, 'rank')}, {print_size(self.memory)} and "
+            f"{self.long}; {counted(self.runs, 'run')} at a time."
         )
 
     @property
@@ -43,7 +43,7 @@ class Limits:
         refuse_code(exp.carries_code)
         if exp.ranks > self.ranks:
             raise Refused(
-                f"This server gives a run up to {count(self.ranks, 'rank')}, and this one asks "
+                f"This server gives a run up to {counted(self.ranks, 'rank')}, and this one asks "
                 f"for {exp.ranks}. (--max-ranks)"
             )
 
@@ -62,7 +62,7 @@ class Limits:
         if self.runs == 1:
             yours = " It is yours."
         return (
-            f"This server runs {count(self.runs, 'run')} at a time, and that many are live now."
+            f"This server runs {counted(self.runs, 'run')} at a time, and that many are live now."
             f"{yours if own else ''} Start again once one has ended. (--max-runs)"
         )
 
@@ -101,8 +101,3 @@ def _own_part(pid: int) -> int:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
     except (OSError, StopIteration):
         return 0
-
-
-def count(number: int, what: str) -> str:
-    """ "1 run", "4 runs"."""
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -71,6 +71,14 @@ class Stage(Module):
     def __init__(self, **params: Any) -> None:
         super().__init__(**{"sizing_mode": "stretch_width", **params})
         self._page: Page | None = None
+        self._alone = nothing()  # what is drawn where there is no run
+
+    def draw(self, message: Message) -> None:
+        """Show this in place of a run."""
+        self.leave()
+        self._alone = message
+        if self._models:
+            self._push(message)
 
     def watch(
         self,
@@ -98,8 +106,8 @@ class Stage(Module):
     def _handle_msg(self, data: Any) -> None:
         if self._page:
             self._page.hear(data)
-        elif data.get("type") == "hello":
-            self._push(nothing())
+        elif isinstance(data, dict) and data.get("type") == "hello":
+            self._push(self._alone)
 
 
 class Part(Module):
@@ -150,7 +158,7 @@ class Part(Module):
 
     def _greet(self, n: object) -> None:
         if n != self.told.get("n"):
-            self.tell(echo=n)
+            self.tell(echo=[n, self.told.get("n")])  # new each time: an answer may be lost, too
         if not self._there:
             self._there = True
             for call, at_once in self._calls:
@@ -176,6 +184,10 @@ class PastPart(Part):
 
 class BarPart(Part):
     _esm = _part("bar.js")
+
+
+class PartitionPart(Part):
+    _esm = _part("partition.js")
 
 
 class TabsPart(Part):
@@ -220,6 +232,7 @@ def frame(
     page.add_variable("style", _style())
     page.add_variable("lead", lead)
     page.add_variable("places", list(places))
+    page.add_variable("samplers", bool(lead))  # a page that may lead to that of partitions
     page.add_variable("logout", logout)
     page.add_variable("apple_icon", "")
     page.add_variable("app_favicon", "data:,")

@@ -10,6 +10,7 @@ import panel as pn
 
 from workbench.app.page import Ground, PastPart, Site
 from workbench.history import Past, compare, comparison_figure, label
+from workbench.units import counted
 from workbench.views.charts import HEIGHT
 
 MARGIN = 60  # pixels around the charts
@@ -87,7 +88,7 @@ class PastRuns:
         if summary["state"] != "starting":
             done, asked = summary["iterations"], summary["iterations_asked"]
             parts.append(
-                f"{done:,} of {asked:,} iterations" if done < asked else f"{done:,} iterations"
+                f"{done:,} of {asked:,} iterations" if done < asked else counted(done, "iteration")
             )
         if summary["loss"] is not None:
             parts.append(f"loss {summary['loss']:.3f}")

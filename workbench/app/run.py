@@ -22,6 +22,7 @@ from workbench.app.page import (
 from workbench.app.past import PastRuns
 from workbench.app.runs import Hosted
 from workbench.errors import WorkbenchError
+from workbench.units import counted
 
 SOON = 300.0  # seconds before its end from which a run's page says how much time is left
 NONE = (
@@ -88,9 +89,10 @@ class RunPage:
         exp = self.hosted.past.experiment
         parts = [f"{exp.strategy}, {exp.task}, {exp.ranks} rank{'s' * (exp.ranks > 1)}"]
         if way := measures.way(exp):
-            served = exp.strategy == "parameter_server"
-            parts[0] += f", {'consistency' if served else 'all-reduce'} {way}"
-        parts.append(f"{exp.iterations:,} iterations of {exp.batch_size:,} samples")
+            parts[0] += f", {measures.way_kind(exp)} {way}"
+        parts.append(
+            f"{counted(exp.iterations, 'iteration')} of {counted(exp.batch_size, 'sample')}"
+        )
         if self.readonly:
             parts.append("you are watching: the ranks are in other hands")
         return " · ".join(parts)

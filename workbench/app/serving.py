@@ -25,6 +25,7 @@ from tornado.websocket import WebSocketClosedError
 from workbench.app.door import Door
 from workbench.app.limits import Limits
 from workbench.app.page import Site
+from workbench.app.partition import partition_page
 from workbench.app.run import run_page, watch_page
 from workbench.app.runs import Runs
 from workbench.app.start import start_page
@@ -85,6 +86,7 @@ def serve(options: Options) -> None:
                 "/": lambda: start_page(site),  # Panel takes plain functions only
                 "/run": lambda: run_page(site),
                 "/watch": lambda: watch_page(site),
+                "/partition": lambda: partition_page(site),
             },
             port=options.port,
             address=options.host,

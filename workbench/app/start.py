@@ -27,6 +27,7 @@ LEAD = (
 )
 FIRST_ITERATIONS = 2_000  # of the default: long enough to look around and to lay hands on it
 LONGEST_TEXT = 4_000  # characters of one value: a form is filled in by hand
+_NAMES = ("strategy", "task", "all_reduce", "options.consistency", "options.schedule")
 _PATH = re.compile(r"\.py\b")
 
 
@@ -44,7 +45,10 @@ class StartPage:
         first = next(iter(self.presets.values()))
         self.form.tell(
             fields=[asdict(one) for one in form.fields()],
-            presets=[{"name": one.name, "words": one.words} for one in self.presets.values()],
+            presets=[
+                {"name": one.name, "words": one.words, "group": one.group}
+                for one in self.presets.values()
+            ],
             limits=site.runs.limits.words,
             first=f"Start: {first.name.lower()}",
             busy="",
@@ -138,9 +142,7 @@ def plain(values: Any) -> dict[str, Any]:
                 f"{name}: this server runs experiments that are data, never code, so a path to "
                 "Python code is refused. Run it from a notebook, or with `workbench run`."
             )
-        if name in ("strategy", "task", "all_reduce", "options.consistency") and value not in (
-            choices.get(name, ())
-        ):
+        if name in _NAMES and value not in choices.get(name, ()):
             raise Refused(f"{name}: it is one of {', '.join(choices.get(name, ()))}.")
     return {str(name): value for name, value in values.items()}
 

@@ -26,7 +26,7 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
         [x_N], x_N.itemsize
     ):  # no more leaves than the mailboxes hold
         for step in range(p - 1):
-            comm.send(
+            comm.post(
                 piece, to=(me + 1 + step) % p, step=step, chunk=0, slot=first, phase="exchange"
             )
         # Ranks below mine come first in the sum: start from rank 0's part, keep my own aside.

@@ -33,7 +33,7 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
     last = 2 * (p - 1) - 1  # steps are numbered through both phases
     # Large chunks go round in pieces that stay in cache; every piece makes all the steps.
     for slot, chunks in comm.slices(comm.split(x_N), x_N.itemsize):
-        comm.send(chunks[me], to=right, step=0, chunk=me, slot=slot, phase="reduce_scatter")
+        comm.post(chunks[me], to=right, step=0, chunk=me, slot=slot, phase="reduce_scatter")
         for step in range(last):  # what arrives at a step leaves at the next
             c = (me - step - 1) % p
             adding = step < p - 1

@@ -7,7 +7,7 @@ Price  No bound on how old the parameters are that a slow worker's gradient was 
 
 from __future__ import annotations
 
-from workbench.clocks import Clocks, Policy
+from workbench.parameter_servers.clocks import Clocks, Policy
 
 
 class ASP(Policy):

@@ -8,7 +8,7 @@ Price  Every clock lasts as long as its slowest worker.
 
 from __future__ import annotations
 
-from workbench.clocks import Clocks, Policy
+from workbench.parameter_servers.clocks import Clocks, Policy
 
 
 class BSP(Policy):

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.clocks import Clocks, Policy
 from workbench.errors import SpecError
+from workbench.parameter_servers.clocks import Clocks, Policy
 
 MODES = ("strict", "paper")
 

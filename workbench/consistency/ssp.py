@@ -9,8 +9,8 @@ Walk   staleness 1, clocks 2 and 1: the first may begin iteration 2 (2 - 1 <= 1)
 
 from __future__ import annotations
 
-from workbench.clocks import Clocks, Policy
 from workbench.errors import SpecError
+from workbench.parameter_servers.clocks import Clocks, Policy
 
 
 class SSP(Policy):

@@ -14,5 +14,7 @@ from workbench.spec import Experiment
 
 
 def lab(experiment: Experiment | None = None) -> Lab:
-    """A laboratory to show in a notebook. ``close()`` ends its threads and what it still runs."""
+    """A laboratory to show in a notebook, its form filled in with ``experiment`` (left out: the
+    first preset). ``close()`` ends its threads and what it still runs.
+    """
     return Lab(experiment)

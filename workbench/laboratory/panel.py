@@ -25,6 +25,7 @@ from workbench.launchers.local import nursery
 from workbench.run import Run
 from workbench.run import run as start
 from workbench.spec import Experiment
+from workbench.units import counted
 from workbench.views.charts import CHARTS
 from workbench.views.facts import in_a_line
 from workbench.views.live import Charts
@@ -33,7 +34,7 @@ YOURS = "Yours"
 UNDOS = 100
 NO_CODE = "# This cannot be run yet: see the fields in red."
 # Charts that are there before the reader asks for more, where they say anything.
-AT_FIRST = ("loss", "communication", "clocks", "waiting")
+AT_FIRST = ("loss", "communication", "clocks", "waiting", "bubble", "activations")
 EVERY_SECONDS = 0.5
 
 
@@ -266,7 +267,7 @@ def _done(run: Run) -> str:
     losses, asked = run.result.losses, run.experiment.iterations
     way = "Done" if len(losses) == asked else f"Stopped, {asked:,} were asked for"
     last = f", loss {losses[-1]:.3f}" if losses else ""
-    return f"{way}: {len(losses):,} iterations in {run.result.wall_seconds:.1f} s{last}."
+    return f"{way}: {counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."
 
 
 def _close(widget: Any) -> None:

@@ -99,9 +99,14 @@ class Sheet(w.VBox):
         self.entries = {one.name: Entry(one, self._touched) for one in form.fields()}
         plain = [one for one in self.entries.values() if not one.field.advanced]
         advanced = [one for one in self.entries.values() if one.field.advanced]
-        self._more = w.Accordion([_groups(advanced)], titles=(MORE,), selected_index=None)
+        # A button, for the keyboard does not come to the head of an Accordion.
+        self.more = w.ToggleButton(description=MORE, icon="caret-right")
+        self.more.add_class("wb-more")
+        self.more.observe(lambda _: self._fold(), "value")
+        self._advanced = _groups(advanced)
+        self._fold()
         self._wrong = w.HTML()
-        super().__init__([_groups(plain), self._more, self._wrong])
+        super().__init__([_groups(plain), self.more, self._advanced, self._wrong])
         self.add_class("wb-sheet")
         self._kept: dict[str, Any] = {}
         self.entries["strategy"].input.observe(lambda _: self._suit(), "value")
@@ -152,9 +157,14 @@ class Sheet(w.VBox):
         for name, entry in self.entries.items():
             entry.say(wrong.get(name, ""))
             if wrong.get(name) and entry.field.advanced:
-                self._more.selected_index = 0
+                self.more.value = True
         rest = [words for name, words in wrong.items() if name not in self.entries]
         self._wrong.value = _words(rest)
+
+    def _fold(self) -> None:
+        """Show what is in sight more seldom, or fold it away."""
+        self._advanced.layout.display = "" if self.more.value else "none"
+        self.more.icon = "caret-down" if self.more.value else "caret-right"
 
     def _touched(self) -> None:
         if not self._quiet:

@@ -41,7 +41,9 @@ class LiveStage(anywidget.AnyWidget):
     def _push(self, message: Message) -> None:
         self.send(message.header, buffers=[memoryview(message.payload)] if message.payload else [])
 
-    def _hear(self, _: object, content: dict[str, Any], __: object) -> None:
+    def _hear(self, _: object, content: Any, __: object) -> None:
+        if not isinstance(content, dict):
+            return
         self._greeted = True
         if self._page is not None:
             self._page.hear(content)

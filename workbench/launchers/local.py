@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workbench import wire
 from workbench.errors import WorkbenchError
-from workbench.shared import describe_end, process_state
+from workbench.shared import how_it_ended, process_state
 
 START_DEADLINE = 60.0  # seconds for the nursery to import torch, on a cold and busy machine
 
@@ -74,6 +75,8 @@ class Nursery:
             try:
                 handed = self._handed.get(timeout=START_DEADLINE)
             except queue.Empty:
+                for given in taken:
+                    given.socket.close()  # its process ends
                 raise WorkbenchError(
                     f"the process that starts ranks (pid {self.process.pid}) gave {len(taken)} of "
                     f"{count} within {START_DEADLINE:.0f} s: is this machine overloaded?"
@@ -110,12 +113,14 @@ class Nursery:
                 break
             body, _, fds = message
             if "rank_process" in body:
+                with self._lock:  # a number that one of before had, whose end nobody asked for
+                    self._ended.pop(body["rank_process"], None)
                 self._handed.put(RankProcess(body["rank_process"], socket.socket(fileno=fds[0])))
             elif "ended" in body:
                 self._tell(body["ended"], body["code"])
         code = self.process.wait()
         whose = f"the process that starts ranks (pid {self.process.pid})"
-        self.end = self.end or f"{whose} was {describe_end(code)}"
+        self.end = self.end or f"{whose} {how_it_ended(code)}"
         with self._lock:
             self.alive = False
             orphans = list(self._watchers)
@@ -148,6 +153,23 @@ class Nursery:
             self.process.kill()
             self.process.wait(10)
         self._socket.close()
+
+
+def meeting_place(ranks: int) -> Any:
+    """A store of the driver's, at which so many ranks form their groups; its ``port`` is free."""
+    from torch._C._distributed_c10d import TCPStore
+
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(ranks + 8)
+    return TCPStore(
+        "127.0.0.1",
+        listener.getsockname()[1],
+        None,
+        is_master=True,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )
 
 
 _nursery: Nursery | None = None

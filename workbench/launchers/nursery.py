@@ -25,7 +25,9 @@ from workbench import wire
 
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
 # torch._dynamo: a second's work that every rank's first optimizer would otherwise do again.
-_PRELOAD = ("torch._dynamo", "workbench.strategies.ddp")
+_PRELOAD = ("torch._dynamo", "workbench.strategies.ddp", "workbench.checking.rank")
+SETTLED = 0.05  # seconds without orders after which a spare process rehearses; the run before it
+# ends in them
 
 
 def main(fd: int) -> NoReturn:
@@ -37,8 +39,7 @@ def main(fd: int) -> NoReturn:
         importlib.import_module(module)
     import workbench.rank
 
-    gc.collect()
-    gc.freeze()  # what is here now all ranks share: the collector must not touch (and copy) it
+    _share()
     try:
         nursery.serve(workbench.rank.main)
     except OSError:
@@ -48,9 +49,23 @@ def main(fd: int) -> NoReturn:
         os._exit(0)
 
 
+def _share() -> None:
+    """What is here now all ranks share: the collector must not touch (and copy) it."""
+    gc.collect()
+    gc.freeze()
+
+
+def _rehearse() -> None:
+    from workbench.launchers import rehearsal
+
+    with contextlib.suppress(Exception):
+        rehearsal.rehearse()
+
+
 class _Nursery:
     def __init__(self, driver: socket.socket) -> None:
         self._driver = driver
+        self._learned = False
         self._sockets: dict[int, socket.socket] = {}  # of spare processes: the driver's end
         self._spare: list[int] = []
         self._living: set[int] = set()
@@ -78,8 +93,20 @@ class _Nursery:
                     pid = self._spare.pop() if self._spare else self._fork(rank_main)
                     with self._sockets.pop(pid) as theirs:
                         wire.send(self._driver, {"rank_process": pid}, fds=[theirs.fileno()])
+                if message[0].get("keep", 0):
+                    self._learn()
                 while len(self._spare) < message[0].get("keep", 0):
-                    self._spare.append(self._fork(rank_main))
+                    self._spare.append(self._fork(rank_main, rehearses=True))
+
+    def _learn(self) -> None:
+        """Once, and not for the first run, which would have to wait for it."""
+        if not self._learned:
+            self._learned = True
+            from workbench.launchers import rehearsal
+
+            with contextlib.suppress(Exception):  # then ranks do it for the first time themselves
+                rehearsal.learn()
+            _share()
 
     def end(self) -> None:
         """Kill every rank, and stay until it is gone: who waits for us may count on that."""
@@ -103,12 +130,12 @@ class _Nursery:
                 self._sockets.pop(pid).close()
             wire.send(self._driver, {"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
-    def _fork(self, rank_main: Callable[[socket.socket], int]) -> int:
+    def _fork(self, rank_main: Callable[[socket.socket], int], *, rehearses: bool = False) -> int:
         mine, theirs = socket.socketpair()
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_a_rank(parent, mine, theirs, rank_main)
+            self._be_a_rank(parent, mine, theirs, rank_main, rehearses)
         mine.close()
         self._sockets[pid] = theirs
         self._living.add(pid)
@@ -116,7 +143,7 @@ class _Nursery:
 
     def _be_a_rank(
         self, parent: int, mine: socket.socket, theirs: socket.socket,
-        rank_main: Callable[[socket.socket], int],
+        rank_main: Callable[[socket.socket], int], rehearses: bool,
     ) -> NoReturn:  # fmt: skip
         code = 1
         try:
@@ -133,6 +160,8 @@ class _Nursery:
                 other.close()
             for fd in (*self._wake, *self._life_lines):
                 os.close(fd)
+            if rehearses and not select.select([mine], [], [], SETTLED)[0]:
+                _rehearse()
             code = rank_main(mine)
         finally:
             sys.stdout.flush()

@@ -10,24 +10,28 @@ Law     equal to sequential training within rounding; replicas bit-identical.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch.distributed as dist
 from torch import nn
 
-from workbench.batches import partition
+from workbench.batches import held, partition
 from workbench.job import Job
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """No options."""
+    """Options of ``strategy="data_parallel"``."""
+
+    examples: Literal["shared", "partitioned"] = "shared"  # partitioned: a rank has every p-th only
 
 
 def train(job: Job, config: Config) -> None:
+    parts = held if config.examples == "partitioned" else partition
     model = job.model()
     optimizer = job.optimizer(model)
     for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
+        mine = parts(step.ids, job.rank, job.ranks)
         optimizer.zero_grad()
         # A worker without a sample takes part with one that counts nothing.
         loss = job.forward(model, job.load(mine if len(mine) else step.ids[:1]))
@@ -38,12 +42,14 @@ def train(job: Job, config: Config) -> None:
     job.finish(model)
 
 
-def average_gradients(job: Job, model: nn.Module, share: float) -> None:
+def average_gradients(
+    job: Job, model: nn.Module, share: float, group: dist.ProcessGroup | None = None
+) -> None:
     """Every gradient becomes the sum over ranks of ``share`` times it: the whole minibatch's mean
-    gradient.
+    gradient. ``group``: of whom, if not of all.
     """
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         parameter.grad.mul_(share)
         with job.label(name):
-            dist.all_reduce(parameter.grad)
+            dist.all_reduce(parameter.grad, group=group)

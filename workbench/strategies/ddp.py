@@ -1,54 +1,175 @@
 """torch's own DistributedDataParallel: gradients travel in buckets while backward still runs.
 
-Paper  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
-2020.
-Law    equal to sequential training within rounding; replicas bit-identical.
+Papers  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
+        2020; compression: Vogels et al., "PowerSGD", NeurIPS 2019.
+Law     equal to sequential training within rounding, unless gradients are compressed; replicas
+        bit-identical.
 """
 
 # No postponed annotations here: DDP compares those of its hook with the types themselves.
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.join import Join
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
-from workbench.batches import partition
+from workbench.batches import partition, portion
+from workbench.buckets.book import Book, unused_named
+from workbench.buckets.shadow import Shadow
+from workbench.errors import SpecError
 from workbench.events import CODE
-from workbench.job import Job
+from workbench.job import Job, Step
+
+if TYPE_CHECKING:
+    from workbench.spec import Experiment
+
+DEFAULT_MB = 25.0  # torch's own; only with it the first bucket is smaller: 1 MiB
+Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Options of ``strategy="ddp"``."""
 
-    bucket_cap_mb: float = (
-        25.0  # MiB of gradients a bucket: smaller starts earlier, larger sends fewer messages
-    )
+    bucket_cap_mb: float = 25.0  # MiB a bucket: smaller starts earlier, larger sends fewer messages
+    accumulate: int = 1  # backwards an update, of a part of the samples each; only the last sends
+    compression: Literal["none", "fp16", "bf16", "powersgd"] = "none"  # of gradients that are sent
+    powersgd_rank: int = 1  # columns of PowerSGD's factors: more is more exact, and more bytes
+    powersgd_start: int = 10  # iterations, from 2 on, before PowerSGD begins to compress
+    find_unused: bool = False  # look for parameters without a gradient, which DDP else waits for
+    static_graph: bool = False  # promise that all iterations use the same parameters
+    gradient_as_bucket_view: bool = False  # gradients live in their buckets: less memory, no copies
+    shares: tuple[float, ...] | None = None  # of a minibatch for each rank, such as 2, 1, 1
+    runs_out: tuple[int, ...] | None = None  # iteration from which each rank has no samples (Join)
+
+    def __post_init__(self) -> None:
+        for name, least in (("accumulate", 1), ("powersgd_rank", 1), ("powersgd_start", 2)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} = {getattr(self, name)}: it is {least} or more")
+        if self.bucket_cap_mb <= 0:
+            raise ValueError(f"bucket_cap_mb = {self.bucket_cap_mb}: it is above 0")
+        if self.shares is not None and (min(self.shares) < 0 or not sum(self.shares)):
+            raise ValueError(f"shares = {self.shares}: none below 0, and not all of them 0")
+        if self.runs_out is not None:
+            if self.accumulate > 1 or self.shares is not None or self.compression == "powersgd":
+                raise ValueError(
+                    "runs_out: goes with neither accumulate, nor shares, nor compression='powersgd'"
+                )
+            if min(self.runs_out) < 1:
+                raise ValueError(f"runs_out = {self.runs_out}: each rank has samples at first")
+
+
+def check(exp: "Experiment", config: Config) -> None:
+    """Raises SpecError for what does not fit the number of ranks or iterations."""
+    for name in ("shares", "runs_out"):
+        given = getattr(config, name)
+        if given is not None and len(given) != exp.ranks:
+            raise SpecError(
+                f"Experiment.options.{name} = {given}: one number for each of ranks={exp.ranks}"
+            )
+    if config.runs_out is not None and max(config.runs_out) < exp.iterations:
+        raise SpecError(
+            f"Experiment.options.runs_out = {config.runs_out}: with iterations={exp.iterations} "
+            f"at least one rank has samples until then, so one of them is {exp.iterations}"
+        )
+
+
+def _start_alike(model: torch.nn.Module, job: Job) -> None:
+    """Give every rank rank 0's parameters and buffers.
+
+    DDP itself would, in the group that its gradients go through, and be counted with them.
+    """
+    with torch.no_grad(), job.label("initial parameters"):
+        parameters = [*model.parameters()]
+        flat = parameters_to_vector(parameters)
+        dist.broadcast(flat, 0, group=job.metrics_group())
+        parts = torch.split(flat, [one.numel() for one in parameters])
+        for own, part in zip(parameters, parts, strict=True):
+            own.copy_(part.view_as(own))
+        for buffer in model.buffers():
+            dist.broadcast(buffer, 0, group=job.metrics_group())
 
 
 def train(job: Job, config: Config) -> None:
     model = job.model()
-    parallel = DistributedDataParallel(model, bucket_cap_mb=config.bucket_cap_mb)
-    parallel.register_comm_hook(job, _average_bucket)
+    _start_alike(model, job)
+    parallel = DistributedDataParallel(
+        model,
+        bucket_cap_mb=None if config.bucket_cap_mb == DEFAULT_MB else config.bucket_cap_mb,
+        find_unused_parameters=config.find_unused,
+        static_graph=config.static_graph,
+        gradient_as_bucket_view=config.gradient_as_bucket_view,
+        init_sync=False,
+    )
+    book = Book(parallel, config.bucket_cap_mb, job.tell if job.rank == 0 else lambda _: None,
+                lambda: job.recorder.mark(CODE["metric"], "buckets rebuilt"))  # fmt: skip
+    parallel.register_comm_hook(*_told(job, book, *_hook(config)))
     optimizer = job.optimizer(model)
-    for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
-        optimizer.zero_grad()
-        loss = job.forward(parallel, job.load(mine if len(mine) else step.ids[:1]))
-        # DDP divides by p; this weight makes the outcome the mean over the minibatch's samples.
-        job.backward(loss, weight=len(mine) * job.ranks / len(step.ids))
-        job.update(optimizer)
-        job.report(loss, len(mine))
+    steps = job.steps()
+    with Join([parallel, Shadow(job, steps, book)], enable=config.runs_out is not None):
+        for step in steps:
+            if config.runs_out is not None and step.iteration >= config.runs_out[job.rank]:
+                break  # from here on, Join takes part in our name
+            optimizer.zero_grad()
+            mine = samples(step, job.rank, job.ranks, config)
+            total = torch.zeros((), dtype=job.dtype, device=job.device)
+            for number in range(config.accumulate):
+                part = partition(mine, number, config.accumulate)
+                waits = number < config.accumulate - 1  # its gradient stays here, for the next one
+                with parallel.no_sync() if waits else nullcontext():
+                    batch = job.load(part if len(part) else step.ids[:1])
+                    with job.label("buckets and buffers"), unused_named(model):
+                        loss = job.forward(parallel, batch)
+                    # DDP divides by p; this weight makes it the mean over the minibatch's samples.
+                    with job.label("used parameters"):
+                        job.backward(loss, weight=len(part) * job.ranks / len(step.ids))
+                total += loss.detach() * len(part)
+            job.update(optimizer)
+            job.report(total / max(1, len(mine)), len(mine))
+            book.close(step.iteration)
     job.finish(model)
 
 
-def _average_bucket(job: Job, bucket: GradBucket) -> Future[torch.Tensor]:
-    """DDP's own all-reduce hook, with the bucket's name on the collective."""
-    job.recorder.mark(CODE["metric"], "bucket full", value=bucket.index())
-    with job.label(f"bucket {bucket.index()}"):
-        work = dist.all_reduce(bucket.buffer().div_(job.ranks), async_op=True)
-    assert work is not None
-    averaged: Future[torch.Tensor] = work.get_future().then(lambda done: done.value()[0])
-    return averaged
+def samples(step: Step, rank: int, ranks: int, config: Config) -> Any:
+    """The ids of the minibatch that a rank takes; those without samples leave theirs to others."""
+    if config.runs_out is None:
+        return portion(step.ids, rank, ranks, config.shares)
+    left = [one for one in range(ranks) if step.iteration < config.runs_out[one]]
+    return partition(step.ids, left.index(rank), len(left))
+
+
+# -- what happens to a bucket --
+
+
+def _hook(config: Config) -> tuple[Any, Hook]:
+    """torch's own hook for this compression, and what it keeps from iteration to iteration."""
+    if config.compression == "powersgd":
+        state = powerSGD_hook.PowerSGDState(
+            None, config.powersgd_rank, config.powersgd_start, warm_start=True
+        )
+        return state, powerSGD_hook.powerSGD_hook
+    named = {
+        "none": default_hooks.allreduce_hook, "fp16": default_hooks.fp16_compress_hook,
+        "bf16": default_hooks.bf16_compress_hook,
+    }  # fmt: skip
+    return dist.group.WORLD, named[config.compression]
+
+
+def _told(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
+    """The same hook, the bucket's name on its collectives."""
+
+    def told(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
+        book.saw(bucket)
+        job.recorder.mark(CODE["metric"], "bucket full", value=bucket.index())
+        with job.label(f"bucket {bucket.index()}"):
+            return hook(state, bucket)
+
+    return state, told

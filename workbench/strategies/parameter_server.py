@@ -78,6 +78,11 @@ def check(exp: Experiment, config: Config) -> None:
         raise SpecError(
             f"Experiment.options.shares gives {len(config.shares)} shares for {workers} workers"
         )
+    if exp.memory_limit is not None:
+        raise SpecError(
+            f"Experiment.memory_limit = {exp.memory_limit!r}: strategy 'parameter_server' does not "
+            "measure what its ranks hold; leave it out"
+        )
     if exp.backend != "workbench":
         raise SpecError(
             f"Experiment.backend = {exp.backend!r}: strategy 'parameter_server' runs over "
@@ -86,7 +91,7 @@ def check(exp: Experiment, config: Config) -> None:
 
 
 def train(job: Job, config: Config) -> None:
-    from workbench.server import Server
-    from workbench.worker import Worker
+    from workbench.parameter_servers.server import Server
+    from workbench.parameter_servers.worker import Worker
 
     (Server if job.rank < config.servers else Worker)(job, config).run()

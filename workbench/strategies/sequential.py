@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from workbench.job import Job
 
+WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

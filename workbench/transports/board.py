@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from workbench import environment
 from workbench.shared import Segment, process_state
 from workbench.transports.bell import Bells
 
@@ -22,12 +23,30 @@ TABLE_AT = HISTORY_AT + 16 * HISTORY
 PLANES = ("collective", "p2p")
 
 
+def write_alarm(kind: str, rank: int, text: str) -> bytes:
+    """Why a group has failed, in at most as many bytes as a board has for it: the text is cut."""
+    for most in (1000, 400, 100, 0):  # JSON may take six bytes for a letter
+        data = json.dumps({"kind": kind[:100], "rank": rank, "text": text[:most]}).encode()
+        if len(data) <= TEXT_BYTES - 8:
+            break
+    return data
+
+
+def read_alarm(data: bytes) -> dict[str, Any]:
+    """``write_alarm`` undone. Of other bytes the words are lost, the alarm is not."""
+    try:
+        told = json.loads(data)
+        return {"kind": str(told["kind"]), "rank": int(told["rank"]), "text": str(told["text"])}
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return {"kind": "CollectiveError", "rank": -1, "text": "a peer gave up"}
+
+
 def host_identity() -> str:
     """Equal on two processes exactly if one can open the other's memory.
 
     ``WORKBENCH_HOST`` overrides it (tests).
     """
-    if given := os.environ.get("WORKBENCH_HOST"):
+    if given := environment.text("WORKBENCH_HOST"):
         return given
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
@@ -42,8 +61,8 @@ class Board:
     @classmethod
     def create(cls, size: int) -> Board:
         nbytes = (
-            TABLE_AT + 8 * (len(PLANES) + 1) * size
-        )  # mailboxes by plane and peer; who has come
+            TABLE_AT + 8 * (len(PLANES) + 2) * size
+        )  # mailboxes by plane and peer; who has come; who has given up
         return cls(Segment.create(nbytes, "a rank's board"), fresh=True)
 
     def mailbox(self, plane: int, to: int, size: int) -> int:
@@ -59,6 +78,15 @@ class Board:
 
     def signed(self, visitor: int, size: int) -> bool:
         return bool(self.words[TABLE_AT // 8 + len(PLANES) * size + visitor])
+
+    def give_up(self, visitor: int, size: int, op: int) -> None:
+        """A peer notes on the owner's board that it does no more from that collective on."""
+        self.words[TABLE_AT // 8 + (len(PLANES) + 1) * size + visitor] = op + 2
+
+    def given_up(self, size: int) -> int:
+        """The first collective in which a peer of the owner's gave up; -1: before any."""
+        first = TABLE_AT // 8 + (len(PLANES) + 1) * size
+        return min((word - 2 for word in self.words[first : first + size] if word), default=-1)
 
     def begin(self, op: int, signature: int) -> None:
         """The owner enters a collective. Nobody takes one collective's signature for another's."""
@@ -96,9 +124,7 @@ class Board:
     def raise_alarm(self, kind: str, rank: int, text: str) -> None:
         """Tell the owner, once, that the group has failed: the first alarm stays."""
         if not self.words[W_ALARM]:
-            data = json.dumps({"kind": kind, "rank": rank, "text": text[:1000]}).encode()[
-                : TEXT_BYTES - 8
-            ]
+            data = write_alarm(kind, rank, text)
             self.segment.memory[TEXT_AT : TEXT_AT + len(data)] = data
             self.words[W_ALARM] = len(data)
 
@@ -106,10 +132,7 @@ class Board:
         size = self.words[W_ALARM]
         if not size:
             return None
-        try:
-            return dict(json.loads(bytes(self.segment.memory[TEXT_AT : TEXT_AT + size])))
-        except ValueError:  # cut off: the words are lost, the alarm is not
-            return {"kind": "CollectiveError", "rank": -1, "text": "a peer gave up"}
+        return read_alarm(bytes(self.segment.memory[TEXT_AT : TEXT_AT + size]))
 
 
 @dataclass

@@ -8,7 +8,6 @@ else a board would tell (a peer has ended, the group has failed) comes over the 
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import threading
 import time
@@ -23,7 +22,7 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from workbench.arrays import bytes_of
 from workbench.transports.bell import Bells
-from workbench.transports.board import PLANES, TEXT_BYTES, Board
+from workbench.transports.board import PLANES, TEXT_BYTES, Board, read_alarm, write_alarm
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
 
 _WORDS = HEADER.size // 8
@@ -41,8 +40,9 @@ class GlooOutbox:
     def __init__(self, channels: GlooChannels, to: int, plane: int, bell: Any) -> None:
         self.free, self.moved, self.slot_bytes = threading.Semaphore(SLOTS), 0, channels.slot_bytes
         self._channels, self._to, self._tag, self._bell = channels, to, 2 * plane, bell
-        self._headers = [torch.zeros(_WORDS, dtype=torch.int64) for _ in range(SLOTS)]
-        self._payloads = [torch.zeros(self.slot_bytes, dtype=torch.uint8) for _ in range(SLOTS)]
+        with torch.inference_mode(False):  # they are written in other modes too
+            self._headers = [torch.zeros(_WORDS, dtype=torch.int64) for _ in range(SLOTS)]
+            self._payloads = [torch.zeros(self.slot_bytes, dtype=torch.uint8) for _ in range(SLOTS)]
         self._views = [Views(bytes_of(payload), {}) for payload in self._payloads]
         self._turn = 0
         self._posted: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -179,7 +179,7 @@ class GlooChannels:
         ]
         for listener in self._listeners:
             listener.start()
-        self._alarms: list[Any] = []
+        self._alarms: list[Any] = []  # under way, with what they send: Gloo does not keep it
 
     def said_bye(self, frm: int) -> None:
         """One plane has nothing more to come; the others may have."""
@@ -198,8 +198,7 @@ class GlooChannels:
 
     def raise_alarm(self, kind: str, rank: int, text: str) -> None:
         """Tell every rank on another host that the group has failed."""
-        data = json.dumps({"kind": kind, "rank": rank, "text": text[:1000]}).encode()
-        self._tell(data[:TEXT_BYTES])
+        self._tell(write_alarm(kind, rank, text))
 
     def _tell(self, data: bytes) -> None:
         page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
@@ -217,7 +216,7 @@ class GlooChannels:
                 text = bytes(page.numpy()).rstrip(b"\0")
                 if not text:
                     return
-                self._board.raise_alarm(**json.loads(text))
+                self._board.raise_alarm(**read_alarm(text))
 
     def close(self, seconds: float = 2.0) -> None:
         """Say good-bye to everyone, as a closed connection looks like a lost one; then leave."""

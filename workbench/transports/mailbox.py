@@ -80,7 +80,8 @@ class Views:
         view = self.made.get(dtype)
         if view is None:
             if isinstance(dtype, torch.dtype):
-                view = torch.frombuffer(self.memory, dtype=dtype)
+                with torch.inference_mode(False):  # it is written in other modes too
+                    view = torch.frombuffer(self.memory, dtype=dtype)
             else:
                 view = np.frombuffer(self.memory, dtype=dtype)
             self.made[dtype] = view

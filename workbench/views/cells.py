@@ -63,6 +63,8 @@ class Cell:
 LINE: dict[str, Any] = {"mode": "lines", "line": {"width": 2}}
 _DOTS: dict[str, Any] = LINE | {"mode": "lines+markers", "marker": {"size": 5}}
 _AREA: dict[str, Any] = {"mode": "lines", "line": {"width": 1.25}, "stackgroup": "step"}
+_PALE: dict[str, Any] = _AREA | {"opacity": 0.45, "fillpattern": {"shape": "/", "size": 5}}
+_COULD: dict[str, Any] = {"mode": "lines", "line": {"width": 1.5, "dash": "dot"}}
 _END: dict[str, Any] = {
     "mode": "markers", "marker": {"size": 10, "symbol": "diamond"}, "cliponaxis": False,
 }  # fmt: skip
@@ -81,6 +83,14 @@ CHARTS: Mapping[str, Chart] = {
         "Exposed communication", "iteration", "ms a step", (("forward", _AREA), ("comm", _AREA)),
         "iteration %{x}: %{y:.2f} ms",
     ),
+    "overlap": Chart(
+        "Overlap with computing", "iteration", "ms a step",
+        (("comm", _PALE), ("comm", _AREA), ("ideal", _COULD)), "iteration %{x}: %{y:.2f} ms",
+    ),
+    "input": Chart(
+        "Input stall", "iteration", "ms a step", (("wait", LINE), ("ink-3", _COULD)),
+        "iteration %{x}: %{y:.2f} ms",
+    ),
     "overhead": Chart(
         "Recording", "seconds", "events a second", (("ink", LINE), ("comm", _ASIDE)),
         "%{x:.1f} s: %{y:,.0f}", ",.0f", y2="ns a record (dotted)",
@@ -97,13 +107,21 @@ def cell(
     each = f", a point for {many} iterations" if many > 1 and name != "overhead" else ""
     # A speed may be known in iterations only.
     y = found[0].name if name == "throughput" else chart.y
-    marks = (f'<span style="color:{ink[token]}">{chart.mark}</span>' for token, _ in chart.lines)
+    marks = (
+        f'<span style="color:{ink[token]}">{_sign(look, chart.mark)}</span>'
+        for token, look in chart.lines
+    )
     words = said(name, columns, dropped).format(*marks)
     until = None
     if asked and chart.x == "iteration":
         newest = int(columns["iteration"][-1]) if columns.height else 0
         until = scale(newest, asked)
     return Cell(chart, titled(chart.title + each, words), y, found, until)
+
+
+def _sign(look: Mapping[str, Any], usual: str) -> str:
+    """What stands for a line in the title."""
+    return "▨" if look is _PALE else "┅" if look is _COULD else usual
 
 
 def scale(newest: int, asked: int) -> int:

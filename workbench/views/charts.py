@@ -17,12 +17,16 @@ import plotly.graph_objects as go
 import polars as pl
 
 from workbench.store import Store
-from workbench.views import cells, served_cells
+from workbench.views import cells, held_cells, mixed_cells, served_cells, staged_cells
 from workbench.views.cells import Cell, asked, tokens
 from workbench.views.compared import compared
 from workbench.views.curves import SERVED, select
+from workbench.views.pictured import pictured
 
-CHARTS = {**cells.CHARTS, **served_cells.CHARTS}
+CHARTS = {
+    **cells.CHARTS, **served_cells.CHARTS, **staged_cells.CHARTS, **mixed_cells.CHARTS,
+    **held_cells.CHARTS,
+}  # fmt: skip
 HEIGHT = 260  # of a row of cells
 GAP = 0.16  # between two cells of a row, of the width
 
@@ -40,6 +44,12 @@ def cell(
     """A chart with what it shows now, from the columns of its curve."""
     if name in SERVED:
         return served_cells.cell(name, columns, theme)
+    if name in mixed_cells.CHARTS:
+        return mixed_cells.cell(columns, theme)
+    if name in held_cells.CHARTS:
+        return held_cells.cell(columns, theme)
+    if name in staged_cells.CHARTS:
+        return staged_cells.cell(name, columns, theme)
     return cells.cell(name, columns, theme, dropped, asked)
 
 
@@ -52,7 +62,10 @@ def figure(
     Raises ValueError, which names the charts that there are.
     """
     columns = select(store, known(name), record_ns)
-    return draw(name, columns, theme, store.dropped, asked(store))
+    made = draw(name, columns, theme, store.dropped, asked(store))
+    if name not in cells.CHARTS:
+        return made
+    return pictured(made, cell(name, columns, "light", store.dropped, asked(store)))
 
 
 def draw(

@@ -7,12 +7,12 @@ A page's message is checked here and nowhere else: a bad one is answered in word
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.control import UNITS
 from workbench.errors import SpecError
+from workbench.record import short
 from workbench.units import bytes_per_second, duration_ns
 
 MOST_STEPS = 100  # at a time
@@ -33,6 +33,8 @@ def obey(run: Any, message: Mapping[str, Any], readonly: bool = False) -> dict[s
         words = action(run, **args)
     except (Refused, SpecError) as error:
         return said(message, False, str(error))
+    except Exception as error:  # the thread that this is called in serves other pages too
+        return said(message, False, f"That failed: {type(error).__name__}: {error}")
     return said(message, True, words)
 
 
@@ -42,16 +44,19 @@ def said(message: Mapping[str, Any], ok: bool, words: str) -> dict[str, Any]:
 
 def _find(verb: Any) -> tuple[Callable[..., str], tuple[str, ...]]:
     if not isinstance(verb, str) or verb not in _VERBS:
-        raise Refused(f"{verb!r} is nothing that ranks can be told; known are {', '.join(_VERBS)}.")
+        raise Refused(
+            f"{short(verb)} is nothing that ranks can be told; known are {', '.join(_VERBS)}."
+        )
     return _VERBS[verb]
 
 
 def _arguments(verb: Any, args: Any, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(args, Mapping):
-        raise Refused(f"The arguments of {verb} are names with values, not {args!r}.")
-    if unknown := sorted(set(args) - set(names)):
+        raise Refused(f"The arguments of {verb} are names with values, not {short(args)}.")
+    if unknown := [name for name in args if name not in names]:
         takes = ", ".join(names) or "nothing"
-        raise Refused(f"{verb} does not take {', '.join(map(str, unknown))}; it takes {takes}.")
+        given = ", ".join(short(name).strip("'") for name in unknown[:4])
+        raise Refused(f"{verb} does not take {given}; it takes {takes}.")
     return dict(args)
 
 
@@ -79,9 +84,13 @@ def _resume(run: Any) -> str:
 
 def _step(run: Any, count: Any = 1, unit: Any = "chunk") -> str:
     if unit not in UNITS:
-        raise Refused(f"A step is a {', a '.join(UNITS[:-1])} or an {UNITS[-1]}, not {unit!r}.")
+        raise Refused(
+            f"A step is a {', a '.join(UNITS[:-1])} or an {UNITS[-1]}, not {short(unit)}."
+        )
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_STEPS:
-        raise Refused(f"Steps at a time are a whole number from 1 to {MOST_STEPS}, not {count!r}.")
+        raise Refused(
+            f"Steps at a time are a whole number from 1 to {MOST_STEPS}, not {short(count)}."
+        )
     if not run.control_state.held:
         raise Refused("Only ranks that are held can make a single step: hold them first.")
     run.step(count, unit=unit)
@@ -95,8 +104,8 @@ def _slow_motion(run: Any, factor: Any = None) -> str:
 
 
 def _stop(run: Any) -> str:
-    run.stop()
-    return "The run ends after this iteration."
+    words: str | None = run.stop()
+    return words or "The run ends after this iteration."
 
 
 def _kill(run: Any, rank: Any = None) -> str:
@@ -132,7 +141,7 @@ def _link(
     if latency is None and bandwidth is None and down is None:
         raise Refused("Say what of the link to change: latency, bandwidth or down.")
     if not all(value is None or isinstance(value, bool) for value in (down, both)):
-        raise Refused(f"down and both are true or false, not {down!r}, {both!r}.")
+        raise Refused(f"down and both are true or false, not {short(down)}, {short(both)}.")
     if latency is not None:
         duration_ns(latency)  # SpecError says what is wrong with it
     if bandwidth is not None:
@@ -165,7 +174,9 @@ _VERBS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
 
 def _rank(run: Any, rank: Any) -> int:
     if not isinstance(rank, int) or isinstance(rank, bool) or rank not in run.pids:
-        raise Refused(f"There is no rank {rank!r}: this run has ranks 0 to {len(run.pids) - 1}.")
+        raise Refused(
+            f"There is no rank {short(rank)}: this run has ranks 0 to {len(run.pids) - 1}."
+        )
     return rank
 
 
@@ -177,8 +188,9 @@ def _alive(run: Any, rank: Any) -> int:
 
 def _factor(factor: Any) -> float:
     number = isinstance(factor, int | float) and not isinstance(factor, bool)
-    if not number or not math.isfinite(factor) or not 1 <= factor <= LARGEST_FACTOR:
+    if not number or not 1 <= factor <= LARGEST_FACTOR:
         raise Refused(
-            f"A factor is a number from 1 (full speed) to {LARGEST_FACTOR:,.0f}, not {factor!r}."
+            f"A factor is a number from 1 (full speed) to {LARGEST_FACTOR:,.0f}, not "
+            f"{short(factor)}."
         )
     return float(factor)

@@ -2,20 +2,17 @@
 
 Two outputs. The charts are a still picture, so that a notebook that was saved shows them wherever
 it is read; at the end they are Plotly's too, for JupyterLab, whose renderer of those shows no
-change. Both are brought up to date by a thread, which ends with the comparison.
+change.
 """
 
 from __future__ import annotations
 
 import html
 import json
-import threading
-import uuid
 from typing import TYPE_CHECKING, Any
 
-from IPython.display import display
-
 from workbench import measures
+from workbench.views import followed
 from workbench.views.charts import grid
 from workbench.views.compared import compared
 from workbench.views.compared_svg import svg
@@ -25,37 +22,20 @@ if TYPE_CHECKING:
 
     from workbench.comparison import Comparison
 
-EVERY_SECONDS = 1.0
-PLOTLY = "application/vnd.plotly.v1+json"
 PICTURED = ("updates", "seconds", "bytes")
 
 
 def show(comparison: Comparison) -> None:
-    """Display it here; in every place where it was displayed before, it stays as it is."""
-    ids = (f"workbench-{uuid.uuid4()}", f"workbench-{uuid.uuid4()}")
-    shown = [pictured(comparison), tabled(comparison)]
-    for bundle, place in zip(shown, ids, strict=True):
-        display(bundle, raw=True, display_id=place)
-    if not comparison.done:
-        follower = threading.Thread(
-            target=_follow, args=(comparison, ids), name="workbench comparison", daemon=True
-        )
-        comparison.followers.append(follower)
-        follower.start()
+    """Display it here, and follow it."""
 
+    def over() -> int:  # only when a trial is, there is a new curve
+        return sum(trial.done for trial in comparison.trials)
 
-def _follow(comparison: Comparison, ids: tuple[str, str]) -> None:
-    drawn, said = -1, ""
-    while True:
-        done = comparison._finished.wait(EVERY_SECONDS)
-        over = sum(trial.done for trial in comparison.trials)
-        if over != drawn or done:  # only then is there a new curve
-            display(pictured(comparison), raw=True, display_id=ids[0], update=True)
-        if over != drawn or comparison.words != said:
-            display(tabled(comparison), raw=True, display_id=ids[1], update=True)
-        drawn, said = over, comparison.words
-        if done:
-            return
+    parts = [
+        followed.Part(lambda: pictured(comparison), over),
+        followed.Part(lambda: tabled(comparison), lambda: (over(), comparison.words)),
+    ]
+    followed.show(parts, comparison._finished, comparison.followers, "workbench comparison")
 
 
 def pictured(comparison: Comparison) -> dict[str, Any]:
@@ -63,7 +43,7 @@ def pictured(comparison: Comparison) -> dict[str, Any]:
     cells = compared(comparison.curves(), by=PICTURED, smooth=None)
     bundle = {"image/svg+xml": svg(cells, comparison.words), "text/plain": repr(comparison)}
     if comparison.done:
-        bundle[PLOTLY] = json.loads(grid(cells).to_json())
+        bundle[followed.PLOTLY] = json.loads(grid(cells).to_json())
     return bundle
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from workbench.units import print_size
 from workbench.views.cells import Cell
-from workbench.views.svg import FONT, INK, line, round_up, text
+from workbench.views.svg import line, opened, round_up, text
 
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 56, 84, 180, 34
 ROW = 18  # of the key
@@ -28,11 +27,7 @@ def svg(cells: Sequence[Cell], words: str) -> str:
     height = TOP + PLOT + 56 + key
     wide = (WIDTH - 16) / max(len(cells), 1)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-        f'height="{height}" style="max-width:100%;height:auto" role="img" '
-        f'aria-label="{escape(words)}" font-family="{FONT}" font-size="12">',
-        f"<title>{escape(words)}</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="{INK["ground"]}"/>',
+        *opened(words, WIDTH, height),
         text(16, 24, words, "ink", size=14, most=130),
         text(16, 42, notes, "ink-3", size=11, most=160),
     ]

@@ -17,7 +17,8 @@ import polars as pl
 from workbench.events import KINDS, ROW
 from workbench.store import Store, Tap
 from workbench.table import Batch
-from workbench.views import served
+from workbench.views import held, mixed, served, staged
+from workbench.views.held import Held
 from workbench.views.iterations import (
     COMPUTE,
     MANY,
@@ -28,11 +29,19 @@ from workbench.views.iterations import (
     metrics,
     steps,
 )
+from workbench.views.mixed import Mixed
 from workbench.views.rate import Rate
 from workbench.views.served_rows import Served
+from workbench.views.staged_rows import Staged
 
 NAMES = ("loss", "accuracy", "throughput", "communication", "overhead")
 SERVED = ("updates", "time", "clocks", "staleness", "waiting", "servers")  # of a parameter server
+STAGED = ("bubble", "stages", "activations")  # of a pipeline
+MEMORY = "memory"  # where ranks count what they hold
+MIXED = "disagreement"  # where replicas differ and mix
+HELD = "held"  # where a model is sharded
+INPUT = "input"  # where examples come from servers
+OVERLAP = "overlap"  # where gradients travel in buckets while backward still runs
 SERVER = "server"  # the lane of a parameter server's rows
 LAG = 2  # iterations by which a rank has gone on before one is closed: its other lanes are drained
 LOST = 200  # iterations by which a rank lags that is counted out
@@ -72,7 +81,8 @@ class Curves:
         self._iterations = iterations(steps(self._open))
         self._metrics = metrics(self._open)
         self._rate = Rate()
-        self._served = Served(store)
+        self._served, self._staged = Served(store), Staged(store)
+        self._mixed, self._held = Mixed(store), Held(store)
         self.rows = 0
 
     def update(self) -> bool:
@@ -84,6 +94,9 @@ class Curves:
             found += [self._of_frame(piece) for piece in self._missed(self._tap.position)]
         batches = self._tap.take()
         self._served.of_batches(batches, self.rows)
+        self._staged.of_batches(batches)
+        self._mixed.of_batches(batches)
+        self._held.of_batches(batches)
         found += self._of_batches(batches)
         if found or (over and self._open.height):
             self._take(pl.concat([self._open, *found]), over)
@@ -115,9 +128,27 @@ class Curves:
         return served.dropped(self._served.rows)
 
     @property
+    def is_staged(self) -> bool:
+        """Is this a pipeline?"""
+        return self._staged.active
+
+    @property
     def offered(self) -> tuple[str, ...]:
         """The curves that have something to say of this run, as far as is known."""
-        return (*NAMES, *SERVED) if self._served.active else NAMES
+        names: tuple[str, ...] = NAMES
+        if self._served.active:
+            names = (*names, *SERVED)
+        if self._staged.active:  # what no computing hides is its bubble, which has reasons
+            names = (*(name for name in names if name != "communication"), *STAGED)
+        if self._iterations["hidable_ns"].sum() > 0:
+            names = (*names, OVERLAP)
+        if self._iterations["asked_ms"].sum() > 0:
+            names = (*names, INPUT)
+        if self._mixed.active:
+            names = (*names, MIXED)
+        if self._held.active:
+            names = (*names, HELD)
+        return (*names, MEMORY) if self._staged.memory else names
 
     @property
     def over(self) -> bool:
@@ -133,19 +164,26 @@ class Curves:
                        update, of the "minibatch"; of the "validation" samples at the end
         throughput     iteration, seconds, took_s, iterations_per_s, samples_per_s (null: not known)
         communication  iteration, seconds, step_ms, compute_ms, exposed_ms: means over ranks
+        overlap        iteration, seconds, hidden_ms, exposed_ms, hidable_ms: means over ranks
+        input          iteration, seconds, stall_ms, step_ms: mean over the ranks that train
+        disagreement   iteration, end_ns, rms, nearest, furthest, alone: see mixed.py
+        held           rank, iteration, end_ns, seconds, model, held, unsharded: see held.py
         overhead       seconds, events_per_s; record_ns: of one record; share: of the ranks' time
                        (as far as there are cores) that is spent on writing records; both null
                        where nobody measured
         updates, time  iteration, updates, seconds, loss: by updates of the parameters
         clocks, staleness, waiting, servers: of a parameter server, see served.py
+        bubble, stages, activations: of a pipeline, and memory: see staged.py
         """
         if name in ("staleness", "waiting", "servers"):
             of_served: pl.DataFrame = getattr(served, name)(self._served.rows)
             return of_served
-        if name not in (*NAMES, *SERVED):
-            known = ", ".join((*NAMES, *SERVED))
+        every = (*NAMES, *SERVED, *STAGED, MEMORY, OVERLAP, INPUT, MIXED, HELD)
+        if name not in every:
+            known = ", ".join(every)
             raise ValueError(f"there is no curve {name!r}; there are {known}")
-        made: pl.DataFrame = getattr(self, f"_{name}")()
+        # What keeps the rows of "held" has its name.
+        made: pl.DataFrame = self._held_curve() if name == HELD else getattr(self, f"_{name}")()
         return made
 
     # -- reading
@@ -161,6 +199,9 @@ class Curves:
     def _of_frame(self, frame: pl.DataFrame) -> pl.DataFrame:
         p = pl.col
         self._served.of_frame(frame, self.rows)
+        self._staged.of_frame(frame)
+        self._mixed.of_frame(frame)
+        self._held.of_frame(frame)
         self.rows += frame.height
         self._rate.count(frame["end_ns"].to_numpy())
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
@@ -267,6 +308,29 @@ class Curves:
         limit = served.bound(self._store.metadata)
         return served.clocks(self._served.rows).with_columns(bound=pl.lit(limit, pl.Int64))
 
+    def _bubble(self) -> pl.DataFrame:
+        return staged.bubble(self._staged.rows, self._plan)
+
+    def _stages(self) -> pl.DataFrame:
+        return staged.stages(self._staged.rows, self._plan)
+
+    def _activations(self) -> pl.DataFrame:
+        return staged.activations(self._staged.rows, self._plan, self.began_ns)
+
+    def _disagreement(self) -> pl.DataFrame:
+        return mixed.disagreement(self._mixed.rows, mixed.facts(self._store.metadata))
+
+    def _held_curve(self) -> pl.DataFrame:
+        whole = held.unsharded(self._store.metadata)
+        return held.curve(self._held.rows, whole, self.began_ns)
+
+    def _memory(self) -> pl.DataFrame:
+        return staged.memory(self._staged.memory, staged.limit_bytes(self._store.metadata))
+
+    @property
+    def _plan(self) -> staged.Plan | None:
+        return staged.plan(self._store.metadata)
+
     def _accuracy(self) -> pl.DataFrame:
         p, shown = pl.col, self._shown().select("iteration", "seconds")
         last = shown.tail(1)
@@ -303,6 +367,23 @@ class Curves:
             step_ms=p("step_ns") / per_rank,
             compute_ms=p("compute_ns") / per_rank,
             exposed_ms=(p("step_ns") - p("compute_ns")) / per_rank,
+        )  # fmt: skip
+
+    def _overlap(self) -> pl.DataFrame:
+        p, per_rank = pl.col, 1e6 * pl.col("ranks")
+        return self._shown().select(
+            "iteration", "seconds",
+            hidden_ms=p("hidden_ns") / per_rank,
+            exposed_ms=(p("step_ns") - p("compute_ns")) / per_rank,
+            hidable_ms=p("hidable_ns") / per_rank,
+        )  # fmt: skip
+
+    def _input(self) -> pl.DataFrame:
+        p = pl.col
+        asked = pl.when(p("asked_ms") > 0).then("asked_ms").otherwise("load_ms")
+        return self._shown().select(
+            "iteration", "seconds", stall_ms=asked / p("ranks"),
+            step_ms=p("step_ns") / (1e6 * p("ranks")),
         )  # fmt: skip
 
     def _overhead(self) -> pl.DataFrame:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import yaml
 
+from workbench import hosts
 from workbench.control import ControlState, LinkState
-from workbench.formulas import ALGORITHMS
+from workbench.errors import WorkbenchError
+from workbench.formulas import OPERATIONS, find
+from workbench.formulas.hierarchical import levels_told
+from workbench.partitions.facts import run_facts
 from workbench.store import NOW_SCHEMA, Store
-from workbench.views.server_facts import server_facts
+from workbench.units import size_bytes
+from workbench.views.server_facts import inputs_facts, server_facts
 
 _NOW = {name: at for at, name in enumerate(NOW_SCHEMA)}
 _LANE_NOW = (
     "rank lane kind peer group collective algorithm op step chunk dtype shape".split()
 )  # as they are
+
+
+_MISFITS = ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 
 
 class Watched(Protocol):
@@ -35,9 +46,37 @@ class Watched(Protocol):
 
 
 def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The header's ``run``, from what is stored with a run. What is not known is 0, -1 or ""."""
+    """The header's ``run``, from what is stored with a run. What is not known is 0, -1 or "".
+
+    Raises WorkbenchError where something else is stored than a run stores.
+    """
+    with _as_stored():
+        return _facts(metadata)
+
+
+@contextlib.contextmanager
+def _as_stored() -> Iterator[None]:
+    """What is stored with a run may come from a file, and that from anybody."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        yaml.YAMLError,
+    ) as e:
+        raise WorkbenchError(
+            f"what is stored with this run is not what a run stores ({type(e).__name__}: {e}): it "
+            "was written by another version, or changed. Its events can be read: run.events"
+        ) from e
+
+
+def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
     spec = yaml.safe_load(metadata.get("experiment", "")) or {}
-    ranks, network = int(spec.get("ranks", 0)), spec.get("network") or {}
+    ranks, network = int(spec.get("ranks", metadata.get("ranks", 0))), spec.get("network") or {}
+    planned = found(metadata.get("planned"))
     strategy, options = _name(spec.get("strategy", "")), spec.get("options") or {}
     links = []
     for name, link in sorted(network.get("links", {}).items()):
@@ -47,27 +86,60 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         "title": metadata.get("title", "") or _title(strategy),
         "strategy": strategy,
         "ranks": ranks,
+        "cells": "cells" in metadata,  # ranks that run a notebook's cells train only if these do
         "iterations": int(spec.get("iterations", -1)),
         "algorithm": _name(spec.get("all_reduce", "ring")) if spec else "",
         "cores": int(metadata.get("cores", 0)),
         "threads": int(metadata.get("threads", spec.get("threads") or 0)),
         "emulated": links,
+        "levels": list(network.get("levels") or []),
         "server": server_facts(strategy, options, _name(options.get("consistency", "bsp"))) or None,
-        "notes": _notes(spec, _spec_words({k: v for k, v in network.items() if k != "links"})),
-        "theory": theory(ranks) if isinstance(spec.get("all_reduce", ""), str) else {},
+        "inputs": inputs_facts(strategy, options),
+        "pipeline": found(metadata.get("pipeline")),
+        "model": found(metadata.get("model")),
+        "buckets": found(metadata.get("buckets")),
+        "peers": found(metadata.get("peers")),
+        "samples": run_facts(metadata),
+        "shards": found(metadata.get("shards")),
+        "pair": found(metadata.get("pair")),
+        "waiting": found(metadata.get("waiting")),  # of a record that broke off in a deadlock
+        "auto": found(metadata.get("auto")),
+        "memory_limit": size_bytes(spec["memory_limit"]) if spec.get("memory_limit") else None,
+        "notes": [
+            *([planned["model"]] if planned else []),
+            *_notes(spec, _by_level(network)),
+        ],
+        "planned": planned["words"] if planned else "",
+        "theory": (
+            theory(ranks, tuple(network.get("levels") or ()))
+            if isinstance(spec.get("all_reduce", ""), str)
+            else {}
+        ),
     }
+
+
+def found(text: str | None) -> Any:
+    """What ranks or the driver have told of the run as JSON; None if they have not."""
+    return None if text is None else json.loads(text)
+
+
+_TITLES = {
+    "ddp": "DDP", "fsdp": "FSDP", "local_sgd": "Local SGD", "diloco": "DiLoCo", "top_k": "Top-k",
+    "ad_psgd": "AD-PSGD", "malt": "MALT",
+}  # fmt: skip
 
 
 def _title(strategy: str) -> str:
     """The strategy's name as people write it."""
-    return "DDP" if strategy == "ddp" else strategy.replace("_", " ").capitalize()
+    return _TITLES.get(strategy, strategy.replace("_", " ").capitalize())
 
 
 def slowed(metadata: Mapping[str, str]) -> dict[int, float]:
     """Ranks that the spec slows from the beginning, and their factors."""
-    spec = yaml.safe_load(metadata.get("experiment", "")) or {}
-    faults = spec.get("faults") or []
-    return {fault["rank"]: fault["factor"] for fault in faults if fault["fault"] == "slow"}
+    with _as_stored():
+        spec = yaml.safe_load(metadata.get("experiment", "")) or {}
+        faults = spec.get("faults") or []
+        return {fault["rank"]: fault["factor"] for fault in faults if fault["fault"] == "slow"}
 
 
 def _name(code: Any) -> str:
@@ -78,15 +150,46 @@ def _name(code: Any) -> str:
     return name if path else str(code).rpartition("/")[2].removesuffix(".py")
 
 
-def _notes(spec: Mapping[str, Any], network: str) -> list[str]:
-    notes = [f"all links emulated: {network}"] if network else []
+LINK_NOTES = ("all links ", "links inside ", "links between ")  # how notes of links begin
+
+
+def _by_level(network: Mapping[str, Any]) -> list[str]:
+    """What links are inside hosts, between hosts, and so on: in words, "" as the machine has them.
+    Without hosts one level.
+    """
+    usual = {name: network.get(name) for name in ("latency", "bandwidth")}
+    between, above = network.get("between") or {}, len(network.get("levels") or [0]) - 1
+    far = between if isinstance(between, list) else [between] * above
+    own = [{name: value for name, value in link.items() if value} for link in far]
+    return [_spec_words(usual), *(_spec_words({**usual, **link}) for link in own)]
+
+
+def _link_notes(words: Sequence[str]) -> list[str]:
+    """Of links by level, each in words."""
+    if len({*words}) == 1:
+        return [f"all links emulated: {words[0]}"] if words[0] else []
+    names = ["inside hosts", "between hosts", "between racks"] + ["between groups"] * len(words)
+    return [f"links {name} {_made(each)}" for name, each in zip(names, words, strict=False) if each]
+
+
+def _notes(spec: Mapping[str, Any], links: Sequence[str]) -> list[str]:
+    levels = (spec.get("network") or {}).get("levels") or []
+    notes = [*([hosts.words(levels)] if len(levels) > 1 else []), *_link_notes(links)]
     if pad := spec.get("pad_compute"):
-        notes.append(f"compute padded to {pad}")
+        notes.append(f"compute padded to {_pad_words(pad)}")
     for fault in spec.get("faults") or []:
         if fault["fault"] == "jitter":
             share, factor = fault["probability"], fault["factor"]
             notes.append(f"{share:.0%} of iterations slowed ×{factor:g}, at random")
     return notes
+
+
+def _pad_words(pad: str | Mapping[str, str]) -> str:
+    """One duration, or those of a pipeline's forward, input and weight gradients."""
+    if isinstance(pad, str):
+        return pad
+    names = {"forward": "F", "input_gradient": "I", "weight_gradient": "W"}
+    return ", ".join(f"{names[name]} {duration}" for name, duration in pad.items())
 
 
 def _spec_words(link: Mapping[str, Any]) -> str:
@@ -95,23 +198,33 @@ def _spec_words(link: Mapping[str, Any]) -> str:
 
 
 def _emulated(source: int, target: int, words: str) -> dict[str, Any]:
-    words = f"link {source} → {target} {'cut' if words == 'cut' else f'emulated: {words}'}"
-    return {"from": source, "to": target, "words": words}
+    return {"from": source, "to": target, "words": f"link {source} → {target} {_made(words)}"}
 
 
-def theory(ranks: int) -> dict[str, dict[str, float]]:
-    """Of each all-reduce that has formulas: its steps, and the share of the tensor's bytes that the
-    busiest rank sends.
+def _made(words: str) -> str:
+    return "cut" if words == "cut" else f"emulated: {words}"
+
+
+def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, float]]:
+    """Of each collective that has formulas: its steps, and the share of the whole tensor's bytes
+    that the busiest rank sends. ``levels``: of the ranks' hosts, where they are known.
     """
-    if ranks < 2:
-        return {}
+    return {name: dict(says) for name, says in _theory(ranks, levels).items()}
+
+
+@cache
+def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, float]]:
     elements = ranks << 20  # whole chunks
+    way = levels_told(levels) if levels else ""
     return {
-        f"all_reduce/{name}": {
+        f"{operation}/{name}": {
             "steps": algorithm.steps(ranks),
             "share": max(algorithm.sent(ranks, elements)) / elements,
         }
-        for name, algorithm in ALGORITHMS.items()
+        for operation, algorithms in OPERATIONS.items()
+        for name in algorithms
+        for algorithm in [find(name, operation, way, ranks)]
+        if ranks > 1
     }
 
 
@@ -146,13 +259,26 @@ def _link(source: int, target: int, link: LinkState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def emulated(state: ControlState, ranks: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """The header's ``emulated`` as the links are now, and a note where most of them are alike."""
-    links = state.links
-    alike, count = Counter(links.values()).most_common(1)[0] if links else (None, 0)
-    common = alike if count > 1 and 2 * count > ranks * (ranks - 1) else None
-    notes = [f"all links emulated: {common.words}"] if common else []
-    return [_emulated(*ends, link.words) for ends, link in links.items() if link != common], notes
+def emulated(
+    state: ControlState, ranks: int, levels: Sequence[int] = ()
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The header's ``emulated`` as the links are now, and notes where most of them are alike: of
+    all, or of those inside hosts and those between.
+    """
+    links, everyone = state.links, range(ranks)
+    at = {(a, b): hosts.level(levels, a, b) for a in everyone for b in everyone if a != b}
+    common: list[LinkState | None] = []
+    for level in range(len(levels) or 1):
+        own = Counter(link for ends, link in links.items() if at.get(ends) == level)
+        alike, count = own.most_common(1)[0] if own else (None, 0)
+        most = sum(each == level for each in at.values())
+        common.append(alike if 2 * count > most and (count > 1 or levels) else None)
+    notes = _link_notes([link.words if link else "" for link in common])
+    told = [
+        _emulated(*ends, link.words)
+        for ends, link in links.items() if link != common[at.get(ends, 0)]
+    ]  # fmt: skip
+    return told, notes
 
 
 def changed(
@@ -187,8 +313,10 @@ def state_of(
         return "failed", in_a_line(str(run.result.error))
     done = len(run.result.losses) or iteration + 1
     if done < told["iterations"]:
-        return "finished", f"Stopped after {done} of {told['iterations']} iterations."
-    return "finished", f"All {done} iterations are done." if done else ""
+        return "finished", f"Stopped after {done:,} of {told['iterations']:,} iterations."
+    if done == 1:
+        return "finished", "The one iteration is done."
+    return "finished", f"All {done:,} iterations are done." if done else ""
 
 
 def _living(run: Watched, told: Mapping[str, Any], events: int) -> tuple[str, str]:

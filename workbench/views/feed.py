@@ -15,23 +15,26 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from workbench.events import KINDS
+from workbench.partitions.facts import run_facts, samples_told
 from workbench.store import Store, Tap
 from workbench.table import Batch, from_frame
 from workbench.views import Message, Passages, pack, passages
 from workbench.views.facts import (
+    LINK_NOTES,
     NO_CONTROL,
     Watched,
     changed,
     control,
     emulated,
     facts,
+    found,
     lanes_now,
     slowed,
     state_of,
@@ -45,7 +48,14 @@ TICK_SECONDS = 0.04
 HEARTBEAT_SECONDS = 1.0  # so that a page knows the driver's clock, and that it lives
 HISTORY_ROWS = 2_000_000  # the newest; a page holds no more
 MESSAGE_ROWS = 250_000  # of history, a message
-SCENES = ("overview", "collectives", "timeline", "server")  # each is a file, assets/scene_<name>.js
+# Each is a file, assets/scene_<name>.js.
+# Facts that pages keep: told with a history, and when they change.
+HEAVY = ("pipeline", "model", "samples", "buckets")
+FOUND = ("model", "shards", "buckets", "auto")  # facts that ranks find out while they run
+SCENES = (
+    "overview", "collectives", "timeline", "server", "pipeline", "model", "peers", "samples",
+    "shards", "pair",
+)  # fmt: skip
 
 _feeds: weakref.WeakKeyDictionary[Watched, Feed] = weakref.WeakKeyDictionary()
 _feeds_lock = threading.Lock()
@@ -82,8 +92,12 @@ class Feed:
 
     def __init__(self, run: Watched) -> None:
         self._run, self._store = weakref.ref(run), run.store
+        # First: what is told in between is read once more, not missed.
+        self._heard = {name: run.store.metadata.get(name) for name in FOUND}
         self._facts = {"id": uuid.uuid4().hex, **facts(run.store.metadata)}
         self._tally = Tally(run.store, slowed(run.store.metadata))
+        self._samples = samples_told(run.store.metadata)
+        self._told: dict[str, Any] = {}  # of the heavy facts, what live messages have told
         self._lock = threading.Lock()
         self._pages: list[Page] = []
         self._news = threading.Event()
@@ -137,7 +151,8 @@ class Feed:
         """Send the history of a run that is over, here and now: what a saved page holds. Raises
         what ``send`` raises.
         """
-        page = self.join(send, readonly=True)
+        scene = self._store.metadata.get("scene", "overview")
+        page = self.join(send, readonly=True, scene=scene)
         page.ask({"type": "hello"})
         self._work(run)
         page.leave()
@@ -181,6 +196,9 @@ class Feed:
     def _live(self, run: Watched, told: Passages) -> Message | None:
         """What is new, or None: no rows, nothing else changed, and a heartbeat is not due."""
         header = self._header(run)
+        fresh = {k: v for k in HEAVY if (v := header["run"][k]) is not self._told.get(k)}
+        self._told |= fresh
+        header["run"] = {k: v for k, v in header["run"].items() if k not in HEAVY or k in fresh}
         doing = self._store.doing
         status = (*(header[name] for name in ("state", "words", "control", "run")), doing)
         now = time.monotonic()
@@ -207,14 +225,23 @@ class Feed:
             named += len(texts)
             yield Message({**self._header(run), **reset, "strings": strings, **described}, payload)
 
+    def _hear_of(self, metadata: Mapping[str, str]) -> None:
+        """What ranks have found out since, or tell more of."""
+        for name in FOUND:
+            if (text := metadata.get(name)) != self._heard[name]:
+                self._heard[name], self._facts[name] = text, found(text)
+        if (told_of := samples_told(metadata)) != self._samples:  # one more iteration
+            self._samples, self._facts["samples"] = told_of, run_facts(told_of)
+
     def _header(self, run: Watched) -> dict[str, Any]:
         """All of a message but its rows and their names."""
         tally, state = self._tally, getattr(run, "control_state", None)
+        self._hear_of(run.store.metadata)
         told = self._facts | {"ranks": self._facts["ranks"] or tally.ranks}
         notes = [*told["notes"], *tally.notes.values()]
         if state is not None:
-            told["emulated"], common = emulated(state, told["ranks"])
-            notes = common + [note for note in notes if not note.startswith("all links")]
+            told["emulated"], common = emulated(state, told["ranks"], told["levels"])
+            notes = common + [note for note in notes if not note.startswith(LINK_NOTES)]
         else:
             told["emulated"] = changed(told["emulated"], tally.links)
         told["notes"] = notes

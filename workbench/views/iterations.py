@@ -8,6 +8,12 @@ For one rank and one iteration:
     exposed   step - compute: communication and waiting that no computing hides, and what little
               lies between them
 
+    comm.     the union of its outer spans; hidden: where both happen at once
+    hidable   of DDP's buckets (buckets/overlap.py says why): the smaller of what all but the last
+              one take to communicate, and of backward from when the first one is full
+    asked     how long it stood still for examples that it had asked a server for, until it had them
+    load      the union of its load spans: what it stands still for its examples otherwise
+
 Rows of computing, metrics and outer spans (collective, push, pull) say all of it: a tenth of all.
 """
 
@@ -30,31 +36,76 @@ _STEP = ["rank", "iteration"]
 
 
 def steps(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a rank and iteration: start_ns, end_ns, compute_ns, loss, samples, ended."""
+    """One row a rank and iteration: start_ns, end_ns, step_ns, compute_ns, communication_ns,
+    hidden_ns, hidable_ns (null: no buckets), asked_ms, load_ms, loss, samples, ended.
+    """
     p = pl.col
     metric, lasts = p("kind") == "metric", p("end_ns") > p("start_ns")
     spans = rows.filter(lasts)
-    compute = (
-        spans.filter(p("kind").is_in(COMPUTE))
-        .sort(*_STEP, "start_ns")
-        .with_columns(p("end_ns").cum_max().shift(1).over(_STEP).alias("before"))
-        .with_columns(
-            (p("end_ns") - pl.max_horizontal("start_ns", "before")).clip(0).alias("own_ns")
-        )
-        .group_by(_STEP)
-        .agg(p("own_ns").sum().alias("compute_ns"))
+    compute = _union(spans.filter(p("kind").is_in(COMPUTE)), "compute_ns")
+    outer = spans.filter(p("kind").is_in(OUTER))
+    moved, both = _union(outer, "communication_ns"), _union(spans, "both_ns")
+    loads = _union(spans.filter(p("kind") == "load"), "load_ns").select(
+        *_STEP, load_ms=p("load_ns") / 1e6
     )
     told = rows.filter(metric).group_by(_STEP).agg(
         p("value").filter(p("name") == "loss").last().alias("loss"),
         p("value").filter(p("name") == "samples").last().alias("samples"),
+        p("value").filter(p("name") == "stall").sum().alias("asked_ms"),
         (p("name") == "runqueue").any().alias("ended"),
     )  # fmt: skip
     return (
         spans.group_by(_STEP)
         .agg(p("start_ns").min(), p("end_ns").max())
         .join(compute, on=_STEP, how="left")
+        .join(moved, on=_STEP, how="left")
+        .join(both, on=_STEP, how="left")
+        .join(_hidable(rows, outer), on=_STEP, how="left")
         .join(told, on=_STEP, how="left")
-        .with_columns(p("compute_ns").fill_null(0), p("ended").fill_null(False))
+        .join(loads, on=_STEP, how="left")
+        .with_columns(
+            p("asked_ms", "load_ms").fill_null(0.0),
+            p("compute_ns", "communication_ns").fill_null(0), p("ended").fill_null(False),
+            step_ns=p("end_ns") - p("start_ns"),
+        )
+        .with_columns(hidden_ns=p("compute_ns") + p("communication_ns") - p("both_ns"))
+        .drop("both_ns")
+    )  # fmt: skip
+
+
+def _union(spans: pl.DataFrame, name: str) -> pl.DataFrame:
+    """How long at least one of a step's spans lasts."""
+    p = pl.col
+    return (
+        spans.sort(*_STEP, "start_ns")
+        .with_columns(p("end_ns").cum_max().shift(1).over(_STEP).alias("before"))
+        .with_columns(
+            (p("end_ns") - pl.max_horizontal("start_ns", "before")).clip(0).alias("own_ns")
+        )
+        .group_by(_STEP)
+        .agg(p("own_ns").sum().alias(name))
+    )
+
+
+def _hidable(rows: pl.DataFrame, outer: pl.DataFrame) -> pl.DataFrame:
+    """What of the buckets' communication could be hidden behind backward."""
+    p, took = pl.col, pl.col("end_ns") - pl.col("start_ns")
+    moved = (
+        outer.filter(p("name").cast(pl.String).str.starts_with("bucket "))
+        .sort("start_ns")
+        .with_columns(last=p("name").last().over(_STEP))
+        .group_by(_STEP)
+        .agg(early=took.filter(p("name") != p("last")).sum())
+    )
+    return (
+        rows.group_by(_STEP)
+        .agg(
+            full=p("start_ns").filter(p("name") == "bucket full").min(),
+            back=p("end_ns").filter(p("kind") == "backward").max(),
+        )
+        .drop_nulls()
+        .join(moved, on=_STEP)
+        .select(*_STEP, hidable_ns=pl.min_horizontal("early", (p("back") - p("full")).clip(0)))
     )
 
 
@@ -68,11 +119,12 @@ def iterations(steps: pl.DataFrame) -> pl.DataFrame:
             p("start_ns").min(),
             p("end_ns").max(),
             pl.len().cast(pl.Int64).alias("ranks"),
-            (p("end_ns") - p("start_ns")).sum().alias("step_ns"),
-            p("compute_ns").sum(),
+            p("step_ns", "compute_ns", "communication_ns", "hidden_ns").sum(),
+            p("hidable_ns").sum(),
             (p("loss") * weight).filter(weight > 0).sum().alias("loss_sum"),
             weight.filter(p("loss").is_not_null()).sum().alias("loss_weight"),
             p("samples").sum(),
+            p("asked_ms", "load_ms").sum(),
         )
         .sort("iteration")
     )

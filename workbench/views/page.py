@@ -35,10 +35,13 @@ class Page:
         self._seq = self._older = 0
         self.listens = self.gone = False
 
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """What the page sent: hello, or something to do. The feed's thread answers, but for the
-        wish to start a run, which is its host's business and done at once.
+    def hear(self, message: Any) -> None:
+        """What the page sent: hello, or something to do; to anything else nobody listens. The
+        feed's thread answers, but for the wish to start a run, which is its host's business and
+        done at once.
         """
+        if not isinstance(message, Mapping):
+            return
         if message.get("type") == "do" and message.get("verb") == "start":
             answer = Message(said(message, *self._started(message)))
             with contextlib.suppress(Exception):  # nobody is there any more

@@ -48,6 +48,17 @@ def _lines(name: str, columns: pl.DataFrame) -> list[tuple[str, str, str]]:
                 ("computing", "iteration", "compute_ms"),
                 ("exposed", "iteration", "exposed_ms"),
             ]
+        case "overlap":
+            return [
+                ("hidden behind computing", "iteration", "hidden_ms"),
+                ("exposed", "iteration", "exposed_ms"),
+                ("could be hidden", "iteration", "hidable_ms"),
+            ]
+        case "input":
+            return [
+                ("stands still for examples", "iteration", "stall_ms"),
+                ("the whole step", "iteration", "step_ms"),
+            ]
         case "overhead":
             return [
                 ("events a second", "seconds", "events_per_s"),
@@ -125,6 +136,10 @@ def said(name: str, columns: pl.DataFrame, dropped: int = 0) -> str:
             return _throughput(_recent(columns))
         case "communication":
             return _communication(_recent(columns))
+        case "overlap":
+            return _overlap(_recent(columns))
+        case "input":
+            return _input(_recent(columns))
     return _recording(_recent(columns), dropped)
 
 
@@ -173,6 +188,24 @@ def _communication(recent: pl.DataFrame) -> str:
         f"{{1}} exposed {exposed / many:.2f} ms, {{0}} computing {computing / many:.2f} ms · "
         f"{exposed / step:.0%} of a step"
     )
+
+
+def _input(recent: pl.DataFrame) -> str:
+    if not recent.height:
+        return "{0} stands still for examples, {1} step: " + EMPTY_WORDS
+    stall, step = (float(recent[part].to_numpy().mean()) for part in ("stall_ms", "step_ms"))
+    return (
+        f"{{0}} a worker stands still for examples {stall:.2f} ms of a {{1}} step of {step:.2f} ms"
+    )
+
+
+def _overlap(recent: pl.DataFrame) -> str:
+    if not recent.height:
+        return "{0} hidden behind computing, {1} exposed: " + EMPTY_WORDS
+    parts = ("hidden_ms", "exposed_ms", "hidable_ms")
+    hidden, exposed, could = (float(recent[part].to_numpy().mean()) for part in parts)
+    limit = f"{{2}} {could:.2f} ms that could be"
+    return f"{{0}} hidden {hidden:.2f} of {limit}, {{1}} exposed {exposed:.2f} ms"
 
 
 def _recording(recent: pl.DataFrame, dropped: int) -> str:

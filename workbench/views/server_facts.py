@@ -1,4 +1,6 @@
-"""What the page needs of a parameter server's spec: how far a worker may lead, what is dropped."""
+"""What the page needs of servers' specs: of parameters, how far a worker may lead, what is dropped;
+of examples, how many there are.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 STRATEGY = "parameter_server"
+INPUTS = "data_servers"
 
 
 def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) -> dict[str, Any]:
@@ -35,3 +38,10 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
         "drop_above": above if stale == "drop" else None,
         "words": words,
     }
+
+
+def inputs_facts(strategy: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The header's ``inputs``: how many ranks, the first, serve examples and do not train."""
+    if strategy != INPUTS:
+        return None
+    return {"servers": int(options.get("servers", 1))}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from html import escape
 
-from workbench.views.still import Flight, Still
+from workbench.views.still import Still
+from workbench.views.still_calls import Flight, Side
 
 # theme.css, light: the picture keeps its own ground
 INK = {
@@ -16,6 +17,11 @@ INK = {
     "ink-3": "#646b75", "rule": "#dadde2", "edge": "#858c96", "comm": "#cd6602",
     "wait": "#a6277f", "fault": "#bc1e2c", "live": "#1a7a43",
 }  # fmt: skip
+# For a picture that draws with ``currentColor`` on the ground that ``opened`` gives it.
+IN_BOTH = (
+    f"<style>svg{{color:{INK['ink']}}}@media (prefers-color-scheme:dark){{svg{{color:#eceff2}}"
+    "svg>rect:first-of-type{fill:#14171b}}</style>"
+)
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
 WIDTH, HEIGHT = 960, 360
 RING = (170.0, 216.0, 116.0)  # centre and radius
@@ -24,33 +30,63 @@ CHART = (520, 92, 400, 220)  # x, y, width, height
 Place = tuple[float, float]  # x, y
 
 
+def opened(words: str, width: int, height: int, more: str = "") -> list[str]:
+    """How every still picture begins: its size, its words for who does not see it, its ground.
+    ``more``: definitions that its marks use.
+    """
+    said = escape(words)
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" style="max-width:100%;height:auto" role="img" '
+        f'aria-label="{said}" font-family="{FONT}" font-size="12">',
+        f"<title>{said}</title>{more}",
+        f'<rect width="{width}" height="{height}" fill="{INK["ground"]}"/>',
+    ]
+
+
 def svg(still: Still) -> str:
     """The picture as SVG text: it needs no font, file or style of anybody else's."""
     title = f"{still.sentence} {still.call}".strip()
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" style="max-width:100%;height:auto" role="img" '
-        f'aria-label="{escape(title)}" font-family="{FONT}" font-size="12">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{INK["ground"]}"/>',
+        *opened(title, WIDTH, HEIGHT),
         text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
         *_left(still),
-        *_chart(still),
+        *(_chart(still) if still.trains else []),
         "</svg>",
     ]
     return "".join(parts)
 
 
 def _left(still: Still) -> list[str]:
-    """Who sends what to whom: servers and workers, or the newest collective on its ring."""
+    """Servers and workers, a pipeline's stages, or the newest collective on its ring."""
+    if still.pair:
+        from workbench.views.svg_pair import marks as pair_marks  # it draws with what is below
+
+        return pair_marks(still.pair)
     if still.served is not None:
         from workbench.views.svg_server import marks  # it draws with what is below
 
         title, words = "Who pushed and pulled", still.served.words or "Nothing was pushed yet."
         drawn = marks(still.served)
+    elif still.piped is not None:
+        from workbench.views.svg_pipeline import marks as piped_marks  # the same
+
+        title, words = "Where the time went", still.piped.words or "No iteration is complete yet."
+        drawn = piped_marks(still.piped)
+    elif still.mixed is not None:
+        from workbench.views.svg_peers import marks as mixed_marks  # the same
+
+        title, words = "Who mixed with whom, and how far each is from the mean", still.mixed.words
+        drawn = mixed_marks(still.mixed)
+    elif still.sharded is not None:
+        from workbench.views.svg_shards import marks as sharded_marks  # the same
+
+        title = "Who kept which part of which layer"
+        words = still.sharded.words or "No layer has been gathered yet."
+        drawn = sharded_marks(still.sharded)
     else:
         title, words = "Where the chunks were", still.call or "No collective is complete yet."
-        drawn = _ring(still)
+        drawn = ring(still) + key(308, 302)
     return [
         text(16, 56, title, "ink", weight=700),
         text(16, 74, words, "ink-3", size=11, most=82),
@@ -76,7 +112,8 @@ def line(a: tuple[float, float], b: tuple[float, float], ink: str, width: float)
     )
 
 
-def _ring(still: Still) -> list[str]:
+def ring(still: Still | Side) -> list[str]:
+    """Ranks on a circle, who sends to whom, what is on its way, who waits."""
     cx, cy, radius = RING
     turns = [2 * math.pi * rank / max(1, still.ranks) for rank in range(still.ranks)]
     place = [(cx + radius * math.sin(turn), cy - radius * math.cos(turn)) for turn in turns]
@@ -98,7 +135,7 @@ def _ring(still: Still) -> list[str]:
             marks.append(text(x, y + 4, str(rank), "ground", weight=700, anchor="middle"))
     for flight in still.flights:
         marks.extend(_comet(place[flight.source], place[flight.target], flight, node))
-    return marks + _key(308, 302)
+    return marks
 
 
 def _comet(a: Place, b: Place, flight: Flight, node: float) -> list[str]:
@@ -121,7 +158,7 @@ def _cell(x: float, y: float, chunk: int, small: bool = False) -> str:
     )
 
 
-def _key(x: float, y: float) -> list[str]:
+def key(x: float, y: float) -> list[str]:
     return [
         line((x, y - 22), (x + 20, y - 22), "rule", 4),
         text(x + 28, y - 18, "sends to"),

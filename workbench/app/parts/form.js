@@ -8,7 +8,7 @@ const WAIT_MS = 250; // after the last key until the server is asked what it mak
 /**
  * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string, choices: string[], docs: Record<string, string>,
  *   maximum: number | null, optional: boolean, lines: number, advanced: boolean, strategies: string[]}} Field
- * @typedef {{fields: Field[], presets: {name: string, words: string}[], chosen: string, filled: number, values: Record<string, any>,
+ * @typedef {{fields: Field[], presets: {name: string, words: string, group: string}[], chosen: string, filled: number, values: Record<string, any>,
  *   wrong: Record<string, string>, code: string, link: string, limits: string, first: string, busy: string, refused: string}} Told
  */
 
@@ -30,7 +30,7 @@ class Form {
     this.more = h("details", { class: "more" }, h("summary", {}, "More options"), this.groups(advanced));
     body.replaceChildren(
       h("div", { class: "row go first" }, this.first, h("span", { class: "quiet" }, told.limits)),
-      h("section", {}, h("h2", {}, "Or begin with"), h("div", { class: "presets", role: "group", "aria-label": "Presets" }, ...this.presets.values())),
+      h("section", {}, h("h2", {}, "Or begin with"), ...this.presetsByGroup(told.presets)),
       h("section", { class: "sheet" },
         h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.ask("start"); } },
           h("h2", {}, "Turn the knobs"), this.groups(plain), this.more, h("input", { type: "submit", hidden: true })),
@@ -44,6 +44,14 @@ class Form {
   /** @param {{name: string, words: string}} preset */
   preset({ name, words }) {
     return h("button", { type: "button", class: "preset", onclick: () => this.tell({ type: "preset", name }) }, h("b", {}, name), h("span", {}, words));
+  }
+
+  /** A heading for each group, and its presets. @param {{name: string, group: string}[]} presets */
+  presetsByGroup(presets) {
+    return [...new Set(presets.map((one) => one.group))].flatMap((group) => [
+      h("h3", { class: "quiet" }, group),
+      h("div", { class: "presets", role: "group", "aria-label": group }, ...presets.filter((one) => one.group === group).map((one) => /** @type {HTMLElement} */ (this.presets.get(one.name)))),
+    ]);
   }
 
   /** @param {Field[]} fields */

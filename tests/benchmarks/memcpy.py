@@ -1,0 +1,107 @@
+"""All-reduce of 64 MB against what memcpy allows on this machine, in the same processes.
+
+A copy of m bytes moves 2m: m are read, m written. An add moves 3m: two are read, one is written.
+The least that a ring of n ranks moves for L bytes, by each rank, in chunks of L/n:
+
+    reduce-scatter   the first chunk into a slot                      2
+                     n-2 times: a slot + mine -> the next slot        3 (n-2)
+                     the last: a slot + mine -> mine                  3
+    all-gather       the complete chunk into a slot                   2
+                     n-2 times: a slot -> mine and -> the next slot   3 (n-2)
+                     the last: a slot -> mine                         2
+                                                                      ------- (6n-3) L/n
+
+So by copying B bytes a second on each of n processes at once it takes (6n-3)/2n · L/B: 2.25 L/B for
+n=2, 2.63 L/B for n=4. B is measured in two ways: 64 MB from one private array to another, and slot
+by slot through shared memory, from an array into a slot of one's own, and from the neighbour's slot
+into an array (L bytes so are 2L copied). Headers, semaphores, rows, waiting: nothing of these is in
+it, nor that slots that were just written may still be in a cache.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.ranks import on_ranks
+from workbench.session import session
+from workbench.shared import Segment
+
+L = 64 << 20
+SLOTS = 4
+ROUNDS, CALLS = 9, 3
+SHARE = 70.0  # percent
+
+
+def passes(n: int) -> float:
+    """Copies of the whole tensor that a ring amounts to on each of ``n`` ranks: see above."""
+    return (6 * n - 3) / (2 * n)
+
+
+def time_all(rank: int, n: int, gloo: Any) -> dict[str, float]:
+    """Seconds of one call by name: the median over rounds that take turns; the worst rank's."""
+    x = torch.zeros(L // 4)
+    a, b = np.zeros(L // 4, np.float32), np.zeros(L // 4, np.float32)
+    calls: dict[str, Callable[[], Any]] = {
+        "whole": lambda: np.copyto(b, a),
+        "slots": through_slots(rank, n, gloo, a, b),
+        "all_reduce": lambda: dist.all_reduce(x),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            call()
+            dist.barrier(group=gloo)
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            seconds[name].append((time.perf_counter() - start) / CALLS)
+    worst = torch.tensor([statistics.median(seconds[name]) for name in calls], dtype=torch.float64)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=gloo)
+    return dict(zip(calls, worst.tolist(), strict=True))
+
+
+def through_slots(rank: int, n: int, gloo: Any, a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
+    """A function that copies ``a`` into slots of ours, and the neighbour's slots into ``b``."""
+    slot = session().slot_bytes
+    mine = Segment.create(SLOTS * slot, "a benchmark")
+    told: list[Any] = [None] * n
+    dist.all_gather_object(told, (os.getpid(), mine.fd), group=gloo)
+    theirs = Segment.attach(*told[(rank - 1) % n])
+    dist.barrier(group=gloo)  # all are attached
+    outgoing, incoming = (
+        np.frombuffer(one.memory, np.float32).reshape(SLOTS, -1) for one in (mine, theirs)
+    )
+    sources, targets = a.reshape(-1, slot // 4), b.reshape(-1, slot // 4)
+
+    def call() -> None:
+        for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            np.copyto(outgoing[i % SLOTS], source)
+            np.copyto(target, incoming[i % SLOTS])
+
+    return call
+
+
+def measure() -> list[Figure]:
+    figures = []
+    for n in (2, 4):
+        found = on_ranks(n, time_all)
+        copied = {"whole": L / found["whole"], "slots": 2 * L / found["slots"]}  # bytes a second
+        for way, words in (("whole", "from array to array"), ("slots", "through slots")):
+            least = passes(n) * L / copied[way]
+            detail = (
+                f"{found['all_reduce'] * 1e3:.1f} ms, least {least * 1e3:.1f} ms at "
+                f"{copied[way] / 1e9:.1f} GB/s a rank"
+            )
+            share = 100 * least / found["all_reduce"]
+            what = f"n={n}, 64 MB, of what memcpy {words} allows"
+            figures.append(Figure(what, share, SHARE, "%", True, detail))
+    return figures

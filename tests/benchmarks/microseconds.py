@@ -1,0 +1,120 @@
+"""Where each microsecond of a small all-reduce goes: its layers, one by one, on two ranks."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import AllreduceOptions
+
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.ranks import on_ranks
+from workbench.events import NOWHERE, cost_of_a_record
+from workbench.transports.mailbox import SLOTS
+
+ELEMENTS = 1024  # float32: 4 KB
+ROUNDS, CALLS = 9, 1000
+TOGETHER = 200  # calls of two ranks together, a round
+MESSAGES = 400
+
+
+def layers(rank: int, n: int, gloo: Any) -> dict[str, float]:
+    """Microseconds a call by layer, medians. What asks for no other rank is timed in a group of
+    one: there an all-reduce is all but its messages.
+    """
+    x, options = torch.zeros(ELEMENTS), AllreduceOptions()
+    options.asyncOp = False
+    alone: Any = [dist.new_group([one]) for one in range(n)][rank]
+    both: Any = dist.distributed_c10d._get_default_group()
+    dist.barrier(group=gloo)
+    through_torch = _median(lambda: dist.all_reduce(x, group=alone))
+    of_group = _median(lambda: alone.allreduce([x], options))
+    frame = _median(_frame(alone, x))
+    send, receive = _messages(both, rank, gloo, x)
+    sent = both.comm.slots.bytes_sent
+    whole = _together(lambda: dist.all_reduce(x), gloo)
+    calls = ROUNDS * (TOGETHER + 1)
+    messages = max(1, round((both.comm.slots.bytes_sent - sent) / calls / x.nbytes))
+    found = {
+        "torch.distributed's own wrapper": through_torch - of_group,
+        "forms, plan, staging, the group's lock": of_group - frame,
+        "begin and end: context, status, board, outer row": frame,
+        "sending ends: claim, copy, header, semaphore, row": send * messages,
+        "receiving ends: semaphore, header, add, row": receive * messages,
+    }
+    found["waiting for the other rank, caches, the algorithm"] = whole - sum(found.values())
+    found["whole"], found["one row of these"] = whole, cost_of_a_record(10_000) / 1e3
+    return found
+
+
+def _median(call: Callable[[], Any]) -> float:
+    """Microseconds a call."""
+    means = []
+    for _ in range(ROUNDS + 1):
+        start = time.perf_counter_ns()
+        for _ in range(CALLS):
+            call()
+        means.append((time.perf_counter_ns() - start) / CALLS / 1e3)
+    return statistics.median(means[1:])
+
+
+def _together(call: Callable[[], Any], gloo: Any) -> float:
+    means = []
+    for _ in range(ROUNDS):
+        call()
+        dist.barrier(group=gloo)
+        start = time.perf_counter_ns()
+        for _ in range(TOGETHER):
+            call()
+        means.append((time.perf_counter_ns() - start) / TOGETHER / 1e3)
+    return statistics.median(means)
+
+
+def _frame(group: Any, x: torch.Tensor) -> Callable[[], None]:
+    """What begins and ends every collective."""
+    comm, plan, numbers = group.comm, group._plan("all_reduce", x.dtype, len(x), "SUM"), group._ops
+
+    def call() -> None:
+        start = time.monotonic_ns()
+        comm.begin("all_reduce", plan.algorithm, next(numbers), plan.number, NOWHERE,
+                   x.shape, "float32")  # fmt: skip
+        comm.end(start, plan.nbytes)
+
+    return call
+
+
+def _messages(group: Any, rank: int, gloo: Any, x: torch.Tensor) -> tuple[float, float]:
+    """A slot's sending end and its receiving end, with its add: nobody waits in either."""
+    comm, array, spent = group.comm, x.numpy(), list[float]()
+    plan = group._plan("all_reduce", x.dtype, len(x), "SUM")
+    comm.begin("all_reduce", plan.algorithm, next(group._ops), plan.number, NOWHERE,
+               x.shape, "float32")  # fmt: skip
+    for step in range(MESSAGES):
+        for turn in range(2):  # first all send, then all receive
+            dist.barrier(group=gloo)
+            for slot in range(SLOTS if turn == rank else 0):
+                start = time.perf_counter_ns()
+                if rank == 0:
+                    comm.post(array, to=1, step=step, chunk=0, slot=slot)
+                else:
+                    comm.recv(array, frm=0, reduce="SUM", step=step, chunk=0, slot=slot)
+                if slot:  # the first finds caches cold from the barrier
+                    spent.append((time.perf_counter_ns() - start) / 1e3)
+    comm.end(0, 0)
+    mine = torch.tensor([statistics.median(spent)], dtype=torch.float64)
+    each = [torch.zeros_like(mine) for _ in range(2)]
+    dist.all_gather(each, mine, group=gloo)
+    return each[0].item(), each[1].item()
+
+
+def measure() -> list[Figure]:
+    found = on_ranks(2, layers)
+    whole = found["whole"]
+    return [
+        Figure(words, value, None, "µs", False, f"{100 * value / whole:.0f} % of the whole")
+        for words, value in found.items()
+    ]

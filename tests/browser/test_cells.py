@@ -1,0 +1,60 @@
+"""``%%ranks`` in JupyterLab: chunks fly above the cell's output, and the stage obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.browser.conftest import calls, frame, known, sees_chunks_move, wait_for
+from tests.browser.test_lab import CELLS, RUN_ALL, Open, open_notebook
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+LOOP = """%%ranks 4
+import time
+x = torch.full((40_000,), float(rank))
+until = time.monotonic() + 6
+while time.monotonic() < until:
+    dist.all_reduce(x)
+    time.sleep(0.2)
+print("the loop is over")"""
+DEADLOCK = "%%ranks\ndist.recv(x, src=(rank + 1) % world_size)"
+
+
+@pytest.fixture
+def lab_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    book = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    for source in ("%load_ext workbench", LOOP, DEADLOCK):
+        book.cells.append(nbformat.v4.new_code_cell(source))
+    nbformat.write(book, folder / "cells.ipynb")
+    return folder
+
+
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
+def test_cells_are_seen_while_they_run_and_a_deadlock_is_interrupted_from_the_stage(
+    lab: str, open_page: Open, scheme: str, tmp_path: Path
+) -> None:
+    page = open_page(color_scheme=scheme).page
+    open_notebook(page, lab.format("cells.ipynb"), scheme)
+    page.evaluate(RUN_ALL)
+    stage = page.locator(".jp-OutputArea-output .wb-stage").first
+    stage.wait_for(timeout=60_000)
+    wait_for(lambda: calls(stage), "a first call")
+    assert frame(stage)["scene"] == "collectives" and known(stage, "state") == "running"
+    assert known(stage, "words") == "A cell runs on ranks 0-3."
+    stage.scroll_into_view_if_needed()
+    sees_chunks_move(stage)
+    words = page.locator(".jp-OutputArea-output", has_text="This is a deadlock").first
+    words.wait_for(timeout=30_000)
+    assert "waits for rank 0" in words.inner_text()
+    page.screenshot(path=tmp_path / "deadlock.png", full_page=True)
+    assert page.locator(".wb-stage").count() == 1  # one stage, above the first cell's output
+    stage.get_by_role("button", name="Stop").last.click()
+    ended = [[], [], ["CellInterrupted"]]
+    wait_for(lambda: [names for _, names in page.evaluate(CELLS)] == ended, "the cell's end")
+    wait_for(lambda: known(stage, "words") == "The ranks wait for the next cell.", "an idle stage")
+    page.screenshot(path=tmp_path / "ended.png", full_page=True)

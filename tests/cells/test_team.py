@@ -1,0 +1,358 @@
+"""Ranks that run cells, without a notebook: real processes, real messages, real ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import gone, script, until
+from workbench.cells import cell as cell_module
+from workbench.cells.result import CellError, CellInterrupted
+from workbench.cells.team import Ranks
+from workbench.store import Store
+from workbench.views.facts import facts
+from workbench.views.still import select
+
+DEADLOCK = """
+x = torch.zeros(2)
+other = (rank + 1) % world_size
+dist.recv(x, src=other)
+dist.send(x, dst=other)
+"""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Ranks]:
+    ranks = wb.ranks(3)
+    yield ranks
+    ranks.close()
+    assert gone(ranks.pids.values())
+
+
+@pytest.fixture
+def team(shared: Ranks) -> Iterator[Ranks]:
+    """Three ranks that are used by many tests, which begin with nothing of another one's."""
+    yield shared
+    assert shared.execute("for name in [*vars()]:\n    if name == 'kept': del kept").ok
+
+
+def stop_when(team: Ranks, words: str) -> threading.Thread:
+    """Interrupt the cell once a note holds these words."""
+
+    def stop() -> None:
+        until(lambda: team._cell and words in "".join(team._cell.result.notes), 20, words)
+        team.stop()
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    return thread
+
+
+# ---- what a cell has, and leaves
+
+
+def test_ranks_have_a_group_and_keep_their_variables(team: Ranks) -> None:
+    result = team.execute("kept = torch.full((2,), float(rank))\ndist.all_reduce(kept)")
+    assert result.ok and result.values == {} and result.check() is result
+    assert team.execute("kept").values == dict.fromkeys(range(3), "tensor([3., 3.])")
+    named = "rank, world_size, dist.get_rank(), dist.get_world_size(), dist.get_backend()"
+    assert team.execute(named).values[2] == "(2, 3, 2, 3, 'workbench')"
+    assert team.execute("__name__, dist.is_initialized();").values == {}  # ";" shows nothing
+    assert team.execute("_ = 5\n1 + 1\nNone").values == {}
+
+
+def test_some_ranks_run_a_cell_and_the_others_are_left_alone(team: Ranks) -> None:
+    result = team.execute("kept = 10 * rank\nkept", ranks=[2, 0])
+    assert result.values == {0: "0", 2: "20"} and result.ranks == (0, 2)
+    message = (
+        "if rank == 0: dist.send(torch.tensor([7]), 2)\nelse: dist.recv(x := torch.tensor([0]), 0)"
+    )
+    assert team.execute(f"{message}\nrank and x", ranks=[0, 2]).values[2] == "tensor([7])"
+    assert team.execute("'kept' in vars()", ranks=[1]).values == {1: "False"}
+    with pytest.raises(wb.SpecError, match=r"ranks = \[3\]: there are 3, numbered 0 to 2"):
+        team.execute("rank", ranks=[3])
+
+
+def test_what_is_printed_comes_by_rank_while_the_cell_runs(team: Ranks) -> None:
+    came: list[tuple[float, str, int, str]] = []
+    team.execute(
+        "import time, sys, os\nprint('a', rank)\ntime.sleep(0.6)\nprint('b', file=sys.stderr)\n"
+        "os.system('echo from a shell')\nprint('no end', end='')",
+        tell=lambda kind, ranks, text: came.append((time.monotonic(), kind, ranks[0], text)),
+    )
+    lines = {(kind, rank, text) for _, kind, rank, text in came}
+    for rank in range(3):
+        assert {("out", rank, f"a {rank}"), ("err", rank, "b"), ("out", rank, "no end")} <= lines
+        assert ("out", rank, "from a shell") in lines
+    first = max(at for at, _, _, text in came if text.startswith("a"))
+    second = min(at for at, _, _, text in came if text == "b")
+    assert second - first > 0.3, "what was printed first came only with the rest"
+
+
+def test_a_flood_is_cut_and_counted_and_the_ranks_go_on(team: Ranks) -> None:
+    result = team.execute("for _ in range(300): print('x' * 100_000)", ranks=[1])
+    assert sum(len(line) for _, _, line in result.printed) < 110_000
+    assert "rank 1 printed 29,900,300 characters more than the 100,000" in result.notes[0]
+    assert team.execute("print('again')").output(1) == "again\n"
+
+
+# ---- what goes wrong
+
+
+def test_what_a_rank_raises_names_the_line_and_the_others_do_not_wait_for_ever(
+    team: Ranks,
+) -> None:
+    generation = team.generation
+    team.execute("kept = rank\ndef f():\n    return 1 / kept", name="cell 40")
+    result = team.execute(
+        "\nif rank == 0:\n    f()\ndist.all_reduce(torch.ones(2))", name="cell 41"
+    )
+    raised = result.errors[0]
+    assert (raised["kind"], raised["line"]) == ("ZeroDivisionError", 3)
+    expected = ['File "cell 41", line 3, in <module>', "f()", 'File "cell 40", line 3, in f']
+    assert all(words in raised["text"] for words in expected) and "running.py" not in raised["text"]
+    for rank in (1, 2):
+        assert result.errors[rank]["text"].startswith("interrupted at line 4: dist.all_reduce")
+    notes = "\n".join(result.notes)
+    assert "rank 0 raised ZeroDivisionError: rank" in notes
+    assert "rank 0 failed: ranks 1, 2 cannot go on, and are interrupted" in notes
+    with pytest.raises(
+        CellError, match="rank 0 raised; rank 0, line 3: ZeroDivisionError"
+    ) as caught:
+        result.check()
+    assert caught.value.rank == 0 and not result.interrupted
+    assert team.generation == generation + 1
+    again = team.execute("x = torch.ones(2)\ndist.all_reduce(x)\nkept, x[0].item()")
+    assert again.values == {rank: f"({rank}, 3.0)" for rank in range(3)}
+
+
+def test_a_deadlock_is_explained_within_seconds_and_can_be_interrupted(team: Ranks) -> None:
+    team.execute("kept = rank")
+    told: list[tuple[float, str]] = []
+    thread = stop_when(team, "deadlock")
+    began = time.monotonic()
+    result = team.execute(DEADLOCK, tell=lambda k, r, text: told.append((time.monotonic(), text)))
+    thread.join()
+    # On a busy machine one rank may come to its wait long before the others, and is told alone.
+    when, words = next((at, text) for at, text in told if "deadlock" in text)
+    assert when - began < 10
+    for rank in range(3):
+        line = (
+            rf"rank {rank} has waited \d s for rank {(rank + 1) % 3} in recv, line 4: dist.recv\("
+        )
+        assert re.search(line, words)
+    assert "rank 0 waits for rank 1, which waits for rank 2, which waits for rank 0" in words
+    assert result.interrupted and {one["line"] for one in result.errors.values()} == {4}
+    with pytest.raises(CellInterrupted, match="the ranks live"):
+        result.check()
+    values = team.execute("dist.all_reduce(x := torch.ones(1))\nkept, x.item()").values
+    assert values == {rank: f"({rank}, 3.0)" for rank in range(3)}
+    again = team.execute("import threading\nthreading.Event().wait(1.7)\n")
+    assert again.ok and again.notes == []  # the waits are over
+
+
+def test_a_cell_that_only_some_ranks_run_says_so_when_they_wait(team: Ranks) -> None:
+    thread = stop_when(team, "takes no part")
+    result = team.execute("dist.all_reduce(torch.ones(1))", ranks=[0, 1])
+    thread.join()
+    assert "rank 2 takes no part in this cell: rank" in "\n".join(result.notes)
+
+
+def test_who_waits_for_a_rank_that_computes_is_explained_and_goes_on(team: Ranks) -> None:
+    code = "import time\nx = torch.zeros(1)\nif rank == 0:\n    time.sleep(1.8)\ndist.all_reduce(x)"
+    result = team.execute(code)
+    assert result.ok and "rank 0 is at line 4: time.sleep(1.8)" in result.notes[0]
+    assert "deadlock" not in result.notes[0]
+
+
+def test_a_message_that_is_posted_and_awaited_later_is_no_hang(team: Ranks) -> None:
+    begun = "import time\nx = torch.zeros(1)\nwork = dist.irecv(x, src=0) if rank else None"
+    ended = "dist.send(x + 5, 1) if not rank else work.wait()\nx.item()"
+    result = team.execute(f"{begun}\ntime.sleep(1.8)\n{ended}", ranks=[0, 1])
+    assert result.notes == [] and result.values == {0: "0.0", 1: "5.0"}
+
+
+def test_ranks_that_the_user_holds_do_not_hang(team: Ranks) -> None:
+    team.pause()
+    threading.Timer(2.0, team.resume).start()
+    result = team.execute("dist.all_reduce(x := torch.ones(5))\nx[0].item()")
+    assert result.ok and result.notes == [] and result.values[1] == "3.0"
+
+
+def test_a_rank_that_dies_is_replaced_and_that_is_said(team: Ranks) -> None:
+    team.execute("kept = rank")
+    before = team.pids
+    result = team.execute(
+        "import os\nif rank == 1:\n    os._exit(7)\ndist.all_reduce(torch.ones(9))"
+    )
+    assert result.died == {1: f"(process {before[1]}) exited with code 7"}
+    assert {error["kind"] for error in result.errors.values()} == {"PeerLost"}
+    assert f"A new process takes its place ({team.pids[1]})" in "".join(result.notes)
+    assert {rank for rank in range(3) if team.pids[rank] != before[rank]} == {1}
+    values = team.execute("dist.all_reduce(x := torch.ones(1))\n'kept' in vars(), x.item()").values
+    assert values == {0: "(True, 3.0)", 1: "(False, 3.0)", 2: "(True, 3.0)"}
+    assert gone([before[1]])
+
+
+def test_a_rank_that_is_killed_between_cells_is_replaced_by_the_next(team: Ranks) -> None:
+    pid = team.pids[2]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: 2 in team.control_state.ended, 5, "its end is known")
+    told: list[str] = []
+    result = team.execute("rank", tell=lambda kind, ranks, text: told.append(text))
+    assert result.values == {0: "0", 1: "1", 2: "2"}
+    assert told[0].startswith(f"rank 2 (process {pid}) was killed by SIGKILL. A new process")
+
+
+def test_a_rank_that_will_not_be_interrupted_is_killed(
+    team: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_module, "GRACE", 0.5)
+    threading.Timer(0.7, team.stop).start()
+    code = "import time\nwhile True:\n    try: time.sleep(9)\n    except BaseException: pass"
+    result = team.execute(code, ranks=[2])
+    assert result.interrupted and 2 in result.died
+    assert "rank 2 did not end the cell within" in "".join(result.notes)
+    assert team.execute("rank").ok
+
+
+def test_what_is_no_python_is_refused_before_anything_starts(team: Ranks) -> None:
+    with pytest.raises(SyntaxError):
+        team.execute("print('never')\ndef f(:")
+    assert team.execute("2").values[0] == "2"
+
+
+def test_a_second_cell_does_not_meet_the_first(team: Ranks) -> None:
+    first = threading.Thread(target=team.execute, args=("import time; time.sleep(0.5)",))
+    first.start()
+    until(lambda: team._cell is not None, 5)
+    assert team.state_in_words == ("running", "A cell runs on ranks 0-2.")
+    with pytest.raises(wb.WorkbenchError, match="run another cell"):
+        team.execute("1")
+    first.join()
+
+
+def test_random_numbers_differ_between_ranks_as_between_processes(team: Ranks) -> None:
+    for draws in ("random.random()", "numpy.random.rand()"):
+        values = team.execute(f"import random, numpy\n{draws}").values
+        assert len(set(values.values())) == 3, draws
+
+
+# ---- what others see of it
+
+
+def test_what_ranks_send_is_recorded_as_in_a_run(team: Ranks) -> None:
+    rows = len(team.store)
+    team.execute("dist.all_reduce(torch.ones(3000))\nx = torch.ones(4)\nother = 1 - rank")
+    team.execute("dist.send(x, 1) if rank == 0 else dist.recv(x, 0)", ranks=[0, 1])
+    new = team.events[rows:]
+    calls = new.filter(pl.col("kind") == "collective")
+    assert calls["collective"].to_list() == ["all_reduce"] * 3
+    assert set(calls["generation"]) == {team.generation}
+    messages = new.filter(pl.col("collective") == "p2p")
+    assert sorted(messages["kind"].to_list()) in (["recv", "send"], ["recv", "send", "wait"])
+    marks = new.filter(pl.col("name").is_in(["cell", "cell over"]))
+    number = team.cells  # of the newest; two ranks ran it
+    for name in ("cell", "cell over"):
+        told_of = marks.filter(pl.col("name") == name)["value"].to_list()
+        assert sorted(told_of) == [number - 1] * 3 + [number] * 2
+    told = facts(team.store.metadata)
+    assert told["ranks"] == 3 and told["cells"] and told["title"] == "Cells on 3 ranks"
+    assert select(team.store).sentence.startswith(f"3 ranks ran {team.cells} cells and sent")
+    waiting = select(Store({"cells": "0", "ranks": "3"}))
+    assert waiting.sentence == "3 ranks wait for a cell." and not waiting.trains
+
+
+def test_links_and_kills_of_a_page_work_as_in_a_run(team: Ranks) -> None:
+    team.link(0, 1, latency="150 ms")
+    began = time.monotonic()
+    assert team.execute("dist.send(torch.ones(1), 1) if rank == 0 else dist.recv(torch.ones(1), 0)",
+                        ranks=[0, 1]).ok  # fmt: skip
+    assert time.monotonic() - began > 0.14
+    team.link(0, 1, latency="0 ms")
+    team.kill(0)
+    until(lambda: team.control_state.ended, 5, "its end is known")
+    assert team.control_state.ended[0].endswith("was killed by SIGKILL")
+    assert team.execute("rank").ok and not team.control_state.ended
+
+
+# ---- beginning and end
+
+
+def test_bare_ranks_make_their_group_themselves_with_the_usual_four_lines() -> None:
+    team = wb.ranks(2, bare=True)
+    assert team.execute("dist.is_initialized()").values[0] == "False"
+    begin = (
+        "dist.init_process_group('workbench')\nx = torch.ones(2)\ndist.all_reduce(x)\nx[0].item()"
+    )
+    for _ in range(2):
+        assert team.execute(begin).values == {0: "2.0", 1: "2.0"}
+        assert team.execute("dist.destroy_process_group()").ok
+    failed = team.execute(f"{begin}\n1 / rank")
+    assert failed.errors[0]["kind"] == "ZeroDivisionError" and "make yours anew" in failed.notes[-1]
+    assert team.execute(begin).values[1] == "2.0"  # what was left of the group is gone
+    assert team.execute("dist.destroy_process_group()").ok
+    assert team.execute(begin.replace("workbench", "gloo")).values == {0: "2.0", 1: "2.0"}
+    assert team.execute("dist.destroy_process_group()").ok
+    lone = "dist.init_process_group('gloo', rank=0, world_size=1)"
+    assert team.execute(lone, ranks=[0]).ok
+    for _ in range(4):
+        assert team.execute(f"{lone}\ndist.destroy_process_group()", ranks=[1]).ok
+    assert len(team._stores) <= 3  # that of the group that lives, and the newest
+    assert team.execute("dist.new_group([0])\ndist.destroy_process_group()", ranks=[0]).ok
+    stop_when(team, "init_process_group")
+    alone = team.execute("dist.init_process_group('workbench')", ranks=[1])
+    assert alone.notes[0].startswith("rank 1 has waited 1 s in init_process_group, line 1: dist.in")
+    team.close()
+
+
+def test_the_end_takes_all_processes_along() -> None:
+    team = wb.ranks(2)
+    calls: list[str] = []
+    team.at_end(lambda: calls.append("end"))
+    pids = [*team.pids.values()]
+    team.close()
+    team.close()
+    assert gone(pids) and calls == ["end"] and team.done
+    assert team.state_in_words[0] == "finished" and repr(team) == "Ranks(2, ended)"
+    with pytest.raises(wb.WorkbenchError, match="have ended"):
+        team.execute("1")
+
+
+def test_a_driver_that_is_killed_leaves_no_rank(tmp_path) -> None:
+    process = script(
+        tmp_path / "driver.py",
+        "import os, signal, workbench as wb\nteam = wb.ranks(2)\n"
+        "print(*team.pids.values(), flush=True)\nteam.execute('while True: pass')",
+    )
+    pids = [*map(int, process.stdout.readline().split())]
+    time.sleep(0.3)
+    process.kill()
+    process.communicate(timeout=20)
+    assert len(pids) == 2
+    until(lambda: gone(pids), 5, "the ranks are gone")
+
+
+@pytest.mark.parametrize("size", [0, 65, 2.5, True])
+def test_so_many_ranks_there_cannot_be(size: object) -> None:
+    with pytest.raises(wb.SpecError, match="must be a whole number from 1 to 64"):
+        wb.ranks(size)
+
+
+def test_the_web_app_is_refused() -> None:
+    from bokeh.document import Document
+    from panel.io.state import set_curdoc
+
+    document = Document()
+    document._session_context = lambda: "a session"
+    refused = pytest.raises(wb.WorkbenchError, match="use a notebook")
+    with set_curdoc(document), refused:
+        wb.ranks(2)

@@ -1,0 +1,94 @@
+"""Hierarchical all-reduce over hosts: every factorisation, over both transports, in one spawn."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch.distributed as dist
+
+import workbench as wb
+from tests.collectives.cases import Case
+from tests.collectives.ranks import run_one
+from tests.processes import values
+from workbench import laws, theory
+from workbench.collectives.all_reduce_hierarchical import all_reduce
+from workbench.errors import CollectiveError
+
+LEVELS = ([4, 2], [2, 4], [2, 2, 2], [8], [4, 1, 2], [2, 3], [3, 2], [1, 5])
+SIZES = (0, 1, 7, 9, 4097)
+GROUPS = {"halves": [0, 1, 4, 5], "one host": [0, 1, 2, 3], "one each": [3, 7], "uneven": [0, 1, 4]}
+
+
+def every_factorisation(rank: int, size: int) -> dict[str, Any]:
+    world: Any = dist.group.WORLD
+    found = {"world": world.comm.levels}
+    for name, members in GROUPS.items():
+        group: Any = dist.new_group(members)
+        if rank in members:
+            found[name] = group.comm.levels
+            run_one(
+                group, "all_reduce", "hierarchical", Case(len(members), 1023, "float32", "SUM", -1)
+            )
+    groups = {n: dist.new_group([*range(n)]) for n in {prod(levels) for levels in LEVELS}}
+    for levels in LEVELS:
+        n = prod(levels)
+        if rank >= n:
+            continue
+        group = groups[n]
+        group.comm.levels = tuple(levels)
+        for k, elements in enumerate(SIZES):
+            dtype, reduce = (("float32", "SUM"), ("int64", "MAX"), ("bfloat16", "SUM"))[k % 3]
+            run_one(group, "all_reduce", "hierarchical", Case(n, elements, dtype, reduce, -1))
+        group.comm.rendezvous = True  # sends return when received: slots hide no deadlock
+        run_one(group, "all_reduce", "hierarchical", Case(n, 4097, "float32", "SUM", -1))
+        group.comm.rendezvous = False
+    dist.barrier()
+    return found
+
+
+def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> None:
+    env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
+    told = values(
+        every_factorisation, 8, timeout=120.0,
+        env=lambda rank: {**env, "WORKBENCH_HOST": "ab"[rank // 4]},
+    )  # fmt: skip
+    events = wb.load(tmp_path).events
+    assert laws.check_events(events) == []
+    rows = events.with_columns(pl.col("kind", "phase", "group", "algorithm").cast(pl.String))
+    rows = rows.filter(pl.col("algorithm") == "hierarchical")
+    outer = rows.filter(pl.col("kind") == "collective", pl.col("nbytes") > 0)
+    ways = {f"levels {','.join(map(str, levels))}" for levels in LEVELS if prod(levels) > 1}
+    assert ways <= set(outer["phase"])
+    # What leaves a host, of a whole that the ranks share evenly, is as the levels say.
+    op = ["generation", "group", "op"]
+    sends = rows.filter(pl.col("kind") == "send").join(
+        outer.filter(pl.col("rank") == 0).select(*op, "phase", whole="nbytes", each="value"),
+        on=op, suffix="_of",
+    )  # fmt: skip
+    for levels in ([4, 2], [2, 4], [2, 2, 2], [2, 3], [3, 2]):
+        inside = levels[0]
+        own = sends.filter(pl.col("phase_of") == f"levels {','.join(map(str, levels))}")
+        far = own.filter(pl.col("rank") // inside != pl.col("peer") // inside)
+        for (elements,), call in far.group_by((pl.col("whole") // pl.col("each")).cast(pl.Int64)):
+            per_rank = theory.level_elements(levels, int(elements))
+            expected = [sum(level[r] for level in per_rank[1:]) for r in range(prod(levels))]
+            calls = call.select(*op).unique().height
+            sent = dict(call.group_by("rank").agg(pl.col("nbytes") / pl.col("each")).select(
+                "rank", pl.col("nbytes").list.sum()).rows())  # fmt: skip
+            assert [sent.get(r, 0) for r in range(prod(levels))] == [calls * e for e in expected]
+    # Where nobody says which ranks share a host, where they are says it.
+    assert all(one["world"] == [4, 2] for one in told)
+    assert told[0]["halves"] == [2, 2] and told[0]["one host"] == told[0]["uneven"] == []
+    assert told[3]["one each"] == []
+
+
+def test_levels_that_are_not_the_group_s_are_refused() -> None:
+    class Comm:
+        rank, size, levels = 3, 6, (4, 2)
+
+    with pytest.raises(CollectiveError, match=r"rank 3: levels \(4, 2\) make 8 .*has 6; \(3, 2\)"):
+        all_reduce(Comm(), None)  # type: ignore[arg-type]

@@ -1,0 +1,361 @@
+"""Groups: what they say of themselves, many of them, how they are made and go; and threads."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import socket
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from tests.drop_in.both import LIMIT, all_here, compare, raised, tried
+
+
+def total(group: Any, value: float) -> float:
+    x = torch.full((100,), value)
+    dist.all_reduce(x, group=group)
+    return float(x[0])
+
+
+def _properties(rank: int, n: int) -> dict[str, Any]:
+    backend = dist.get_backend()
+    evens = dist.new_group(list(range(0, n, 2)), group_desc="evens")
+    turned = dist.new_group([2, 0], sort_ranks=False)
+    inside = evens is not dist.GroupMember.NON_GROUP_MEMBER
+    found: dict[str, Any] = {
+        "known": [dist.is_initialized(), dist.is_available(), dist.is_backend_available(backend)],
+        "name of the backend": [
+            type(backend).__name__, dist.Backend(backend) == backend,
+            dist.get_backend_config().replace(backend, "B"),
+        ],
+        "world": [dist.get_rank(), dist.get_world_size(), c10d.get_pg_count()],
+        "default device": str(c10d._get_pg_default_device()),
+        "object device": c10d._get_object_coll_device(),
+        "node's rank": dist.get_node_local_rank(0),
+        "evens": [dist.get_rank(evens), dist.get_world_size(evens), inside],
+        "turned": dist.get_rank(turned),
+        "a default for the host": str(c10d.get_default_backend_for_device("cpu")),
+    }  # fmt: skip
+    world: Any = dist.group.WORLD
+    found["of the world"] = [
+        dist.get_process_group_ranks(world), world.rank(), world.size(), world.group_name,
+        world.group_desc, world.bound_device_id, [str(one) for one in world._device_types],
+        world._has_hooks(), dist.get_process_group_ranks(None),
+    ]  # fmt: skip
+    if inside:
+        found["of evens"] = [
+            evens.group_desc, dist.get_process_group_ranks(evens),
+            dist.get_group_rank(evens, 2), dist.get_global_rank(evens, 1), evens == evens,
+            raised(lambda: dist.get_group_rank(evens, 1)), c10d._get_process_group_name(evens),
+            dist.get_backend(evens) == backend, c10d._get_group_tag(evens),
+            c10d._resolve_process_group(evens.group_name) is evens,
+        ]  # fmt: skip
+        found["of turned"] = dist.get_process_group_ranks(turned)
+    else:
+        found["of evens"] = raised(lambda: dist.get_backend(evens))
+        found["not ours"] = dist.all_reduce(torch.ones(1), group=evens)
+    found["wrong groups"] = [
+        raised(lambda: dist.new_group([0, n])), raised(lambda: dist.new_group([0, 0])),
+        raised(lambda: dist.init_process_group(backend)),
+    ]  # fmt: skip
+    dist.barrier()
+    return found
+
+
+def _many_groups(rank: int, n: int) -> list[Any]:
+    """A hundred groups at once, in use in turn, closed in another order than they were made."""
+    found = [total(None, 1.0)]
+    dist.barrier()
+    before = _descriptors()
+    pairs = list(itertools.combinations(range(n), 2))
+    members = [pairs[i % len(pairs)] if i % 4 else range(n) for i in range(100)]
+    groups = [dist.new_group(list(some)) for some in members]
+    for _ in range(2):
+        for i, (some, group) in enumerate(zip(members, groups, strict=True)):
+            if rank in some:
+                found.append(total(group, float(rank + i)))
+    dist.barrier()  # what one of Gloo's ends closes, others may still be using
+    order = [*range(1, 100, 2), *reversed(range(0, 100, 2))]
+    for i in order:
+        if rank in members[i]:
+            dist.destroy_process_group(groups[i])
+    groups.clear()
+    dist.barrier()
+    left = _descriptors() - before
+    assert left < 40, left  # of more than 60 groups of this rank
+    return [*found, c10d.get_pg_count()]
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _sub_groups(rank: int, n: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    mine, groups = dist.new_subgroups(group_size=2)
+    found["new_subgroups"] = [len(groups), dist.get_world_size(mine), total(mine, rank + 1.0)]
+    mine, groups = dist.new_subgroups_by_enumeration([[0, n - 1], list(range(1, n - 1))])
+    found["by enumeration"] = [len(groups), dist.get_process_group_ranks(mine)]
+    found["its sum"] = total(mine, rank + 1.0)
+    some = [0, n - 1] if rank in (0, n - 1) else list(range(1, n - 1))
+    local = dist.new_group(some, use_local_synchronization=True)
+    found["made by its members alone"] = total(local, rank + 1.0)
+    alone = dist.new_group([rank], use_local_synchronization=True)
+    found["alone"] = [total(alone, 5.0), dist.get_world_size(alone), *_alone(alone)]
+    found["split"] = raised(lambda: dist.split_group(None, [[0, 1]]))
+    found["shrunk"] = raised(lambda: dist.shrink_group([n - 1]))
+    timed = dist.new_group(timeout=timedelta(seconds=70))
+    found["with a time limit"] = total(timed, 1.0)
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("rows", "columns"))
+    sums = [total(mesh.get_group(name), rank + 1.0) for name in ("rows", "columns")]
+    found["of a mesh"] = [sums, mesh.get_coordinate(), mesh["rows"].get_local_rank()]
+    found["flattened"] = total(mesh._flatten().get_group(), 1.0)
+    return found
+
+
+def _alone(group: Any) -> list[Any]:
+    """Every operation in a group of one."""
+    x, out = torch.arange(4.0), torch.zeros(4)
+    dist.all_gather_into_tensor(out, x, group=group)
+    found = [out.clone()]
+    dist.reduce_scatter_tensor(out, x * 2, group=group)
+    found.append(out.clone())
+    dist.all_to_all_single(out, x * 3, group=group)
+    found.append(out.clone())
+    dist.broadcast(out, dist.get_rank(), group=group)
+    dist.reduce(out, dist.get_rank(), group=group)
+    parts = [torch.zeros(4)]
+    dist.gather(x, parts, dst=dist.get_rank(), group=group)
+    dist.scatter(out, [x * 5], src=dist.get_rank(), group=group)
+    gathered: list[Any] = [None]
+    dist.all_gather_object(gathered, {"one": 1}, group=group)
+    dist.barrier(group=group)
+    return [*found, out, *parts, gathered]
+
+
+def _after_the_end(rank: int, n: int) -> list[Any]:
+    """What a group that was destroyed, or aborted, says; and nothing holds on to it."""
+    group, other = dist.new_group(), dist.new_group()
+    dist.barrier()
+    dist.destroy_process_group(group)
+    found: list[Any] = []
+    if dist.get_backend() != "gloo":  # whose groups go on for a while
+        told = [
+            _refusal(group.allreduce, [torch.ones(1)]), _refusal(group.send, [torch.ones(1)], 0, 0),
+        ]  # fmt: skip
+        assert all("was destroyed, and rank" in one for one in told), told
+    gc.disable()
+    known = weakref.ref(group)
+    del group
+    found.append(known() is None)
+    gc.enable()
+    if dist.get_backend() != "gloo":  # for which abort() is nothing
+        if rank == 0:
+            other.abort()
+        assert _refusal(dist.all_reduce, torch.ones(1), group=other)
+    return found
+
+
+def _refusal(call: Any, *arguments: Any, **options: Any) -> str:
+    try:
+        call(*arguments, **options)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def _again_and_again(rank: int, n: int) -> list[Any]:
+    """The default group ends and begins anew in one process, ten times, with other sizes."""
+    backend, store = dist.get_backend(), c10d._get_default_store()
+    dist.destroy_process_group()
+    found: list[Any] = [raised(lambda: dist.all_reduce(torch.ones(1))), dist.is_initialized()]
+    for round_ in range(10):
+        size = 1 + round_ % n
+        if rank < size:
+            own = dist.PrefixStore(f"round {round_}", store)
+            turned = (rank + round_) % size  # a process need not have the same rank again
+            dist.init_process_group(backend, store=own, rank=turned, world_size=size)
+            sub = dist.new_group([0])
+            x = torch.tensor([float(turned)])
+            work = dist.all_reduce(x, async_op=True)
+            if round_ % 3:  # else it is still under way when the group goes
+                assert work is not None
+                work.wait()
+            if turned == 0:
+                found.append(total(sub, 3.0))
+            if round_ % 2:
+                dist.destroy_process_group()
+            else:
+                if turned == 0:
+                    dist.destroy_process_group(sub)
+                dist.destroy_process_group(dist.group.WORLD)
+            if round_ % 3:
+                found.append(x)
+    own = dist.PrefixStore("the end", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=n)
+    return [*found, total(None, 1.0)]
+
+
+def _stores(rank: int, n: int) -> dict[str, Any]:
+    """Every way to find each other."""
+    backend, store = dist.get_backend(), c10d._get_default_store()
+    told = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(told, src=0)
+    folder = Path(str(told[0]))
+    dist.barrier()
+    dist.destroy_process_group()
+    found: dict[str, Any] = {}
+
+    def over(name: str, **options: Any) -> None:
+        dist.init_process_group(backend, timeout=LIMIT, **options)
+        found[name] = total(None, rank + 1.0)
+        dist.barrier()
+        dist.destroy_process_group()
+
+    for i in range(2):  # a file of its own each time, as torch asks
+        name = f"{folder}/of {backend} {i}"
+        over(f"FileStore {i}", store=dist.FileStore(name, n), rank=rank, world_size=n)
+        over(f"file:// {i}", init_method=f"file://{name}.url", rank=rank, world_size=n)
+    served = dist.TCPStore("127.0.0.1", 0, n, True, wait_for_workers=False) if rank == 0 else None
+    if served is not None:
+        store.set("port", str(served.port))
+    port = int(store.get("port"))
+    client = served or dist.TCPStore("127.0.0.1", port, n, False)
+    over("TCPStore", store=client, rank=rank, world_size=n)
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    found["HashStore"] = total(None, 4.0)
+    dist.destroy_process_group()
+    if rank == 0:
+        store.set("free", str(_free_port()))
+    free, before = store.get("free").decode(), dict(os.environ)
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+    for i in range(3):  # one address: each group's store must be gone when the next begins
+        all_here(store, f"env {i}", n)
+        os.environ |= {"MASTER_PORT": free, "RANK": str(rank), "WORLD_SIZE": str(n)}
+        dist.init_process_group(backend)
+        found[f"env:// {i}"] = total(None, rank + i + 1.0)
+        all_here(store, f"env done {i}", n)
+        dist.destroy_process_group()
+    all_here(store, "tcp", n)
+    over("tcp://", init_method=f"tcp://127.0.0.1:{free}", rank=rank, world_size=n)
+    os.environ.clear()
+    os.environ |= before
+    all_here(store, "all", n)
+    own = dist.PrefixStore("the end", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=n)
+    return found
+
+
+def _free_port() -> int:
+    """One that no connection is given by chance, as those above are."""
+    for port in range(10_000 + os.getpid() % 15_000, 32_000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
+
+
+def _orders_of_ending(rank: int, n: int) -> list[Any]:
+    first, second = dist.new_group(), dist.new_group(list(range(n - 1)))
+    found: list[Any] = [total(first, 1.0)]
+    if rank < n - 1:
+        found.append(total(second, 2.0))
+    dist.destroy_process_group(first)
+    found += [
+        raised(lambda: dist.destroy_process_group(first)),
+        total(None, 1.0), c10d.get_pg_count(),
+    ]  # fmt: skip
+    late = dist.new_group()
+    found.append(total(late, 3.0))
+    dist.barrier()
+    return found  # the rest goes with the default group
+
+
+def _threads(rank: int, n: int) -> list[float]:
+    """Threads that call at once, each in a group of its own; and messages, told apart by tags."""
+    groups = [dist.new_group() for _ in range(4)]
+    found = [0.0] * 6
+    failed: list[BaseException] = []
+
+    def sums(i: int) -> None:
+        for k in range(20):
+            x = torch.full((3000 if k % 2 else 10,), float(rank + i))
+            work = dist.all_reduce(x, group=groups[i], async_op=bool(k % 3))
+            if work is not None:
+                work.wait()
+            found[i] += float(x[0])
+
+    def messages(i: int) -> None:
+        for k in range(20):
+            x = torch.zeros(2000)
+            work = dist.isend(torch.full((2000,), float(rank + k)), (rank + 1) % n, tag=i)
+            dist.recv(x, (rank - 1) % n, tag=i)
+            assert work is not None
+            work.wait()
+            found[i] += float(x[0])
+
+    def guarded(call: Callable[[int], None], i: int) -> None:
+        try:
+            call(i)
+        except BaseException as error:
+            failed.append(error)
+
+    jobs = [(sums, 0), (sums, 1), (sums, 2), (sums, 3), (messages, 4), (messages, 5)]
+    threads = [threading.Thread(target=guarded, args=job, daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(80.0)
+        assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+    return found
+
+
+def _other_backend(rank: int, n: int) -> list[Any]:
+    """Groups of one backend beside groups of the other."""
+    other = "gloo" if dist.get_backend() != "gloo" else "workbench"
+    group = dist.new_group(backend=other)
+    some = dist.new_group([0, 1], backend=other)
+    found: list[Any] = [total(group, rank + 1.0), total(None, rank + 2.0)]
+    if rank < 2:
+        found.append(total(some, rank + 3.0))
+    dist.barrier(group=group)
+    return found
+
+
+def _device_backends(rank: int, n: int) -> list[Any]:
+    """A backend that is named for its devices."""
+    backend, store = dist.get_backend(), c10d._get_default_store()
+    dist.destroy_process_group()
+    found = []
+    for i, name in enumerate((f"cpu:{backend}", f"cpu:{backend},cuda:gloo")):
+        own = dist.PrefixStore(f"devices {i}", store)
+        dist.init_process_group(name, store=own, rank=rank, world_size=n)
+        found.append(tried(lambda: [total(None, rank + 1.0), total(dist.new_group(), 1.0)]))
+        dist.barrier()
+        dist.destroy_process_group()
+    own = dist.PrefixStore("the end", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=n)
+    return found
+
+
+def test_groups_of_every_kind() -> None:
+    cases = [
+        _properties, _sub_groups, _many_groups, _orders_of_ending, _after_the_end, _threads,
+        _other_backend, _again_and_again, _stores, _device_backends,
+    ]  # fmt: skip
+    compare(cases, 4, exact=True)

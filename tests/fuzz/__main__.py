@@ -1,0 +1,148 @@
+"""Makes up what comes from outside, from new seeds, until something is not answered well.
+
+``python -m tests.fuzz [FAMILY ...] [--seconds 300] [--seed S] [--go-on]``: all families by turns.
+``python -m tests.fuzz FAMILY --seed S --cases 1``: that case again, as it is made now.
+``python -m tests.fuzz --again FILE``: an input that was kept, as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import workbench as wb
+from tests.fuzz import pages, saved_runs, traces
+from tests.fuzz.cases import FAMILIES
+from tests.fuzz.family import Family, keep, kept
+from tests.fuzz.made_up import damaged
+
+KEPT = Path("runs/fuzz")
+LIVE = ("stage_of_a_run", "stage_of_cells")
+WEB = ("start_page", "partition_page")
+FILES = ("damaged_run", "made_run", "trace_folder")
+NAMES = (*FAMILIES, *FILES, *WEB, *LIVE)
+
+
+@contextlib.contextmanager
+def families(names: set[str]) -> Iterator[dict[str, Family]]:
+    """These, with what they stand on: a folder, a process that reads files, ranks."""
+    with contextlib.ExitStack() as stack:
+        found = dict(FAMILIES)
+        if names & {*FILES}:
+            found |= stack.enter_context(_files())
+        if names & {*WEB}:
+            found |= stack.enter_context(pages.web_app())
+        if names & {*LIVE}:
+            found |= stack.enter_context(pages.ranks())
+        yield {name: family for name, family in found.items() if name in names}
+
+
+@contextlib.contextmanager
+def _files() -> Iterator[dict[str, Family]]:
+    opener = saved_runs.Opener()
+    with tempfile.TemporaryDirectory(prefix="workbench-fuzz-") as name:
+        place = Path(name)
+        whole, trace = saved_runs.run(place).read_bytes(), traces.trace(place / "whole")
+        right = opener.use(place / "run.parquet")
+
+        def is_refused_or_right(data: bytes) -> None:
+            said = opener.use_bytes(data, place)
+            assert "refused" in said or said == right, said
+
+        def is_read_or_refused(data: bytes) -> None:
+            said = opener.use_bytes(data, place)
+            assert said.keys() <= {"read", "refused"}, said
+
+        def is_read_as_far(told: traces.Deed) -> None:
+            folder = Path(shutil.copytree(trace, place / "spoiled"))
+            try:
+                traces.spoil(folder, told)
+                traces.read_and_follow(folder)
+            finally:
+                shutil.rmtree(folder)
+
+        try:
+            yield {
+                "damaged_run": Family(lambda chance: damaged(whole, chance), is_refused_or_right),
+                "made_run": Family(saved_runs.made_by_hand, is_read_or_refused),
+                "trace_folder": Family(lambda chance: traces.deed(trace, chance), is_read_as_far),
+            }
+        finally:
+            opener.close()
+
+
+def main() -> int:
+    asked = _asked()
+    try:
+        if asked.again is not None:
+            name, told = kept(asked.again)
+            with families({name}) as found:
+                found[name].judge(told)
+            print(f"{name}: answered well")
+            return 0
+        with families({*(asked.family or NAMES)}) as found:
+            return _tried(found, asked)
+    finally:
+        wb.shutdown()
+
+
+def _tried(found: dict[str, Family], asked: argparse.Namespace) -> int:
+    print(f"python -m tests.fuzz --seed {asked.seed}", flush=True)
+    failed, tried = Counter[str](), Counter[str]()
+    deadline = time.monotonic() + asked.seconds
+    for seed in range(asked.seed, asked.seed + asked.cases):
+        if time.monotonic() > deadline or (failed.total() and not asked.go_on):
+            break
+        for name, family in found.items():
+            tried[name] += 1
+            failed[name] += _fails(name, family, seed)
+    for name in found:
+        print(f"{name:24} {tried[name]:8,} cases  {failed[name]:6,} failed")
+    return 1 if failed.total() else 0
+
+
+def _fails(name: str, family: Family, seed: int) -> bool:
+    """Is it answered badly? Then it is kept, and said how to have it again."""
+    told: Any = family.make(random.Random(seed))
+    try:
+        family.judge(told)
+    except Exception as error:
+        path = keep(KEPT, name, seed, told)
+        print(f"{name}, seed {seed}: {type(error).__name__}: {error}"[:2000])
+        print(f"    told: {told!r}"[:500])
+        print(f"    again: python -m tests.fuzz --again {path}", flush=True)
+        return True
+    return False
+
+
+def _asked() -> argparse.Namespace:
+    options = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    options.add_argument("family", nargs="*", help=", ".join(NAMES))
+    options.add_argument("--seconds", type=float, default=300.0)
+    options.add_argument("--seed", type=int, default=None, help="of the first case")
+    options.add_argument("--cases", type=int, default=10**9, help="of each family, at most")
+    options.add_argument("--go-on", action="store_true", help="after a case that fails")
+    options.add_argument("--again", type=Path, help="a file of runs/fuzz")
+    asked = options.parse_args()
+    if unknown := {*asked.family} - {*NAMES}:
+        options.error(f"there is no family {', '.join(unknown)}; there is {', '.join(NAMES)}")
+    if asked.seed is None:
+        asked.seed = secrets.randbelow(10**9)
+    return asked
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Opens what it is told on its standard input, one path a line, and says how each went.
+
+A process of its own: whoever reads damaged bytes may end the process, and that is to be seen.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+
+import workbench as wb
+from workbench.views.facts import facts
+
+
+def use(path: Path) -> str:
+    """What a user does with a run that was saved; its number of rows and their sum, as words."""
+    run = wb.load(path)
+    events = run.events
+    own = events.select(pl.col("start_ns").sum(), pl.col("seq").sum(), pl.len()).row(0)
+    few = run.store.scan().filter(pl.col("kind") == "send").select("nbytes").collect()
+    run.store.since(len(run.store) - 3)
+    facts(run.store.metadata)
+    return f"{own} {few.height} {run.dropped}"
+
+
+def main() -> None:
+    for line in sys.stdin:
+        try:
+            told = {"read": use(Path(line.rstrip("\n")))}
+        except wb.WorkbenchError as error:
+            told = {"refused": str(error)}
+        except BaseException as error:  # also a panic of polars, which is no Exception
+            told = {"raised": f"{type(error).__name__}: {error}"}
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What a browser may send to a page's parts, and to the stage of live ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import workbench as wb
+from tests.fuzz import messages
+from tests.fuzz.family import Family
+from tests.fuzz.made_up import from_a_page, text
+from tests.live import LONG, lenet, over_in_the_end, training
+from workbench import form
+from workbench.app import partition
+from workbench.app.limits import Limits
+from workbench.app.page import Site
+from workbench.app.runs import Runs
+from workbench.app.start import StartPage
+
+CHECK = 30.0  # seconds for an answer
+HOURS = "10 h"
+
+
+def to_the_start_page(chance: random.Random) -> Any:
+    """Most often of the right form: a form's values, a preset's name, past runs that are ticked."""
+    if chance.random() < 0.15:
+        return from_a_page(chance)
+    values = form.values(chance.choice([*form.presets().values()]).experiment)
+    for _ in range(chance.choice((0, 1, 2))):
+        values[chance.choice([*values, text(chance)])] = from_a_page(chance)
+    names = [*form.presets(), from_a_page(chance)]
+    told = {"type": chance.choice(("values", "start", "first", "preset", "tick", "hello"))}
+    told |= {"values": values, "name": chance.choice(names), "ids": from_a_page(chance)}
+    if chance.random() < 0.2:
+        told[chance.choice([*told])] = from_a_page(chance)
+    return told
+
+
+def to_the_partition_page(chance: random.Random) -> Any:
+    values = dict(partition.START)
+    for name, most in partition.MOST.items():
+        values[name] = chance.choice((0, 1, 2, 3, 7, 64, most, most + 1))
+    for name in ("shuffle", "drop_last", "set_epoch"):
+        values[name] = chance.random() < 0.5
+    values["sampler"] = chance.choice((*partition.SAMPLERS, "none"))
+    if chance.random() < 0.5:
+        values[chance.choice([*values])] = from_a_page(chance)
+    if chance.random() < 0.1:
+        values.pop(chance.choice([*values]))
+    return {"type": "values", "values": values if chance.random() < 0.9 else from_a_page(chance)}
+
+
+@contextlib.contextmanager
+def web_app() -> Iterator[dict[str, Family]]:
+    """Pages of a server that has no place for a run, so that nothing starts."""
+    site = Site(Runs(Limits(runs=0)))
+    samples = partition.PartitionPage()
+
+    def at_start(told: Any) -> None:
+        page = StartPage(site)
+        page.form._handle_msg(told)
+        page.past.part._handle_msg(told)
+        assert isinstance(page.form.told["refused"], str)
+
+    def at_partitions(told: Any) -> None:
+        samples.form._handle_msg(told)
+        assert isinstance(samples.form.told["refused"], str)
+
+    try:
+        yield {
+            "start_page": Family(to_the_start_page, at_start),
+            "partition_page": Family(to_the_partition_page, at_partitions),
+        }
+    finally:
+        site.pool.shutdown(wait=True)
+
+
+@contextlib.contextmanager
+def ranks() -> Iterator[dict[str, Family]]:
+    """Stages of a run that trains, and of ranks that run cells: both live on whatever they hear."""
+    exp = lenet(iterations=LONG, pad_compute="20 ms", timeout=HOURS)  # links may be cut meanwhile
+    run = wb.run(exp)
+    with over_in_the_end(run), contextlib.closing(wb.ranks(2, timeout=HOURS)) as team:
+        yield {
+            "stage_of_a_run": Family(messages.message, _heard(training(run))),
+            "stage_of_cells": Family(messages.message, _heard(team)),
+        }
+        run.stop()
+        ended = run.wait(60, check=False)
+        assert ended.ok, ended.error
+        team._control.let_go()
+        for rank in team.pids:
+            team.thaw(rank)
+        assert team.execute("rank").check().values, "the ranks run cells no more"
+
+
+def _heard(live: Any) -> Callable[[Any], None]:
+    """A page of these ranks: what asks for an answer gets one, in words."""
+    listener = messages.Listener(live)
+
+    def hear(told: Any) -> None:
+        before = len(listener.said)
+        listener.page.hear(told)
+        if messages.is_answered(told):
+            listener.until(lambda: len(listener.said) > before, CHECK)
+            said = listener.said[-1]
+            assert repr(said["id"]) == repr(told["id"]), said  # a NaN is not equal to itself
+            assert said["words"] and isinstance(said["ok"], bool), said
+        assert not live.done, "it has ended"
+
+    return hear

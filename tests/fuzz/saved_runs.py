@@ -1,0 +1,105 @@
+"""Saved runs: damaged files, files that were made by hand, and a process that opens them."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tests.fuzz.made_up import text, value
+from tests.synthetic import training
+from workbench.store import Store
+from workbench.table import SCHEMA
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 30.0  # seconds for one file
+
+
+class Opener:
+    """The process of opening.py. A new one after one that ended."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def use(self, path: Path) -> dict[str, str]:
+        """What it said of the file; "ended" if it did without a word, "hung" if it says nothing."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fuzz.opening"], cwd=ROOT, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        if not select.select([process.stdout], [], [], DEADLINE)[0]:
+            self.close()
+            return {"hung": f"{DEADLINE} s"}
+        line = process.stdout.readline()
+        if line:
+            return dict(json.loads(line))
+        code = process.wait(DEADLINE)
+        self.close()
+        return {"ended": str(code)}
+
+    def use_bytes(self, data: bytes, folder: Path) -> dict[str, str]:
+        """The same of a file that holds these bytes."""
+        path = folder / "made_up.parquet"
+        path.write_bytes(data)
+        return self.use(path)
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+
+def run(folder: Path) -> Path:
+    """A run of some hundred rows, saved."""
+    path = folder / "run.parquet"
+    metadata = {"experiment": "strategy: data_parallel\nranks: 4\n", "cores": "2"}
+    Store.from_frame(training(6), metadata).save(path)
+    return path
+
+
+def made_by_hand(chance: random.Random) -> bytes:
+    """A real Parquet file that is not what ``store.save`` writes: other columns, types, numbers,
+    and metadata.
+    """
+    frame = training(1).head(50)
+    for _ in range(chance.choice((0, 1, 2))):
+        name = chance.choice([*SCHEMA])
+        match chance.randrange(5):
+            case 0:
+                frame = frame.drop(name, strict=False)
+            case 1 if name in frame.columns:
+                frame = frame.with_columns(pl.lit(None).alias(name))
+            case 2 if name in frame.columns:
+                odd = chance.choice((2**63 - 1, -(2**63), 1e300, "x", True, [1], b"\xff"))
+                frame = frame.with_columns(pl.Series(name, [odd] * frame.height))
+            case 3:
+                frame = frame.with_columns(pl.lit(1).alias(text(chance) or "x"))
+            case _ if name in frame.columns:
+                frame = frame.with_columns(pl.col(name).cast(pl.String))
+    document: dict[str, Any] = {"format": chance.choice((1, 1, 2)), "dropped": 0, "metadata": {}}
+    if chance.random() < 0.5:
+        names = ("experiment", "pipeline", "overhead", "samples", "planned", "cores", "ranks")
+        told = chance.choice(("[", "{}", "null", "3", "ranks: x", '{"a": 1}', "a: &b [*b]", "[[]]"))
+        document["metadata"] = {chance.choice(names): told}
+    if chance.random() < 0.5:
+        document[chance.choice([*document, "checksum"])] = value(chance)
+    try:
+        said = json.dumps(document)
+    except ValueError:
+        said = "{"
+    file = io.BytesIO()
+    frame.write_parquet(file, metadata={"workbench": said})
+    return file.getvalue()

@@ -1,0 +1,113 @@
+"""A sample of what ``python -m tests.fuzz`` tries without end."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from tests.fuzz import messages, saved_runs, traces
+from tests.fuzz.cases import FAMILIES
+from tests.fuzz.made_up import damaged
+from tests.live import LONG, lenet, over_in_the_end, training
+from workbench.errors import SpecError
+
+CASES = 100
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_made_up_is_refused_in_words_or_right(family: str) -> None:
+    one = FAMILIES[family]
+    for seed in range(CASES):
+        try:
+            one.judge(one.make(random.Random(seed)))
+        except Exception as error:
+            raise AssertionError(f"{family}, seed {seed}") from error
+
+
+def test_a_saved_run_that_was_damaged_is_refused_or_whole(tmp_path: Path) -> None:
+    path = saved_runs.run(tmp_path)
+    whole, opener, seen = path.read_bytes(), saved_runs.Opener(), Counter[str]()
+    try:
+        right = opener.use(path)
+        assert "read" in right
+        for seed in range(CASES):
+            changed = damaged(whole, random.Random(seed))
+            said = opener.use_bytes(changed, tmp_path)
+            assert "refused" in said or said == right, (seed, said)
+            assert said != right or changed == whole, seed
+            seen.update(said.keys())
+        assert seen["refused"] > CASES // 2, seen
+        for seed in range(CASES):
+            said = opener.use_bytes(saved_runs.made_by_hand(random.Random(seed)), tmp_path)
+            assert said.keys() <= {"read", "refused"}, (seed, said)
+            seen[f"{[*said]} by hand"] += 1
+        assert min(seen["['read'] by hand"], seen["['refused'] by hand"]) > 10, seen
+    finally:
+        opener.close()
+
+
+def test_a_trace_folder_that_was_spoiled_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
+    whole = traces.trace(tmp_path / "whole")
+    for seed in range(CASES // 2):
+        folder = Path(shutil.copytree(whole, tmp_path / f"{seed}"))
+        traces.spoil(folder, traces.deed(whole, random.Random(seed)))
+        try:
+            traces.read_and_follow(folder)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+        shutil.rmtree(folder)
+    assert stat.S_ISDIR(whole.stat().st_mode)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_page_may_say_what_it_likes(live: wb.Run, readonly: bool) -> None:
+    listener = messages.Listener(live, readonly=readonly)
+    asked = []
+    for seed in range(2 * CASES):
+        told = messages.message(random.Random(seed))
+        asked += [told["id"]] if messages.is_answered(told) else []
+        listener.page.hear(told)
+    listener.until(lambda: len(listener.said) >= len(asked))
+    assert [said["id"] for said in listener.said] == asked  # each once, in order
+    assert all(said["words"] and isinstance(said["ok"], bool) for said in listener.said)
+    done = sum(said["ok"] for said in listener.said)
+    assert done == 0 if readonly else 2 * CASES > done > CASES // 2, done
+    before = listener.batches
+    listener.page.hear({"type": "hello", "token": "again"})
+    listener.until(lambda: listener.batches > before)
+    listener.page.leave()
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[wb.Run]:
+    """A run that goes on after all of it, and then ends in good order."""
+    run = wb.run(lenet(iterations=LONG))
+    with over_in_the_end(run):
+        yield training(run)
+        run.stop()
+        assert run.wait(60, check=False).ok, run.result.error
+
+
+def test_a_short_text_that_would_never_end_is_refused_at_once() -> None:
+    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    began = time.monotonic()
+    for text, says in (
+        ("\n".join(lines) + "\noptions: *a11\n", "comes to .* values once its aliases"),
+        ("options: &a {a: *a}\n", "comes to .* values once its aliases"),
+        ("options: " + "[" * 20_000 + "\n", "nested too deeply"),
+        ("seed: " + "9" * 6000 + "\n", "not YAML"),
+        ("lr: 2001-99-99\n", "not YAML"),
+        ("x" * 5000, "neither a file nor an experiment's YAML"),
+    ):
+        with pytest.raises(SpecError, match=says):
+            wb.Experiment.from_yaml(text)
+    assert time.monotonic() - began < 30

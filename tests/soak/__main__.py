@@ -1,0 +1,93 @@
+"""``python -m tests.soak [--minutes 60] [--cases N] [--seed S] [--only NUMBER] [--kind KIND]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+MOST_GROWN = 4.0  # MB that a process may surely have grown by, over the second half of the cases
+# The driver's table library keeps freed pages for a while: given back at once, what is left is what
+# is in use. It is asked when the library is first imported.
+GIVES_BACK = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+
+
+def main() -> int:
+    asked = _asked()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "... &" has it ignored
+    os.environ |= GIVES_BACK
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder  # what is left there is of a case
+        return _soak(asked, Console())
+
+
+def _soak(asked: argparse.Namespace, console: Console) -> int:
+    import workbench as wb
+    from tests.soak.soak import Soak
+
+    soak = Soak(
+        asked.seed, first=asked.only or asked.first, kinds=asked.kind or (), go_on=asked.go_on
+    )
+    end = time.monotonic() + asked.minutes * 60
+    again = f"--seed {asked.seed}" + "".join(f" --kind '{kind}'" for kind in asked.kind or ())
+    console.print(f"python -m tests.soak {again}: each case's number repeats it with --only")
+    for done in soak.cases():
+        console.print(
+            f"{done.number:5} {done.kind:18} {done.seconds:6.1f} s  {done.megabytes:7.1f} "
+            f"{done.pool_megabytes:6.1f} MB  {done.words}",
+            soft_wrap=True, highlight=False, markup=False,
+        )  # fmt: skip
+        if done.wrong:
+            console.print(done.wrong, markup=False, highlight=False)
+            console.print(f"\nagain: python -m tests.soak {again} --only {done.number}")
+        if asked.only is not None or len(soak.done) >= asked.cases or time.monotonic() > end:
+            break
+    wb.shutdown()
+    return _conclude(soak, console)
+
+
+def _conclude(soak: object, console: Console) -> int:
+    """The table, and whether all is well."""
+    from tests.conftest import processes, remains
+    from tests.soak.soak import Soak
+
+    assert isinstance(soak, Soak)
+    table = Table("kind", "cases", "median s", "longest s")
+    for kind in sorted({done.kind for done in soak.done}):
+        seconds = [done.seconds for done in soak.done if done.kind == kind]
+        median, longest = statistics.median(seconds), max(seconds)
+        table.add_row(kind, str(len(seconds)), f"{median:.1f}", f"{longest:.1f}")
+    console.print(table)
+    failed = any(done.wrong for done in soak.done)
+    for name, trend in soak.growth.items():
+        console.print(f"{name}, MB: {trend}; surely {trend.least:.1f}", soft_wrap=True)
+        failed = failed or trend.least > MOST_GROWN
+    if left := remains(processes, 5.0):
+        console.print(f"left after wb.shutdown(): {left}")
+        failed = True
+    console.print(f"{len(soak.done)} cases: {'FAILED' if failed else 'nothing left behind'}")
+    return int(failed)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60, help="end with the case after that")
+    parser.add_argument("--cases", type=int, default=10**9, help="end after so many")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--only", type=int, help="the case of this number alone")
+    parser.add_argument("--kind", action="append", help="only such cases; may be given again")
+    parser.add_argument("--go-on", action="store_true", help="after a case that is wrong, too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

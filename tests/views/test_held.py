@@ -1,0 +1,184 @@
+"""What ranks of a sharded model hold: the curve and its chart by a run's own rows, the still."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import polars as pl
+import pytest
+
+import workbench as wb
+from workbench.store import Store
+from workbench.views import held
+from workbench.views.charts import figure
+from workbench.views.curves import HELD, Curves, select
+from workbench.views.facts import facts
+from workbench.views.held_cells import EMPTY, cell
+from workbench.views.still import select as select_still
+from workbench.views.svg import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def run() -> wb.Run:
+    made = wb.run(wb.Experiment(strategy="fsdp", ranks=2, iterations=4, optimizer="adam"))
+    made.wait(timeout=90)
+    return made
+
+
+def rows(ranks: int, iterations: int) -> pl.DataFrame:
+    """Each rank tells four times an iteration what it holds, and how much of it is activations."""
+    found = [
+        (rank, k, name, float(value), 1000 * k + 10 * at + rank)
+        for rank in range(ranks)
+        for k in range(iterations)
+        for at, (whole, active) in enumerate([(10, 0), (30, 5), (50 + rank, 40), (10, 0)])
+        for name, value in (("held", whole), ("activations", active))
+    ]
+    return pl.DataFrame(found, schema=held.ROWS, orient="row")
+
+
+def test_the_curve_is_what_was_held_and_the_model_s_part_of_it() -> None:
+    found = held.curve(rows(2, 3).sample(fraction=1, shuffle=True, seed=2), 99, 0)
+    own = found.filter(pl.col("rank") == 1)
+    assert own["held"].to_list() == [10, 30, 51, 10] * 3
+    assert own["model"].to_list() == [10, 25, 11, 10] * 3
+    assert own["seconds"].is_sorted() and own["unsharded"].unique().to_list() == [99]
+    assert own["end_ns"][2] == 21
+
+
+def test_unsharded_is_parameters_gradients_and_the_optimiser_s_state(run: wb.Run) -> None:
+    told = json.loads(run.store.metadata["shards"])
+    assert told["states"] == 2  # Adam's two means
+    whole = sum(layer["bytes"] for layer in told["layers"])
+    assert held.unsharded(run.store.metadata) == 4 * whole
+    assert held.unsharded({}) is None
+
+
+def test_a_run_s_own_rows_piece_by_piece_or_at_once(run: wb.Run) -> None:
+    live, late = Curves(run.store), select(run.store, HELD)
+    live.update()
+    assert HELD in live.offered and live.select(HELD).equals(late)
+    told = run.events.filter((pl.col("name") == "held") & (pl.col("iteration") >= 0))
+    assert late.height == told.height > 40
+    assert late["held"].to_numpy().max() == told["value"].to_numpy().max()
+    assert (late["model"] <= late["held"]).all() and (late["model"] > 0).all()
+    most = late["model"].to_numpy().max()
+    assert most < late["unsharded"][0], "sharding keeps each rank below a whole copy"
+
+
+def test_batches_as_they_come_give_what_the_store_gives(run: wb.Run) -> None:
+    live = held.Held(run.store)
+    for piece in run.store.pieces(run.store.tap().position):
+        live.of_frame(piece)
+    made = wb.Experiment(strategy="fsdp", ranks=2, iterations=3)
+    other = wb.run(made)
+    curves = Curves(other.store)
+    while not other.done:  # taps raw batches while the ranks run
+        curves.update()
+    other.wait(timeout=60)
+    curves.update()
+    assert curves.select(HELD).equals(select(other.store, HELD))
+    assert live.rows.height > 0
+
+
+def test_of_a_long_run_the_newest_iterations_are_kept() -> None:
+    kept = held.Held(Store.from_frame(wb.run(wb.Experiment(iterations=1)).events, {}))
+    for k in range(3):
+        shift = rows(2, 15).with_columns(iteration=pl.col("iteration") + 15 * k)
+        kept._take(shift)
+    assert kept.rows["iteration"].to_numpy().min() == 45 - held.KEEP
+
+
+def test_the_chart_has_a_line_of_steps_a_rank_and_the_theory(run: wb.Run) -> None:
+    made = figure(run.store, HELD)
+    assert [trace.name for trace in made.data] == ["rank 0", "rank 1", "unsharded"]
+    assert all(trace.line.shape == "hv" for trace in made.data[:2])
+    assert set(made.data[2].y) == {held.unsharded(run.store.metadata)}
+    assert "unsharded" in made.layout.annotations[0].text
+    assert EMPTY in cell(held.curve(rows(2, 0), None, 0)).title
+    many = cell(held.curve(rows(12, 2), 99, 0))
+    assert [trace.name for trace in many.traces] == ["rank 0", "rank 11", "unsharded"]
+    assert np.all(np.diff(many.traces[0].x) > 0)
+
+
+def test_other_runs_are_not_offered_it() -> None:
+    other = wb.run(wb.Experiment(ranks=2, iterations=2))
+    other.wait(timeout=60)
+    curves = Curves(other.store)
+    curves.update()
+    assert HELD not in curves.offered
+    assert select_still(other.store).sharded is None, "data parallel keeps its ring"
+    assert select_still(other.store).links
+
+
+def test_the_still_shows_who_has_which_layer_whole(run: wb.Run) -> None:
+    still = select_still(run.store).sharded
+    assert still is not None and still.whole and "layers whole" in still.words
+    curve = select(run.store, HELD)
+    assert (
+        max(still.model)
+        == curve.filter(pl.col("iteration") > curve["iteration"].to_numpy().max() - 2)["model"]
+        .to_numpy()
+        .max()
+    )
+    assert [sum(parts) for parts in still.parts] == [
+        layer["bytes"] for layer in facts(run.store.metadata)["shards"]["layers"]
+    ]
+    picture = ET.fromstring(svg(select_still(run.store)))
+    words = [node.text or "" for node in picture.iter(f"{SVG}text")]
+    assert "Who kept which part of which layer" in words and still.words in words
+    framed = [r for r in picture.iter(f"{SVG}rect") if r.get("fill") == "none"]
+    assert len(framed) == len(still.whole) + 1, "and one in the key"
+    for node in picture.iter(f"{SVG}rect"):
+        assert float(node.get("x", 0)) + float(node.get("width", 0)) <= 961
+
+
+@pytest.mark.parametrize("ranks", [2, 16, 64])
+def test_places_are_there_before_anything_is_gathered(ranks: int) -> None:
+    layers = [
+        {"name": f"layers.{i}", "kind": "", "bytes": 64, "parts": [1] * ranks} for i in range(40)
+    ]
+    told = {
+        "kind": "fsdp2",
+        "units": "layers",
+        "free": True,
+        "ahead": 0,
+        "states": 0,
+        "layers": layers,
+    }
+    spec = (
+        wb.Experiment(strategy="fsdp", ranks=2, iterations=5)
+        .to_yaml()
+        .replace("ranks: 2", f"ranks: {ranks}")
+    )
+    store = Store.from_frame(
+        wb.run(wb.Experiment(iterations=1)).events.clear(),
+        {"experiment": spec, "shards": json.dumps(told)},
+    )
+    words = [n.text for n in ET.fromstring(svg(select_still(store))).iter(f"{SVG}text")]
+    assert "No layer has been gathered yet." in words
+
+
+def test_facts_name_servers_of_examples_and_who_stands_for_messages() -> None:
+    def told(**spec: object) -> dict[str, object]:
+        exp = wb.Experiment(iterations=1, **spec)  # type: ignore[arg-type]
+        return facts({"experiment": exp.to_yaml()})
+
+    served = told(strategy="data_servers", ranks=4, options={"servers": 2})
+    assert served["inputs"] == {"servers": 2}
+    assert told(strategy="data_servers", ranks=4)["inputs"] == {"servers": 1}
+    assert told(ranks=2)["inputs"] is None
+    from workbench.strategies import ad_psgd, malt
+
+    def stands(strategy: object, name: str, ranks: int = 4, **options: object) -> object:
+        exp = wb.Experiment(strategy=name, ranks=ranks, iterations=1, options=options)  # type: ignore[arg-type]
+        config = strategy.Config(**options)  # type: ignore[attr-defined]
+        return json.loads(strategy.prepare(exp, config)["peers"])["stands"]  # type: ignore[attr-defined]
+
+    assert stands(malt, "malt") == []
+    assert stands(malt, "malt", wait=True) is None
+    assert stands(ad_psgd, "ad_psgd") == [0, 2]

@@ -1,0 +1,1 @@
+"""DDP's buckets: which parameters are in which, and what of their way computing hides."""

@@ -1,0 +1,150 @@
+"""A cell that does not go on, in words: who waits for whom, in which call, at which line.
+
+What ranks wait for is what their lanes say of themselves (``Store.doing``); where they are, they
+have been asked. A rank whose lanes say nothing, but that stays in a call of torch.distributed and
+computes nothing, waits too: for a group to form, or over another backend. Nothing here ends a wait:
+who waits for somebody who computes waits rightly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.circles import circle
+from workbench.store import NOW_SCHEMA
+
+SECOND = 1_000_000_000
+IDLE = 0.05  # of the time may be computing, so that a rank counts as waiting
+_AT = {name: at for at, name in enumerate(NOW_SCHEMA)}
+
+
+@dataclass(frozen=True)
+class Wait:
+    """``rank`` has waited for ``peer`` (-1: not known, or for any) since ``since_ns``."""
+
+    rank: int
+    peer: int
+    lane: str
+    op: int
+    since_ns: int
+
+
+def waits(doing: Iterable[Sequence[Any]], running: Collection[int], before_ns: int) -> list[Wait]:
+    """The longest wait of each running rank that began before that moment."""
+    found: dict[int, Wait] = {}
+    for row in doing:
+        kind, since = row[_AT["kind"]], row[_AT["since_ns"]]
+        inside = kind == "collective" and row[_AT["rank"]] not in found  # a group's own, in Gloo
+        if (kind == "wait" or inside) and row[_AT["rank"]] in running and since < before_ns:
+            peer = row[_AT["peer"]] if kind == "wait" else -1
+            wait = Wait(row[_AT["rank"]], peer, row[_AT["lane"]], row[_AT["op"]], since)
+            known = found.get(wait.rank)
+            if known is None or known.peer < 0 or (peer >= 0 and since < known.since_ns):
+                found[wait.rank] = wait
+    return [found[rank] for rank in sorted(found)]
+
+
+@dataclass(frozen=True)
+class Stay:
+    """At one line, in one call of torch.distributed, without computing, since ``since_ns``."""
+
+    line: int
+    call: str
+    since_ns: int
+    cpu_ns: int
+
+
+def stays(
+    known: Mapping[int, Stay], places: Mapping[int, Mapping[str, Any]], now_ns: int
+) -> dict[int, Stay]:
+    """Who stays in such a call, from what was known a moment ago and where the ranks are now."""
+    found = {}
+    for rank, place in places.items():
+        if not place["distributed"]:
+            continue
+        stay = Stay(place["line"], place["call"], now_ns, place["cpu_ns"])
+        before = known.get(rank)
+        if (
+            before is not None
+            and (before.line, before.call) == (stay.line, stay.call)
+            and stay.cpu_ns - before.cpu_ns < IDLE * (now_ns - before.since_ns)
+        ):
+            stay = before
+        found[rank] = stay
+    return found
+
+
+def all_waits(
+    of_lanes: Sequence[Wait],
+    places: Mapping[int, Mapping[str, Any]],
+    staying: Mapping[int, Stay],
+    before_ns: int,
+) -> list[Wait]:
+    """Those that lanes tell of, and of other ranks those that their place tells of. A lane's wait
+    does not stop a rank that has called nobody: its message is awaited beside what it does.
+    """
+    told = {
+        wait.rank: wait for wait in of_lanes if wait.rank not in places or places[wait.rank]["call"]
+    }
+    for rank, stay in staying.items():
+        if stay.since_ns < before_ns:
+            told.setdefault(rank, Wait(rank, -1, "", -1, stay.since_ns))
+    return [told[rank] for rank in sorted(told)]
+
+
+def explain(
+    waits: Sequence[Wait],
+    places: Mapping[int, Mapping[str, Any]],
+    away: Mapping[int, str],
+    now_ns: int,
+    silent: Collection[int] = (),
+) -> list[str]:
+    """Lines that say who waits for whom, and where; the last one what that means.
+
+    ``places``: where each running rank is (``running.place``). ``silent``: those that gave no
+    answer. ``away``: why each of the others sends nothing: "has ended this cell".
+    """
+    waiting = {wait.rank: wait for wait in waits}
+    lines = [
+        _waits(waiting[rank], places.get(rank), now_ns)
+        if rank in waiting
+        else f"rank {rank} {_busy(places[rank])}"
+        for rank in sorted({*waiting, *places})
+    ]
+    lines += [
+        f"rank {rank} gives no answer: it is stopped, or in a call that lets nothing else run"
+        for rank in sorted(set(silent) - waiting.keys())
+    ]
+    around = circle({wait.rank: wait.peer for wait in waits})
+    if around:
+        others = ", which waits for ".join(f"rank {rank}" for rank in [*around[1:], around[0]])
+        lines.append(
+            f"This is a deadlock: rank {around[0]} waits for {others}. Nobody can go on: interrupt "
+            "the cell, and change the order of the calls."
+        )
+    for rank, words in sorted(away.items()):
+        if asked := [str(wait.rank) for wait in waits if wait.peer == rank]:
+            who = f"rank{'s' * (len(asked) > 1)} {', '.join(asked)} wait{'s' * (len(asked) == 1)}"
+            lines.append(f"rank {rank} {words}: {who} for it in vain.")
+    return lines
+
+
+def _waits(wait: Wait, place: Mapping[str, Any] | None, now_ns: int) -> str:
+    seconds = (now_ns - wait.since_ns) / SECOND
+    whom = f" for rank {wait.peer}" if wait.peer >= 0 else ""
+    return f"rank {wait.rank} has waited {seconds:.0f} s{whom}{_where(place)}"
+
+
+def _where(place: Mapping[str, Any] | None) -> str:
+    if not place or not place["line"]:
+        return ""
+    call = f" in {place['call']}" if place["call"] else ""
+    return f"{call}, line {place['line']}: {place['source']}"
+
+
+def _busy(place: Mapping[str, Any]) -> str:
+    if not place["line"]:
+        return "has not begun the cell"
+    return f"is at line {place['line']}: {place['source']}"

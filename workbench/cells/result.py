@@ -1,0 +1,105 @@
+"""What became of a cell, by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import RankError
+
+
+class CellError(RankError):
+    """A cell that failed on a rank. In a notebook it is shown in a line: what was raised has been
+    shown already, by rank.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class CellInterrupted(KeyboardInterrupt):
+    """The user interrupted a cell; the ranks live."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"KeyboardInterrupt: {self}"]
+
+
+@dataclass
+class CellResult:
+    """``values``: each rank's last expression, as it prints; ``errors``: what each raised (kind,
+    words, line, source, text); ``died``: how ranks ended, in words; ``notes``: what was noticed;
+    ``printed``: lines in the order in which they came (rank, "out" or "err", line).
+    """
+
+    ranks: tuple[int, ...]
+    values: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, dict[str, Any]] = field(default_factory=dict)
+    died: dict[int, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    printed: list[tuple[int, str, str]] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Did it end on every rank as it should?"""
+        return not (self.errors or self.died or self.interrupted)
+
+    def output(self, rank: int, stream: str = "out") -> str:
+        """What a rank printed."""
+        return "".join(f"{line}\n" for r, s, line in self.printed if (r, s) == (rank, stream))
+
+    def check(self) -> CellResult:
+        """Itself if all went well. Raises CellError, which names the first rank and its line, or
+        CellInterrupted.
+        """
+        if self.interrupted:
+            raise CellInterrupted("the cell was interrupted; the ranks live, with their variables")
+        if self.died:
+            rank, words = min(self.died.items())
+            raise CellError(f"rank {rank} {words}", rank)
+        own = {rank: one for rank, one in self.errors.items() if one["kind"] != "KeyboardInterrupt"}
+        if own:
+            rank, error = min(
+                own.items(), key=lambda item: (item[1]["kind"] == "PeerLost", item[0])
+            )
+            line = f", line {error['line']}" if error["line"] else ""
+            raise CellError(f"{named(own)} raised; rank {rank}{line}: {error['words']}", rank)
+        return self
+
+    def __str__(self) -> str:
+        lines = [labelled([rank], line) for rank, _, line in self.printed]
+        lines += [labelled(ranks, text) for ranks, text in together(self.values)]
+        texts = {rank: error["text"] for rank, error in self.errors.items()}
+        lines += [labelled(ranks, text) for ranks, text in together(texts)]
+        return "\n".join([*lines, *self.notes])
+
+
+def together(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Ranks that say the same, together, in the order of the first of each."""
+    found: dict[str, list[int]] = {}
+    for rank in sorted(texts):
+        if texts[rank]:
+            found.setdefault(texts[rank], []).append(rank)
+    return [(ranks, text) for text, ranks in found.items()]
+
+
+def label(ranks: Iterable[int]) -> str:
+    """[rank 1], [ranks 0-3], [ranks 0, 2]."""
+    ranks = sorted(ranks)
+    if len(ranks) == 1:
+        return f"[rank {ranks[0]}]"
+    whole = ranks == list(range(ranks[0], ranks[-1] + 1))
+    apart = ", ".join(map(str, ranks))
+    return f"[ranks {ranks[0]}-{ranks[-1]}]" if whole and len(ranks) > 2 else f"[ranks {apart}]"
+
+
+def named(ranks: Iterable[int]) -> str:
+    """rank 1, ranks 0-3: as a sentence begins."""
+    return label(ranks).strip("[]")
+
+
+def labelled(ranks: Iterable[int], text: str) -> str:
+    """The text with who says it before each line; more lines are indented as the first one is."""
+    mark = label(ranks)
+    return "\n".join(f"{mark} {line}" for line in text.splitlines() or [""])

@@ -1,0 +1,315 @@
+"""Ranks that stay: processes of the warm pool that run cells, one after the other, on request.
+
+    team = wb.ranks(4)
+    team.execute("x = torch.full((3,), float(rank)); dist.all_reduce(x); x")
+
+Each has ``rank``, ``world_size``, ``torch`` and ``dist`` at hand, the process group made over the
+backend "workbench", and keeps its variables. What the ranks send each other is recorded as in a
+Run, so that pages show it and change it. After a cell that failed somewhere the group is made anew:
+messages that nobody has received must not meet the next cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from workbench.cells import running
+from workbench.cells.cell import Cell, Tell, quietly
+from workbench.cells.member import Member
+from workbench.cells.result import CellResult, named
+from workbench.cells.stores import Stores
+from workbench.control import AT_GATE, FROZEN_BY_USER, SLOW_MOTION, STATE, Control, ControlState
+from workbench.errors import SpecError, WorkbenchError
+from workbench.events import Recorder
+from workbench.launchers import worker
+from workbench.launchers.local import meeting_place, nursery
+from workbench.run import trace_segment
+from workbench.shown import Shown
+from workbench.steering import Steering
+from workbench.units import duration_ns
+
+if TYPE_CHECKING:
+    from workbench.collector import Collector
+    from workbench.store import Store
+
+MOST_RANKS = 64
+PATIENCE = "10 min"  # without progress, until a wait of a cell is an error
+ANEW = "The process group was made anew: generation {}."
+BARE_ANEW = "Process groups that there were have been ended: make yours anew."
+JOINING = 40.0  # seconds for all ranks to form a group
+
+
+class Ranks(Steering, Shown):
+    """``size`` ranks that run cells until ``close``, or until this process ends.
+
+    ``bare`` leaves the process group to the user (``dist.init_process_group("workbench")``).
+    ``timeout``: how long a rank may wait for another without any progress.
+    """
+
+    def __init__(self, size: int, *, bare: bool = False, timeout: str = PATIENCE) -> None:
+        from workbench.collector import Collector
+        from workbench.store import Store
+
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_RANKS:
+            raise SpecError(f"ranks = {size!r}: must be a whole number from 1 to {MOST_RANKS}")
+        _refuse_in_the_web()
+        self.size, self.bare, self.timeout = size, bare, timeout
+        self.cells, self.generation = 0, -1
+        cores = os.cpu_count() or 1
+        self._orders: dict[str, Any] = {
+            "size": size, "bare": bare, "threads": max(1, cores // size),
+            "patience": duration_ns(timeout) * 1e-9,
+        }  # fmt: skip
+        self._home = nursery()
+        self._rendezvous = meeting_place(size)
+        self._orders["port"] = self._rendezvous.port
+        self._stores = Stores(size)  # for groups of the user's own
+        self._control = Control.create(size)
+        words = {
+            "title": f"Cells on {size} rank{'s' * (size > 1)}",
+            "ranks": str(size),
+            "cells": "0",
+        }
+        self.store: Store = Store(
+            {**words, "cores": str(cores), "threads": str(self._orders["threads"])}
+        )
+        self._driver_trace = trace_segment("the driver")
+        self._recorder = Recorder.into_segment(self._driver_trace, -1)
+        self._collector: Collector = Collector(self.store, {-1: self._driver_trace.memory})
+        self._lock, self._one_at_a_time = threading.RLock(), threading.Lock()
+        self._cell: Cell | None = None
+        self._over = False
+        self._at_end: list[Callable[[], None]] = []
+        self._members: dict[int, Member] = {}
+        weakref.finalize(self, _let_go, self._members, self._collector)  # also if no more follows
+        for rank in range(size):
+            self._members[rank] = self._enlist(rank)
+        self._collector.start()
+        self._mend()
+
+    # -- cells --
+
+    def execute(
+        self,
+        code: str,
+        *,
+        ranks: Sequence[int] | None = None,
+        name: str | None = None,
+        tell: Tell = quietly,
+    ) -> CellResult:
+        """Run ``code``, a cell, on these ranks (default: all), and wait until all have ended it.
+
+        ``tell`` hears what happens as it happens. ``name`` stands in tracebacks: "cell 3". Raises
+        SyntaxError before anything starts, SpecError if there are no such ranks, WorkbenchError if
+        they have ended or run another cell; what ranks raise is in the result (``check()``). An
+        interrupt of this process interrupts the ranks, which go on living.
+        """
+        chosen = self._chosen(ranks)
+        if not self._one_at_a_time.acquire(blocking=False):
+            raise WorkbenchError("these ranks run another cell; wait for its end, or interrupt it")
+        try:
+            self.cells += 1
+            name = name or f"cell {self.cells}"
+            running.parse(code, name)
+            self.store.metadata["cells"] = str(self.cells)
+            self._mend(tell)  # one may have died since the last cell
+            self._cell = Cell(
+                self._members, chosen, self.cells, tell, lambda: self.store.doing, self._stands
+            )
+            try:
+                result = self._cell.run(code, name, os.getcwd(), self._stores.free_port())
+            finally:
+                self._cell = None
+            self._collector.drain()
+            if not result.ok:
+                self._mend(lambda *told: _noted(result, tell, *told), anew=True)
+            return result
+        finally:
+            self._one_at_a_time.release()
+
+    def _chosen(self, ranks: Sequence[int] | None) -> list[int]:
+        self._must_live()
+        chosen = sorted(set(range(self.size) if ranks is None else ranks))
+        if not chosen or not set(chosen) <= set(range(self.size)):
+            raise SpecError(
+                f"ranks = {ranks!r}: there are {self.size}, numbered 0 to {self.size - 1}"
+            )
+        return chosen
+
+    def _stands(self) -> bool:
+        """Does the user hold the ranks, or stretch time? Then a long wait is no hang."""
+        return self._control.clocks_stand() or self._control.words[SLOW_MOTION] != 1000
+
+    # -- processes and their group --
+
+    def _enlist(self, rank: int) -> Member:
+        trace = trace_segment(f"rank {rank}")
+        member = Member(rank, self._home, self._control.segment, trace, self._orders)
+        self._collector.add(rank, trace.memory)
+        return member
+
+    def _mend(self, tell: Tell = quietly, anew: bool = False) -> None:
+        """Replace ranks that have died, and make the group anew if need be, or if asked for."""
+        self._must_live()
+        for _ in range(3):
+            dead = [rank for rank, member in self._members.items() if member.code is not None]
+            if not dead and not anew and self.generation >= 0:
+                return
+            for rank in self._members:  # a frozen one could not take part
+                if self._control.rank_word(rank, FROZEN_BY_USER):
+                    self.thaw(rank)
+            for rank in dead:
+                self._replace(rank, tell)
+            late = self._regroup()
+            if not late:
+                if self.generation > 0:
+                    tell("note", (), BARE_ANEW if self.bare else ANEW.format(self.generation))
+                return
+            anew = True
+            worker.end([self._members[rank] for rank in late])
+        raise WorkbenchError(
+            f"{named(late)} did not form a process group within {JOINING:.0f} s; start again with "
+            "new ranks"
+        )
+
+    def _replace(self, rank: int, tell: Tell) -> None:
+        old = self._members[rank]
+        old.close()
+        if self._control.rank_word(rank, FROZEN_BY_USER):
+            self._note_frozen(rank, False)
+        for word in (AT_GATE, STATE):
+            self._control.set_rank(rank, word, 0)
+        new = self._members[rank] = self._enlist(rank)
+        tell(
+            "note", (),
+            f"rank {rank} {old.end}. A new process takes its place ({new.pid}): its variables are "
+            "gone.",
+        )  # fmt: skip
+
+    def _regroup(self) -> list[int]:
+        """All ranks leave the groups they have and make a new one. Returns who did not."""
+        self.generation += 1
+        waiting = set(self._members)
+        with selectors.DefaultSelector() as selector:
+            for member in self._members.values():
+                selector.register(member.socket, selectors.EVENT_READ, member)
+                member.order({"do": "group", "generation": self.generation})
+            deadline = time.monotonic() + JOINING
+            while waiting and time.monotonic() < deadline:
+                for key, _ in selector.select(0.05):
+                    message = key.data.hear()
+                    if message is None:
+                        selector.unregister(key.fileobj)
+                    elif message[0].get("grouped") == self.generation and not message[0]["error"]:
+                        waiting.discard(key.data.rank)
+                if any(self._members[rank].code is not None for rank in waiting):
+                    break  # the others wait for it in vain
+        return sorted(waiting)
+
+    # -- what pages ask of it --
+
+    @property
+    def done(self) -> bool:
+        """Are there no ranks any more?"""
+        if not self._over and not self._home.alive:
+            self.close()  # wb.shutdown() has ended them
+        return self._over
+
+    @property
+    def pids(self) -> dict[int, int]:  # type: ignore[override]  # as they are now
+        """The operating system's process of each rank."""
+        return {rank: member.pid for rank, member in self._members.items()}
+
+    @property
+    def _ended(self) -> dict[int, int]:  # type: ignore[override]
+        return worker.ended(self._members.values())
+
+    @property
+    def state_in_words(self) -> tuple[str, str]:
+        """A page's word for the state, and a sentence."""
+        if self._over:
+            return "finished", f"The ranks have ended, after {self.cells} cells."
+        if (cell := self._cell) is not None and cell.running:
+            return "running", f"A cell runs on {named(cell.running)}."
+        return "running", "The ranks wait for the next cell."
+
+    @property
+    def control_state(self) -> ControlState:
+        """What is done to the ranks, and who has ended."""
+        ended = {rank: self._members[rank].end for rank in self._ended}
+        return replace(self._control.state(), ended={} if self._over else ended)
+
+    def stop(self) -> str:  # type: ignore[override]
+        """Interrupt the cell that runs; the ranks live."""
+        if (cell := self._cell) is None:
+            return "No cell runs."
+        self._control.let_go()
+        cell.stop_asked = True
+        return "The cell is interrupted."
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when the ranks have ended; now, if they have."""
+        if self._over:
+            return call()
+        self._at_end.append(call)
+
+    # -- the end --
+
+    def close(self) -> None:
+        """End the ranks. What they recorded stays."""
+        if self._over:
+            return
+        self._over = True
+        for member in self._members.values():
+            member.order({"do": "end"})
+        if self._home.alive:
+            worker.end([*self._members.values()], patience=1.0)
+        _let_go(self._members, self._collector)
+        self._stores.close()
+        del self._rendezvous
+        calls, self._at_end = self._at_end, []
+        for call in calls:
+            with contextlib.suppress(Exception):  # a picture's fault is not ours
+                call()
+
+    def _must_live(self) -> None:
+        if self.done:
+            raise WorkbenchError("these ranks have ended: make new ones with wb.ranks(n)")
+
+    def __repr__(self) -> str:
+        return f"Ranks({self.size}{', bare' * self.bare}{', ended' * self._over})"
+
+
+def ranks(size: int, *, bare: bool = False, timeout: str = PATIENCE) -> Ranks:
+    """``size`` ranks that run cells and keep their variables; ``bare`` and ``timeout`` as in
+    ``Ranks``. Raises SpecError for what cannot be, WorkbenchError where ranks cannot start.
+    """
+    return Ranks(size, bare=bare, timeout=timeout)
+
+
+def _noted(result: CellResult, tell: Tell, kind: str, ranks: Sequence[int], words: str) -> None:
+    result.notes.append(words)
+    tell(kind, ranks, words)
+
+
+def _let_go(members: dict[int, Member], collector: Collector) -> None:
+    collector.stop()
+    for member in members.values():
+        member.close()
+
+
+def _refuse_in_the_web() -> None:
+    """A page of a web app is data for strangers, never code."""
+    panel = sys.modules.get("panel")
+    document = panel.state.curdoc if panel is not None else None
+    if document is not None and document.session_context is not None:
+        raise WorkbenchError("cells on ranks are code, and the web app runs none: use a notebook")

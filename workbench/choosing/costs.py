@@ -1,0 +1,245 @@
+"""What choosing stands on: the machine's costs by number of ranks, how far a walk was off, links.
+
+Measured by calibrate.py and kept in the user's cache folder; else those that are shipped. All ranks
+of a group must have the same: one rank's go to all others as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from workbench import environment, hosts
+
+VERSION = 1  # of the file
+SLOT_BYTES = 262_144
+SHIPPED = "shipped"  # what WORKBENCH_COSTS says to leave this machine's own aside
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What moving costs the ranks of one machine, in seconds."""
+
+    alpha_s: float  # from a slot's being posted until a rank that waits for it goes on
+    overhead_s: float  # each end of a message keeps its rank busy for so long
+    beta_s_per_byte: float  # a byte sent: copied in, and copied out
+    gamma_s_per_byte: float  # a byte added, on top of that
+    wake_s: float = 0.0  # who sleeps until a paced slot arrives wakes so much later
+
+    @property
+    def words(self) -> str:
+        """What was fitted."""
+        return (
+            f"α {self.alpha_s * 1e6:.1f} µs a wait, {self.overhead_s * 1e6:.1f} µs at each end of "
+            f"a message, β {self.beta_s_per_byte * 1e9:.3f} ns a byte sent, γ "
+            f"{self.gamma_s_per_byte * 1e9:.3f} ns a byte added"
+        )
+
+
+@dataclass(frozen=True)
+class Links:
+    """Emulated links between ``n`` ranks; by (sender, receiver), those of ``pairs`` differ."""
+
+    latency_s: float = 0.0
+    s_per_byte: float = 0.0
+    pairs: tuple[tuple[int, int, float, float], ...] = ()  # sender, receiver, latency, s a byte
+    levels: tuple[int, ...] = ()  # of hosts.py, where they are known
+
+    @property
+    def paced(self) -> bool:
+        return bool(self.latency_s or self.s_per_byte or self.pairs)
+
+    def among(self, ranks: Sequence[int]) -> Links:
+        """Of a group of these world ranks, numbered as the group does."""
+        at = {world: here for here, world in enumerate(ranks)}
+        own = [(at[a], at[b], *rest) for a, b, *rest in self.pairs if a in at and b in at]
+        levels = hosts.among(self.levels, ranks)
+        return Links(self.latency_s, self.s_per_byte, tuple(own), levels)  # type: ignore[arg-type]
+
+    def of(self, sender: int, receiver: int) -> tuple[float, float]:
+        """Seconds of latency, and a byte, from one to the other."""
+        return self._by_pair.get((sender, receiver), (self.latency_s, self.s_per_byte))
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[int, int], tuple[float, float]]:
+        return {(a, b): (latency, rate) for a, b, latency, rate in self.pairs}
+
+
+PLAIN = Links()
+
+
+@dataclass(frozen=True)
+class Costs:
+    """See above. ``off``: (operation, algorithm, n) -> ((bytes, measured / walked), ...)."""
+
+    machines: Mapping[int, Machine]  # by number of ranks
+    off: Mapping[tuple[str, str, int], tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    links: Links = PLAIN
+    slot_bytes: int = SLOT_BYTES
+    cores: int = 1
+    source: str = ""  # where they are from, in words
+
+    def machine(self, n: int) -> Machine:
+        """Of ``n`` ranks: as measured, or as with the nearest number, cores shared accordingly."""
+        known = sorted(self.machines)
+        at = min(known, key=lambda m: (abs(math.log(m / n)), m))
+        share = max(n, self.cores) / max(at, self.cores)
+        return slower(self.machines[at], share) if share != 1 else self.machines[at]
+
+    def factor(self, operation: str, algorithm: str, n: int, nbytes: int) -> float:
+        """How many times as long as its walk an algorithm takes: between measured sizes on a line
+        of logarithms; of another number of ranks as of the nearest.
+        """
+        known = [m for op, name, m in self.off if (op, name) == (operation, algorithm)]
+        if not known:
+            return 1.0
+        at = min(known, key=lambda m: (abs(math.log(m / n)), m))
+        points = self.off[operation, algorithm, at]
+        if nbytes <= points[0][0]:
+            return points[0][1]
+        for (low, a), (high, b) in pairwise(points):
+            if nbytes <= high:
+                share = math.log(nbytes / low) / math.log(high / low)
+                return math.exp(math.log(a) * (1 - share) + math.log(b) * share)
+        return points[-1][1]
+
+    def over(self, links: Links) -> Costs:
+        """The same with these links."""
+        return replace(self, links=links)
+
+    def cut_into(self, slot_bytes: int) -> Costs:
+        """The same with tensors cut into such slots."""
+        return replace(self, slot_bytes=slot_bytes)
+
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What was worked out from them already."""
+        return {}
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "version": VERSION, "cores": self.cores, "slot_bytes": self.slot_bytes,
+                "source": self.source, "links": asdict(self.links),
+                "machines": {n: asdict(one) for n, one in sorted(self.machines.items())},
+                "off": [[*key, points] for key, points in sorted(self.off.items())],
+            },
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str) -> Costs:
+        """Raises ValueError for what ``to_json`` of this version did not write."""
+        try:
+            told = json.loads(text)
+            if told["version"] != VERSION:
+                raise ValueError(f"version {told['version']}, not {VERSION}")
+            links = told["links"]
+            return cls(
+                {int(n): Machine(**one) for n, one in told["machines"].items()},
+                {(op, name, n): tuple((int(size), float(by)) for size, by in points)
+                 for op, name, n, points in told["off"]},
+                Links(links["latency_s"], links["s_per_byte"],
+                      tuple((a, b, late, rate) for a, b, late, rate in links["pairs"]),
+                      tuple(links.get("levels", ()))),
+                told["slot_bytes"], told["cores"], told["source"],
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"these are no costs: {error!r}") from None
+
+
+def slower(machine: Machine, times: float) -> Machine:
+    """Everything that keeps a core busy takes ``times`` as long; sleep does not."""
+    own = asdict(machine)
+    return Machine(**{k: v if k == "wake_s" else v * times for k, v in own.items()})
+
+
+def links_of(network: Any, ranks: int) -> Links:
+    """A spec's Network as Links; a link that is cut at the start counts as one that is not."""
+    usual = [_seconds(network.at(level)) for level in range(len(network.levels) or 1)]
+    pairs = []
+    for a in range(ranks):
+        for b in range(ranks):
+            level = hosts.level(network.levels, a, b)
+            if (a, b) in network.links:
+                pairs.append((a, b, *_seconds(network.link(a, b))))
+            elif usual[level] != usual[0]:
+                pairs.append((a, b, *usual[level]))
+    return Links(*usual[0], tuple(pairs), network.levels)
+
+
+def _seconds(link: Any) -> tuple[float, float]:
+    """Of latency, and a byte."""
+    return link.latency_ns / 1e9, 1 / link.bytes_per_second
+
+
+# ---- where they are kept
+
+
+def place() -> Path:
+    """The file of this user's measured costs."""
+    if (asked := environment.text("WORKBENCH_COSTS")) not in ("", SHIPPED):
+        return Path(asked).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home else Path.home() / ".cache") / "workbench" / "costs.json"
+
+
+def shipped() -> str:
+    """As JSON, for a machine of which nothing was measured yet."""
+    return Path(__file__).with_name("shipped.json").read_text()
+
+
+def load() -> Costs:
+    """This machine's own if they are there and fit, else the shipped ones, and says which."""
+    if environment.text("WORKBENCH_COSTS") != SHIPPED:
+        try:
+            found = Costs.from_json(place().read_text())
+        except (OSError, ValueError):
+            pass
+        else:
+            if found.cores == cores():
+                return found
+    return fitting(Costs.from_json(shipped()))
+
+
+def fitting(theirs: Costs) -> Costs:
+    """Another machine's for this one: with its cores, and without what was theirs alone."""
+    here = cores()
+    return theirs if theirs.cores == here else replace(theirs, cores=here, off={})
+
+
+def agreed(store: Any, rank: int) -> Costs:
+    """Rank 0's, on every rank of a group. ``store``: the group's own."""
+    if rank == 0:
+        store.set("costs", load().to_json())
+    return Costs.from_json(store.get("costs").decode())
+
+
+def save(costs: Costs) -> Path:
+    """Keep them for every later run; whoever reads meanwhile reads the old ones or these."""
+    path = place()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    other = path.with_suffix(f".{os.getpid()}")
+    other.write_text(costs.to_json())
+    other.replace(path)
+    return path
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def sizes_between(least: int, most: int, each: float = 4.0) -> Sequence[int]:
+    """Sizes from ``least`` to ``most``, ``each`` times the one before, whole float32."""
+    found, size = [], float(least)
+    while size <= most * 1.0001:
+        found.append(max(4, round(size) // 4 * 4))
+        size *= each
+    return found

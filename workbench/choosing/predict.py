@@ -1,0 +1,124 @@
+"""Seconds of an algorithm by its walk: one call, or a burst of them as they are timed."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from workbench.choosing.clock import Time, replay
+from workbench.choosing.costs import PLAIN, SLOT_BYTES, Costs, Links, Machine, slower
+from workbench.choosing.walk import ROOTED, Move, walk
+
+Function = Callable[..., Any]
+LINEAR_FROM = 2  # slots a rank: from here on every further slot costs the same
+MOST_CALLS = 4  # of a burst are walked through: later ones cost what these do
+MOST_MOVES = 100_000  # of walks that are kept: 16 MB or so
+
+
+def function_of(operation: str, algorithm: str) -> Function:
+    """What ``collectives/<operation>_<algorithm>.py`` defines."""
+    module = importlib.import_module(f"workbench.collectives.{operation}_{algorithm}")
+    found: Function = getattr(module, operation)
+    return found
+
+
+def predict(operation: str, algorithm: str | Function, n: int, nbytes: int, costs: Costs) -> float:
+    """Seconds until the last rank is done, if all begin at once. ``algorithm``: a name, or a
+    function like those of the files. Raises CollectiveError where it cannot be walked through.
+    """
+    name = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    function = function_of(operation, algorithm) if isinstance(algorithm, str) else algorithm
+    factor, machine = costs.factor(operation, name, n, nbytes), costs.machine(n)
+    links, cores, slot_bytes = costs.links, costs.cores, costs.slot_bytes
+    if links.paced:  # what is on its way is not slower for it
+        machine, factor = slower(machine, factor), 1.0
+    time = walked(operation, function, n, nbytes, machine, links, cores, slot_bytes)
+    return time.seconds * factor
+
+
+def walked(
+    operation: str, function: Function, n: int, nbytes: int, machine: Machine,
+    links: Links = PLAIN, cores: int = 1 << 20, slot_bytes: int = SLOT_BYTES, calls: int = 1,
+) -> Time:  # fmt: skip
+    """A call, of so many one right after the other with the root going round; everything in it is
+    divided by the calls.
+    """
+    if n == 1:
+        return Time(0.0)
+    given = operation, function, n, machine, links, cores, slot_bytes, min(calls, MOST_CALLS)
+    first = LINEAR_FROM * n * slot_bytes
+    if nbytes <= 2 * first:
+        return _time(nbytes, *given)
+    more, low, high = (nbytes - first) / first, _time(first, *given), _time(2 * first, *given)
+    return Time(*(a + (b - a) * more for a, b in zip(low, high, strict=True)))
+
+
+@lru_cache(1024)
+def _time(
+    nbytes: int, operation: str, function: Function, n: int, machine: Machine, links: Links,
+    cores: int, slot_bytes: int, calls: int,
+) -> Time:  # fmt: skip
+    moves = _moves(operation, function, n, nbytes, slot_bytes, calls, links.levels)
+    return Time(*(part / calls for part in replay(moves, machine, links, cores)))
+
+
+def sent(operation: str, algorithm: str, n: int, nbytes: int, costs: Costs) -> tuple[int, int]:
+    """Bytes and slots that the busiest rank sends."""
+    function = function_of(operation, algorithm)
+    moves = _moves(operation, function, n, nbytes, costs.slot_bytes, 1, costs.links.levels)
+    out = [[move.nbytes for move in own if move.to >= 0] for own in moves]
+    return max(map(sum, out)), max(map(len, out))
+
+
+Moves = list[list[Move]]  # by rank
+
+
+class Walks:
+    """Walks made lately, for who asks again; as many as have ``most`` moves together, as one of
+    many ranks has as many as thousands of few ranks.
+    """
+
+    def __init__(self, most: int = MOST_MOVES) -> None:
+        self.most, self.moves = most, 0
+        self._kept: OrderedDict[tuple[object, ...], Moves] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, operation: str, function: Function, n: int, nbytes: int, slot_bytes: int, calls: int,
+        levels: tuple[int, ...],
+    ) -> Moves:  # fmt: skip
+        key = operation, function, n, nbytes, slot_bytes, calls, levels
+        with self._lock:
+            if (kept := self._kept.pop(key, None)) is not None:
+                self._kept[key] = kept  # the last to go
+                return kept
+        moves = _burst(operation, function, n, nbytes, slot_bytes, calls, levels)
+        with self._lock:
+            self._let_go(key)  # another thread may have made it meanwhile
+            self._kept[key] = moves
+            self.moves += sum(map(len, moves))
+            while self.moves > self.most:
+                self._let_go(next(iter(self._kept)))
+        return moves
+
+    def _let_go(self, key: tuple[object, ...]) -> None:
+        self.moves -= sum(map(len, self._kept.pop(key, ())))
+
+
+def _burst(
+    operation: str, function: Function, n: int, nbytes: int, slot_bytes: int, calls: int,
+    levels: tuple[int, ...],
+) -> Moves:  # fmt: skip
+    roots = range(min(n, calls)) if operation in ROOTED else (0,)
+    each = [walk(operation, function, n, nbytes, slot_bytes, root, levels) for root in roots]
+    return [
+        [move for call in range(calls) for move in each[call % len(each)][rank]]
+        for rank in range(n)
+    ]
+
+
+_moves = Walks()

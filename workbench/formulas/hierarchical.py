@@ -1,0 +1,129 @@
+"""All-reduce as rings within rings: n = Π pᵢ ranks, from inside a host outwards.
+
+The tensor is cut into n chunks. Level i reduce-scatters among the pᵢ ranks that differ in place i
+alone what the levels before it left, L/Π_{j<i} pⱼ, a block of chunks; the all-gathers go back in
+the opposite order. Rank r has place r mod p₀ at level 0, ⌊r/p₀⌋ mod p₁ at level 1, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import isqrt, prod
+from typing import NamedTuple
+
+from workbench.formulas.all_reduce import RING
+from workbench.formulas.model import Algorithm, Transfer, chunk_sizes, in_parts
+
+
+def levels(n: int) -> list[int]:
+    """The most even two factors of ``n``, the larger inside a host: [4, 2] for 8; [7] for 7."""
+    small = next(p for p in range(isqrt(n), 0, -1) if n % p == 0)
+    return [n // small, small] if small > 1 else [n]
+
+
+def levels_told(levels: Sequence[int]) -> str:
+    """What a record says of them: "levels 4,2"."""
+    return f"levels {','.join(map(str, levels))}"
+
+
+def levels_read(told: str) -> list[int]:
+    """What ``levels_told`` said; [] where something else, or nothing, is said."""
+    found = re.fullmatch(r"levels (\d{1,4}(?:,\d{1,4})*)", told)
+    return [int(p) for p in found[1].split(",")] if found else []
+
+
+class Turn(NamedTuple):
+    """What one rank does at one level: its ring, its place there, and the blocks that go round."""
+
+    ranks: list[int]  # of the ring, in order of place
+    place: int
+    blocks: list[range]  # chunks of each place's block
+
+    @property
+    def right(self) -> int:
+        return self.ranks[(self.place + 1) % len(self.ranks)]
+
+
+def turns(levels: Sequence[int], rank: int) -> Iterator[Turn]:
+    """A rank's rings, from inside outwards. A ring leaves it the block of the place after its own,
+    as ``ring`` does.
+    """
+    stride, mine = 1, range(prod(levels))
+    for p in levels:
+        place, width = rank // stride % p, len(mine) // p
+        blocks = [mine[i * width : (i + 1) * width] for i in range(p)]
+        yield Turn([rank + (i - place) * stride for i in range(p)], place, blocks)
+        stride, mine = stride * p, blocks[(place + 1) % p]
+
+
+def hierarchical(levels: Sequence[int]) -> Algorithm:
+    """Rings within rings, ``levels`` from inside a host outwards, such as [4, 2]."""
+    if not levels or min(levels) < 1:
+        raise ValueError(f"levels must be ranks a level, 1 or more, such as [4, 2]; got {levels!r}")
+    n = prod(levels)
+
+    def count(ranks: int) -> int:
+        if ranks != n:
+            raise ValueError(f"levels {list(levels)} make {n} ranks, not {ranks}")
+        return 2 * sum(p - 1 for p in levels)
+
+    def schedule(ranks: int) -> list[Transfer]:
+        count(ranks)
+        return _schedule(levels)
+
+    return Algorithm(
+        "hierarchical",
+        steps=count,
+        sends=lambda ranks: [count(ranks)] * ranks,
+        sent=lambda _, elements: [
+            sum(each) for each in zip(*level_elements(levels, elements), strict=True)
+        ],
+        terms=lambda ranks, L: RING.terms(n, L)._replace(messages=count(ranks)),
+        schedule=schedule,
+        cut=in_parts,
+        way=levels_told(levels),
+    )
+
+
+def level_elements(levels: Sequence[int], elements: int) -> list[list[int]]:
+    """Elements that each rank sends in ``hierarchical(levels)``: a list over ranks a level."""
+    n = prod(levels)
+    sizes = chunk_sizes(elements, n)
+    table = [[0] * n for _ in levels]
+    for rank in range(n):
+        for level, (_, place, blocks) in enumerate(turns(levels, rank)):
+            c = [sum(sizes[chunk] for chunk in block) for block in blocks]
+            kept = c[(place + 1) % len(c)] + c[(place + 2) % len(c)]
+            table[level][rank] = 2 * sum(c) - kept if len(c) > 1 else 0
+    return table
+
+
+def _schedule(levels: Sequence[int]) -> list[Transfer]:
+    n, found = prod(levels), list[Transfer]()
+    every = sum(p - 1 for p in levels)
+    for rank in range(n):
+        start = 0
+        for turn in turns(levels, rank):
+            p = len(turn.ranks)
+            back = 2 * every - start - (p - 1)  # where this level's all-gather starts
+            for i in range(p - 1):
+                up, down = turn.blocks[(turn.place - i) % p], turn.blocks[(turn.place + 1 - i) % p]
+                found += (
+                    Transfer(start + i, "reduce_scatter", rank, turn.right, c, adds=True)
+                    for c in up
+                )
+                found += (Transfer(back + i, "all_gather", rank, turn.right, c) for c in down)
+            start += p - 1
+    return sorted(found, key=lambda t: (t.step, t.source, t.chunk))
+
+
+HIERARCHICAL = Algorithm(
+    "hierarchical",
+    steps=lambda n: hierarchical(levels(n)).steps(n),
+    sends=lambda n: hierarchical(levels(n)).sends(n),
+    sent=lambda n, elements: hierarchical(levels(n)).sent(n, elements),
+    terms=lambda n, L: hierarchical(levels(n)).terms(n, L),
+    schedule=lambda n: _schedule(levels(n)),
+    cut=in_parts,
+)

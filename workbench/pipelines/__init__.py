@@ -1,0 +1,1 @@
+"""Pipelines: a schedule as data, the rank that follows it, what theory says, and what must hold."""

@@ -1,0 +1,1 @@
+"""A bug or rounding: training over ranks held against sequential training, beside known bugs."""

@@ -1,0 +1,217 @@
+"""A bug or rounding: the rules, over what was measured. Each says on what it stands.
+
+1  Rounding shrinks with precision: from float32 to float64 by about 2^29. A bug does not shrink.
+   Where the share of the way at which a training is off shrinks by less than 2^15, it is none.
+2  Rounding is there after one update at 1e-7 of it and grows from there, by a factor an iteration
+   that depends on the model; a bug is there at once, at the size of lr·|g|. One that waits for the
+   first uneven minibatch shows as a jump of the float64 loss.
+3  Replicas of synchronous training are bit-identical after every update: all of them computed the
+   same sums. Digests that differ are a bug however small the difference.
+4  Which bug: the gradient that the first update was made of (first_update.py), and whether the loss
+   was another one before anything was updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workbench.rounding.first_update import MEANS, WHOLE, Match
+from workbench.rounding.measure import Numbers
+
+SHRINK = 2.0**15  # half of the way, in digits, from a bug's 1 to rounding's 2^29
+EXACT = 1e-12  # a share, or a relative loss, that float64 alone explains
+JUMP = 2.0**15  # times in one iteration; rounding grows by less than ten
+SAME, ROUNDING, BUG, FAILED = "no difference", "rounding", "bug", "failed"
+OTHER = "another algorithm"  # than sequential training, on purpose: a strategy that says so
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of one training against the sequential one; "by iteration" from 0, ``shares`` by updates."""
+
+    ranks: int
+    loss32: Numbers  # |loss - sequential loss| by iteration
+    loss64: Numbers
+    level: float  # the sequential loss at the start: what a difference of losses is measured by
+    shares32: Mapping[int, float] = field(default_factory=dict)
+    shares64: Mapping[int, float] = field(default_factory=dict)
+    identical: Mapping[int, bool] = field(default_factory=dict)  # were all digests equal?
+    first: Match | None = None
+    uneven: int | None = None  # the first iteration whose minibatch the ranks cannot share evenly
+    error: str | None = None
+    ours: bool = False  # a strategy of the workbench's own, which has its laws
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What it is, and how one can tell. ``since``: the iteration whose update was the first wrong
+    one; None where that is not known, or nothing is wrong.
+    """
+
+    kind: str
+    which: str = ""
+    reasons: tuple[str, ...] = ()
+    since: int | None = None
+
+    @property
+    def verdict(self) -> str:
+        return f"{self.kind}: {self.which}" if self.which else self.kind
+
+
+def judge(found: Evidence) -> Finding:
+    """The verdict on one training."""
+    if found.error is not None:
+        lines = [one for one in found.error.splitlines() if one.strip()]
+        traced = len(lines) > 1 and lines[0].endswith(":")
+        said = f"{lines[0]} {lines[-1]}" if traced else next(iter(lines), "")
+        return Finding(FAILED, said, tuple(lines[1:]))
+    both = [k for k in found.shares64 if k in found.shares32]
+    drifted = [k for k in both if not _shrinks(found.shares32[k], found.shares64[k])]
+    torn = [k for k, same in found.identical.items() if not same]
+    since = _first_wrong(found, drifted, torn)
+    if not drifted and not torn and since is None:
+        return _no_bug(found, both)
+    if not torn and since is None and _chaotic(found, drifted):
+        return Finding(
+            ROUNDING, "", (
+                "it grew until nothing of it is left to compare (chaos): judge by the first "
+                f"iterations, up to {_before(both, drifted)} updates it shrank as rounding does",
+            ),
+        )  # fmt: skip
+    kind = OTHER if found.ours else BUG
+    return Finding(kind, _which(found, since, torn), _reasons(found, drifted, torn, since), since)
+
+
+def _shrinks(share32: float, share64: float) -> bool:
+    return not share64 > max(share32 / SHRINK, EXACT)
+
+
+def _first_wrong(found: Evidence, drifted: list[int], torn: list[int]) -> int | None:
+    """The iteration whose update was the first wrong one, as far as that can be told."""
+    if 1 in drifted or 1 in torn:
+        return 0
+    seen = EXACT * max(found.level, 1e-300)
+    for iteration, now in enumerate(found.loss64):
+        if now > JUMP * seen:
+            return max(iteration - 1, 0)
+        seen = max(seen, float(now))
+    return None
+
+
+def _chaotic(found: Evidence, drifted: list[int]) -> bool:
+    """Did float32's rounding grow to the size of training itself, and no float64 loss jump?"""
+    return all(found.shares32[k] > 1e-3 for k in drifted)
+
+
+def _before(both: list[int], drifted: list[int]) -> int:
+    return max((k for k in both if k < min(drifted)), default=0)
+
+
+def _no_bug(found: Evidence, both: list[int]) -> Finding:
+    if not any(found.shares32[k] or found.shares64[k] for k in both):
+        return Finding(SAME, "", ("the same bits in float32 and in float64",))
+    last = max(both, default=0)
+    told = [f"after {_updates(last)} {found.shares32[last]:.1e} of the way in float32, "
+            f"{found.shares64[last]:.1e} in float64"]  # fmt: skip
+    if found.shares64[last]:
+        times = found.shares32[last] / found.shares64[last]
+        told.append(f"{times:,.0f} times less with 29 more bits: 2^{np.log2(max(times, 1)):.0f}")
+    if found.identical:
+        told.append("the replicas are bit-identical")
+    return Finding(ROUNDING, "", tuple(told))
+
+
+def _reasons(
+    found: Evidence, drifted: list[int], torn: list[int], since: int | None
+) -> tuple[str, ...]:
+    told = []
+    if drifted:
+        k = min(drifted)
+        times = found.shares32[k] / found.shares64[k]
+        told.append(
+            f"after {_updates(k)} {found.shares64[k]:.1e} of the way off in float64, and "
+            f"{found.shares32[k]:.1e} in float32: it does not shrink with precision "
+            f"({times:.2f} times less)"
+        )
+    if since is not None and since > 0:
+        told.append(f"in float64 the loss jumps in iteration {since + 1}; until then only rounding")
+    if torn:
+        told.append(f"the replicas' digests differ after {_updates(min(torn))}")
+    if _begins_apart(found):
+        told.append(f"the first loss is off by {found.loss64[0]:.1e}, before anything was updated")
+    if found.first is not None and np.isfinite(found.first.cosine):
+        told.append(
+            f"the first update makes a cosine of {found.first.cosine:.6f} with the right one"
+        )
+    return tuple(told)
+
+
+def _begins_apart(found: Evidence) -> bool:
+    return bool(len(found.loss64)) and float(found.loss64[0]) > 1e-9 * found.level
+
+
+def _which(found: Evidence, since: int | None, torn: list[int]) -> str:
+    """The bug in words."""
+    if since:
+        if found.uneven == since:
+            return (
+                "means over parts of different size are averaged as if the parts were equal: right "
+                f"until iteration {since}, the first whose minibatch the ranks cannot share evenly"
+            )
+        return f"right until iteration {since}, whose update is the first wrong one"
+    if torn:
+        return _torn(found)
+    first = found.first
+    if first is None or not first.what:
+        if _begins_apart(found):
+            return "the ranks begin with other parameters, or train on other samples"
+        return "the first update is not what any part of the minibatch gives"
+    if first.what in (WHOLE, MEANS):
+        return _scaled(first, found.ranks)
+    return f"all ranks take the same part of the minibatch, {_part(first.what)}"
+
+
+def _torn(found: Evidence) -> str:
+    if _begins_apart(found):
+        return "every rank begins with parameters of its own"
+    if found.first is not None and found.first.what.startswith(("part", "block")):
+        return "nobody averages: every rank trains for itself"
+    return "the ranks end with different parameters"
+
+
+def _scaled(first: Match, ranks: int) -> str:
+    """The direction is right, or that of unweighted means."""
+    if _close(first.scale, ranks) and ranks > 1:
+        return "gradients are added, and nobody divides by the number of ranks"
+    if _close(first.scale, 1 / ranks) and ranks > 1:
+        return (
+            "gradients are divided by the number of ranks once too often, or the learning rate is"
+        )
+    if not _close(first.scale, 1):
+        return (
+            f"the first update is {first.scale:.4g} times the right one: is it the learning rate?"
+        )
+    if first.what == MEANS:
+        return "means over parts of different size are averaged as if the parts were equal"
+    if first.left > EXACT:
+        return (
+            f"it computes with about {-np.log10(first.left):.0f} digits, whatever the dtype: "
+            "something in it is converted or compressed"
+        )
+    return "the first update is right, what follows is not"
+
+
+def _close(scale: float, wanted: float) -> bool:
+    return abs(scale - wanted) <= 0.02 * wanted
+
+
+def _part(what: str) -> str:
+    kind, rank = what.split()
+    return f"rank {rank}'s" if kind == "part" else f"block {rank} of it"
+
+
+def _updates(count: int) -> str:
+    return "one update" if count == 1 else f"{count} updates"

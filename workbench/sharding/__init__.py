@@ -1,0 +1,1 @@
+"""Layers split inside, over ranks: tensor parallelism."""

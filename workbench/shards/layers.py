@@ -1,0 +1,56 @@
+"""What is gathered at once: the layers of a model, each a unit of ``fully_shard``."""
+
+from __future__ import annotations
+
+from torch import nn
+
+REST = "rest"  # the root's own: parameters that are in no layer
+WHOLE = "model"  # the same where there are no layers
+
+
+def units(model: nn.Module, by: str) -> list[tuple[str, nn.Module]]:
+    """The layers in the order in which the model names them, without the root.
+
+    ``by="whole"``: none, so that the root has all. ``"layers"``: what lies in the outermost
+    containers (Sequential, ModuleList) of the model; of a model without containers its children.
+    Only modules with parameters of their own, or below them, that nobody shares.
+    """
+    if by == "whole":
+        return []
+    found = [(name, module) for name, module in _members(model, "") if _has_parameters(module)]
+    if not found:
+        found = [(name, one) for name, one in model.named_children() if _has_parameters(one)]
+    return _unshared(model, found)
+
+
+def _members(module: nn.Module, name: str) -> list[tuple[str, nn.Module]]:
+    """Names and modules in the outermost containers at or below ``module``."""
+    prefix = f"{name}." if name else ""
+    children = [(prefix + own, child) for own, child in module.named_children()]
+    if isinstance(module, nn.Sequential | nn.ModuleList):
+        # A container within a container of other containers is opened too.
+        return [
+            inner
+            for own, child in children
+            for inner in (
+                _members(child, own) if isinstance(child, nn.ModuleList) else [(own, child)]
+            )
+        ]
+    return [inner for own, child in children for inner in _members(child, own)]
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+def _unshared(model: nn.Module, found: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """Without layers whose parameters others use too: those stay with the root."""
+    users: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = next((own for own, _ in found if name.startswith(f"{own}.")), REST)
+        users.setdefault(id(parameter), set()).add(owner)
+    return [
+        (name, module)
+        for name, module in found
+        if all(users[id(one)] == {name} for one in module.parameters())
+    ]

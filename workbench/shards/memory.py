@@ -1,0 +1,46 @@
+"""What a rank of sharded training holds: beside its own parts the layers that are gathered now,
+their whole gradients until these are reduced, and the buffers that collectives fill.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+import torch
+
+from workbench.memory import Memory
+
+GATHERED, GRADIENTS, BUFFERS = "gathered layers", "whole gradients", "buffers"
+
+
+class ShardedMemory(Memory):
+    """Bytes held, by kind; the sizes are those of the storages themselves."""
+
+    def __init__(self, rank: int, limit: int | None = None) -> None:
+        super().__init__(rank, limit)
+        self.fixed |= {GATHERED: 0, GRADIENTS: 0, BUFFERS: 0}
+
+    def change(self, kind: str, nbytes: int) -> None:
+        """So many bytes of this kind more (or fewer) than before."""
+        self.fixed[kind] += nbytes
+        self.fixed_bytes += nbytes
+        self.check()
+
+    def ours(self, addresses: Iterable[int]) -> None:
+        """What autograd saves of these storages is counted already."""
+        self._ours.update(addresses)
+
+    def not_ours(self, addresses: Iterable[int]) -> None:
+        self._ours.difference_update(addresses)
+
+    def buffer(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Count this one as long as somebody has it."""
+        nbytes = tensor.untyped_storage().nbytes()
+        self.change(BUFFERS, nbytes)
+        weakref.finalize(tensor, self._released, nbytes)
+        return tensor
+
+    def _released(self, nbytes: int) -> None:
+        self.fixed[BUFFERS] -= nbytes
+        self.fixed_bytes -= nbytes

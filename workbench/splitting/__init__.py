@@ -1,0 +1,1 @@
+"""A model cut between its layers: traced, measured, cut into stages."""

@@ -1,0 +1,123 @@
+"""A stage of a split model: a module with the layers of one stage, and nothing of the others.
+
+    stage 0: forward(*the model's arguments) -> (values that cross border 0)
+    stage s: forward(*values that cross border s-1) -> (values that cross border s)
+    the last: forward(*values) -> the model's own output
+
+A value that later stages need passes through those between (as a view: its gradient passes back the
+same way). Parameters and buffers keep the names they have in the unsplit model.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from workbench.errors import SpecError
+from workbench.splitting.traced import Traced
+
+if TYPE_CHECKING:
+    from workbench.splitting.cut import Cut
+
+
+def stage_module(traced: Traced, cut: Cut, index: int) -> nn.Module:
+    """Stage ``index`` of the model, with the model's own parameters (not copies of them)."""
+    first, last = cut.layers_of(index)
+    stage = slice_module(traced, first, last)
+    if index == cut.stages - 1:
+        _adopt(stage, traced)
+    return stage
+
+
+def _adopt(stage: nn.Module, traced: Traced) -> None:
+    """Give ``stage`` the parameters that no layer uses, so that none is lost."""
+    used = {name for layer in traced.layers for name in layer.parameters}
+    for name, parameter in traced.model.named_parameters(remove_duplicate=False):
+        if name not in used:
+            owner = stage
+            *path, last = name.split(".")
+            for part in path:
+                if not hasattr(owner, part):
+                    owner.add_module(part, nn.Module())
+                owner = getattr(owner, part)
+            owner.register_parameter(last, parameter)
+
+
+def slice_module(traced: Traced, first: int, last: int) -> nn.Module:
+    """Layers ``first`` .. ``last`` (both included) as a module from values to values."""
+    received = traced.inputs if first == 0 else traced.crossing(first - 1)
+    ends = last == len(traced.layers) - 1
+    return piece(traced, first, last, received, None if ends else traced.crossing(last))
+
+
+def piece(
+    traced: Traced, first: int, last: int, received: tuple[str, ...], given: tuple[str, ...] | None
+) -> nn.Module:
+    """Layers ``first`` .. ``last`` from the values ``received`` to ``given``, by name.
+
+    ``given`` None: what the model itself gives.
+    """
+    graph = fx.Graph()
+    made = {name: graph.placeholder(name) for name in received}
+
+    def read(node: fx.Node) -> fx.Node:
+        if node.name not in made:  # a constant: all else was received or is made here
+            assert node.op == "get_attr", f"{node.name} did not cross the border"
+            made[node.name] = graph.node_copy(node, read)
+        return made[node.name]
+
+    for layer in traced.layers[first : last + 1]:
+        for name in layer.nodes:
+            made[name] = graph.node_copy(traced.nodes[name], read)
+    if given is None:
+        [output] = traced.graph.find_nodes(op="output")
+        graph.output(fx.map_arg(output.args[0], read))
+    else:
+        graph.output(tuple(_pass(graph, made, received, name) for name in given))
+    return fx.GraphModule(traced.model, graph, f"Layers{first}To{last}")
+
+
+def _pass(graph: fx.Graph, made: dict[str, fx.Node], received: tuple[str, ...], name: str) -> Any:
+    """The value, as what the stage gives: one that only passes through is given as a view of it."""
+    node = made[name]
+    return graph.call_method("view_as", (node, node)) if name in received else node
+
+
+def hollow(traced: Traced) -> Traced:
+    """The same layers with parameters and buffers that have a shape and no memory (device "meta").
+
+    For shapes() after a rank has freed the model.
+    """
+    model, memo = traced.model, {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        empty = torch.empty_like(tensor, device="meta")
+        shaped = nn.Parameter(empty, tensor.requires_grad) if tensor.is_leaf else empty
+        memo[id(tensor)] = shaped if isinstance(tensor, nn.Parameter) else empty
+    whole = Traced(copy.deepcopy(model, memo), traced.graph, traced.layers, traced.inputs)
+    return whole
+
+
+def shapes(traced: Traced, cut: Cut, args: tuple[Any, ...]) -> tuple[tuple[torch.Tensor, ...], ...]:
+    """What crosses each border, as tensors without memory, when the model is called with ``args``.
+
+    One tuple a border (stages - 1); each tensor has the shape, dtype and requires_grad that the
+    stage before gives. Runs the stages on the device "meta": only shapes are computed.
+    """
+    empty = hollow(traced)
+    values = tuple(a.to("meta") if isinstance(a, torch.Tensor) else a for a in args)
+    crossing = []
+    for stage in range(cut.stages - 1):
+        module = stage_module(empty, cut, stage)
+        with torch.device("meta"):
+            values = module(*values)
+        for name, value in zip(traced.crossing(cut.layers_of(stage)[1]), values, strict=True):
+            if not isinstance(value, torch.Tensor):
+                raise SpecError(
+                    f"the border after stage {stage} cannot be: the value {name!r} that crosses "
+                    f"it is a {type(value).__name__}, and only tensors pass from stage to stage"
+                )
+        crossing.append(values)
+    return tuple(crossing)

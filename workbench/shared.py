@@ -100,9 +100,9 @@ class Segment:
 
     def close(self) -> None:
         """Give the descriptor back; the mapping goes with its last user."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1  # first: two threads that close at once may not close twice
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.fd >= 0:  # nobody came to close it, as where a run could not begin

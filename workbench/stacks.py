@@ -39,9 +39,9 @@ class Lookout:
         self.fd = os.memfd_create("workbench stacks", os.MFD_CLOEXEC)
 
     def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         self.close()  # where a run could not begin

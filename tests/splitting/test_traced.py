@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -51,6 +54,13 @@ def test_tied_weights_are_refused_by_name_at_every_border_between_them() -> None
         assert "the parameter 'words.weight' would be on both sides: 'words' and 'head'" in str(
             refusal
         )
+
+
+def _of_its_own(text: str) -> Callable[..., torch.Tensor]:
+    """``forward`` as Python compiles it: pytest rewrites those of this file."""
+    found: dict[str, Any] = {}
+    exec(text, found)
+    return found["forward"]
 
 
 class Sizes(nn.Module):
@@ -126,6 +136,48 @@ def test_a_module_that_branches_stays_one_layer() -> None:
 def test_a_model_that_branches_is_refused() -> None:
     with pytest.raises(SpecError, match=r"the model Branches cannot be traced.*control flow"):
         trace(Branches())
+
+
+ASSERTING = """
+def forward(self, x):
+    rows, columns = x.shape
+    assert columns == 4 and rows > 0, f"{columns} columns"
+    assert rows
+    if self.training:
+        assert columns != rows, "no square"
+    return self.one(x)
+"""
+
+
+class Rewritten(Sizes):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, columns = x.shape
+        assert columns == 4, f"{columns} columns"  # as pytest writes it anew here
+        assert rows
+        return self.one(x)
+
+
+class Plain(Sizes):
+    forward = _of_its_own(ASSERTING)
+
+
+class Branching(Sizes):
+    forward = _of_its_own(ASSERTING.replace("self.training", "rows"))
+
+
+class Alternative(Sizes):
+    forward = _of_its_own(ASSERTING.replace("if self.training", "if not rows"))
+
+
+@pytest.mark.parametrize("model", [Rewritten, Plain])
+def test_asserts_are_passed_over(model: type[nn.Module]) -> None:
+    assert trace(model()).names == ("one",)
+
+
+@pytest.mark.parametrize("model", [Branching, Alternative])
+def test_a_branch_to_an_assert_is_none(model: type[nn.Module]) -> None:
+    with pytest.raises(SpecError, match="may not branch"):
+        trace(model())
 
 
 def test_more_arguments_than_the_model_takes_are_refused() -> None:

@@ -89,9 +89,9 @@ class Lines:
         return [_as_seen(partial)]
 
     def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def _take(self, data: bytes) -> list[str]:
         text = self._decode(data)

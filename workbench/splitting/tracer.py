@@ -76,6 +76,9 @@ class Tracer(fx.Tracer):
         return True if _asserted(sys._getframe(2)) else super().to_bool(obj)
 
 
+_LEAVES = ("RAISE_VARARGS", "RERAISE", "RETURN_VALUE", "RETURN_CONST")
+
+
 def _traced(make: Callable[..., Any]) -> Callable[..., Any]:
     """``make``, or the note in the graph that it is called, where an argument is traced."""
 
@@ -90,11 +93,25 @@ def _traced(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _asserted(frame: Any) -> bool:
-    """Whether the frame is at the test of an ``assert``: the jump over it follows at once."""
-    code = (i for i in dis.get_instructions(frame.f_code) if i.opname != "NOT_TAKEN")
-    ahead = [i for i in code if i.offset >= frame.f_lasti][:4]
-    jump = next((n for n, i in enumerate(ahead) if "JUMP" in i.opname), None)
-    if jump is None or "IF_TRUE" not in ahead[jump].opname or len(ahead) <= jump + 1:
+    """Whether the frame is at the test of an ``assert``: where it is false, AssertionError follows.
+
+    Also where pytest has rewritten the statement, which then puts its explanation together first.
+    """
+    code = [i for i in dis.get_instructions(frame.f_code) if i.opname != "NOT_TAKEN"]
+    here = next(n for n, i in enumerate(code) if i.offset >= frame.f_lasti)
+    jump = next(
+        (n for n in range(here, min(here + 4, len(code))) if "JUMP" in code[n].opname), None
+    )
+    if jump is None:
         return False
-    after = ahead[jump + 1]
-    return after.opname == "LOAD_ASSERTION_ERROR" or after.argval is AssertionError
+    false = code[jump + 1].offset if "IF_TRUE" in code[jump].opname else code[jump].argval
+    start = next(n for n, i in enumerate(code) if i.offset >= false)
+    end = next((n for n in range(start, len(code)) if code[n].opname in _LEAVES), None)
+    if end is None or code[end].opname != "RAISE_VARARGS":
+        return False
+    way = code[start:end]
+    stays = all(false <= i.argval <= code[end].offset for i in way if "JUMP" in i.opname)
+    return stays and any(
+        i.opname == "LOAD_ASSERTION_ERROR" or i.argval in ("AssertionError", AssertionError)
+        for i in way
+    )

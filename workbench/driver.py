@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.control import SLICE
@@ -37,6 +37,9 @@ class Driver:
         self.pid = os.getpid()
         self.engines: list[Any] = []
         self.lock = threading.Lock()  # who holds it drives
+        # For ``engines`` and the thread: groups come and go on any thread, and whenever Python
+        # collects what nobody refers to.
+        self._changing = threading.RLock()
         self._news = threading.Condition()
         self._sleepers = 0  # callers that wait for their turn, or for their message
         self._at_bell = self._thread_at_bell = False
@@ -46,7 +49,7 @@ class Driver:
     # -- for the engines --
 
     def add(self, engine: Any) -> None:
-        self.engines = [*self.engines, engine]
+        self._replace(lambda engines: [*engines, engine])
 
     def remove(self, engine: Any) -> None:
         """What is still pending there fails. The last one to go ends the thread."""
@@ -56,14 +59,25 @@ class Driver:
             self._now_or_soon(engine)
             if engine.busy():
                 time.sleep(1e-3)
-        self.engines = [other for other in self.engines if other is not engine]
-        thread = self._thread
-        if not self.engines and thread is not None:
-            self._thread = None
+        with self._changing:
+            self._replace(lambda engines: [other for other in engines if other is not engine])
+            thread = None if self.engines else self._thread
+            if thread is not None:
+                self._thread = None
+        if thread is not None:
             self._wake.set()
             self.bells.wake()
             if thread is not threading.current_thread():
                 thread.join(5.0)
+
+    def _replace(self, change: Callable[[list[Any]], list[Any]]) -> None:
+        with self._changing:
+            while True:
+                before = self.engines
+                after = change(before)
+                if self.engines is before:  # else a group was collected meanwhile, on this thread
+                    self.engines = after
+                    return
 
     def submit(self, engine: Any, transfer: Any) -> None:
         """Queue it and move what can move at once; the rest is for who waits, or for the thread."""
@@ -224,12 +238,16 @@ class Driver:
     def _see_to_it(self) -> None:
         """The thread is to move what nobody waits for."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._loop, daemon=True, name="workbench messages"
-            )
-            self._thread.start()
+            self._start_thread()
         if self._parked:
             self._wake.set()
+
+    def _start_thread(self) -> None:
+        with self._changing:
+            if self._thread is None:
+                name = "workbench messages"
+                self._thread = threading.Thread(target=self._loop, daemon=True, name=name)
+                self._thread.start()
 
     def _loop(self) -> None:
         """Parked when idle for long; not woken for every message."""

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -69,6 +70,7 @@ from workbench.work import JobQueue, P2PWork, WorkbenchWork
 
 UNCOUNTED = ("metrics", "control")  # groups whose bytes are not training's
 _groups: weakref.WeakSet[WorkbenchGroup] = weakref.WeakSet()
+_making = threading.RLock()  # of what threads share and is made with the first message
 
 
 class WorkbenchGroup(Forms):
@@ -196,12 +198,7 @@ class WorkbenchGroup(Forms):
                 f"rank {self._me} cannot {kind} with rank {peer} of group {self.label}: it has "
                 f"ranks 0 to {self.comm.size - 1}"
             )
-        engine = self._engines.get(kind)
-        if engine is None:
-            lane = kind if self.label == "default" else f"{kind}:{self.label}"
-            engine = self._engines[kind] = (SendEngine if kind == "send" else RecvEngine)(
-                self.comm, lane, self.session.driver
-            )
+        engine = self._engines.get(kind) or self._new_engine(kind)
         number = signature("p2p", host.dtype, host.numel())
         flat = moved(host.view(-1))
         recorder = self.session.recorder
@@ -213,6 +210,16 @@ class WorkbenchGroup(Forms):
             title = "recvAnySource" if peer < 0 else kind
             return profiled.told(title, result, partial(_posted, engine, transfer, work), True)
         return _posted(engine, transfer, work)
+
+    def _new_engine(self, kind: str) -> SendEngine | RecvEngine:
+        with _making:  # one, whichever thread has the first message
+            if kind not in self._engines:
+                lane = kind if self.label == "default" else f"{kind}:{self.label}"
+                made = (SendEngine if kind == "send" else RecvEngine)(
+                    self.comm, lane, self.session.driver
+                )
+                self._engines[kind] = made
+            return self._engines[kind]
 
     def spare(self, world_ranks: Iterable[int]) -> None:
         """The end of these ranks is no failure of the group.
@@ -317,10 +324,11 @@ def _posted(engine: Any, transfer: Transfer, work: P2PWork) -> P2PWork:
 
 
 def _driver(here: Session) -> Driver:
-    if here.driver is None or here.driver.pid != os.getpid():  # a fork has none
-        here.driver = Driver()
-    driver: Driver = here.driver
-    return driver
+    with _making:
+        if here.driver is None or here.driver.pid != os.getpid():  # a fork has none
+            here.driver = Driver()
+        driver: Driver = here.driver
+        return driver
 
 
 def limit_ns(opts: Any) -> int:

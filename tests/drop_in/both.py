@@ -138,7 +138,7 @@ def _over(backend: str, store: Any, case: Case, rank: int, n: int) -> Any:
     """The case's outcome with a default group of this backend."""
     own = dist.PrefixStore(f"{case.__module__} {case.__name__} {backend}", store)
     dist.init_process_group(backend, store=own, rank=rank, world_size=n, timeout=LIMIT)
-    # Gloo returns before the others are connected, and a case may end its group with its first line.
+    # Gloo returns before the others are connected, and a case may end its group right away.
     all_here(own, "begun", n)
     try:
         return case(rank, n)

@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import socket
+import sys
 import tempfile
 import threading
 import weakref
@@ -325,6 +326,42 @@ def _threads(rank: int, n: int) -> list[float]:
     return found
 
 
+def _first_messages(rank: int, n: int) -> list[float]:
+    """Two threads have a group's first messages at once, in 30 groups."""
+    found: list[float] = []
+    often = sys.getswitchinterval()
+    for _ in range(30):
+        group = dist.new_group()
+        dist.barrier(group=group)
+        begin, got = threading.Barrier(2), [torch.zeros(3) for _ in range(2)]
+
+        def message(i: int, group: Any, begin: threading.Barrier, x: torch.Tensor) -> None:
+            begin.wait(60.0)
+            for k in range(3):
+                mine = torch.full((3,), float(10 * rank + k + 100 * i))
+                work = dist.isend(mine, (rank + 1) % n, group=group, tag=i)
+                part = torch.zeros(3)
+                dist.recv(part, (rank - 1) % n, group=group, tag=i)
+                x[k] = part[0]
+                assert work is not None
+                work.wait()
+
+        sys.setswitchinterval(1e-6)
+        threads = [
+            threading.Thread(target=message, args=(i, group, begin, got[i]), daemon=True)
+            for i in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(70.0)
+        sys.setswitchinterval(often)
+        found += [float(value) for x in got for value in x]
+        dist.barrier(group=group)
+        dist.destroy_process_group(group)
+    return found
+
+
 def _other_backend(rank: int, n: int) -> list[Any]:
     """Groups of one backend beside groups of the other."""
     other = "gloo" if dist.get_backend() != "gloo" else "workbench"
@@ -356,6 +393,6 @@ def _device_backends(rank: int, n: int) -> list[Any]:
 def test_groups_of_every_kind() -> None:
     cases = [
         _properties, _sub_groups, _many_groups, _orders_of_ending, _after_the_end, _threads,
-        _other_backend, _again_and_again, _stores, _device_backends,
+        _first_messages, _other_backend, _again_and_again, _stores, _device_backends,
     ]  # fmt: skip
     compare(cases, 4, exact=True)

@@ -16,7 +16,7 @@ import pytest
 
 import workbench as wb
 from workbench import wire
-from workbench.launchers.local import Nursery
+from workbench.launchers.local import Nursery, RankProcess
 from workbench.run import trace_segment
 from workbench.shared import Segment
 
@@ -100,14 +100,15 @@ def test_a_new_process_is_not_taken_for_one_of_the_same_number_that_ended_before
     mine, theirs = socket.socketpair()
     nursery.process = subprocess.Popen(["true"])
     nursery._socket, nursery._lock, nursery.alive, nursery.end = mine, threading.Lock(), True, ""
-    nursery._handed, nursery._watchers, nursery._ended = queue.Queue(), {}, {}
+    handed: queue.Queue[RankProcess | None] = queue.Queue()
+    nursery._requests, nursery._watchers, nursery._ended = {7: handed}, {}, {}
     listener = threading.Thread(target=nursery._listen)
     listener.start()
     ended: list[tuple[int, int]] = []
     with theirs:
         wire.send(theirs, {"ended": 4_999_999, "code": -9})  # a spare one, whom nobody watched
-        wire.send(theirs, {"rank_process": 4_999_999}, fds=[theirs.fileno()])
-        given = nursery._handed.get(timeout=10)
+        wire.send(theirs, {"rank_process": 4_999_999, "request": 7}, fds=[theirs.fileno()])
+        given = handed.get(timeout=10)
         assert given is not None
         nursery.watch(given.pid, lambda pid, code: ended.append((pid, code)))
         assert ended == []

@@ -5,8 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import Counter
 
+from tests.conftest import processes
 from tests.live import gone, until
+from tests.soak.held import descriptors
+from tests.soak.runs import interrupt_after
 from workbench.launchers.local import nursery
 from workbench.launchers.worker import end, ended, enlist, settle
 
@@ -46,3 +50,20 @@ def test_a_worker_that_the_driver_lets_go_of_ends() -> None:
     del worker
     gc.collect()
     until(lambda: gone([pid]), 20, "its process has ended")
+
+
+def test_what_comes_after_an_interrupt_is_given_back() -> None:
+    home = nursery()
+    for worker in enlist(home, range(2)):  # they rest in the pool no longer
+        worker.close()
+    before, processes_before = Counter(descriptors(os.getpid()).values()), set(processes())
+    os.kill(home.process.pid, signal.SIGSTOP)
+    with interrupt_after(0.3):
+        home.take(3)
+    os.kill(home.process.pid, signal.SIGCONT)
+    until(lambda: not set(processes()) - processes_before, 20, "the processes have ended")
+    until(lambda: not Counter(descriptors(os.getpid()).values()) - before, 20, "sockets are closed")
+    (worker,) = enlist(home, [0])  # and nobody gets what was meant for another
+    assert worker.code is None
+    worker.close()
+    settle([worker], 20.0)

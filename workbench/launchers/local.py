@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import queue
 import signal
@@ -54,7 +55,8 @@ class Nursery:
         )
         theirs.close()
         self._socket = mine
-        self._handed: queue.Queue[RankProcess | None] = queue.Queue()  # None: no more will come
+        self._requests: dict[int, queue.Queue[RankProcess | None]] = {}  # None: no more will come
+        self._numbers = itertools.count()
         self._watchers: dict[int, Callable[[int, int], None]] = {}
         self._ended: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -64,29 +66,47 @@ class Nursery:
 
     def take(self, count: int) -> list[RankProcess]:
         """So many fresh rank processes. Raises WorkbenchError if the nursery cannot give them."""
+        number, handed = next(self._numbers), queue.Queue[RankProcess | None]()
         try:
-            wire.send(self._socket, {"take": count})
+            with self._lock:
+                self._requests[number] = handed
+            return self._taken(number, handed, count)
+        finally:
+            with self._lock:
+                self._requests.pop(number, None)
+            while not handed.empty():  # given up: their processes end
+                if (left := handed.get()) is not None:
+                    left.socket.close()
+
+    def _taken(
+        self, number: int, handed: queue.Queue[RankProcess | None], count: int
+    ) -> list[RankProcess]:
+        try:
+            wire.send(self._socket, {"take": count, "request": number})
         except OSError as error:
             raise WorkbenchError(
                 f"the process that starts ranks is gone ({error}); wb.shutdown() and try again"
             ) from error
+        if not self.alive:  # since before the request: nobody would answer it
+            handed.put(None)
         taken: list[RankProcess] = []
-        while len(taken) < count:
-            try:
-                handed = self._handed.get(timeout=START_DEADLINE)
-            except queue.Empty:
-                for given in taken:
-                    given.socket.close()  # its process ends
+        try:
+            while len(taken) < count:
+                given = handed.get(timeout=START_DEADLINE)
+                if given is None:
+                    raise WorkbenchError(
+                        f"{self.end} when it had given {len(taken)} of {count} ranks"
+                    )
+                taken.append(given)
+        except BaseException as error:
+            for one in taken:
+                one.socket.close()  # its process ends
+            if isinstance(error, queue.Empty):
                 raise WorkbenchError(
                     f"the process that starts ranks (pid {self.process.pid}) gave {len(taken)} of "
                     f"{count} within {START_DEADLINE:.0f} s: is this machine overloaded?"
                 ) from None
-            if handed is None:
-                self._handed.put(None)
-                for given in taken:
-                    given.socket.close()
-                raise WorkbenchError(f"{self.end} when it had given {len(taken)} of {count} ranks")
-            taken.append(handed)
+            raise
         return taken
 
     def keep(self, count: int) -> None:
@@ -113,9 +133,7 @@ class Nursery:
                 break
             body, _, fds = message
             if "rank_process" in body:
-                with self._lock:  # a number that one of before had, whose end nobody asked for
-                    self._ended.pop(body["rank_process"], None)
-                self._handed.put(RankProcess(body["rank_process"], socket.socket(fileno=fds[0])))
+                self._hand(RankProcess(body["rank_process"], socket.socket(fileno=fds[0])), body)
             elif "ended" in body:
                 self._tell(body["ended"], body["code"])
         code = self.process.wait()
@@ -124,7 +142,8 @@ class Nursery:
         with self._lock:
             self.alive = False
             orphans = list(self._watchers)
-        self._handed.put(None)
+            for request in self._requests.values():
+                request.put(None)
         for pid in orphans:  # should the nursery have been killed, its ranks must not stay
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -133,6 +152,17 @@ class Nursery:
             while process_state(pid) not in "ZX" and time.monotonic() < deadline:
                 time.sleep(0.002)
             self._tell(pid, -signal.SIGKILL)
+
+    def _hand(self, given: RankProcess, body: dict[str, Any]) -> None:
+        """To who asked for it; one whose caller was interrupted meanwhile ends at once."""
+        with self._lock:
+            # A number that one of before had, whose end nobody asked for.
+            self._ended.pop(given.pid, None)
+            request = self._requests.get(body["request"])
+            if request is not None:
+                request.put(given)
+        if request is None:
+            given.socket.close()
 
     def _tell(self, pid: int, code: int) -> None:
         with self._lock:

@@ -77,7 +77,9 @@ class _Nursery:
             self._life_lines.append(os.pidfd_open(os.getppid()))
 
     def serve(self, rank_main: Callable[[socket.socket], int]) -> None:
-        """``{"take": n}``: hand out n processes. ``{"keep": n}``: have n ready for next time."""
+        """``{"take": n, "request": number}``: hand out n processes, each with that number.
+        ``{"keep": n}``: have n ready for next time.
+        """
         while True:
             news = [self._driver.fileno(), self._wake[0], *self._life_lines]
             readable, _, _ = select.select(news, [], [])
@@ -89,13 +91,15 @@ class _Nursery:
                 message = wire.receive(self._driver)
                 if message is None:
                     return
-                for _ in range(message[0].get("take", 0)):
+                order = message[0]
+                for _ in range(order.get("take", 0)):
                     pid = self._spare.pop() if self._spare else self._fork(rank_main)
                     with self._sockets.pop(pid) as theirs:
-                        wire.send(self._driver, {"rank_process": pid}, fds=[theirs.fileno()])
-                if message[0].get("keep", 0):
+                        answer = {"rank_process": pid, "request": order["request"]}
+                        wire.send(self._driver, answer, fds=[theirs.fileno()])
+                if order.get("keep", 0):
                     self._learn()
-                while len(self._spare) < message[0].get("keep", 0):
+                while len(self._spare) < order.get("keep", 0):
                     self._spare.append(self._fork(rank_main, rehearses=True))
 
     def _learn(self) -> None:

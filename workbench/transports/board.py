@@ -17,6 +17,7 @@ from workbench.transports.bell import Bells
 
 W_OP, W_ALARM, W_LEAVING = range(3)
 STAYS, LEAVES, LEFT = range(3)
+FIRST_AT = 64  # a semaphore: whose alarm it is
 TEXT_AT, TEXT_BYTES, HISTORY_AT = 512, 1536, 2048
 HISTORY = 64  # collectives of which peers can still ask what the owner passed
 TABLE_AT = HISTORY_AT + 16 * HISTORY
@@ -57,6 +58,7 @@ class Board:
         self.segment, self.words = segment, segment.words
         if fresh:
             self.words[W_OP] = self.words[HISTORY_AT // 8] = -1
+        self._first = segment.semaphore(FIRST_AT, 1 if fresh else None)
 
     @classmethod
     def create(cls, size: int) -> Board:
@@ -122,8 +124,8 @@ class Board:
         self.words[W_LEAVING] = stage
 
     def raise_alarm(self, kind: str, rank: int, text: str) -> None:
-        """Tell the owner, once, that the group has failed: the first alarm stays."""
-        if not self.words[W_ALARM]:
+        """Tell the owner, once, that the group has failed: the first alarm stays, whole."""
+        if self._first.acquire(False):
             data = write_alarm(kind, rank, text)
             self.segment.memory[TEXT_AT : TEXT_AT + len(data)] = data
             self.words[W_ALARM] = len(data)

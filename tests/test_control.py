@@ -276,9 +276,9 @@ def test_latency_is_accurate() -> None:
         run.link(0, 1, latency="5 ms")
         since = time.monotonic_ns()
         until(lambda: arrived(run, since).height >= 8, what="transfers")
-    late = arrived(run, since)["late"]
-    assert quick(late) == pytest.approx(5, rel=0.05)
-    assert late.min() >= 4.8  # the row ends a moment after the bytes have left
+    rows = arrived(run, since)
+    assert quick(rows["late"]) == pytest.approx(5, rel=0.05)
+    assert (rows["flight"] + rows["late"]).min() >= 5  # never early
 
 
 @pytest.mark.alone
@@ -290,7 +290,7 @@ def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
     events = trained(run.events)
     for source, ms in ((0, 2), (1, 8), (2, 2)):
         rows = pairs(events, source)
-        assert (rows["flight"] + rows["late"]).min() > 0.95 * ms
+        assert (rows["flight"] + rows["late"]).min() >= ms
     slow = pairs(events, 1).filter("waited")
     assert quick(slow["late"]) == pytest.approx(8, rel=0.05)
     assert quick(pairs(events, 2).filter("waited")["late"]) == pytest.approx(2, rel=0.1)
@@ -312,7 +312,7 @@ def test_both_directions_at_once() -> None:
         since = time.monotonic_ns()
         until(lambda: arrived(run, since).height >= 3)
         rows = pairs(trained(run.events), 1).filter(pl.col("sent") > since + 20_000_000)
-    assert rows["late"].min() >= 3.8
+    assert (rows["flight"] + rows["late"]).min() >= 4  # late alone is less where the copy was slow
     names = of(run.events, kind="fault")["name"].cast(str).to_list()
     assert names == ["link 0->1 4 ms", "link 1->0 4 ms"]
 

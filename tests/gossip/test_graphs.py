@@ -47,11 +47,14 @@ def test_a_complete_graph_makes_all_equal_at_once(n: int) -> None:
     assert theory.expected_disagreement(W, 1) == pytest.approx(0, abs=1e-12)
 
 
-def test_more_edges_agree_faster() -> None:
+@pytest.mark.parametrize("n", [36, 64])
+def test_more_edges_agree_faster(n: int) -> None:
+    """Of 16 ranks the torus and the exponential graph are equally fast: both 3/5."""
     ring, torus, exponential = (
-        theory.rate(graphs.NAMED[name](16).weights) for name in ("ring", "torus", "exponential")
+        theory.rate(graphs.NAMED[name](n).weights) for name in ("ring", "torus", "exponential")
     )
-    assert ring > torus > exponential > 0
+    assert ring > torus + 0.05
+    assert torus > exponential + 0.05 > 0.05
 
 
 def test_the_torus_is_as_square_as_can_be() -> None:

@@ -11,10 +11,9 @@ said, and the others go on.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ import polars as pl
 from workbench import measures
 from workbench.errors import RunTimeout, SpecError, WorkbenchError
 from workbench.history import KEEP_ROWS, History
+from workbench.ongoing import LOOK, Ongoing, run_over
 from workbench.spec import Experiment
 from workbench.trials import Trial, keep, names_for, recall
 
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 Experiments = Mapping[str, Experiment] | Iterable[Experiment | tuple[str, Experiment]]
-LOOK = 0.1  # seconds
-LAST_LOOK = 10.0  # seconds that its pictures may take to be brought up to date at the end
 
 
-class Comparison:
+class Comparison(Ongoing):
     """What ``compare`` gives: live while it runs, and what was found.
 
     ``trials`` are the single runs, an experiment and a seed each. Every property tells of what is
@@ -44,19 +42,18 @@ class Comparison:
     def __init__(
         self, trials: Sequence[Trial], at_once: int = 1, folder: Path | None = None
     ) -> None:
+        super().__init__()
         self.trials, self.folder = tuple(trials), folder
         self._history = History(keep=len(trials) + 1, keep_rows=KEEP_ROWS)
         self._left = [trial for trial in trials if not trial.done]
         self._lock, self._stopping = threading.Lock(), threading.Event()
-        self._finished = threading.Event()
-        self.followers: list[threading.Thread] = []  # pictures of it, brought up to date at its end
         self._working = min(at_once, len(self._left))
         self._threads = [
             threading.Thread(target=self._work, name="workbench compare", daemon=True)
             for _ in range(self._working)
         ]
         if not self._threads:
-            self._finished.set()
+            self.ended.set()
         for thread in self._threads:
             thread.start()
 
@@ -71,7 +68,7 @@ class Comparison:
         with self._lock:
             self._working -= 1
             if not self._working:
-                self._finished.set()
+                self.ended.set()
 
     def _next(self) -> Trial | None:
         with self._lock:
@@ -98,11 +95,6 @@ class Comparison:
         """Stop what runs, after the iteration that is under way; start no other."""
         self._stopping.set()
 
-    @property
-    def done(self) -> bool:
-        """Is all of it over?"""
-        return self._finished.is_set()
-
     def wait(
         self, timeout: float | None = None, check: bool = False, progress: bool | None = None
     ) -> Comparison:
@@ -115,38 +107,18 @@ class Comparison:
         from workbench.progress import show_comparison
 
         deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            with show_comparison(self, progress) as look:
-                while not self._finished.wait(LOOK):
-                    look()
-                    if deadline is not None and time.monotonic() >= deadline:
-                        raise RunTimeout(
-                            f"the comparison is not over after {timeout} s ({self.words}); it goes "
-                            "on"
-                        )
+        with self._waiting(), show_comparison(self, progress) as look:
+            while not self.ended.wait(LOOK):
                 look()
-        except KeyboardInterrupt:
-            self.stop()
-            self._finished.wait(10)
-            raise
-        for follower in self.followers:
-            follower.join(LAST_LOOK)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise RunTimeout(
+                        f"the comparison is not over after {timeout} s ({self.words}); it goes on"
+                    )
+            look()
         failed = [trial for trial in self.trials if trial.state == "failed"]
         if failed and (check or len(failed) == len(self.trials)):
             raise WorkbenchError("\n".join(f"{one.label}: {one.error}" for one in failed))
         return self
-
-    def __await__(self) -> Generator[Any, None, Comparison]:
-        """``found = await wb.compare(...)``: the notebook stays responsive."""
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> Comparison:
-        while not self.done:
-            await asyncio.sleep(LOOK)
-        until = time.monotonic() + LAST_LOOK
-        while any(one.is_alive() for one in self.followers) and time.monotonic() < until:
-            await asyncio.sleep(LOOK)
-        return self.wait()
 
     # ---- what was found
 
@@ -265,21 +237,10 @@ class Comparison:
 
     # ---- in a notebook
 
-    def _ipython_display_(self) -> None:
-        try:
-            from workbench.views.compared_display import show
-        except ImportError:  # no user interface is installed
-            print(repr(self))
-        else:
-            show(self)
+    def _shower(self) -> Callable[[Any], None]:
+        from workbench.views.compared_display import show
 
-
-def run_over(run: Any, seconds: float) -> None:
-    """Wait for a run, but no longer than that."""
-    try:
-        run.wait(seconds, check=False, progress=False)
-    except RunTimeout:
-        return
+        return show
 
 
 def compare(

@@ -11,11 +11,10 @@ goes by; measured are calls on real ranks, over links that are paced as ``networ
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +28,13 @@ from workbench.choosing.lines import SCHEMA, fastest, miss
 from workbench.choosing.predict import predict
 from workbench.collectives import refusal, users_own
 from workbench.errors import RunTimeout, SpecError
+from workbench.ongoing import Ongoing
 from workbench.source import Source, capture, listed, nearest
 from workbench.spec import Network
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-LOOK = 0.05  # seconds
 A_CASE = 0.4  # seconds that the calls of one size may take together, if that is more than one
 TOO_LONG = 4.0  # seconds: such a call is predicted, not measured
 ROUNDS = 5
@@ -50,29 +49,29 @@ class Subject:
     function: Callable[..., Any] | None = None  # to be walked through
 
 
-class Crossing:
+class Crossing(Ongoing):
     """What ``crossover`` gives: live while it measures. Every property tells of what is known."""
 
     def __init__(
         self, operation: str, subjects: Sequence[Subject], ranks: int, sizes: Sequence[int],
         network: Network | None, measure: bool,
     ) -> None:  # fmt: skip
+        super().__init__()
         self.operation, self.subjects, self.ranks = operation, tuple(subjects), ranks
         self.sizes, self.network = tuple(sizes), network
         self.costs: Costs = costs_over(network, ranks)
         self.error: Exception | None = None
-        self.followers: list[threading.Thread] = []  # pictures of it
         self._predicted = {
             (one.name, nbytes): _predicted(operation, one, ranks, nbytes, self.costs)
             for one in subjects
             for nbytes in sizes
         }
         self._measured: dict[tuple[str, int], float] = {}
-        self._over, self._stopping = threading.Event(), False
+        self._stopping = False
         if measure:
             threading.Thread(target=self._work, name="workbench crossover", daemon=True).start()
         else:
-            self._over.set()
+            self.ended.set()
 
     # ---- measuring
 
@@ -88,7 +87,7 @@ class Crossing:
         except Exception as error:  # whoever waits hears of it
             self.error = error
         finally:
-            self._over.set()
+            self.ended.set()
 
     def _measure(self, crew: Crew, one: Subject, nbytes: int) -> None:
         expected = self._predicted[one.name, nbytes]
@@ -107,33 +106,16 @@ class Crossing:
         """Measure nothing more."""
         self._stopping = True
 
-    @property
-    def done(self) -> bool:
-        return self._over.is_set()
-
     def wait(self, timeout: float | None = None) -> Crossing:
         """Block until all is measured; gives itself. ``timeout`` in seconds: RunTimeout, and it
         goes on. Ctrl-C stops it. Raises what measuring failed with.
         """
-        try:
-            if not self._over.wait(timeout):
+        with self._waiting(patience=0.0):
+            if not self.ended.wait(timeout):
                 raise RunTimeout(f"not measured after {timeout} s ({self.state}); it goes on")
-        except KeyboardInterrupt:
-            self.stop()
-            raise
-        for follower in self.followers:
-            follower.join(10.0)
         if self.error is not None:
             raise self.error
         return self
-
-    def __await__(self) -> Generator[Any, None, Crossing]:
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> Crossing:
-        while not self.done or any(one.is_alive() for one in self.followers):
-            await asyncio.sleep(LOOK)
-        return self.wait()
 
     # ---- what was found
 
@@ -193,13 +175,10 @@ class Crossing:
 
         return html(self)
 
-    def _ipython_display_(self) -> None:
-        try:
-            from workbench.views.crossed_display import show
-        except ImportError:  # no user interface is installed
-            print(self)
-        else:
-            show(self)
+    def _shower(self) -> Callable[[Any], None]:
+        from workbench.views.crossed_display import show
+
+        return show
 
 
 def _predicted(operation: str, one: Subject, n: int, nbytes: int, costs: Costs) -> float:

@@ -11,8 +11,7 @@ updates (a run each: then its parameters are those after exactly so many). judge
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from workbench.errors import SpecError
 from workbench.rounding.judge import Evidence, Finding, judge
 from workbench.rounding.measure import apart
 from workbench.rounding.plan import AT, DTYPES, SEQUENTIAL
-from workbench.rounding.running import LOOK, Runs
+from workbench.rounding.running import Runs
 from workbench.rounding.subjects import Given, Subject, subjects_of
 from workbench.source import available
 
@@ -38,15 +37,6 @@ TABLE = pl.Schema(
 
 class Report(Runs):
     """What ``drift`` gives: live while it runs, and what was found."""
-
-    def __await__(self) -> Generator[Any, None, Report]:
-        """``report = await wb.drift(...)``: the notebook stays responsive."""
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> Report:
-        while not self.done:
-            await asyncio.sleep(LOOK)
-        return self.wait()
 
     # ---- what was found
 
@@ -173,13 +163,10 @@ class Report(Runs):
 
         return html(self)
 
-    def _ipython_display_(self) -> None:
-        try:
-            from workbench.views.drift_display import show
-        except ImportError:  # no user interface is installed
-            print(self)
-        else:
-            show(self)
+    def _shower(self) -> Callable[[Any], None]:
+        from workbench.views.drift_display import show
+
+        return show
 
 
 def drift(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from workbench.errors import RunTimeout, WorkbenchError
+from workbench.ongoing import LOOK, Ongoing, run_over
 from workbench.rounding.measure import Distance, distance
 from workbench.rounding.plan import SEQUENTIAL, Planned, plan_of
 from workbench.rounding.subjects import Subject
@@ -18,25 +18,21 @@ if TYPE_CHECKING:
     from workbench.rounding.first_update import Match, Start
     from workbench.run import Run
 
-LOOK = 0.1  # seconds
-LAST_LOOK = 10.0  # seconds that pictures may take to be brought up to date at the end
 
-
-class Runs:
+class Runs(Ongoing):
     """They run in a thread of their own, and end with it; each is measured as it is over."""
 
     def __init__(self, subjects: Sequence[Subject], at: Sequence[int]) -> None:
+        super().__init__()
         self.subjects, self.at = tuple(subjects), tuple(at)
         self.plan = plan_of(subjects, at)
-        self.followers: list[threading.Thread] = []  # pictures of it, brought up to date at its end
         self._results: dict[tuple[str, str, int], Result] = {}
         self._distances: dict[tuple[str, str, int], Distance] = {}
         self._matches: dict[str, Match] = {}
         self._errors: dict[str, str] = {}
         self._start: Start | None = None
         self._running: Run | None = None
-        self._over = 0
-        self._stopping, self._finished = threading.Event(), threading.Event()
+        self._stopping, self._count = threading.Event(), 0
         self._thread = threading.Thread(target=self._work, name="workbench drift", daemon=True)
         self._thread.start()
 
@@ -50,12 +46,12 @@ class Runs:
                     break
                 if one.name not in self._errors and SEQUENTIAL not in self._errors:
                     self._do(one)
-                self._over += 1
+                self._count += 1
         except Exception as error:  # whoever waits must hear of it
             self._errors[SEQUENTIAL] = str(error) or repr(error)
         for result in self._results.values():
             result.parameters = {}
-        self._finished.set()
+        self.ended.set()
 
     def _prepare(self) -> None:
         """What one process can work out of the task: where training starts."""
@@ -70,8 +66,7 @@ class Runs:
         while not self._running.done:
             if self._stopping.is_set():
                 self._running.stop()
-            with contextlib.suppress(RunTimeout):
-                self._running.wait(LOOK, check=False, progress=False)
+            run_over(self._running, LOOK)
         result = self._running.result
         self._running = None
         if not result.ok:
@@ -106,10 +101,6 @@ class Runs:
         """Stop the run that is under way; start no other."""
         self._stopping.set()
 
-    @property
-    def done(self) -> bool:
-        return self._finished.is_set()
-
     def wait(self, timeout: float | None = None, progress: bool | None = None) -> Self:
         """Block until all is over; gives itself. ``timeout`` in seconds: RunTimeout, and it goes
         on. Ctrl-C stops it.
@@ -120,19 +111,12 @@ class Runs:
         from workbench.progress import show_drift
 
         deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            with show_drift(self, progress) as look:
-                while not self._finished.wait(LOOK):
-                    look()
-                    if deadline is not None and time.monotonic() >= deadline:
-                        raise RunTimeout(f"not over after {timeout} s ({self.words}); it goes on")
+        with self._waiting(), show_drift(self, progress) as look:
+            while not self.ended.wait(LOOK):
                 look()
-        except KeyboardInterrupt:
-            self.stop()
-            self._finished.wait(10)
-            raise
-        for follower in self.followers:
-            follower.join(LAST_LOOK)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise RunTimeout(f"not over after {timeout} s ({self.words}); it goes on")
+            look()
         if SEQUENTIAL in self._errors:
             raise WorkbenchError(self.words)
         return self
@@ -140,7 +124,7 @@ class Runs:
     @property
     def over(self) -> int:
         """How many of the planned runs are done."""
-        return self._over
+        return self._count
 
     @property
     def words(self) -> str:

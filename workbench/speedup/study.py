@@ -11,10 +11,9 @@ changes on the machine meanwhile changes for all.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ import polars as pl
 
 from workbench.comparison import Comparison, compare
 from workbench.errors import RunTimeout, SpecError
+from workbench.ongoing import Ongoing
 from workbench.spec import Experiment
 from workbench.speedup.cases import Case, cases
 from workbench.speedup.ceiling import ceilings, cores
@@ -33,25 +33,23 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 LOOK = 0.05  # seconds
-LAST_LOOK = 10.0  # seconds that its picture may take to be brought up to date at the end
 
 
-class Study:
+class Study(Ongoing):
     """What ``speed_up`` gives: live while it runs. Every property tells of what is done by now."""
 
     def __init__(
         self, given: Sequence[Case], repeats: int, scaling: str, measure: bool, folder: Path | None
     ) -> None:
+        super().__init__()
         self.cases, self.repeats, self.scaling = tuple(given), repeats, scaling
         self.cores = cores()
         self.ceilings: dict[str, dict[int, float]] = {}
         self.comparison: Comparison | None = None  # once the machine is measured
         self.error: Exception | None = None
-        self.followers: list[threading.Thread] = []  # pictures of it
         self._measure, self._folder = measure, folder
         self._known: dict[int, Measured | None] = {}
         self._lock, self._stopping = threading.Lock(), False
-        self._over = threading.Event()
         threading.Thread(target=self._work, name="workbench speed-up", daemon=True).start()
 
     # ---- running
@@ -72,7 +70,7 @@ class Study:
                     self._look()
         except Exception as error:  # whoever waits hears of it
             self.error = error
-        self._over.set()
+        self.ended.set()
 
     def stop(self) -> None:
         """Stop what runs, after the iteration that is under way; start nothing more."""
@@ -81,18 +79,13 @@ class Study:
             if self.comparison is not None:
                 self.comparison.stop()
 
-    @property
-    def done(self) -> bool:
-        """Is all of it over?"""
-        return self._over.is_set()
-
     def wait(self, timeout: float | None = None, progress: bool | None = None) -> Study:
         """Block until all is over; gives itself. ``timeout`` in seconds: RunTimeout, and it goes
         on. Ctrl-C stops it. Raises WorkbenchError if nothing came to its end. ``progress``: a bar
         in the terminal (default: if there is one).
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        try:
+        with self._waiting():
             while self.comparison is None and not self.done:
                 self._patient(timeout, deadline)
                 time.sleep(LOOK)
@@ -102,12 +95,6 @@ class Study:
             while not self.done:
                 self._patient(timeout, deadline)
                 time.sleep(LOOK)
-        except KeyboardInterrupt:
-            self.stop()
-            self._over.wait(10)
-            raise
-        for follower in self.followers:
-            follower.join(LAST_LOOK)
         if self.error is not None:
             raise self.error
         return self
@@ -115,14 +102,6 @@ class Study:
     def _patient(self, timeout: float | None, deadline: float | None) -> None:
         if deadline is not None and time.monotonic() >= deadline:
             raise RunTimeout(f"the study is not over after {timeout} s ({self.state}); it goes on")
-
-    def __await__(self) -> Generator[Any, None, Study]:
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> Study:
-        while not self.done or any(one.is_alive() for one in self.followers):
-            await asyncio.sleep(LOOK)
-        return self.wait()
 
     # ---- what was found
 
@@ -160,13 +139,10 @@ class Study:
     def __str__(self) -> str:
         return "\n".join(self.words) or repr(self)
 
-    def _ipython_display_(self) -> None:
-        try:
-            from workbench.views.studied_display import show
-        except ImportError:  # no user interface is installed
-            print(str(self))
-        else:
-            show(self)
+    def _shower(self) -> Callable[[Any], None]:
+        from workbench.views.studied_display import show
+
+        return show
 
     # ---- reading runs
 

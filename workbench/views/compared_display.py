@@ -35,7 +35,7 @@ def show(comparison: Comparison) -> None:
         followed.Part(lambda: pictured(comparison), over),
         followed.Part(lambda: tabled(comparison), lambda: (over(), comparison.words)),
     ]
-    followed.show(parts, comparison._finished, comparison.followers, "workbench comparison")
+    followed.show(parts, comparison.ended, comparison.followers, "workbench comparison")
 
 
 def pictured(comparison: Comparison) -> dict[str, Any]:

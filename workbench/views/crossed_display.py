@@ -25,7 +25,7 @@ def show(crossing: Crossing) -> None:
         followed.Part(lambda: pictured(crossing), lambda: crossing.state),
         followed.Part(lambda: told(crossing), lambda: crossing.state),
     ]
-    followed.show(parts, crossing._over, crossing.followers, "workbench crossover picture")
+    followed.show(parts, crossing.ended, crossing.followers, "workbench crossover picture")
 
 
 def pictured(crossing: Crossing) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def show(report: Report) -> None:
         followed.Part(lambda: pictured(report), lambda: report.over),
         followed.Part(lambda: tabled(report), lambda: report.over),
     ]
-    followed.show(parts, report._finished, report.followers, "workbench drift picture")
+    followed.show(parts, report.ended, report.followers, "workbench drift picture")
 
 
 def pictured(report: Report) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def show(study: Study) -> None:
         followed.Part(lambda: pictured(study), over),
         followed.Part(lambda: told(study), lambda: (over(), study.state)),
     ]
-    followed.show(parts, study._over, study.followers, "workbench speed-up picture")
+    followed.show(parts, study.ended, study.followers, "workbench speed-up picture")
 
 
 def pictured(study: Study) -> dict[str, Any]:

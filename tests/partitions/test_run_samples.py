@@ -69,6 +69,42 @@ def test_the_same_shard_on_every_rank_is_seen() -> None:
     assert not law["holds"] and "6 of 6 minibatches differ" in law["words"]
 
 
+def out_of_order(job: Any, config: Any = None) -> None:
+    """Rank 0 takes four samples backwards, rank 1 four of another minibatch, rank 2 one twice."""
+    model = job.model()
+    whole = Minibatches(1437, 12, 0)
+    for step in job.steps():
+        mine = (step.ids[3::-1], whole.ids(40)[:4], step.ids[[5, 6, 6, 7]])[job.rank]
+        job.backward(loss := job.forward(model, job.load(mine)))
+        job.report(loss, len(mine))
+    job.finish(model)
+
+
+def test_parts_in_any_order_are_told_as_they_were() -> None:
+    told, _ = samples(lenet(strategy=out_of_order, ranks=3, batch_size=12, iterations=3))
+    whole = Minibatches(1437, 12, 0)
+    assert len(told["minibatches"]) == 3
+    for iteration, one in enumerate(told["minibatches"]):
+        ids = whole.ids(iteration).tolist()
+        assert one["of"] == [
+            [ids[3], ids[2], ids[1], ids[0]], whole.ids(40)[:4].tolist(),
+            [ids[5], ids[6], ids[6], ids[7]],
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"strategy": "ddp"}, {"strategy": "parameter_server", "options": {"shares": [1, 2]}}],
+)
+def test_what_is_kept_of_a_short_run_is_short(fields: dict[str, Any]) -> None:
+    """Ids in full would be 20 KB: a fifth of a file of 8,000 events."""
+    ranks = 2 if fields["strategy"] == "ddp" else 3
+    told, run = samples(lenet(ranks=ranks, batch_size=64, iterations=70, **fields))
+    assert len(told["minibatches"]) == MOST_IDS // 64
+    text = [t for name, t in run.store.metadata.items() if name.startswith("samples ")]
+    assert len(text) == 2 and max(map(len, text)) < 35 * MOST_IDS // 64
+
+
 def test_workers_of_a_server_are_told_by_their_rank() -> None:
     told, _ = samples(
         lenet(strategy="parameter_server", ranks=4, iterations=5, options={"consistency": "asp"})

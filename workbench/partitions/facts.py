@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_MINIBATCHES, MOST_IDS = 64, 4096  # that a page is told
 EVERY_SECONDS = 1.0  # a slow run tells what it has so often
 KEY = "samples"  # of the metadata; "samples 3" is what rank 3 took
+Part = list[int] | dict[str, tuple[int, int, int]]  # ids; {"slice": (start, stop, step)} of all
 
 
 def facts_of(
@@ -54,7 +55,8 @@ class Taken:
     ) -> None:  # fmt: skip
         self._rank, self._minibatches, self._tell = rank, minibatches, tell
         self._iterations, self._wanted = iterations, _wanted(minibatches, iterations)
-        self._of: dict[int, list[int]] = {}
+        self._of: dict[int, list[int]] = {}  # that are under way
+        self._parts: dict[int, Part] = {}
         self._next = 1  # iterations after which it is told: 1, 4, 16, 64; or once a second
         self._told_at = time.monotonic()
 
@@ -66,7 +68,8 @@ class Taken:
         """So many of those that were loaded count in this iteration, which is over."""
         if not 0 <= iteration < self._wanted:
             return
-        self._of[iteration] = self._of.get(iteration, [])[:samples]
+        took = self._of.pop(iteration, [])[:samples]
+        self._parts[iteration] = _shortened(took, self._minibatches.ids(iteration).tolist())
         done, at = iteration + 1, time.monotonic()
         if done in (self._next, self._wanted) or at - self._told_at >= EVERY_SECONDS:
             self._next, self._told_at = 4 ** (math.floor(math.log(done, 4) + 1e-9) + 1), at
@@ -77,8 +80,24 @@ class Taken:
         whole = self._minibatches
         what = {"n": whole.samples, "batch_size": whole.batch_size, "seed": whole.seed,
                 "iterations": self._iterations}  # fmt: skip
-        took = [self._of.get(i, []) for i in range(done)]
+        took = [self._parts.get(i, []) for i in range(done)]
         return {KEY: json.dumps(what), f"{KEY} {self._rank}": json.dumps(took)}
+
+
+def _shortened(ids: list[int], whole: list[int]) -> Part:
+    """A part that is a slice of its minibatch as that slice: of a short run, most of what is kept
+    would else be these ids.
+    """
+    if len(ids) > 1 and {ids[0], ids[1]} <= set(whole):
+        start, second = whole.index(ids[0]), whole.index(ids[1])
+        stop, step = start + (second - start) * len(ids), second - start
+        if step > 0 and whole[start:stop:step] == ids:
+            return {"slice": (start, stop, step)}
+    return ids
+
+
+def _in_full(part: Part, whole: list[int]) -> list[int]:
+    return whole[slice(*part["slice"])] if isinstance(part, dict) else part
 
 
 def _wanted(minibatches: Minibatches, iterations: int) -> int:
@@ -103,7 +122,7 @@ def run_facts(metadata: Mapping[str, str]) -> dict[str, Any] | None:
 
     what = json.loads(metadata[KEY])
     whole = Minibatches(what["n"], what["batch_size"], what["seed"])
-    took: dict[int, list[list[int]]] = {
+    took: dict[int, list[Part]] = {
         int(name.split()[1]): json.loads(text) for name, text in metadata.items() if name != KEY
     }
     ranks, known = sorted(took), min(map(len, took.values()), default=0)
@@ -111,7 +130,10 @@ def run_facts(metadata: Mapping[str, str]) -> dict[str, Any] | None:
     for first in range(0, known, whole.per_epoch):
         own = range(first, min(known, first + whole.per_epoch))
         alone = [whole.ids(i).tolist() for i in own]
-        of = [[took[rank][i] for i in own] for rank in ranks]
+        of = [
+            [_in_full(took[rank][i], ids) for i, ids in zip(own, alone, strict=True)]
+            for rank in ranks
+        ]
         minibatches += epoch_of(first // whole.per_epoch, alone, of)
     if not minibatches:
         return None

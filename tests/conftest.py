@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 import uuid
@@ -25,6 +26,8 @@ if not RUN.endswith(WORKER):  # one of several: what the others start is theirs
     RUN = os.environ["WORKBENCH_TEST_RUN"] = RUN + WORKER
 MARK = f"WORKBENCH_TEST_RUN={RUN}".encode()
 os.environ.setdefault("WORKBENCH_COSTS", "shipped")  # "auto" goes by what every machine has
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt what they start
 Found = TypeVar("Found")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
 GRACE = 2.0  # seconds; ranks must be gone 1 s after their driver, and this machine may be busy

@@ -373,7 +373,7 @@ def test_a_link_holds_up_only_messages_that_cross_it(how: str) -> None:
         slow = sent.filter(pl.col("nbytes") > 100_000)[0]
         assert lasting(slow)[0] >= 0.99 * slow["nbytes"][0] * 2e-3, "sent when it has left the link"
     if how == "far":
-        assert (received["start_ns"].min() - sent["end_ns"].min()) >= 399e6
+        assert received["start_ns"].min() - sent["start_ns"].min() >= 400e6
 
 
 def test_a_link_cut_at_any_moment_holds_up_nobody_else() -> None:
@@ -406,6 +406,7 @@ def test_slots_on_several_paced_links_at_once_do_not_cross_in_a_lane() -> None:
     assert leaving["lane"].n_unique() == 3, "three links, three lanes"
 
 
+@pytest.mark.timing
 def test_asking_when_bytes_leave_a_cut_link_does_not_wait() -> None:
     """Whoever moves messages to several peers asks: waiting is for the caller to decide."""
     control = Control.create(2)

@@ -399,6 +399,7 @@ def _frozen(rank: int, n: int) -> list[Any]:
     return ["nothing", "", 0.0]
 
 
+@pytest.mark.timing
 def test_a_frozen_rank_is_an_error_at_the_timeout() -> None:
     *others, _ = run(_frozen, 3, group_timeout=2.0, timeout=20, expendable={2})
     for rank in others:

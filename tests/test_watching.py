@@ -204,6 +204,7 @@ def test_rows_beyond_a_block_late_ranks_late_lanes_and_old_contexts(tmp_path: Pa
     assert outer.height == 3 and (outer["op"] == 7).all()
 
 
+@pytest.mark.timing
 def test_an_idle_job_costs_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lane = Recorder.into_folder(tmp_path, 0).lane("comm")
     for i in range(1000):

@@ -19,6 +19,7 @@ from workbench.errors import SpecError, WorkbenchError
 from workbench.source import capture
 
 
+@pytest.mark.timing
 def test_paced_calls_take_what_their_links_ask_for() -> None:
     with Crew(2) as crew:
         quick = crew.seconds("all_reduce", "ring", 4096)

@@ -7,6 +7,7 @@ does to a run (hold, step, stop, kill) and what a rank may hold at most work as 
 
 from __future__ import annotations
 
+import json
 import time
 from functools import cache
 from pathlib import Path
@@ -366,6 +367,31 @@ def test_nothing_stays_held_when_a_pass_is_over() -> None:
         assert (last["value"] <= stashed).all(), last
         flying = run.events.filter(pl.col("name").cast(pl.String) == "in flight")
         assert (flying.sort("start_ns").group_by("rank", "stage").last()["value"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        ("blocks.0.attention.key", "blocks.0.attention.scaled_dot_product_attention"),
+        ("blocks.0.attention.scaled_dot_product_attention", "blocks.0.add"),
+        ("blocks.1.attention_norm", "norm"),
+    ],
+)
+def test_a_rank_holds_what_was_planned_wherever_it_is_cut(split: tuple[str, str]) -> None:
+    """What arrives lies in memory as where nothing is cut: attention's answer does as its query,
+    and what follows copies the one that does not suit it, and keeps the copy. Of the last stage,
+    the logarithms of all characters' probabilities are most of it.
+    """
+    run = wb.run(
+        wb.Experiment(
+            strategy="pipeline", task="char_transformer", ranks=3, iterations=2, batch_size=32,
+            task_options={"layers": 2, "width": 64, "context": 32}, memory_limit="1 GB",
+            options={"split": split, "microbatches": 8},
+        )
+    )  # fmt: skip
+    memory = run.wait(timeout=60).memory
+    planned = json.loads(run.store.metadata["model"])["memory"]
+    assert [memory[rank] / planned[rank] for rank in range(3)] == pytest.approx([1] * 3, rel=2e-3)
 
 
 def test_a_limit_that_no_cut_can_keep_is_said_with_what_would_be_needed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 from tests.models import MODELS, example
 from workbench.memory import Memory
+from workbench.splitting.cut import choose
 from workbench.splitting.measuring import measure
 from workbench.splitting.profiled import Profile
 from workbench.splitting.sliced import slice_module
@@ -85,3 +87,45 @@ def test_times_follow_the_work() -> None:
     assert large.forward_s > 4 * small.forward_s  # 32 times the multiplications
     assert large.backward_s > 4 * small.backward_s
     assert large.backward_s > large.forward_s
+
+
+def test_what_holds_up_the_machine_for_a_moment_is_in_no_layer_s_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A third of a second on two cores that others use too: as long as 40 layers take."""
+    calm, began = nn.Tanh.forward, 0.0
+
+    def held_up(self: nn.Tanh, x: torch.Tensor) -> torch.Tensor:
+        nonlocal began
+        began = began or time.monotonic()
+        if time.monotonic() - began < 0.3:
+            time.sleep(0.02)
+        return calm(self, x)
+
+    monkeypatch.setattr(nn.Tanh, "forward", held_up)
+    layers = [layer for _ in range(20) for layer in (nn.Linear(256, 256), nn.Sigmoid())]
+    model = nn.Sequential(*layers[:20], nn.Tanh(), *layers[20:])
+    profile = measure(trace(model), (torch.randn(512, 256),))
+    tanh = next(one for one in profile.layers if one.op.endswith("Tanh"))
+    assert tanh.forward_s < 0.01
+    assert choose(profile, 2).largest_s < 0.7 * profile.seconds
+
+
+def test_the_loss_is_the_last_layer_s() -> None:
+    model, args = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1000)), (torch.randn(64, 8),)
+    labels = torch.zeros(64, dtype=torch.int64)
+
+    def loss(given: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(given, labels)
+
+    without = measure(trace(model), args, repeats=2)
+    profile = measure(trace(model), args, loss=loss, repeats=2)
+    assert profile.layers[0].kept == without.layers[0].kept
+    more = profile.activations(0, 1) - without.activations(0, 1)
+    assert more == pytest.approx(64 * 1000 * 4 + labels.nbytes, abs=8)  # log-probabilities
+
+    class Whole(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return loss(super().forward(x))
+
+    assert counted(Whole(model), args)[1] == pytest.approx(profile.activations(0, 1), abs=8)

@@ -72,9 +72,10 @@ class Pipeline:
         job, schedule = self.job, self.schedule
         model = job.build()
         first = max(1, len(job.minibatches.ids(0)) // config.replicas // config.microbatches)
-        args = arguments(job.task, model, self._example(first))
+        example = self._example(first)
+        args = arguments(job.task, model, example)
         traced = trace(model, len(args))
-        self.cut = agree(job, config, schedule, traced, args)
+        self.cut = agree(job, config, schedule, traced, args, example)
         self.hollow = hollow(traced)
         halves = {one.stage for one in self.row if one.kind == "I"}
         self.stages, self.optimizers = dict[int, Stage](), dict[int, torch.optim.Optimizer]()
@@ -176,7 +177,7 @@ class Pipeline:
                 self._expect(later)
                 recorder.lane("compute").context(where=where)  # that of the row under way
         if kind != "W":
-            self.relay.give(action, made)
+            self.relay.give(action, made, self._samples(action))
         del values, made
         self.feeding.measure()
         self._note(stage, where)

@@ -25,7 +25,9 @@ class Relay:
     """Messages of one rank's stages.
 
     ``world``: the world rank of each rank of the pipeline; ``rank_of``: the one of each stage;
-    ``borders``: tensors of the shape, dtype and requires_grad of what crosses each border.
+    ``borders``: tensors of the shape, strides, dtype and requires_grad of what crosses each border.
+    What arrives lies in memory as what was sent: as the next layer finds it where nothing is cut,
+    and what that layer keeps for its backward may depend on it.
     """
 
     def __init__(
@@ -61,10 +63,11 @@ class Relay:
         self._posted[key] = []
         with self.job.label("activation" if key.kind == "F" else "gradient"):
             for number, like in enumerate(self._values(key, samples)):
-                into = torch.empty(like.shape, dtype=like.dtype, device=self.job.device)
+                lying = _lying(like, like)
+                into = torch.empty(lying.shape, dtype=like.dtype, device=self.job.device)
                 work = dist.irecv(into, peer, group=self.group, tag=self._tag(key, number))
                 assert work is not None
-                self._posted[key].append((work, into))
+                self._posted[key].append((work, _standing(into, like)))
         self.recorder.where = before
 
     def take(self, action: Action, samples: int) -> Tensors:
@@ -81,7 +84,7 @@ class Relay:
             taken.append(tensor)
         return self._leaves(key, tuple(taken), samples)
 
-    def give(self, action: Action, tensors: Sequence[torch.Tensor]) -> None:
+    def give(self, action: Action, tensors: Sequence[torch.Tensor], samples: int) -> None:
         """Pass on what this action made: a forward's outputs, a backward's gradients."""
         stage, kind, microbatch = action
         target = stage + 1 if kind == "F" else stage - 1
@@ -93,10 +96,12 @@ class Relay:
             return
         peer, moment = self.world[self.rank_of[target]], now()
         with self.job.label("activation" if kind == "F" else "gradient"):
-            for number, x in enumerate(tensors):
-                work = dist.isend(x.detach(), peer, group=self.group, tag=self._tag(key, number))
+            likes = self._values(key, samples)
+            for number, (x, like) in enumerate(zip(tensors, likes, strict=True)):
+                sent = _lying(x.detach(), like).contiguous()
+                work = dist.isend(sent, peer, group=self.group, tag=self._tag(key, number))
                 assert work is not None
-                self._leaving.append((work, x))
+                self._leaving.append((work, sent))
         self._note("send", peer, moment)  # afterwards: somebody waits for the message
         self._leaving = [one for one in self._leaving if not one[0].is_completed()]
 
@@ -139,3 +144,18 @@ class Relay:
         lane.write(
             CODE["metric"], moment, moment, peer=peer, name=name("posted"), phase=name(phase)
         )
+
+
+def _lying(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """``x`` with its dimensions in the order in which those of ``like`` lie in memory."""
+    return x.permute(_order(like))
+
+
+def _standing(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """What was ``_lying``, with its dimensions in their own order again."""
+    order = _order(like)
+    return x.permute([order.index(d) for d in range(len(order))])
+
+
+def _order(like: torch.Tensor) -> list[int]:
+    return sorted(range(like.dim()), key=like.stride, reverse=True)

@@ -36,7 +36,7 @@ def validate(job: Job, stages: Mapping[int, Stage], relay: Relay, model: torch.n
             values = relay.take(action, len(ids))
             given = stage.module(*(arguments(job.task, model, batch) if index == 0 else values))
             if index < last:
-                relay.give(action, given)
+                relay.give(action, given, len(ids))
                 continue
             for name, value in job.task.metrics(answering(given), batch).items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(ids) / count

@@ -1,7 +1,7 @@
 """Measuring what each layer of a model costs: seconds, parameters, activations, values.
 
 Each layer runs alone on the values that the one before it gave, forward and backward, several
-times; the fastest counts. One pass more notes what autograd keeps for the backward, each storage
+times; the fastest counts. A pass before notes what autograd keeps for the backward, each storage
 once: a tensor that two layers keep takes its memory once where both are in one stage, and twice
 where a cut parts them. What was measured is independent of the model and can be told to others.
 """
@@ -9,9 +9,10 @@ where a cut parts them. What was measured is independent of the model and can be
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
@@ -22,30 +23,35 @@ from workbench.splitting.traced import Traced
 
 
 def measure(
-    traced: Traced, args: tuple[Any, ...], *, repeats: int = 7, budget_s: float = 2.0
+    traced: Traced,
+    args: tuple[Any, ...],
+    *,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+    repeats: int = 7,
+    budget_s: float = 2.0,
 ) -> Profile:
     """Run ``traced`` layer by layer on ``args``, one microbatch's arguments of the model.
 
-    A layer runs up to ``repeats`` times, at least twice; fewer where all would take longer than
-    about ``budget_s``. Parameters, their gradients, buffers and random numbers stay as they were.
+    ``loss``: of what the model gives; its cost is the last layer's. The layers run in turn, up to
+    ``repeats`` times, at least twice; fewer where that would take longer than about ``budget_s``.
+    Parameters, their gradients, buffers and random numbers stay as they were.
     """
     known: dict[str, Any] = dict(zip(traced.inputs, args, strict=True))
     named = dict(traced.model.named_parameters(remove_duplicate=False))
-    share_s = budget_s / len(traced.layers)
     storages = Storages(traced.model, args)
     counted: set[int] = set()
-    costs = []
+    pieces, costs = list[_Piece](), list[LayerCost]()
     with _unchanged(traced.model, args):
         for i, layer in enumerate(traced.layers):
             reads, gives = _reads(traced, i), _gives(traced, i)
-            module = piece(traced, i, i, reads, gives)
-            given, saved = _run(module, traced, reads, known)
+            last = loss if i == len(traced.layers) - 1 else None
+            pieces.append(_Piece(piece(traced, i, i, reads, gives), reads, last))
+            given, answer, saved = _run(pieces[-1], traced, known)
             known_before = storages.count
-            kept = storages.note(saved, _tensors(given), i)
+            kept = storages.note(saved, [*_tensors(given), *_tensors(answer)], i)
             fresh = {k.storage: k.storage_nbytes for k in kept if k.storage >= known_before}
             if gives is not None:
                 known.update(zip(gives, given, strict=True))
-            forward_s, backward_s = _time(module, traced, reads, known, repeats, share_s)
             parameters = {id(named[p]): named[p] for p in layer.parameters}
             costs.append(
                 LayerCost(
@@ -54,14 +60,32 @@ def measure(
                     sum(p.nbytes for key, p in parameters.items() if key not in counted),
                     sum(fresh.values()),
                     sum(v.nbytes for v in _tensors(given)),
-                    forward_s,
-                    backward_s,
+                    0.0,
+                    0.0,
                     kept,
                 )
             )
             counted |= set(parameters)
+        seconds = _times(pieces, traced, known, repeats, budget_s)
+    timed = tuple(
+        replace(cost, forward_s=forward, backward_s=backward)
+        for cost, (forward, backward) in zip(costs, seconds, strict=True)
+    )
     kinds = {name: _kind(value) for name, value in known.items()}
-    return Profile(tuple(costs), tuple(_values(traced, known)), traced.refusals(kinds))
+    return Profile(timed, tuple(_values(traced, known)), traced.refusals(kinds))
+
+
+class _Piece(NamedTuple):
+    """A layer as a module of its own; behind the last one, the loss."""
+
+    module: nn.Module
+    reads: tuple[str, ...]
+    loss: Callable[[Any], torch.Tensor] | None
+
+    def __call__(self, inputs: Sequence[Any]) -> tuple[Any, Any]:
+        """What it gives, and what there is to differentiate."""
+        given = self.module(*inputs)
+        return given, given if self.loss is None else self.loss(given)
 
 
 class Storages:
@@ -147,9 +171,9 @@ def _inputs(traced: Traced, reads: Sequence[str], known: dict[str, Any]) -> list
 
 
 def _run(
-    module: nn.Module, traced: Traced, reads: Sequence[str], known: dict[str, Any]
-) -> tuple[Any, list[torch.Tensor]]:
-    """What the layer gives, and what autograd saves of it for the backward."""
+    layer: _Piece, traced: Traced, known: dict[str, Any]
+) -> tuple[Any, Any, list[torch.Tensor]]:
+    """What the layer gives and answers, and what autograd saves of it for the backward."""
     saved: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -157,34 +181,40 @@ def _run(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        given = module(*_inputs(traced, reads, known))
-    return given, saved
+        given, answer = layer(_inputs(traced, layer.reads, known))
+    return given, answer, saved
 
 
-def _time(
-    module: nn.Module, traced: Traced, reads: Sequence[str], known: dict[str, Any],
-    repeats: int, share_s: float,
-) -> tuple[float, float]:  # fmt: skip
-    """Seconds of the fastest forward and backward: whatever else runs on the cores only adds to it.
-    The first run warms up and does not count.
+def _times(
+    pieces: Sequence[_Piece], traced: Traced, known: dict[str, Any], repeats: int, budget_s: float
+) -> list[tuple[float, float]]:
+    """Seconds of each layer's fastest forward and backward: whatever else runs on the cores only
+    adds to it. In rounds over all layers, so that what holds up the machine for a moment holds up a
+    layer once. The first round warms up and does not count.
     """
-    times: list[tuple[float, float]] = []
-    parameters = [p for p in module.parameters() if p.requires_grad]
+    rounds: list[list[tuple[float, float]]] = []
     began = time.perf_counter()
-    while len(times) < 3 or (len(times) <= repeats and time.perf_counter() - began < share_s):
-        inputs = _inputs(traced, reads, known)
-        wanted = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
-        start = _now(inputs)
-        given = module(*inputs)
-        middle = _now(inputs)
-        outputs = [v for v in _tensors(given) if v.requires_grad]
-        ones = [torch.ones_like(v) for v in outputs]
-        before = _now(inputs)
-        if outputs and (wanted or parameters):
-            torch.autograd.grad(outputs, [*wanted, *parameters], ones, allow_unused=True)
-        times.append((middle - start, _now(inputs) - before))
-    forward, backward = zip(*times[1:], strict=True)
-    return min(forward), min(backward)
+    while len(rounds) < 3 or (len(rounds) <= repeats and time.perf_counter() - began < budget_s):
+        rounds.append([_time(one, traced, known) for one in pieces])
+    return [
+        (min(forward for forward, _ in each), min(backward for _, backward in each))
+        for each in zip(*rounds[1:], strict=True)
+    ]
+
+
+def _time(layer: _Piece, traced: Traced, known: dict[str, Any]) -> tuple[float, float]:
+    parameters = [p for p in layer.module.parameters() if p.requires_grad]
+    inputs = _inputs(traced, layer.reads, known)
+    wanted = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
+    start = _now(inputs)
+    _, answer = layer(inputs)
+    middle = _now(inputs)
+    outputs = [v for v in _tensors(answer) if v.requires_grad]
+    ones = [torch.ones_like(v) for v in outputs]
+    before = _now(inputs)
+    if outputs and (wanted or parameters):
+        torch.autograd.grad(outputs, [*wanted, *parameters], ones, allow_unused=True)
+    return middle - start, _now(inputs) - before
 
 
 def _now(inputs: list[Any]) -> float:

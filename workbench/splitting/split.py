@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import default_collate
 
 from workbench.errors import SpecError
-from workbench.pipelines.standin import arguments
+from workbench.pipelines.standin import answering, arguments
 from workbench.source import load
 from workbench.spec import Experiment
 from workbench.splitting.cut import Costs, Cut, brief, choose, memories
@@ -187,7 +187,9 @@ def split(
             model = model.to(dtype=dtype)
             batch = _as(batch, dtype)
         args = _tensors_only(arguments(task, model, batch))
-        profile = measure(trace(model, len(args)), args)
+        profile = measure(
+            trace(model, len(args)), args, loss=lambda given: task.loss(answering(given), batch)
+        )
     cut = choose(
         profile, stages, how, peaks=in_flight, limit_bytes=limit, state_factor=state,
         rank_of=rank_of,

@@ -195,7 +195,7 @@ def test_python_and_the_page_say_the_same_to_the_nanosecond(tmp_path: Path) -> N
 def test_they_do_of_a_real_run_with_a_slow_stage_and_one_that_stood_still(tmp_path: Path) -> None:
     options = {"schedule": "interleaved_1f1b", "stages_per_rank": 2, "replicas": 2}
     exp = lenet(
-        strategy="pipeline", ranks=4, iterations=4, pad_compute="4 ms",
+        strategy="pipeline", ranks=4, iterations=4, pad_compute="12 ms",
         options=options | {"microbatches": 4},
         network=wb.Network(latency="1 ms"),
         faults=[wb.Slow(rank=1, factor=1.4), wb.Freeze(rank=3, at_iteration=2, seconds=0.1)],

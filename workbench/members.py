@@ -11,7 +11,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from workbench.control import Control
+from workbench.control import SLICE, Control
 from workbench.errors import PeerLost, WorkbenchError
 from workbench.events import Recorder
 from workbench.shared import Segment
@@ -121,13 +121,15 @@ class Members:
             box = self._far.inbox(frm, plane)
         else:
             fd = board.mailbox(plane, self.rank, self.size)
-            patience, pause = None, 20e-6
+            patience, pause, since = None, 20e-6, time.monotonic()
             while fd < 0:
                 if wait is None:
                     return None
                 patience = patience or wait()
                 time.sleep(pause)
-                pause = min(pause * 1.5, 2e-3)
+                # Late by a sixteenth of the wait: one that lasts, as a held run's, costs nothing.
+                longest = max(2e-3, (time.monotonic() - since) / 16)
+                pause = min(pause * 1.5, longest, SLICE)
                 if pause >= 2e-3:
                     patience.look()
                 fd = board.mailbox(plane, self.rank, self.size)

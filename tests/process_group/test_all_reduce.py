@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -117,3 +119,16 @@ def _odd_tensors(rank: int, n: int) -> None:
 @pytest.mark.parametrize("n", [2, 3])
 def test_non_contiguous_empty_and_scalar_tensors(n: int) -> None:
     values(_odd_tensors, n)
+
+
+def _comes_late(rank: int, n: int) -> float:
+    if rank == 0:
+        time.sleep(2.0)
+    before = time.process_time()
+    dist.broadcast(torch.ones(5), 0)
+    return time.process_time() - before
+
+
+def test_waiting_for_a_first_message_that_is_long_in_coming_costs_nothing() -> None:
+    """The channel is not there yet: what is not there cannot wake anybody."""
+    assert values(_comes_late, 2)[1] < 0.06

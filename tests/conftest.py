@@ -7,8 +7,9 @@ lives between tests by design; it must be gone at the end of the run.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
-import shutil
 import signal
 import sys
 import time
@@ -44,14 +45,6 @@ pytest.register_assert_rewrite(
 settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=200)
 settings.load_profile("sample")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of timing may fail by what else the cores do; pytest says how many were tried twice."""
-    for item in items:
-        if item.get_closest_marker("timing") or item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def processes() -> dict[int, tuple[int, str]]:
@@ -97,8 +90,28 @@ def shared_memory() -> set[str]:
     }
 
 
+def of_nobody_else(names: set[str]) -> set[str]:
+    """Return those that no process outside this run maps: other tests run at the same time.
+
+    By inode: a semaphore's file is mapped under the name that it had while it was made.
+    """
+    inodes = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            inodes[str(os.stat(f"/dev/shm/{name}").st_ino)] = name
+    for folder in Path("/proc").glob("[0-9]*") if inodes else ():
+        try:
+            lines = (folder / "maps").read_text().splitlines()
+        except OSError:  # it has just ended
+            continue
+        mapped = {line.split()[4] for line in lines if "/dev/shm/" in line} & inodes.keys()
+        if mapped and not _is_ours(int(folder.name)):
+            inodes = {inode: name for inode, name in inodes.items() if inode not in mapped}
+    return set(inodes.values())
+
+
 def remains(look: Callable[[], Found], seconds: float = GRACE) -> Found:
-    """What ``look()`` still finds after a moment's patience; falsy as soon as there is nothing."""
+    """Return what ``look()`` still finds after a moment's patience; falsy once nothing is there."""
     deadline = time.monotonic() + seconds
     pause = 0.01  # longer and longer: a look through /proc is not for nothing
     while (found := look()) and time.monotonic() < deadline:
@@ -114,7 +127,7 @@ def nothing_left() -> Iterator[None]:
     yield
     left = remains(orphans)
     assert not left, f"processes outlived their driver by {GRACE:.0f} s: {left}"
-    files = remains(lambda: shared_memory() - before)
+    files = remains(lambda: of_nobody_else(shared_memory() - before))
     assert not files, f"files left in /dev/shm: {files}"
 
 
@@ -122,32 +135,18 @@ def nothing_left() -> Iterator[None]:
 def nothing_left_at_all() -> Iterator[None]:
     """After the last test the pool of warm ranks is shut down; then no process of ours is left."""
     yield
-    if launcher := sys.modules.get("workbench.launchers.local"):
+    if launcher := sys.modules.get("workbench.launchers.processes.pool"):
         launcher.shutdown()
     left = remains(processes)
     assert not left, f"processes left after wb.shutdown(): {left}"
 
 
-def find_chromium() -> str | None:
-    """The system's Chromium or Chrome, else Playwright's own; WORKBENCH_CHROMIUM names another."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    if named := os.environ.get("WORKBENCH_CHROMIUM"):
-        return named
-    if found := next(filter(None, map(shutil.which, names)), None):
-        return found
-    own = sorted(Path.home().glob(".cache/ms-playwright/chromium-*/chrome-linux*/chrome"))
-    return str(own[-1]) if own else None
-
-
+@functools.cache
 def need_chromium() -> str:
-    """Where the browser is. There being none is a failure, never a skip."""
-    if found := find_chromium():
-        return found
-    pytest.fail(
-        "the browser tests need Chromium and found none on PATH: `apt-get install chromium`, or "
-        "`.venv/bin/playwright install --with-deps chromium`, or name one in WORKBENCH_CHROMIUM",
-        pytrace=False,
-    )
+    """Return the path of the browser. There being none is a failure, never a skip."""
+    from tests.browser.install import HELP, find  # after it is registered above
+
+    return find() or pytest.fail(f"there is no Chromium: {HELP}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

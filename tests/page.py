@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workbench.table import EMPTY, SCHEMA
-from workbench.views import Message
+from workbench.store.table import EMPTY, SCHEMA
+from workbench.views.packing import Message
 
 _WIDTH = {"f8": 8, "i4": 4, "u4": 4, "i2": 2, "u2": 2, "u1": 1}
 

@@ -1,5 +1,6 @@
-"""A sample of cases in which every two values of different factors meet at least once.
+"""Samples of a product of factors: every two values meet at least once, or every value occurs.
 
+``make test-all`` takes the first sample, or the whole product; ``make test`` the second one of it.
 Greedy, as in AETG (Cohen et al., "The AETG system", IEEE TSE 23(7), 1997), and always the same: the
 order of the factors and of their values decides.
 """
@@ -7,11 +8,14 @@ order of the factors and of their values decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
+import pytest
+
 Case = dict[str, Any]
+ParameterSet = type(pytest.param())
 Pair = frozenset[tuple[str, int]]  # of (factor, number of the value)
 
 
@@ -38,6 +42,43 @@ def pairwise(factors: Mapping[str, Sequence[Any]]) -> list[Case]:
         missing -= {frozenset(pair) for pair in combinations(chosen.items(), 2)}
         cases.append({factor: values[chosen[factor]] for factor, values in factors.items()})
     return cases
+
+
+def every_value(cases: Sequence[Case]) -> list[Case]:
+    """Return a few of these cases in which every value occurs that occurs in any of them.
+
+    Among those that bring as many new values, the one that brings the most new pairs.
+    """
+    values = [frozenset((name, repr(value)) for name, value in case.items()) for case in cases]
+    pairs = [frozenset(combinations(sorted(each), 2)) for each in values]
+    missing, apart, chosen = set[tuple[str, str]]().union(*values), set().union(*pairs), []
+    while missing:
+        gain = [(len(a & missing), len(b & apart)) for a, b in zip(values, pairs, strict=True)]
+        best = gain.index(max(gain))
+        missing, apart = missing - values[best], apart - pairs[best]
+        chosen.append(cases[best])
+    return chosen
+
+
+def sampled(cases: Sequence[Case], most: int | None = None) -> list[Any]:
+    """Return the cases as a test's parameters: ``make test`` runs those of `every_value`, or the
+    first ``most`` of them, which bring most.
+    """
+    chosen = every_value(cases)[:most]
+    return [
+        case if case in chosen else pytest.param(case, marks=pytest.mark.full) for case in cases
+    ]
+
+
+def first(count: int, cases: Iterable[Any]) -> list[Any]:
+    """Return the cases as a test's parameters: ``make test`` runs the first of them only."""
+    every = [case if isinstance(case, ParameterSet) else _param(case) for case in cases]
+    rest = [pytest.param(*case.values, marks=[*case.marks, pytest.mark.full]) for case in every]
+    return [case if i < count else rest[i] for i, case in enumerate(every)]
+
+
+def _param(case: Any) -> Any:
+    return pytest.param(*case) if isinstance(case, tuple) else pytest.param(case)
 
 
 def _all_pairs(factors: Mapping[str, Sequence[Any]]) -> Iterator[Pair]:

@@ -1,4 +1,4 @@
-"""What tests read of pictures in HTML."""
+"""Read pictures in HTML, for tests."""
 
 from __future__ import annotations
 

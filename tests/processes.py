@@ -1,9 +1,9 @@
 """Real processes for tests: n ranks of a function or of a script, a deadline, nothing left behind.
 
-A nursery process imports torch once and forks the ranks, so that a rank starts in milliseconds. A
+A fork server imports torch once and forks the ranks, so that a rank starts in milliseconds. A
 script ends here as ``python script.py`` does, through the whole end of the interpreter: its exit
 code is the one that a user would see. A function's process ends faster, as multiprocessing's do.
-The nursery ends with the test run.
+The fork server ends with the test run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def run(
     *args: Any,
     env: Mapping[str, str] | Callable[[int], Mapping[str, str]] = {},  # noqa: B006 (never changed)
     backend: str = "workbench",
-    group_timeout: float = 30.0,
-    timeout: float = 60.0,
+    group_timeout: float = 60.0,
+    timeout: float = 120.0,
     expendable: Collection[int] = (),
 ) -> list[Ended]:
     """Run ``body(rank, size, *args)`` in ``size`` processes that form a group; wait for all.
@@ -74,18 +74,28 @@ def run(
         for rank in range(size):
             extra = env(rank) if callable(env) else env
             variables = {
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
-                "TORCHELASTIC_USE_AGENT_STORE": "True", **extra,
-            }  # fmt: skip
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(store.port),
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+                **extra,
+            }
             tasks.append(
                 {
-                    **what, "rank": rank, "size": size, "args": args, "env": variables,
-                    "folder": folder, "backend": backend, "group_timeout": group_timeout,
+                    **what,
+                    "rank": rank,
+                    "size": size,
+                    "args": args,
+                    "env": variables,
+                    "folder": folder,
+                    "backend": backend,
+                    "group_timeout": group_timeout,
                 }
-            )  # fmt: skip
+            )
         started = time.monotonic()
-        codes = _nursery().run(tasks, timeout, set(expendable))
+        codes = _fork_server().run(tasks, timeout, set(expendable))
         ended = [_gather(folder, rank, *codes[rank], started) for rank in range(size)]
     late = [rank for rank in ended if rank.code == _LATE]
     assert not late, f"not done after {timeout:.0f} s:\n" + "\n".join(_words(r) for r in ended)
@@ -99,12 +109,19 @@ def values(body: Callable[..., Any] | str, size: int, *args: Any, **options: Any
     return [rank.value for rank in ended]
 
 
-def command(words: Sequence[str], timeout: float = 60.0, **env: str) -> subprocess.CompletedProcess:
+def command(
+    words: Sequence[str], timeout: float = 120.0, **env: str
+) -> subprocess.CompletedProcess:
     """Run a command in a session of its own; whatever of it is left after ``timeout`` is killed."""
     process = subprocess.Popen(
-        words, cwd=ROOT, env=_environment() | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        words,
+        cwd=ROOT,
+        env=_environment() | env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, err = process.communicate(timeout=timeout)
     finally:
@@ -131,9 +148,11 @@ def _gather(folder: str, rank: int, code: int, end: float, started: float) -> En
 def _environment() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | {
-        "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
         "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
+    }
 
 
 def _kill_all(group: int) -> None:
@@ -141,15 +160,17 @@ def _kill_all(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-class _Nursery:
+class _ForkServer:
     """The driver's end: hand over tasks, hear how each process ended."""
 
     def __init__(self) -> None:
         mine, theirs = socket.socketpair()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.processes", str(theirs.fileno())],
-            cwd=ROOT, env=_environment(), pass_fds=[theirs.fileno()],
-        )  # fmt: skip
+            cwd=ROOT,
+            env=_environment(),
+            pass_fds=[theirs.fileno()],
+        )
         theirs.close()
         self.socket = mine
         atexit.register(self.close)
@@ -196,8 +217,8 @@ class _Nursery:
 
 
 @functools.cache
-def _nursery() -> _Nursery:
-    return _Nursery()
+def _fork_server() -> _ForkServer:
+    return _ForkServer()
 
 
 def _line(sock: socket.socket) -> bytes:
@@ -210,7 +231,7 @@ def _line(sock: socket.socket) -> bytes:
     return bytes(data)
 
 
-# -- in the nursery --
+# -- in the fork server --
 
 
 def _serve(fd: int) -> dict[str, Any] | None:
@@ -308,7 +329,7 @@ if __name__ == "__main__":
     import pytest  # noqa: F401
     import torch.distributed  # noqa: F401
 
-    import workbench.process_group  # noqa: F401 (every rank needs these: import them once)
+    import workbench.process_group.group  # noqa: F401 (every rank needs these: import them once)
 
     given = _serve(int(sys.argv[1]))
     if given is not None:

@@ -6,7 +6,7 @@ import random
 
 import polars as pl
 
-from workbench.store import Store
+from workbench.store.event_store import Store
 
 MICRO = 1_000  # nanoseconds
 
@@ -20,11 +20,19 @@ def ring_call(
     began = [start + int(chance.uniform(0, 3) * hop) for _ in range(ranks)]
     ready, rows, seq = list(began), [], [0] * ranks
     base = {
-        "generation": 0, "group": "default", "op": op, "collective": "all_reduce",
-        "algorithm": "ring", "lane": "comm", "iteration": op, "microbatch": -1, "stage": -1,
+        "generation": 0,
+        "group": "default",
+        "op": op,
+        "collective": "all_reduce",
+        "algorithm": "ring",
+        "lane": "comm",
+        "iteration": op,
+        "microbatch": -1,
+        "stage": -1,
         "version": -1,
-        "value": float("nan"), "name": "",
-    }  # fmt: skip
+        "value": float("nan"),
+        "name": "",
+    }
 
     def row(rank: int, kind: str, start_ns: int, end_ns: int, **more: object) -> None:
         blank = {"phase": "", "peer": -1, "step": -1, "chunk": -1, "slot": -1, "nbytes": -1}
@@ -57,12 +65,30 @@ def ring_call(
 def loss_row(iteration: int, at: int, value: float) -> dict[str, object]:
     """The metric row that tells an iteration's loss."""
     return {
-        "rank": 0, "lane": "compute", "seq": iteration, "generation": 0, "kind": "metric",
-        "start_ns": at, "end_ns": at, "collective": "", "algorithm": "", "phase": "", "group": "",
-        "op": -1, "peer": -1, "step": -1, "chunk": -1, "slot": -1, "nbytes": -1,
-        "iteration": iteration, "microbatch": -1, "stage": -1, "version": -1,
-        "value": value, "name": "loss",
-    }  # fmt: skip
+        "rank": 0,
+        "lane": "compute",
+        "seq": iteration,
+        "generation": 0,
+        "kind": "metric",
+        "start_ns": at,
+        "end_ns": at,
+        "collective": "",
+        "algorithm": "",
+        "phase": "",
+        "group": "",
+        "op": -1,
+        "peer": -1,
+        "step": -1,
+        "chunk": -1,
+        "slot": -1,
+        "nbytes": -1,
+        "iteration": iteration,
+        "microbatch": -1,
+        "stage": -1,
+        "version": -1,
+        "value": value,
+        "name": "loss",
+    }
 
 
 def table(rows: list[dict[str, object]]) -> pl.DataFrame:

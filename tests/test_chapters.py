@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 
-from workbench.presets import presets
+from tests import notebook_files
+from workbench.presets.catalogue import presets
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 CHAPTERS = sorted(FOLDER.glob("*.ipynb"))
@@ -18,8 +18,8 @@ PRESETS = re.compile(r"the presets? (\*[^*]+\*(?:(?:,| to| and) \*[^*]+\*)*)")
 
 
 def text(path: Path) -> str:
-    cells = nbformat.read(path, 4).cells
-    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    cells = notebook_files.read(path)
+    return "\n\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
 
 
 def headings(path: Path) -> list[str]:
@@ -58,8 +58,9 @@ def test_sections_that_are_named_exist(path: Path) -> None:
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_presets_that_are_named_exist(path: Path) -> None:
     named = [
-        preset for several in PRESETS.findall(text(path))
+        preset
+        for several in PRESETS.findall(text(path))
         for preset in re.findall(r"\*([^*]+)\*", several)
-    ]  # fmt: skip
+    ]
     assert [name for name in named if name not in presets()] == []
     assert named or path != CHAPTERS[0]

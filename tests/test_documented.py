@@ -18,12 +18,12 @@ import typer
 from pydantic import BaseModel
 
 import workbench as wb
-from workbench import errors
+from workbench.cells.magics import RanksMagic
 from workbench.cli import app
-from workbench.magics import RanksMagic
-from workbench.store import Store
+from workbench.common import errors
+from workbench.store.event_store import Store
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 PUBLIC = {name: getattr(wb, name) for name in wb.__all__}
 RETURNED = {"Store": Store}  # what people are handed beside
 ERRORS = {name for name in dir(errors) if inspect.isclass(getattr(errors, name))}
@@ -94,10 +94,12 @@ def test_every_field_has_its_meaning() -> None:
         elif inspect.isclass(one) and dataclasses.is_dataclass(one):
             beside = commented(one)
             silent += [
-                f"{name}.{field.name}" for field in dataclasses.fields(one)
-                if not field.name.startswith("_") and field.name not in beside
+                f"{name}.{field.name}"
+                for field in dataclasses.fields(one)
+                if not field.name.startswith("_")
+                and field.name not in beside
                 and not re.search(rf"\b{field.name}\b", one.__doc__ or "")
-            ]  # fmt: skip
+            ]
     assert silent == []
 
 
@@ -153,8 +155,9 @@ def _bodies(module: ModuleType) -> dict[str, ast.AST]:
         elif isinstance(node, ast.ClassDef):
             found |= {
                 f"{node.name}.{one.name}": one
-                for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
-            }  # fmt: skip
+                for one in node.body
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
     return found
 
 
@@ -176,7 +179,7 @@ def test_every_option_of_a_command_says_what_it_does(name: str) -> None:
 
 
 def test_every_word_of_the_magic_is_explained() -> None:
-    from workbench import magics
+    from workbench.cells import magics
 
     usage, words = (set(re.findall(r"--[a-z-]+", it)) for it in (magics._USAGE, magics.__doc__))
     assert usage == words >= {"--bare", "--end"}

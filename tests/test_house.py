@@ -20,9 +20,10 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from tests.conftest import orphans, processes, remains
+from tests.mutants import MUTANTS, Mutant
 from workbench.cli import app as cli
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
 
@@ -33,19 +34,6 @@ def requirements() -> dict[str, str]:
     lines = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     parsed = [Requirement(line) for line in lines]
     return {r.name: str(r.specifier) for r in parsed if r.name != project["name"]}
-
-
-def tree() -> dict[str, str]:
-    """The README's tree: path -> what is said of it. Two spaces of indentation are one folder."""
-    block = README.split("```text\n", 1)[1].split("```", 1)[0]
-    paths, folders = {}, []
-    for line in block.splitlines():
-        indent, name, about = re.fullmatch(r"( *)(\S+) *(.*)", line).groups()
-        del folders[len(indent) // 2 :]
-        paths["".join(folders) + name] = about
-        if name.endswith("/"):
-            folders.append(name)
-    return paths
 
 
 def test_environment_yml_has_the_ranges_of_pyproject() -> None:
@@ -65,17 +53,15 @@ def test_the_pinned_torch_is_one_that_pyproject_allows() -> None:
     assert Requirement(f"torch{requirements()['torch']}").specifier.contains(pinned)
 
 
-def test_every_path_in_the_readme_tree_exists() -> None:
-    assert len(tree()) > 20
-    assert [path for path in tree() if not (ROOT / path).exists()] == []
-    assert [path for path, about in tree().items() if not about] == []
-
-
-def test_every_module_and_folder_is_in_the_readme_tree() -> None:
-    package = ROOT / "workbench"
-    modules = {f"workbench/{path.name}" for path in package.glob("*.py")}
-    folders = {f"workbench/{path.parent.name}/" for path in package.glob("*/*.py")}
-    assert sorted((modules | folders) - set(tree())) == []
+def test_every_path_that_the_documents_name_exists() -> None:
+    """In code marks or in drawings: ``runs/steering.py`` is a file of the package."""
+    for name in ("README.md", "ARCHITECTURE.md"):
+        text = (ROOT / name).read_text()
+        named = set(re.findall(r"(?<![\w./-])(?:\w+/)+(?:\w+\.(?:py|js|md|yml))?(?![\w/.])", text))
+        known = ("", "workbench/", "assets/")
+        lost = [path for path in named if not any((ROOT / at / path).exists() for at in known)]
+        assert sorted(lost) == [], name
+        assert named, name
 
 
 def test_every_make_target_in_the_readme_exists() -> None:
@@ -135,13 +121,13 @@ def test_import_workbench_leaves_the_user_interface_alone() -> None:
 
 
 def test_the_digits_are_whole_and_load_without_pickle() -> None:
-    with np.load(ROOT / "assets/digits.npz", allow_pickle=False) as digits:
+    with np.load(ROOT / "assets/data/digits.npz", allow_pickle=False) as digits:
         images, labels = digits["images"], digits["labels"]
     assert images.shape == (1797, 8, 8) and images.dtype == np.uint8 and images.max() == 16
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     digest = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
     assert digest == "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
-    licence = (ROOT / "assets/digits.LICENSE.txt").read_text()
+    licence = (ROOT / "assets/data/digits.LICENSE.txt").read_text()
     assert "10.24432/C50P49" in licence and "CC BY 4.0" in licence
 
 
@@ -185,3 +171,11 @@ def test_the_command_line_has_what_the_contract_names(command: str) -> None:
     done = CliRunner().invoke(cli, [command, "--help"])
     assert done.exit_code == 0, done.output
     assert f" {command} " in done.stdout
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.file)
+def test_a_mutant_breaks_a_line_that_is_there_and_its_tests_are(mutant: Mutant) -> None:
+    """So that ``python -m tests.mutants`` can run, which takes some minutes."""
+    assert (ROOT / "workbench" / mutant.file).read_text().count(mutant.old) == 1
+    files = [word for word in mutant.tests if word.endswith(".py")]
+    assert files and all((ROOT / "tests" / file).exists() for file in files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,10 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from workbench import _assets
-from workbench._assets import asset, clashes, declared, modules, stage_module
+from workbench.common import assets
+from workbench.common.assets import (
+    asset,
+    joined,
+    modules,
+    scene_file,
+    scene_manifests,
+    stage_module,
+)
+from workbench.common.javascript import clashes, declared, imported
 
-TESTS = sorted((Path(__file__).parent / "js").glob("*.test.js"))
+WIDGETS = ("unpack", "ground", "copy", "loader", "chart")
+ENTRIES = (assets.STAGE, *(scene_file(scene.name) for scene in scene_manifests()))
+TESTS = Path(__file__).parent / "js" / "all.js"
 
 
 @pytest.fixture(scope="session")
@@ -22,12 +33,23 @@ def node() -> str:
     return found
 
 
-@pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem.removesuffix(".test"))
-def test_of_the_front_end(test: Path, node: str) -> None:
+def test_of_the_front_end(node: str, pytestconfig: pytest.Config) -> None:
+    """All files in one process of node."""
+    sample = "not full" in pytestconfig.option.markexpr
     done = subprocess.run(
-        [node, "--test", str(test)], capture_output=True, text=True, timeout=120, check=False
+        [node, "--test-reporter=spec", str(TESTS)],
+        env=os.environ | {"SAMPLE": "1" if sample else ""},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0, _failed(done.stdout) + done.stderr[-2000:]
+
+
+def _failed(report: str) -> str:
+    """Return what node's report says of the tests that failed, which stand at its end."""
+    return report[report.find("failing tests") :][:12000]
 
 
 def test_the_joined_module_is_one_module(node: str) -> None:
@@ -36,8 +58,12 @@ def test_the_joined_module_is_one_module(node: str) -> None:
     assert re.findall(r"^import ", text, re.M) == []
     done = subprocess.run(
         [node, "--input-type=module", "--check", "-"],
-        input=text, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -46,25 +72,35 @@ def test_names_that_a_file_declares() -> None:
         'import { a } from "./b.js";\nconst ONE = 1, TWO = [2, THREE], FOUR = "x, FIVE = 5";\n'
         "export const six = (/** @type {number} */ seven) => ({ eight: seven, nine: 9 });\n"
         "export async function ten(eleven) {\n  const twelve = 12;\n}\n"
-        "class Thirteen {\n}\nlet f;\n"
+        "class Thirteen {\n}\nlet f;\nconst many = [\n  14,\n  15,\n],\n  more = 16;\n"
     )
-    assert declared(text) == ["ONE", "TWO", "FOUR", "six", "ten", "Thirteen", "f"]
+    names = ["ONE", "TWO", "FOUR", "six", "ten", "Thirteen", "f", "many", "more"]
+    assert declared(text) == names
 
 
 def test_a_name_that_two_files_declare_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser would say nothing, and the saved page stay blank."""
     files = {"a.js": "const SIZE = 1, GAP = 2;\n", "b.js": "function more() {}\nconst GAP = 3;\n"}
     assert clashes(files) == {"GAP": ["a.js", "b.js"]}
-    text = {name: asset(name).read_text() for name in modules()}
+    text = {name: asset(name).read_text() for name in modules(*ENTRIES)}
     assert clashes(text) == {}
-    text["tip.js"] += f"\nconst {declared(text['words.js'])[0]} = 1;\n"
-    monkeypatch.setattr(_assets, "clashes", lambda _: clashes(text))
-    with pytest.raises(ImportError, match=r"is declared in .*words\.js"):
-        stage_module.__wrapped__()
+    text["drawing/tooltip.js"] += f"\nconst {declared(text['engine/format.js'])[0]} = 1;\n"
+    monkeypatch.setattr(assets, "clashes", lambda _: clashes(text))
+    with pytest.raises(ImportError, match=r"is declared in .*engine/format\.js"):
+        joined.__wrapped__(assets.STAGE)
+
+
+def test_an_import_that_could_not_be_left_out_is_refused() -> None:
+    assert imported('import { a,\n  b } from "../x/y.js";\nconst c = 1;\n') == ["../x/y.js"]
+    for line in ('import * as a from "./a.js";', 'import a from "./a.js";'):
+        with pytest.raises(ValueError, match=r"write import \{ name \}"):
+            imported(line)
+    with pytest.raises(ValueError, match="without 'as'"):
+        imported('import { a as b } from "./a.js";\n')
 
 
 def test_every_file_of_the_front_end_is_used() -> None:
-    """By the stage, or as a module of its own: the saved page's, and two small widgets."""
-    here = {path.name for path in asset("stage.js").parent.glob("*.js")}
-    own = ("stage.js", "unpack.js", "ground.js", "copy.js")
-    assert here == {name for entry in own for name in modules(entry)}
+    """By the stage, or as a module of its own: the saved page's, the notebook's, small widgets."""
+    root = asset("chrome/stage.js").parent.parent
+    here = {path.relative_to(root).as_posix() for path in root.rglob("*.js")}
+    assert here == set(modules(*ENTRIES, *(f"widgets/{one}.js" for one in WIDGETS)))

@@ -12,89 +12,149 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from workbench._on_torch import register_backend
-from workbench.errors import (
+from workbench.common.errors import (
+    BadMinibatch,
+    CheckpointError,
     CollectiveError,
+    CorruptReplica,
+    DataSourceDown,
     MemoryLimit,
     PadOverrun,
     PeerLost,
     RankError,
     RunTimeout,
     SpecError,
+    TooFewRanks,
     WorkbenchError,
 )
-from workbench.launchers.local import shutdown
-from workbench.result import Result
-from workbench.run import Run, run
-from workbench.spec import Experiment, Freeze, Jitter, Kill, Link, Network, Pads, Slow
+from workbench.common.public_names import LATER
+from workbench.experiment.checkpoint import Checkpoint
+from workbench.experiment.scenario import Scenario
+from workbench.experiment.spec import (
+    Corrupt,
+    Cut,
+    Experiment,
+    FailToStart,
+    Freeze,
+    Jitter,
+    Join,
+    Kill,
+    Link,
+    Network,
+    NetworkPartition,
+    Pads,
+    Preempt,
+    Slow,
+    When,
+)
+from workbench.launchers.processes.pool import shutdown
+from workbench.runs import displays
+from workbench.runs.run import Run, run
+from workbench.store.result import Result
 
 if TYPE_CHECKING:
     from workbench.cells.team import Ranks, ranks
-    from workbench.checking.check import check
-    from workbench.choosing.ask import why
-    from workbench.choosing.calibrate import calibrate
-    from workbench.choosing.crossing import crossover
-    from workbench.comparison import Comparison, compare
-    from workbench.laboratory import lab
-    from workbench.pairing import SideBySide, side_by_side
-    from workbench.partitions.partition import Partition, partition
-    from workbench.pipelines.schedule import Schedule
-    from workbench.pipelines.schedule import build as schedule
-    from workbench.planning import Planned, plan
-    from workbench.rounding.bench import drift
-    from workbench.speedup.study import Study, speed_up
-    from workbench.splitting.split import split
-    from workbench.store import load
+    from workbench.interface.laboratory import lab
+    from workbench.runs.loaded import load
+    from workbench.studies.checking.check import check
+    from workbench.studies.comparison.comparison import Comparison, compare
+    from workbench.studies.crossover.ask import why
+    from workbench.studies.crossover.calibrate import calibrate
+    from workbench.studies.crossover.crossover import crossover
+    from workbench.studies.drift.drift import drift
+    from workbench.studies.interval.study import interval
+    from workbench.studies.partition import Partition, partition
+    from workbench.studies.planning import Planned, plan
+    from workbench.studies.side_by_side import SideBySide, side_by_side
+    from workbench.studies.speed_up.study import Study, speed_up
+    from workbench.studies.split import split
+    from workbench.training.pipelines.schedule import Schedule
+    from workbench.training.pipelines.schedule import build as schedule
 
 __version__ = "0.1.0"
 __all__ = [
-    "CollectiveError", "Comparison", "Experiment", "Freeze", "Jitter", "Kill", "Link",
-    "MemoryLimit", "Network", "PadOverrun", "Pads", "Partition", "PeerLost", "Planned",
-    "RankError", "Ranks", "Result", "Run", "RunTimeout", "Schedule", "SideBySide", "Slow",
-    "SpecError", "Study", "WorkbenchError", "calibrate", "check", "compare", "crossover",
-    "drift", "lab", "load", "partition", "plan", "ranks", "run", "schedule", "shutdown",
-    "side_by_side", "speed_up", "split", "why",
-]  # fmt: skip
+    "BadMinibatch",
+    "Checkpoint",
+    "CheckpointError",
+    "CollectiveError",
+    "Comparison",
+    "Corrupt",
+    "CorruptReplica",
+    "Cut",
+    "DataSourceDown",
+    "Experiment",
+    "FailToStart",
+    "Freeze",
+    "Jitter",
+    "Join",
+    "Kill",
+    "Link",
+    "MemoryLimit",
+    "Network",
+    "NetworkPartition",
+    "PadOverrun",
+    "Pads",
+    "Partition",
+    "PeerLost",
+    "Planned",
+    "Preempt",
+    "RankError",
+    "Ranks",
+    "Result",
+    "Run",
+    "RunTimeout",
+    "Scenario",
+    "Schedule",
+    "SideBySide",
+    "Slow",
+    "SpecError",
+    "Study",
+    "TooFewRanks",
+    "When",
+    "WorkbenchError",
+    "calibrate",
+    "check",
+    "compare",
+    "crossover",
+    "drift",
+    "interval",
+    "lab",
+    "load",
+    "partition",
+    "plan",
+    "ranks",
+    "run",
+    "schedule",
+    "shutdown",
+    "side_by_side",
+    "speed_up",
+    "split",
+    "why",
+]
 
-# Imported when first asked for: polars, which ranks can do without, and widgets.
-_LATER = {
-    "Comparison": ("comparison", "Comparison"),
-    "Schedule": ("pipelines.schedule", "Schedule"),
-    "calibrate": ("choosing.calibrate", "calibrate"),
-    "check": ("checking.check", "check"),
-    "compare": ("comparison", "compare"),
-    "crossover": ("choosing.crossing", "crossover"),
-    "drift": ("rounding.bench", "drift"),
-    "Partition": ("partitions.partition", "Partition"),
-    "Ranks": ("cells.team", "Ranks"),
-    "lab": ("laboratory", "lab"),
-    "load": ("store", "load"),
-    "partition": ("partitions.partition", "partition"),
-    "Planned": ("planning", "Planned"),
-    "plan": ("planning", "plan"),
-    "ranks": ("cells.team", "ranks"),
-    "Study": ("speedup.study", "Study"),
-    "schedule": ("pipelines.schedule", "build"),
-    "SideBySide": ("pairing", "SideBySide"),
-    "side_by_side": ("pairing", "side_by_side"),
-    "speed_up": ("speedup.study", "speed_up"),
-    "split": ("splitting.split", "split"),
-    "why": ("choosing.ask", "why"),
-}
+# Imported when a run is first shown so.
+displays.provide(
+    widget="workbench.views.jupyter:show",
+    charts="workbench.views.pages.live_charts:Charts",
+    figure="workbench.views.pages.figures:figure",
+    page="workbench.views.replay:to_html",
+    panel="workbench.interface.app:stage",
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in LATER:
         raise AttributeError(
             f"module 'workbench' has no attribute {name!r}; it has {', '.join(__all__)}"
         )
-    module, attribute = _LATER[name]
-    found = globals()[name] = getattr(importlib.import_module(f"workbench.{module}"), attribute)
-    return found
+    module, attribute = LATER[name]
+    result = globals()[name] = getattr(importlib.import_module(f"workbench.{module}"), attribute)
+    return result
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext workbench``: the magics of magics.py."""
-    from workbench.magics import load
+    """Register the magics of cells/magics.py, for ``%load_ext workbench``."""
+    from workbench.cells.magics import load
 
     load(shell)
 

@@ -1,18 +1,17 @@
-"""Register the backend when torch is there, without importing torch for those who do not need it
-yet.
+"""Register the backend once torch is there, without importing torch for programs that do not need
+it.
 
 ``import workbench`` does without torch, so that a run's processes can start while the driver itself
-still imports it. If torch comes later, the backend is registered at the end of its import. What
-makes a group is imported with the first one: a module of ours may be what imports torch, and would
-be met there half done.
+still imports it. If torch comes later, the backend is registered at the end of its import: by torch
+itself (_autoload.py), or here, if the package is not installed or torch is set to load no backends
+(TORCH_DEVICE_BACKEND_AUTOLOAD=0). The code that makes a group is imported with the first group: a
+module of ours may be what imports torch, and would be half imported then.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
-from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -21,30 +20,22 @@ from typing import Any
 
 
 def register_backend() -> None:
-    """Make "workbench" known to torch.distributed: now, or as soon as somebody imports torch."""
+    """Make "workbench" known to torch.distributed: now, or when torch is imported."""
     if "torch" not in sys.modules:
         sys.meta_path.insert(0, _AfterTorch())
         return
-    import torch.distributed as dist
+    from workbench._autoload import register
 
-    if "WORKBENCH" not in dist.Backend._plugins:
-        dist.Backend.register_backend(
-            "workbench", _create, extended_api=True, devices=["cpu", "cuda"]
-        )
+    register()
 
 
-def _create(*options: Any) -> Any:
-    return _group()._create(*options)
+def create(*options: Any) -> Any:
+    """Return a process group: asked for here by the copy of _autoload.py that an older version has
+    installed.
+    """
+    from workbench.process_group.entry import create as make
 
-
-@cache
-def _group() -> Any:
-    from workbench import process_group
-    from workbench.session import last_words
-
-    threading._register_atexit(last_words)  # type: ignore[attr-defined]
-    threading._register_atexit(process_group.close_all)  # type: ignore[attr-defined]  # comes first
-    return process_group
+    return make(*options)
 
 
 class _AfterTorch(MetaPathFinder):

@@ -10,16 +10,18 @@ import sys
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Never
+from typing import TYPE_CHECKING, Annotated, Any, Never, cast
 
 import typer
 from rich.console import Console
 
-from workbench.units import counted
+from workbench.common.output_files import regular
+from workbench.common.units import counted
 
 if TYPE_CHECKING:
-    from workbench.result import Result
-    from workbench.run import Run
+    from workbench.experiment.spec import Experiment
+    from workbench.runs.run import Run
+    from workbench.store.result import Result
 
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
@@ -32,12 +34,62 @@ app = typer.Typer(
 )
 console = Console(highlight=False, soft_wrap=True)
 
+# What a server is asked to be, where the words are long.
+Port = Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)]
+Host = Annotated[
+    str, typer.Option(help="Address to listen on; anything else than 127.0.0.1 lets others in.")
+]
+Login = Annotated[
+    str | None,
+    typer.Option(
+        help="Ask for a login: a file with lines USER:PASSWORD, or with JSON. A password "
+        "itself is better given in the variable than here, where every user of the machine "
+        "sees it.",
+        envvar="WORKBENCH_BASIC_AUTH",
+        metavar="FILE|USER:PASSWORD",
+    ),
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="HOST:PORT by which browsers know this server, behind a proxy say; may be "
+        "repeated. Requests to any other host or of any other origin are refused."
+    ),
+]
+Proxy = Annotated[
+    bool,
+    typer.Option(
+        "--proxy",
+        help="Every request comes through a proxy that says whose it is (X-Forwarded-For).",
+    ),
+]
+DataFolders = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A folder that tasks may read where visitors name it so; may be repeated. They "
+        "name no other place of this machine."
+    ),
+]
+
 
 @app.command()
 def run(
     spec: Annotated[
-        Path, typer.Argument(help="The experiment, as YAML.", exists=True, dir_okay=False)
-    ],
+        Path | None,
+        typer.Argument(
+            help="The experiment, as YAML; with --resume: that of the checkpoint.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on from the newest checkpoint in this folder, or from this one."),
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(help="What goes wrong in it, as YAML: see wb.Scenario.", exists=True),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page that replays the run; opens from disk.")
     ] = None,
@@ -51,10 +103,13 @@ def run(
     """Run the experiment that SPEC describes. What was recorded is saved even if the run fails."""
     import workbench as wb
 
+    if spec is None and resume is None:
+        fail(wb.SpecError("name the experiment's YAML file, or --resume FOLDER"))
     try:
-        experiment = wb.Experiment.from_yaml(spec, allow_code=allow_code)
+        experiment = _experiment(spec, resume, scenario, allow_code)
         for out in filter(None, (save, html)):
             out.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour of training
+            regular(out, "the run")
         live = wb.run(experiment)
         with suppress(KeyboardInterrupt):  # the ranks have ended by then; what there is, is saved
             live.wait(check=False, progress=True)
@@ -77,6 +132,70 @@ def run(
         raise typer.Exit(INTERRUPTED)
 
 
+def _experiment(
+    spec: Path | None, resume: Path | None, scenario: Path | None, allow_code: bool
+) -> Experiment:
+    """Return what to run: of a spec, or of a checkpoint, with a scenario's faults."""
+    import workbench as wb
+    from workbench.runs.checkpoints import experiment_of
+
+    if spec is None:
+        experiment = experiment_of(cast(Path, resume), allow_code=allow_code)
+    else:
+        experiment = wb.Experiment.from_yaml(spec, allow_code=allow_code)
+        if resume is not None:
+            experiment = experiment.replace(resume=str(resume))
+    if scenario is not None:
+        experiment = wb.Scenario.from_yaml(scenario).on(experiment)
+    return experiment
+
+
+@app.command()
+def chaos(
+    spec: Annotated[
+        Path, typer.Argument(help="The experiment, as YAML.", exists=True, dir_okay=False)
+    ],
+    minutes: Annotated[float, typer.Option(help="For how long; Ctrl-C ends it.", min=0)] = 30.0,
+    seed: Annotated[int, typer.Option(help="Decides the faults of every run.", min=0)] = 0,
+    first: Annotated[int, typer.Option(help="Number of the run to begin with.", min=0)] = 0,
+    runs: Annotated[int | None, typer.Option(help="At most so many runs.", min=1)] = None,
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="Allow a spec that carries source code to run it.")
+    ] = False,
+) -> None:
+    """Run the experiment that SPEC describes again and again, with random faults, until told to
+    stop.
+
+    A run that ends as it should not can be had again from its seed and number.
+    """
+    import time
+    from itertools import islice
+
+    import workbench as wb
+    from workbench.studies.chaos import done, trials
+
+    wrong, number, until = list[int](), 0, time.monotonic() + 60 * minutes
+    try:
+        experiment = wb.Experiment.from_yaml(spec, allow_code=allow_code)
+        with suppress(KeyboardInterrupt):
+            for trial in islice(trials(experiment, seed=seed, first=first), runs):
+                outcome, number = done(trial), number + 1
+                console.print(outcome.words, markup=False)
+                if outcome.wrong:
+                    wrong.append(trial.number)
+                    again = f"workbench chaos {spec} --seed {seed} --first {trial.number} --runs 1"
+                    console.print(f"       again: {again}", markup=False)
+                if time.monotonic() >= until:
+                    break
+    except (wb.WorkbenchError, OSError) as error:
+        fail(error)
+    finally:
+        wb.shutdown()
+    console.print(f"{counted(number, 'run')}, {len(wrong)} wrong{f': {wrong}' if wrong else ''}")
+    if wrong:
+        raise typer.Exit(1)
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open the first notebook in JupyterLab. Further options go to it (--no-browser, ...)."""
@@ -95,8 +214,10 @@ def lab(context: typer.Context) -> None:
 
 
 def _trust(folder: Path) -> None:
-    """Sign the workbench's own chapters as they are on disk: whoever opens them this way runs our
-    code anyway, and Jupyter would leave out what they show of interactive pictures.
+    """Sign the workbench's own chapters as they are on disk.
+
+    Whoever opens them this way runs our code anyway; without it Jupyter leaves out interactive
+    pictures.
     """
     import nbformat
     from nbformat.sign import NotebookNotary
@@ -108,48 +229,53 @@ def _trust(folder: Path) -> None:
 
 @app.command()
 def serve(
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 5006,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; anything else than 127.0.0.1 lets others in.")
-    ] = "127.0.0.1",
-    basic_auth: Annotated[
-        str | None,
-        typer.Option(
-            help="Ask for a login: USER:PASSWORD, or a file with such lines or with JSON.",
-            envvar="WORKBENCH_BASIC_AUTH",
-            metavar="FILE|USER:PASSWORD",
-        ),
-    ] = None,
-    origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="HOST:PORT by which browsers know this server, behind a proxy say; may be "
-            "repeated. Pages of any other origin are refused."
-        ),
-    ] = None,
+    port: Port = 5006,
+    host: Host = "127.0.0.1",
+    basic_auth: Login = None,
+    origin: Origins = None,
+    proxy: Proxy = False,
     max_ranks: Annotated[int, typer.Option(help="Ranks that one run may have.", min=1)] = 16,
     max_runs: Annotated[int, typer.Option(help="Runs that may be live at a time.", min=1)] = 4,
     max_minutes: Annotated[
         float, typer.Option(help="Minutes that one run may last.", min=0.01)
     ] = 30.0,
     max_memory: Annotated[
-        str, typer.Option(help="Memory that the ranks of one run may hold together.")
+        str, typer.Option(help="Memory that the ranks of one run may hold and reserve together.")
     ] = "4 GB",
+    max_threads: Annotated[
+        int, typer.Option(help="Computing threads of one run, over all its ranks.", min=1)
+    ] = 64,
+    max_rows: Annotated[
+        int, typer.Option(help="Rows that one run may record.", min=1)
+    ] = 50_000_000,
+    grace: Annotated[
+        float, typer.Option(help="Seconds after its last page has gone until a run ends.", min=0)
+    ] = 15.0,
+    data: DataFolders = None,
 ) -> None:
     """Serve the web app. Runs started there are data only: it never takes code."""
     if not find_spec("panel"):
         fail(NO_USER_INTERFACE)
-    from workbench.app.door import read_keys
-    from workbench.app.limits import Limits
-    from workbench.app.serving import Options
-    from workbench.app.serving import serve as serve_app
-    from workbench.errors import WorkbenchError
-    from workbench.units import size_bytes
+    from workbench.common.errors import WorkbenchError
+    from workbench.common.units import size_bytes
+    from workbench.interface.app.limits import Limits
+    from workbench.interface.app.login import read_keys
+    from workbench.interface.app.serving import Options
+    from workbench.interface.app.serving import serve as serve_app
 
     try:
-        limits = Limits(max_ranks, max_runs, max_minutes, size_bytes(max_memory))
+        limits = Limits(
+            max_ranks,
+            max_runs,
+            max_minutes,
+            size_bytes(max_memory),
+            max_threads,
+            max_rows,
+            grace,
+            tuple(data or ()),
+        )
         keys = None if basic_auth is None else read_keys(basic_auth)
-        serve_app(Options(port, host, tuple(origin or ()), keys, limits))
+        serve_app(Options(port, host, tuple(origin or ()), keys, proxy, limits))
     except WorkbenchError as error:
         fail(error)
 
@@ -159,7 +285,7 @@ def watch(
     folder: Annotated[
         Path, typer.Argument(help="The folder that WORKBENCH_TRACE names; it may come later.")
     ],
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 5006,
+    port: Port = 5006,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Show live a job that someone else started as `WORKBENCH_TRACE=FOLDER torchrun ...`.
@@ -168,9 +294,9 @@ def watch(
     """
     if not find_spec("panel"):
         fail(NO_USER_INTERFACE)
-    from workbench.app.one import serve_run
-    from workbench.errors import WorkbenchError
-    from workbench.watching import Watching
+    from workbench.common.errors import WorkbenchError
+    from workbench.interface.app.watch_page import serve_run
+    from workbench.runs.attach import Watching
 
     try:
         watching = Watching(folder)
@@ -189,7 +315,7 @@ def watch(
 
 
 def has_screen() -> bool:
-    """Is there a desktop? In a terminal alone a text browser would take it over."""
+    """Return whether there is a desktop; in a terminal alone a text browser would take it over."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
@@ -201,7 +327,7 @@ def demo(
 ) -> None:
     """Train LeNet with four ranks over the ring, and say in words and numbers what was measured."""
     import workbench as wb
-    from workbench.demo import main
+    from workbench.interface.demo import main
 
     try:
         holds = main(console, html)
@@ -228,7 +354,9 @@ def fail(error: object) -> Never:
 
 
 def find_notebook() -> Path:
-    """The first notebook of the checkout that this package is in, else of the current folder."""
+    """Return the first notebook of the checkout that this package is in, else of the current
+    folder.
+    """
     for folder in (Path(__file__).parent.parent, Path.cwd()):
         if (path := folder / "notebooks" / FIRST_NOTEBOOK).exists():
             return path
@@ -239,7 +367,7 @@ def find_notebook() -> Path:
 
 
 def in_words(live: Run, result: Result) -> str:
-    """One line on a run that went well."""
+    """Return one line on a run that went well."""
     moved = sum(result.bytes_sent.values())
     speed = len(result.losses) / result.wall_seconds if result.wall_seconds else 0.0
     loss = f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}, " if result.losses else ""

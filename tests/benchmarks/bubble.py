@@ -12,8 +12,8 @@ from rich.table import Table
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.pipelines import bubble
-from workbench.pipelines.schedule import build
+from workbench.training.pipelines import bubble
+from workbench.training.pipelines.schedule import build
 
 SCHEDULES = {"gpipe": 1, "1f1b": 1, "interleaved_1f1b": 2, "zb_h1": 1}  # stages a rank
 RANKS, MICROBATCHES = (2, 4), (4, 8, 16, 32)
@@ -42,12 +42,20 @@ class Case:
 
 def run(name: str, ranks: int, microbatches: int) -> Case:
     options = {
-        "schedule": name, "microbatches": microbatches, "stages_per_rank": SCHEDULES[name],
-    }  # fmt: skip
+        "schedule": name,
+        "microbatches": microbatches,
+        "stages_per_rank": SCHEDULES[name],
+    }
     exp = wb.Experiment(
-        strategy="pipeline", options=options, task="lenet_digits", ranks=ranks, threads=1,
-        batch_size=4 * microbatches, iterations=ITERATIONS, pad_compute=PAD,
-    )  # fmt: skip
+        strategy="pipeline",
+        options=options,
+        task="lenet_digits",
+        ranks=ranks,
+        threads=1,
+        batch_size=4 * microbatches,
+        iterations=ITERATIONS,
+        pad_compute=PAD,
+    )
     live = wb.run(exp)
     live.wait(120)
     schedule = build(name, ranks=ranks, microbatches=microbatches, stages_per_rank=SCHEDULES[name])
@@ -55,24 +63,44 @@ def run(name: str, ranks: int, microbatches: int) -> Case:
     sums = found.parts.group_by("iteration").agg(pl.col("busy_ns", "whole_ns").sum())
     shares = (1 - sums["busy_ns"] / sums["whole_ns"]).to_list()
     return Case(
-        name, ranks, microbatches, found.planned_s, found.makespan_s, found.predicted,
-        statistics.median(shares), live.overhead().share,
-    )  # fmt: skip
+        name,
+        ranks,
+        microbatches,
+        found.planned_s,
+        found.makespan_s,
+        found.predicted,
+        statistics.median(shares),
+        live.overhead().share,
+    )
 
 
 def show(cases: list[Case]) -> None:
     title = "K ranks, M microbatches; medians of iterations; rec.: what recording takes of the step"
     table = Table(title=title, title_justify="left")
     for column in (
-        "schedule", "K", "M", "planned ms", "measured", "longer %", "bubble", "measured", "rec. %",
-    ):  # fmt: skip
+        "schedule",
+        "K",
+        "M",
+        "planned ms",
+        "measured",
+        "longer %",
+        "bubble",
+        "measured",
+        "rec. %",
+    ):
         table.add_column(column, justify="left" if column == "schedule" else "right")
     for one in cases:
         table.add_row(
-            one.schedule, str(one.ranks), str(one.microbatches), f"{one.planned_s * 1e3:.0f}",
-            f"{one.makespan_s * 1e3:.1f}", f"{one.longer:.2f}", f"{one.planned:.4f}",
-            f"{one.measured:.4f}", f"{one.recording * 100:.2f}",
-        )  # fmt: skip
+            one.schedule,
+            str(one.ranks),
+            str(one.microbatches),
+            f"{one.planned_s * 1e3:.0f}",
+            f"{one.makespan_s * 1e3:.1f}",
+            f"{one.longer:.2f}",
+            f"{one.planned:.4f}",
+            f"{one.measured:.4f}",
+            f"{one.recording * 100:.2f}",
+        )
     Console().print(table)
 
 
@@ -87,16 +115,23 @@ def measure() -> list[Figure]:
         widest = max(mine, key=lambda one: abs(one.measured - one.planned))
         figures += [
             Figure(
-                f"{name}: makespan, off the plan", abs(longest.longer), LONGER,
-                "%", False, f"worst: K={longest.ranks}, M={longest.microbatches}",
+                f"{name}: makespan, off the plan",
+                abs(longest.longer),
+                LONGER,
+                "%",
+                False,
+                f"worst: K={longest.ranks}, M={longest.microbatches}",
             ),
             Figure(
                 f"{name}: bubble, off the plan's",
-                abs(widest.measured - widest.planned), WIDER, "", False,
+                abs(widest.measured - widest.planned),
+                WIDER,
+                "",
+                False,
                 f"worst: {widest.measured:.4f}, planned {widest.planned:.4f}, "
                 f"K={widest.ranks}, M={widest.microbatches}",
             ),
-        ]  # fmt: skip
+        ]
     shares = [one.recording * 100 for one in cases]
     detail = f"up to {max(shares):.2f} %"
     median = statistics.median(shares)

@@ -16,9 +16,9 @@ import numpy as np
 import panel as pn
 
 from tests.synthetic import training
-from workbench.app.page import Stage
-from workbench.store import Store
-from workbench.table import from_frame
+from workbench.interface.app.page import Stage
+from workbench.store.event_store import Store
+from workbench.store.table import from_frame
 
 RANKS, TICK_S, HISTORY, RATE = 16, 0.04, 1_000_000, 200_000
 

@@ -1,4 +1,4 @@
-"""What "auto" takes against the best algorithm there is; predicted against measured, paced links.
+"""Compare what "auto" takes with the best algorithm; predicted against measured, paced links.
 
 By this user's own costs where there are some (``wb.calibrate()``), else by the shipped ones. Each
 round times every algorithm once, so that what else the machine does meets all of them.
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from tests.benchmarks.figures import Figure
 from workbench.choosing.choose import candidates, choose, size
 from workbench.choosing.costs import Links, load, sizes_between
-from workbench.choosing.crew import Crew
 from workbench.choosing.predict import predict
+from workbench.studies.crossover.timing_pool import TimingPool
 
 KB, MB = 1 << 10, 1 << 20
 RANKS = (2, 4)
@@ -32,11 +32,11 @@ def measure() -> list[Figure]:
 def _against_the_best() -> Iterator[Figure]:
     costs = load()
     for n in RANKS:
-        with Crew(n) as crew:
+        with TimingPool(n) as pool:
             for nbytes in sizes_between(KB, 64 * MB):
                 many = (ROUNDS, math.inf) if nbytes <= MB else (FEW, 3.0)
                 names = candidates("all_reduce", n)
-                times = crew.race("all_reduce", names, nbytes, many[0], hopeless=many[1])
+                times = pool.race("all_reduce", names, nbytes, many[0], hopeless=many[1])
                 chosen = choose("all_reduce", n, nbytes, costs)
                 best = min(times, key=times.__getitem__)
                 ratio = times[chosen] / times[best]
@@ -48,14 +48,14 @@ def _against_the_best() -> Iterator[Figure]:
 def _predicted() -> Iterator[Figure]:
     """From 64 KB up, over links that are paced."""
     for n in RANKS:
-        with Crew(n) as crew:
+        with TimingPool(n) as pool:
             for words, links in PACED.items():
-                crew.pace(links)
+                pool.pace(links)
                 costs = load().over(links)
                 for name in PREDICTED:
                     told = []
                     for nbytes in sizes_between(64 * KB, 4 * MB):
-                        seconds = crew.seconds("all_reduce", name, nbytes, calls=1, rounds=3)
+                        seconds = pool.seconds("all_reduce", name, nbytes, calls=1, rounds=3)
                         told.append(predict("all_reduce", name, n, nbytes, costs) / seconds - 1)
                     worst = max(told, key=abs)
                     detail = "64 KB, 256 KB, 1 MB, 4 MB: " + ", ".join(f"{t:+.0%}" for t in told)

@@ -1,4 +1,4 @@
-"""How fast the collector drains, and whether it loses records at 4 x 50,000 a second."""
+"""Measure how fast the collector drains, and whether it loses records at 4 x 50,000 per second."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import threading
 import time
 
 from tests.benchmarks.figures import Figure
-from workbench.collector import Collector
-from workbench.events import ROWS, SEND, Recorder, now
-from workbench.run import trace_segment
-from workbench.store import Store
+from workbench.recording.events import ROWS, SEND, now
+from workbench.recording.recorder import Recorder
+from workbench.recording.trace_memory import trace_segment
+from workbench.store.collector import Collector
+from workbench.store.event_store import Store
 
 RATE, SECONDS, RANKS = 50_000, 3.0, 4
 

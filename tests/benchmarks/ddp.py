@@ -92,9 +92,14 @@ def trained(ranks: int, views: bool) -> Figure:
     for turn in range(RUNS + 1):
         for backend, found in speed.items():
             exp = wb.Experiment(
-                strategy="ddp", task="mlp_layers", ranks=ranks, iterations=ITERATIONS,
-                batch_size=8 * ranks, backend=backend, options={"gradient_as_bucket_view": views},
-            )  # fmt: skip
+                strategy="ddp",
+                task="mlp_layers",
+                ranks=ranks,
+                iterations=ITERATIONS,
+                batch_size=8 * ranks,
+                backend=backend,
+                options={"gradient_as_bucket_view": views},
+            )
             run = wb.run(exp)
             run.wait(300, progress=False)
             steps = run.overlap().settled.filter(pl.col("iteration") >= WARM)

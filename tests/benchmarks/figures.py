@@ -1,4 +1,4 @@
-"""What a benchmark brings home, and how it is printed."""
+"""The figures of a benchmark, and how they are printed."""
 
 from __future__ import annotations
 

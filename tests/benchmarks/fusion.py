@@ -18,19 +18,28 @@ def seconds(threshold: str, ranks: int) -> tuple[float, float]:
     iterations.
     """
     exp = wb.Experiment(
-        strategy="fusion", task="mlp_layers", task_options={"layers": 100, "width": 32},
-        ranks=ranks, iterations=ITERATIONS, batch_size=8 * ranks, options={"threshold": threshold},
-    )  # fmt: skip
+        strategy="fusion",
+        task="mlp_layers",
+        task_options={"layers": 100, "width": 32},
+        ranks=ranks,
+        iterations=ITERATIONS,
+        batch_size=8 * ranks,
+        options={"threshold": threshold},
+    )
     run = wb.run(exp)
     run.wait(timeout=120)
     p, kind = pl.col, pl.col("kind").cast(pl.String)
-    rows = run.events.filter(p("rank") == 0, p("iteration") >= SKIPPED).group_by("iteration").agg(
-        begins=p("start_ns").filter(kind == "load").min(),
-        shares=p("end_ns").filter(kind == "backward").max(),
-        # Of what computes after backward the last is the update; copies are the fusion's own cost.
-        updates=p("start_ns").filter(kind == "optimizer").max(),
-        ends=p("end_ns").filter(kind == "optimizer").max(),
-    )  # fmt: skip
+    rows = (
+        run.events.filter(p("rank") == 0, p("iteration") >= SKIPPED)
+        .group_by("iteration")
+        .agg(
+            begins=p("start_ns").filter(kind == "load").min(),
+            shares=p("end_ns").filter(kind == "backward").max(),
+            # What computes last after backward is the update; copies are the cost of fusing.
+            updates=p("start_ns").filter(kind == "optimizer").max(),
+            ends=p("end_ns").filter(kind == "optimizer").max(),
+        )
+    )
     spans = rows.select(whole=p("ends") - p("begins"), shared=p("updates") - p("shares"))
     return spans["whole"].median() * 1e-9, spans["shared"].median() * 1e-9  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""What a live view costs training: 4 ranks of LeNet with a page that listens, and without one.
+"""Measure what a live view costs training: 4 ranks of LeNet, with a page that listens and without.
 
 The page receives and discards; a browser that draws on the same cores is not counted. Runs come in
 pairs, one right after the other, in turns which of the two is first.
@@ -11,8 +11,8 @@ import statistics
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.views import Message
-from workbench.views.feed import feed
+from workbench.views.packing import Message
+from workbench.views.pages.feed import feed
 
 PAIRS = 21
 EXPERIMENT = wb.Experiment(

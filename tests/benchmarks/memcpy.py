@@ -32,8 +32,8 @@ import torch.distributed as dist
 
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.ranks import on_ranks
-from workbench.session import session
-from workbench.shared import Segment
+from workbench.process_group.session import session
+from workbench.shared_memory.segments import Segment
 
 L = 64 << 20
 SLOTS = 4

@@ -1,4 +1,4 @@
-"""Where each microsecond of a small all-reduce goes: its layers, one by one, on two ranks."""
+"""Time the layers of a small all-reduce one by one, on two ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch._C._distributed_c10d import AllreduceOptions
 
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.ranks import on_ranks
-from workbench.events import NOWHERE, cost_of_a_record
+from workbench.recording.events import NOWHERE
+from workbench.recording.lane import cost_of_a_record
 from workbench.transports.mailbox import SLOTS
 
 ELEMENTS = 1024  # float32: 4 KB
@@ -75,13 +76,18 @@ def _together(call: Callable[[], Any], gloo: Any) -> float:
 
 
 def _frame(group: Any, x: torch.Tensor) -> Callable[[], None]:
-    """What begins and ends every collective."""
-    comm, plan, numbers = group.comm, group._plan("all_reduce", x.dtype, len(x), "SUM"), group._ops
+    """Return what begins and ends every collective."""
+    comm, plan, numbers = (
+        group.comm,
+        group.context.plans.plan("all_reduce", x.dtype, len(x), "SUM"),
+        group._numbers,
+    )
 
     def call() -> None:
         start = time.monotonic_ns()
-        comm.begin("all_reduce", plan.algorithm, next(numbers), plan.number, NOWHERE,
-                   x.shape, "float32")  # fmt: skip
+        comm.begin(
+            "all_reduce", plan.algorithm, next(numbers), plan.number, NOWHERE, x.shape, "float32"
+        )
         comm.end(start, plan.nbytes)
 
     return call
@@ -90,9 +96,10 @@ def _frame(group: Any, x: torch.Tensor) -> Callable[[], None]:
 def _messages(group: Any, rank: int, gloo: Any, x: torch.Tensor) -> tuple[float, float]:
     """A slot's sending end and its receiving end, with its add: nobody waits in either."""
     comm, array, spent = group.comm, x.numpy(), list[float]()
-    plan = group._plan("all_reduce", x.dtype, len(x), "SUM")
-    comm.begin("all_reduce", plan.algorithm, next(group._ops), plan.number, NOWHERE,
-               x.shape, "float32")  # fmt: skip
+    plan = group.context.plans.plan("all_reduce", x.dtype, len(x), "SUM")
+    comm.begin(
+        "all_reduce", plan.algorithm, next(group._numbers), plan.number, NOWHERE, x.shape, "float32"
+    )
     for step in range(MESSAGES):
         for turn in range(2):  # first all send, then all receive
             dist.barrier(group=gloo)

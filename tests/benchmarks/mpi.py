@@ -52,8 +52,8 @@ def pairs(rank: int, n: int, nbytes: int) -> dict[str, tuple[Call, Call]]:
 
 def through_communicator(nbytes: int) -> dict[str, Call]:
     """The same operations as an algorithm's file is called, without torch.distributed around."""
-    from workbench.events import NOWHERE
-    from workbench.session import session
+    from workbench.process_group.session import session
+    from workbench.recording.events import NOWHERE
 
     group: Any = dist.distributed_c10d._get_default_group()
     comm, here = group.comm, session()
@@ -65,7 +65,7 @@ def through_communicator(nbytes: int) -> dict[str, Call]:
         function = here.algorithm(operation, plan.algorithm)
 
         def call() -> None:
-            op, start = next(group._ops), time.monotonic_ns()
+            op, start = next(group._numbers), time.monotonic_ns()
             comm.begin(operation, plan.algorithm, op, plan.number, NOWHERE, x.shape, "float32")
             function(comm, *arguments)
             comm.end(start, x.nbytes)
@@ -145,9 +145,14 @@ def _on_ranks(n: int) -> list[tuple[str, int, float, float]]:
         environment = {**os.environ, "WORKBENCH_TRACE": trace, "GLOO_SOCKET_IFNAME": "lo"}
         words = [mpiexec, "-n", str(n), sys.executable, "-m", __name__, str(store.port)]
         done = subprocess.run(
-            words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True,
-            timeout=DEADLINE, check=True,
-        )  # fmt: skip
+            words,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE,
+            check=True,
+        )
     found: list[tuple[str, int, float, float]] = json.loads(done.stdout)
     return found
 

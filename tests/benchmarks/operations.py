@@ -27,7 +27,7 @@ Operation = Callable[[Any], Any]
 
 
 def operations(rank: int, n: int, nbytes: int) -> dict[str, Operation]:
-    """What is measured: each takes the group."""
+    """Return what is measured: each takes the group."""
     whole = torch.ones(nbytes // 4)
     part, parts = torch.ones(len(whole) // n), [torch.ones(len(whole) // n) for _ in range(n)]
     listed = parts if rank == 0 else None

@@ -6,7 +6,7 @@ import statistics
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.buckets.presets import bucketed
+from workbench.presets.ddp import bucketed
 
 CAPS = (0.05, 0.1, 0.2)  # MiB
 ITERATIONS, REPEATS = 20, 3

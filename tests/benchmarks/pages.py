@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +13,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.browser import install
+
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -52,10 +53,9 @@ def _until_it_answers(address: str, server: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser that draws in software."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=install.find(), args=["--no-sandbox", "--disable-gpu"]
         )
         try:
             yield browser

@@ -51,11 +51,16 @@ class OneParameter:
 
 def experiment(nbytes: int) -> wb.Experiment:
     return wb.Experiment(
-        strategy="parameter_server", options={"servers": 1, "consistency": "asp"},
-        task=f"{Path(__file__)}:OneParameter", task_options={"nbytes": nbytes},
-        ranks=1 + WORKERS, iterations=ITERATIONS[nbytes], batch_size=WORKERS, threads=1,
+        strategy="parameter_server",
+        options={"servers": 1, "consistency": "asp"},
+        task=f"{Path(__file__)}:OneParameter",
+        task_options={"nbytes": nbytes},
+        ranks=1 + WORKERS,
+        iterations=ITERATIONS[nbytes],
+        batch_size=WORKERS,
+        threads=1,
         lr=1e-6,
-    )  # fmt: skip
+    )
 
 
 class Remote:

@@ -15,15 +15,16 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 import workbench as wb
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.ranks import on_ranks
-from workbench.control import Control
-from workbench.job import Job, Step
-from workbench.pipelines.pipeline import Pipeline
-from workbench.pipelines.schedule import build
-from workbench.pipelines.standin import answering, arguments
-from workbench.session import session
-from workbench.source import load
-from workbench.spec_checks import configure
+from workbench.experiment.checks import configure
+from workbench.process_group.session import session
+from workbench.rank.batches import Minibatch
+from workbench.rank.job import Job
+from workbench.shared_memory.control_block import Control
 from workbench.strategies.pipeline import Config
+from workbench.training.pipelines.loss_stub import answering, arguments
+from workbench.training.pipelines.pipeline import Pipeline
+from workbench.training.pipelines.schedule import build
+from workbench.user_code.source import load
 
 MICROBATCHES, OF_SAMPLES, ROUNDS, WARM_UP = 8, 8, 40, 4
 TARGETS = {2: 1.05, 4: 1.05}  # times torch's seconds an iteration, by ranks
@@ -32,21 +33,26 @@ TARGETS = {2: 1.05, 4: 1.05}  # times torch's seconds an iteration, by ranks
 def experiment(ranks: int) -> wb.Experiment:
     """Some 100 ms an iteration on two cores."""
     return wb.Experiment(
-        strategy="pipeline", options={"schedule": "1f1b", "microbatches": MICROBATCHES},
-        task="char_transformer", task_options={"layers": 4, "width": 128}, ranks=ranks,
-        batch_size=MICROBATCHES * OF_SAMPLES, iterations=ROUNDS + WARM_UP, threads=1,
-    )  # fmt: skip
+        strategy="pipeline",
+        options={"schedule": "1f1b", "microbatches": MICROBATCHES},
+        task="char_transformer",
+        task_options={"layers": 4, "width": 128},
+        ranks=ranks,
+        batch_size=MICROBATCHES * OF_SAMPLES,
+        iterations=ROUNDS + WARM_UP,
+        threads=1,
+    )
 
 
 class Turns(Job):
     """A job that lets others have a turn between its own iterations, and times all of them."""
 
-    others: dict[str, Callable[[Step], None]]
+    others: dict[str, Callable[[Minibatch], None]]
     gloo: Any
 
-    def steps(self) -> Iterator[Step]:
+    def iterations(self) -> Iterator[Minibatch]:
         self.seconds: dict[str, list[float]] = {name: [] for name in ("ours", *self.others)}
-        for step in super().steps():
+        for step in super().iterations():
             dist.barrier(group=self.gloo)
             start = time.perf_counter()
             yield step
@@ -76,9 +82,9 @@ class Torchs:
         loss: torch.Tensor = self.job.task.loss(whole, [None, target])
         return loss
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, minibatch: Minibatch) -> None:
         """One iteration, with what a plain training loop does around it."""
-        batch = self.job.batch(self.job.train, step.ids) if self.first or self.last else None
+        batch = self.job.batch(self.job.train, minibatch.ids) if self.first or self.last else None
         args = arguments(self.job.task, self.pipeline.hollow.model, batch) if self.first else ()
         losses: list[torch.Tensor] = []
         self.schedule.step(

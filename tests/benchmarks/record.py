@@ -16,11 +16,12 @@ import polars as pl
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench import saved
-from workbench.collector import Collector
-from workbench.events import COLUMNS, SEND, Recorder, now
-from workbench.run import trace_segment
-from workbench.store import Store
+from workbench.recording.events import COLUMNS, SEND, now
+from workbench.recording.recorder import Recorder
+from workbench.recording.trace_memory import trace_segment
+from workbench.store import parquet
+from workbench.store.collector import Collector
+from workbench.store.event_store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 MILLIONS = 10
@@ -41,8 +42,14 @@ def sizes(folder: Path) -> Iterator[Figure]:
         path = folder / f"{name}.parquet"
         run.store.save(path)
         rows = len(run.store)
-        yield Figure(f"{name}: in Parquet", path.stat().st_size / rows, 10, "bytes an event", False,
-                     f"{rows:,} events")  # fmt: skip
+        yield Figure(
+            f"{name}: in Parquet",
+            path.stat().st_size / rows,
+            10,
+            "bytes an event",
+            False,
+            f"{rows:,} events",
+        )
 
 
 def repeated(path: Path, rows: int) -> Iterator[pl.DataFrame]:
@@ -71,11 +78,17 @@ def large(folder: Path) -> Iterator[Figure]:
     """Ten million rows through the writer; then opened and asked by a process of its own."""
     rows, path = MILLIONS * 1_000_000, folder / "large.parquet"
     began = time.perf_counter()
-    saved.write(repeated(folder / "ring, 4 ranks.parquet", rows), path, 0, {})
+    parquet.write(repeated(folder / "ring, 4 ranks.parquet", rows), path, 0, {})
     took = time.perf_counter() - began
     size = path.stat().st_size
-    yield Figure(f"{MILLIONS} million events in Parquet", size / rows, 10, "bytes an event", False,
-                 f"{size / 1e6:.0f} MB, written in {took:.1f} s")  # fmt: skip
+    yield Figure(
+        f"{MILLIONS} million events in Parquet",
+        size / rows,
+        10,
+        "bytes an event",
+        False,
+        f"{size / 1e6:.0f} MB, written in {took:.1f} s",
+    )
     told = _child("asked", str(path))
     yield Figure("opened", told["open"], 1, "s", False, f"{told['opened_mb']:.0f} MB more memory")
     for what in ("10 ms of it", "a rank's faults", "an iteration of a rank", "bytes by rank"):
@@ -110,9 +123,15 @@ def asked(path: str) -> dict[str, object]:
 def long_run() -> Iterator[Figure]:
     """A driver that stores 400,000 records a second for a minute: an hour of 6,700 a second."""
     told = _child("driver", str(SECONDS))
-    yield Figure("a long run: the driver's memory", told["most_mb"], 1000, "MB", False,
-                 f"{told['rows'] / 1e6:.1f} million events, {told['dropped']:,} dropped, "
-                 f"{told['parts']} parts on disk")  # fmt: skip
+    yield Figure(
+        "a long run: the driver's memory",
+        told["most_mb"],
+        1000,
+        "MB",
+        False,
+        f"{told['rows'] / 1e6:.1f} million events, {told['dropped']:,} dropped, "
+        f"{told['parts']} parts on disk",
+    )
     yield Figure("  it grows, second half", told["slope"], 0.5, "MB a million events", False)
 
 
@@ -132,9 +151,12 @@ def driver(seconds: str) -> dict[str, object]:
     store = collector.store
     rows, memory = np.array(seen[len(seen) // 2 :]).T
     return {
-        "most_mb": max(mb for _, mb in seen), "rows": len(store), "dropped": store.dropped,
-        "parts": len(store._parts), "slope": float(np.polyfit(rows / 1e6, memory, 1)[0]),
-    }  # fmt: skip
+        "most_mb": max(mb for _, mb in seen),
+        "rows": len(store),
+        "dropped": store.dropped,
+        "parts": len(store._parts),
+        "slope": float(np.polyfit(rows / 1e6, memory, 1)[0]),
+    }
 
 
 def _writer(segment: object, rank: int, seconds: float) -> int:

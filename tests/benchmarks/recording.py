@@ -1,4 +1,4 @@
-"""What recording costs: one record, and its share of a LeNet step under DDP."""
+"""Measure what recording costs: one record, and its share of a LeNet step under DDP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench import events
+from workbench.recording import events
 
 PAIRS = 21
 

@@ -22,13 +22,18 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
-ROOT = Path(__file__).parent.parent.parent
-GRACE = 8.0  # seconds until a run ends whose pages are closed; 15 where none is in a hurry
+ROOT = Path(__file__).parents[2]
+GRACE = 5.0  # seconds until a run ends whose pages are closed; 15 where none is in a hurry
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-]  # fmt: skip
-LIVE = ("test_cells", "test_lab", "test_laboratory", "test_overview", "test_watch", "test_web_app")
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+PATIENCE = 180.0  # seconds for what comes at once, unless the cores have other work
 LOCAL = (
     "http://127.0.0.1",
     "ws://127.0.0.1",
@@ -44,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A browser that draws in software shares the cores with the ranks that it shows."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.alone if item.path.stem in LIVE else pytest.mark.timing)
+            item.add_marker(pytest.mark.timing)
 
 
 @dataclass
@@ -72,6 +77,8 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
     def make(**options: object) -> Watched:
         options = {"viewport": {"width": 1280, "height": 1000}, **options}
         context = browser.new_context(**options)
+        context.set_default_timeout(1000 * PATIENCE)
+        context.set_default_navigation_timeout(1000 * PATIENCE)
         page = context.new_page()
         watched = Watched(page)
         page.on(
@@ -94,7 +101,9 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def answers(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+def answers(
+    url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = PATIENCE
+) -> None:
     """Wait until ``url`` answers; fail with the server's own words if it ends or stays silent."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -131,18 +140,29 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     news = {"fetchNews": "false", "checkForUpdates": False}
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(news))
     places = {
-        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython",
-        "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-    }  # fmt: skip
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "IPYTHONDIR": "ipython",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
     env = os.environ | {name: str(own / folder) for name, folder in places.items()}
     env["PYTHONPATH"] = str(ROOT)
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser",
-        "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--expose-app-in-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={tmp_path_factory.getbasetemp()}",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
-    ]  # fmt: skip
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
     log = own / "lab.log"
     with log.open("wb") as out:
         server = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=ROOT)
@@ -182,11 +202,17 @@ def lab(
 def serve_app(log: Path, *options: str) -> tuple[subprocess.Popen[bytes], str]:
     """``workbench serve``, less patient with closed pages; its address has a slash at the end."""
     port = free_port()
-    program = (
-        f"from workbench.app import runs\nruns.GRACE = {GRACE}\n"
-        "from workbench.cli import app\napp()"
-    )
-    command = [sys.executable, "-c", program, "serve", "--port", str(port), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "workbench.cli",
+        "serve",
+        "--port",
+        str(port),
+        "--grace",
+        str(GRACE),
+        *options,
+    ]
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT)
     answers(f"http://127.0.0.1:{port}/login", server, log)
@@ -243,7 +269,7 @@ MOVED = f"""async (root) => {{
 
 
 def frame(stage: Locator) -> dict:
-    """What the stage says is on screen."""
+    """Return what the stage says is on screen."""
     return stage.evaluate("(root) => root.stage.frame()")
 
 
@@ -253,7 +279,7 @@ def known(stage: Locator, what: str) -> object:
 
 
 def calls(stage: Locator) -> int:
-    """How many collectives the page has rows of."""
+    """Return how many collectives the page has rows of."""
     return int(stage.evaluate("(root) => root.stage.known().table.calls.length"))
 
 
@@ -294,7 +320,18 @@ def pixels(stage: Locator) -> int:
     return int(stage.evaluate(PIXELS))
 
 
-def wait_for(look: Callable[[], object], what: str, seconds: float = 30) -> object:
+def let_draw(page: Page, ms: int) -> None:
+    """Return when the page has had so many ms and has drawn what came of them: words change four
+    times a second, and a frame may take long where the cores have other work.
+    """
+    page.evaluate(
+        "(ms) => new Promise((on) => setTimeout(() => requestAnimationFrame("
+        "() => requestAnimationFrame(() => requestAnimationFrame(on))), ms))",
+        ms,
+    )
+
+
+def wait_for(look: Callable[[], object], what: str, seconds: float = PATIENCE) -> object:
     """Look until there is something; fail saying what was awaited."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -304,6 +341,6 @@ def wait_for(look: Callable[[], object], what: str, seconds: float = 30) -> obje
     pytest.fail(f"not seen within {seconds:.0f} s: {what}")
 
 
-def sees_chunks_move(stage: Locator, seconds: float = 30) -> None:
+def sees_chunks_move(stage: Locator, seconds: float = PATIENCE) -> None:
     """The same chunk is at two places at two moments 0.1 s apart, and the pixels differ."""
     wait_for(lambda: stage.evaluate(MOVED), "a chunk on the move", seconds)

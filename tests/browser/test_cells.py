@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nbformat
 import pytest
 
+from tests import notebook_files
 from tests.browser.conftest import calls, frame, known, sees_chunks_move, wait_for
 from tests.browser.test_lab import CELLS, RUN_ALL, Open, open_notebook
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 LOOP = """%%ranks 4
-import time
-x = torch.full((40_000,), float(rank))
-until = time.monotonic() + 6
-while time.monotonic() < until:
+import os, time
+limit = time.monotonic() + 120
+while True:  # until the test has seen it, however slow the page is; all ranks stop at one call
+    x = torch.full((40_000,), float(os.path.exists({seen!r}) or time.monotonic() > limit))
     dist.all_reduce(x)
+    if x[0] == world_size:
+        break
     time.sleep(0.2)
 print("the loop is over")"""
 DEADLOCK = "%%ranks\ndist.recv(x, src=(rank + 1) % world_size)"
@@ -26,15 +28,13 @@ DEADLOCK = "%%ranks\ndist.recv(x, src=(rank + 1) % world_size)"
 def lab_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    book = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    for source in ("%load_ext workbench", LOOP, DEADLOCK):
-        book.cells.append(nbformat.v4.new_code_cell(source))
-    nbformat.write(book, folder / "cells.ipynb")
+    sources = ["%load_ext workbench", LOOP.format(seen=str(tmp_path / "seen")), DEADLOCK]
+    notebook_files.write(folder / "cells.ipynb", sources)
     return folder
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_cells_are_seen_while_they_run_and_a_deadlock_is_interrupted_from_the_stage(
     lab: str, open_page: Open, scheme: str, tmp_path: Path
 ) -> None:
@@ -42,14 +42,15 @@ def test_cells_are_seen_while_they_run_and_a_deadlock_is_interrupted_from_the_st
     open_notebook(page, lab.format("cells.ipynb"), scheme)
     page.evaluate(RUN_ALL)
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
-    stage.wait_for(timeout=60_000)
+    stage.wait_for()
     wait_for(lambda: calls(stage), "a first call")
     assert frame(stage)["scene"] == "collectives" and known(stage, "state") == "running"
     assert known(stage, "words") == "A cell runs on ranks 0-3."
     stage.scroll_into_view_if_needed()
     sees_chunks_move(stage)
+    (tmp_path / "seen").touch()
     words = page.locator(".jp-OutputArea-output", has_text="This is a deadlock").first
-    words.wait_for(timeout=30_000)
+    words.wait_for()
     assert "waits for rank 0" in words.inner_text()
     page.screenshot(path=tmp_path / "deadlock.png", full_page=True)
     assert page.locator(".wb-stage").count() == 1  # one stage, above the first cell's output

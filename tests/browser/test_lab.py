@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import pytest
 from playwright.sync_api import Locator, Page
 
+from tests import notebook_files
 from tests.browser.conftest import (
     ROOT,
     Watched,
     calls,
     frame,
     known,
+    let_draw,
     open_scene,
     sees_chunks_move,
     wait_for,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 READY = """async () => {
   await window.jupyterapp.restored;
   const panel = window.jupyterapp.shell.currentWidget;
@@ -44,6 +45,11 @@ run = wb.run(
     wb.Experiment(strategy="data_parallel", task="lenet_digits", ranks=4, iterations=100_000)
 )
 run.view("collectives")"""
+# anywidget waits two seconds for a widget's module: as on a page that stands still for so long.
+TOO_LATE = """
+  const timeout = AbortSignal.timeout;
+  AbortSignal.timeout = (ms) => timeout.call(AbortSignal, ms === 2000 ? 0 : ms);
+"""
 Open = Callable[..., Watched]
 
 
@@ -54,17 +60,13 @@ def lab_folder(tmp_path: Path) -> Path:
     folder.mkdir()
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         (folder / path.name).write_bytes(path.read_bytes())
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    long = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})  # else Lab asks which one
-    for source in (LONG, "result = await run"):
-        long.cells.append(nbformat.v4.new_code_cell(source))
-    nbformat.write(long, folder / "long.ipynb")
+    notebook_files.write(folder / "long.ipynb", [LONG, "result = await run"])
     return folder
 
 
 def open_notebook(page: Page, address: str, scheme: str = "light") -> None:
     page.goto(address, wait_until="domcontentloaded")
-    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook")
     page.evaluate(READY)
     if scheme == "dark":
         page.evaluate(DARK)
@@ -73,14 +75,15 @@ def open_notebook(page: Page, address: str, scheme: str = "light") -> None:
 
 def first_stage(page: Page) -> Locator:
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
-    stage.wait_for(timeout=60_000)
+    stage.wait_for()
     stage.scroll_into_view_if_needed()
     wait_for(lambda: known(stage, "state") == "running", "live while it runs", 60)
     wait_for(lambda: calls(stage), "a first call")
     return stage
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme: str) -> None:
     page = open_page(color_scheme=scheme).page
     open_notebook(page, lab.format("01_ring_all_reduce.ipynb"), scheme)
@@ -97,6 +100,7 @@ def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme
     assert [errors for _, errors in page.evaluate(CELLS) if errors] == []
 
 
+@pytest.mark.full
 def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     """Hold, step, go on, kill: and the cell ends with the error that names the rank."""
     page = open_page().page
@@ -108,9 +112,9 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     hold.click()
     wait_for(lambda: known(stage, "control")["held"], "the ranks held")
     wait_for(lambda: known(stage, "control")["standing"], "one that stands; others may wait for it")
-    page.wait_for_timeout(500)
+    let_draw(page, 500)
     rows = stage.evaluate("(root) => root.stage.known().table.rows")
-    page.wait_for_timeout(500)
+    let_draw(page, 500)
     assert stage.evaluate("(root) => root.stage.known().table.rows") == rows, "held ranks work on"
     stage.get_by_role("button", name="let every rank go on by one step").click()
     wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows") > rows, "a step")
@@ -126,6 +130,27 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     wait_for(lambda: page.evaluate(CELLS)[1][1] == ["PeerLost"], "the cell's error")
 
 
+@pytest.mark.full
+def test_a_page_twenty_times_slower_has_a_picture_that_lives(lab: str, open_page: Open) -> None:
+    """As after a cold start: anywidget throws away every message of a widget that is too late."""
+    watched = open_page()
+    page = watched.page
+    page.add_init_script(TOO_LATE)
+    open_notebook(page, lab.format("long.ipynb"))
+    line = page.context.new_cdp_session(page)
+    line.send("Emulation.setCPUThrottlingRate", {"rate": 20})
+    page.evaluate(RUN_ALL)
+    stage = page.locator(".jp-OutputArea-output .wb-stage").first
+    stage.wait_for()
+    wait_for(lambda: calls(stage), "a first call", 120)
+    line.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+    given_up = [words for words in watched.errors if "Failed to initialize model" in words]
+    assert given_up and given_up == watched.errors, "anywidget has given the widget up"
+    watched.errors.clear()
+    stage.get_by_role("button", name="Stop").last.click()
+    wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for", 60)
+
+
 def kill_by_keyboard(page: Page, stage: Locator, rank: int) -> None:
     hands = stage.locator(".wb-scene-overview select").last
     hands.select_option(str(rank))
@@ -139,7 +164,11 @@ def kill_by_keyboard(page: Page, stage: Locator, rank: int) -> None:
 
 
 def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: Open) -> None:
-    """With its history, and its hands: stop ends the run, and the cell with it."""
+    """With its history, and its hands: stop ends the run, and the cell with it.
+
+    A page that was there from the start may not have heard of the first call's first rank when it
+    is asked: what it names first is then a little later than what the history has.
+    """
     page = open_page().page
     open_notebook(page, lab.format("long.ipynb"))
     page.evaluate(RUN_ALL)
@@ -147,9 +176,9 @@ def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: 
     first = stage.evaluate("(root) => root.stage.known().table.calls[0].start")
     page.evaluate(SAVE)
     page.reload(wait_until="domcontentloaded")
-    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook", timeout=60_000)
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook")
     stage = first_stage(page)
-    assert stage.evaluate("(root) => root.stage.known().table.calls[0].start") == first
+    assert stage.evaluate("(root) => root.stage.known().table.calls[0].start") <= first
     sees_chunks_move(stage)
     stage.get_by_role("button", name="Stop").last.click()
     wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser
 
 import workbench as wb
 from tests.live import lenet
-from workbench.perfetto import matched
+from workbench.store.perfetto import match_messages
 
 pytestmark = [pytest.mark.browser, pytest.mark.full]
 
@@ -77,7 +77,7 @@ def test_perfetto_sees_every_span_and_every_message(browser: Browser, tmp_path: 
         context.route("**/*", lambda r: r.continue_() if place in r.request.url else r.abort())
         page = context.new_page()
         page.goto(f"{place}/#!/?url={place}/run.json")
-        page.wait_for_function("typeof app !== 'undefined' && app.trace?.engine", timeout=60_000)
+        page.wait_for_function("typeof app !== 'undefined' && app.trace?.engine")
 
         def ask(sql: str) -> list[Any]:
             return list(page.evaluate(ASK, sql))
@@ -85,22 +85,29 @@ def test_perfetto_sees_every_span_and_every_message(browser: Browser, tmp_path: 
         flows = ask(FLOWS)
         ((slices,),) = ask("select count() from slice")
         lost = ask("select name from stats where value > 0 and severity in ('error', 'data_loss')")
-        lanes = {tuple(row) for row in ask(
-            "select process.name, thread.name from thread join process using (upid)"
-            " where thread.name is not null and process.name is not null"
-        )}  # fmt: skip
+        lanes = {
+            tuple(row)
+            for row in ask(
+                "select process.name, thread.name from thread join process using (upid)"
+                " where thread.name is not null and process.name is not null"
+            )
+        }
         context.close()
     assert lost == []
     assert slices == events.filter(pl.col("kind") != "metric").height
     told = events.select("rank", pl.col("lane").cast(pl.String)).unique().rows()
     assert lanes >= {(f"rank {rank}", lane) for rank, lane in told}
     origin = events["start_ns"].min()
-    pairs = matched(events.lazy()).collect()
+    pairs = match_messages(events.lazy()).collect()
     assert pairs.height == events.filter(pl.col("kind") == "recv").height > 100
     expected = Counter(
-        (f"rank {row['sender']}", row["send_start_ns"] - origin,
-         f"rank {row['receiver']}", row["recv_start_ns"] - origin)
+        (
+            f"rank {row['sender']}",
+            row["send_start_ns"] - origin,
+            f"rank {row['receiver']}",
+            row["recv_start_ns"] - origin,
+        )
         for row in pairs.iter_rows(named=True)
-    )  # fmt: skip
+    )
     assert Counter((a, at, b, to) for a, _, at, b, _, to in flows) == expected
     assert {(out, into.partition(" ")[0]) for _, out, _, _, into, _ in flows} == {("send", "recv")}

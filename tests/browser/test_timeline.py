@@ -13,10 +13,11 @@ import pytest
 from playwright.sync_api import Locator
 
 import workbench as wb
-from tests.browser.conftest import Watched, opened_page, wait_for
+from tests.browser.conftest import Watched, let_draw, opened_page, wait_for
 from tests.browser.test_overview import CLASHES
+from tests.pairwise import first
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 RANKS, ITERATIONS, SETTLED = 3, 8, 5
 TOP, ROW, LEFT = 32, 58, 66  # of the lanes, in pixels: timeline_layout.js
 COMPUTING, TALKING = 10, 30  # of a rank's lanes, from its top on
@@ -35,12 +36,16 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """A page of a run that is over, its rows, and its buckets as rank 0 told them."""
     run = wb.run(
         wb.Experiment(
-            strategy="ddp", task="mlp_layers", task_options={"layers": 8, "width": 64},
-            ranks=RANKS, iterations=ITERATIONS, pad_compute="60 ms",
+            strategy="ddp",
+            task="mlp_layers",
+            task_options={"layers": 8, "width": 64},
+            ranks=RANKS,
+            iterations=ITERATIONS,
+            pad_compute="60 ms",
             network=wb.Network(latency="1 ms", bandwidth="100 Mbit/s"),
             options={"bucket_cap_mb": 0.03},
         )
-    )  # fmt: skip
+    )
     run.wait(timeout=90)
     path = tmp_path_factory.mktemp("timeline") / "run.html"
     run.to_html(path)
@@ -53,11 +58,11 @@ def at_iteration(stage: Locator, events: pl.DataFrame, iteration: int) -> None:
     begins = int(events["start_ns"].min())  # type: ignore[arg-type]
     middle = (int(rows["start_ns"].max()) + int(rows["end_ns"].min())) // 2 - begins  # type: ignore[arg-type]
     stage.evaluate("(root, t) => root.stage.goto(t)", middle)
-    stage.page.wait_for_timeout(500)  # words change four times a second
+    let_draw(stage.page, 500)  # words change four times a second
 
 
 def pointed(stage: Locator, rank: int, lane: int, step: int = 4) -> list[tuple[float, str]]:
-    """What the tip says along a rank's lane: the first x of each text, from left to right."""
+    """Return the tip's words along a rank's lane: the first x of each text, from left to right."""
     lanes, tip = stage.locator(".wb-tl-lanes"), stage.locator(".wb-tl-tip")
     lanes.scroll_into_view_if_needed()
     box = lanes.bounding_box()
@@ -71,7 +76,7 @@ def pointed(stage: Locator, rank: int, lane: int, step: int = 4) -> list[tuple[f
     return found
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(992, "dark"), (672, "light")])
+@pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "light"), (992, "dark")]))
 def test_pointing_at_a_bucket_names_its_parameters(
     saved: Saved, open_page: Open, width: int, scheme: str
 ) -> None:
@@ -92,9 +97,11 @@ def test_pointing_at_a_bucket_names_its_parameters(
         del places[0]
         # As far apart as the rows say.
         rows = saved.events.filter(
-            pl.col("iteration") == SETTLED, pl.col("rank") == rank, pl.col("kind") == "collective",
+            pl.col("iteration") == SETTLED,
+            pl.col("rank") == rank,
+            pl.col("kind") == "collective",
             pl.col("name").cast(pl.String).str.starts_with("bucket "),
-        ).sort("start_ns")  # fmt: skip
+        ).sort("start_ns")
         begins = rows["start_ns"].to_list()
         a_pixel = (begins[-1] - begins[0]) / (places[-1] - places[0])
         for at, moment in zip(places, begins, strict=True):
@@ -105,13 +112,15 @@ def test_pointing_at_a_bucket_names_its_parameters(
         assert any(words in one for one in filled), (bucket, filled)
 
 
+@pytest.mark.full
 def test_where_buckets_are_rebuilt_is_a_mark_with_words(saved: Saved, open_page: Open) -> None:
     stage = opened_page(open_page().page, saved.uri, "timeline")
     key = stage.locator(".wb-tl-key")
     at_iteration(stage, saved.events, 0)
     names = ", ".join(saved.buckets["first"][0][:6])
     first = [one for _, one in pointed(stage, 0, TALKING) if "bucket 0 holds" in one]
-    assert first and all(one.endswith(f"holds {names} and 10 more") for one in first)
+    # The leftmost: where ranks are slow, the window's right may hold the next iteration's already.
+    assert first and first[0].endswith(f"holds {names} and 10 more")
     at_iteration(stage, saved.events, 1)
     most = f"{max(saved.buckets['bytes']) / 1e3:.1f} kB"
     for rank in range(RANKS):

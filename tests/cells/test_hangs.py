@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.cells.hangs import SECOND, Wait, all_waits, explain, stays, waits
-from workbench.store import NOW_SCHEMA
+from workbench.cells.hangs import SECOND, Wait, all_waits, explain, lasts, stays, waits
+from workbench.store.event_store import NOW_SCHEMA
 
 NOW = 100 * SECOND
 
@@ -28,8 +28,10 @@ def test_only_waits_of_running_ranks_that_have_lasted_count() -> None:
 
 def test_of_several_lanes_the_one_that_names_a_peer_and_waits_longest_counts() -> None:
     doing = [
-        lane(0, -1, kind="collective", lane="comm"), lane(0, 2), lane(0, 1, seconds=9, lane="send")
-    ]  # fmt: skip
+        lane(0, -1, kind="collective", lane="comm"),
+        lane(0, 2),
+        lane(0, 1, seconds=9, lane="send"),
+    ]
     assert waits(doing, {0}, NOW - SECOND) == [Wait(0, 1, "send", 0, NOW - 9 * SECOND)]
     assert waits(doing[:1], {0}, NOW - SECOND)[0].peer == -1
 
@@ -89,3 +91,16 @@ def test_a_rank_that_gives_no_answer_is_named() -> None:
         lines[1] == "rank 2 gives no answer: it is stopped, or in a call that lets nothing else run"
     )
     assert len(lines) == 2
+
+
+def test_a_wait_counts_once_two_looks_found_the_rank_in_it_and_its_peer_is_long_gone() -> None:
+    wait, here = Wait(1, 0, "recv", 0, NOW - 3 * SECOND), {1: place(5, "work.wait()", "wait")}
+    elsewhere = {1: place(4, "time.sleep(2)", "")}
+    assert lasts(wait, here, here, {}, NOW - SECOND)
+    assert lasts(wait, {}, {}, {}, NOW - SECOND), "it gives no answer"
+    assert not lasts(wait, elsewhere, here, {}, NOW - SECOND), "posted ahead, awaited just now"
+    assert not lasts(wait, {}, here, {}, NOW - SECOND)
+    assert lasts(wait, here, here, {0: NOW - 2 * SECOND}, NOW - SECOND)
+    assert not lasts(wait, here, here, {0: NOW}, NOW - SECOND), (
+        "what it sent last may be on its way"
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from workbench.cells.output import MOST_IN_A_LINE, MOST_PRINTED, Lines, Printer
-from workbench.cells.result import label, labelled, together
+from workbench.cells.result import label, label_lines, together
 
 
 @pytest.fixture
@@ -76,6 +76,9 @@ def test_the_end_of_a_pipe_is_seen() -> None:
 def test_ranks_that_say_the_same_say_it_together() -> None:
     assert together({0: "a", 2: "b", 1: "a", 3: ""}) == [([0, 1], "a"), ([2], "b")]
     assert [label(some) for some in ([3], [0, 1], [1, 2, 3], [0, 2, 3])] == [
-        "[rank 3]", "[ranks 0, 1]", "[ranks 1-3]", "[ranks 0, 2, 3]"
-    ]  # fmt: skip
-    assert labelled([1], "a\nb") == "[rank 1] a\n[rank 1] b"
+        "[rank 3]",
+        "[ranks 0, 1]",
+        "[ranks 1-3]",
+        "[ranks 0, 2, 3]",
+    ]
+    assert label_lines([1], "a\nb") == "[rank 1] a\n[rank 1] b"

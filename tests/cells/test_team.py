@@ -17,9 +17,9 @@ from tests.live import gone, script, until
 from workbench.cells import cell as cell_module
 from workbench.cells.result import CellError, CellInterrupted
 from workbench.cells.team import Ranks
-from workbench.store import Store
-from workbench.views.facts import facts
-from workbench.views.still import select
+from workbench.store.event_store import Store
+from workbench.views.pages.facts import facts
+from workbench.views.stills.still import select
 
 DEADLOCK = """
 x = torch.zeros(2)
@@ -274,8 +274,9 @@ def test_what_ranks_send_is_recorded_as_in_a_run(team: Ranks) -> None:
 def test_links_and_kills_of_a_page_work_as_in_a_run(team: Ranks) -> None:
     team.link(0, 1, latency="150 ms")
     began = time.monotonic()
-    assert team.execute("dist.send(torch.ones(1), 1) if rank == 0 else dist.recv(torch.ones(1), 0)",
-                        ranks=[0, 1]).ok  # fmt: skip
+    assert team.execute(
+        "dist.send(torch.ones(1), 1) if rank == 0 else dist.recv(torch.ones(1), 0)", ranks=[0, 1]
+    ).ok
     assert time.monotonic() - began > 0.14
     team.link(0, 1, latency="0 ms")
     team.kill(0)
@@ -356,3 +357,19 @@ def test_the_web_app_is_refused() -> None:
     refused = pytest.raises(wb.WorkbenchError, match="use a notebook")
     with set_curdoc(document), refused:
         wb.ranks(2)
+
+
+def test_groups_that_come_and_go_are_all_in_the_record(team: Ranks) -> None:
+    rows = len(team.events)
+    done = team.execute(
+        "for i in range(40):\n"
+        "    group = dist.new_group()\n"
+        "    dist.all_reduce(torch.ones(3), group=group)\n"
+        "    dist.destroy_process_group(group)\n"
+        "del group"
+    )
+    assert done.ok and team.dropped == 0
+    sends = team.events[rows:].filter(
+        (pl.col("kind") == "collective") & (pl.col("collective") == "all_reduce")
+    )
+    assert sends.group_by("rank").agg(pl.col("group").n_unique())["group"].to_list() == [40] * 3

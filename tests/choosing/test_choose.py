@@ -18,19 +18,19 @@ from workbench.choosing.choose import (
     candidates,
     choose,
     in_words,
+    print_seconds,
     ranges,
     refuses,
-    said,
     size,
     times,
     why,
 )
-from workbench.choosing.costs import Costs, Links, Machine, cores, load, slower
+from workbench.choosing.costs import Costs, Links, Machine, cores, load, slow_down
 from workbench.choosing.predict import predict
+from workbench.choosing.recorded import record_choice
 from workbench.collectives import OPERATIONS, algorithms
-from workbench.errors import SpecError
-from workbench.run import tell_choice
-from workbench.store import Store
+from workbench.common.errors import SpecError
+from workbench.store.event_store import Store
 
 FREE = Machine(0, 0, 0, 0)
 DEAR_WAITS = Costs({4: Machine(1e-3, 1e-6, 1e-12, 0)}, cores=64)
@@ -51,12 +51,12 @@ def test_it_takes_one_of_the_fastest_and_of_those_the_one_that_sends_least(
 
 
 def test_dear_waits_ask_for_few_steps_and_dear_bytes_for_few_bytes() -> None:
-    from workbench import theory
+    from workbench.theory import cost_model
 
     few_steps = choose("all_reduce", 4, 1 << 20, DEAR_WAITS)
     few_bytes = choose("all_reduce", 4, 1 << 20, DEAR_BYTES)
-    assert theory.steps(few_steps, 4) < theory.steps("ring", 4)
-    assert max(theory.bytes_sent(few_bytes, 4, 1 << 20)) == theory.lower_bound(4, 1 << 20)
+    assert cost_model.steps(few_steps, 4) < cost_model.steps("ring", 4)
+    assert max(cost_model.bytes_sent(few_bytes, 4, 1 << 20)) == cost_model.lower_bound(4, 1 << 20)
 
 
 def test_links_decide_with_the_machine() -> None:
@@ -97,7 +97,7 @@ def test_large_sizes_are_told_from_smaller_ones() -> None:
     """Beyond some slots a rank every further one costs the same."""
     from workbench.choosing.clock import replay
     from workbench.choosing.predict import function_of
-    from workbench.choosing.walk import walk
+    from workbench.theory.walk import walk
 
     costs = Costs({4: Machine(1e-5, 5e-6, 1e-10, 1e-10)}, cores=2)
     for name in candidates("all_reduce", 4):
@@ -111,15 +111,12 @@ def test_those_that_do_not_take_so_many_ranks_take_no_part(
 ) -> None:
     from workbench.collectives import all_reduce_ring
 
-    monkeypatch.setattr(all_reduce_ring, "takes", lambda n: "even numbers" if n % 2 else "",
-                        raising=False)  # fmt: skip
-    candidates.cache_clear()
-    try:
-        assert refuses("all_reduce", "ring", 3) == "even numbers"
-        assert "ring" not in candidates("all_reduce", 3) and "ring" in candidates("all_reduce", 4)
-        assert choose("all_reduce", 3, 1 << 26, load()) != "ring"
-    finally:
-        candidates.cache_clear()
+    monkeypatch.setattr(
+        all_reduce_ring, "takes", lambda n: "even numbers" if n % 2 else "", raising=False
+    )
+    assert refuses("all_reduce", "ring", 3) == "even numbers"
+    assert "ring" not in candidates("all_reduce", 3) and "ring" in candidates("all_reduce", 4)
+    assert choose("all_reduce", 3, 1 << 26, load()) != "ring"
 
 
 def test_it_says_why() -> None:
@@ -167,7 +164,7 @@ def test_what_cannot_be_is_refused(given: dict[str, object], words: str) -> None
 
 def test_numbers_as_people_say_them() -> None:
     assert [size(n) for n in (64, 32768, 3 << 19)] == ["64 B", "32 KB", "1.5 MB"]
-    assert [said(s) for s in (2.5e-6, 3.1e-3, 2.0)] == ["2.5 µs", "3.1 ms", "2 s"]
+    assert [print_seconds(s) for s in (2.5e-6, 3.1e-3, 2.0)] == ["2.5 µs", "3.1 ms", "2 s"]
 
 
 def _algorithms(rank: int, size: int, sizes: list[int]) -> list[str]:
@@ -181,7 +178,7 @@ def _algorithms(rank: int, size: int, sizes: list[int]) -> list[str]:
         x = torch.ones(elements)
         dist.all_reduce(x)
         assert x[0] == size
-        found.append(group._choose("all_reduce", 4 * elements))
+        found.append(group.context.plans._choose("all_reduce", 4 * elements))
     if rank in (0, size - 1):
         x = torch.ones(1000)
         dist.all_reduce(x, group=half)
@@ -233,7 +230,7 @@ def test_a_factor_is_of_what_keeps_a_core_busy() -> None:
         plain, dear = Costs({4: base}, links=links, cores=4), Costs({4: base}, off, links, cores=4)
         once = predict("all_reduce", "tree", 4, 1 << 16, plain)
         thrice = predict("all_reduce", "tree", 4, 1 << 16, dear)
-        by_hand = Costs({4: slower(base, 3.0)}, links=links, cores=4)
+        by_hand = Costs({4: slow_down(base, 3.0)}, links=links, cores=4)
         assert thrice == pytest.approx(predict("all_reduce", "tree", 4, 1 << 16, by_hand), rel=1e-9)
         assert (thrice == pytest.approx(3 * once, rel=1e-9)) == (not paced)
 
@@ -247,8 +244,8 @@ def test_what_auto_takes_is_not_worked_out_for_a_run_that_nobody_has() -> None:
         seen.append(1)
         return store if len(seen) <= times else None
 
-    tell_choice(exp, costs, lambda: wanted(3))
+    record_choice(exp, costs, lambda: wanted(3))
     assert len(seen) == 4 and "auto" not in store.metadata
-    tell_choice(exp, costs, weakref.ref(store))
+    record_choice(exp, costs, weakref.ref(store))
     words = in_words(ranges("all_reduce", 4, costs.cut_into(exp.chunk_bytes)))
     assert json.loads(store.metadata["auto"]) == words

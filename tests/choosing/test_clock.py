@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from workbench import theory
 from workbench.choosing.choose import candidates
 from workbench.choosing.clock import Time, replay
 from workbench.choosing.costs import Links, Machine
 from workbench.choosing.predict import function_of
-from workbench.choosing.walk import COMBINE, RECV, RELAY, SEND, Move, walk
-from workbench.errors import CollectiveError
+from workbench.common.errors import CollectiveError
+from workbench.theory import cost_model
+from workbench.theory.walk import COMBINE, RECV, RELAY, SEND, Move, walk
 from workbench.transports.mailbox import SLOTS
 
 COST = Machine(alpha_s=100, overhead_s=10, beta_s_per_byte=2, gamma_s_per_byte=5)
@@ -42,7 +42,7 @@ def test_the_parts_make_up_the_seconds() -> None:
 @pytest.mark.parametrize("name", ["ring", "tree", "butterfly", "rabenseifner", "hierarchical"])
 def test_where_only_waiting_costs_an_algorithm_takes_its_steps(name: str, n: int) -> None:
     moves = walk("all_reduce", function_of("all_reduce", name), n, 64 * n, 4096)
-    assert replay(moves, Machine(1, 0, 0, 0)).seconds == theory.steps(name, n)
+    assert replay(moves, Machine(1, 0, 0, 0)).seconds == cost_model.steps(name, n)
 
 
 def test_a_relay_is_one_pass_unless_it_keeps() -> None:

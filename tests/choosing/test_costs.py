@@ -20,13 +20,17 @@ from workbench.choosing.costs import (
     save,
     sizes_between,
 )
-from workbench.spec import Link, Network
+from workbench.experiment.spec import Link, Network
 
 TWO, FOUR = Machine(1e-6, 2e-6, 3e-10, 4e-11, 5e-5), Machine(2e-6, 4e-6, 6e-10, 8e-11, 7e-5)
 OWN = Costs(
-    {2: TWO, 4: FOUR}, {("all_reduce", "ring", 4): ((1024, 2.0), (16384, 8.0))},
-    Links(1e-3, 1e-8, ((0, 1, 2e-3, 0.0),)), 4096, cores(), "made by hand",
-)  # fmt: skip
+    {2: TWO, 4: FOUR},
+    {("all_reduce", "ring", 4): ((1024, 2.0), (16384, 8.0))},
+    Links(1e-3, 1e-8, ((0, 1, 2e-3, 0.0),)),
+    4096,
+    cores(),
+    "made by hand",
+)
 
 
 @pytest.fixture
@@ -117,13 +121,13 @@ def test_sizes_are_whole_floats_and_reach_the_end() -> None:
 
 
 def test_another_machines_are_taken_with_these_cores_and_without_what_was_its_own() -> None:
-    assert module.fitting(OWN) is OWN
+    assert module.adapt(OWN) is OWN
     theirs = replace(OWN, cores=cores() + 3)
-    assert module.fitting(theirs) == replace(OWN, off={})
+    assert module.adapt(theirs) == replace(OWN, off={})
 
 
 def test_the_shipped_ones_are_whole() -> None:
-    shipped = Costs.from_json(module.shipped())
+    shipped = Costs.from_json(module.default_costs())
     assert shipped.slot_bytes == module.SLOT_BYTES
     for n in (2, 3, 4, 8):
         assert shipped.machine(n).overhead_s > 0 and shipped.machine(n).beta_s_per_byte > 0

@@ -60,13 +60,16 @@ def cases(operation: str, every: bool = False) -> list[Case]:
 def large(operation: str, n: int) -> Case:
     """One of several slots."""
     return Case(
-        n, 0 if operation == "barrier" else 4097, "float32",
-        "SUM" if operation in REDUCING else "", n - 1 if operation in ROOTED else -1,
-    )  # fmt: skip
+        n,
+        0 if operation == "barrier" else 4097,
+        "float32",
+        "SUM" if operation in REDUCING else "",
+        n - 1 if operation in ROOTED else -1,
+    )
 
 
 def gives(rank: int, elements: int, case: Case) -> torch.Tensor:
-    """What a rank starts with."""
+    """Return what a rank starts with."""
     random = np.random.default_rng([rank, elements, len(case.reduce)])
     if case.dtype == "int64":
         low, high = (1, 4) if case.reduce == "PRODUCT" else (-(2**40), 2**40)
@@ -99,7 +102,7 @@ def combined(elements: int, case: Case) -> tuple[Any, Any]:
 
 
 def shares(elements: int, n: int, me: int) -> tuple[list[int], list[int]]:
-    """How many of its elements a rank gives to each, and gets from each: even if they divide,
+    """Return how many elements a rank gives to each, and gets from each: even if they divide,
     else rank r gives all that is over to rank (r + 1) mod n.
     """
     each, over = divmod(elements, n)

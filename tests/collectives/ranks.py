@@ -23,11 +23,11 @@ from tests.collectives.cases import (
     odd_numbers,
     shares,
 )
-from workbench.arrays import LEFT_TO_TORCH
-from workbench.errors import CollectiveError
-from workbench.events import NOWHERE, now
-from workbench.session import session
-from workbench.signature import signature
+from workbench.common.errors import CollectiveError
+from workbench.messaging.fingerprint import signature
+from workbench.process_group.session import session
+from workbench.recording.events import NOWHERE, now
+from workbench.transports.arrays import LEFT_TO_TORCH
 
 
 def run_all(rank: int, size: int, operation: str, name: str, every: bool) -> dict[str, str]:
@@ -96,9 +96,16 @@ def run_one(group: Any, operation: str, name: str, case: Case) -> torch.Tensor:
     more = [sends, receives] if operation == "all_to_all" else []
     call(group, operation, name, case, arguments[operation] + more)
     result = {
-        "all_reduce": given, "broadcast": given, "reduce": given, "gather": room, "scatter": part,
-        "all_gather": room, "reduce_scatter": part, "all_to_all": into, "barrier": part,
-    }[operation]  # fmt: skip
+        "all_reduce": given,
+        "broadcast": given,
+        "reduce": given,
+        "gather": room,
+        "scatter": part,
+        "all_gather": room,
+        "reduce_scatter": part,
+        "all_to_all": into,
+        "barrier": part,
+    }[operation]
     what = f"{operation}/{name}, {case}, rank {me}"
     judge(operation, case, me, result, what)
     if operation in ("gather", "scatter", "all_gather", "reduce_scatter", "all_to_all") or (
@@ -115,7 +122,7 @@ def call(group: Any, operation: str, name: str, case: Case, arguments: list[Any]
     uneven = operation == "all_to_all"
     number = signature(operation, dtype, 0 if uneven else whole, case.reduce)
     start = now()
-    comm.begin(operation, name, next(group._ops), number, NOWHERE, (whole,), case.dtype)
+    comm.begin(operation, name, next(group._numbers), number, NOWHERE, (whole,), case.dtype)
     session().algorithm(operation, name)(comm, *map(flat, arguments))
     if whole > 0 or operation == "barrier":  # of nothing: no row, a group sends nothing
         itemsize = float("nan") if uneven and whole % case.n else dtype.itemsize
@@ -125,7 +132,7 @@ def call(group: Any, operation: str, name: str, case: Case, arguments: list[Any]
 def call_plainly(group: Any, operation: str, name: str, *arguments: Any) -> None:
     """The algorithm by itself, as the group's next collective."""
     number = signature(operation)
-    group.comm.begin(operation, name, next(group._ops), number, NOWHERE)
+    group.comm.begin(operation, name, next(group._numbers), number, NOWHERE)
     session().algorithm(operation, name)(group.comm, *arguments)
 
 

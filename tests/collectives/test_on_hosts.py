@@ -14,9 +14,10 @@ import workbench as wb
 from tests.collectives.cases import Case
 from tests.collectives.ranks import run_one
 from tests.processes import values
-from workbench import laws, theory
+from workbench import laws
 from workbench.collectives.all_reduce_hierarchical import all_reduce
-from workbench.errors import CollectiveError
+from workbench.common.errors import CollectiveError
+from workbench.theory import cost_model
 
 LEVELS = ([4, 2], [2, 4], [2, 2, 2], [8], [4, 1, 2], [2, 3], [3, 2], [1, 5])
 SIZES = (0, 1, 7, 9, 4097)
@@ -53,9 +54,11 @@ def every_factorisation(rank: int, size: int) -> dict[str, Any]:
 def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> None:
     env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
     told = values(
-        every_factorisation, 8, timeout=120.0,
+        every_factorisation,
+        8,
+        timeout=120.0,
         env=lambda rank: {**env, "WORKBENCH_HOST": "ab"[rank // 4]},
-    )  # fmt: skip
+    )
     events = wb.load(tmp_path).events
     assert laws.check_events(events) == []
     rows = events.with_columns(pl.col("kind", "phase", "group", "algorithm").cast(pl.String))
@@ -67,18 +70,23 @@ def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> No
     op = ["generation", "group", "op"]
     sends = rows.filter(pl.col("kind") == "send").join(
         outer.filter(pl.col("rank") == 0).select(*op, "phase", whole="nbytes", each="value"),
-        on=op, suffix="_of",
-    )  # fmt: skip
+        on=op,
+        suffix="_of",
+    )
     for levels in ([4, 2], [2, 4], [2, 2, 2], [2, 3], [3, 2]):
         inside = levels[0]
         own = sends.filter(pl.col("phase_of") == f"levels {','.join(map(str, levels))}")
         far = own.filter(pl.col("rank") // inside != pl.col("peer") // inside)
         for (elements,), call in far.group_by((pl.col("whole") // pl.col("each")).cast(pl.Int64)):
-            per_rank = theory.level_elements(levels, int(elements))
+            per_rank = cost_model.level_elements(levels, int(elements))
             expected = [sum(level[r] for level in per_rank[1:]) for r in range(prod(levels))]
             calls = call.select(*op).unique().height
-            sent = dict(call.group_by("rank").agg(pl.col("nbytes") / pl.col("each")).select(
-                "rank", pl.col("nbytes").list.sum()).rows())  # fmt: skip
+            sent = dict(
+                call.group_by("rank")
+                .agg(pl.col("nbytes") / pl.col("each"))
+                .select("rank", pl.col("nbytes").list.sum())
+                .rows()
+            )
             assert [sent.get(r, 0) for r in range(prod(levels))] == [calls * e for e in expected]
     # Where nobody says which ranks share a host, where they are says it.
     assert all(one["world"] == [4, 2] for one in told)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench import source
 from workbench.collectives import refusal, takes_of, users_own
-from workbench.errors import SpecError
-from workbench.events import Recorder
-from workbench.launchers.local import Nursery
-from workbench.session import Session
-from workbench.source import Source, capture
-from workbench.spec_checks import check_algorithm
+from workbench.common.errors import SpecError
+from workbench.experiment.checks import check_algorithm
+from workbench.launchers.processes.pool import ForkServer
+from workbench.process_group.session import Session
+from workbench.recording.recorder import Recorder
+from workbench.user_code import source
+from workbench.user_code.source import Source, capture
 
 
 def pairs(comm: Any, x: Any) -> Any:
@@ -49,7 +49,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("a process was asked for")
 
-    monkeypatch.setattr(Nursery, "take", refuse)
+    monkeypatch.setattr(ForkServer, "take", refuse)
 
 
 def test_a_function_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,10 +119,14 @@ def test_a_check_leaves_those_out_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("takes", "told"),
     [
-        (None, ""), ("no function", ""), (lambda p: None, ""), (lambda p: True, ""),
-        (lambda p: False, "other numbers of ranks"), (lambda p: "even numbers", "even numbers"),
+        (None, ""),
+        ("no function", ""),
+        (lambda p: None, ""),
+        (lambda p: True, ""),
+        (lambda p: False, "other numbers of ranks"),
+        (lambda p: "even numbers", "even numbers"),
     ],
-)  # fmt: skip
+)
 def test_whatever_way_it_says_it(takes: Any, told: str) -> None:
     assert refusal(takes, 3) == told
 

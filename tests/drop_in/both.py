@@ -67,7 +67,7 @@ class Refused(str):
 
 
 def tried(action: Callable[[], Any]) -> Any:
-    """What ``action()`` gives, or that it was refused."""
+    """Return what ``action()`` gives, or that it was refused."""
     try:
         return action()
     except Exception as error:
@@ -75,7 +75,7 @@ def tried(action: Callable[[], Any]) -> Any:
 
 
 def difference(a: Any, b: Any, *, exact: bool = False, at: str = "") -> str:
-    """Where two outcomes differ first, in words; "" where they do not."""
+    """Return where two outcomes differ first, in words; "" where they do not."""
     if isinstance(b, Refused):
         return ""
     if type(a) is not type(b):

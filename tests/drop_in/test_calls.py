@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import warnings
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from tests.drop_in.both import LIMIT, compare, raised, tried
+from tests.processes import values
 
 
 def _handles(rank: int, n: int) -> dict[str, Any]:
-    """What each operation's handle says before, while and after it is waited for."""
+    """Return what each operation's handle says before, while and after it is waited for."""
     x = torch.full((1000,), float(rank))
     parts = [torch.zeros(1000) for _ in range(n)]
     flat = torch.zeros(1000 * n)
@@ -41,7 +43,7 @@ def _handles(rank: int, n: int) -> dict[str, Any]:
 
 
 def _value(work: Any) -> list[Any]:
-    """What its future gives."""
+    """Return what its future gives."""
     future = work.get_future()
     value = future.wait()
     parts = _flat(value) if isinstance(value, list) else []  # Gloo cuts what was gathered
@@ -97,8 +99,9 @@ def _coalesced(rank: int, n: int) -> dict[str, Any]:
             xs, op = tensors(), dist.ReduceOp.MAX if asynchronous else dist.ReduceOp.SUM
             work = dist.all_reduce_coalesced(xs, op, async_op=asynchronous)
             found[f"all_reduce_coalesced {asynchronous}"] = [
-                work.wait() if asynchronous else None, xs,
-            ]  # fmt: skip
+                work.wait() if asynchronous else None,
+                xs,
+            ]
             xs, outs = tensors(), [[torch.zeros_like(x) for x in tensors()] for _ in range(n)]
             found[f"all_gather_coalesced {asynchronous}"] = tried(
                 lambda xs=xs, outs=outs, asynchronous=asynchronous: _done(
@@ -147,33 +150,39 @@ def _managed(name: str, xs: list[torch.Tensor], n: int, asynchronous: bool) -> A
     return [*xs, *outs]
 
 
-def _group_methods(rank: int, n: int) -> dict[str, Any]:
-    """The operations as methods of the group, in each of the forms that they have there."""
-    group: Any = dist.group.WORLD
-    product = dist.ReduceOp.PRODUCT
+class _Mine:
+    """A rank's tensors, and the results of calls of these kinds on them."""
 
-    def x(k: float = 2.0) -> torch.Tensor:
-        return torch.full((5,), rank + k)
+    def __init__(self, rank: int, n: int) -> None:
+        self.rank, self.n = rank, n
 
-    def in_place(call: Any) -> Any:
-        one = x()
+    def x(self, k: float = 2.0) -> torch.Tensor:
+        return torch.full((5,), self.rank + k)
+
+    def in_place(self, call: Any) -> Any:
+        one = self.x()
         call(one).wait()
         return one
 
-    def parts() -> list[torch.Tensor]:
-        return [torch.zeros(5) for _ in range(n)]
-
-    def gathered(call: Any) -> Any:
-        outs = parts()
+    def gathered(self, call: Any) -> Any:
+        outs = [torch.zeros(5) for _ in range(self.n)]
         work = call(outs)
         if work is not None:
             work.wait()
         return outs
 
-    def scattered(call: Any) -> Any:
-        one, mine = x(), [x(float(i)) for i in range(n)]
-        call(one, mine).wait()
+    def scattered(self, call: Any) -> Any:
+        one, parts = self.x(), [self.x(float(i)) for i in range(self.n)]
+        call(one, parts).wait()
         return one
+
+
+def _group_methods(rank: int, n: int) -> dict[str, Any]:
+    """The operations as methods of the group, in each of the forms that they have there."""
+    group: Any = dist.group.WORLD
+    product = dist.ReduceOp.PRODUCT
+    mine = _Mine(rank, n)
+    x, in_place, gathered, scattered = mine.x, mine.in_place, mine.gathered, mine.scattered
 
     def at_root(one: torch.Tensor) -> Any:
         return one if rank == 0 else None  # elsewhere Gloo leaves what it needed
@@ -196,28 +205,31 @@ def _group_methods(rank: int, n: int) -> dict[str, Any]:
             lambda outs: group.gather(outs if rank == 1 else [], x(), 1)
         ),
         "scatter(x, parts, root)": lambda: scattered(
-            lambda one, mine: group.scatter(one, mine if rank == 0 else [], 0)
+            lambda one, parts: group.scatter(one, parts if rank == 0 else [], 0)
         ),
         "reduce_scatter(x, parts, op)": lambda: scattered(
-            lambda one, mine: group.reduce_scatter(one, mine, product)
+            lambda one, parts: group.reduce_scatter(one, parts, product)
         ),
         "alltoall_base(out, x, [], [])": lambda: [
-            group.alltoall_base(wide, torch.arange(float(n)) + rank, [], []).wait(), wide,
+            group.alltoall_base(wide, torch.arange(float(n)) + rank, [], []).wait(),
+            wide,
         ],
         "barrier()": lambda: group.barrier().wait(),
         "barrier(timeout)": lambda: group.barrier(LIMIT).wait(),
         "names": lambda: [group.rank(), group.size(), isinstance(group, dist.ProcessGroup)],
         "store": lambda: group.get_group_store().set("key of mine", "1"),
         "sequence": lambda: type(group._get_sequence_number_for_group()).__name__,
-    }  # fmt: skip
+    }
     return {name: tried(call) for name, call in calls.items()}
 
 
 def _barriers(rank: int, n: int) -> list[Any]:
     return [
-        dist.barrier(), dist.barrier(async_op=True).wait(),
-        tried(lambda: dist.barrier(device_ids=[0])), raised(lambda: dist.barrier(device_ids=0)),
-    ]  # fmt: skip
+        dist.barrier(),
+        dist.barrier(async_op=True).wait(),
+        tried(lambda: dist.barrier(device_ids=[0])),
+        raised(lambda: dist.barrier(device_ids=0)),
+    ]
 
 
 def _sparse(rank: int, n: int) -> list[torch.Tensor]:
@@ -266,3 +278,44 @@ def _inference(rank: int, n: int) -> list[torch.Tensor]:
 def test_handles_futures_and_forms_of_calls() -> None:
     cases = [_handles, _futures, _coalesced, _group_methods, _barriers, _sparse, _inference]
     compare(cases, 3, exact=True)
+
+
+def _what_torch_keeps_for_gloo(rank: int, n: int) -> None:
+    """``monitored_barrier`` asks for a group of that name, coalescing asks for NCCL's."""
+    dist.monitored_barrier(timeout=LIMIT, wait_all_ranks=True)
+    dist.monitored_barrier(dist.new_group([0, 1]))
+    if rank == 0:
+        try:
+            dist.monitored_barrier(timeout=timedelta(seconds=0.2))
+        except RuntimeError as error:
+            assert "Rank 1" in str(error), error
+        else:
+            raise AssertionError("rank 1 has not come")
+    dist.barrier()
+
+    device, coalescing = torch.device("cpu"), dist.distributed_c10d._coalescing_manager
+    x, y = torch.ones(3), torch.full((3,), float(rank))
+    with coalescing(device=device):
+        dist.all_reduce(x)
+        dist.all_reduce(y)
+    assert x.tolist() == [n] * 3 and y.tolist() == [n * (n - 1) / 2] * 3
+    into, third = torch.empty(3), torch.full((3,), float(rank))
+    with coalescing(device=device, async_ops=True) as together:
+        dist.isend(y + rank, (rank + 1) % n)
+        dist.irecv(into, (rank - 1) % n)
+        dist.broadcast(third, 1, async_op=True)
+    together.wait()
+    assert into.tolist() == [n * (n - 1) / 2 + (rank - 1) % n] * 3 and third.tolist() == [1.0] * 3
+    work = dist.all_reduce(x, async_op=True)  # the group is as it was
+    assert work is not None and work.wait()
+    premul = dist._make_nccl_premul_sum(2.0)
+    try:
+        dist.all_reduce(x, op=premul)
+    except RuntimeError as error:
+        assert "of group default is left to Gloo inside" in error.__notes__[0], error
+    else:
+        raise AssertionError("Gloo has no PREMUL_SUM")
+
+
+def test_what_torch_keeps_for_groups_that_it_knows_by_name() -> None:
+    values(_what_torch_keeps_for_gloo, 2)

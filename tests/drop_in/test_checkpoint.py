@@ -104,9 +104,11 @@ def saved_while_training(rank: int, n: int) -> Any:
     train(net, rank, iterations=2, optimizer=optimizer)
     kept = whole(net)
     done = dcp.async_save(
-        {"model": get_model_state_dict(net)}, checkpoint_id=folder, process_group=group,
+        {"model": get_model_state_dict(net)},
+        checkpoint_id=folder,
+        process_group=group,
         async_checkpointer_type=AsyncCheckpointerType.THREAD,
-    )  # fmt: skip
+    )
     losses = train(net, rank, optimizer=optimizer)  # meanwhile
     done.result(timeout=80)
     other = sharded(init_device_mesh("cpu", (n,)))
@@ -136,7 +138,7 @@ def to_and_from_torch_save(rank: int, n: int) -> Any:
 
 
 def a_rank_that_cannot_write(rank: int, n: int) -> Any:
-    """What one rank meets, all are told."""
+    """Tell all ranks what one meets."""
     folder = _folder("refused")
     bad = {"x": torch.ones(2), **({"y": _Unpicklable()} if rank == 1 else {})}
     said = _refused(lambda: dcp.save(bad, checkpoint_id=folder))
@@ -152,8 +154,11 @@ class _Unpicklable:
 def test_checkpoints() -> None:
     compare(
         [
-            from_mesh_to_mesh, replicas, saved_while_training, to_and_from_torch_save,
+            from_mesh_to_mesh,
+            replicas,
+            saved_while_training,
+            to_and_from_torch_save,
             a_rank_that_cannot_write,
         ],
         4,
-    )  # fmt: skip
+    )

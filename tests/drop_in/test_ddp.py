@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import (
@@ -264,19 +265,38 @@ def sampler(rank: int, n: int) -> Any:
 def test_options_of_ddp() -> None:
     compare(
         [
-            plain, bucket_views, unused_parameters, static_graph, no_sync, buffers_of_their_own,
-            sparse_gradients, complex_parameters, in_halves, some_parameters_ignored,
-            composable_replicate, sync_batch_norm, sampler,
+            plain,
+            bucket_views,
+            unused_parameters,
+            static_graph,
+            no_sync,
+            buffers_of_their_own,
+            sparse_gradients,
+            complex_parameters,
+            in_halves,
+            some_parameters_ignored,
+            composable_replicate,
+            sync_batch_norm,
+            sampler,
         ],
         4,
-    )  # fmt: skip
+    )
 
 
+@pytest.mark.full
 def test_gradient_hooks_and_uneven_inputs() -> None:
     compare(
         [
-            hooks_by_name, hooks_in_cpp, in_half_precision, power_sgd, optimizer_in_a_hook,
-            a_hook_of_futures, quantized, join, join_that_refuses, join_of_no_sync,
+            hooks_by_name,
+            hooks_in_cpp,
+            in_half_precision,
+            power_sgd,
+            optimizer_in_a_hook,
+            a_hook_of_futures,
+            quantized,
+            join,
+            join_that_refuses,
+            join_of_no_sync,
         ],
         3,
-    )  # fmt: skip
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import pytest
 import torch
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -46,9 +47,12 @@ def blocks() -> torch.nn.Module:
     """Shapes that four ranks cannot cut evenly."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
-        torch.nn.Linear(12, 10), Block(10), torch.nn.LayerNorm(10), Block(10),
+        torch.nn.Linear(12, 10),
+        Block(10),
+        torch.nn.LayerNorm(10),
+        Block(10),
         torch.nn.Linear(10, 3),
-    )  # fmt: skip
+    )
 
 
 def sharded(mesh: Any, **options: Any) -> Any:
@@ -59,7 +63,7 @@ def sharded(mesh: Any, **options: Any) -> Any:
 
 
 def local(net: torch.nn.Module) -> list[torch.Tensor]:
-    """What this rank holds."""
+    """Return what this rank holds."""
     return [p.to_local().detach().clone() for p in net.parameters()]  # type: ignore[attr-defined]
 
 
@@ -221,9 +225,12 @@ def fsdp1_no_sync(rank: int, n: int) -> Any:
 def fsdp1_state(rank: int, n: int) -> Any:
     mesh = init_device_mesh("cpu", (n,))
     net = FullyShardedDataParallel(
-        blocks(), device_id=CPU, device_mesh=mesh, use_orig_params=True,
+        blocks(),
+        device_id=CPU,
+        device_mesh=mesh,
+        use_orig_params=True,
         auto_wrap_policy=ModuleWrapPolicy({Block}),
-    )  # fmt: skip
+    )
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     train(net, rank, optimizer=optimizer)
     out = []
@@ -268,5 +275,6 @@ def test_fsdp2_and_hsdp() -> None:
     compare([fsdp2, fsdp2_equals_one_process, fsdp2_by_hand, fsdp2_state, hsdp], 4)
 
 
+@pytest.mark.full
 def test_fsdp1() -> None:
     compare([fsdp1, fsdp1_hybrid, fsdp1_no_sync, fsdp1_state, fsdp1_sharded_tensors], 4)

@@ -86,25 +86,30 @@ def _through_autograd(rank: int, n: int) -> dict[str, Any]:
         "nn.gather": (lambda x: nn.gather(x, 0), (3,)),
         "nn.scatter": (lambda x: nn.scatter(list(x.chunk(n)), 0), (n, 2)),
         "nn.reduce_scatter": (
-            lambda x: nn.reduce_scatter(torch.empty(1, 2), list(x.chunk(n))), (n, 2),
+            lambda x: nn.reduce_scatter(torch.empty(1, 2), list(x.chunk(n))),
+            (n, 2),
         ),
         "nn.all_to_all_single": (
-            lambda x: nn.all_to_all_single(torch.empty(n, 2), x), (n, 2),
+            lambda x: nn.all_to_all_single(torch.empty(n, 2), x),
+            (n, 2),
         ),
         "nn.all_to_all": (
             lambda x: nn.all_to_all([torch.empty(1, 2) for _ in range(n)], list(x.chunk(n))),
             (n, 2),
         ),
         "all_gather_tensor_autograd": (
-            lambda x: functional.all_gather_tensor_autograd(x, 0, group), (3,),
+            lambda x: functional.all_gather_tensor_autograd(x, 0, group),
+            (3,),
         ),
         "reduce_scatter_tensor_autograd": (
-            lambda x: functional.reduce_scatter_tensor_autograd(x, "sum", 0, group), (n, 2),
+            lambda x: functional.reduce_scatter_tensor_autograd(x, "sum", 0, group),
+            (n, 2),
         ),
         "all_to_all_single_autograd": (
-            lambda x: functional.all_to_all_single_autograd(x, None, None, group), (n, 2),
+            lambda x: functional.all_to_all_single_autograd(x, None, None, group),
+            (n, 2),
         ),
-    }  # fmt: skip
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
@@ -131,6 +136,7 @@ def _compiled(rank: int, n: int) -> list[torch.Tensor]:
     return [f(x) for f in compiled]
 
 
+@pytest.mark.full
 def test_functional_collectives_and_gradients_through_them() -> None:
     compare([_functional, _through_autograd], 3, exact=True)
 

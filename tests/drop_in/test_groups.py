@@ -7,20 +7,19 @@ import gc
 import itertools
 import os
 import socket
-import sys
 import tempfile
-import threading
 import weakref
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from tests.drop_in.both import LIMIT, all_here, compare, raised, tried
+from tests.drop_in.group_threads import first_messages, threads_at_once
 
 
 def total(group: Any, value: float) -> float:
@@ -37,7 +36,8 @@ def _properties(rank: int, n: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "known": [dist.is_initialized(), dist.is_available(), dist.is_backend_available(backend)],
         "name of the backend": [
-            type(backend).__name__, dist.Backend(backend) == backend,
+            type(backend).__name__,
+            dist.Backend(backend) == backend,
             dist.get_backend_config().replace(backend, "B"),
         ],
         "world": [dist.get_rank(), dist.get_world_size(), c10d.get_pg_count()],
@@ -47,29 +47,41 @@ def _properties(rank: int, n: int) -> dict[str, Any]:
         "evens": [dist.get_rank(evens), dist.get_world_size(evens), inside],
         "turned": dist.get_rank(turned),
         "a default for the host": str(c10d.get_default_backend_for_device("cpu")),
-    }  # fmt: skip
+    }
     world: Any = dist.group.WORLD
     found["of the world"] = [
-        dist.get_process_group_ranks(world), world.rank(), world.size(), world.group_name,
-        world.group_desc, world.bound_device_id, [str(one) for one in world._device_types],
-        world._has_hooks(), dist.get_process_group_ranks(None),
-    ]  # fmt: skip
+        dist.get_process_group_ranks(world),
+        world.rank(),
+        world.size(),
+        world.group_name,
+        world.group_desc,
+        world.bound_device_id,
+        [str(one) for one in world._device_types],
+        world._has_hooks(),
+        dist.get_process_group_ranks(None),
+    ]
     if inside:
         found["of evens"] = [
-            evens.group_desc, dist.get_process_group_ranks(evens),
-            dist.get_group_rank(evens, 2), dist.get_global_rank(evens, 1), evens == evens,
-            raised(lambda: dist.get_group_rank(evens, 1)), c10d._get_process_group_name(evens),
-            dist.get_backend(evens) == backend, c10d._get_group_tag(evens),
+            evens.group_desc,
+            dist.get_process_group_ranks(evens),
+            dist.get_group_rank(evens, 2),
+            dist.get_global_rank(evens, 1),
+            evens == evens,
+            raised(lambda: dist.get_group_rank(evens, 1)),
+            c10d._get_process_group_name(evens),
+            dist.get_backend(evens) == backend,
+            c10d._get_group_tag(evens),
             c10d._resolve_process_group(evens.group_name) is evens,
-        ]  # fmt: skip
+        ]
         found["of turned"] = dist.get_process_group_ranks(turned)
     else:
         found["of evens"] = raised(lambda: dist.get_backend(evens))
         found["not ours"] = dist.all_reduce(torch.ones(1), group=evens)
     found["wrong groups"] = [
-        raised(lambda: dist.new_group([0, n])), raised(lambda: dist.new_group([0, 0])),
+        raised(lambda: dist.new_group([0, n])),
+        raised(lambda: dist.new_group([0, 0])),
         raised(lambda: dist.init_process_group(backend)),
-    ]  # fmt: skip
+    ]
     dist.barrier()
     return found
 
@@ -148,15 +160,16 @@ def _alone(group: Any) -> list[Any]:
 
 
 def _after_the_end(rank: int, n: int) -> list[Any]:
-    """What a group that was destroyed, or aborted, says; and nothing holds on to it."""
+    """Return what a group that was destroyed, or aborted, says; and nothing holds on to it."""
     group, other = dist.new_group(), dist.new_group()
     dist.barrier()
     dist.destroy_process_group(group)
     found: list[Any] = []
     if dist.get_backend() != "gloo":  # whose groups go on for a while
         told = [
-            _refusal(group.allreduce, [torch.ones(1)]), _refusal(group.send, [torch.ones(1)], 0, 0),
-        ]  # fmt: skip
+            _refusal(group.allreduce, [torch.ones(1)]),
+            _refusal(group.send, [torch.ones(1)], 0, 0),
+        ]
         assert all("was destroyed, and rank" in one for one in told), told
     gc.disable()
     known = weakref.ref(group)
@@ -277,89 +290,13 @@ def _orders_of_ending(rank: int, n: int) -> list[Any]:
     dist.destroy_process_group(first)
     found += [
         raised(lambda: dist.destroy_process_group(first)),
-        total(None, 1.0), c10d.get_pg_count(),
-    ]  # fmt: skip
+        total(None, 1.0),
+        c10d.get_pg_count(),
+    ]
     late = dist.new_group()
     found.append(total(late, 3.0))
     dist.barrier()
     return found  # the rest goes with the default group
-
-
-def _threads(rank: int, n: int) -> list[float]:
-    """Threads that call at once, each in a group of its own; and messages, told apart by tags."""
-    groups = [dist.new_group() for _ in range(4)]
-    found = [0.0] * 6
-    failed: list[BaseException] = []
-
-    def sums(i: int) -> None:
-        for k in range(20):
-            x = torch.full((3000 if k % 2 else 10,), float(rank + i))
-            work = dist.all_reduce(x, group=groups[i], async_op=bool(k % 3))
-            if work is not None:
-                work.wait()
-            found[i] += float(x[0])
-
-    def messages(i: int) -> None:
-        for k in range(20):
-            x = torch.zeros(2000)
-            work = dist.isend(torch.full((2000,), float(rank + k)), (rank + 1) % n, tag=i)
-            dist.recv(x, (rank - 1) % n, tag=i)
-            assert work is not None
-            work.wait()
-            found[i] += float(x[0])
-
-    def guarded(call: Callable[[int], None], i: int) -> None:
-        try:
-            call(i)
-        except BaseException as error:
-            failed.append(error)
-
-    jobs = [(sums, 0), (sums, 1), (sums, 2), (sums, 3), (messages, 4), (messages, 5)]
-    threads = [threading.Thread(target=guarded, args=job, daemon=True) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(80.0)
-        assert not thread.is_alive()
-    if failed:
-        raise failed[0]
-    return found
-
-
-def _first_messages(rank: int, n: int) -> list[float]:
-    """Two threads have a group's first messages at once, in 30 groups."""
-    found: list[float] = []
-    often = sys.getswitchinterval()
-    for _ in range(30):
-        group = dist.new_group()
-        dist.barrier(group=group)
-        begin, got = threading.Barrier(2), [torch.zeros(3) for _ in range(2)]
-
-        def message(i: int, group: Any, begin: threading.Barrier, x: torch.Tensor) -> None:
-            begin.wait(60.0)
-            for k in range(3):
-                mine = torch.full((3,), float(10 * rank + k + 100 * i))
-                work = dist.isend(mine, (rank + 1) % n, group=group, tag=i)
-                part = torch.zeros(3)
-                dist.recv(part, (rank - 1) % n, group=group, tag=i)
-                x[k] = part[0]
-                assert work is not None
-                work.wait()
-
-        sys.setswitchinterval(1e-6)
-        threads = [
-            threading.Thread(target=message, args=(i, group, begin, got[i]), daemon=True)
-            for i in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(70.0)
-        sys.setswitchinterval(often)
-        found += [float(value) for x in got for value in x]
-        dist.barrier(group=group)
-        dist.destroy_process_group(group)
-    return found
 
 
 def _other_backend(rank: int, n: int) -> list[Any]:
@@ -390,9 +327,19 @@ def _device_backends(rank: int, n: int) -> list[Any]:
     return found
 
 
+@pytest.mark.full
 def test_groups_of_every_kind() -> None:
     cases = [
-        _properties, _sub_groups, _many_groups, _orders_of_ending, _after_the_end, _threads,
-        _first_messages, _other_backend, _again_and_again, _stores, _device_backends,
-    ]  # fmt: skip
+        _properties,
+        _sub_groups,
+        _many_groups,
+        _orders_of_ending,
+        _after_the_end,
+        threads_at_once,
+        first_messages,
+        _other_backend,
+        _again_and_again,
+        _stores,
+        _device_backends,
+    ]
     compare(cases, 4, exact=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -122,10 +123,8 @@ def _refused(rank: int, n: int) -> dict[str, Any]:
     return {
         "to oneself": raised(lambda: dist.send(x, rank)),
         "no tensor": raised(lambda: dist.send(3, (rank + 1) % n)),  # type: ignore[arg-type]
-        "two groups": raised(
-            lambda: dist.batch_isend_irecv([dist.P2POp(dist.all_reduce, x, 0)])
-        ),
-    }  # fmt: skip
+        "two groups": raised(lambda: dist.batch_isend_irecv([dist.P2POp(dist.all_reduce, x, 0)])),
+    }
 
 
 def _to_oneself(rank: int, n: int) -> list[float]:
@@ -139,6 +138,7 @@ def _to_oneself(rank: int, n: int) -> list[float]:
     return into.tolist()
 
 
+@pytest.mark.full
 def test_objects_and_messages() -> None:
     compare([_objects, _messages, _refused], 3, exact=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook
@@ -37,7 +38,7 @@ def smooth() -> torch.nn.Module:
 
 
 def zero(rank: int, n: int) -> Any:
-    """What it holds of the state, the parameters, and its state put together on one rank."""
+    """Return what it holds of the state, the parameters, and its state put together on one rank."""
     out = {}
     for name, (kind, options) in KINDS.items():
         for views in (False, True):
@@ -49,8 +50,11 @@ def zero(rank: int, n: int) -> Any:
             optimizer.consolidate_state_dict(to=1)
             whole = optimizer.state_dict() if rank == 1 else {}
             out[f"{name} {views}"] = (
-                losses, state(ddp.module), whole.get("state", {}), len(optimizer.optim.state),
-            )  # fmt: skip
+                losses,
+                state(ddp.module),
+                whole.get("state", {}),
+                len(optimizer.optim.state),
+            )
     return out
 
 
@@ -60,8 +64,10 @@ def zero_of_groups(rank: int, n: int) -> Any:
     layers = [list(ddp.module[i].parameters()) for i in (0, 3, 5)]
     optimizer = ZeroRedundancyOptimizer(
         [{"params": layers[0]}, {"params": layers[1], "lr": 0.01}],
-        optimizer_class=torch.optim.SGD, lr=0.1, momentum=0.9,
-    )  # fmt: skip
+        optimizer_class=torch.optim.SGD,
+        lr=0.1,
+        momentum=0.9,
+    )
     optimizer.add_param_group({"params": layers[2], "lr": 0.05})
     train(ddp, rank, iterations=2, optimizer=optimizer)
     for to in range(n):
@@ -102,8 +108,9 @@ def post_local_sgd(rank: int, n: int) -> Any:
 def hierarchical_averaging(rank: int, n: int) -> Any:
     net = model()
     averager = HierarchicalModelAverager(OrderedDict([(1, n // 2), (3, n)]), warmup_steps=1)
-    losses = train(net, rank, iterations=5, after=lambda: averager.average_parameters(
-        list(net.parameters())))  # fmt: skip
+    losses = train(
+        net, rank, iterations=5, after=lambda: averager.average_parameters(list(net.parameters()))
+    )
     return losses, state(net)
 
 
@@ -117,6 +124,7 @@ def clipped(rank: int, n: int) -> Any:
     return norms, [p.grad for p in ddp.parameters()]
 
 
+@pytest.mark.full
 def test_optimizers_that_communicate() -> None:
     compare(
         [zero, zero_of_groups, zero_and_join, post_local_sgd, hierarchical_averaging, clipped], 4

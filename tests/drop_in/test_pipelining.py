@@ -137,8 +137,12 @@ def with_data_parallelism(rank: int, n: int) -> Any:
 def test_pipelining() -> None:
     compare(
         [
-            one_stage_a_rank, two_stages_a_rank, a_vee, split_by_tracing, inference,
+            one_stage_a_rank,
+            two_stages_a_rank,
+            a_vee,
+            split_by_tracing,
+            inference,
             with_data_parallelism,
         ],
         4,
-    )  # fmt: skip
+    )

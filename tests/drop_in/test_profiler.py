@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
@@ -46,16 +47,19 @@ def _profiled(rank: int, n: int) -> dict[str, Any]:
     prefix = f"{backend}:"
     ours = [e for e in told.events() if e.name.startswith(prefix) or e.name == "mine"]
     counts = Counter(event.name.removeprefix(prefix) for event in ours)
+    operators = Counter(event.name for event in told.events() if event.name.startswith("c10d::"))
     counts.pop("gather", None)  # Gloo says it beside the title
     sums = [event for event in ours if event.name == f"{prefix}all_reduce"]
     longest = max(event.time_range.elapsed_us() for event in sums)
     return {
         "counts": dict(sorted(counts.items())),
+        "torch's names of operators": dict(sorted(operators.items())),
         "shapes": next(filter(None, (event.input_shapes for event in sums))),
         "each takes time": all(event.time_range.elapsed_us() > 0 for event in ours),
         "what is asynchronous lasts until it is done": rank > 0 or longest > 0.9e6 * LATE,
-    }  # fmt: skip
+    }
 
 
+@pytest.mark.full
 def test_the_profiler_sees_the_same_operations() -> None:
     compare([_profiled], 2)

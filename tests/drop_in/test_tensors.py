@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -74,17 +75,30 @@ def redistribute_dtypes(rank: int, n: int) -> Any:
 
 
 def operations(rank: int, n: int) -> Any:
-    """What computing on pieces makes communicate, backward as well."""
+    """Return what computing on pieces makes communicate, backward as well."""
     mesh = init_device_mesh("cpu", (n,))
     torch.manual_seed(1)
     a = distribute_tensor(torch.randn(9, 6), mesh, [Shard(0)]).requires_grad_()
     b = distribute_tensor(torch.randn(6, 10), mesh, [Shard(1)]).requires_grad_()
     c = distribute_tensor(torch.randn(10, 6), mesh, [Shard(1)]).requires_grad_()
     results = [
-        a @ b, c @ b.detach(), a.sum(0), a.mean(), a.norm(), a.softmax(0), a.softmax(1),
-        a.cumsum(0), a.var(0), (a > 0).all(), a.topk(2, dim=0)[0], a.argmax(1), a.t().contiguous(),
-        torch.cat([a, a]), torch.nn.functional.layer_norm(a, [6]), a.std(),
-    ]  # fmt: skip
+        a @ b,
+        c @ b.detach(),
+        a.sum(0),
+        a.mean(),
+        a.norm(),
+        a.softmax(0),
+        a.softmax(1),
+        a.cumsum(0),
+        a.var(0),
+        (a > 0).all(),
+        a.topk(2, dim=0)[0],
+        a.argmax(1),
+        a.t().contiguous(),
+        torch.cat([a, a]),
+        torch.nn.functional.layer_norm(a, [6]),
+        a.std(),
+    ]
     loss = sum(x.float().square().sum() for x in results if x.requires_grad)
     loss.backward()
     values = [x.full_tensor() if isinstance(x, DTensor) else x for x in results]
@@ -182,22 +196,26 @@ def modules_by_hand(rank: int, n: int) -> Any:
 
     torch.manual_seed(0)
     net = distribute_module(
-        torch.nn.Linear(12, 8), mesh, cut,
+        torch.nn.Linear(12, 8),
+        mesh,
+        cut,
         input_fn=lambda _, inputs, mesh: distribute_tensor(inputs[0], mesh, [Replicate()]),
         output_fn=lambda _, y, mesh: y.redistribute(mesh, [Replicate()]).to_local(),
-    )  # fmt: skip
+    )
     net(batches(0, 1)[0]).square().mean().backward()
     grads = [p.grad.full_tensor() for p in net.parameters()]
     prepared = parallelize_module(
-        torch.nn.Identity(), mesh, PrepareModuleInput(
+        torch.nn.Identity(),
+        mesh,
+        PrepareModuleInput(
             input_layouts=Shard(0), desired_input_layouts=Replicate(), use_local_output=True
         ),
-    )  # fmt: skip
+    )
     back = parallelize_module(
-        torch.nn.Identity(), mesh, PrepareModuleOutput(
-            output_layouts=Replicate(), desired_output_layouts=Shard(1)
-        ),
-    )  # fmt: skip
+        torch.nn.Identity(),
+        mesh,
+        PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(1)),
+    )
     x = torch.arange(8.0).view(1, 8) + 10 * rank
     return grads, prepared(x), back(torch.arange(8.0).view(1, 8))
 
@@ -213,6 +231,7 @@ def meshes(rank: int, n: int) -> Any:
     return x, given.full_tensor(), ranks, mesh.mesh, mesh.get_coordinate()
 
 
+@pytest.mark.full
 def test_dtensors() -> None:
     compare([redistribute, redistribute_on_a_grid, redistribute_dtypes, operations, meshes], 4)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ SIZES = (0, 1, 1003)
 
 
 def own(rank: int, dtype: str, *shape: int, salt: int = 0) -> torch.Tensor:
-    """What a rank has: small numbers, so that every order of adding gives the same; -1 too, which
+    """Return a rank's: small numbers, so that every order of adding gives the same; -1 too, which
     is the largest of all in what has no sign.
     """
     kind: torch.dtype = getattr(torch, dtype)
@@ -43,24 +43,22 @@ def bits(x: torch.Tensor) -> list[Any]:
     return [str(x.dtype), tuple(x.shape), plain]
 
 
+Calls = tuple[Callable[[], Any], ...]
+
+
 def moves(rank: int, n: int, dtype: str, shape: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """(name, call) of every operation that adds nothing."""
-    last, size = n - 1, math.prod(shape)
+    calls = (*_with_root(rank, n, dtype, shape), *_among_all(rank, n, dtype, shape))
+    yield from ((call.__name__, call) for call in calls)
+
+
+def _with_root(rank: int, n: int, dtype: str, shape: tuple[int, ...]) -> Calls:
+    last = n - 1
 
     def broadcast() -> Any:
         x = own(rank, dtype, *shape)
         dist.broadcast(x, last)
         return bits(x)
-
-    def all_gather() -> Any:
-        out = [room(dtype, *shape) for _ in range(n)]
-        dist.all_gather(out, own(rank, dtype, *shape))
-        return [bits(one) for one in out]
-
-    def all_gather_into_tensor() -> Any:
-        out = room(dtype, n * size)
-        dist.all_gather_into_tensor(out, own(rank, dtype, size))
-        return bits(out)
 
     def gather() -> Any:
         out = [room(dtype, *shape) for _ in range(n)] if rank == last else None
@@ -72,6 +70,22 @@ def moves(rank: int, n: int, dtype: str, shape: tuple[int, ...]) -> Iterator[tup
         parts = [own(rank, dtype, *shape, salt=i) for i in range(n)]
         dist.scatter(x, parts if rank == 0 else None, src=0)
         return bits(x)
+
+    return broadcast, gather, scatter
+
+
+def _among_all(rank: int, n: int, dtype: str, shape: tuple[int, ...]) -> Calls:
+    size = math.prod(shape)
+
+    def all_gather() -> Any:
+        out = [room(dtype, *shape) for _ in range(n)]
+        dist.all_gather(out, own(rank, dtype, *shape))
+        return [bits(one) for one in out]
+
+    def all_gather_into_tensor() -> Any:
+        out = room(dtype, n * size)
+        dist.all_gather_into_tensor(out, own(rank, dtype, size))
+        return bits(out)
 
     def all_to_all_single() -> Any:
         out = room(dtype, n * size)
@@ -99,11 +113,14 @@ def moves(rank: int, n: int, dtype: str, shape: tuple[int, ...]) -> Iterator[tup
             work.wait()
         return bits(x)
 
-    calls = (
-        broadcast, all_gather, all_gather_into_tensor, gather, scatter, all_to_all_single,
-        uneven_all_to_all, all_to_all, messages,
-    )  # fmt: skip
-    yield from ((call.__name__, call) for call in calls)
+    return (
+        all_gather,
+        all_gather_into_tensor,
+        all_to_all_single,
+        uneven_all_to_all,
+        all_to_all,
+        messages,
+    )
 
 
 def additions(

@@ -1,4 +1,4 @@
-"""What the families of drop-in tests share: a training loop and what it leaves to compare."""
+"""A training loop for the families of drop-in tests, and what it leaves to compare."""
 
 from __future__ import annotations
 

@@ -13,21 +13,38 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.choosing.walk import Walker, arguments
 from workbench.collectives import algorithms
 from workbench.formulas import OPERATIONS, WITH_ROOT, Transfer, expected, levels, lower_bound
 from workbench.formulas.bounds import fewest_steps
 from workbench.formulas.model import elements_sent
+from workbench.theory.counted import counted
+from workbench.theory.walk import Walker, arguments
 
 KNOWN = [(operation, name) for operation, named in OPERATIONS.items() for name in named]
 SLOT = 1 << 20
 ITEM = np.dtype(np.float32).itemsize
 
 
-def test_every_file_of_the_folder_has_its_formulas_and_the_other_way_round() -> None:
-    assert {operation: sorted(named) for operation, named in OPERATIONS.items()} == {
-        operation: algorithms(operation) for operation in OPERATIONS
-    }
+def test_every_formula_has_its_file() -> None:
+    for operation, named in OPERATIONS.items():
+        assert set(named) <= set(algorithms(operation))
+
+
+@pytest.mark.parametrize(("operation", "name"), KNOWN)
+def test_numbers_counted_in_the_file_are_those_of_the_formula(operation: str, name: str) -> None:
+    """So may a file be without a formula: what is counted of it is right."""
+    formula, own = OPERATIONS[operation][name], counted(operation, name)
+    assert own.schedule is not None and formula.schedule is not None
+    for n in (2, 3, 4, 5, 7, 8, 12):
+        assert own.steps(n) == formula.steps(n) and own.sends(n) == formula.sends(n)
+        for elements in (n, 3 * n, 1000 * n, n << 20):
+            assert own.sent(n, elements) == formula.sent(n, elements)
+        for each, nbytes in ((own.terms(n, 1e6), 1e6), (own.terms(n, 8), 8)):
+            assert each == pytest.approx(formula.terms(n, nbytes))
+        replaces = {one._replace(adds=False) for one in own.schedule(n)}
+        assert replaces == {one._replace(adds=False) for one in formula.schedule(n)}
+        sizes, known = own.cut(n, 1000 * n), formula.cut(n, 1000 * n)
+        assert all(sizes[one.chunk] == known[one.chunk] for one in own.schedule(n))
 
 
 # -- the code, written down --
@@ -48,21 +65,37 @@ class Written:
         self.left[step, self.phases[phase], self.rank, to, chunk, slot] += 1
 
     def take(
-        self, into: Any, frm: int, reduce: Any, step: int, chunk: int, slot: int, phase: int,
+        self,
+        into: Any,
+        frm: int,
+        reduce: Any,
+        step: int,
+        chunk: int,
+        slot: int,
+        phase: int,
         *_: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.came[step, self.phases[phase], frm, self.rank, chunk, slot] += 1
 
     def pass_on(
-        self, mine: Any, frm: int, to: int, reduce: Any, keep: bool, step: int, chunk: int,
-        slot: int, phases: tuple[int, int], *_: Any,
-    ) -> None:  # fmt: skip
+        self,
+        mine: Any,
+        frm: int,
+        to: int,
+        reduce: Any,
+        keep: bool,
+        step: int,
+        chunk: int,
+        slot: int,
+        phases: tuple[int, int],
+        *_: Any,
+    ) -> None:
         self.take(mine, frm, reduce, step, chunk, slot, phases[0])
         self.put(mine, to, step + 1, chunk, slot, phases[1])
 
 
 def written(operation: str, name: str, n: int, elements: int, root: int = 0) -> list[Written]:
-    """What each rank's code sends and receives of a tensor of float32."""
+    """Return what each rank's code sends and receives of a tensor of float32."""
     module = __import__(f"workbench.collectives.{operation}_{name}", fromlist=[operation])
     found = []
     for rank in range(n):
@@ -173,8 +206,15 @@ def test_none_is_better_than_possible(operation: str, name: str) -> None:
 
 def test_levels_are_the_most_even_factors() -> None:
     assert [levels(n) for n in (1, 2, 4, 6, 7, 8, 12, 16)] == [
-        [1], [2], [2, 2], [3, 2], [7], [4, 2], [4, 3], [4, 4],
-    ]  # fmt: skip
+        [1],
+        [2],
+        [2, 2],
+        [3, 2],
+        [7],
+        [4, 2],
+        [4, 3],
+        [4, 4],
+    ]
 
 
 # -- what must be held at the end --
@@ -189,8 +229,11 @@ def test_what_must_be_held_worked_by_hand() -> None:
     assert expected("all_gather", 2) == [[(1, 0), (1, 0)], [(0, 1), (0, 1)]]
     assert expected("reduce_scatter", 2) == [[(1, 1), None], [None, (1, 1)]]
     assert expected("all_to_all", 2) == [  # from 0 to 0, from 0 to 1, ...
-        [(1, 0), None], [None, (1, 0)], [(0, 1), None], [None, (0, 1)],
-    ]  # fmt: skip
+        [(1, 0), None],
+        [None, (1, 0)],
+        [(0, 1), None],
+        [None, (0, 1)],
+    ]
     assert expected("barrier", 2, chunks=1) == [[(1, 1), (1, 1)]]
     with pytest.raises(ValueError, match="no operation 'gatehr'; there are all_reduce, broadcast"):
         expected("gatehr", 2)

@@ -1,4 +1,4 @@
-"""What comes from outside, damaged or made up: answered in words, never a crash and never a hang.
+"""Input from outside, damaged or made up: answered in words, never a crash and never a hang.
 
     python -m tests.fuzz [FAMILY ...] --seconds 60 --seed 0
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import workbench as wb
-from tests.fuzz import pages, saved_runs, traces
+from tests.fuzz import pages, prices, requests, saved_runs, traces
 from tests.fuzz.cases import FAMILIES
 from tests.fuzz.family import Family, keep, kept
 from tests.fuzz.made_up import damaged
@@ -29,8 +29,10 @@ from tests.fuzz.made_up import damaged
 KEPT = Path("runs/fuzz")
 LIVE = ("stage_of_a_run", "stage_of_cells")
 WEB = ("start_page", "partition_page")
+SERVER = ("request", "websocket")
 FILES = ("damaged_run", "made_run", "trace_folder")
-NAMES = (*FAMILIES, *FILES, *WEB, *LIVE)
+PRICED = ("costly_link", "costly_form")
+NAMES = (*FAMILIES, *FILES, *PRICED, *WEB, *SERVER, *LIVE)
 
 
 @contextlib.contextmanager
@@ -40,8 +42,12 @@ def families(names: set[str]) -> Iterator[dict[str, Family]]:
         found = dict(FAMILIES)
         if names & {*FILES}:
             found |= stack.enter_context(_files())
+        if names & {*PRICED}:
+            found |= stack.enter_context(prices.families())
         if names & {*WEB}:
             found |= stack.enter_context(pages.web_app())
+        if names & {*SERVER}:
+            found |= stack.enter_context(requests.server())
         if names & {*LIVE}:
             found |= stack.enter_context(pages.ranks())
         yield {name: family for name, family in found.items() if name in names}
@@ -127,9 +133,10 @@ def _fails(name: str, family: Family, seed: int) -> bool:
 
 def _asked() -> argparse.Namespace:
     options = argparse.ArgumentParser(
-        prog="python -m tests.fuzz", description=__doc__,
+        prog="python -m tests.fuzz",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     options.add_argument("family", nargs="*", help=", ".join(NAMES))
     options.add_argument("--seconds", type=float, default=300.0)
     options.add_argument("--seed", type=int, default=None, help="of the first case")

@@ -1,4 +1,4 @@
-"""What comes from outside as plain data: specs, links, forms, lines of cells, bytes of a socket."""
+"""Input from outside as plain data: specs, links, forms, lines of cells, bytes of a socket."""
 
 from __future__ import annotations
 
@@ -14,21 +14,40 @@ from IPython.core.error import UsageError
 
 from tests.fuzz.family import Family
 from tests.fuzz.made_up import damaged, from_a_page, text, value
-from workbench import form, magics, spec_link, wire
-from workbench.app.limits import Limits, Refused
-from workbench.app.start import plain
-from workbench.errors import SpecError
-from workbench.spec import Experiment, Network
-from workbench.transports.board import TEXT_BYTES, read_alarm, write_alarm
+from workbench.cells import magics
+from workbench.common import ipc
+from workbench.common.errors import PeerLost, SpecError, WorkbenchError
+from workbench.experiment import web_link
+from workbench.experiment.spec import Experiment, Network
+from workbench.interface import form
+from workbench.interface.app.limits import Limits, Refused
+from workbench.interface.app.start import plain
+from workbench.transports.peer_page import TEXT_BYTES, read_alarm, write_alarm
 
 SPEC: dict[str, Any] = {
-    "strategy": "data_parallel", "task": "lenet_digits", "ranks": 4, "iterations": 20,
-    "batch_size": 64, "seed": 3, "optimizer": "adam", "lr": 0.01, "dtype": "float64",
-    "all_reduce": "ring", "chunk_bytes": 4096, "timeout": "20 s", "device": "cpu", "threads": 1,
+    "strategy": "data_parallel",
+    "task": "lenet_digits",
+    "ranks": 4,
+    "iterations": 20,
+    "batch_size": 64,
+    "seed": 3,
+    "optimizer": "adam",
+    "lr": 0.01,
+    "dtype": "float64",
+    "all_reduce": "ring",
+    "chunk_bytes": 4096,
+    "timeout": "20 s",
+    "device": "cpu",
+    "threads": 1,
     "network": {"latency": "1 ms", "bandwidth": "1 Gbit/s", "links": {"0->1": {"latency": "5 ms"}}},
-    "faults": [{"fault": "kill", "rank": 1, "at_iteration": 3}], "pad_compute": "2 ms",
-    "memory_limit": "1 GB", "options": {}, "task_options": {}, "momentum": 0.0, "record": True,
-}  # fmt: skip
+    "faults": [{"fault": "kill", "rank": 1, "at_iteration": 3}],
+    "pad_compute": "2 ms",
+    "memory_limit": "1 GB",
+    "options": {},
+    "task_options": {},
+    "momentum": 0.0,
+    "record": True,
+}
 
 
 def holds(exp: Experiment) -> None:
@@ -77,12 +96,33 @@ def spec_of_text(chance: random.Random) -> str:
             chance.shuffle(lines)
             return "".join(lines)
         case _:
-            odd = chance.choice((
-                "&a [*a]", "*b", "!!python/object/apply:os.system [ls]", "2001-99-99", "!!int x",
-                "!!binary x", "[" * 5000, "{" * 500, "? ? ?", "0x" + "f" * 6000, "!!timestamp x",
-                "&x {a: &y [1], b: *y, c: *x}", "<<: 3", "!!set {a, b}", "'", "\0", "\ud800",
-                "2001-01-01", "1:2:3", "0b" + "1" * 20000, "9" * 6000, ".inf", "!!merge x",
-            ))  # fmt: skip
+            odd = chance.choice(
+                (
+                    "&a [*a]",
+                    "*b",
+                    "!!python/object/apply:os.system [ls]",
+                    "2001-99-99",
+                    "!!int x",
+                    "!!binary x",
+                    "[" * 5000,
+                    "{" * 500,
+                    "? ? ?",
+                    "0x" + "f" * 6000,
+                    "!!timestamp x",
+                    "&x {a: &y [1], b: *y, c: *x}",
+                    "<<: 3",
+                    "!!set {a, b}",
+                    "'",
+                    "\0",
+                    "\ud800",
+                    "2001-01-01",
+                    "1:2:3",
+                    "0b" + "1" * 20000,
+                    "9" * 6000,
+                    ".inf",
+                    "!!merge x",
+                )
+            )
             return f"{whole}{chance.choice([*SPEC])}: {odd}\n"
 
 
@@ -93,7 +133,7 @@ def made_of_text(told: str) -> None:
 
 def link(chance: random.Random) -> str:
     """A link that was changed on its way, or carries something else."""
-    made = spec_link.to_link(Experiment(**SPEC))
+    made = web_link.to_link(Experiment(**SPEC))
     match chance.randrange(3):
         case 0:
             return damaged(made.encode(), chance).decode(errors="replace")
@@ -106,7 +146,7 @@ def link(chance: random.Random) -> str:
 
 def made_of_a_link(told: str) -> None:
     with contextlib.suppress(SpecError):
-        exp = spec_link.from_link(told)
+        exp = web_link.from_link(told)
         assert not exp.carries_code
         holds(exp)
 
@@ -129,12 +169,34 @@ def made_of_a_form(told: dict[str, Any]) -> None:
 
 
 def line_of_a_cell(chance: random.Random) -> str:
-    """What stands behind %%ranks."""
+    """Return what stands behind %%ranks."""
     words = (
-        "4", "0,2", "1-3", "3-1", "0-", "-1", "1-99999999999", "9" * 5000, "٣", "2,", ",", "0",
-        "--bare", "--end", "--no-stage", "--as team", "--as=x", "--as 3", "--timeout '5 min'",
-        "--timeout=never", "--timeout", "--bar", "--as", text(chance), text(chance),
-    )  # fmt: skip
+        "4",
+        "0,2",
+        "1-3",
+        "3-1",
+        "0-",
+        "-1",
+        "1-99999999999",
+        "9" * 5000,
+        "٣",
+        "2,",
+        ",",
+        "0",
+        "--bare",
+        "--end",
+        "--no-stage",
+        "--as team",
+        "--as=x",
+        "--as 3",
+        "--timeout '5 min'",
+        "--timeout=never",
+        "--timeout",
+        "--bar",
+        "--as",
+        text(chance),
+        text(chance),
+    )
     return " ".join(chance.choice(words) for _ in range(chance.choice((1, 1, 2, 3, 6))))
 
 
@@ -148,7 +210,7 @@ def message_of_a_process(chance: random.Random) -> bytes:
     """Bytes on a rank's or the driver's socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wire.send(theirs, {"step": 1, "name": "é"}, b"12345678")
+        ipc.send(theirs, {"step": 1, "name": "é"}, b"12345678")
         return damaged(ours.recv(1 << 16), chance)[: 1 << 16]
 
 
@@ -162,26 +224,26 @@ def received(data: bytes) -> None:
         theirs.close()
         began = time.monotonic()
         with contextlib.suppress(ConnectionError):
-            while (message := wire.receive(ours)) is not None:
+            while (message := ipc.receive(ours)) is not None:
                 assert isinstance(message[0], dict)
         assert time.monotonic() - began < 5
 
 
 def alarm(chance: random.Random) -> tuple[int, str, str, bytes]:
-    """What a rank leaves on a peer's board, and other bytes that stand there."""
+    """Return what a rank leaves on a peer's board, and other bytes that stand there."""
     words = chance.choice(("", "lost", "é" * 3000, "\0" * 900, '"' * 1000, "\U0001f600" * 1000))
     rank, more = chance.choice((0, 3, -1)), text(chance)
-    return rank, words, more, damaged(write_alarm("PeerLost", rank, words + more), chance)
+    return rank, words, more, damaged(write_alarm(PeerLost(words + more, rank)), chance)
 
 
 def heard(told: tuple[int, str, str, bytes]) -> None:
     rank, words, more, changed = told
-    data = write_alarm("PeerLost", rank, words + more)
+    data = write_alarm(PeerLost(words + more, rank))
     assert len(data) <= TEXT_BYTES - 8
     read = read_alarm(data)
-    assert read["kind"] == "PeerLost" and (words + "x").startswith(read["text"][: len(words)])
+    assert type(read) is PeerLost and (words + "x").startswith(str(read)[: len(words)])
     read = read_alarm(changed)
-    assert read.keys() == {"kind", "rank", "text"} and isinstance(read["rank"], int)
+    assert isinstance(read, WorkbenchError) and isinstance(read.rank, int)
 
 
 FAMILIES = {

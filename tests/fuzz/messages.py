@@ -1,4 +1,4 @@
-"""What a page might send: to a live run, and to the parts of the web app's pages."""
+"""Messages that a page might send: to a live run, and to the parts of the web app's pages."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import threading
 from typing import Any
 
 from tests.fuzz.made_up import from_a_page, text
-from workbench.views import Message
-from workbench.views.feed import feed
+from workbench.views.packing import Message
+from workbench.views.pages.feed import feed
 
 # Not those that end a rank, nor what a link would need days for: the run goes on afterwards.
 _TAKES = {
-    "pause": (), "resume": (), "step": ("count", "unit"), "slow_motion": ("factor",),
-    "freeze": ("rank",), "thaw": ("rank",), "slow": ("rank", "factor"),
+    "pause": (),
+    "resume": (),
+    "step": ("count", "unit"),
+    "slow_motion": ("factor",),
+    "freeze": ("rank",),
+    "thaw": ("rank",),
+    "slow": ("rank", "factor"),
     "link": ("source", "target", "latency", "bandwidth", "down"),
-}  # fmt: skip
+}
 _RIGHT = {
-    "count": (1, 2), "unit": ("chunk", "step"), "factor": (1, 2.5), "rank": (0, 1),
-    "source": (0, 1), "target": (0, 1), "latency": ("1 ms",), "bandwidth": ("1 Gbit/s",),
+    "count": (1, 2),
+    "unit": ("chunk", "step"),
+    "factor": (1, 2.5),
+    "rank": (0, 1),
+    "source": (0, 1),
+    "target": (0, 1),
+    "latency": ("1 ms",),
+    "bandwidth": ("1 Gbit/s",),
     "down": (True, False),
-}  # fmt: skip
+}
 
 
 def message(chance: random.Random) -> Any:

@@ -12,11 +12,11 @@ from pathlib import Path
 import polars as pl
 
 import workbench as wb
-from workbench.views.facts import facts
+from workbench.views.pages.facts import facts
 
 
 def use(path: Path) -> str:
-    """What a user does with a run that was saved; its number of rows and their sum, as words."""
+    """Use a saved run as its user does. Returns its number of rows and their sum, as words."""
     run = wb.load(path)
     events = run.events
     own = events.select(pl.col("start_ns").sum(), pl.col("seq").sum(), pl.len()).row(0)

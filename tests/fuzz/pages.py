@@ -1,4 +1,4 @@
-"""What a browser may send to a page's parts, and to the stage of live ranks."""
+"""Messages of a browser to a page's parts, and to the stage of live ranks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.fuzz import messages
 from tests.fuzz.family import Family
 from tests.fuzz.made_up import from_a_page, text
 from tests.live import LONG, lenet, over_in_the_end, training
-from workbench import form
-from workbench.app import partition
-from workbench.app.limits import Limits
-from workbench.app.page import Site
-from workbench.app.runs import Runs
-from workbench.app.start import StartPage
+from workbench.interface import form
+from workbench.interface.app import partition
+from workbench.interface.app.limits import Limits
+from workbench.interface.app.page import Site
+from workbench.interface.app.runs import Runs
+from workbench.interface.app.start import StartPage
 
 CHECK = 30.0  # seconds for an answer
 HOURS = "10 h"

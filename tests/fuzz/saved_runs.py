@@ -15,8 +15,8 @@ import polars as pl
 
 from tests.fuzz.made_up import text, value
 from tests.synthetic import training
-from workbench.store import Store
-from workbench.table import SCHEMA
+from workbench.store.event_store import Store
+from workbench.store.table import SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0  # seconds for one file
@@ -29,12 +29,16 @@ class Opener:
         self._process: subprocess.Popen[str] | None = None
 
     def use(self, path: Path) -> dict[str, str]:
-        """What it said of the file; "ended" if it did without a word, "hung" if it says nothing."""
+        """Return what it said of the file; "ended" without a word, "hung" without an end."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fuzz.opening"], cwd=ROOT, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                [sys.executable, "-m", "tests.fuzz.opening"],
+                cwd=ROOT,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(f"{path}\n")

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.made_up import damaged
-from workbench.errors import WorkbenchError
-from workbench.events import SEND, Recorder
-from workbench.files import read_folder
-from workbench.following import Follower
-from workbench.store import Store
+from workbench.common.errors import WorkbenchError
+from workbench.recording.events import SEND
+from workbench.recording.recorder import Recorder
+from workbench.store.event_store import Store
+from workbench.store.trace_follower import Follower
 
 ROWS = 300
 
 
 def trace(folder: Path) -> Path:
-    """What two ranks have written that ended well."""
+    """Return what two ranks have written that ended well."""
     for rank in range(2):
         recorder = Recorder.into_folder(folder, rank)
         for name in ("comm", "compute"):
@@ -38,7 +38,7 @@ Deed = tuple[str, str, Any]  # what is done, to which path of the folder, with w
 
 
 def deed(whole: Path, chance: random.Random) -> Deed:
-    """What may be done to one file of a folder, or put beside it."""
+    """Return what may be done to one file of a folder, or put beside it."""
     files = sorted(path for path in whole.rglob("*") if path.is_file())
     path = chance.choice([*files, *(one for one in files if one.name == "trace")])
     name = str(path.relative_to(whole))
@@ -87,7 +87,7 @@ def read_and_follow(folder: Path) -> None:
     """Raises what neither a reader nor a watcher of the folder may raise."""
     for partial in (False, True):
         with contextlib.suppress(WorkbenchError):
-            store = read_folder(folder, partial=partial)
+            store = Store.load(folder, partial=partial)
             assert store.events.height == len(store) <= 8 * ROWS
     store = Store()
     follower = Follower(store, folder)

@@ -1,24 +1,53 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { besideRanks, preparedOf } from "../../assets/collective_frame.js";
-import { contentKeys, spaceKeys } from "../../assets/collective_keys.js";
-import { drawScore, scoreHeight } from "../../assets/lanes.js";
-import { CellLayer, drawArriving, drawCounters, drawFrame } from "../../assets/matrix.js";
-import { drawSpace, drawWays } from "../../assets/ring_draw.js";
-import { lastMoments } from "../../assets/tell_collectives.js";
+import { besideRanks, preparedOf } from "../../assets/scenes/collectives/frame.js";
+import { contentKeys, spaceKeys } from "../../assets/scenes/collectives/legend.js";
+import { drawScore, scoreHeight } from "../../assets/drawing/lanes.js";
+import { CellLayer, drawArriving, drawFrame } from "../../assets/scenes/collectives/matrix.js";
+import { drawCounters } from "../../assets/scenes/collectives/counters.js";
+import { drawSpace, drawWays } from "../../assets/scenes/collectives/ring_draw.js";
+import { lastMoments } from "../../assets/scenes/collectives/moments.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";
 import { allRows, lookAt, ringRows, starRows } from "./simulated.js";
+import { sample } from "./sample.js";
 
 const LATE = (n) => Array.from({ length: n }, (_, r) => (r === n - 1 ? 900 : r * 10));
-const CALLS = [["even ring", (n) => ringRows(n)], ["slow ring", (n) => ringRows(n, { slow: [n > 2 ? 2 : 0, 6] })], ["late ring", (n) => ringRows(n, { came: LATE(n), slots: 3 })],
-  ["star", (n) => starRows(n, { came: LATE(n) })], ["all", (n) => allRows(n, { came: LATE(n) })]];
-const MADE = (n) => ({ run: { emulated: [{ from: n > 2 ? 2 : 0, to: n > 2 ? 3 % n : 1, words: `link ${n > 2 ? 2 : 0} → ${n > 2 ? 3 % n : 1} emulated: 25 Mbit/s` }] } });
+const CALLS = [
+  ["even ring", (n) => ringRows(n)],
+  ["slow ring", (n) => ringRows(n, { slow: [n > 2 ? 2 : 0, 6] })],
+  ["late ring", (n) => ringRows(n, { came: LATE(n), slots: 3 })],
+  ["star", (n) => starRows(n, { came: LATE(n) })],
+  ["all", (n) => allRows(n, { came: LATE(n) })],
+];
+const MADE = (n) => ({
+  run: {
+    emulated: [
+      {
+        from: n > 2 ? 2 : 0,
+        to: n > 2 ? 3 % n : 1,
+        made: "emulated: 25 Mbit/s",
+        down: false,
+      },
+    ],
+  },
+});
 const MOMENTS = [0, 0.13, 0.31, 0.5, 0.72, 0.97];
 
 /** Both pictures and the score of a look, as they are drawn, each on a canvas of its own. */
 function drawn(look) {
-  const seen = preparedOf(look, null), ring = canvas(), matrix = canvas(), score = canvas();
-  drawWays(ring, INK, seen.place, seen.reading, seen.scale, seen.made, new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank)));
+  const seen = preparedOf(look, null);
+  const ring = canvas();
+  const matrix = canvas();
+  const score = canvas();
+  drawWays(
+    ring,
+    INK,
+    seen.place,
+    seen.reading,
+    seen.scale,
+    seen.made,
+    new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank)),
+  );
   const below = drawSpace(ring, look, seen, {});
   onto(matrix);
   new CellLayer().update(look, seen.grid, seen.reading, seen.states, seen.t, seen.tall);
@@ -27,26 +56,45 @@ function drawn(look) {
   drawFrame(matrix, look, seen.grid, seen.reading);
   onto(score);
   drawScore(score, look);
-  return { seen, below, pictures: { ring: [ring.drawn, seen.left, seen.height], matrix: [matrix.drawn, seen.right, seen.tall], score: [score.drawn, look.width, scoreHeight(look.ranks)] } };
+  return {
+    seen,
+    below,
+    pictures: {
+      ring: [ring.drawn, seen.left, seen.height],
+      matrix: [matrix.drawn, seen.right, seen.tall],
+      score: [score.drawn, look.width, scoreHeight(look.ranks)],
+    },
+  };
 }
 
 for (const n of [2, 4, 8, 16])
-  for (const width of [928, 608])
-    test(`no word lies over a mark or another word, all are in the picture, none is below 11 px: ${n} ranks, ${width} px`, () => {
-      for (const [name, rows] of CALLS)
-        for (const share of MOMENTS) {
-          const look = lookAt(n, rows(n), share, { width, ink: INK, known: MADE(n) });
-          for (const [picture, [marks, w, h]] of Object.entries(drawn(look).pictures)) {
-            const texts = marks.filter((d) => d.kind === "text"), where = `${picture} of a ${name} at ${share}`;
-            assert.ok(texts.length, where);
-            assert.deepEqual(collisions(marks), [], where);
-            for (const text of texts) {
-              assert.ok(text.size >= 11, `${text.text} has ${text.size} px: ${where}`);
-              assert.ok(text.x >= -0.5 && text.x + text.w <= w + 1 && text.y >= -2 && text.y + text.h <= h + 1, `${text.text} is cut off: ${where}, ${JSON.stringify(text)} in ${w} × ${h}`);
+  for (const width of sample([608, 928]))
+    test(
+      "no word lies over a mark or another word, all are in the picture, none is below 11 " +
+        `px: ${n} ranks, ${width} px`,
+      () => {
+        for (const [name, rows] of CALLS)
+          for (const share of MOMENTS) {
+            const look = lookAt(n, rows(n), share, { width, ink: INK, known: MADE(n) });
+            for (const [picture, [marks, w, h]] of Object.entries(drawn(look).pictures)) {
+              const texts = marks.filter((d) => d.kind === "text");
+              const where = `${picture} of a ${name} at ${share}`;
+              assert.ok(texts.length, where);
+              assert.deepEqual(collisions(marks), [], where);
+              for (const text of texts) {
+                assert.ok(text.size >= 11, `${text.text} has ${text.size} px: ${where}`);
+                assert.ok(
+                  text.x >= -0.5 &&
+                    text.x + text.w <= w + 1 &&
+                    text.y >= -2 &&
+                    text.y + text.h <= h + 1,
+                  `${text.text} is cut off: ${where}, ${JSON.stringify(text)} in ${w} × ${h}`,
+                );
+              }
             }
           }
-        }
-    });
+      },
+    );
 
 test("a collision would be seen", () => {
   const g = canvas();
@@ -60,77 +108,198 @@ test("a collision would be seen", () => {
 });
 
 test("every mark has its key, at any width", () => {
-  const look = lookAt(8, ringRows(8, { slow: [2, 6], came: LATE(8).map((t) => 9 * t) }), 0.5, { ink: INK, known: { ...MADE(8), control: { held: true, standing: [1], frozen: [3], slow: { 4: 2 }, ended: { 5: "was killed" } } }, live: true });
-  const seen = preparedOf({ ...look, t: look.call.end }, null), words = spaceKeys(look, seen).map((k) => k.words).join("; ");
-  for (const mark of ["while sending", "on its way", "waits", "has not joined in yet", "emulated", "ended", "held by you", "frozen by you", "computes slower"]) assert.ok(words.includes(mark), `${mark} is not in: ${words}`);
-  assert.deepEqual(contentKeys(look, seen).map((k) => k.words), ["sum of ranks 0, 1, 2 so far: place = rank", "complete", "arriving"]);
+  const look = lookAt(8, ringRows(8, { slow: [2, 6], came: LATE(8).map((t) => 9 * t) }), 0.5, {
+    ink: INK,
+    known: {
+      ...MADE(8),
+      control: {
+        held: true,
+        standing: [1],
+        frozen: [3],
+        slow: { 4: 2 },
+        ended: { 5: "was killed" },
+      },
+    },
+    live: true,
+  });
+  const seen = preparedOf({ ...look, t: look.call.end }, null);
+  const words = spaceKeys(look, seen)
+    .map((k) => k.words)
+    .join("; ");
+  for (const mark of [
+    "while sending",
+    "on its way",
+    "waits",
+    "has not joined in yet",
+    "emulated",
+    "ended",
+    "held by you",
+    "frozen by you",
+    "computes slower",
+  ])
+    assert.ok(words.includes(mark), `${mark} is not in: ${words}`);
+  assert.deepEqual(
+    contentKeys(look, seen).map((k) => k.words),
+    ["sum of ranks 0, 1, 2 so far: place = rank", "complete", "arriving"],
+  );
 });
 
 test("wrong cells have keys of their own", () => {
-  const rows = ringRows(4).filter((r) => !(r.kind === "recv" && r.rank === 2 && r.step === 1)), look = lookAt(4, rows, 1, { ink: INK });
-  assert.ok(contentKeys(look, preparedOf(look, null)).some((k) => k.words === "missing at the end"));
+  const rows = ringRows(4).filter((r) => !(r.kind === "recv" && r.rank === 2 && r.step === 1));
+  const look = lookAt(4, rows, 1, { ink: INK });
+  assert.ok(
+    contentKeys(look, preparedOf(look, null)).some((k) => k.words === "missing at the end"),
+  );
   const { pictures } = drawn(look);
-  assert.ok(pictures.matrix[0].some((d) => d.ink === "fault"), "drawn in red");
+  assert.ok(
+    pictures.matrix[0].some((d) => d.ink === "fault"),
+    "drawn in red",
+  );
 });
 
 test("at most three waits are said, the longest", () => {
   const rows = ringRows(16, { slow: [2, 9] });
   for (const share of MOMENTS) {
-    const seen = preparedOf(lookAt(16, rows, share, { ink: INK }), null), said = besideRanks(seen);
+    const seen = preparedOf(lookAt(16, rows, share, { ink: INK }), null);
+    const said = besideRanks(seen);
     assert.ok(said.length <= 3);
-    const shortest = Math.min(...said.map((s) => seen.t - seen.frame.waiting.get(s.rank).start)), span = seen.reading.call.end - seen.reading.call.start;
-    for (const [rank, w] of seen.frame.waiting) if (!said.some((s) => s.rank === rank) && w.end - w.start > 0.02 * span) assert.ok(said.length === 3 && seen.t - w.start <= shortest);
+    const shortest = Math.min(...said.map((s) => seen.t - seen.frame.waiting.get(s.rank).start));
+    const span = seen.reading.call.end - seen.reading.call.start;
+    for (const [rank, w] of seen.frame.waiting)
+      if (!said.some((s) => s.rank === rank) && w.end - w.start > 0.02 * span)
+        assert.ok(said.length === 3 && seen.t - w.start <= shortest);
   }
 });
 
-test("words beside ranks change four times a second while the picture moves, and at once where it is held", () => {
-  const rows = ringRows(4, { slow: [2, 6] }), at = (share, at, held, before) => preparedOf(lookAt(4, rows, share, { ink: INK, at, held }), before);
-  const first = at(0.4, 1000, false, null), second = at(0.42, 1100, false, first), third = at(0.47, 1260, false, second);
-  assert.equal(second.told.t, first.told.t);
-  assert.ok(third.told.t > second.told.t);
-  assert.equal(at(0.48, 1270, true, third).told.t, at(0.48, 0, true, null).t);
-});
+test(
+  "words beside ranks change four times a second while the picture moves, and at once where " +
+    "it is held",
+  () => {
+    const rows = ringRows(4, { slow: [2, 6] });
+    const at = (share, at, held, before) =>
+      preparedOf(lookAt(4, rows, share, { ink: INK, at, held }), before);
+    const first = at(0.4, 1000, false, null);
+    const second = at(0.42, 1100, false, first);
+    const third = at(0.47, 1260, false, second);
+    assert.equal(second.told.t, first.told.t);
+    assert.ok(third.told.t > second.told.t);
+    assert.equal(at(0.48, 1270, true, third).told.t, at(0.48, 0, true, null).t);
+  },
+);
 
-test("a place once given to a rank is kept by all that talk in one shape; the height by all", () => {
-  for (const n of [4, 8, 16]) {
-    const [first, ...others] = CALLS.map(([, rows]) => preparedOf(lookAt(n, rows(n), 0.5, { ink: INK }), null));
-    for (const other of others) {
-      if (other.place.shape.kind === first.place.shape.kind) assert.deepEqual(other.place.nodes, first.place.nodes);
-      assert.equal(other.height, first.height);
+test(
+  "a place once given to a rank is kept by all " + "that talk in one shape; the height by all",
+  () => {
+    for (const n of [4, 8, 16]) {
+      const [first, ...others] = CALLS.map(([, rows]) =>
+        preparedOf(lookAt(n, rows(n), 0.5, { ink: INK }), null),
+      );
+      for (const other of others) {
+        if (other.place.shape.kind === first.place.shape.kind)
+          assert.deepEqual(other.place.nodes, first.place.nodes);
+        assert.equal(other.height, first.height);
+      }
     }
-  }
-});
+  },
+);
 
-test("what is done to the ranks now is not drawn into the past; a rank has ended from its last row on", () => {
-  const rows = ringRows(4), known = { control: { held: true, standing: [0, 1, 2, 3], ended: { 1: "was killed" }, frozen: [2] } }, past = preparedOf(lookAt(4, rows, 0.5, { ink: INK, known }), null);
-  assert.ok(past.ranks.every((s) => !s.held && !s.frozen && !s.ended));
-  const now = preparedOf(lookAt(4, rows, 1, { ink: INK, known }), null);
-  assert.deepEqual(now.ranks.map((s) => [s.held, s.frozen, s.ended]), [[true, false, ""], [true, false, "was killed"], [true, true, ""], [true, false, ""]]);
-});
+test(
+  "what is done to the ranks now is not drawn into the past; a rank has ended from its last " +
+    "row on",
+  () => {
+    const rows = ringRows(4);
+    const known = {
+      control: { held: true, standing: [0, 1, 2, 3], ended: { 1: "was killed" }, frozen: [2] },
+    };
+    const past = preparedOf(lookAt(4, rows, 0.5, { ink: INK, known }), null);
+    assert.ok(past.ranks.every((s) => !s.held && !s.frozen && !s.ended));
+    const now = preparedOf(lookAt(4, rows, 1, { ink: INK, known }), null);
+    assert.deepEqual(
+      now.ranks.map((s) => [s.held, s.frozen, s.ended]),
+      [
+        [true, false, ""],
+        [true, false, "was killed"],
+        [true, true, ""],
+        [true, false, ""],
+      ],
+    );
+  },
+);
 
 test("while the ranks are held a wait is seen before it has a row", () => {
-  const rows = ringRows(4).filter((r) => r.kind !== "collective"), lane = { rank: 3, lane: "comm", kind: "wait", peer: 2, group: "default", op: 0, step: 5, chunk: 1, since: 0, values: [] };
-  const at = (held, op = 0) => preparedOf(lookAt(4, rows, 1, { ink: INK, known: { control: { held, standing: [0] }, lanes_now: [{ ...lane, op }] } }), null).ranks.map((s) => !!s.blocked);
+  const rows = ringRows(4).filter((r) => r.kind !== "collective");
+  const lane = {
+    rank: 3,
+    lane: "comm",
+    kind: "wait",
+    peer: 2,
+    group: "default",
+    op: 0,
+    step: 5,
+    chunk: 1,
+    since: 0,
+    values: [],
+  };
+  const at = (held, op = 0) =>
+    preparedOf(
+      lookAt(4, rows, 1, {
+        ink: INK,
+        known: { control: { held, standing: [0] }, lanes_now: [{ ...lane, op }] },
+      }),
+      null,
+    ).ranks.map((s) => !!s.blocked);
   assert.deepEqual(at(true), [false, false, false, true]);
   assert.deepEqual([at(false)[3], at(true, 7)[3]], [false, false]);
 });
 
-test("the first rank of a group that is not the world is no other's colour, and others are outside", () => {
-  const rows = ringRows(3).map((r) => ({ ...r, rank: 2 * r.rank, peer: r.peer < 0 ? -1 : 2 * r.peer })), seen = preparedOf(lookAt(6, rows, 0.5, { ink: INK }), null);
-  assert.deepEqual(seen.ranks.map((s) => s.member), [true, false, true, false, true, false]);
-  assert.equal(seen.grid.rows, 3);
-});
+test(
+  "the first rank of a group that is not the world is no other's colour, and others are " +
+    "outside",
+  () => {
+    const rows = ringRows(3).map((r) => ({
+      ...r,
+      rank: 2 * r.rank,
+      peer: r.peer < 0 ? -1 : 2 * r.peer,
+    }));
+    const seen = preparedOf(lookAt(6, rows, 0.5, { ink: INK }), null);
+    assert.deepEqual(
+      seen.ranks.map((s) => s.member),
+      [true, false, true, false, true, false],
+    );
+    assert.equal(seen.grid.rows, 3);
+  },
+);
 
-for (const width of [928, 608])
-  test(`where rows do not say whose parts are held, the picture says so and nothing is called complete: ${width} px`, () => {
-    for (const n of [2, 4, 8]) {
-      const rows = ringRows(n).map((r) => (r.kind === "collective" ? { ...r, phase: "untold" } : r)), look = lookAt(n, rows, 0.97, { width, ink: INK, known: {} });
-      const { seen, pictures } = drawn(look), [marks, w, h] = pictures.matrix, texts = marks.filter((d) => d.kind === "text");
-      assert.ok(texts.some((d) => d.text.startsWith("Not told.")), `${n} ranks`);
-      assert.deepEqual(collisions(marks, w, h), []);
-      const told = lastMoments(seen.reading, Infinity, 99).map(([, what]) => what);
-      assert.ok(told.length >= n && !told.some((what) => /complete|contributions/.test(what)), told.join("; "));
-      const known = preparedOf(lookAt(n, ringRows(n), 0.97, { width, ink: INK, known: {} }), null);
-      assert.ok(lastMoments(known.reading, Infinity, 99).some(([, what]) => what.endsWith(": complete")));
-    }
-  });
+for (const width of sample([608, 928]))
+  test(
+    "where rows do not say whose parts are held, the picture says so and nothing is called " +
+      `complete: ${width} px`,
+    () => {
+      for (const n of [2, 4, 8]) {
+        const rows = ringRows(n).map((r) =>
+          r.kind === "collective" ? { ...r, phase: "untold" } : r,
+        );
+        const look = lookAt(n, rows, 0.97, { width, ink: INK, known: {} });
+        const { seen, pictures } = drawn(look);
+        const [marks, w, h] = pictures.matrix;
+        const texts = marks.filter((d) => d.kind === "text");
+        assert.ok(
+          texts.some((d) => d.text.startsWith("Not told.")),
+          `${n} ranks`,
+        );
+        assert.deepEqual(collisions(marks, w, h), []);
+        const told = lastMoments(seen.reading, Infinity, 99).map(([, what]) => what);
+        assert.ok(
+          told.length >= n && !told.some((what) => /complete|contributions/.test(what)),
+          told.join("; "),
+        );
+        const known = preparedOf(
+          lookAt(n, ringRows(n), 0.97, { width, ink: INK, known: {} }),
+          null,
+        );
+        assert.ok(
+          lastMoments(known.reading, Infinity, 99).some(([, what]) => what.endsWith(": complete")),
+        );
+      }
+    },
+  );

@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { barsOf, idealLines, scoreHeight, timeAt, xOf } from "../../assets/lanes.js";
-import { cellBox, cellUnder, counterWords, gridOf, matrixHeight } from "../../assets/matrix.js";
-import { openCall } from "../../assets/model.js";
-import { readingOf } from "../../assets/rates.js";
+import { barsOf, idealLines, scoreHeight, timeAt, xOf } from "../../assets/drawing/lanes.js";
+import {
+  cellBox,
+  cellUnder,
+  gridOf,
+  matrixHeight,
+} from "../../assets/scenes/collectives/matrix.js";
+import { counterWords } from "../../assets/scenes/collectives/counters.js";
+import { openCall } from "../../assets/engine/model.js";
+import { readingOf } from "../../assets/engine/rates.js";
 import { callOf, row } from "./rows.js";
 import { knownOf, ringRows } from "./simulated.js";
 
@@ -13,7 +19,9 @@ const readingOfRing = (n, options) => {
 };
 
 test("bars lie at their times, in their rank's lane; none is too short to see", () => {
-  const call = callOf(), bars = barsOf(call, 960, 3), height = scoreHeight(3);
+  const call = callOf();
+  const bars = barsOf(call, 960, 3);
+  const height = scoreHeight(3);
   assert.equal(bars.length, 5);
   assert.ok(bars.every((b) => b.w >= 1 && b.y > 0 && b.y + b.h < height));
   assert.equal(bars[0].x, xOf(0, 2000, 960));
@@ -22,29 +30,59 @@ test("bars lie at their times, in their rank's lane; none is too short to see", 
 });
 
 test("a place on the score is a time, and back; outside is its end", () => {
-  for (const t of [0, 1, 777, 2000]) assert.ok(Math.abs(timeAt(xOf(t, 2000, 960), 2000, 960) - t) < 1e-9);
+  for (const t of [0, 1, 777, 2000])
+    assert.ok(Math.abs(timeAt(xOf(t, 2000, 960), 2000, 960) - t) < 1e-9);
   assert.equal(timeAt(-50, 2000, 960), 0);
   assert.equal(timeAt(5000, 2000, 960), 2000);
 });
 
 test("the score of any number of ranks stays low", () => {
-  for (const n of [1, 2, 4, 8, 16, 32, 64, 256]) assert.ok(scoreHeight(n) <= 260, `${n}: ${scoreHeight(n)}`);
+  for (const n of [1, 2, 4, 8, 16, 32, 64, 256])
+    assert.ok(scoreHeight(n) <= 260, `${n}: ${scoreHeight(n)}`);
 });
 
-test("ideal steps are hairlines where they would end, within the call, none where theory is unknown", () => {
-  const reading = readingOfRing(4, { slow: [2, 6] }), lines = idealLines(reading, 960), span = reading.call.end - reading.call.start;
-  assert.equal(lines.length, 6);
-  assert.ok(Math.abs(timeAt(lines[5].x, span, 960) - reading.ideal) < 1);
-  assert.deepEqual(lines.map((l) => l.last), [false, false, false, false, false, true]);
-  assert.deepEqual(idealLines({ ...reading, edges: [], ideal: 0 }, 960), []);
-  assert.deepEqual(idealLines({ ...reading, ideal: span * 2 }, 960), []);
-  assert.ok(idealLines({ ...reading, edges: Array.from({ length: 1000 }, (_, k) => ((k + 1) * reading.ideal) / 1000) }, 960).length <= 300, "hairlines that cannot be told apart are left out");
-});
+test(
+  "ideal steps are hairlines where they would end, within the call, none where theory is " +
+    "unknown",
+  () => {
+    const reading = readingOfRing(4, { slow: [2, 6] });
+    const lines = idealLines(reading, 960);
+    const span = reading.call.end - reading.call.start;
+    assert.equal(lines.length, 6);
+    assert.ok(Math.abs(timeAt(lines[5].x, span, 960) - reading.ideal) < 1);
+    assert.deepEqual(
+      lines.map((l) => l.last),
+      [false, false, false, false, false, true],
+    );
+    assert.deepEqual(idealLines({ ...reading, edges: [], ideal: 0 }, 960), []);
+    assert.deepEqual(idealLines({ ...reading, ideal: span * 2 }, 960), []);
+    assert.ok(
+      idealLines(
+        {
+          ...reading,
+          edges: Array.from({ length: 1000 }, (_, k) => ((k + 1) * reading.ideal) / 1000),
+        },
+        960,
+      ).length <= 300,
+      "hairlines that cannot be told apart are left out",
+    );
+  },
+);
 
 test("the cell under the pointer is the one that is drawn there", () => {
-  for (const [ranks, chunks, width] of [[2, 2, 505], [4, 1, 608], [8, 8, 505], [16, 16, 608], [64, 64, 505]]) {
+  for (const [ranks, chunks, width] of [
+    [2, 2, 505],
+    [4, 1, 608],
+    [8, 8, 505],
+    [16, 16, 608],
+    [64, 64, 505],
+  ]) {
     const grid = gridOf(ranks, chunks, width);
-    for (const [row, column] of [[0, 0], [ranks - 1, chunks - 1], [1, chunks >> 1]]) {
+    for (const [row, column] of [
+      [0, 0],
+      [ranks - 1, chunks - 1],
+      [1, chunks >> 1],
+    ]) {
       const { x, y, w, h } = cellBox(grid, row, column);
       assert.deepEqual(cellUnder(grid, x + w / 2, y + h / 2), { row, column });
       assert.ok(x >= 0 && x + w <= grid.tail && y + h <= matrixHeight(ranks));

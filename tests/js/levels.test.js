@@ -1,46 +1,53 @@
 // @ts-check
-/** Hosts: levels as rows say them, which links are between hosts, what notes say of them, and how hosts are drawn. */
+/**
+ * Hosts: levels as rows say them, which links are between hosts, and how hosts are drawn.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { hostLevel, levelsSaid, linkNotes } from "../../assets/levels.js";
-import { placesOf, ringHeight, wayOf } from "../../assets/ring.js";
-import { awayFrom, shapeOf } from "../../assets/shape.js";
+import { hostLevel, levelsSaid } from "../../assets/engine/levels.js";
+import { placesOf, ringHeight, wayOf } from "../../assets/scenes/collectives/ring.js";
+import { shapeOf } from "../../assets/engine/shape.js";
+import { awayFrom } from "../../assets/engine/shape_places.js";
 
 const row = (/** @type {string} */ kind, /** @type {string} */ phase) => ({ kind, phase });
 
 test("a call says by which levels it went, most say nothing", () => {
-  assert.deepEqual(levelsSaid([row("send", "reduce_scatter"), row("collective", "levels 4,2")]), [4, 2]);
+  assert.deepEqual(
+    levelsSaid([row("send", "reduce_scatter"), row("collective", "levels 4,2")]),
+    [4, 2],
+  );
   assert.deepEqual(levelsSaid([row("collective", "levels 8")]), [8]);
-  for (const phase of ["", "untold", "levels", "levels 4,", "levels a,b"]) assert.deepEqual(levelsSaid([row("collective", phase)]), []);
-  assert.deepEqual(levelsSaid([row("send", "levels 4,2")]), [], "an inner row's phase is another thing");
+  for (const phase of ["", "untold", "levels", "levels 4,", "levels a,b"])
+    assert.deepEqual(levelsSaid([row("collective", phase)]), []);
+  assert.deepEqual(
+    levelsSaid([row("send", "levels 4,2")]),
+    [],
+    "an inner row's phase is another thing",
+  );
 });
 
 test("the level of a link is the outermost at which its ends differ", () => {
-  assert.deepEqual([0, 1, 3, 4, 7].map((b) => hostLevel([4, 2], 0, b)), [0, 0, 0, 1, 1]);
-  assert.deepEqual([1, 2, 3, 4, 6, 7].map((b) => hostLevel([2, 2, 2], 0, b)), [0, 1, 1, 2, 2, 2]);
+  assert.deepEqual(
+    [0, 1, 3, 4, 7].map((b) => hostLevel([4, 2], 0, b)),
+    [0, 0, 0, 1, 1],
+  );
+  assert.deepEqual(
+    [1, 2, 3, 4, 6, 7].map((b) => hostLevel([2, 2, 2], 0, b)),
+    [0, 1, 1, 2, 2, 2],
+  );
   assert.equal(hostLevel([], 0, 5), 0);
-});
-
-test("notes of links are of all, or of those inside hosts and between", () => {
-  const all = linkNotes(["all links emulated: 1 ms", "compute padded to 5 ms"], []);
-  assert.equal(all(0, 5), "emulated: 1 ms");
-  const some = linkNotes(["2 hosts of 4 ranks", "links between hosts emulated: 1 ms"], [4, 2]);
-  assert.deepEqual([some(0, 1), some(3, 4)], ["", "emulated: 1 ms"]);
-  const racks = linkNotes(["links inside hosts emulated: 1 us", "links between hosts emulated: 1 ms", "links between racks cut"], [2, 2, 2]);
-  assert.deepEqual([racks(0, 1), racks(0, 2), racks(0, 4)], ["emulated: 1 us", "emulated: 1 ms", "cut"]);
-  const far = linkNotes(["links between groups emulated: 1 s", "links between groups emulated: 2 s"], [2, 2, 2, 2, 2]);
-  assert.deepEqual([far(0, 4), far(0, 8), far(0, 16)], ["", "emulated: 1 s", "emulated: 2 s"]);
-  assert.equal(linkNotes([], [4, 2])(0, 4), "");
 });
 
 /** Who sends to whom in rings within rings. @param {number[]} levels */
 function rings(levels) {
-  const n = levels.reduce((a, b) => a * b, 1), ways = [];
+  const n = levels.reduce((a, b) => a * b, 1);
+  const ways = [];
   let stride = 1;
   for (const p of levels) {
     for (let r = 0; r < n; r++) {
-      const place = Math.floor(r / stride) % p, to = r + (((place + 1) % p) - place) * stride;
+      const place = Math.floor(r / stride) % p;
+      const to = r + (((place + 1) % p) - place) * stride;
       if (to !== r) ways.push(`${r}>${to}`);
     }
     stride *= p;
@@ -49,30 +56,80 @@ function rings(levels) {
 }
 
 test("hosts are drawn as they are said to be, also where links alone would tell of others", () => {
-  for (const levels of [[4, 2], [2, 4], [2, 2, 2], [2, 3], [3, 2], [4, 4], [2, 5], [2, 6], [5, 4], [2, 2, 3], [2, 3, 2], [3, 2, 2], [2, 2, 2, 2], [2, 2, 4]]) {
-    const n = levels.reduce((a, b) => a * b, 1), ways = rings(levels);
+  for (const levels of [
+    [4, 2],
+    [2, 4],
+    [2, 2, 2],
+    [2, 3],
+    [3, 2],
+    [4, 4],
+    [2, 5],
+    [2, 6],
+    [5, 4],
+    [2, 2, 3],
+    [2, 3, 2],
+    [3, 2, 2],
+    [2, 2, 2, 2],
+    [2, 2, 4],
+  ]) {
+    const n = levels.reduce((a, b) => a * b, 1);
+    const ways = rings(levels);
     const shape = shapeOf(n, ways, -1, "hierarchical", levels);
-    const few = levels.length === 2 && levels[0] === 2 ? 6 : 4, size = n / levels[0] > few ? levels[0] * levels[1] : levels[0];
+    const few = levels.length === 2 && levels[0] === 2 ? 6 : 4;
+    const size = n / levels[0] > few ? levels[0] * levels[1] : levels[0];
     assert.deepEqual([shape.kind, shape.size], ["groups", size], String(levels));
     for (const width of [399, 608]) {
-      const place = placesOf(n, width, ringHeight(n), ways, 1, 4, shape), where = `${levels}, ${width} px`;
+      const place = placesOf(n, width, ringHeight(n), ways, 1, 4, shape);
+      const where = `${levels}, ${width} px`;
       const boxes = place.boxes.slice(-n / size);
       place.nodes.forEach(({ x, y }, r) => {
         const { x: left, y: top, w, h } = boxes[Math.floor(r / size)];
-        assert.ok(x > left && x < left + w && y > top && y < top + h, `${where}: rank ${r} in its host`);
-        place.nodes.forEach((b, j) => assert.ok(r === j || Math.hypot(x - b.x, y - b.y) > 2 * place.node + 6, `${where}: ${r} and ${j}`));
+        assert.ok(
+          x > left && x < left + w && y > top && y < top + h,
+          `${where}: rank ${r} in its host`,
+        );
+        place.nodes.forEach((b, j) =>
+          assert.ok(
+            r === j || Math.hypot(x - b.x, y - b.y) > 2 * place.node + 6,
+            `${where}: ${r} and ${j}`,
+          ),
+        );
       });
       for (const [from, to] of place.links) {
         const [a, b] = wayOf(place, from, to);
-        place.nodes.forEach((p, r) => r === from || r === to || assert.ok(awayFrom(p, a, b) > place.node + 1, `${where}: ${from} → ${to} passes over ${r}, ${awayFrom(p, a, b)}`));
+        place.nodes.forEach(
+          (p, r) =>
+            r === from ||
+            r === to ||
+            assert.ok(
+              awayFrom(p, a, b) > place.node + 1,
+              `${where}: ${from} → ${to} passes over ${r}, ${awayFrom(p, a, b)}`,
+            ),
+        );
       }
     }
   }
-  const racks = placesOf(8, 608, ringHeight(8), rings([2, 2, 2]), 1, 4, shapeOf(8, rings([2, 2, 2]), -1, "hierarchical", [2, 2, 2]));
+  const racks = placesOf(
+    8,
+    608,
+    ringHeight(8),
+    rings([2, 2, 2]),
+    1,
+    4,
+    shapeOf(8, rings([2, 2, 2]), -1, "hierarchical", [2, 2, 2]),
+  );
   assert.equal(racks.boxes.length, 6, "two racks around four hosts");
 });
 
 test("levels that are not of these ranks are left alone, and so are too many hosts", () => {
-  for (const levels of [[2, 8], [3, 5]]) assert.equal(shapeOf(levels[0] * levels[1], rings(levels), -1, "hierarchical", levels).kind, "circle");
-  for (const levels of [[3, 2], [8], [1, 8], [8, 1]]) assert.notEqual(shapeOf(8, rings([4, 2]), -1, "hierarchical", levels).size, levels[0]);
+  for (const levels of [
+    [2, 8],
+    [3, 5],
+  ])
+    assert.equal(
+      shapeOf(levels[0] * levels[1], rings(levels), -1, "hierarchical", levels).kind,
+      "circle",
+    );
+  for (const levels of [[3, 2], [8], [1, 8], [8, 1]])
+    assert.notEqual(shapeOf(8, rings([4, 2]), -1, "hierarchical", levels).size, levels[0]);
 });

@@ -1,90 +1,226 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nothing, receive } from "../../assets/known.js";
-import { circleOf, underCircle } from "../../assets/rank_circle.js";
-import { bigButton, inCounts, meaning, tellOverview, waysOn } from "../../assets/tell_overview.js";
+import { killedIn, reworded } from "./failures.js";
+import { nothing, receive } from "../../assets/engine/page_state.js";
+import { circleOf, underCircle } from "../../assets/drawing/rank_circle.js";
+import {
+  bigButton,
+  inCounts,
+  meaning,
+  tellOverview,
+  waysOn,
+} from "../../assets/scenes/overview/captions.js";
+import { SCENES } from "./scenes.js";
 import { CONTROL, RUN, batch, rows } from "./rows.js";
 
 const heard = (more = {}) => receive(nothing(), ...batch(rows, more), 0);
-const say = (more, { held = false, here = 6, newest = 6 } = {}) => tellOverview({ known: heard(more), held, live: !held }, { here, newest }, { first: 2.3, last: 0.5 });
+const say = (more, { held = false, here = 6, newest = 6 } = {}) => {
+  const known = heard(more);
+  return tellOverview(
+    { known, held, live: !held },
+    { here, newest },
+    { first: 2.3, last: 0.5 },
+    meaning(known.run, SCENES),
+  );
+};
 const STATES = ["empty", "starting", "running", "finished", "failed", "replay"];
 
+test("a page that has heard nothing says nothing of the run", () => {
+  const told = tellOverview(
+    { known: nothing(), held: false, live: true },
+    { here: -1, newest: -1 },
+    { first: NaN, last: NaN },
+    meaning(null, SCENES),
+  );
+  assert.equal(told.say, "Loading …");
+  assert.equal(
+    say({ state: "empty", run: { ...RUN, ranks: 0 }, words: "" }).say,
+    "Nothing runs yet.",
+  );
+});
+
 test("what training together means, for every number of ranks and strategy", () => {
-  const of = (ranks, strategy, algorithm = "ring") => meaning({ ...RUN, ranks, strategy, algorithm }).join(" ");
-  assert.equal(of(4, "data_parallel"), "4 processes are training one model together. Each takes a quarter of every batch; a ring averages their gradients, so all four stay identical.");
-  assert.match(of(2, "data_parallel", "one_shot"), /Each takes half of every batch; an all-reduce \(one shot\) averages their gradients, so both stay/);
-  const auto = meaning({ ...RUN, ranks: 4, strategy: "data_parallel", algorithm: "auto", auto: "one_shot up to 32 KB, ring above" }).join(" ");
+  const of = (ranks, strategy, algorithm = "ring") =>
+    meaning({ ...RUN, ranks, strategy, algorithm }, SCENES).join(" ");
+  assert.equal(
+    of(4, "data_parallel"),
+    "4 processes are training one model together. Each takes a quarter of every batch; a " +
+      "ring averages their gradients, so all four stay identical.",
+  );
+  assert.match(
+    of(2, "data_parallel", "one_shot"),
+    /Each takes half of every batch; an all-reduce \(one shot\) averages their gradients, so both stay/,
+  );
+  const auto = meaning(
+    {
+      ...RUN,
+      ranks: 4,
+      strategy: "data_parallel",
+      algorithm: "auto",
+      auto: "one_shot up to 32 KB, ring above",
+    },
+    SCENES,
+  ).join(" ");
   assert.match(auto, /an all-reduce \(auto: one shot up to 32 KB, ring above\) averages/);
   assert.match(of(4, "data_parallel", "auto"), /an all-reduce \(auto\) averages/);
-  assert.match(of(16, "ddp"), /Each takes 1\/16 of every batch; .*bucket by bucket.* so all 16 stay/);
+  assert.match(
+    of(16, "ddp"),
+    /Each takes 1\/16 of every batch; .*bucket by bucket.* so all 16 stay/,
+  );
+  assert.match(of(4, "fsdp"), /Each keeps a quarter of every layer, and gathers the rest/);
+  assert.match(
+    of(4, "parameter_server"),
+    /one holds the parameters, 3 compute gradients\. Workers/,
+  );
   assert.match(of(1, "sequential"), /^One process trains one model\. It takes every batch whole/);
-  assert.match(of(3, "mine"), /^3 processes are training one model together\. Strategy: Data parallel\./);
+  assert.match(
+    of(3, "mine"),
+    /^3 processes are training one model together\. Strategy: Data parallel\./,
+  );
 });
 
 test("ranks that run cells are not said to train", () => {
   const cells = { ...RUN, ranks: 4, strategy: "", cells: true };
-  assert.equal(meaning(cells)[0], "4 ranks run the cells of a notebook.");
-  assert.equal(meaning({ ...cells, ranks: 1 })[0], "1 rank runs the cells of a notebook.");
+  assert.equal(meaning(cells, SCENES)[0], "4 ranks run the cells of a notebook.");
+  assert.equal(meaning({ ...cells, ranks: 1 }, SCENES)[0], "1 rank runs the cells of a notebook.");
 });
 
 test("every state has its own sentence, held or not", () => {
-  const told = STATES.map((state) => say({ state, words: state === "failed" ? "rank 2 (process 9) was killed by SIGKILL in iteration 5. Under way: x" : "" }));
+  const told = STATES.map((state) =>
+    say({
+      state,
+      failure: state === "failed" ? killedIn(2, 5) : null,
+    }),
+  );
   assert.equal(new Set(told.map((t) => t.say)).size, STATES.length);
-  for (const { say: words, small } of told) assert.ok(words.length > 10 && small.length > 10, words);
+  for (const { say: words, small } of told)
+    assert.ok(words.length > 10 && small.length > 10, words);
   assert.equal(told[4].say, "Rank 2 was killed by SIGKILL in iteration 5.");
-  assert.match(say({ state: "running" }, { held: true }).say, /^The picture is held in iteration 7; the ranks run on\.$/);
+  const other = say({ state: "failed", words: "Etwas", failure: reworded(killedIn(2, 5)) });
+  assert.deepEqual([other.say, other.small], ["Es ging nicht gut aus.", told[4].small]);
+  assert.match(
+    say({ state: "running" }, { held: true }).say,
+    /^The picture is held in iteration 7; the ranks run on\.$/,
+  );
   assert.match(say({ state: "finished" }, { held: true }).say, /the run is over/);
-  assert.match(say({ control: { ...CONTROL, held: true, standing: [0, 1, 2] } }).small, /^Every process stands/);
-  assert.match(say({ control: { ...CONTROL, held: true, standing: [0] } }).small, /1 of 3 processes stand/);
+  assert.match(
+    say({ control: { ...CONTROL, held: true, standing: [0, 1, 2] } }).small,
+    /^Every process stands/,
+  );
+  assert.match(
+    say({ control: { ...CONTROL, held: true, standing: [0] } }).small,
+    /1 of 3 processes stand/,
+  );
 });
 
 test("the end in numbers: all iterations, or fewer", () => {
-  assert.match(say({ state: "finished" }, { newest: 199 }).say, /^Done: 200 iterations in .* on 3 ranks\.$/);
+  assert.match(
+    say({ state: "finished" }, { newest: 199 }).say,
+    /^Done: 200 iterations in .* on 3 ranks\.$/,
+  );
   assert.match(say({ state: "finished" }, { newest: 6 }).say, /^Stopped: 7 of 200 iterations/);
-  assert.match(say({ state: "finished", counters: { accuracy: 0.804 } }).small, /from 2\.30 to 0\.50; validation accuracy 80\.4 %/);
+  assert.match(
+    say({ state: "finished", counters: { accuracy: 0.804 } }).small,
+    /from 2\.30 to 0\.50; validation accuracy 80\.4 %/,
+  );
 });
 
 test("one large button, by state; none where nothing can be done", () => {
   const words = (more) => bigButton(heard(more))?.words ?? null;
-  assert.deepEqual(STATES.map((state) => words({ state })), [null, "■ Stop", "■ Stop", null, null, null]);
-  assert.deepEqual(STATES.map((state) => words({ state, run: { ...RUN, can_start: true } })), ["▶ Start", "■ Stop", "■ Stop", "▶ Start again", "▶ Start again", "▶ Start again"]);
+  assert.deepEqual(
+    STATES.map((state) => words({ state })),
+    [null, "■ Stop", "■ Stop", null, null, null],
+  );
+  assert.deepEqual(
+    STATES.map((state) => words({ state, run: { ...RUN, can_start: true } })),
+    ["▶ Start", "■ Stop", "■ Stop", "▶ Start again", "▶ Start again", "▶ Start again"],
+  );
   assert.equal(words({ control: { ...CONTROL, held: true } }), "▶ Let them run");
   assert.match(bigButton(heard({ run: { ...RUN, readonly: true } })).why, /only watches/);
   assert.equal(bigButton(nothing()), null);
 });
 
-const doing = (rank, mark, waits = 0, forWhom = -1) => ({ rank, mark, halo: false, words: "", waits, forWhom, long: false });
+const doing = (rank, mark, waits = 0, forWhom = -1) => ({
+  rank,
+  mark,
+  halo: false,
+  words: "",
+  waits,
+  forWhom,
+  long: false,
+});
 
 test("the first way on names who waits most, for whom", () => {
   const doings = [doing(0, "compute", 0.1, 2), doing(1, "wait", 0.5, 0), doing(2, "wait", 0.7, 1)];
-  assert.deepEqual(waysOn(heard(), doings)[0], ["See the ring", "why rank 1 waits for rank 0"]); // rank 2 waits longer, but for one that waits
-  assert.deepEqual(waysOn(heard(), [doing(0, "wait", 0.3, 2), doing(1, "wait", 0.5, 2), doing(2, "frozen")])[0][1], "why rank 1 waits for rank 2");
-  assert.deepEqual(waysOn(heard(), doings.slice(0, 1))[0], ["See the ring", "what every rank holds, chunk by chunk"]);
+  // rank 2 waits longer, but for one that waits
+  assert.deepEqual(waysOn(heard(), doings)[0], ["See the ring", "why rank 1 waits for rank 0"]);
+  assert.deepEqual(
+    waysOn(heard(), [doing(0, "wait", 0.3, 2), doing(1, "wait", 0.5, 2), doing(2, "frozen")])[0][1],
+    "why rank 1 waits for rank 2",
+  );
+  assert.deepEqual(waysOn(heard(), doings.slice(0, 1))[0], [
+    "See the ring",
+    "what every rank holds, chunk by chunk",
+  ]);
   assert.equal(waysOn(heard({ run: { ...RUN, algorithm: "naive" } }), [])[0][0], "See the chunks");
   assert.equal(waysOn(heard({ state: "failed" }), [])[0][0], "The last moments");
 });
 
 test("of many ranks: how many do what, and the three whom the others wait for", () => {
-  const doings = Array.from({ length: 64 }, (_, r) => doing(r, r < 40 ? "wait" : r < 62 ? "compute" : "none", r === 50 ? 0 : 0.5 + r / 1000, 1));
+  const doings = Array.from({ length: 64 }, (_, r) =>
+    doing(r, r < 40 ? "wait" : r < 62 ? "compute" : "none", r === 50 ? 0 : 0.5 + r / 1000, 1),
+  );
   const told = inCounts(doings);
-  assert.deepEqual(told.counts.map(([, n]) => n), [22, 0, 40, 2]);
+  assert.deepEqual(
+    told.counts.map(([, n]) => n),
+    [22, 0, 40, 2],
+  );
   assert.equal(told.slowest[0].rank, 50);
-  const moment = doings.map((d) => doing(d.rank, d.rank === 50 ? "compute" : d.rank === 3 ? "none" : "wait", d.rank === 50 || d.rank === 3 ? 0 : 1));
-  assert.deepEqual(inCounts(moment).slowest.map((d) => d.rank), [50, 3, 0]);
+  const moment = doings.map((d) =>
+    doing(
+      d.rank,
+      d.rank === 50 ? "compute" : d.rank === 3 ? "none" : "wait",
+      d.rank === 50 || d.rank === 3 ? 0 : 1,
+    ),
+  );
+  assert.deepEqual(
+    inCounts(moment).slowest.map((d) => d.rank),
+    [50, 3, 0],
+  );
   doings[7] = doing(7, "killed");
   doings[8] = doing(8, "frozen");
-  assert.deepEqual(inCounts(doings).slowest.map((d) => d.rank), [7, 8, 50]);
-  assert.deepEqual(inCounts(doings).counts[3], ["killed", 1, "killed, 1 frozen, 2 between two things"]);
+  assert.deepEqual(
+    inCounts(doings).slowest.map((d) => d.rank),
+    [7, 8, 50],
+  );
+  assert.deepEqual(inCounts(doings).counts[3], [
+    "killed",
+    1,
+    "killed, 1 frozen, 2 between two things",
+  ]);
 });
 
 test("ranks on the circle lie inside, apart, and are found under the pointer", () => {
   for (const n of [1, 2, 3, 4, 8, 16, 32, 64]) {
-    const size = n > 4 ? 168 : 124, circle = circleOf(n, size), { nodes, node } = circle;
-    for (const { x, y } of nodes) assert.ok(x >= node + 5 && x <= size - node - 5 && y >= node + 5 && y <= size - node - 5, `${n}`);
-    if (n > 1) assert.ok(Math.hypot(nodes[0].x - nodes[1].x, nodes[0].y - nodes[1].y) > 2 * node, `${n}`);
-    nodes.forEach(({ x, y }, rank) => assert.deepEqual(underCircle(circle, new Set(), x, y), { rank }));
+    const size = n > 4 ? 168 : 124;
+    const circle = circleOf(n, size);
+    const { nodes, node } = circle;
+    for (const { x, y } of nodes)
+      assert.ok(
+        x >= node + 5 && x <= size - node - 5 && y >= node + 5 && y <= size - node - 5,
+        `${n}`,
+      );
+    if (n > 1)
+      assert.ok(Math.hypot(nodes[0].x - nodes[1].x, nodes[0].y - nodes[1].y) > 2 * node, `${n}`);
+    nodes.forEach(({ x, y }, rank) =>
+      assert.deepEqual(underCircle(circle, new Set(), x, y), { rank }),
+    );
   }
-  const circle = circleOf(4, 124), [a, b] = circle.nodes;
-  assert.deepEqual(underCircle(circle, new Set(["0>1"]), (a.x + b.x) / 2, (a.y + b.y) / 2), { from: 0, to: 1 });
+  const circle = circleOf(4, 124);
+  const [a, b] = circle.nodes;
+  assert.deepEqual(underCircle(circle, new Set(["0>1"]), (a.x + b.x) / 2, (a.y + b.y) / 2), {
+    from: 0,
+    to: 1,
+  });
   assert.equal(underCircle(circle, new Set(["0>1"]), 62, 62), null);
 });

@@ -1,30 +1,52 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nothing, receive } from "../../assets/known.js";
-import { openCall } from "../../assets/model.js";
-import { AT_START, advance, backToLive, holdAt, isSlow, playOn, playedAt, playheadOf, stepped, tell } from "../../assets/player.js";
+import { nothing, receive } from "../../assets/engine/page_state.js";
+import { openCall } from "../../assets/engine/model.js";
+import {
+  AT_START,
+  advance,
+  backToLive,
+  holdAt,
+  isSlow,
+  playOn,
+  playedAt,
+  playheadOf,
+  tell,
+} from "../../assets/engine/player.js";
+import { stepped } from "../../assets/engine/steps.js";
 import { CONTROL, batch, calls, row, rows } from "./rows.js";
 
 const heard = (list, more = {}, at = 0) => receive(nothing(), ...batch(list, more), at);
-const opener = (known) => (key) => (known.table.callOf.has(key) ? openCall(known.table, known.table.callOf.get(key)) : null);
+const opener = (known) => (key) =>
+  known.table.callOf.has(key) ? openCall(known.table, known.table.callOf.get(key)) : null;
 /** As the stage does: on, then look. */
 const frame = (player, known, at) => {
   const next = advance(player, known, at, opener(known));
   return { ...next, t: playheadOf(next, known, at, opener(known)) };
 };
 
-test("messages: rows once, gaps counted, another run or a new history starts afresh, other messages are not ours", () => {
-  let known = heard(calls(2));
-  known = receive(known, ...batch(calls(4).slice(16), { seq: 5 }), 0);
-  assert.deepEqual(known.table.calls.map((c) => c.op), [0, 1, 2, 3]);
-  assert.equal(known.missed, 3);
-  known = receive(known, ...batch(calls(4).slice(16), { seq: 5 }), 0); // heard before
-  assert.equal(known.table.rows, 4 * rows.length);
-  known = receive(known, ...batch(calls(1), { seq: 5, reset: true }), 0); // the answer to hello
-  assert.equal(known.table.rows, rows.length);
-  assert.equal(receive(known, { type: "other" }, [], 0), known);
-  assert.equal(receive(known, ...batch(calls(3), { run: { ...known.run, id: "b" } }), 0).table.calls.length, 3);
-});
+test(
+  "messages: rows once, gaps counted, another run or a new history starts afresh, other " +
+    "messages are not ours",
+  () => {
+    let known = heard(calls(2));
+    known = receive(known, ...batch(calls(4).slice(16), { seq: 5 }), 0);
+    assert.deepEqual(
+      known.table.calls.map((c) => c.op),
+      [0, 1, 2, 3],
+    );
+    assert.equal(known.missed, 3);
+    known = receive(known, ...batch(calls(4).slice(16), { seq: 5 }), 0); // heard before
+    assert.equal(known.table.rows, 4 * rows.length);
+    known = receive(known, ...batch(calls(1), { seq: 5, reset: true }), 0); // the answer to hello
+    assert.equal(known.table.rows, rows.length);
+    assert.equal(receive(known, { type: "other" }, [], 0), known);
+    assert.equal(
+      receive(known, ...batch(calls(3), { run: { ...known.run, id: "b" } }), 0).table.calls.length,
+      3,
+    );
+  },
+);
 
 test("the driver's clock is told best by the message that took least time", () => {
   let known = heard([], { now: 5e6 }, 2);
@@ -33,7 +55,8 @@ test("the driver's clock is told best by the message that took least time", () =
 });
 
 test("live: the newest complete call in four seconds, then the then-newest, and none twice", () => {
-  let known = heard(calls(1)), player = frame(AT_START, known, 0);
+  let known = heard(calls(1));
+  let player = frame(AT_START, known, 0);
   assert.equal(player.key, "0/default/0");
   assert.equal(player.t, 1000);
   assert.equal(frame(player, known, 2000).t, 2000); // half of its 2000 ns
@@ -41,16 +64,24 @@ test("live: the newest complete call in four seconds, then the then-newest, and 
   assert.equal(frame(player, known, 3900).key, "0/default/0");
   player = frame(player, known, 5000);
   assert.equal(player.key, "0/default/3");
-  assert.equal(advance(player, known, 99_000, opener(known)), player); // nothing newer: the last frame stays
+  // nothing newer: the last frame stays
+  assert.equal(advance(player, known, 99_000, opener(known)), player);
 });
 
-test("the first call that a page tells begins where a chunk leaves, later ones at their start", () => {
-  const late = (n) => calls(n).map((r) => (r.kind === "collective" && r.rank === 2 ? { ...r, start: r.start - 500 } : r)); // waits for the others
-  let known = heard(late(1)), player = frame(AT_START, known, 7);
-  assert.equal(player.t, 1000);
-  known = receive(known, ...batch(late(2).slice(8), { seq: 2 }), 10);
-  assert.equal(frame(player, known, 9000).t, 10_500);
-});
+test(
+  "the first call that a page tells begins where " + "a chunk leaves, later ones at their start",
+  () => {
+    const late = (n) =>
+      calls(n).map((r) =>
+        r.kind === "collective" && r.rank === 2 ? { ...r, start: r.start - 500 } : r,
+      ); // waits for the others
+    let known = heard(late(1));
+    let player = frame(AT_START, known, 7);
+    assert.equal(player.t, 1000);
+    known = receive(known, ...batch(late(2).slice(8), { seq: 2 }), 10);
+    assert.equal(frame(player, known, 9000).t, 10_500);
+  },
+);
 
 test("a run that is over is told again, in order; a failed one keeps its last frame", () => {
   for (const state of ["finished", "replay"]) {
@@ -59,14 +90,19 @@ test("a run that is over is told again, in order; a failed one keeps its last fr
     assert.equal(frame(first, known, 5000).key, "0/default/1");
     assert.equal(frame(tell(AT_START, "0/default/1", 0), known, 5000).key, "0/default/0");
   }
-  assert.equal(frame(AT_START, heard(calls(3), { state: "replay", now: null }), 0).key, "0/default/0");
-  const failed = heard(calls(2), { state: "failed", now: null }), last = tell(AT_START, "0/default/1", 0);
+  assert.equal(
+    frame(AT_START, heard(calls(3), { state: "replay", now: null }), 0).key,
+    "0/default/0",
+  );
+  const failed = heard(calls(2), { state: "failed", now: null });
+  const last = tell(AT_START, "0/default/1", 0);
   assert.equal(frame(last, failed, 9000).key, "0/default/1");
   assert.equal(frame(last, failed, 9000).t, 13_000);
 });
 
 test("a held view stays, whatever comes; play goes on from there; L is the newest again", () => {
-  const known = heard(calls(3)), held = holdAt(AT_START, 11_500);
+  const known = heard(calls(3));
+  const held = holdAt(AT_START, 11_500);
   assert.equal(advance(held, known, 9000, opener(known)), held);
   assert.equal(playheadOf(held, known, 9000, opener(known)), 11_500);
   const on = playOn(held, known, 9000, 0, opener(known));
@@ -78,21 +114,29 @@ test("a held view stays, whatever comes; play goes on from there; L is the newes
 });
 
 test("a chosen speed is even: so much run time a second, up to the end", () => {
-  const known = heard(calls(3)), on = playOn(holdAt(AT_START, 1000), known, 100, 2, opener(known));
-  assert.deepEqual([100, 600, 1e9].map((at) => playheadOf(on, known, at, opener(known))), [1000, 2000, 23_000]);
+  const known = heard(calls(3));
+  const on = playOn(holdAt(AT_START, 1000), known, 100, 2, opener(known));
+  assert.deepEqual(
+    [100, 600, 1e9].map((at) => playheadOf(on, known, at, opener(known))),
+    [1000, 2000, 23_000],
+  );
 });
 
-test("calls that last for seconds are followed at their own pace, behind by more than a flight", () => {
-  const slow = rows.map((r) => ({ ...r, start: r.start * 1e6, end: r.end * 1e6 })); // 2 s, flights of 1 s
-  const known = heard(slow, { now: 3.5e9 }, 0);
-  assert.equal(isSlow(known, 0), true);
-  const player = frame(AT_START, known, 0);
-  assert.equal(player.key, "");
-  assert.ok(player.lag > 1e9 && player.lag < 2e9);
-  assert.equal(player.t, 3.5e9 - player.lag > 3e9 ? 3e9 : 3.5e9 - player.lag);
-  const later = frame(player, known, 200);
-  assert.ok(Math.abs(later.t - player.t - 0.2e9) < 1, "as fast as the ranks");
-});
+test(
+  "calls that last for seconds are followed at " + "their own pace, behind by more than a flight",
+  () => {
+    // 2 s, flights of 1 s
+    const slow = rows.map((r) => ({ ...r, start: r.start * 1e6, end: r.end * 1e6 }));
+    const known = heard(slow, { now: 3.5e9 }, 0);
+    assert.equal(isSlow(known, 0), true);
+    const player = frame(AT_START, known, 0);
+    assert.equal(player.key, "");
+    assert.ok(player.lag > 1e9 && player.lag < 2e9);
+    assert.equal(player.t, 3.5e9 - player.lag > 3e9 ? 3e9 : 3.5e9 - player.lag);
+    const later = frame(player, known, 200);
+    assert.ok(Math.abs(later.t - player.t - 0.2e9) < 1, "as fast as the ranks");
+  },
+);
 
 test("an unfinished call of two seconds is followed too; a fresh one is not", () => {
   const open = rows.slice(0, 3);
@@ -101,7 +145,8 @@ test("an unfinished call of two seconds is followed too; a fresh one is not", ()
 });
 
 test("while the ranks are held every step is played, stretched, to the newest row", () => {
-  const control = { ...CONTROL, held: true }, known = heard(rows.slice(0, 3), { control, now: 5000 });
+  const control = { ...CONTROL, held: true };
+  const known = heard(rows.slice(0, 3), { control, now: 5000 });
   let player = frame(AT_START, known, 0);
   assert.equal(player.t, 1000);
   player = frame(player, known, 450);
@@ -122,7 +167,8 @@ test("a run without a collective is followed", () => {
 });
 
 test("steps: a chunk's arrival, a step of the algorithm, an iteration; from call to call", () => {
-  const known = heard(calls(3)), go = (t, unit, way) => stepped(known, t, unit, way, opener(known));
+  const known = heard(calls(3));
+  const go = (t, unit, way) => stepped(known, t, unit, way, opener(known));
   assert.equal(go(1000, "chunk", 1), 2000);
   assert.equal(go(2000, "chunk", 1), 3000);
   assert.equal(go(3000, "chunk", 1), 11_000);
@@ -134,6 +180,14 @@ test("steps: a chunk's arrival, a step of the algorithm, an iteration; from call
 });
 
 test("where the playhead is in the telling, and back", () => {
-  const known = heard(calls(1)), call = opener(known)("0/default/0");
-  for (const t of [0, 5, 500, 1999]) assert.ok(Math.abs(playheadOf({ ...tell(AT_START, call.key, 0) }, known, playedAt(call, t), opener(known)) - 1000 - t) < 1e-6);
+  const known = heard(calls(1));
+  const call = opener(known)("0/default/0");
+  for (const t of [0, 5, 500, 1999])
+    assert.ok(
+      Math.abs(
+        playheadOf({ ...tell(AT_START, call.key, 0) }, known, playedAt(call, t), opener(known)) -
+          1000 -
+          t,
+      ) < 1e-6,
+    );
 });

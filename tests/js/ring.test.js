@@ -1,38 +1,59 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { frameAt } from "../../assets/model.js";
-import { labelsOf, marksOf, middleBox, niceRate, overlaps, placesOf, ringHeight, underRing, wayOf } from "../../assets/ring.js";
+import { frameAt } from "../../assets/engine/model.js";
+import {
+  marksOf,
+  niceRate,
+  overlaps,
+  placesOf,
+  ringHeight,
+  underRing,
+  wayOf,
+} from "../../assets/scenes/collectives/ring.js";
+import { labelsOf, middleBox } from "../../assets/scenes/collectives/ring_labels.js";
 import { callOf, rows } from "./rows.js";
 import { allRows, ringRows, starRows } from "./simulated.js";
 
 const around = (n) => Array.from({ length: n }, (_, r) => `${r}>${(r + 1) % n}`);
-const placed = (n, width = 520, links = around(n), crowd = n) => placesOf(n, width, ringHeight(n), links, n > 9 ? 2 : 1, crowd);
+const placed = (n, width = 520, links = around(n), crowd = n) =>
+  placesOf(n, width, ringHeight(n), links, n > 9 ? 2 : 1, crowd);
 const linksIn = (call) => [...new Set(call.flights.map((f) => `${f.from}>${f.to}`))];
 
 test("every rank has a place inside the picture, and none touches another", () => {
   for (const n of [1, 2, 3, 4, 8, 16, 32, 64])
     for (const width of [300, 399, 608]) {
       const place = placed(n, width);
-      for (const { x, y } of place.nodes) assert.ok(x >= place.node && x <= width - place.node && y >= place.node && y <= ringHeight(n) - place.node);
+      for (const { x, y } of place.nodes)
+        assert.ok(
+          x >= place.node &&
+            x <= width - place.node &&
+            y >= place.node &&
+            y <= ringHeight(n) - place.node,
+        );
       const [a, b] = place.nodes;
-      if (b && n <= 32) assert.ok(Math.hypot(a.x - b.x, a.y - b.y) > 2 * place.node, `${n} ranks, ${width} px`);
+      if (b && n <= 32)
+        assert.ok(Math.hypot(a.x - b.x, a.y - b.y) > 2 * place.node, `${n} ranks, ${width} px`);
     }
 });
 
 test("a chunk is at the share of its way, and off the ranks", () => {
-  const call = callOf(), place = placesOf(3, 520, ringHeight(3), linksIn(call));
+  const call = callOf();
+  const place = placesOf(3, 520, ringHeight(3), linksIn(call));
   const [from, to] = wayOf(place, 0, 1, true);
   for (const t of [0, 250, 999]) {
     const [mark] = marksOf(frameAt(call, t), place);
     assert.ok(Math.abs(mark.x - (from.x + ((to.x - from.x) * t) / 1000)) < 1e-9);
     assert.ok(Math.abs(mark.y - (from.y + ((to.y - from.y) * t) / 1000)) < 1e-9);
-    for (const node of place.nodes) assert.ok(Math.hypot(mark.x - node.x, mark.y - node.y) > place.node);
+    for (const node of place.nodes)
+      assert.ok(Math.hypot(mark.x - node.x, mark.y - node.y) > place.node);
   }
 });
 
 test("a chunk moves on a straight line at the pace of its share, whatever else flies", () => {
   for (const rowsOf of [ringRows(8, { slow: [2, 6] }), starRows(8), allRows(4)]) {
-    const call = callOf(rowsOf), n = call.ranks, place = placed(n, 399, linksIn(call));
+    const call = callOf(rowsOf);
+    const n = call.ranks;
+    const place = placed(n, 399, linksIn(call));
     const seen = new Map();
     for (let k = 0; k < 200; k++)
       for (const m of marksOf(frameAt(call, (k / 200) * (call.end - call.start)), place)) {
@@ -40,35 +61,71 @@ test("a chunk moves on a straight line at the pace of its share, whatever else f
         seen.set(name, [...(seen.get(name) ?? []), m]);
       }
     for (const [name, marks] of seen) {
-      const [first, last] = [marks[0], marks.at(-1)], clamped = marks.some((m) => m.track);
+      const [first, last] = [marks[0], marks.at(-1)];
+      const clamped = marks.some((m) => m.track);
       if (last.share - first.share < 0.1 || clamped) continue;
       for (const m of marks) {
         const along = (m.share - first.share) / (last.share - first.share);
-        assert.ok(Math.hypot(first.x + (last.x - first.x) * along - m.x, first.y + (last.y - first.y) * along - m.y) < 1e-6, name);
+        assert.ok(
+          Math.hypot(
+            first.x + (last.x - first.x) * along - m.x,
+            first.y + (last.y - first.y) * along - m.y,
+          ) < 1e-6,
+          name,
+        );
       }
     }
   }
 });
 
-test("no cell lies over another or over a rank: it is shortened to its number, then to a dot", () => {
-  const forms = new Set();
-  for (const rowsOf of [ringRows(8, { slow: [2, 9] }), ringRows(16, { slow: [2, 9] }), starRows(8), allRows(4), ringRows(2)]) {
-    const call = callOf(rowsOf), place = placed(call.ranks, 399, linksIn(call), 4);
-    for (let k = 0; k < 300; k++) {
-      const marks = marksOf(frameAt(call, (k / 300) * (call.end - call.start)), place), boxes = marks.filter((m) => m.form < 2).map((m) => ({ x: m.x - m.w / 2, y: m.y - m.h / 2, w: m.w, h: m.h }));
-      boxes.forEach((a, i) => boxes.forEach((b, j) => assert.ok(i === j || !overlaps(a, b))));
-      for (const { x, y, w, h } of boxes)
-        for (const node of place.nodes) assert.ok(Math.hypot(Math.max(0, Math.abs(node.x - x - w / 2) - w / 2), Math.max(0, Math.abs(node.y - y - h / 2) - h / 2)) >= place.node);
-      for (const m of marks) forms.add(m.form);
+test(
+  "no cell lies over another or over a rank: " + "it is shortened to its number, then to a dot",
+  () => {
+    const forms = new Set();
+    for (const rowsOf of [
+      ringRows(8, { slow: [2, 9] }),
+      ringRows(16, { slow: [2, 9] }),
+      starRows(8),
+      allRows(4),
+      ringRows(2),
+    ]) {
+      const call = callOf(rowsOf);
+      const place = placed(call.ranks, 399, linksIn(call), 4);
+      for (let k = 0; k < 300; k++) {
+        const marks = marksOf(frameAt(call, (k / 300) * (call.end - call.start)), place);
+        const boxes = marks
+          .filter((m) => m.form < 2)
+          .map((m) => ({ x: m.x - m.w / 2, y: m.y - m.h / 2, w: m.w, h: m.h }));
+        boxes.forEach((a, i) => boxes.forEach((b, j) => assert.ok(i === j || !overlaps(a, b))));
+        for (const { x, y, w, h } of boxes)
+          for (const node of place.nodes)
+            assert.ok(
+              Math.hypot(
+                Math.max(0, Math.abs(node.x - x - w / 2) - w / 2),
+                Math.max(0, Math.abs(node.y - y - h / 2) - h / 2),
+              ) >= place.node,
+            );
+        for (const m of marks) forms.add(m.form);
+      }
     }
-  }
-  assert.deepEqual([...forms].sort(), [0, 1, 2]);
-});
+    assert.deepEqual([...forms].sort(), [0, 1, 2]);
+  },
+);
 
 test("two ways between the same ranks lie side by side, and cells that meet do not touch", () => {
   for (const n of [2, 4, 8]) {
-    const place = placed(n, 520, [...around(n), ...around(n).map((w) => w.split(">").reverse().join(">"))]);
-    const [a, b] = wayOf(place, 0, 1, true), [c, d] = wayOf(place, 1, 0, true), at = (p, q) => ({ x: (p.x + q.x) / 2 - place.cell.w / 2, y: (p.y + q.y) / 2 - place.cell.h / 2, w: place.cell.w, h: place.cell.h });
+    const place = placed(n, 520, [
+      ...around(n),
+      ...around(n).map((w) => w.split(">").reverse().join(">")),
+    ]);
+    const [a, b] = wayOf(place, 0, 1, true);
+    const [c, d] = wayOf(place, 1, 0, true);
+    const at = (p, q) => ({
+      x: (p.x + q.x) / 2 - place.cell.w / 2,
+      y: (p.y + q.y) / 2 - place.cell.h / 2,
+      w: place.cell.w,
+      h: place.cell.h,
+    });
     assert.ok(!overlaps(at(a, b), at(c, d)));
     assert.notDeepEqual(wayOf(place, 0, 1)[0], wayOf(place, 1, 0)[1]);
   }
@@ -78,27 +135,45 @@ test("many chunks at once are dots; only neighbours that talk leave the inside f
   assert.equal(placed(8).dots, false);
   assert.equal(placed(8, 520, linksIn(callOf(allRows(8))), 56).dots, true);
   assert.equal(placed(64).dots, true);
-  assert.deepEqual([placed(8).around, placed(8, 520, linksIn(callOf(starRows(8)))).around], [true, false]);
+  assert.deepEqual(
+    [placed(8).around, placed(8, 520, linksIn(callOf(starRows(8)))).around],
+    [true, false],
+  );
   assert.ok(middleBox(placed(8), ["link 2 → 3: 24 Mbit/s", "the others 99 Mbit/s"]));
   assert.equal(middleBox(placed(8, 520, ["0>4"]), ["no place"]), null);
   assert.equal(middleBox(placed(2), ["no place"]), null);
 });
 
 test("a label that has no place is left out", () => {
-  const place = placed(8), [label] = labelsOf(place, [{ rank: 2, lines: ["waits", "4.7 ms"], colour: "wait" }], []);
-  assert.ok(label && !place.nodes.some((n) => overlaps(label.box, { x: n.x - 15, y: n.y - 15, w: 30, h: 30 })));
-  assert.deepEqual(labelsOf(place, [{ rank: 2, lines: ["waits", "4.7 ms"], colour: "wait" }], [label.box]), []);
+  const place = placed(8);
+  const [label] = labelsOf(place, [{ rank: 2, lines: ["waits", "4.7 ms"], colour: "wait" }], []);
+  assert.ok(
+    label &&
+      !place.nodes.some((n) => overlaps(label.box, { x: n.x - 15, y: n.y - 15, w: 30, h: 30 })),
+  );
+  assert.deepEqual(
+    labelsOf(place, [{ rank: 2, lines: ["waits", "4.7 ms"], colour: "wait" }], [label.box]),
+    [],
+  );
 });
 
 test("what lies under the pointer: a chunk, a rank, a link, nothing", () => {
-  const call = callOf(rows), place = placesOf(3, 520, ringHeight(3), linksIn(call)), marks = marksOf(frameAt(call, 250), place), [mark] = marks;
+  const call = callOf(rows);
+  const place = placesOf(3, 520, ringHeight(3), linksIn(call));
+  const marks = marksOf(frameAt(call, 250), place);
+  const [mark] = marks;
   assert.equal(underRing(marks, place, mark.x + 2, mark.y - 2).chunk, mark);
   assert.deepEqual(underRing(marks, place, place.nodes[1].x + 3, place.nodes[1].y), { rank: 1 });
   const [a, b] = wayOf(place, 1, 2);
-  assert.deepEqual(underRing(marks, place, (a.x + b.x) / 2, (a.y + b.y) / 2 + 3), { link: { from: 1, to: 2 } });
+  assert.deepEqual(underRing(marks, place, (a.x + b.x) / 2, (a.y + b.y) / 2 + 3), {
+    link: { from: 1, to: 2 },
+  });
   assert.equal(underRing(marks, place, 1, 1), null);
 });
 
 test("the widest link's rate is a round number of bits", () => {
-  assert.deepEqual([12.3e6, 12.5e6, 12.6e6, 3e3, 0].map((x) => niceRate(x) * 8), [100e6, 100e6, 200e6, 50e3, 0]);
+  assert.deepEqual(
+    [12.3e6, 12.5e6, 12.6e6, 3e3, 0].map((x) => niceRate(x) * 8),
+    [100e6, 100e6, 200e6, 50e3, 0],
+  );
 });

@@ -1,69 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Line, SPAN, SPANS } from "../../assets/density.js";
-import { drawLanes, hitWords } from "../../assets/timeline_draw.js";
-import { TimelineIndex } from "../../assets/timeline_index.js";
-import { LabelRow, fitting, panWindow, roundedSpan, timelinePlace, windowFor, windowT, windowX, zoomWindow } from "../../assets/timeline_layout.js";
-import { TimelineMap, mapShares, reachOf } from "../../assets/timeline_map.js";
-import { drawOver } from "../../assets/timeline_over.js";
-import { drawStacks } from "../../assets/timeline_paint.js";
-import { drawSplit, splitReach, splitRows } from "../../assets/timeline_split.js";
+import { Line, SPAN, SPANS } from "../../assets/scenes/timeline/density.js";
+import { drawLanes } from "../../assets/scenes/timeline/draw.js";
+import { hitWords } from "../../assets/scenes/timeline/hit_words.js";
+import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
+import {
+  timelinePlace,
+  windowFor,
+  windowX,
+  zoomWindow,
+} from "../../assets/scenes/timeline/layout.js";
+import { TimelineMap, mapShares, reachOf } from "../../assets/scenes/timeline/map.js";
+import { drawOver } from "../../assets/scenes/timeline/overlay.js";
+import { drawStacks } from "../../assets/scenes/timeline/paint.js";
+import { drawSplit, splitReach, splitRows } from "../../assets/scenes/timeline/split.js";
 import { INK, inside, over, paper } from "./paper.js";
 import { row, tableOf } from "./rows.js";
 import { MS, heard, trained } from "./training.js";
-
-const extent = (iteration, from, span, done = true) => ({ iteration, from, to: from + span, done });
-
-test("the window's scale goes in steps, says so, and else nothing moves", () => {
-  let win = windowFor(null, extent(0, 0, 41 * MS), 0);
-  assert.deepEqual([win.from, win.to, win.said], [0, 50 * MS, ""]);
-  for (let i = 1; i < 20; i++) {
-    win = windowFor(win, extent(i, i * 40 * MS, (35 + (i % 7)) * MS), i * 40 * MS);
-    assert.deepEqual([win.from, win.to - win.from, win.said], [i * 40 * MS, 50 * MS, ""], `iteration ${i}`);
-  }
-  win = windowFor(win, extent(20, 900 * MS, 61 * MS), 900 * MS);
-  assert.deepEqual([win.to - win.from, win.said], [80 * MS, "the scale grew from 50.0 ms to 80.0 ms"]);
-  win = windowFor(win, extent(21, 1000 * MS, 50 * MS), 1000 * MS);
-  assert.deepEqual([win.to - win.from, win.said], [80 * MS, ""]);
-  win = windowFor(win, extent(22, 2000 * MS, 8 * MS, false), 2000 * MS); // it has only begun
-  assert.equal(win.to - win.from, 80 * MS);
-  win = windowFor(win, extent(22, 2000 * MS, 30 * MS), 2000 * MS);
-  assert.deepEqual([win.to - win.from, win.said], [40 * MS, "the scale shrank from 80.0 ms to 40.0 ms"]);
-});
-
-test("round spans are at least what they are for, and not much more", () => {
-  for (let span = 3; span < 1e12; span *= 1.07) {
-    const rounded = roundedSpan(span);
-    assert.ok(rounded >= span * (1 - 1e-9) && rounded <= span * 1.34, `${span} → ${rounded}`);
-    assert.equal(roundedSpan(rounded), rounded);
-  }
-});
-
-test("the reader's own width stays; the window turns pages with the playhead", () => {
-  const run = { from: 0, to: 1e9 }, win = zoomWindow(windowFor(null, extent(3, 100 * MS, 40 * MS), 110 * MS), 1 / 8, 110 * MS, run);
-  assert.ok(Math.abs(win.to - win.from - 6.25 * MS) < 1 && win.chosen && win.follows);
-  assert.equal((110 * MS - win.from) / (win.to - win.from), 0.2); // the moment stays where it is
-  assert.equal(windowFor(win, extent(3, 100 * MS, 40 * MS), 112 * MS).from, win.from);
-  const next = windowFor(win, extent(3, 100 * MS, 40 * MS), 120 * MS);
-  assert.ok(next.from < 120 * MS && next.to > 120 * MS && Math.abs(next.to - next.from - 6.25 * MS) < 1);
-  const moved = panWindow(win, 30 * MS, run);
-  assert.deepEqual([moved.from, moved.follows], [win.from + 30 * MS, false]);
-  assert.ok(panWindow(win, 1e12, run).from < run.to && panWindow(win, -1e12, run).to > run.from);
-  assert.ok(zoomWindow(win, 1e9, 0, run).to - win.from <= 1.1e9 && zoomWindow(win, 1e-9, 0, run).to - zoomWindow(win, 1e-9, 0, run).from >= 199);
-});
-
-test("a place is a moment, and back", () => {
-  const win = { from: 5e6, to: 9e6 };
-  for (const width of [640, 960]) for (const t of [5e6, 6.1e6, 9e6]) assert.ok(Math.abs(windowT(win, timelinePlace(4, width), windowX(win, timelinePlace(4, width), t)) - t) < 1e-3);
-});
-
-test("labels: none over another; shortened to the number, then left out", () => {
-  const labels = new LabelRow(0, 200), at = [50, 60, 120, 195, 10].map((x) => labels.place(x, 40, ["right", "left"]));
-  assert.deepEqual(at, [55, null, 125, null, null].map((x, i) => (i === 1 ? null : i === 4 ? null : x)));
-  const measure = (text) => text.length * 6;
-  assert.deepEqual([100, 40, 11].map((room) => fitting("bucket 12", room, measure)), ["bucket 12", "12", ""]);
-  assert.equal(fitting("0.weight", 30, measure), "");
-});
+import { sample } from "./sample.js";
 
 const runs = new Map();
 
@@ -71,9 +25,20 @@ const runs = new Map();
 function busyRun(ranks, chunks, iterations) {
   const key = [ranks, chunks, iterations].join();
   if (!runs.has(key)) {
-    const rows = trained({ ranks, iterations, overlap: true, chunks, compute: (r) => (r === 1 ? 1.3 : 1), queue: (r) => (r === 2 ? 3 : 0.6) });
+    const rows = trained({
+      ranks,
+      iterations,
+      overlap: true,
+      chunks,
+      compute: (r) => (r === 1 ? 1.3 : 1),
+      queue: (r) => (r === 2 ? 3 : 0.6),
+    });
     const moment = rows.find((r) => r.iteration === 3 && r.kind === "backward").start;
-    const table = tableOf([...heard(rows), row(-1, "fault", moment, moment, { lane: "driver", op: -1, peer: 1, name: "slow", value: 2 }), row(0, "detect", moment + 9 * MS, moment + 9 * MS, { peer: 1, op: -1, name: "stalled" })]);
+    const table = tableOf([
+      ...heard(rows),
+      row(-1, "fault", moment, moment, { lane: "driver", op: -1, peer: 1, name: "slow", value: 2 }),
+      row(0, "detect", moment + 9 * MS, moment + 9 * MS, { peer: 1, op: -1, name: "stalled" }),
+    ]);
     const index = new TimelineIndex(table);
     index.update();
     runs.set(key, { moment, table, index });
@@ -83,94 +48,200 @@ function busyRun(ranks, chunks, iterations) {
 
 function drawn(ranks, width, { zoom = 1, choice = null, chunks = true, iterations = 5 } = {}) {
   const { moment, table, index } = busyRun(ranks, chunks, iterations);
-  const numbers = Array.from({ length: ranks }, (_, r) => r), place = timelinePlace(ranks, width), around = index.extent(3, moment);
-  const win = zoom === 1 ? windowFor(null, around, moment) : zoomWindow(windowFor(null, around, moment), zoom, moment + 17 * MS, { from: 0, to: table.to });
-  const canvas = { index, win, place, ink: INK, font: "sans-serif", waiting: "hatch", cores: 2, crowded: true }, g = paper(), told = drawLanes(g, canvas, numbers);
+  const numbers = Array.from({ length: ranks }, (_, r) => r);
+  const place = timelinePlace(ranks, width);
+  const around = index.extent(3, moment);
+  const win =
+    zoom === 1
+      ? windowFor(null, around, moment)
+      : zoomWindow(windowFor(null, around, moment), zoom, moment + 17 * MS, {
+          from: 0,
+          to: table.to,
+        });
+  const canvas = {
+    index,
+    win,
+    place,
+    ink: INK,
+    font: "sans-serif",
+    waiting: "hatch",
+    cores: 2,
+    crowded: true,
+  };
+  const g = paper();
+  const told = drawLanes(g, canvas, numbers);
   const look = { table, t: moment + 17 * MS, choice, ranks, width, ink: INK, font: "sans-serif" };
   drawOver(g, canvas, numbers, look, { rank: 1 }, told.hits);
   return { g, place, index, win, told, table, numbers, look };
 }
 
-const LINES = new Set(["rule", "edge", "focus", "hold", "fault"]); // hairlines, dots, the playhead, a fault's dashes: no areas
+// hairlines, dots, the playhead, a fault's dashes: no areas
+const LINES = new Set(["rule", "edge", "focus", "hold", "fault"]);
 
 function readable({ g, place }, what) {
   for (const text of g.texts) {
     assert.ok(text.size >= 11, `${what}: "${text.text}" is ${text.size} px`);
-    assert.ok(text.x >= -1 && text.x + text.w <= place.right + 8, `${what}: "${text.text}" leaves the picture`);
+    assert.ok(
+      text.x >= -1 && text.x + text.w <= place.right + 8,
+      `${what}: "${text.text}" leaves the picture`,
+    );
   }
   const shown = g.texts.filter((t) => t.text);
-  shown.forEach((a, i) => shown.slice(i + 1).forEach((b) => assert.ok(!over(a, b), `${what}: "${a.text}" lies over "${b.text}"`)));
+  shown.forEach((a, i) =>
+    shown
+      .slice(i + 1)
+      .forEach((b) => assert.ok(!over(a, b), `${what}: "${a.text}" lies over "${b.text}"`)),
+  );
   for (const text of shown) {
     g.marks.forEach((mark, k) => {
       if (LINES.has(mark.ink) || mark.w < 2 || mark.h < 2 || !over(text, mark, 1)) return;
       // within its own bar, or on a plate of the ground that lies over the bar
-      const plate = g.marks.slice(k + 1, text.after).some((m) => m.ink === INK.ground && inside(text, m, 2.5));
-      assert.ok((inside(text, mark, 2.5) && mark.ink !== "hatch") || plate, `${what}: "${text.text}" lies over a mark of ${mark.ink} at ${mark.x.toFixed(0)}, ${mark.y.toFixed(0)}, ${mark.w.toFixed(0)} × ${mark.h.toFixed(0)}`);
+      const plate = g.marks
+        .slice(k + 1, text.after)
+        .some((m) => m.ink === INK.ground && inside(text, m, 2.5));
+      assert.ok(
+        (inside(text, mark, 2.5) && mark.ink !== "hatch") || plate,
+        `${what}: "${text.text}" lies over a mark of ${mark.ink} at ${mark.x.toFixed(0)}, ` +
+          `${mark.y.toFixed(0)}, ${mark.w.toFixed(0)} × ${mark.h.toFixed(0)}`,
+      );
     });
   }
 }
 
 test("no label lies over a mark or another label, at any width, size and zoom", () => {
-  for (const ranks of [2, 4, 8, 16, 64])
-    for (const width of [608, 928])
+  for (const ranks of sample([64, 4, 8, 16, 2], 3))
+    for (const width of sample([608, 928]))
       for (const zoom of ranks < 64 ? [1, 1 / 5, 1 / 20, 4] : [1])
-        for (const more of [{}, { chunks: false }, { choice: { rank: 2, op: 6, chunk: 1, group: "default" } }]) readable(drawn(ranks, width, { zoom, ...more }), `${ranks} ranks, ${width} px, ×${zoom}`);
+        for (const more of [
+          {},
+          { chunks: false },
+          { choice: { rank: 2, op: 6, chunk: 1, group: "default" } },
+        ])
+          readable(drawn(ranks, width, { zoom, ...more }), `${ranks} ranks, ${width} px, ×${zoom}`);
 });
 
 test("who is many is drawn in less detail", () => {
   const names = (ranks) => drawn(ranks, 928, { chunks: false }).g.texts.map((t) => t.text);
-  assert.ok(names(4).includes("forward") && names(4).includes("bucket 1") && names(4).includes("straggler") && names(4).some((t) => t.startsWith("waits for a core 3.00 ms")));
+  assert.ok(
+    names(4).includes("forward") &&
+      names(4).includes("bucket 1") &&
+      names(4).includes("straggler") &&
+      names(4).some((t) => t.startsWith("waits for a core 3.00 ms")),
+  );
   assert.ok(!names(16).includes("forward") && names(16).includes("rank 15"));
-  assert.ok(names(64).includes("rank 1") && names(64).filter((t) => t.startsWith("rank")).length < 24);
-  assert.deepEqual([4, 16, 64].map((n) => timelinePlace(n, 928).lanes.row), [58, 24, 4]);
+  assert.ok(
+    names(64).includes("rank 1") && names(64).filter((t) => t.startsWith("rank")).length < 24,
+  );
+  assert.deepEqual(
+    [4, 16, 64].map((n) => timelinePlace(n, 928).lanes.row),
+    [58, 24, 4],
+  );
 });
 
 test("bars are where their rows are, to the pixel; none is left out", () => {
   const { g, index, win, place, told, table } = drawn(4, 928, { chunks: false });
-  for (const hit of told.hits.filter((h) => h.row >= 0 && table.kindName(table.kind[h.row]) === "forward")) {
-    const x = Math.max(place.left, windowX(win, place, table.start[hit.row])), end = Math.min(place.right, windowX(win, place, table.end[hit.row]));
+  for (const hit of told.hits.filter(
+    (h) => h.row >= 0 && table.kindName(table.kind[h.row]) === "forward",
+  )) {
+    const x = Math.max(place.left, windowX(win, place, table.start[hit.row]));
+    const end = Math.min(place.right, windowX(win, place, table.end[hit.row]));
     assert.ok(Math.abs(hit.x - x) < 1e-6 && Math.abs(hit.x + hit.w - end) <= 1.001);
     assert.ok(g.marks.some((m) => m.ink === "forward" && m.x === hit.x && m.w === hit.w));
   }
   for (const list of ["computed", "calls"])
-    for (const [number, rank] of index.ranks) for (const r of index.within(rank[list], win.from, win.to)) assert.ok(told.hits.some((h) => h.row === r && h.rank === number && h.w >= 1));
-  const fills = told.hits.filter((h) => h.row >= 0 && table.kindName(table.kind[h.row]) === "backward" && h.rank === 0);
-  assert.ok(fills.some((h) => hitWords(table, h).endsWith(", here until bucket 0 was full")), "backward is cut where a bucket is full");
+    for (const [number, rank] of index.ranks)
+      for (const r of index.within(rank[list], win.from, win.to))
+        assert.ok(told.hits.some((h) => h.row === r && h.rank === number && h.w >= 1));
+  const fills = told.hits.filter(
+    (h) => h.row >= 0 && table.kindName(table.kind[h.row]) === "backward" && h.rank === 0,
+  );
+  assert.ok(
+    fills.some((h) => hitWords(table, h).endsWith(", here until bucket 0 was full")),
+    "backward is cut where a bucket is full",
+  );
 });
 
-test("waiting is pale while the rank computes, and exposed time is underlined to its length", () => {
-  const { g, index, win, place } = drawn(4, 928, { chunks: false }), rank = index.ranks.get(0), dt = (win.to - win.from) / place.room;
-  const hatched = g.marks.filter((m) => m.ink === "hatch" && m.y < place.lanes.top + place.lanes.row && m.y >= place.lanes.top);
-  for (const mark of hatched) {
-    const from = win.from + (mark.x - place.left) * dt, sums = rank.own.within(from, from + mark.w * dt), share = sums.reduce((a, b) => a + b, 0) / (mark.w * dt);
-    assert.ok(mark.alpha < 1 ? share > 0.5 : share < 0.5, `${mark.x}: ${share}, ${mark.alpha}`);
-  }
-  assert.ok(hatched.some((m) => m.alpha < 1) && hatched.some((m) => m.alpha === 1));
-  const lines = g.marks.filter((m) => m.ink === "ink" && Math.abs(m.h - 2.5) < 1e-9 && Math.abs(m.y - place.lanes.top - place.lanes.under) < 1), all = rank.all.within(win.from, win.to);
-  const long = lines.reduce((sum, m) => sum + m.w, 0) * dt, exposed = all[SPAN.comm] + all[SPAN.wait];
-  assert.ok(Math.abs(long - exposed) < 2 * (lines.length + 1) * dt, `${long} for ${exposed}`);
-});
+test(
+  "waiting is pale while the rank computes, " + "and exposed time is underlined to its length",
+  () => {
+    const { g, index, win, place } = drawn(4, 928, { chunks: false });
+    const rank = index.ranks.get(0);
+    const dt = (win.to - win.from) / place.room;
+    const hatched = g.marks.filter(
+      (m) => m.ink === "hatch" && m.y < place.lanes.top + place.lanes.row && m.y >= place.lanes.top,
+    );
+    for (const mark of hatched) {
+      const from = win.from + (mark.x - place.left) * dt;
+      const sums = rank.own.within(from, from + mark.w * dt);
+      const share = sums.reduce((a, b) => a + b, 0) / (mark.w * dt);
+      assert.ok(mark.alpha < 1 ? share > 0.5 : share < 0.5, `${mark.x}: ${share}, ${mark.alpha}`);
+    }
+    assert.ok(hatched.some((m) => m.alpha < 1) && hatched.some((m) => m.alpha === 1));
+    const lines = g.marks.filter(
+      (m) =>
+        m.ink === "ink" &&
+        Math.abs(m.h - 2.5) < 1e-9 &&
+        Math.abs(m.y - place.lanes.top - place.lanes.under) < 1,
+    );
+    const all = rank.all.within(win.from, win.to);
+    const long = lines.reduce((sum, m) => sum + m.w, 0) * dt;
+    const exposed = all[SPAN.comm] + all[SPAN.wait];
+    assert.ok(Math.abs(long - exposed) < 2 * (lines.length + 1) * dt, `${long} for ${exposed}`);
+  },
+);
 
-test("zoomed in there are single chunks, of the selection with arrows to where they were received", () => {
-  const far = drawn(4, 928), near = drawn(4, 928, { zoom: 1 / 12 });
-  assert.equal(near.told.single, true);
-  const kinds = new Set(near.told.hits.filter((h) => h.row >= 0).map((h) => near.table.kindName(near.table.kind[h.row])));
-  assert.ok(kinds.has("send") && kinds.has("recv"));
-  const chosen = drawn(4, 928, { choice: { rank: 0, op: 6, group: "default" } }), framed = chosen.told.hits.filter((h) => h.row >= 0 && chosen.table.passages.op[chosen.table.passage[h.row]] === 6 && chosen.table.kindName(chosen.table.kind[h.row]) === "collective");
-  assert.equal(framed.length, 4);
-  for (const hit of framed) assert.ok(chosen.g.strokes.some((s) => s.ink === "focus" && Math.abs(s.x - hit.x + 1) < 1e-9), "the same bucket is framed on every rank");
-  assert.ok(!far.g.strokes.some((s) => s.ink === "focus"));
-});
+test(
+  "zoomed in there are single chunks, of the selection with arrows to where they were " +
+    "received",
+  () => {
+    const far = drawn(4, 928);
+    const near = drawn(4, 928, { zoom: 1 / 12 });
+    assert.equal(near.told.single, true);
+    const kinds = new Set(
+      near.told.hits
+        .filter((h) => h.row >= 0)
+        .map((h) => near.table.kindName(near.table.kind[h.row])),
+    );
+    assert.ok(kinds.has("send") && kinds.has("recv"));
+    const chosen = drawn(4, 928, { choice: { rank: 0, op: 6, group: "default" } });
+    const framed = chosen.told.hits.filter(
+      (h) =>
+        h.row >= 0 &&
+        chosen.table.passages.op[chosen.table.passage[h.row]] === 6 &&
+        chosen.table.kindName(chosen.table.kind[h.row]) === "collective",
+    );
+    assert.equal(framed.length, 4);
+    for (const hit of framed)
+      assert.ok(
+        chosen.g.strokes.some((s) => s.ink === "focus" && Math.abs(s.x - hit.x + 1) < 1e-9),
+        "the same bucket is framed on every rank",
+      );
+    assert.ok(!far.g.strokes.some((s) => s.ink === "focus"));
+  },
+);
 
 test("stacks: heights are the shares, and add up to what is busy", () => {
-  const line = new Line(), out = new Float64Array(40 * SPANS.length);
-  for (let i = 0; i < 90; i++) line.cover(i * 10, i * 10 + 3 + (i % 7), [SPAN.forward, SPAN.comm, SPAN.wait][i % 3]);
+  const line = new Line();
+  const out = new Float64Array(40 * SPANS.length);
+  for (let i = 0; i < 90; i++)
+    line.cover(i * 10, i * 10 + 3 + (i % 7), [SPAN.forward, SPAN.comm, SPAN.wait][i % 3]);
   line.columns(0, 22.5, 40, out);
   const g = paper();
   drawStacks(g, INK, "hatch", out, 40, 22.5, 0, 0, 20);
   for (let k = 0; k < 40; k++) {
-    const high = (ink) => g.marks.filter((m) => m.ink === ink && m.x <= k && m.x + Math.round(m.w) > k).reduce((sum, m) => sum + m.h, 0);
-    for (const [ink, kind] of [["forward", SPAN.forward], ["comm", SPAN.comm], ["hatch", SPAN.wait]]) assert.ok(Math.abs(high(ink) - (out[k * SPANS.length + kind] / 22.5) * 20) < 1e-9, `column ${k}, ${ink}`);
+    const high = (ink) =>
+      g.marks
+        .filter((m) => m.ink === ink && m.x <= k && m.x + Math.round(m.w) > k)
+        .reduce((sum, m) => sum + m.h, 0);
+    for (const [ink, kind] of [
+      ["forward", SPAN.forward],
+      ["comm", SPAN.comm],
+      ["hatch", SPAN.wait],
+    ])
+      assert.ok(
+        Math.abs(high(ink) - (out[k * SPANS.length + kind] / 22.5) * 20) < 1e-9,
+        `column ${k}, ${ink}`,
+      );
   }
 });
 
@@ -180,56 +251,122 @@ test("the map's scale grows in steps; drawn in pieces it is the map drawn at onc
   assert.equal(reachOf(reach, { from: 0, to: reach.to - 1 }, false), reach);
   assert.ok(reachOf(reach, { from: 0, to: reach.to + 1 }, false).to > reach.to * 1.15);
   assert.deepEqual(reachOf(reach, { from: 5, to: 990 * MS }, true), { from: 5, to: 990 * MS });
-  globalThis.document = { createElement: () => ({ width: 0, height: 0, pen: paper(), getContext() { return this.pen; } }) };
-  const table = tableOf(heard(trained({ iterations: 30, overlap: true }))), index = new TimelineIndex(table), place = timelinePlace(4, 928), paint = { ink: INK, waiting: "hatch", ratio: 1, over: false, theme: "" };
+  globalThis.document = {
+    createElement: () => ({
+      width: 0,
+      height: 0,
+      pen: paper(),
+      getContext() {
+        return this.pen;
+      },
+    }),
+  };
+  const table = tableOf(heard(trained({ iterations: 30, overlap: true })));
+  const index = new TimelineIndex(table);
+  const place = timelinePlace(4, 928);
+  const paint = { ink: INK, waiting: "hatch", ratio: 1, over: false, theme: "" };
   index.update();
-  const once = new TimelineMap(), pieces = new TimelineMap();
+  const once = new TimelineMap();
+  const pieces = new TimelineMap();
   once.update(index, place, [0, 1, 2, 3], paint, Infinity);
   pieces.update(index, place, [0, 1, 2, 3], paint, Infinity);
-  const before = pieces.canvas.pen.marks.length, from = table.to - 100 * MS;
+  const before = pieces.canvas.pen.marks.length;
+  const from = table.to - 100 * MS;
   pieces.update(index, place, [0, 1, 2, 3], paint, Infinity);
-  assert.equal(pieces.canvas.pen.marks.length, before, "nothing is drawn again that has not changed");
+  assert.equal(
+    pieces.canvas.pen.marks.length,
+    before,
+    "nothing is drawn again that has not changed",
+  );
   pieces.update(index, place, [0, 1, 2, 3], paint, from);
-  const again = pieces.canvas.pen.marks.slice(before), x = Math.min(...again.map((m) => m.x));
+  const again = pieces.canvas.pen.marks.slice(before);
+  const x = Math.min(...again.map((m) => m.x));
   assert.ok(again.length > 0 && again.length < before && x >= pieces.x(place, from - 40 * MS) - 1);
-  const tops = (marks) => marks.filter((m) => m.x >= x + 1).map((m) => `${m.ink} ${m.x} ${m.y.toFixed(6)} ${m.h.toFixed(6)}`).sort();
+  const tops = (marks) =>
+    marks
+      .filter((m) => m.x >= x + 1)
+      .map((m) => `${m.ink} ${m.x} ${m.y.toFixed(6)} ${m.h.toFixed(6)}`)
+      .sort();
   assert.deepEqual(tops(again), tops(once.canvas.pen.marks));
   delete globalThis.document;
 });
 
-test("on the map narrow iterations are level: each column tells of the whole iterations that it touches", () => {
-  const table = tableOf(heard(trained({ iterations: 60, compute: (r, i) => (i < 30 ? 1 : 2) }))), index = new TimelineIndex(table), n = SPANS.length;
-  index.update();
-  const rank = index.ranks.get(0), columns = 200, dt = table.to / columns, out = new Float64Array(columns * n);
-  mapShares(index, rank, 0, dt, columns, true, out);
-  const starts = rank.steps.map((s) => s.start);
-  for (let c = 0; c < columns; c++) {
-    const first = starts.findLastIndex((t) => t <= c * dt), last = starts.findLastIndex((t) => t < (c + 1) * dt), a = starts[Math.max(0, first)], b = starts[last + 1] ?? rank.steps[last].end;
-    const sums = rank.all.within(a, b);
-    for (let k = 0; k < n; k++) assert.ok(Math.abs(out[c * n + k] / dt - sums[k] / (b - a)) < 1e-9, `column ${c}, ${SPANS[k]}`);
-  }
-  const share = (c) => out[c * n + SPAN.forward] / dt;
-  assert.ok(Math.abs(share(10) - share(11)) < 1e-3 && Math.abs(share(10) - 10 / 33.5) < 0.01 && Math.abs(share(190) - 20 / 63.5) < 0.01);
-  mapShares(index, rank, 0, dt * 10, 20, true, out);
-  mapShares(index, rank, rank.steps[5].start, dt / 100, 200, true, out); // wide: their own time
-  assert.deepEqual(out.slice(0, n), rank.all.within(rank.steps[5].start, rank.steps[5].start + dt / 100).map((x) => x));
-  rank.steps.at(-1).done = false;
-  mapShares(index, rank, 0, dt, columns, false, out);
-  assert.ok(out.slice((columns - 1) * n).every((x) => x === 0), "an iteration that has not ended waits");
-});
+test(
+  "on the map narrow iterations are level: each column tells of the whole iterations that it " +
+    "touches",
+  () => {
+    const table = tableOf(heard(trained({ iterations: 60, compute: (r, i) => (i < 30 ? 1 : 2) })));
+    const index = new TimelineIndex(table);
+    const n = SPANS.length;
+    index.update();
+    const rank = index.ranks.get(0);
+    const columns = 200;
+    const dt = table.to / columns;
+    const out = new Float64Array(columns * n);
+    mapShares(index, rank, 0, dt, columns, true, out);
+    const starts = rank.steps.map((s) => s.start);
+    for (let c = 0; c < columns; c++) {
+      const first = starts.findLastIndex((t) => t <= c * dt);
+      const last = starts.findLastIndex((t) => t < (c + 1) * dt);
+      const a = starts[Math.max(0, first)];
+      const b = starts[last + 1] ?? rank.steps[last].end;
+      const sums = rank.all.within(a, b);
+      for (let k = 0; k < n; k++)
+        assert.ok(
+          Math.abs(out[c * n + k] / dt - sums[k] / (b - a)) < 1e-9,
+          `column ${c}, ${SPANS[k]}`,
+        );
+    }
+    const share = (c) => out[c * n + SPAN.forward] / dt;
+    assert.ok(
+      Math.abs(share(10) - share(11)) < 1e-3 &&
+        Math.abs(share(10) - 10 / 33.5) < 0.01 &&
+        Math.abs(share(190) - 20 / 63.5) < 0.01,
+    );
+    mapShares(index, rank, 0, dt * 10, 20, true, out);
+    mapShares(index, rank, rank.steps[5].start, dt / 100, 200, true, out); // wide: their own time
+    assert.deepEqual(
+      out.slice(0, n),
+      rank.all.within(rank.steps[5].start, rank.steps[5].start + dt / 100).map((x) => x),
+    );
+    rank.steps.at(-1).done = false;
+    mapShares(index, rank, 0, dt, columns, false, out);
+    assert.ok(
+      out.slice((columns - 1) * n).every((x) => x === 0),
+      "an iteration that has not ended waits",
+    );
+  },
+);
 
 test("the split of an iteration: parts as long as they were, figures beside or within", () => {
-  const facts = drawn(4, 928).index.factsOf(3, 0), width = 480, reach = splitReach(0, facts), measure = (text) => text.length * 7;
+  const facts = drawn(4, 928).index.factsOf(3, 0);
+  const width = 480;
+  const reach = splitReach(0, facts);
+  const measure = (text) => text.length * 7;
   for (const [k, r] of splitRows(facts, reach, width, measure).entries()) {
-    const f = facts[k], scale = (width - 52 - 192) / reach;
-    for (const part of r.parts) assert.ok(Math.abs(part.w + 1 - f[part.kind] * scale) < 1.01, `${part.kind} of rank ${f.rank}`);
+    const f = facts[k];
+    const scale = (width - 52 - 192) / reach;
+    for (const part of r.parts)
+      assert.ok(
+        Math.abs(part.w + 1 - f[part.kind] * scale) < 1.01,
+        `${part.kind} of rank ${f.rank}`,
+      );
     assert.ok(!r.said || r.parts[2].x + r.parts[2].w + 7 + measure(r.said) <= width + 1);
   }
   assert.equal(splitReach(reach, facts), reach);
   for (const ranks of [4, 16, 64])
     for (const wide of [440, 480, 608]) {
       const g = paper();
-      drawSplit(g, INK, "sans-serif", "hatch", drawn(ranks, 928).index.factsOf(3, 0), reach, wide, 1);
+      drawSplit(
+        g,
+        INK,
+        "sans-serif",
+        "hatch",
+        drawn(ranks, 928).index.factsOf(3, 0),
+        reach,
+        wide,
+        1,
+      );
       readable({ g, place: { right: wide } }, `split of ${ranks} ranks, ${wide} px`);
     }
 });

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from workbench import theory
 from workbench.formulas import WITH_ROOT
-from workbench.table import SCHEMA
+from workbench.store.table import SCHEMA
+from workbench.theory import cost_model
 
 
 class Do(NamedTuple):
@@ -90,7 +90,7 @@ PROGRAMS: dict[str, Callable[[int, int], Program]] = {
 def planned(name: str, root: int = 0) -> Callable[[int, int], Program]:
     """Programs of the formulas' schedule of "broadcast/tree", say: at a step give, then take."""
     operation, algorithm = name.split("/")
-    formula = theory.OPERATIONS[operation][algorithm]
+    formula = cost_model.OPERATIONS[operation][algorithm]
     assert formula.schedule is not None
     schedule = cache(formula.schedule)
 
@@ -117,7 +117,7 @@ def planned(name: str, root: int = 0) -> Callable[[int, int], Program]:
 
 OTHERS = [
     f"{operation}/{name}"
-    for operation, named in theory.OPERATIONS.items()
+    for operation, named in cost_model.OPERATIONS.items()
     for name in named
     if f"{operation}/{name}" not in ("all_reduce/ring", "all_reduce/naive", "all_reduce/one_shot")
 ]
@@ -132,9 +132,18 @@ class Rank:
 
 
 def simulate(
-    name: str, n: int, elements: int, *, slots: int = 1, seed: int = 0, ops: int = 1,
-    itemsize: int = 4, world: tuple[int, ...] = (), group: str = "default", root: int = 0,
-) -> pl.DataFrame:  # fmt: skip
+    name: str,
+    n: int,
+    elements: int,
+    *,
+    slots: int = 1,
+    seed: int = 0,
+    ops: int = 1,
+    itemsize: int = 4,
+    world: tuple[int, ...] = (),
+    group: str = "default",
+    root: int = 0,
+) -> pl.DataFrame:
     """The event table of ``ops`` collectives. ``world``: the group's ranks, where not 0..n-1.
     ``root`` is a place in it.
     """
@@ -145,12 +154,12 @@ def simulate(
     operation, algorithm = operation or "all_reduce", algorithm.split()[0]
     rooted = operation in WITH_ROOT
     programs_of = PROGRAMS[name] if name in PROGRAMS else planned(name, root if rooted else 0)
-    sends = theory.sends_something(operation, n, elements)
-    cut = theory.OPERATIONS[operation][algorithm].cut(n, elements)
+    sends = cost_model.sends_something(operation, n, elements)
+    cut = cost_model.OPERATIONS[operation][algorithm].cut(n, elements)
     for op in range(ops):
         same = {"op": op, "algorithm": algorithm, "collective": operation, "group": group}
         ranks = [Rank(r, programs_of(r, n) if sends else [], slots, clocks[r]) for r in range(n)]
-        play(ranks, chance, [[itemsize * e for e in theory.chunk_sizes(c, slots)] for c in cut])
+        play(ranks, chance, [[itemsize * e for e in cost_model.chunk_sizes(c, slots)] for c in cut])
         for rank in ranks:
             begin, clocks[rank.rank] = clocks[rank.rank], rank.clock + chance.randrange(50)
             outer = dict(
@@ -213,4 +222,4 @@ def table(rows: list[dict[str, Any]], itemsize: int = 4) -> pl.DataFrame:
     return frame.with_columns(
         seq=pl.int_range(pl.len()).over("rank", "lane"),
         value=pl.when(pl.col("kind") == "collective").then(float(itemsize)).otherwise("value"),
-    ).select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())  # fmt: skip
+    ).select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())

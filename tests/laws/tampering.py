@@ -8,7 +8,7 @@ import polars as pl
 
 from tests.laws.simulator import simulate
 from workbench.laws import check_events
-from workbench.table import SCHEMA
+from workbench.store.table import SCHEMA
 
 
 def without(events: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
@@ -37,7 +37,7 @@ def twice(events: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
 
 
 def said(events: pl.DataFrame, law: str) -> str:
-    """What ``law`` says of ``events``; the others may say something too."""
+    """Return what ``law`` says of ``events``; the others may say something too."""
     found = [v.words for v in check_events(events) if v.law == law]
     assert found
     return "\n".join(found)

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tests.laws.simulator import OTHERS, PROGRAMS, simulate, table
 from tests.laws.tampering import RING, row, without
+from tests.pairwise import first
 from workbench.laws import check_events
-from workbench.table import SCHEMA
+from workbench.store.table import SCHEMA
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("n", range(1, 9))
+@pytest.mark.parametrize("name", first(6, PROGRAMS))
+@pytest.mark.parametrize("n", first(3, [1, 4, 7, 2, 3, 5, 6, 8]))
 def test_every_law_holds_of_an_honest_run(name: str, n: int) -> None:
     for elements in (0, 1, n - 1, n, n + 1, 1023):
         for slots in (1, 3):
@@ -41,9 +42,12 @@ def test_every_law_holds_of_every_operation(name: str) -> None:
 
 
 @given(
-    st.sampled_from(sorted(PROGRAMS)), st.integers(1, 6), st.integers(0, 40), st.integers(1, 3),
+    st.sampled_from(sorted(PROGRAMS)),
+    st.integers(1, 6),
+    st.integers(0, 40),
+    st.integers(1, 3),
     st.integers(0, 10**6),
-)  # fmt: skip
+)
 def test_every_law_holds_however_the_ranks_are_delayed(
     name: str, n: int, elements: int, slots: int, seed: int
 ) -> None:
@@ -73,9 +77,8 @@ def test_groups_generations_and_dtypes_are_told_apart() -> None:
 def test_a_run_that_did_not_end_well_is_judged_by_what_it_ended() -> None:
     events = simulate("ring", 4, 100, ops=3)
     stopped = events.filter(
-        (pl.col("op") < 2)
-        | ((pl.col("step") == 0) & (pl.col("kind") == "send"))
-    )  # fmt: skip
+        (pl.col("op") < 2) | ((pl.col("step") == 0) & (pl.col("kind") == "send"))
+    )
     renumbered = stopped.with_columns(seq=pl.int_range(pl.len()).over("rank").cast(pl.Int64))
     assert check_events(renumbered, complete=False) == []
     assert {v.law for v in check_events(renumbered)} == {"matched messages"}
@@ -111,9 +114,12 @@ def test_a_hundred_thousand_rows_are_checked_in_a_moment() -> None:
     one = simulate("ring", 4, 4096, slots=4)
     times = 100_000 // one.height
     shift = pl.int_range(times, dtype=pl.Int64).alias("time")
-    many = one.join(pl.select(shift), how="cross").with_columns(
-        pl.col("start_ns", "end_ns") + 10**6 * pl.col("time"), op=pl.col("time")
-    ).sort("rank", "time", "seq").drop("time")  # fmt: skip
+    many = (
+        one.join(pl.select(shift), how="cross")
+        .with_columns(pl.col("start_ns", "end_ns") + 10**6 * pl.col("time"), op=pl.col("time"))
+        .sort("rank", "time", "seq")
+        .drop("time")
+    )
     many = many.with_columns(seq=pl.int_range(pl.len()).over("rank").cast(pl.Int64))
     begin = time.perf_counter()
     assert check_events(many) == []

@@ -8,7 +8,7 @@ from tests.laws.simulator import simulate, table
 from tests.laws.tampering import RING, TEXTBOOK, changed, row, said, twice, without
 from workbench import laws
 from workbench.laws import check_events
-from workbench.table import SCHEMA
+from workbench.store.table import SCHEMA
 
 
 def test_a_skipped_addition_is_named() -> None:
@@ -36,7 +36,7 @@ def test_a_doubled_addition_is_named() -> None:
 
 
 def silenced(name: str, n: int, rank: int, step: int, root: int = 0) -> str:
-    """What the contributors' law says if ``rank``'s receive at ``step`` had brought nothing new."""
+    """Return what the contributors' law says if ``rank`` had received nothing new at ``step``."""
     events = simulate(name, n, 4 * n, root=root)
     return said(without(events, row("recv", rank, step)), "complete sums")
 

@@ -1,4 +1,4 @@
-"""What the tests of the process group share: cases, references, bounds, small models.
+"""Helpers for tests of the process group: cases, references, bounds, small models.
 
 Functions that begin with an underscore run on every rank, in processes of their own.
 """
@@ -13,15 +13,17 @@ import torch
 
 DTYPES = ("float32 float64 float16 bfloat16 uint8 int8 int16 int32 int64").split()
 UNIT = {  # half the distance from 1 to the next number
-    torch.float32: 2.0**-24, torch.float64: 2.0**-53,
-    torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
-}  # fmt: skip
+    torch.float32: 2.0**-24,
+    torch.float64: 2.0**-53,
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+}
 SLOT = 1024  # bytes; WORKBENCH_CHUNK in the tests that send several slots
 OPS = ("SUM", "PRODUCT", "MAX", "MIN", "AVG")
 
 
 def inputs(rank: int, elements: int, dtype: torch.dtype, op: str) -> torch.Tensor:
-    """What a rank gives; every rank can make every other one's."""
+    """Return what a rank gives; every rank can make every other one's."""
     random = np.random.default_rng([rank, elements, len(op)])
     if dtype.is_floating_point:
         # Products stay in the range of float16.
@@ -37,10 +39,14 @@ def reference(xs: list[torch.Tensor], op: str) -> tuple[np.ndarray, np.ndarray]:
     all_xs = np.stack(
         [x.double().numpy() if wide is np.longdouble else x.numpy() for x in xs]
     ).astype(wide)
+    total, average = all_xs.sum(0), all_xs.sum(0) / len(xs)
     outcome = {
-        "SUM": all_xs.sum(0), "AVG": all_xs.sum(0) / len(xs), "PRODUCT": all_xs.prod(0),
-        "MAX": all_xs.max(0), "MIN": all_xs.min(0),
-    }[op]  # fmt: skip
+        "SUM": total,
+        "AVG": average if wide is np.longdouble else np.trunc(average),
+        "PRODUCT": all_xs.prod(0),
+        "MAX": all_xs.max(0),
+        "MIN": all_xs.min(0),
+    }[op]
     return outcome, np.abs(all_xs).sum(0)
 
 
@@ -72,9 +78,13 @@ GLOO: list[Any] = []
 def model() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.Sequential(
-        torch.nn.Linear(12, 64), torch.nn.BatchNorm1d(64), torch.nn.Tanh(), torch.nn.Linear(64, 64),
-        torch.nn.Tanh(), torch.nn.Linear(64, 4),
-    )  # fmt: skip
+        torch.nn.Linear(12, 64),
+        torch.nn.BatchNorm1d(64),
+        torch.nn.Tanh(),
+        torch.nn.Linear(64, 64),
+        torch.nn.Tanh(),
+        torch.nn.Linear(64, 4),
+    )
 
 
 class Branches(torch.nn.Module):

@@ -151,8 +151,8 @@ def test_a_wait_with_a_timeout_gives_up_and_the_message_still_comes() -> None:
 
 def _any_of(rank: int, n: int) -> None:
     """Whoever waits for several messages goes on with the first, wherever it stands in the list."""
-    from workbench.session import session
-    from workbench.work import wait_any
+    from workbench.process_group.session import session
+    from workbench.process_group.work import wait_any
 
     session().next_group = "control"
     control = dist.new_group()
@@ -195,7 +195,7 @@ def test_who_waits_for_any_of_several_messages_goes_on_with_the_first() -> None:
 
 
 def _any_of_other_works(rank: int, n: int) -> None:
-    from workbench.work import wait_any
+    from workbench.process_group.work import wait_any
 
     x, total = torch.zeros(3), torch.ones(2000)
     if rank == 0:

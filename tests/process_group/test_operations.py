@@ -13,54 +13,72 @@ import torch.distributed as dist
 from tests.process_group.common import GLOO, both
 from tests.processes import values
 
+Call = Callable[[Any], Any]
+
+
+def x(rank: int, *shape: int) -> torch.Tensor:
+    return torch.arange(int(np.prod(shape)), dtype=torch.float32).reshape(shape) + 100 * rank
+
 
 def _delegated(rank: int, n: int) -> list[str]:
     GLOO[:] = [dist.new_group(backend="gloo")]
+    done = [*_of_tensors(rank, n), *_of_other_things(rank, n)]
+    for operation in done:
+        both(operation)
+    return [operation.__name__ for operation in done]
+
+
+def _of_tensors(rank: int, n: int) -> list[Call]:
     last = n - 1
 
-    def x(*shape: int) -> torch.Tensor:
-        return torch.arange(int(np.prod(shape)), dtype=torch.float32).reshape(shape) + 100 * rank
-
     def broadcast(g: Any) -> Any:
-        t = x(7)
+        t = x(rank, 7)
         dist.broadcast(t, last, group=g)
         return [t]
 
     def all_gather(g: Any) -> Any:
         out = [torch.zeros(5) for _ in range(n)]
-        dist.all_gather(out, x(5), group=g)
+        dist.all_gather(out, x(rank, 5), group=g)
         flat = torch.zeros(5 * n)
-        dist.all_gather_into_tensor(flat, x(5), group=g)
+        dist.all_gather_into_tensor(flat, x(rank, 5), group=g)
         return [*out, flat]
 
     def gather(g: Any) -> Any:
         out = [torch.zeros(3) for _ in range(n)] if rank == 0 else None
-        dist.gather(x(3), out, dst=0, group=g)
+        dist.gather(x(rank, 3), out, dst=0, group=g)
         return out or []
 
     def scatter(g: Any) -> Any:
         t = torch.zeros(3)
-        dist.scatter(t, [x(3) + i for i in range(n)] if rank == last else None, src=last, group=g)
+        dist.scatter(
+            t, [x(rank, 3) + i for i in range(n)] if rank == last else None, src=last, group=g
+        )
         return [t]
 
     def reduce(g: Any) -> Any:
-        t = x(11)
+        t = x(rank, 11)
         dist.reduce(t, last, op=dist.ReduceOp.MAX, group=g)
         return [t] if rank == last else []
 
     def reduce_scatter(g: Any) -> Any:
         t, flat = torch.zeros(4), torch.zeros(4)
-        dist.reduce_scatter(t, [x(4) * (i + 1) for i in range(n)], group=g)
-        dist.reduce_scatter_tensor(flat, x(4 * n), group=g)
+        dist.reduce_scatter(t, [x(rank, 4) * (i + 1) for i in range(n)], group=g)
+        dist.reduce_scatter_tensor(flat, x(rank, 4 * n), group=g)
         return [t, flat]
 
     def all_to_all(g: Any) -> Any:
         flat, uneven = torch.zeros(2 * n), torch.zeros(n * (rank + 1))
-        dist.all_to_all_single(flat, x(2 * n), group=g)
+        dist.all_to_all_single(flat, x(rank, 2 * n), group=g)
         dist.all_to_all_single(
-            uneven, x(sum(range(1, n + 1))), [rank + 1] * n, list(range(1, n + 1)), group=g
+            uneven, x(rank, sum(range(1, n + 1))), [rank + 1] * n, list(range(1, n + 1)), group=g
         )
         return [flat, uneven]
+
+    return [broadcast, all_gather, gather, scatter, reduce, reduce_scatter, all_to_all]
+
+
+def _of_other_things(rank: int, n: int) -> list[Call]:
+    last = n - 1
 
     def objects(g: Any) -> Any:
         gathered: list[Any] = [None] * n
@@ -74,7 +92,7 @@ def _delegated(rank: int, n: int) -> list[str]:
         return [*gathered, *told, *mine]
 
     def complex_sum(g: Any) -> Any:
-        t = torch.complex(x(9), -x(9))
+        t = torch.complex(x(rank, 9), -x(rank, 9))
         dist.all_reduce(t, group=g)
         return [t]
 
@@ -95,13 +113,7 @@ def _delegated(rank: int, n: int) -> list[str]:
         dist.barrier(group=g)
         return []
 
-    done = [
-        broadcast, all_gather, gather, scatter, reduce, reduce_scatter, all_to_all, objects,
-        complex_sum, bitwise, sparse, barrier,
-    ]  # fmt: skip
-    for operation in done:
-        both(operation)
-    return [operation.__name__ for operation in done]
+    return [objects, complex_sum, bitwise, sparse, barrier]
 
 
 @pytest.mark.parametrize("n", [2, 4])

@@ -1,4 +1,8 @@
-"""``python -m tests.soak [--minutes 60] [--cases N] [--seed S] [--only NUMBER] [--kind KIND]``."""
+"""``python -m tests.soak [--minutes 60] [--cases N] [--seed S] [--only NUMBER] [--kind KIND]``.
+
+``--kills N`` strikes ranks of N runs instead (kills.py), ``--exits N`` lets N scripts end in the
+midst of something (exits.py); both print a table and write ``--json PATH``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +32,70 @@ def main() -> int:
     os.environ |= GIVES_BACK
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder  # what is left there is of a case
+        if asked.kills:
+            return _kills(asked, Console())
+        if asked.exits:
+            return _exits(asked, Console())
         return _soak(asked, Console())
+
+
+def _kills(asked: argparse.Namespace, console: Console) -> int:
+    import workbench as wb
+    from tests.soak.kills import Kills
+
+    kills = Kills(asked.seed)
+    first, count = (asked.only, 1) if asked.only is not None else (asked.first, asked.kills)
+    console.print(f"python -m tests.soak --kills {asked.kills} --seed {asked.seed}")
+    for one in kills.cases(count, first):
+        words = one.wrong or one.outcome
+        console.print(
+            f"{one.number:5} {one.strategy:17} ×{one.ranks} {one.how:25} {one.when:9} "
+            f"{one.victims!s:7} {one.seconds:6.2f} s  {words}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+        if one.wrong:
+            console.print(
+                f"  {one.words}\n  again: --seed {asked.seed} --kills 1 --only {one.number}"
+            )
+    left = kills.left()
+    wb.shutdown()
+    return _told(kills, left, asked, console)
+
+
+def _exits(asked: argparse.Namespace, console: Console) -> int:
+    from tests.soak.exits import Exits
+
+    exits = Exits(asked.seed, asked.kind or ())
+    console.print(f"python -m tests.soak --exits {asked.exits} --seed {asked.seed}")
+    for one in exits.cases(asked.exits):
+        words = one.wrong or "ended"
+        console.print(
+            f"{one.number:5} {one.leaves:32} {one.seconds:6.2f} s, {one.own_seconds:5.2f} s of "
+            f"them on a core or asleep  {words}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    return _told(exits, {}, asked, console)
+
+
+def _told(done: Any, left: dict[str, int], asked: argparse.Namespace, console: Console) -> int:
+    """The summary as a table and as JSON, and whether all is well."""
+    from tests.conftest import processes, remains
+
+    figures = done.summary()
+    columns = list(dict.fromkeys(name for row in figures.values() for name in row))
+    table = Table("", *columns)
+    for name, row in figures.items():
+        table.add_row(name, *(str(row.get(column, "")) for column in columns))
+    console.print(table)
+    left |= {words: 1 for _, words in (remains(processes, 5.0) or {}).values()}
+    console.print(f"left: {left or 'nothing'}", markup=False)
+    if asked.json is not None:
+        done.save(asked.json, left)
+    return int(bool(left) or any(one.wrong for one in done.done))
 
 
 def _soak(asked: argparse.Namespace, console: Console) -> int:
@@ -43,8 +112,10 @@ def _soak(asked: argparse.Namespace, console: Console) -> int:
         console.print(
             f"{done.number:5} {done.kind:18} {done.seconds:6.1f} s  {done.megabytes:7.1f} "
             f"{done.pool_megabytes:6.1f} MB  {done.words}",
-            soft_wrap=True, highlight=False, markup=False,
-        )  # fmt: skip
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
         if done.wrong:
             console.print(done.wrong, markup=False, highlight=False)
             console.print(f"\nagain: python -m tests.soak {again} --only {done.number}")
@@ -86,6 +157,9 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--only", type=int, help="the case of this number alone")
     parser.add_argument("--kind", action="append", help="only such cases; may be given again")
     parser.add_argument("--go-on", action="store_true", help="after a case that is wrong, too")
+    parser.add_argument("--kills", type=int, default=0, help="strike the ranks of so many runs")
+    parser.add_argument("--exits", type=int, default=0, help="so many scripts that end in a run")
+    parser.add_argument("--json", type=Path, help="where the figures are written")
     return parser.parse_args()
 
 

@@ -127,9 +127,11 @@ def _endless(team: Ranks, code: str, chance: random.Random, say: Say) -> None:
     rank, after = chance.randrange(team.size), chance.uniform(0.1, 0.5)
     over = threading.Event()
     acts: dict[str, Callable[[], object]] = {
-        "stop": lambda: None, "kill": lambda: team.kill(rank), "freeze": lambda: team.freeze(rank),
+        "stop": lambda: None,
+        "kill": lambda: team.kill(rank),
+        "freeze": lambda: team.freeze(rank),
         "stopped outside": lambda: os.kill(team.pids[rank], signal.SIGSTOP),
-    }  # fmt: skip
+    }
 
     def act() -> None:
         time.sleep(after)
@@ -173,7 +175,7 @@ def _right(team: Ranks, code: str = SUM) -> None:
 
 
 def _settled_descriptors(team: Ranks) -> list[int]:
-    """How many each rank has, in a new group that has done one sum."""
+    """Return how many each rank has, in a new group that has done one sum."""
     assert not team.execute("undefined_name").ok
     _right(team, f"import gc; gc.collect()\n{SUM}")
     return [len(descriptors(pid)) for pid in team.pids.values()]

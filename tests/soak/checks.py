@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import workbench as wb
-from tests.checking import algorithms as users
 from tests.soak.runs import Say, interrupt_after
+from tests.studies.checking import algorithms as users
 from workbench.collectives import OPERATIONS, algorithms
 
 WRONG = ("receives_first", "raises", "dies", "doubles", "sends_too_much", "wrong_shape", "loops")

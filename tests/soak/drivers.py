@@ -30,7 +30,8 @@ while runs[0].iteration < 1:
     time.sleep(0.01)
 if {frozen}:
     runs[0].freeze(0)
-pids = [*runs[0].pids.values(), runs[0]._home.process.pid, *(team.pids.values() if team else ())]
+home = runs[0]._home
+pids = [*runs[0].pids.values(), home.pid, home.process.pid, *(team.pids.values() if team else ())]
 print(json.dumps(pids), flush=True)
 if team:
     team.execute("while True: dist.all_reduce(torch.ones(100))")
@@ -54,10 +55,11 @@ def ended(chance: random.Random, say: Say) -> None:
     end, number = ENDS[how]
     waits = number not in (None, signal.SIGINT)  # until it is ended from outside
     asked = {
-        "ranks": chance.choice([2, 3]), "team": waits and chance.random() < 0.4,
+        "ranks": chance.choice([2, 3]),
+        "team": waits and chance.random() < 0.4,
         "strategy": chance.choice(["data_parallel", "ddp", "gossip"]),
         "frozen": waits and chance.random() < 0.3,
-    }  # fmt: skip
+    }
     if asked["strategy"] == "gossip":
         asked["ranks"] = 3
     say(f"{how} {asked}")

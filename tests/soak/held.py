@@ -1,4 +1,4 @@
-"""What this driver and its pool hold at a moment; what one moment has more than another."""
+"""Resources that this driver and its pool hold; the difference of two moments."""
 
 from __future__ import annotations
 
@@ -14,17 +14,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import processes, shared_memory
-from workbench.launchers import local
-from workbench.shared import process_state
+from workbench.launchers.processes import pool
+from workbench.shared_memory.segments import process_state
 
 PATIENCE = 60.0  # seconds that what ends by itself may take, on a busy machine
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 ONCE = ("tqdm_monitor",)  # threads that a library starts on first use, and never again
 OF_RUNS = (
-    "Run", "Store", "Collector", "_Rank", "_Lane", "_Ring", "Tap", "Batch", "Control", "Segment",
-    "Recorder", "RankProcess", "Worker", "Nursery", "Ranks", "Cell", "CellResult", "Result",
-    "Experiment", "Costs", "Lookout",
-)  # fmt: skip
+    "Run",
+    "Store",
+    "Collector",
+    "_Rank",
+    "_Lane",
+    "Ring",
+    "Tap",
+    "Batch",
+    "Control",
+    "Segment",
+    "Recorder",
+    "RankProcess",
+    "LocalRank",
+    "ForkServer",
+    "Ranks",
+    "Cell",
+    "CellResult",
+    "Result",
+    "Experiment",
+    "Costs",
+    "Lookout",
+)
 LISTENS = "0A"  # the state of a socket that listens, in /proc/net/tcp
 _NUMBERS = re.compile(r"\d+")
 _libc = ctypes.CDLL(None)
@@ -38,7 +56,7 @@ class Held:
     spare: int  # processes of the pool that wait for orders
 
     def more_than(self, before: Held) -> dict[str, int]:
-        """What there is more of than before, and how many."""
+        """Return what there is more of than before, and how many."""
         return {name: count for name, count in sorted((self.things - before.things).items())}
 
 
@@ -55,8 +73,9 @@ def held() -> Held:
     things.update(f"/dev/shm: {name}" for name in shared_memory())
     things.update(f"temporary file: {_plain(name)}" for name in os.listdir(tempfile.gettempdir()))
     children, spare, pool = _children(), 0, pool_pid()
+    parent_of_pool = children.get(pool, (0, ""))[0]  # the guardian
     for pid, (parent, words) in children.items():
-        if pid == pool:
+        if pool and pid in (pool, parent_of_pool):
             things["the pool's process"] += 1
         elif pool and parent == pool and not _at_work(pid):
             spare += 1
@@ -71,7 +90,7 @@ def held() -> Held:
 
 
 def settled(before: Held, most_spare: int, seconds: float = PATIENCE) -> dict[str, int]:
-    """What there is still more of after some patience; nothing, as soon as there is nothing."""
+    """Return what there is still more of after some patience; nothing, once there is nothing."""
     deadline = time.monotonic() + seconds
     while True:
         now = held()
@@ -84,7 +103,7 @@ def settled(before: Held, most_spare: int, seconds: float = PATIENCE) -> dict[st
 
 
 def descriptors(pid: int) -> dict[int, str]:
-    """What each open descriptor of a process is: numbers that differ each time are left out."""
+    """Return what each descriptor of a process is, without the numbers that differ each time."""
     found = {}
     for entry in _listed(f"/proc/{pid}/fd"):
         try:
@@ -106,8 +125,8 @@ def megabytes(pid: int) -> float:
 
 def pool_pid() -> int:
     """The process that starts ranks; 0 if there is none."""
-    nursery = local._nursery
-    return nursery.process.pid if nursery is not None and nursery.alive else 0
+    fork_server = pool._warm_pool
+    return fork_server.pid if fork_server is not None and fork_server.alive else 0
 
 
 def _plain(name: str) -> str:

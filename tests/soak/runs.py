@@ -16,75 +16,18 @@ import torch
 import torch.distributed as dist
 
 import workbench as wb
-from tests.live import LONG, gone, training, until
+from tests.live import gone, training, until
+from tests.soak.jobs import experiment
 from workbench import laws
-from workbench.collectives import algorithms
-from workbench.shared import process_state
+from workbench.shared_memory.segments import process_state
 from workbench.strategies.data_parallel import average_gradients
 
 Say = Callable[[str], None]
 SOON = 20.0  # seconds in which a run that must end has ended, on a machine that is busy
 MOST_JUDGED = 40_000  # rows; of a longer run the laws are not asked
-LAYERS = {"task": "mlp_layers", "task_options": {"layers": 4, "width": 64}}
-TEXT = {
-    "task": "char_transformer",
-    "task_options": {"layers": 2, "width": 32, "heads": 4, "context": 16},
-}
-# strategy -> numbers of ranks, further fields, options of which one is taken
-JOBS: dict[str, tuple[tuple[int, ...], dict[str, Any], tuple[dict[str, Any], ...]]] = {
-    "sequential": ((1,), {}, ({},)),
-    "data_parallel": ((2, 3, 4, 5), {}, ({}, {"examples": "partitioned"})),
-    "ddp": (
-        (2, 3, 4), LAYERS,
-        ({}, {"bucket_cap_mb": 0.01}, {"static_graph": True}, {"gradient_as_bucket_view": True},
-         {"compression": "powersgd", "powersgd_start": 2}, {"accumulate": 2}),
-    ),
-    "parameter_server": (
-        (3, 4, 5), {},
-        ({}, {"consistency": "asp"}, {"consistency": "ssp", "staleness": 1}, {"servers": 2},
-         {"consistency": "dssp"}),
-    ),
-    "pipeline": (
-        (2, 4), {**TEXT, "batch_size": 16},
-        ({"microbatches": 4, "split": "layers"},
-         {"microbatches": 4, "split": "layers", "schedule": "gpipe"},
-         {"microbatches": 4, "split": "layers", "replicas": 2}),
-    ),
-    "tensor_parallel": ((2, 4), TEXT, ({}, {"sequence_parallel": True})),
-    "fsdp": ((2, 3, 4), LAYERS, ({}, {"prefetch": 1}, {"reshard_after_forward": False})),
-    "gossip": ((3, 4, 5), {}, ({}, {"graph": "complete"}, {"mix": "after"})),
-    "ad_psgd": ((4,), {}, ({}, {"pairs": "ring"})),
-    "malt": ((3, 4), {}, ({}, {"wait": True}, {"dataflow": "ring"})),
-    "local_sgd": ((2, 3, 4), {}, ({}, {"every": 3})),
-    "diloco": ((2, 3), {}, ({"every": 4},)),
-    "top_k": ((2, 3), {}, ({},)),
-    "fusion": ((2, 3), LAYERS, ({}, {"threshold": "0 MB"}, {"cycle": "1 ms"})),
-    "data_servers": ((2, 3, 4), {}, ({}, {"ahead": 0})),
-}  # fmt: skip
 REPLICAS = ("data_parallel", "ddp", "fusion")  # whose ranks end with the same bits
 WRONGS = ("raises", "leaves", "disagrees", "never ends")  # of a strategy of the user's own
 SPARING = ("parameter_server",)  # go on without a worker that has died
-
-
-def experiment(chance: random.Random, **fixed: Any) -> wb.Experiment:
-    """A small one that trains for ever."""
-    strategy = fixed.pop("strategy", None) or chance.choice([*JOBS])
-    counts, fields, options = JOBS[strategy] if isinstance(strategy, str) else ((2, 3), {}, ({},))
-    ranks = chance.choice(counts)
-    network = wb.Network()
-    if chance.random() < 0.2:
-        network = wb.Network(latency=chance.choice(["200 us", "1 ms"]), bandwidth="1 Gbit/s")
-    taken = dict(chance.choice(options))
-    if ranks < 4:
-        taken.pop("replicas", None)
-    drawn: dict[str, Any] = {
-        "strategy": strategy, "ranks": ranks, "iterations": LONG, "batch_size": 16, "threads": 1,
-        "seed": chance.randrange(1000), "options": taken, "network": network,
-        "all_reduce": chance.choice(["auto", *algorithms("all_reduce")]),
-        "chunk_bytes": chance.choice([4096, 65_536, 262_144]),
-        "optimizer": chance.choice(["sgd", "adam"]), "record": chance.random() < 0.9,
-    }  # fmt: skip
-    return wb.Experiment(**{**drawn, **fields, **fixed})
 
 
 # -- what is done to a run that goes on afterwards --
@@ -228,8 +171,9 @@ def with_faults(chance: random.Random, say: Say) -> None:
     faults: list[Any] = [
         wb.Kill(rank=rank, at_iteration=at),
         wb.Freeze(rank=rank, at_iteration=at, seconds=chance.uniform(0.05, 1)),
-        wb.Slow(rank=rank, factor=3), wb.Jitter(probability=0.3, factor=3),
-    ]  # fmt: skip
+        wb.Slow(rank=rank, factor=3),
+        wb.Jitter(probability=0.3, factor=3),
+    ]
     some = tuple(chance.sample(faults, chance.randrange(1, 4)))
     with _over(exp.replace(faults=some), say) as run:
         if any(isinstance(fault, wb.Kill) for fault in some):
@@ -244,9 +188,13 @@ def raised(chance: random.Random, say: Say) -> None:
     how = WRONGS[number % len(WRONGS)]
     say(how)
     exp = experiment(
-        chance, strategy=own_strategy, ranks=chance.choice([2, 3, 4]), seed=number, options={},
+        chance,
+        strategy=own_strategy,
+        ranks=chance.choice([2, 3, 4]),
+        seed=number,
+        options={},
         timeout="1 s" if how == "never ends" else "20 s",
-    )  # fmt: skip
+    )
     with _over(exp, say) as run:
         result = run.wait(timeout=SOON, check=False)
     assert not result.ok
@@ -265,7 +213,7 @@ def pool_ended(chance: random.Random, say: Say) -> None:
             wb.shutdown()
         else:
             say("its pool killed")
-            os.kill(run._home.process.pid, signal.SIGKILL)
+            os.kill(run._home.pid, signal.SIGKILL)
         result = run.wait(timeout=SOON, check=False)
     assert not result.ok and isinstance(result.error, wb.WorkbenchError)
 
@@ -302,10 +250,10 @@ def own_strategy(job: Any, config: Any) -> None:
     how, at = WRONGS[job.exp.seed % len(WRONGS)], job.exp.seed // len(WRONGS)
     model = job.model()
     optimizer = job.optimizer(model)
-    for step in job.steps():
+    for minibatch in job.iterations():
         optimizer.zero_grad()
-        job.backward(loss := job.forward(model, job.load(step.ids)))
-        if step.iteration == at and job.rank == job.ranks - 1:
+        job.backward(loss := job.forward(model, job.load(minibatch.ids)))
+        if minibatch.iteration == at and job.rank == job.ranks - 1:
             if how == "raises":
                 raise ValueError("my own mistake")
             if how == "leaves":
@@ -315,7 +263,7 @@ def own_strategy(job: Any, config: Any) -> None:
             time.sleep(1000)
         average_gradients(job, model, 1 / job.ranks)
         job.update(optimizer)
-        job.report(loss, len(step.ids))
+        job.report(loss, len(minibatch.ids))
     job.finish(model)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import workbench as wb
-from workbench.events import CONTEXTS
+from workbench.recording.events import CONTEXTS
 
 MOST = 2**26  # bytes of a file, that of shared memory too
 TIMEOUT = 90.0  # seconds for each part, on a busy machine
@@ -32,9 +32,12 @@ def in_a_namespace(timeout: float = 3 * TIMEOUT) -> subprocess.CompletedProcess[
     with tempfile.TemporaryDirectory() as folder:
         command = MOUNTED.format(folder=folder, python=sys.executable)
         return subprocess.run(
-            ["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, timeout=timeout,
+            ["unshare", "-m", "sh", "-c", command],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
             cwd=Path(__file__).parents[2],
-        )  # fmt: skip
+        )
 
 
 def main(folder: str) -> None:

@@ -111,20 +111,25 @@ class Soak:
             self._before = held()
         pool = pool_pid()
         done = Done(
-            number, kind, ", ".join(words), seconds, megabytes(os.getpid()),
-            megabytes(pool) if pool else float("nan"), wrong,
-        )  # fmt: skip
+            number,
+            kind,
+            ", ".join(words),
+            seconds,
+            megabytes(os.getpid()),
+            megabytes(pool) if pool else float("nan"),
+            wrong,
+        )
         self.done.append(done)
         return done
 
     def _warm_up(self) -> None:
-        """What is imported and opened once, on first use, is no leak: so one of each first."""
+        """Run one of each first: what is imported and opened once, on first use, is no leak."""
         words: list[str] = []
         for warm in (runs.by_itself, cells.session, checks.right):
             warm(random.Random(0), words.append)
-        from workbench.launchers.local import nursery
+        from workbench.launchers.processes.pool import warm_pool
 
-        nursery()
+        warm_pool()
         self._before = held()
 
     @property

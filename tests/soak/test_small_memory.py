@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.soak.small_memory import in_a_namespace
-from workbench.events import CONTEXTS
+from workbench.recording.events import CONTEXTS
 
 
 def test_small_shared_memory_and_a_full_disk() -> None:

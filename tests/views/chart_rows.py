@@ -12,10 +12,24 @@ from tests.synthetic import table
 MS = 1_000_000
 START = 10**12
 BLANK = {
-    "lane": "compute", "generation": 0, "collective": "", "algorithm": "", "phase": "",
-    "group": "", "op": -1, "peer": -1, "step": -1, "chunk": -1, "slot": -1, "nbytes": -1,
-    "microbatch": -1, "stage": -1, "version": -1, "value": math.nan, "name": "",
-}  # fmt: skip
+    "lane": "compute",
+    "generation": 0,
+    "collective": "",
+    "algorithm": "",
+    "phase": "",
+    "group": "",
+    "op": -1,
+    "peer": -1,
+    "step": -1,
+    "chunk": -1,
+    "slot": -1,
+    "nbytes": -1,
+    "microbatch": -1,
+    "stage": -1,
+    "version": -1,
+    "value": math.nan,
+    "name": "",
+}
 
 
 def row(rank: int, iteration: int, kind: str, start: float, end: float, **more: Any) -> dict:

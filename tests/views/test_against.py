@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.live import lenet
-from workbench.views.against import against, value_of
+from workbench.analysis.option_costs import against, value_of
 
 
 def table(**measures: list[float]) -> pl.DataFrame:
@@ -48,8 +48,13 @@ def test_runs_that_did_not_come_to_their_end_have_no_point() -> None:
 
 
 def test_where_an_option_is_looked_for() -> None:
-    exp = wb.Experiment(strategy="ddp", ranks=2, task="mlp_layers", task_options={"width": 32},
-                        options={"accumulate": 3})  # fmt: skip
+    exp = wb.Experiment(
+        strategy="ddp",
+        ranks=2,
+        task="mlp_layers",
+        task_options={"width": 32},
+        options={"accumulate": 3},
+    )
     names = ("accumulate", "bucket_cap_mb", "width", "ranks", "batch_size")
     assert [value_of(exp, name) for name in names] == [3, 25.0, 32, 2, exp.batch_size]
     with pytest.raises(KeyError, match="'bucket_size'"):

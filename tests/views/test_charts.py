@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from ipywidgets.widgets.widget import comm as channels
 
 import workbench as wb
 from tests.conftest import remains
 from tests.views.chart_rows import two_ranks
-from workbench.store import Store
-from workbench.views import charts
-from workbench.views.cells import CHARTS, FIRST_SCALE, cell, scale, tokens
-from workbench.views.curves import NAMES, Curves, select
-from workbench.views.live import Charts
-from workbench.views.points import EMPTY_WORDS, MOST_POINTS, thinned, traces
+from workbench.analysis.chart_cells import CHARTS, FIRST_SCALE, cell, scale, tokens
+from workbench.analysis.curves import NAMES, Curves, select
+from workbench.analysis.points import EMPTY_WORDS, MOST_POINTS, thin_out, traces
+from workbench.store.event_store import Store
+from workbench.views.pages import figures
+from workbench.views.pages.live_charts import Charts
 
 # ---- figures
 
@@ -26,7 +28,7 @@ from workbench.views.points import EMPTY_WORDS, MOST_POINTS, thinned, traces
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: str) -> None:
-    figure = charts.figure(Store(), name, theme)
+    figure = figures.figure(Store(), name, theme)
     title = figure.layout.annotations[0].text
     assert CHARTS[name].title in title and EMPTY_WORDS in title
     assert figure.layout.xaxis.title.text in ("iteration", "seconds")
@@ -37,7 +39,7 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
 
 def test_colours_are_the_stages() -> None:
     for theme, comm in (("light", "#cd6602"), ("dark", "#fb8f03")):
-        made = charts.figure(Store.from_frame(two_ranks()), "communication", theme)
+        made = figures.figure(Store.from_frame(two_ranks()), "communication", theme)
         assert [trace.name for trace in made.data] == ["computing", "exposed"]
         assert made.data[1].line.color == comm == tokens(theme)["comm"]
         assert comm in made.layout.annotations[0].text  # the title is the key
@@ -49,11 +51,11 @@ def test_a_long_curve_is_drawn_with_few_points_that_stay_where_they_are() -> Non
     columns = pl.DataFrame({"iteration": range(100_000)}).with_columns(
         seconds=pl.col("iteration") / 100, loss=1 / (1 + pl.col("iteration"))
     )
-    thin, many = thinned("loss", columns)
+    thin, many = thin_out("loss", columns)
     assert many == 256 and thin.height <= MOST_POINTS
     assert thin["loss"][1] == pytest.approx(columns["loss"][256:512].mean())
     assert "a point for 256 iterations" in cell("loss", columns).title
-    longer, same = thinned("loss", columns.head(90_000))
+    longer, same = thin_out("loss", columns.head(90_000))
     assert same == many and longer["iteration"].to_list()[:300] == thin["iteration"].to_list()[:300]
 
 
@@ -62,10 +64,13 @@ def test_a_thinned_speed_is_samples_over_time() -> None:
     took = [0.01 if i % 2 else 0.03 for i in range(n)]
     columns = pl.DataFrame(
         {
-            "iteration": range(n), "seconds": np.cumsum(took), "took_s": took,
-            "iterations_per_s": [1 / t for t in took], "samples_per_s": [64 / t for t in took],
+            "iteration": range(n),
+            "seconds": np.cumsum(took),
+            "took_s": took,
+            "iterations_per_s": [1 / t for t in took],
+            "samples_per_s": [64 / t for t in took],
         }
-    )  # fmt: skip
+    )
     (trace,) = traces("throughput", columns)
     assert list(trace.y) == pytest.approx([3200.0] * len(trace.y))
     assert trace.name == "samples a second"
@@ -73,7 +78,7 @@ def test_a_thinned_speed_is_samples_over_time() -> None:
     (trace,) = traces("throughput", unknown)
     assert trace.name == "iterations a second"
     assert list(trace.y) == pytest.approx([50.0] * len(trace.y))
-    assert charts.draw("throughput", unknown).layout.yaxis.title.text == "iterations a second"
+    assert figures.draw("throughput", unknown).layout.yaxis.title.text == "iterations a second"
 
 
 def test_an_axis_of_iterations_grows_by_doubling() -> None:
@@ -85,24 +90,24 @@ def test_an_axis_of_iterations_grows_by_doubling() -> None:
 
 def test_a_comparison_has_a_line_for_each_run_twice() -> None:
     loss = select(Store.from_frame(two_ranks()), "loss")
-    made = charts.comparison({"1 · a": loss, "2 · b": loss.head(2), "3 · c": loss.head(0)})
+    made = figures.comparison({"1 · a": loss, "2 · b": loss.head(2), "3 · c": loss.head(0)})
     assert [trace.name for trace in made.data] == ["1 · a", "2 · b", "3 · c"] * 2
     assert [trace.showlegend for trace in made.data] == [True] * 3 + [False] * 3
     assert len({(t.line.color, t.line.dash) for t in made.data}) == 3
     assert list(made.data[0].x) == [0, 1, 2, 3, 4]
     assert list(made.data[3].x) == pytest.approx(loss["seconds"].to_list())
-    assert charts.comparison({}).layout.annotations[0].text.count("appear")
+    assert figures.comparison({}).layout.annotations[0].text.count("appear")
 
 
 def test_figures_are_json_that_a_browser_takes() -> None:
-    made = charts.figure(Store.from_frame(two_ranks()), "overhead")  # no cost known: NaN
+    made = figures.figure(Store.from_frame(two_ranks()), "overhead")  # no cost known: NaN
     assert "NaN" not in json.dumps(json.loads(made.to_json()))
 
 
 def test_cells_of_a_grid_do_not_overlap() -> None:
     store = Store.from_frame(two_ranks())
     cells = [cell(name, select(store, name)) for name in NAMES]
-    made = charts.grid(cells)
+    made = figures.grid(cells)
     boxes = []
     for number in range(len(cells)):
         x = made.layout[f"xaxis{number + 1 if number else ''}"]
@@ -113,7 +118,7 @@ def test_cells_of_a_grid_do_not_overlap() -> None:
         for other in boxes[:at]:
             apart = right <= other[0] or other[1] <= left or high <= other[2] or other[3] <= low
             assert apart
-    assert made.layout.height == 3 * charts.HEIGHT
+    assert made.layout.height == 3 * figures.HEIGHT
 
 
 # ---- live
@@ -123,6 +128,7 @@ def chart_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name == "workbench charts"]
 
 
+@pytest.mark.full
 def test_charts_follow_a_run_to_its_end() -> None:
     run = wb.run(wb.Experiment(ranks=2, iterations=100_000, batch_size=16))
     live = run.charts("loss", "overhead")
@@ -186,6 +192,48 @@ def test_a_page_that_comes_later_sees_the_charts_as_they_are() -> None:
     assert state["_widget_layout"]["yaxis"]["autorange"] is True
     assert state["_widget_data"][0]["x"] == list(range(10))
     assert live.figure.get_state("comm").keys() <= {"comm"}
+    live.close()
+
+
+def test_a_page_is_told_of_a_chart_once_it_has_its_ground_its_axes_and_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever comes later may be lost: a page that knows no more draws a white box and axes."""
+    told: list[tuple[dict[str, Any], str]] = []
+    create = channels.create_comm
+
+    def listening(**opening: Any) -> Any:
+        told.append((opening["data"]["state"], opening.get("comm_id", "")))
+        return create(**opening)
+
+    monkeypatch.setattr(channels, "create_comm", listening)
+    live = Charts(None, "loss")
+    assert live.children == (live.ground,), "nothing is shown before the page has said how it is"
+    live.ground.dark = True
+    assert live.children == (live.figure, live.ground)
+    (state, name), *others = [one for one in told if "_widget_layout" in one[0]]
+    assert others == [] and state["_config"] == {"displayModeBar": False}
+    assert state["_widget_layout"]["annotations"][0]["text"] and state["_widget_layout"]["yaxis"]
+    assert name == live.figure.model_id == state["_own"]
+    assert sum(len(str(value)) for value in state.values()) < 60_000, "Plotly itself comes once"
+    assert state["source"] == f"IPY_MODEL_{live.figure.source.model_id}"
+    live.close()
+
+
+def test_a_page_that_missed_edits_of_a_chart_is_told_how_it_is_now() -> None:
+    live = Charts(None, "loss")
+    figure, said = live.figure, []
+    figure.send = lambda content, buffers=None: said.append(content)
+    figure.send_state = lambda key=None: None if key else said.append("state")
+    edits = {"layout": figure._last_layout_edit_id, "trace": figure._last_trace_edit_id}
+    figure._handle_custom_msg({"type": "edits", **edits}, [])
+    assert said == [{"type": "edits", "lost": False}]
+    live.ground.width = 640
+    figure._handle_custom_msg({"type": "edits", **edits}, [])
+    assert said[1:] == ["state", {"type": "edits", "lost": True}]
+    for nonsense in (None, [], {"type": "hello"}):
+        figure._handle_custom_msg(nonsense, [])
+    assert len(said) == 3
     live.close()
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import workbench as wb
 from tests.live import LONG, gone, lenet, training, until
 from tests.page import Client
-from workbench.control import ControlState
-from workbench.steering import Steering
-from workbench.store import Loaded, Store
-from workbench.views.commands import obey
-from workbench.views.feed import feed
+from workbench.runs.loaded import Loaded
+from workbench.runs.steering import Steering
+from workbench.shared_memory.control_block import ControlState
+from workbench.store.event_store import Store
+from workbench.views.pages.commands import obey
+from workbench.views.pages.feed import feed
 
 
 class Ranks(Steering):
@@ -24,7 +27,7 @@ class Ranks(Steering):
         self.pids, self.done, self.calls = {0: 10, 1: 11, 2: 12}, False, list[Any]()
         free = {"held": True, "standing": (), "slow_motion": 1.0, "slow": {}, "frozen": ()}
         self.control_state = ControlState(**{**free, "links": {}, **state})
-        for verb in "pause resume step slow_motion stop kill freeze thaw slow link".split():
+        for verb in "pause resume step slow_motion stop kill freeze thaw slow corrupt link".split():
             setattr(self, verb, self._written(verb))
 
     def _written(self, verb: str) -> Any:
@@ -50,6 +53,8 @@ def do(run: Any, verb: Any, readonly: bool = False, **args: Any) -> tuple[bool, 
         ("freeze", {"rank": 0}, ((0,), {})),
         ("thaw", {"rank": 0}, ((0,), {})),
         ("slow", {"rank": 1, "factor": 1}, ((1, 1.0), {})),
+        ("corrupt", {"rank": 1}, ((1, "nan"), {})),
+        ("corrupt", {"rank": 1, "kind": "shape"}, ((1, "shape"), {})),
         (
             "link",
             {"source": 0, "target": 1, "latency": "5 ms", "both": True},
@@ -82,6 +87,9 @@ def test_what_is_asked_is_done(verb: str, args: dict[str, Any], call: Any) -> No
         ("kill", {"rank": True}, "no rank True"),
         ("kill", {"rank": "1"}, "no rank '1'"),
         ("kill", {"rank": 1, "force": True}, "does not take force"),
+        ("corrupt", {"rank": 3}, "ranks 0 to 2"),
+        ("corrupt", {"rank": 1, "kind": "bytes"}, "nan, raises, shape, bitflip; not 'bytes'"),
+        ("corrupt", {"rank": 1, "kind": ["nan"]}, "not ['nan']"),
         ("slow", {"rank": 1, "factor": 0.5}, "from 1 (full speed)"),
         ("slow", {"rank": 1, "factor": float("nan")}, "from 1 (full speed)"),
         ("slow_motion", {"factor": "20"}, "not '20'"),
@@ -192,3 +200,53 @@ def test_a_page_sees_who_was_killed(shown: tuple[wb.Run, Client, Any]) -> None:
     client.until(lambda: client.last["state"] == "failed", 30)
     assert client.last["control"]["ended"] == {1: "killed by SIGKILL"}
     assert "rank 1" in client.last["words"] and run.done
+
+
+def test_a_page_has_ranks_leave_and_join_and_a_checkpoint_written(tmp_path: Path) -> None:
+    plan = wb.Checkpoint(folder=str(tmp_path), every=0)
+    run = wb.run(
+        lenet(ranks=3, iterations=LONG, recovery="shrink", checkpoint=plan, pad_compute="20 ms")
+    )
+    try:
+        training(run, 2)
+        ok, words = do(run, "checkpoint")
+        assert ok and words.startswith(("iteration-", "The ranks write")), words
+        until(lambda: [*tmp_path.glob("iteration-*/checkpoint.json")], 60, "a checkpoint")
+        assert do(run, "add_rank") == (False, AnyText("all 3 ranks of the run train"))
+        assert do(run, "remove_rank", rank=1) == (True, "Rank 1 leaves before its next iteration.")
+        until(lambda: run.recovery().table.height == 1, 60, "the others go on")
+        assert do(run, "add_rank") == (True, "Rank 1 is about to join.")
+        until(lambda: run.recovery().table.height == 2, 60, "it trains with them")
+        assert do(run, "preempt", rank=2) == (True, "Rank 2 was given notice (SIGTERM).")
+        until(lambda: run.recovery().table.height == 3, 60, "it has left")
+    finally:
+        run.stop()
+        run.wait(timeout=60, check=False)
+
+
+def test_a_page_corrupts_the_next_minibatch_and_all_ranks_leave_it_out() -> None:
+    run = wb.run(lenet(ranks=2, iterations=LONG, bad_minibatch="skip"))
+    try:
+        until(lambda: run.control_state.loads == (0, 1), 60, "both load samples")
+        assert do(run, "corrupt", rank=1) == (True, AnyText("next minibatch of rank 1 is corrupt"))
+        until(run.skipped, 60, "it is found")
+        assert run.control_state.corrupts == ()
+    finally:
+        run.stop()
+        run.wait(timeout=60, check=False)
+    (one,) = run.skipped()
+    rows = run.events.with_columns(pl.col("kind", "name", "group").cast(pl.String))
+    struck = rows.filter(pl.col("kind") == "fault", pl.col("name") == "corrupt nan")
+    assert struck.select("rank", "group", "iteration", "value").rows() == [
+        (1, "by hand", one.iteration, one.bad[0])
+    ]
+    assert len(set(run.result.digests.values())) == 1
+
+
+class AnyText(str):
+    """Equal to a text that has it somewhere."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and str(self) in other
+
+    __hash__ = str.__hash__

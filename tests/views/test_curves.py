@@ -17,11 +17,11 @@ from polars.testing import assert_frame_equal
 import workbench as wb
 from tests.synthetic import table, training
 from tests.views.chart_rows import MS, START, iteration_of, metric, row, two_ranks
-from workbench.store import Store
-from workbench.table import from_frame
-from workbench.views.curves import NAMES, Curves, select
-from workbench.views.points import EMPTY_WORDS
-from workbench.views.rate import Rate
+from workbench.analysis.curves import NAMES, Curves, select
+from workbench.analysis.points import EMPTY_WORDS
+from workbench.analysis.rate import Rate
+from workbench.store.event_store import Store
+from workbench.store.table import from_frame
 
 # ---- what the columns mean
 
@@ -132,7 +132,7 @@ def brute_force(events: pl.DataFrame) -> dict[int, tuple[float, float, float]]:
             computes = [(s, e) for s, e, kind in own if kind != "collective"]
             busy = sum(
                 any(s <= t < e for s, e in computes) for t in range(first, last, MS // 10)
-            ) * (MS // 10)  # fmt: skip
+            ) * (MS // 10)
             steps += last - first
             exposed += last - first - busy
             losses += told[iteration, rank]["loss"] * told[iteration, rank]["samples"]
@@ -267,9 +267,12 @@ def test_a_saved_run_has_the_same_figures(uneven: wb.Run, tmp_path: Any) -> None
 def test_what_ddp_hides_is_not_exposed() -> None:
     """The same computing and the same links: DDP's buckets travel while backward goes on."""
     alike = {
-        "ranks": 2, "iterations": 8, "batch_size": 16, "pad_compute": "90 ms",
+        "ranks": 2,
+        "iterations": 8,
+        "batch_size": 16,
+        "pad_compute": "90 ms",
         "network": wb.Network(latency="5 ms"),
-    }  # fmt: skip
+    }
     by_hand = wb.run(wb.Experiment(**alike))
     by_hand.wait(60)
     ddp = wb.run(wb.Experiment(strategy="ddp", options={"bucket_cap_mb": 0.02}, **alike))
@@ -290,9 +293,12 @@ def test_measuring_leaves_no_trace_in_the_training() -> None:
             import torch
 
             return torch.nn.Sequential(
-                torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5),
-                torch.nn.Dropout(0.5).eval(), torch.nn.Linear(8, 2),
-            )  # fmt: skip
+                torch.nn.Linear(4, 8),
+                torch.nn.BatchNorm1d(8),
+                torch.nn.Dropout(0.5),
+                torch.nn.Dropout(0.5).eval(),
+                torch.nn.Linear(8, 2),
+            )
 
         def dataset(self, split):
             import torch

@@ -10,23 +10,22 @@ import pytest
 
 import workbench as wb
 from tests.synthetic import loss_row, table, training
-from workbench import theory as formulas
-from workbench.control import ControlState, LinkState
-from workbench.store import NOW_SCHEMA, Store
-from workbench.table import from_frame
-from workbench.views import passages
-from workbench.views.facts import (
-    changed,
+from workbench.shared_memory.control_block import ControlState, LinkState
+from workbench.store.event_store import NOW_SCHEMA, Store
+from workbench.store.table import from_frame
+from workbench.theory import cost_model as formulas
+from workbench.views.packing import passages
+from workbench.views.pages.facts import (
     control,
-    emulated,
     facts,
     in_a_line,
     lanes_now,
-    slowed,
+    slow_ranks,
     state_of,
     theory,
 )
-from workbench.views.tally import Tally
+from workbench.views.pages.link_facts import changed, emulated, link_notes
+from workbench.views.pages.tally import Tally
 
 FREE = ControlState(held=False, standing=(), slow_motion=1.0, slow={}, frozen=(), links={})
 MBIT = 8_000_000  # picoseconds a byte at 1 Mbit/s
@@ -44,9 +43,26 @@ def test_a_run_is_described_by_its_spec() -> None:
     named = ("title", "strategy", "ranks", "iterations", "algorithm", "cores", "threads")
     assert [run[name] for name in named] == ["DDP", "ddp", 4, 9, "naive", 2, 1]
     assert told()["title"] == "Data parallel" and told()["algorithm"] == "ring"
+    titles = {
+        "fsdp": "FSDP",
+        "local_sgd": "Local SGD",
+        "diloco": "DiLoCo",
+        "top_k": "Top-k",
+        "ad_psgd": "AD-PSGD",
+        "malt": "MALT",
+        "parameter_server": "Parameter server",
+        "somebody_else": "Somebody else",  # of a saved run: its file is not there
+    }
+    stored = {name: facts({"experiment": f"strategy: {name}"}) for name in titles}
+    assert {name: run["title"] for name, run in stored.items()} == titles
     assert (run["emulated"], run["notes"]) == ([], [])
     nothing = facts({})
     assert (nothing["ranks"], nothing["iterations"], nothing["title"]) == (0, -1, "")
+
+
+def link_told(source: int, target: int, made: str) -> dict[str, Any]:
+    words = f"link {source} → {target} {made}"
+    return {"from": source, "to": target, "made": made, "down": made == "cut", "words": words}
 
 
 def test_what_is_our_own_making_is_said() -> None:
@@ -55,9 +71,10 @@ def test_what_is_our_own_making_is_said() -> None:
     faults = (wb.Slow(rank=1, factor=4), wb.Jitter(probability=0.1, factor=6))
     run = told(network=network, pad_compute="20 ms", faults=faults)
     assert run["emulated"] == [
-        {"from": 0, "to": 1, "words": "link 0 → 1 emulated: 5 ms, 1 Mbit/s"},
-        {"from": 1, "to": 0, "words": "link 1 → 0 cut"},
+        link_told(0, 1, "emulated: 5 ms, 1 Mbit/s"),
+        link_told(1, 0, "cut"),
     ]
+    assert run["link_levels"] == [{"made": "emulated: 1 ms", "down": False}]
     assert run["notes"] == [
         "all links emulated: 1 ms",
         "compute padded to 20 ms",
@@ -66,7 +83,7 @@ def test_what_is_our_own_making_is_said() -> None:
     pads = "{forward: 10 ms, input_gradient: 20 ms, weight_gradient: 5 ms}"
     piped = facts({"experiment": f"strategy: pipeline\nranks: 2\npad_compute: {pads}"})
     assert piped["notes"] == ["compute padded to F 10 ms, I 20 ms, W 5 ms"]
-    assert slowed({"experiment": wb.Experiment(faults=faults).to_yaml()}) == {1: 4.0}
+    assert slow_ranks({"experiment": wb.Experiment(faults=faults).to_yaml()}) == {1: 4.0}
 
 
 def ring(comm: Any, x: Any) -> Any:
@@ -98,18 +115,32 @@ def test_theory_speaks_of_known_algorithms_only() -> None:
 def test_control_as_a_page_hears_of_it() -> None:
     slow_link = LinkState(2_000_000, 30 * MBIT // 900, False)
     state = ControlState(
-        held=True, standing=(0, 2), slow_motion=20.0, slow={1: 4.0}, frozen=(3,),
-        links={(0, 1): slow_link, (1, 0): LinkState(0, 0, True)}, ended={2: "killed by SIGKILL"},
-    )  # fmt: skip
+        held=True,
+        standing=(0, 2),
+        slow_motion=20.0,
+        slow={1: 4.0},
+        frozen=(3,),
+        links={(0, 1): slow_link, (1, 0): LinkState(0, 0, True)},
+        ended={2: "killed by SIGKILL"},
+        how={2: "killed"},
+        loads=(0, 1),
+        corrupts=(1,),
+    )
     said = control(state, {0: 11, 1: 12})
     assert said["held"] is True and said["standing"] == [0, 2] and said["slow_motion"] == 20
     assert (said["slow"], said["frozen"]) == ({1: 4.0}, [3])
-    assert (said["ended"], said["pids"]) == ({2: "killed by SIGKILL"}, {0: 11, 1: 12})
+    assert (said["ended"], said["how"]) == ({2: "killed by SIGKILL"}, {2: "killed"})
+    assert said["pids"] == {0: 11, 1: 12}
+    assert (said["loads"], said["corrupts"]) == ([0, 1], [1])
     one, other = said["links"]
     assert one == {
-        "from": 0, "to": 1, "latency_ms": 2.0, "bandwidth": "30 Mbit/s", "down": False,
+        "from": 0,
+        "to": 1,
+        "latency_ms": 2.0,
+        "bandwidth": "30 Mbit/s",
+        "down": False,
         "words": "2 ms, 30 Mbit/s",
-    }  # fmt: skip
+    }
     assert other["words"] == "cut" and other["bandwidth"] == "unlimited" and other["down"]
     assert control(None, {})["links"] == [] and set(control(None, {})) == set(said)
 
@@ -119,33 +150,60 @@ def test_links_that_are_all_alike_are_one_note() -> None:
     alike = LinkState(1_000_000, 0, False)
     links = dict.fromkeys(pairs, alike) | {(2, 3): LinkState(0, 0, True)}
     state = ControlState(False, (), 1.0, {}, (), links)
-    assert emulated(state, 4) == (
-        [{"from": 2, "to": 3, "words": "link 2 → 3 cut"}],
-        ["all links emulated: 1 ms"],
-    )
+    told, levels = emulated(state, 4)
+    assert told == [link_told(2, 3, "cut")]
+    assert levels == [{"made": "emulated: 1 ms", "down": False}]
+    assert link_notes(levels) == ["all links emulated: 1 ms"]
     few = ControlState(False, (), 1.0, {}, (), dict.fromkeys(pairs[:3], alike))
-    assert len(emulated(few, 4)[0]) == 3 and emulated(few, 4)[1] == []
-    assert emulated(FREE, 4) == ([], [])
+    assert len(emulated(few, 4)[0]) == 3 and link_notes(emulated(few, 4)[1]) == []
+    assert emulated(FREE, 4)[0] == [] and link_notes(emulated(FREE, 4)[1]) == []
 
 
 def test_links_changed_by_hand_take_the_place_of_those_of_the_spec() -> None:
     known = told(network=wb.Network(links={(0, 1): wb.Link(latency="5 ms")}))["emulated"]
-    now = changed(known, {(0, 1): "1 s, 1 Mbit/s", (2, 3): "cut"})
+    slow, cut = LinkState(1_000_000_000, MBIT, False), LinkState(0, 0, True)
+    now = changed(known, {(0, 1): slow, (2, 3): cut})
     words = ["link 0 → 1 emulated: 1 s, 1 Mbit/s", "link 2 → 3 cut"]
     assert [link["words"] for link in now] == words
-    assert changed(known, {(0, 1): "restored"}) == [] and changed(known, {}) == known
+    plain = LinkState(0, 0, False)
+    assert changed(known, {(0, 1): plain}) == [] and changed(known, {}) == known
 
 
 def test_what_lanes_are_in_is_json_of_the_store_s_tuples() -> None:
-    row = (1, "comm", "wait", 0, "default", "all_reduce", "ring", 7, 2, 3, 1500, "float32", "(4,)",
-           [1.5, math.nan, math.inf])  # fmt: skip
+    row = (
+        1,
+        "comm",
+        "wait",
+        0,
+        "default",
+        "all_reduce",
+        "ring",
+        7,
+        2,
+        3,
+        1500,
+        "float32",
+        "(4,)",
+        [1.5, math.nan, math.inf],
+    )
     assert len(row) == len(NOW_SCHEMA)
     (said,) = lanes_now([row], 1000)
     assert said == {
-        "rank": 1, "lane": "comm", "kind": "wait", "peer": 0, "group": "default",
-        "collective": "all_reduce", "algorithm": "ring", "op": 7, "step": 2, "chunk": 3,
-        "since": 500, "dtype": "float32", "shape": "(4,)", "values": [1.5, None, None],
-    }  # fmt: skip
+        "rank": 1,
+        "lane": "comm",
+        "kind": "wait",
+        "peer": 0,
+        "group": "default",
+        "collective": "all_reduce",
+        "algorithm": "ring",
+        "op": 7,
+        "step": 2,
+        "chunk": 3,
+        "since": 500,
+        "dtype": "float32",
+        "shape": "(4,)",
+        "values": [1.5, None, None],
+    }
 
 
 # ---- state
@@ -250,18 +308,23 @@ def test_accuracy_is_that_of_the_newest_minibatch_and_of_validation_in_the_end(l
 @pytest.mark.parametrize("live", [True, False])
 def test_what_was_done_on_purpose_is_noted_until_it_is_undone(live: bool) -> None:
     done = [
-        {"name": "link 2->3 5 ms, 1 Mbit/s", "peer": 3, "value": NAN},
+        {"name": "link", "group": "2->3", "peer": 3, "value": 0.005, "nbytes": 125_000},
         {"name": "kill", "peer": 2, "value": NAN},
-        {"name": "freeze", "peer": 1, "value": NAN}, {"name": "slow", "peer": 0, "value": 4.0},
-    ]  # fmt: skip
+        {"name": "freeze", "peer": 1, "value": NAN},
+        {"name": "slow", "peer": 0, "value": 4.0},
+    ]
     own = {"name": "freeze", "rank": 2, "peer": -1, "value": 1.0}  # wb.Freeze
     first = table([FAULT | each for each in (*done, own)])
     tally = tallied(first, live=live)
-    assert tally.links == {(2, 3): "5 ms, 1 Mbit/s"}
+    assert tally.links == {(2, 3): LinkState(5_000_000, MBIT, False)}
+    assert tally.links[2, 3].words == "5 ms, 1 Mbit/s"
     assert list(tally.notes.values()) == [
-        "rank 3 slowed ×2", "rank 2 killed", "rank 1 frozen", "rank 0 slowed ×4",
+        "rank 3 slowed ×2",
+        "rank 2 killed",
+        "rank 1 frozen",
+        "rank 0 slowed ×4",
         "rank 2 frozen for 1 s",
-    ]  # fmt: skip
+    ]
     undone = [{"name": "thaw", "peer": 1, "value": NAN}, {"name": "slow", "peer": 0, "value": 1.0}]
     tally = tallied(first, table([FAULT | each for each in undone]), live=live)
     assert "freeze 1" not in tally.notes and "slow 0" not in tally.notes
@@ -270,7 +333,7 @@ def test_what_was_done_on_purpose_is_noted_until_it_is_undone(live: bool) -> Non
 
 def test_the_rate_is_that_of_the_last_second(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("workbench.views.tally.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("workbench.views.pages.tally.time.monotonic", lambda: clock[0])
     tally = Tally(Store(), {})
     for position in range(0, 5000, 100):
         clock[0] += 0.04

@@ -1,73 +1,26 @@
-"""The feed: every page gets every row once, whenever it comes, and nothing outlives its need."""
+"""The feed: every page gets every row once, whenever it comes, and is heard."""
 
 from __future__ import annotations
 
-import gc
 import random
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
-from tests.live import until
+from tests.live import crowding, until
 from tests.page import Client
+from tests.store.batches import batch, settle
 from tests.synthetic import training
-from tests.test_store import batch, settle
-from workbench._assets import asset
-from workbench.store import Loaded, Store
-from workbench.table import from_frame
-from workbench.views import Message
-from workbench.views import feed as module
-from workbench.views.feed import Page, feed, nothing
+from tests.views.feeding import HELLO, SPEC, Run, join, same, threads, whole
+from workbench.runs.loaded import Loaded
+from workbench.store.event_store import Store
+from workbench.views.pages import feed as module
+from workbench.views.pages.feed import feed, nothing
 
-SPEC = "strategy: data_parallel\nranks: 4\niterations: 9\n"
-HELLO = {"type": "hello"}
-
-
-class Run:
-    """As much of a run as a page needs; ``tell`` is what the collector does."""
-
-    def __init__(self, **store: Any) -> None:
-        self.store = Store({"experiment": SPEC}, **store)
-        self.done = False
-
-    def tell(self, events: pl.DataFrame) -> None:
-        for each in from_frame(events, self.store.number):
-            self.store.append(each.rank, each.lane, each.rows, each.contexts)
-
-
-def same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
-    """The same rows, those of each lane in the same order; lanes may come in another."""
-    by_lane = [frame.sort("rank", "lane", maintain_order=True) for frame in (found, expected)]
-    assert_frame_equal(*by_lane)
-
-
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "workbench page"]
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    until(lambda: not threads(), 5, "the feed's thread has ended")
-
-
-def join(run: Any, **options: Any) -> tuple[Client, Page]:
-    """A page that has said hello and has its history."""
-    client = Client()
-    page = feed(run).join(client.send, **options)
-    page.hear(HELLO)
-    client.until(lambda: client.headers, what="the history")
-    return client, page
-
-
-def whole(run: Any) -> Callable[[Client], Callable[[], bool]]:
-    return lambda client: lambda: client.table.height == len(run.store)
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 # ---- rows
@@ -184,12 +137,12 @@ def test_batches_come_at_20_to_30_hertz_and_a_heartbeat_without_news() -> None:
     while time.monotonic() - begin < 1.0:
         batch(run.store, 0, "comm", len(run.store), 5)
         time.sleep(0.004)
-    assert 12 <= len(client.headers) - before <= 30
+    assert 12 / crowding() <= len(client.headers) - before <= 30
     client.until(whole(run)(client))
     time.sleep(0.2)
     before = len(client.headers)
     time.sleep(2.3)
-    assert 2 <= len(client.headers) - before <= 4
+    assert 2 / crowding() <= len(client.headers) - before <= 4
     assert client.last["rows"] == 0 and client.last["now"] is not None
     page.leave()
 
@@ -202,7 +155,7 @@ def test_hello_is_answered_at_once() -> None:
     begin = time.monotonic()
     page.hear(HELLO)
     client.until(lambda: sum(header.get("reset", False) for header in client.headers) == 2)
-    assert time.monotonic() - begin < 0.5
+    assert time.monotonic() - begin < 0.5 * crowding()
     page.leave()
 
 
@@ -219,80 +172,6 @@ def test_a_hello_that_is_repeated_is_answered_once() -> None:
     page.hear(HELLO)
     client.until(lambda: resets() == 3)
     page.leave()
-
-
-# ---- pages and threads
-
-
-def test_one_thread_for_all_pages_which_ends_with_the_last_of_them() -> None:
-    run = Run()
-    assert feed(run) is feed(run)
-    feed(run).join(Client().send)
-    assert threads() == []  # nobody has said hello: nobody is there to look
-    (one, page), (other, second) = join(run), join(run)
-    assert len(threads()) == 1
-    page.leave()
-    heard = len(one.headers)
-    run.tell(training(1))
-    other.until(whole(run)(other))
-    assert len(one.headers) == heard
-    second.leave()
-    until(lambda: not threads(), 5)
-    run.tell(training(1, start=2 * 10**12))  # nobody looks
-    again, page = join(run)
-    again.until(whole(run)(again))
-    assert again.last["counters"]["events"] == len(run.store)
-    page.leave()
-
-
-def test_a_page_whose_send_raises_has_gone_and_the_others_stay() -> None:
-    run, heard = Run(), []
-
-    def broken(message: Message) -> None:
-        heard.append(message)
-        raise ConnectionError("nobody there")
-
-    gone = feed(run).join(broken)
-    client, page = join(run)
-    gone.hear(HELLO)
-    until(lambda: gone.gone, 5)
-    run.tell(training(1))
-    client.until(whole(run)(client))
-    assert len(heard) == 1
-    page.leave()
-
-
-def test_a_run_that_nobody_shows_is_let_go_of() -> None:
-    run = Run()
-    client, page = join(run)
-    page.leave()
-    until(lambda: not threads(), 5)
-    there = weakref.ref(run)
-    del run, page, client
-    until(lambda: gc.collect() is None or there() is None, 5, "the run is gone")
-
-
-def test_scenes_are_files_and_others_are_refused() -> None:
-    run = Run()
-    for scene in module.SCENES:
-        assert asset(f"scene_{scene}.js").is_file()
-    client, page = join(run, scene="timeline")
-    assert client.last["run"]["scene"] == "timeline"
-    page.leave()
-    with pytest.raises(ValueError, match="overview, collectives, timeline"):
-        feed(run).join(client.send, scene="attic")
-
-
-def test_telling_all_at_once_raises_what_its_taker_raises() -> None:
-    run, heard = Loaded(Store.from_frame(training(2))), Client()
-    feed(run).tell_all(run, heard.send)
-    same(heard.table, run.events)
-
-    def full(message: Message) -> None:
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="No space"):
-        feed(run).tell_all(run, full)
 
 
 # ---- what a page asks for
@@ -317,6 +196,47 @@ def test_a_run_is_started_by_the_host() -> None:
     other, page = join(run)
     assert not other.ask(page, "start")["ok"]
     page.leave()
+
+
+class Slow(Run):
+    """A run whose verbs take their time, as a hundred single steps do."""
+
+    control_state = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.going = threading.Event()
+        self.done_so_far: list[str] = []
+
+    def pause(self) -> None:
+        assert self.going.wait(20)
+        self.done_so_far.append("pause")
+
+    def resume(self) -> None:
+        self.done_so_far.append("resume")
+
+
+def test_pictures_move_while_a_command_takes_its_time_and_commands_keep_their_order() -> None:
+    run = Slow()
+    (client, page), (other, second) = join(run), join(run)
+    page.hear({"type": "do", "id": 1, "verb": "pause", "args": {}})
+    second.hear({"type": "do", "id": 2, "verb": "resume", "args": {}})
+    for i in range(5):
+        told = [len(one.headers) for one in (client, other)]
+        batch(run.store, 0, "comm", i * 10, 10)
+        for one, had in zip((client, other), told, strict=True):
+            one.until(lambda one=one, had=had: len(one.headers) > had, what="news of the run")
+    assert not client.said and not other.said and run.done_so_far == []
+    for number in range(3, 200):  # more than may wait
+        page.hear({"type": "do", "id": number, "verb": "resume", "args": {}})
+    client.until(lambda: 199 in client.said)
+    assert not client.said[199]["ok"] and "wait already" in client.said[199]["words"]
+    run.going.set()
+    client.until(lambda: 1 in client.said and len(client.said) == 198)
+    other.until(lambda: 2 in other.said)
+    assert client.said[1]["ok"] and run.done_so_far[:2] == ["pause", "resume"]
+    page.leave()
+    second.leave()
 
 
 def test_what_is_no_message_is_not_answered() -> None:

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from workbench.store import Store
-from workbench.views import held
-from workbench.views.charts import figure
-from workbench.views.curves import HELD, Curves, select
-from workbench.views.facts import facts
-from workbench.views.held_cells import EMPTY, cell
-from workbench.views.still import select as select_still
-from workbench.views.svg import svg
+from workbench.analysis import shards
+from workbench.analysis.curves import HELD, Curves, select
+from workbench.analysis.shard_charts import EMPTY, cell
+from workbench.store.event_store import Store
+from workbench.views.pages.facts import facts
+from workbench.views.pages.figures import figure
+from workbench.views.stills.still import select as select_still
+from workbench.views.stills.svg import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -38,11 +38,11 @@ def rows(ranks: int, iterations: int) -> pl.DataFrame:
         for at, (whole, active) in enumerate([(10, 0), (30, 5), (50 + rank, 40), (10, 0)])
         for name, value in (("held", whole), ("activations", active))
     ]
-    return pl.DataFrame(found, schema=held.ROWS, orient="row")
+    return pl.DataFrame(found, schema=shards.ROWS, orient="row")
 
 
 def test_the_curve_is_what_was_held_and_the_model_s_part_of_it() -> None:
-    found = held.curve(rows(2, 3).sample(fraction=1, shuffle=True, seed=2), 99, 0)
+    found = shards.curve(rows(2, 3).sample(fraction=1, shuffle=True, seed=2), 99, 0)
     own = found.filter(pl.col("rank") == 1)
     assert own["held"].to_list() == [10, 30, 51, 10] * 3
     assert own["model"].to_list() == [10, 25, 11, 10] * 3
@@ -54,8 +54,8 @@ def test_unsharded_is_parameters_gradients_and_the_optimiser_s_state(run: wb.Run
     told = json.loads(run.store.metadata["shards"])
     assert told["states"] == 2  # Adam's two means
     whole = sum(layer["bytes"] for layer in told["layers"])
-    assert held.unsharded(run.store.metadata) == 4 * whole
-    assert held.unsharded({}) is None
+    assert shards.unsharded(run.store.metadata) == 4 * whole
+    assert shards.unsharded({}) is None
 
 
 def test_a_run_s_own_rows_piece_by_piece_or_at_once(run: wb.Run) -> None:
@@ -71,7 +71,7 @@ def test_a_run_s_own_rows_piece_by_piece_or_at_once(run: wb.Run) -> None:
 
 
 def test_batches_as_they_come_give_what_the_store_gives(run: wb.Run) -> None:
-    live = held.Held(run.store)
+    live = shards.Held(run.store)
     for piece in run.store.pieces(run.store.tap().position):
         live.of_frame(piece)
     made = wb.Experiment(strategy="fsdp", ranks=2, iterations=3)
@@ -86,21 +86,21 @@ def test_batches_as_they_come_give_what_the_store_gives(run: wb.Run) -> None:
 
 
 def test_of_a_long_run_the_newest_iterations_are_kept() -> None:
-    kept = held.Held(Store.from_frame(wb.run(wb.Experiment(iterations=1)).events, {}))
+    kept = shards.Held(Store.from_frame(wb.run(wb.Experiment(iterations=1)).events, {}))
     for k in range(3):
         shift = rows(2, 15).with_columns(iteration=pl.col("iteration") + 15 * k)
         kept._take(shift)
-    assert kept.rows["iteration"].to_numpy().min() == 45 - held.KEEP
+    assert kept.rows["iteration"].to_numpy().min() == 45 - shards.KEEP
 
 
 def test_the_chart_has_a_line_of_steps_a_rank_and_the_theory(run: wb.Run) -> None:
     made = figure(run.store, HELD)
     assert [trace.name for trace in made.data] == ["rank 0", "rank 1", "unsharded"]
     assert all(trace.line.shape == "hv" for trace in made.data[:2])
-    assert set(made.data[2].y) == {held.unsharded(run.store.metadata)}
+    assert set(made.data[2].y) == {shards.unsharded(run.store.metadata)}
     assert "unsharded" in made.layout.annotations[0].text
-    assert EMPTY in cell(held.curve(rows(2, 0), None, 0)).title
-    many = cell(held.curve(rows(12, 2), 99, 0))
+    assert EMPTY in cell(shards.curve(rows(2, 0), None, 0)).title
+    many = cell(shards.curve(rows(12, 2), 99, 0))
     assert [trace.name for trace in many.traces] == ["rank 0", "rank 11", "unsharded"]
     assert np.all(np.diff(many.traces[0].x) > 0)
 
@@ -111,12 +111,12 @@ def test_other_runs_are_not_offered_it() -> None:
     curves = Curves(other.store)
     curves.update()
     assert HELD not in curves.offered
-    assert select_still(other.store).sharded is None, "data parallel keeps its ring"
+    assert select_still(other.store).selected is None, "data parallel keeps its ring"
     assert select_still(other.store).links
 
 
 def test_the_still_shows_who_has_which_layer_whole(run: wb.Run) -> None:
-    still = select_still(run.store).sharded
+    still = select_still(run.store).selected
     assert still is not None and still.whole and "layers whole" in still.words
     curve = select(run.store, HELD)
     assert (

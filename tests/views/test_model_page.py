@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.jupyter import ModelStage
-from workbench.splitting.split import Split
-from workbench.views.model_page import model_page
+from workbench.studies.split import Split
+from workbench.views.jupyter import ModelStage
+from workbench.views.pages.model_page import model_page
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -50,7 +50,8 @@ def _widgets() -> list[ModelStage]:
 
 
 def test_without_widgets_there_is_the_table(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "workbench.jupyter", raising=False)
+    for module in ("workbench.views.jupyter", "workbench.views.pages.widget"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "anywidget", None)
     assert split._repr_mimebundle_() == {
         "text/plain": str(split),

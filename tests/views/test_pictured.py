@@ -15,12 +15,13 @@ import plotly.io as pio
 import polars as pl
 import pytest
 
-from workbench.store import Store
-from workbench.views import cell_svg, charts
-from workbench.views.against import against
-from workbench.views.cell_svg import LEFT, PLOT, RIGHT, TOP, WIDTH, svg
-from workbench.views.cells import CHARTS, cell, tokens
-from workbench.views.pictured import Pictured, pictured
+from workbench.analysis.chart_cells import CHARTS, cell, tokens
+from workbench.analysis.option_costs import against
+from workbench.store.event_store import Store
+from workbench.views.pages import figures
+from workbench.views.pages.figure_with_still import Pictured, with_picture
+from workbench.views.stills import chart_svg
+from workbench.views.stills.chart_svg import LEFT, PLOT, RIGHT, TOP, WIDTH, svg
 
 MIME = "application/vnd.plotly.v1+json"
 
@@ -28,9 +29,14 @@ MIME = "application/vnd.plotly.v1+json"
 def overlap(hidden: list[float], exposed: list[float], hidable: list[float]) -> pl.DataFrame:
     n = len(hidden)
     return pl.DataFrame(
-        {"iteration": range(n), "seconds": np.arange(n) / 10, "hidden_ms": hidden,
-         "exposed_ms": exposed, "hidable_ms": hidable}
-    )  # fmt: skip
+        {
+            "iteration": range(n),
+            "seconds": np.arange(n) / 10,
+            "hidden_ms": hidden,
+            "exposed_ms": exposed,
+            "hidable_ms": hidable,
+        }
+    )
 
 
 def lines(picture: str) -> list[list[tuple[float, float]]]:
@@ -39,9 +45,11 @@ def lines(picture: str) -> list[list[tuple[float, float]]]:
     for told in re.findall(r'<polyline points="([^"]*)"', picture):
         pairs = (pair.split(",") for pair in told.split())
         found.append(
-            [((float(x) - LEFT) / (WIDTH - LEFT - RIGHT), 1 - (float(y) - TOP) / PLOT)
-             for x, y in pairs]
-        )  # fmt: skip
+            [
+                ((float(x) - LEFT) / (WIDTH - LEFT - RIGHT), 1 - (float(y) - TOP) / PLOT)
+                for x, y in pairs
+            ]
+        )
     return found
 
 
@@ -50,9 +58,7 @@ def test_areas_stand_on_each_other_and_a_limit_is_a_line() -> None:
     picture = svg(cell("overlap", columns))
     ET.fromstring(picture)
     hidden, both, limit = lines(picture)
-    for found, expected in (
-        (hidden, [10, 20, 30]), (both, [40, 40, 40]), (limit, [20, 25, 30])
-    ):  # fmt: skip
+    for found, expected in ((hidden, [10, 20, 30]), (both, [40, 40, 40]), (limit, [20, 25, 30])):
         assert [x for x, _ in found] == pytest.approx([0, 0.5, 1], abs=1e-3)
         assert [40 * y for _, y in found] == pytest.approx(expected, abs=0.1)
     areas = re.findall(r'<polygon points="([^"]*)"', picture)
@@ -65,9 +71,14 @@ def test_areas_stand_on_each_other_and_a_limit_is_a_line() -> None:
 
 def test_an_option_far_apart_is_told_on_a_logarithm() -> None:
     table = pl.DataFrame(
-        {"name": ["a", "b", "c"], "seeds": [1, 1, 1], "step_ms": [8.0, 4.0, 6.0],
-         "step_ms_least": [8.0, 3.0, 6.0], "step_ms_most": [8.0, 5.0, 6.0]}
-    )  # fmt: skip
+        {
+            "name": ["a", "b", "c"],
+            "seeds": [1, 1, 1],
+            "step_ms": [8.0, 4.0, 6.0],
+            "step_ms_least": [8.0, 3.0, 6.0],
+            "step_ms_most": [8.0, 5.0, 6.0],
+        }
+    )
     made = against({"a": 0.01, "b": 0.1, "c": 1.0}, table, "bucket_cap_mb", ["step_ms"])
     picture = svg(made)
     (points,) = lines(picture)
@@ -93,12 +104,12 @@ def test_labels_of_an_axis_do_not_touch() -> None:
     along = [(float(x), told) for x, y, told in found if float(y) == TOP + PLOT + 16]
     assert 2 < len(along) < len(caps)
     for (b, wide), (a, other) in pairwise(along):
-        assert b - a > (len(wide) + len(other)) / 2 * cell_svg.DIGIT
+        assert b - a > (len(wide) + len(other)) / 2 * chart_svg.DIGIT
 
 
 @pytest.mark.parametrize("name", [name for name in CHARTS if not CHARTS[name].y2])
 def test_an_empty_chart_has_a_picture(name: str) -> None:
-    made = charts.figure(Store(), name, "dark")
+    made = figures.figure(Store(), name, "dark")
     assert isinstance(made, Pictured)
     ET.fromstring(made._still)
     assert tokens("dark")["ground"] not in made._still, "the picture has its own, light ground"
@@ -123,7 +134,7 @@ class Shows:
 def test_a_notebook_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
     shows = Shows(monkeypatch)
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
-    made = charts.figure(Store(), "overlap")
+    made = figures.figure(Store(), "overlap")
     made._ipython_display_()
     (bundle,) = shows.shown
     assert {MIME, "image/svg+xml"} <= {*bundle} and bundle["image/svg+xml"] == made._still
@@ -134,5 +145,13 @@ def test_a_notebook_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_chart_with_two_axes_stays_as_it_is() -> None:
     figure = go.Figure()
-    assert pictured(figure, cell("overhead", pl.DataFrame({"seconds": [], "events_per_s": [],
-        "record_ns": [], "share": []}))) is figure  # fmt: skip
+    assert (
+        with_picture(
+            figure,
+            cell(
+                "overhead",
+                pl.DataFrame({"seconds": [], "events_per_s": [], "record_ns": [], "share": []}),
+            ),
+        )
+        is figure
+    )

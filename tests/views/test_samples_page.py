@@ -10,17 +10,21 @@ from xml.etree import ElementTree
 import pytest
 
 import workbench as wb
-from workbench.app.partition import MOST, START, PartitionPage, _checked
-from workbench.jupyter import ModelStage
-from workbench.views.explore import Explore
-from workbench.views.samples_page import samples_page
-from workbench.views.svg_samples import columns, svg
+from workbench.interface.app.partition import MOST, START, PartitionPage, _checked
+from workbench.studies.partition_explorer import Explore
+from workbench.views.jupyter import ModelStage
+from workbench.views.pages.samples_page import samples_page
+from workbench.views.stills.svg_samples import columns, svg
 
 CASES = [
-    wb.partition(), wb.partition(10, 4, 4), wb.partition(30, 10, 4, shuffle=True, epochs=2),
-    wb.partition(300, 128, 16), wb.partition(600, 256, 64), wb.partition(1, 1, 1),
+    wb.partition(),
+    wb.partition(10, 4, 4),
+    wb.partition(30, 10, 4, shuffle=True, epochs=2),
+    wb.partition(300, 128, 16),
+    wb.partition(600, 256, 64),
+    wb.partition(1, 1, 1),
     wb.partition(9, 4, 2, sampler="workbench"),
-]  # fmt: skip
+]
 
 
 def test_a_page_is_told_the_samples_and_that_there_is_no_run() -> None:
@@ -105,10 +109,17 @@ def test_the_web_page_takes_what_a_form_holds_and_nothing_else() -> None:
     page.heard({"type": "values", "values": START | {"samples": 24, "batch_size": 8, "ranks": 2}})
     assert page.form.told["code"] == "wb.partition()" and not page.form.told["refused"]
     for wrong in (
-        START | {"samples": MOST["samples"] + 1}, START | {"ranks": 0}, START | {"seed": -1},
-        START | {"shuffle": 1}, START | {"sampler": "mine"}, START | {"samples": [1, 2]},
-        {"samples": 3}, None, START | {"more": 1}, START | {"samples": True},
-    ):  # fmt: skip
+        START | {"samples": MOST["samples"] + 1},
+        START | {"ranks": 0},
+        START | {"seed": -1},
+        START | {"shuffle": 1},
+        START | {"sampler": "mine"},
+        START | {"samples": [1, 2]},
+        {"samples": 3},
+        None,
+        START | {"more": 1},
+        START | {"samples": True},
+    ):
         page.form.tell(refused="")
         page.heard({"type": "values", "values": wrong})
         assert page.form.told["refused"], wrong

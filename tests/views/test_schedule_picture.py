@@ -9,9 +9,9 @@ import pytest
 
 import workbench as wb
 from tests.pictures import in_image
-from workbench.pipelines.checks import Deadlock
-from workbench.pipelines.theory import Times
-from workbench.views.schedule_picture import LEFT, RIGHT, WIDTH, picture
+from workbench.training.pipelines.checks import Deadlock
+from workbench.training.pipelines.schedule_picture import LEFT, RIGHT, WIDTH, picture
+from workbench.training.pipelines.theory import Times
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = {"zbv": 2, "interleaved_1f1b": 2}

@@ -12,12 +12,13 @@ from polars.testing import assert_frame_equal
 import workbench as wb
 from tests.synthetic import table
 from tests.views.chart_rows import metric, row, two_ranks
-from workbench.store import Store
-from workbench.table import from_frame
-from workbench.views import charts, served
-from workbench.views.charts import cell
-from workbench.views.curves import NAMES, SERVED, Curves, select
-from workbench.views.served_cells import EMPTY, NEWEST
+from workbench.analysis import servers
+from workbench.analysis.curves import NAMES, SERVED, Curves, select
+from workbench.analysis.server_charts import EMPTY, NEWEST
+from workbench.store.event_store import Store
+from workbench.store.table import from_frame
+from workbench.views.pages import figures
+from workbench.views.pages.figures import cell
 
 SPEC = "strategy: parameter_server\noptions:\n  consistency: ssp\n  staleness: 2\niterations: 9\n"
 
@@ -29,17 +30,26 @@ def pushed(worker: int, i: int, at: float, version: int, staleness: int = 0) -> 
     """
     loss = {"value": 3.0 - i / 10, "version": version}
     return [
-        row(worker, i - 1, "wait", at - 3, at, lane=served.GRANTS, group="control", peer=0),
+        row(worker, i - 1, "wait", at - 3, at, lane=servers.GRANTS, group="control", peer=0),
         row(worker, i, "clock", at, at, version=version, value=i),
         row(worker, i, "pull", at, at + 1, peer=0, nbytes=400, version=version),
         row(worker, i, "forward", at + 1, at + 7, version=version),
         row(worker, i, "push", at + 7, at + 9, peer=0, nbytes=400, version=version),
         {**metric(worker, i, "loss", 0, at + 9), **loss},
         metric(worker, i, "samples", 4, at + 9),
-        row(0, i, "apply", at + 9, at + 10, lane="server", peer=worker, version=version + 1,
-            value=staleness),
+        row(
+            0,
+            i,
+            "apply",
+            at + 9,
+            at + 10,
+            lane="server",
+            peer=worker,
+            version=version + 1,
+            value=staleness,
+        ),
         metric(0, i, "queue", 1, at + 9, lane="server", peer=worker),
-    ]  # fmt: skip
+    ]
 
 
 def two_workers() -> pl.DataFrame:
@@ -114,7 +124,9 @@ def brute_force(events: pl.DataFrame, worker: int) -> dict[str, float]:
 def test_a_workers_time_is_shared_out_once() -> None:
     both = [
         row(1, 0, "load", 3.5, 4.5),  # while it pulls
-        row(1, 0, "wait", 10.5, 13, lane=served.GRANTS, group="control", peer=0),  # while it pushes
+        row(
+            1, 0, "wait", 10.5, 13, lane=servers.GRANTS, group="control", peer=0
+        ),  # while it pushes
     ]
     events = pl.concat([two_workers(), table(both)], how="vertical_relaxed")
     told = {one["worker"]: one for one in select(store_of(events), "waiting").to_dicts()}
@@ -169,8 +181,9 @@ def test_piece_by_piece_gives_the_same_as_at_once(known_at_once: bool) -> None:
 
 def test_a_loss_by_iteration_needs_no_server_to_take_part() -> None:
     """While the run goes on too: the server's own rows are of no iteration of its own."""
-    events = pl.concat([two_workers(), table(pushed(2, 2, 55, 6) + pushed(2, 3, 81, 7))],
-                       how="vertical_relaxed")  # fmt: skip
+    events = pl.concat(
+        [two_workers(), table(pushed(2, 2, 55, 6) + pushed(2, 3, 81, 7))], how="vertical_relaxed"
+    )
     store = Store.from_frame(events, {"experiment": SPEC})
     assert select(store, "loss")["iteration"].to_list() == [0, 1]
 
@@ -189,14 +202,14 @@ def test_charts_that_have_nothing_to_say_are_not_offered() -> None:
 @pytest.mark.parametrize("name", SERVED)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: str) -> None:
-    figure = charts.figure(Store(), name, theme)
+    figure = figures.figure(Store(), name, theme)
     assert EMPTY in figure.layout.annotations[0].text
     assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
     assert sum(len(trace.x) for trace in figure.data) == 0
 
 
 def test_the_wall_stands_at_the_slowest_and_the_bound_and_no_worker_is_beyond() -> None:
-    made = charts.figure(store_of(two_workers()), "clocks")
+    made = figures.figure(store_of(two_workers()), "clocks")
     by_name = {trace.name: trace for trace in made.data}
     low, wall = by_name["the slowest"], by_name["the wall"]
     assert [y - x for x, y in zip(low.y, wall.y, strict=True)] == [2] * len(low.y)
@@ -217,12 +230,12 @@ def test_the_wall_stands_at_the_slowest_and_the_bound_and_no_worker_is_beyond() 
     ],
 )
 def test_the_bound_is_the_policys(options: str, bound: int | None) -> None:
-    assert served.bound({"experiment": f"strategy: parameter_server\noptions: {options}"}) == bound
+    assert servers.bound({"experiment": f"strategy: parameter_server\noptions: {options}"}) == bound
 
 
 def test_a_long_run_shows_its_newest_steps() -> None:
     rows = [one for i in range(100) for one in pushed(1, i, 3 + 13 * i, i)]
-    made = charts.figure(store_of(table(rows)), "clocks")
+    made = figures.figure(store_of(table(rows)), "clocks")
     worker = next(trace for trace in made.data if trace.name == "worker 1")
     assert (min(worker.y), max(worker.y)) == (99 - NEWEST, 99)
     assert f"newest {NEWEST} iterations" in made.layout.annotations[0].text
@@ -236,7 +249,7 @@ def test_a_wide_histogram_has_few_bars() -> None:
 
 
 def test_waiting_is_open_and_parts_make_a_whole() -> None:
-    made = charts.figure(store_of(two_workers()), "waiting")
+    made = figures.figure(store_of(two_workers()), "waiting")
     assert [sum(t.y[at] for t in made.data) for at in (0, 1)] == pytest.approx([1, 1])
     waits = next(trace for trace in made.data if trace.name == "waits for a grant")
     assert waits.marker.pattern.shape == "/"
@@ -251,12 +264,15 @@ def run() -> wb.Run:
     """Three workers, two servers with uneven shards, ssp with jitter."""
     made = wb.run(
         wb.Experiment(
-            strategy="parameter_server", ranks=5, iterations=30, batch_size=24, pad_compute="6 ms",
+            strategy="parameter_server",
+            ranks=5,
+            iterations=30,
+            batch_size=24,
+            pad_compute="6 ms",
             faults=(wb.Jitter(probability=0.2, factor=6),),
-            options={"servers": 2, "placement": (0.75, 0.25), "consistency": "ssp",
-                     "staleness": 2},
+            options={"servers": 2, "placement": (0.75, 0.25), "consistency": "ssp", "staleness": 2},
         )
-    )  # fmt: skip
+    )
     made.wait(90)
     return made
 

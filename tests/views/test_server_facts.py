@@ -6,8 +6,8 @@ import pytest
 
 import workbench as wb
 from workbench.strategies.parameter_server import Config
-from workbench.views.facts import facts
-from workbench.views.server_facts import server_facts
+from workbench.views.pages.facts import facts
+from workbench.views.pages.server_facts import server_facts
 
 
 def told(**options: object) -> dict[str, object]:

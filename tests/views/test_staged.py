@@ -11,16 +11,17 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import workbench as wb
+from tests.live import crowding
 from tests.synthetic import table
 from tests.views.chart_rows import metric, row, two_ranks
-from workbench import measures
-from workbench.store import Store
-from workbench.table import from_frame
-from workbench.views import charts
-from workbench.views.charts import cell
-from workbench.views.curves import MEMORY, NAMES, STAGED, Curves, select
-from workbench.views.staged import KEEP
-from workbench.views.staged_cells import EMPTY, NO_MEMORY
+from workbench.analysis import measures
+from workbench.analysis.curves import MEMORY, NAMES, STAGED, Curves, select
+from workbench.analysis.stage_charts import EMPTY, NO_MEMORY
+from workbench.analysis.stages import KEEP
+from workbench.store.event_store import Store
+from workbench.store.table import from_frame
+from workbench.views.pages import figures
+from workbench.views.pages.figures import cell
 
 SPEC = "strategy: pipeline\nranks: 2\nmemory_limit: 10 kB\niterations: 40\n"
 KIND = {"F": "forward", "I": "backward", "B": "backward", "W": "weight_grad"}
@@ -28,9 +29,18 @@ TOOK = {"F": 10, "I": 12, "B": 20, "W": 8}  # ms, on stage 0
 FUSED = [["0F0", "0F1", "0B0", "0F2", "0B1", "0B2"], ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2"]]
 APART = [["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"], ["1F0", "1I0", "1F1", "1W0", "1I1", "1W1"]]
 PLAN = {
-    "schedule": "1f1b", "flush": True, "ranks": 2, "replicas": 1, "stages": 2, "microbatches": 3,
-    "rank_of": [0, 1], "rows": FUSED, "pads_ms": [10, 12, 8], "bubble": 0.25, "peaks": [2, 1],
-}  # fmt: skip
+    "schedule": "1f1b",
+    "flush": True,
+    "ranks": 2,
+    "replicas": 1,
+    "stages": 2,
+    "microbatches": 3,
+    "rank_of": [0, 1],
+    "rows": FUSED,
+    "pads_ms": [10, 12, 8],
+    "bubble": 0.25,
+    "peaks": [2, 1],
+}
 
 
 def passed(grid: list[list[str]], iteration: int, start: float, slower: float = 1) -> list[dict]:
@@ -61,9 +71,10 @@ def passed(grid: list[list[str]], iteration: int, start: float, slower: float = 
                 row(rank, iteration, KIND[kind], begin, end, name=name, **where),
                 metric(rank, iteration, "in flight", held[rank], end, **where),
                 metric(rank, iteration, "activations", size, end, **where),
-                metric(rank, iteration, "posted", math.nan, end, peer=1 - rank, phase="send",
-                       **where),
-            ]  # fmt: skip
+                metric(
+                    rank, iteration, "posted", math.nan, end, peer=1 - rank, phase="send", **where
+                ),
+            ]
             ended[action] = free[rank] = end
             at[rank] += 1
     for rank in (0, 1):
@@ -132,14 +143,22 @@ def test_without_flush_idle_time_is_not_told_apart() -> None:
     """Iterations run into each other: from 10 ms on both ranks are at work, until 90."""
     plan = PLAN | {"flush": False, "rows": [], "bubble": 0.0, "schedule": "pipedream"}
     rows = [
-        row(rank, m, "forward", 20 * m + 10 * rank, 20 * m + 10 + 15 * rank, stage=rank,
-            microbatch=0)
-        for rank in (0, 1) for m in range(5)
-    ]  # fmt: skip
+        row(
+            rank,
+            m,
+            "forward",
+            20 * m + 10 * rank,
+            20 * m + 10 + 15 * rank,
+            stage=rank,
+            microbatch=0,
+        )
+        for rank in (0, 1)
+        for m in range(5)
+    ]
     told = select(store_of(table(rows), plan), "bubble")
     assert told["busy"].to_list() == pytest.approx([0.5, 0.75])
     assert told["idle"].to_list() == pytest.approx([0.5, 0.25]) and told["planned"][0] == 0
-    words = charts.figure(store_of(table(rows), plan), "bubble").layout.annotations[0].text
+    words = figures.figure(store_of(table(rows), plan), "bubble").layout.annotations[0].text
     assert "idle 37.5%" in words and "imbalance" not in words
 
 
@@ -230,7 +249,7 @@ def test_charts_of_a_pipeline_are_offered_for_one_only() -> None:
 @pytest.mark.parametrize("name", [*STAGED, MEMORY])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: str) -> None:
-    figure = charts.figure(Store(), name, theme)
+    figure = figures.figure(Store(), name, theme)
     says = NO_MEMORY if name == MEMORY else EMPTY
     assert says in figure.layout.annotations[0].text
     assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
@@ -238,7 +257,7 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
 
 
 def test_reasons_are_open_bars_and_the_plan_a_line_across() -> None:
-    made = charts.figure(store_of(events(slower=2)), "bubble")
+    made = figures.figure(store_of(events(slower=2)), "bubble")
     by_name = {trace.name: trace for trace in made.data}
     assert list(by_name["imbalance"].x) == ["0", "1", "all"]
     shape = by_name["warm-up and drain"].marker.pattern.shape
@@ -250,11 +269,11 @@ def test_reasons_are_open_bars_and_the_plan_a_line_across() -> None:
 
 
 def test_a_stages_bar_is_what_a_microbatch_takes_and_the_slowest_is_named() -> None:
-    made = charts.figure(store_of(events(slower=2)), "stages")
+    made = figures.figure(store_of(events(slower=2)), "stages")
     forward, back, _, pad = made.data
     assert list(forward.y) == [10, 20] and list(back.y) == [20, 40] and list(pad.y) == [30, 30]
     assert "slowest: stage 1, 60.0 ms, 1.33× the mean" in made.layout.annotations[0].text
-    apart = charts.figure(store_of(events(APART), None), "stages")
+    apart = figures.figure(store_of(events(APART), None), "stages")
     assert [trace.name for trace in apart.data][1:3] == ["input gradient", "weight gradient"]
     assert [sum(t.y[0] for t in apart.data[:3])] == [30]
     assert not any(math.isfinite(y) for y in apart.data[3].y), "nothing was padded"
@@ -262,7 +281,7 @@ def test_a_stages_bar_is_what_a_microbatch_takes_and_the_slowest_is_named() -> N
 
 
 def test_activations_are_drawn_in_steps_below_the_schedules_most() -> None:
-    made = charts.figure(store_of(events()), "activations")
+    made = figures.figure(store_of(events()), "activations")
     held = {trace.name: trace for trace in made.data if trace.name}
     assert set(held) == {"rank 0", "rank 1"} and held["rank 0"].line.shape == "hv"
     tops = [trace for trace in made.data if not trace.name]
@@ -273,11 +292,11 @@ def test_activations_are_drawn_in_steps_below_the_schedules_most() -> None:
 
 
 def test_memory_is_told_against_its_limit() -> None:
-    made = charts.figure(store_of(events()), "memory")
+    made = figures.figure(store_of(events()), "memory")
     bars, limit = made.data
     assert list(bars.y) == [4002, 5002] and list(limit.y) == [10_000] * 2
     assert "most 5.002 kB on rank 1, 50%" in made.layout.annotations[0].text
-    free = charts.figure(store_of(events(), spec="strategy: pipeline\n"), "memory")
+    free = figures.figure(store_of(events(), spec="strategy: pipeline\n"), "memory")
     assert len(free.data[1].x) == 0 and "limit" not in free.layout.annotations[0].text
 
 
@@ -294,11 +313,18 @@ def run() -> wb.Run:
     """Three stages of a small transformer, the second of them slow."""
     made = wb.run(
         wb.Experiment(
-            strategy="pipeline", task="char_transformer", task_options={"width": 16}, ranks=3,
-            iterations=4, batch_size=8, pad_compute="10 ms", faults=(wb.Slow(rank=1, factor=1.5),),
-            options={"microbatches": 4}, memory_limit="50 MB",
+            strategy="pipeline",
+            task="char_transformer",
+            task_options={"width": 16},
+            ranks=3,
+            iterations=4,
+            batch_size=8,
+            pad_compute="10 ms",
+            faults=(wb.Slow(rank=1, factor=1.5),),
+            options={"microbatches": 4},
+            memory_limit="50 MB",
         )
-    )  # fmt: skip
+    )
     made.wait(120)
     return made
 
@@ -307,8 +333,9 @@ def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
     curves = Curves(run.store)
     curves.update()
     times = curves.select("stages")
-    assert times["forward_ms"].to_list() == pytest.approx([10, 15, 10], rel=0.1)
-    assert times["backward_ms"].to_list() == pytest.approx([20, 30, 20], rel=0.1)
+    near = 0.1 * crowding()  # pads are slept: on a busy machine one wakes late
+    assert times["forward_ms"].to_list() == pytest.approx([10, 15, 10], rel=near)
+    assert times["backward_ms"].to_list() == pytest.approx([20, 30, 20], rel=near)
     idle = curves.select("bubble")
     assert idle.drop("rank", "planned").sum_horizontal().to_list() == pytest.approx([1] * 3)
     assert idle["planned"][0] == pytest.approx(2 / 6), "(K-1) / (M+K-1)"

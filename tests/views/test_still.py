@@ -11,11 +11,12 @@ import pytest
 
 import workbench as wb
 from tests.synthetic import loss_row, ring_call, table, training
-from workbench._assets import theme
-from workbench.store import Store
-from workbench.views.still import POINTS, Still, select
-from workbench.views.still_calls import calls
-from workbench.views.svg import INK, RING, svg
+from workbench.common.assets import theme
+from workbench.common.svg import INK
+from workbench.store.event_store import Store
+from workbench.views.stills.calls import calls
+from workbench.views.stills.still import POINTS, Still, select
+from workbench.views.stills.svg import RING, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -134,7 +135,7 @@ def test_places_and_words_are_there_before_there_is_anything() -> None:
         ),
         ({"ok": "False", "error": "rank 2 was killed.\nmore"}, "rank 2 was killed."),
     ],
-)  # fmt: skip
+)
 def test_one_sentence_says_what_is_known(metadata: dict[str, str], says: str) -> None:
     store = stored(training(30), **metadata)
     assert select(store).sentence == says and says in words(svg(select(store)))

@@ -11,14 +11,14 @@ import pytest
 import workbench as wb
 from tests.synthetic import training
 from tests.views.test_still import words
-from workbench.pipelines import bubble
-from workbench.pipelines.idle import WHYS
-from workbench.pipelines.schedule import Schedule
-from workbench.store import Store
-from workbench.views.still import select
-from workbench.views.still_pipeline import Bar, Piped
-from workbench.views.svg import svg
-from workbench.views.svg_pipeline import LEFT, MOST, RIGHT, marks
+from workbench.store.event_store import Store
+from workbench.training.pipelines import bubble
+from workbench.training.pipelines.idle import WHYS
+from workbench.training.pipelines.schedule import Schedule
+from workbench.views.stills.pipeline import Bar, Piped
+from workbench.views.stills.still import select
+from workbench.views.stills.svg import svg
+from workbench.views.stills.svg_pipeline import LEFT, MOST, RIGHT, marks
 
 
 def experiment(schedule: str = "1f1b") -> wb.Experiment:
@@ -32,7 +32,7 @@ def experiment(schedule: str = "1f1b") -> wb.Experiment:
 
 
 def piped(store: Store) -> Piped:
-    found = select(store).piped
+    found = select(store).selected
     assert found is not None
     return found
 
@@ -123,7 +123,7 @@ def test_places_are_there_before_rows_and_a_run_without_stages_keeps_its_ring(
     assert piped(empty) == Piped(2, (0, 1))
     said = words(svg(select(empty)))
     assert "stage 1" in said and "No iteration is complete yet." in said
-    assert select(Store.from_frame(training(3), {"experiment": ""})).piped is None
+    assert select(Store.from_frame(training(3), {"experiment": ""})).selected is None
     assert json.loads(facts)["ranks"] == 2
 
 

@@ -11,11 +11,11 @@ import pytest
 import workbench as wb
 from tests.synthetic import training
 from tests.views.test_still import words
-from workbench.store import Store
-from workbench.views.still import select
-from workbench.views.still_server import Served
-from workbench.views.svg import svg
-from workbench.views.svg_server import MOST, marks
+from workbench.store.event_store import Store
+from workbench.views.stills.server import Served
+from workbench.views.stills.still import select
+from workbench.views.stills.svg import svg
+from workbench.views.stills.svg_server import MOST, marks
 
 UNEVEN = wb.Experiment(
     strategy="parameter_server",
@@ -27,7 +27,7 @@ UNEVEN = wb.Experiment(
 
 
 def served(store: Store) -> Served:
-    found = select(store).served
+    found = select(store).selected
     assert found is not None
     return found
 
@@ -90,4 +90,4 @@ def test_many_ranks_fit_and_what_is_left_out_is_said() -> None:
 
 def test_a_run_without_servers_keeps_its_ring() -> None:
     spec = wb.Experiment(ranks=4).to_yaml()
-    assert select(Store.from_frame(training(3), {"experiment": spec})).served is None
+    assert select(Store.from_frame(training(3), {"experiment": spec})).selected is None

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import workbench as wb
-from workbench.splitting.split import Split
-from workbench.views.svg_model import EDGE, LEAST, WIDTH, svg
+from workbench.studies.split import Split
+from workbench.views.stills.svg_model import EDGE, LEAST, WIDTH, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

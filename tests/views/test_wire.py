@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tests.page import unpack
+from tests.store.batches import ROW, batch
 from tests.synthetic import training
-from tests.test_store import ROW, batch
-from workbench.events import CONTEXT, KINDS
-from workbench.events import ROW as RECORD
-from workbench.store import Store
-from workbench.table import SCHEMA, Batch, from_frame, to_frame
-from workbench.views import PASSAGE_LAYOUT, ROW_LAYOUT, pack, passages
+from workbench.recording.events import CONTEXT, KINDS
+from workbench.recording.events import ROW as RECORD
+from workbench.store.event_store import Store
+from workbench.store.table import SCHEMA, Batch, from_frame, to_frame
+from workbench.views.packing import PASSAGE_LAYOUT, ROW_LAYOUT, pack, passages
 
 
 def told(batches: list[Batch], store: Store, origin: int) -> pl.DataFrame:

@@ -1,6 +1,6 @@
-"""One cell on its way through the ranks: hear what they print, see who waits, until all are done.
+"""One cell on its way through the ranks: read what they print, notice waits, until all are done.
 
-Everything happens in the thread that asked for the cell, so that what is told appears below it.
+Everything happens in the thread that asked for the cell, so that its messages appear below it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ SECOND = hangs.SECOND
 
 
 def quietly(*_: object) -> None:
-    """Tell nobody: the result has all."""
+    """Ignore the text: the result has all of it."""
 
 
 class Cell:
-    """``doing``: what the lanes are in; ``stands``: do the clocks stand, as the user holds them?"""
+    """A cell on its ranks.
+
+    ``doing``: the activity of the lanes; ``stands``: whether the user holds the clocks.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,8 @@ class Cell:
         self._untold: dict[int, str] = {}  # what ranks raised
         self._raised_at = 0.0
         self._places: dict[int, dict[str, Any]] = {}
+        self._before: dict[int, dict[str, Any]] = {}  # where they were at the last look
+        self._left_ns: dict[int, int] = {}  # when a rank's end of the cell was heard
         self._asked = 0  # when the ranks were asked where they are; 0: no answer is awaited
         self._ask_at = time.monotonic_ns() + int(AGAIN * SECOND)
         self._unanswered: set[int] = set()
@@ -61,8 +66,9 @@ class Cell:
         self._selector = selectors.DefaultSelector()
 
     def run(self, code: str, name: str, folder: str, port: int) -> CellResult:
-        """Until it has ended everywhere. An interrupt of ours interrupts the ranks. ``port``: of
-        the store for groups that the cell itself makes.
+        """Run until the cell has ended everywhere. An interrupt here interrupts the ranks.
+
+        ``port``: of the store for groups that the cell makes itself.
         """
         order = {"do": "run", "code": code, "name": name, "cell": self.number}
         order |= {"folder": folder, "port": port}
@@ -109,7 +115,7 @@ class Cell:
 
     def _listen(self, rank: int, key: selectors.SelectorKey) -> None:
         message = self.members[rank].hear()
-        if message is None:  # its end is told by the nursery
+        if message is None:  # its end is told by the fork server
             self._selector.unregister(key.fileobj)
         elif "at" in message[0]:
             self._unanswered.discard(rank)
@@ -117,14 +123,15 @@ class Cell:
         elif message[0].get("ended") == self.number:
             self._ended(rank, message[0])
 
-    def _ended(self, rank: int, said: Mapping[str, Any]) -> None:
-        self._last_lines(rank, said["lost"])
+    def _ended(self, rank: int, message: Mapping[str, Any]) -> None:
+        self._last_lines(rank, message["lost"])
         self.running.discard(rank)
-        if said["value"]:
-            self.result.values[rank] = said["value"]
-        if said["error"]:
-            self.result.errors[rank] = said["error"]
-            self._untold[rank] = said["error"]["text"]
+        self._left_ns[rank] = time.monotonic_ns()
+        if message["value"]:
+            self.result.values[rank] = message["value"]
+        if message["error"]:
+            self.result.errors[rank] = message["error"]
+            self._untold[rank] = message["error"]["text"]
             self._raised_at = self._raised_at or time.monotonic()
 
     def _last_lines(self, rank: int, lost: Sequence[int] = (0, 0)) -> None:
@@ -140,7 +147,10 @@ class Cell:
                 )
 
     def _hear(self, rank: int, lines: Lines, most: int = 16) -> bool:
-        """Show what is there. False: nothing is there any more (with ``most=1``: for now)."""
+        """Show the output that has arrived; return False if there is no more.
+
+        With ``most=1``: no more for now.
+        """
         new, more = lines.read(most)
         self._show(rank, lines, new)
         return more and (most > 1 or bool(new))
@@ -167,6 +177,8 @@ class Cell:
         now = time.monotonic_ns()
         if self._stands():
             self._asked, self._staying = 0, {}
+            # The hold is part of these waits' age: ranks have a second from its end to go on.
+            self._ask_at = now + SECOND
         elif self._asked:
             if self._places.keys() >= self.running or now - self._asked > ANSWER * SECOND:
                 self._judge(now)
@@ -183,7 +195,12 @@ class Cell:
         self._asked, self._ask_at = 0, now + int(AGAIN * SECOND)
         places = {rank: place for rank, place in self._places.items() if rank in self.running}
         self._staying = hangs.stays(self._staying, places, now)
-        of_lanes = hangs.waits(self._doing(), self.running, now - SECOND)
+        of_lanes = [
+            wait
+            for wait in hangs.waits(self._doing(), self.running, now - SECOND)
+            if hangs.lasts(wait, self._before, places, self._left_ns, now - SECOND)
+        ]
+        self._before = places
         waits = hangs.all_waits(of_lanes, places, self._staying, now - SECOND)
         if not waits or (now < self._explain_at and not self._in_vain(waits)):
             return
@@ -196,7 +213,7 @@ class Cell:
             self._give_up()
 
     def _in_vain(self, waits: Sequence[hangs.Wait]) -> bool:
-        """Has the cell failed somewhere, and do all others wait? Then they wait for ever."""
+        """Return whether the cell failed on some ranks while all others wait, which never ends."""
         failed = bool(self.result.errors or self.result.died)
         return failed and not self._gave_up and {wait.rank for wait in waits} == self.running
 
@@ -208,7 +225,7 @@ class Cell:
         self._signal(signal.SIGINT)
 
     def _away(self) -> dict[int, str]:
-        """Why each rank that runs no more sends nothing."""
+        """Return, for each rank that no longer runs, why it sends nothing."""
         away = {}
         for rank in self.members.keys() - self.running:
             if error := self.result.errors.get(rank):
@@ -228,7 +245,9 @@ class Cell:
             self.members[rank].signal(number)
 
     def _interrupt(self) -> None:
-        """Have the ranks end the cell; kill those that do not, or all at a second interrupt."""
+        """Interrupt the cell on its ranks; kill ranks that do not end, or all at a second
+        interrupt.
+        """
         self.result.interrupted = True
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGINT)

@@ -1,9 +1,10 @@
-"""A cell that does not go on, in words: who waits for whom, in which call, at which line.
+"""A cell that makes no progress, in words: which rank waits for which, in which call, at which
+line.
 
-What ranks wait for is what their lanes say of themselves (``Store.doing``); where they are, they
-have been asked. A rank whose lanes say nothing, but that stays in a call of torch.distributed and
-computes nothing, waits too: for a group to form, or over another backend. Nothing here ends a wait:
-who waits for somebody who computes waits rightly.
+The lanes say what ranks wait for (``Store.doing``); the ranks have been asked where they are. A
+rank whose lanes say nothing, but that stays in a call of torch.distributed without computing, waits
+too: for a group to form, or over another backend. Nothing here ends a wait: a rank may rightly wait
+for one that computes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.circles import circle
-from workbench.store import NOW_SCHEMA
+from workbench.common.wait_cycles import circle
+from workbench.store.event_store import NOW_SCHEMA
 
 SECOND = 1_000_000_000
 IDLE = 0.05  # of the time may be computing, so that a rank counts as waiting
@@ -32,18 +33,18 @@ class Wait:
 
 
 def waits(doing: Iterable[Sequence[Any]], running: Collection[int], before_ns: int) -> list[Wait]:
-    """The longest wait of each running rank that began before that moment."""
-    found: dict[int, Wait] = {}
+    """Return each running rank's longest wait that began before that moment."""
+    result: dict[int, Wait] = {}
     for row in doing:
         kind, since = row[_AT["kind"]], row[_AT["since_ns"]]
-        inside = kind == "collective" and row[_AT["rank"]] not in found  # a group's own, in Gloo
+        inside = kind == "collective" and row[_AT["rank"]] not in result  # a group's own, in Gloo
         if (kind == "wait" or inside) and row[_AT["rank"]] in running and since < before_ns:
             peer = row[_AT["peer"]] if kind == "wait" else -1
             wait = Wait(row[_AT["rank"]], peer, row[_AT["lane"]], row[_AT["op"]], since)
-            known = found.get(wait.rank)
+            known = result.get(wait.rank)
             if known is None or known.peer < 0 or (peer >= 0 and since < known.since_ns):
-                found[wait.rank] = wait
-    return [found[rank] for rank in sorted(found)]
+                result[wait.rank] = wait
+    return [result[rank] for rank in sorted(result)]
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Stay:
 def stays(
     known: Mapping[int, Stay], places: Mapping[int, Mapping[str, Any]], now_ns: int
 ) -> dict[int, Stay]:
-    """Who stays in such a call, from what was known a moment ago and where the ranks are now."""
-    found = {}
+    """Return the calls that ranks stay in, from the earlier ones and the ranks' positions."""
+    result = {}
     for rank, place in places.items():
         if not place["distributed"]:
             continue
@@ -72,8 +73,31 @@ def stays(
             and stay.cpu_ns - before.cpu_ns < IDLE * (now_ns - before.since_ns)
         ):
             stay = before
-        found[rank] = stay
-    return found
+        result[rank] = stay
+    return result
+
+
+def lasts(
+    wait: Wait,
+    earlier: Mapping[int, Mapping[str, Any]],
+    places: Mapping[int, Mapping[str, Any]],
+    left_ns: Mapping[int, int],
+    before_ns: int,
+) -> bool:
+    """Return whether two looks found the rank in the same call, and its peer has not left since
+    ``before_ns``.
+
+    A receive is older than the rank's wait for it where it was posted ahead, and on busy cores a
+    rank may not have taken what its peer sent last.
+    """
+    if (peer_left_ns := left_ns.get(wait.peer)) is not None and peer_left_ns >= before_ns:
+        return False
+    place, before = places.get(wait.rank), earlier.get(wait.rank)
+    if place is None:  # it gives no answer
+        return True
+    if before is None:
+        return False
+    return (before["line"], before["call"]) == (place["line"], place["call"])
 
 
 def all_waits(
@@ -82,16 +106,17 @@ def all_waits(
     staying: Mapping[int, Stay],
     before_ns: int,
 ) -> list[Wait]:
-    """Those that lanes tell of, and of other ranks those that their place tells of. A lane's wait
-    does not stop a rank that has called nobody: its message is awaited beside what it does.
+    """Return waits from the lanes' status, and for other ranks from their position.
+
+    A lane's wait does not block a rank outside a call: it receives in the background.
     """
-    told = {
+    facts = {
         wait.rank: wait for wait in of_lanes if wait.rank not in places or places[wait.rank]["call"]
     }
     for rank, stay in staying.items():
         if stay.since_ns < before_ns:
-            told.setdefault(rank, Wait(rank, -1, "", -1, stay.since_ns))
-    return [told[rank] for rank in sorted(told)]
+            facts.setdefault(rank, Wait(rank, -1, "", -1, stay.since_ns))
+    return [facts[rank] for rank in sorted(facts)]
 
 
 def explain(
@@ -101,10 +126,11 @@ def explain(
     now_ns: int,
     silent: Collection[int] = (),
 ) -> list[str]:
-    """Lines that say who waits for whom, and where; the last one what that means.
+    """Return lines that say which rank waits for which, and where; the last line gives the cause.
 
-    ``places``: where each running rank is (``running.place``). ``silent``: those that gave no
-    answer. ``away``: why each of the others sends nothing: "has ended this cell".
+    ``places``: where each running rank is (``running.place``). ``silent``: ranks that did not
+    answer.
+    ``away``: why each of the others sends nothing: "has ended this cell".
     """
     waiting = {wait.rank: wait for wait in waits}
     lines = [

@@ -6,16 +6,16 @@ import os
 from typing import Any
 
 from workbench.cells.output import Lines
-from workbench.launchers.local import Nursery
-from workbench.launchers.worker import Worker
-from workbench.shared import Segment
+from workbench.launchers.processes.pool import ForkServer
+from workbench.launchers.processes.rank_handle import LocalRank
+from workbench.shared_memory.segments import Segment
 
 
-class Member(Worker):
+class Member(LocalRank):
     """A process with its orders. ``out``, ``err``: what it prints. ``trace``: what it records."""
 
     def __init__(
-        self, rank: int, home: Nursery, control: Segment, trace: Segment, orders: dict[str, Any]
+        self, rank: int, home: ForkServer, control: Segment, trace: Segment, orders: dict[str, Any]
     ) -> None:
         (process,) = home.take(1)  # first: where there is none nothing is open yet
         super().__init__(rank, process, home)

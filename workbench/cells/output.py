@@ -1,7 +1,7 @@
-"""What a cell prints: written to a pipe by the rank, read in lines by the driver, both with a cap.
+"""A cell's printed output: ranks write it to pipes, the driver reads lines; both have a cap.
 
-A rank that prints for ever must neither fill a notebook nor stop: what is beyond the cap is counted
-and thrown away.
+A rank that prints without end must neither fill a notebook nor stop: output beyond the cap is
+counted and dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Printer(io.TextIOBase):
                 data = data[os.write(self._fd, data) :]
 
     def begin(self) -> None:
-        """A new cell may print as much again."""
+        """Reset the limit on output for a new cell."""
         with self._lock:
             self.left, self.lost = MOST_PRINTED, 0
 
@@ -67,8 +67,9 @@ class Lines:
         self._left, self.lost = MOST_PRINTED, 0
 
     def read(self, most: int = 64) -> tuple[list[str], bool]:
-        """The lines that have come, and whether more can (False: the rank has gone). At most
-        ``most`` pieces at a time, so that one loud rank does not keep others from being heard.
+        """Read at most ``most`` pieces; return the lines, and False if the rank has gone.
+
+        The limit keeps one loud rank from delaying the others.
         """
         lines: list[str] = []
         for _ in range(most):
@@ -82,7 +83,7 @@ class Lines:
         return lines, True
 
     def rest(self, patience: float = 0.0) -> list[str]:
-        """A line without an end, if it is older than so many seconds."""
+        """Return a line without an end, if it is older than ``patience`` seconds."""
         if not self._partial or time.monotonic() - self._since < patience:
             return []
         partial, self._partial = self._partial, ""
@@ -105,7 +106,7 @@ class Lines:
 
 
 def _as_seen(line: str) -> str:
-    """A progress bar writes over itself: its last state. Of a line beyond measure its beginning."""
+    """Return the last state of a progress bar, and the beginning of a very long line."""
     line = line.rstrip("\r").rpartition("\r")[2]
     more = len(line) - MOST_IN_A_LINE
     return line if more <= 0 else f"{line[:MOST_IN_A_LINE]}… ({more:,} more characters)"

@@ -15,20 +15,22 @@ import sys
 import threading
 import types
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from workbench import process_group, wire
 from workbench.cells import running
 from workbench.cells.output import Printer
-from workbench.control import STATE, TRAINING, Control
-from workbench.events import CODE, Recorder
-from workbench.session import Session, use
-from workbench.shared import Segment
+from workbench.common import ipc
+from workbench.process_group import live_groups
+from workbench.process_group.session import Session, use
+from workbench.recording.events import CODE
+from workbench.recording.recorder import Recorder
+from workbench.shared_memory.control_block import STATE, TRAINING, Control
+from workbench.shared_memory.segments import Segment
 
 _METRIC = CODE["metric"]
 
@@ -51,7 +53,7 @@ class Rank:
         self._telling = threading.Lock()
         self._orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._in_a_cell = False
-        self._thread = threading.get_ident()
+        self._thread, self._pid = threading.get_ident(), os.getpid()
         signal.signal(signal.SIGINT, self._interrupted)
         self._control = Control(Segment(fds[0], os.fstat(fds[0]).st_size), self.size)
         segment = Segment(fds[1], os.fstat(fds[1]).st_size)
@@ -70,13 +72,13 @@ class Rank:
             for printer in self._printers:
                 printer.flush()
             self._tell(answer)
-        process_group.close_all()
+        live_groups.close_all()
 
     def _listen(self) -> None:
-        """Hear the driver: what asks for an answer at once gets it here."""
+        """Read the driver's messages, and answer urgent ones at once."""
         while True:
             try:
-                message = wire.receive(self._driver)
+                message = ipc.receive(self._driver)
             except OSError:
                 message = None
             if message is None or message[0]["do"] == "end":
@@ -88,7 +90,7 @@ class Rank:
 
     def _tell(self, answer: dict[str, Any]) -> None:
         with self._telling, contextlib.suppress(OSError):
-            wire.send(self._driver, answer)
+            ipc.send(self._driver, answer)
 
     def _interrupted(self, *_: object) -> None:
         if self._in_a_cell:
@@ -97,7 +99,7 @@ class Rank:
     # -- a cell --
 
     def _namespace(self) -> dict[str, Any]:
-        """The cell's variables are those of ``__main__``: pickle and inspect look there."""
+        """Return the cell's variables: those of ``__main__``, where pickle and inspect look."""
         module = types.ModuleType("__main__")
         module.__dict__.update(
             rank=self.rank, world_size=self.size, torch=torch, dist=dist, __builtins__=__builtins__
@@ -123,17 +125,28 @@ class Rank:
                 value = running.run(order["code"], order["name"], self.names)
             finally:
                 self._in_a_cell = False
+                if os.getpid() != self._pid:
+                    self._leave_fork()
         except BaseException as caught:  # SystemExit too: the process stays
             self._in_a_cell = False
-            error = running.raised(caught)
+            error = running.describe_error(caught)
         self._recorder.mark(_METRIC, "cell over", value=order["cell"])
         lost = [printer.lost for printer in self._printers]
         return {"ended": order["cell"], "value": value, "error": error, "lost": lost}
 
+    def _leave_fork(self) -> NoReturn:
+        """End a process that the cell has forked where the cell ends: it is not a rank."""
+        error = sys.exc_info()[1]
+        if error is not None and not isinstance(error, SystemExit):
+            sys.stderr.write(running.describe_error(error)["text"] + "\n")
+        for printer in self._printers:
+            printer.flush()
+        os._exit(0 if error is None else getattr(error, "code", 1) or 0)
+
     # -- its process group --
 
     def _regroup(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Leave what groups there are, and make the whole one anew, unless that is the user's."""
+        """Leave all groups, and make the default group again, unless the user makes it."""
         try:
             self._leave_groups()
             self._session(order["generation"])
@@ -141,13 +154,11 @@ class Rank:
                 self._join(order["generation"])
             self._control.set_rank(self.rank, STATE, TRAINING)
         except Exception as error:
-            return {"grouped": order["generation"], "error": running.raised(error)}
+            return {"grouped": order["generation"], "error": running.describe_error(error)}
         return {"grouped": order["generation"], "error": None}
 
     def _leave_groups(self) -> None:
-        for group in list(process_group._groups):
-            if not group._closed:
-                group.abort()
+        live_groups.abort_all()
         if dist.is_initialized():
             with contextlib.suppress(Exception):  # half a group is none
                 dist.destroy_process_group()
@@ -155,20 +166,29 @@ class Rank:
             lane.idle()  # a wait that was interrupted is over
 
     def _session(self, generation: int) -> None:
-        """A session of its own: what an interrupt has left half done goes with the old one."""
+        """Start a new session, without calls that an interrupt left unfinished."""
         use(Session(self._recorder, control=self._control, generation=generation))
         os.environ |= {
-            "RANK": str(self.rank), "LOCAL_RANK": str(self.rank), "WORLD_SIZE": str(self.size),
-            "LOCAL_WORLD_SIZE": str(self.size), "MASTER_ADDR": "127.0.0.1",
+            "RANK": str(self.rank),
+            "LOCAL_RANK": str(self.rank),
+            "WORLD_SIZE": str(self.size),
+            "LOCAL_WORLD_SIZE": str(self.size),
+            "MASTER_ADDR": "127.0.0.1",
             "TORCHELASTIC_USE_AGENT_STORE": "True",  # the driver keeps it
-        }  # fmt: skip
+        }
 
     def _join(self, generation: int) -> None:
         store = TCPStore(
-            "127.0.0.1", self._body["port"], self.size, is_master=False,
+            "127.0.0.1",
+            self._body["port"],
+            self.size,
+            is_master=False,
             timeout=timedelta(seconds=30),
-        )  # fmt: skip
+        )
         dist.init_process_group(
-            "workbench", store=PrefixStore(f"generation {generation}", store), rank=self.rank,
-            world_size=self.size, timeout=timedelta(seconds=self._body["patience"]),
-        )  # fmt: skip
+            "workbench",
+            store=PrefixStore(f"generation {generation}", store),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=timedelta(seconds=self._body["patience"]),
+        )

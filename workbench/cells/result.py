@@ -1,4 +1,4 @@
-"""What became of a cell, by rank."""
+"""The result of a cell, by rank."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import RankError
+from workbench.common.errors import RankError
 
 
 class CellError(RankError):
@@ -42,16 +42,17 @@ class CellResult:
 
     @property
     def ok(self) -> bool:
-        """Did it end on every rank as it should?"""
+        """Whether the cell ended on every rank without an error."""
         return not (self.errors or self.died or self.interrupted)
 
     def output(self, rank: int, stream: str = "out") -> str:
-        """What a rank printed."""
+        """Return what a rank printed."""
         return "".join(f"{line}\n" for r, s, line in self.printed if (r, s) == (rank, stream))
 
     def check(self) -> CellResult:
-        """Itself if all went well. Raises CellError, which names the first rank and its line, or
-        CellInterrupted.
+        """Return this result if all went well.
+
+        Raises CellError, which names the first rank and its line, or CellInterrupted.
         """
         if self.interrupted:
             raise CellInterrupted("the cell was interrupted; the ranks live, with their variables")
@@ -68,24 +69,24 @@ class CellResult:
         return self
 
     def __str__(self) -> str:
-        lines = [labelled([rank], line) for rank, _, line in self.printed]
-        lines += [labelled(ranks, text) for ranks, text in together(self.values)]
+        lines = [label_lines([rank], line) for rank, _, line in self.printed]
+        lines += [label_lines(ranks, text) for ranks, text in together(self.values)]
         texts = {rank: error["text"] for rank, error in self.errors.items()}
-        lines += [labelled(ranks, text) for ranks, text in together(texts)]
+        lines += [label_lines(ranks, text) for ranks, text in together(texts)]
         return "\n".join([*lines, *self.notes])
 
 
 def together(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
-    """Ranks that say the same, together, in the order of the first of each."""
-    found: dict[str, list[int]] = {}
+    """Group ranks with the same text, in the order of the first of each."""
+    result: dict[str, list[int]] = {}
     for rank in sorted(texts):
         if texts[rank]:
-            found.setdefault(texts[rank], []).append(rank)
-    return [(ranks, text) for text, ranks in found.items()]
+            result.setdefault(texts[rank], []).append(rank)
+    return [(ranks, text) for text, ranks in result.items()]
 
 
 def label(ranks: Iterable[int]) -> str:
-    """[rank 1], [ranks 0-3], [ranks 0, 2]."""
+    """Return [rank 1], [ranks 0-3], [ranks 0, 2]."""
     ranks = sorted(ranks)
     if len(ranks) == 1:
         return f"[rank {ranks[0]}]"
@@ -95,11 +96,11 @@ def label(ranks: Iterable[int]) -> str:
 
 
 def named(ranks: Iterable[int]) -> str:
-    """rank 1, ranks 0-3: as a sentence begins."""
+    """Return rank 1, ranks 0-3: as a sentence begins."""
     return label(ranks).strip("[]")
 
 
-def labelled(ranks: Iterable[int], text: str) -> str:
-    """The text with who says it before each line; more lines are indented as the first one is."""
+def label_lines(ranks: Iterable[int], text: str) -> str:
+    """Return the text with its ranks before each line."""
     mark = label(ranks)
     return "\n".join(f"{mark} {line}" for line in text.splitlines() or [""])

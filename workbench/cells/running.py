@@ -11,7 +11,7 @@ import traceback
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.common.errors import WorkbenchError
 
 MOST_SHOWN = 20_000  # characters of a value
 _DISTRIBUTED = os.path.join("torch", "distributed")
@@ -19,19 +19,19 @@ _PASSED_OVER = ("wrapper", "inner", "_fn")  # decorators between a call in a cel
 
 
 def parse(code: str, name: str) -> tuple[CodeType, CodeType | None]:
-    """The cell's statements, and its last expression if its value is to be shown.
+    """Return the cell's statements, and its last expression if its value is to be shown.
 
     ``name`` stands for the file. A cell that ends in ";" shows nothing. Raises SyntaxError.
     """
     tree = ast.parse(code, name)
     value: CodeType | None = None
-    if tree.body and isinstance(last := tree.body[-1], ast.Expr) and not _hushed(code):
+    if tree.body and isinstance(last := tree.body[-1], ast.Expr) and not _is_silent(code):
         tree.body.pop()
         value = compile(ast.Expression(last.value), name, "eval")
     return compile(tree, name, "exec"), value
 
 
-def _hushed(code: str) -> bool:
+def _is_silent(code: str) -> bool:
     last = code.rstrip().rpartition("\n")[2].partition("#")[0]
     return last.rstrip().endswith(";")
 
@@ -50,15 +50,15 @@ def run(code: str, name: str, names: dict[str, Any]) -> str:
     if value is None:
         return ""
     names["_"] = value
-    return shortened(repr(value))
+    return shorten(repr(value))
 
 
 def remember(code: str, name: str) -> None:
-    """Have tracebacks, and inspect.getsource, find the cell's lines under that name."""
+    """Register the cell's lines under its name, for tracebacks and inspect.getsource."""
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     if len(text) <= MOST_SHOWN:
         return text
     return f"{text[:MOST_SHOWN]}… ({len(text) - MOST_SHOWN:,} more characters)"
@@ -71,58 +71,64 @@ def is_cell(file: str) -> bool:
 # ---- what it raised
 
 
-def raised(error: BaseException) -> dict[str, Any]:
-    """What a cell raised: ``kind`` (its class), ``words``, ``line`` of the cell and its ``source``,
-    ``missing`` (the name of a NameError), ``text`` (the traceback, without the frames around the
-    cell; of our own errors the cell's frames only).
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """Describe the exception that a cell raised.
+
+    ``kind`` (its class), ``words``, ``line`` of the cell and its ``source``, ``missing`` (the name
+    of a
+    NameError), ``text`` (the traceback without the frames around the cell; of our own errors the
+    cell's
+    frames only).
     """
-    told = traceback.TracebackException(type(error), error, _from_the_cell(error.__traceback__))
+    trace = traceback.TracebackException(type(error), error, _from_the_cell(error.__traceback__))
     ours = isinstance(error, WorkbenchError)
     if ours:
-        told.__cause__ = told.__context__ = None
+        trace.__cause__ = trace.__context__ = None
     if ours or isinstance(error, KeyboardInterrupt):
-        cells = [frame for frame in told.stack if is_cell(frame.filename)]
-        told.stack = traceback.StackSummary.from_list(cells)
+        cells = [frame for frame in trace.stack if is_cell(frame.filename)]
+        trace.stack = traceback.StackSummary.from_list(cells)
     elif isinstance(error, SyntaxError):
-        told.stack.clear()
-    last = next((frame for frame in reversed(told.stack) if is_cell(frame.filename)), None)
-    text = "".join(told.format()).rstrip()
+        trace.stack.clear()
+    last = next((frame for frame in reversed(trace.stack) if is_cell(frame.filename)), None)
+    text = "".join(trace.format()).rstrip()
     if isinstance(error, KeyboardInterrupt):
         text = f"interrupted at line {last.lineno}: {last.line}" if last else "interrupted"
     return {
         "kind": type(error).__name__,
-        "words": "".join(told.format_exception_only()).strip(),
+        "words": "".join(trace.format_exception_only()).strip(),
         "line": (last.lineno or 0) if last else getattr(error, "lineno", 0) or 0,
         "source": (last.line or "") if last else "",
         "missing": str(getattr(error, "name", "") or "") if isinstance(error, NameError) else "",
-        "text": shortened(text),
+        "text": shorten(text),
     }
 
 
 def _from_the_cell(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of whoever runs the cell."""
-    found = trace
-    while found is not None and not is_cell(found.tb_frame.f_code.co_filename):
-        found = found.tb_next
-    return found
+    """Return the traceback without the frames that run the cell."""
+    result = trace
+    while result is not None and not is_cell(result.tb_frame.f_code.co_filename):
+        result = result.tb_next
+    return result
 
 
 # ---- where it is
 
 
 def place(thread: int) -> dict[str, Any]:
-    """Where that thread is: the innermost line of a cell, and the function that it has called;
-    whether that is torch.distributed's; and the processor time that the thread has used, in ns.
+    """Return a thread's position: the innermost line of a cell, and the function that it called.
+
+    Also whether that is torch.distributed's, and the processor time that the thread has used, in
+    ns.
     """
     frame: FrameType | None = sys._current_frames().get(thread)
-    found = {"line": 0, "source": "", "call": "", "distributed": False}
+    result = {"line": 0, "source": "", "call": "", "distributed": False}
     while frame is not None and not is_cell(frame.f_code.co_filename):
         name = frame.f_code.co_name
         if name not in _PASSED_OVER and not name.startswith("<"):
-            found["call"] = name
-        found["distributed"] = found["distributed"] or _DISTRIBUTED in frame.f_code.co_filename
+            result["call"] = name
+        result["distributed"] = result["distributed"] or _DISTRIBUTED in frame.f_code.co_filename
         frame = frame.f_back
     if frame is not None:
         file, line = frame.f_code.co_filename, frame.f_lineno or 0
-        found |= {"line": line, "source": linecache.getline(file, line).strip()}
-    return found | {"cpu_ns": time.clock_gettime_ns(time.pthread_getcpuclockid(thread))}
+        result |= {"line": line, "source": linecache.getline(file, line).strip()}
+    return result | {"cpu_ns": time.clock_gettime_ns(time.pthread_getcpuclockid(thread))}

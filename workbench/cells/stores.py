@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.launchers.local import meeting_place
+from workbench.launchers.processes.pool import meeting_place
 
 ESTABLISHED = "01"  # in /proc/net/tcp
 
@@ -24,7 +24,7 @@ class Stores:
         return len(self._stores)
 
     def free_port(self) -> int:
-        """Of a store that no group has been made with."""
+        """Return the port of a store that no group has used."""
         if self._stores[-1].num_keys() != self._no_keys:
             busy = connections()
             self._stores = [one for one in self._stores if busy is None or busy.count(one.port) > 1]
@@ -32,13 +32,14 @@ class Stores:
         return int(self._stores[-1].port)
 
     def close(self) -> None:
-        """Who asks for a port afterwards gets none."""
+        """Close the stores; there are no free ports afterwards."""
         self._stores.clear()
 
 
 def connections() -> list[int] | None:
-    """The ports here of all TCP connections that stand, one of them the driver's own to each store.
-    None: the kernel does not say.
+    """Return the local ports of all TCP connections, one of them the driver's own to each store.
+
+    None: the kernel does not list them.
     """
     try:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]

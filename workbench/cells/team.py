@@ -20,28 +20,46 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from workbench.cells import running
 from workbench.cells.cell import Cell, Tell, quietly
 from workbench.cells.member import Member
 from workbench.cells.result import CellResult, named
 from workbench.cells.stores import Stores
-from workbench.control import AT_GATE, FROZEN_BY_USER, SLOW_MOTION, STATE, Control, ControlState
-from workbench.errors import SpecError, WorkbenchError
-from workbench.events import Recorder
-from workbench.launchers import worker
-from workbench.launchers.local import meeting_place, nursery
-from workbench.run import trace_segment
-from workbench.shown import Shown
-from workbench.steering import Steering
-from workbench.units import duration_ns
+from workbench.common.arguments import (
+    Function,
+    Numbers,
+    Patience,
+    TeamSize,
+    Text,
+    a_function,
+    checked,
+)
+from workbench.common.descriptors import check_descriptors
+from workbench.common.errors import SpecError, WorkbenchError
+from workbench.common.units import duration_ns
+from workbench.launchers.processes import rank_handle
+from workbench.launchers.processes.launcher import RankHandle
+from workbench.launchers.processes.pool import meeting_place, warm_pool
+from workbench.recording.recorder import Recorder
+from workbench.recording.trace_memory import trace_segment
+from workbench.runs.display_mixin import Shown
+from workbench.runs.steering import Steering
+from workbench.shared_memory.control_block import (
+    AT_GATE,
+    FROZEN_BY_USER,
+    SLOW_MOTION,
+    STATE,
+    Control,
+    ControlState,
+)
 
 if TYPE_CHECKING:
-    from workbench.collector import Collector
-    from workbench.store import Store
+    from workbench.store.collector import Collector
+    from workbench.store.event_store import Store
 
-MOST_RANKS = 64
+Listener = Annotated[Tell, a_function]
 PATIENCE = "10 min"  # without progress, until a wait of a cell is an error
 ANEW = "The process group was made anew: generation {}."
 BARE_ANEW = "Process groups that there were have been ended: make yours anew."
@@ -55,21 +73,25 @@ class Ranks(Steering, Shown):
     ``timeout``: how long a rank may wait for another without any progress.
     """
 
-    def __init__(self, size: int, *, bare: bool = False, timeout: str = PATIENCE) -> None:
-        from workbench.collector import Collector
-        from workbench.store import Store
+    @checked
+    def __init__(self, size: TeamSize, *, bare: bool = False, timeout: Patience = PATIENCE) -> None:
+        from workbench.store.collector import Collector
+        from workbench.store.event_store import Store
 
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_RANKS:
-            raise SpecError(f"ranks = {size!r}: must be a whole number from 1 to {MOST_RANKS}")
+        if duration_ns(timeout) <= 0:
+            raise SpecError(f"timeout = {timeout!r}: must be more than 0, such as {PATIENCE!r}")
         _refuse_in_the_web()
+        check_descriptors(size)
         self.size, self.bare, self.timeout = size, bare, timeout
         self.cells, self.generation = 0, -1
         cores = os.cpu_count() or 1
         self._orders: dict[str, Any] = {
-            "size": size, "bare": bare, "threads": max(1, cores // size),
+            "size": size,
+            "bare": bare,
+            "threads": max(1, cores // size),
             "patience": duration_ns(timeout) * 1e-9,
-        }  # fmt: skip
-        self._home = nursery()
+        }
+        self._home = warm_pool()
         self._rendezvous = meeting_place(size)
         self._orders["port"] = self._rendezvous.port
         self._stores = Stores(size)  # for groups of the user's own
@@ -98,13 +120,14 @@ class Ranks(Steering, Shown):
 
     # -- cells --
 
+    @checked
     def execute(
         self,
-        code: str,
+        code: Text,
         *,
-        ranks: Sequence[int] | None = None,
-        name: str | None = None,
-        tell: Tell = quietly,
+        ranks: Numbers | None = None,
+        name: Text | None = None,
+        tell: Listener = quietly,
     ) -> CellResult:
         """Run ``code``, a cell, on these ranks (default: all), and wait until all have ended it.
 
@@ -141,12 +164,12 @@ class Ranks(Steering, Shown):
         chosen = sorted(set(range(self.size) if ranks is None else ranks))
         if not chosen or not set(chosen) <= set(range(self.size)):
             raise SpecError(
-                f"ranks = {ranks!r}: there are {self.size}, numbered 0 to {self.size - 1}"
+                f"ranks = {chosen}: there are {self.size}, numbered 0 to {self.size - 1}"
             )
         return chosen
 
     def _stands(self) -> bool:
-        """Does the user hold the ranks, or stretch time? Then a long wait is no hang."""
+        """Return whether the user pauses or slows the ranks: then a long wait is not a hang."""
         return self._control.clocks_stand() or self._control.words[SLOW_MOTION] != 1000
 
     # -- processes and their group --
@@ -175,7 +198,7 @@ class Ranks(Steering, Shown):
                     tell("note", (), BARE_ANEW if self.bare else ANEW.format(self.generation))
                 return
             anew = True
-            worker.end([self._members[rank] for rank in late])
+            rank_handle.end([self._members[rank] for rank in late])
         raise WorkbenchError(
             f"{named(late)} did not form a process group within {JOINING:.0f} s; start again with "
             "new ranks"
@@ -190,13 +213,14 @@ class Ranks(Steering, Shown):
             self._control.set_rank(rank, word, 0)
         new = self._members[rank] = self._enlist(rank)
         tell(
-            "note", (),
+            "note",
+            (),
             f"rank {rank} {old.end}. A new process takes its place ({new.pid}): its variables are "
             "gone.",
-        )  # fmt: skip
+        )
 
     def _regroup(self) -> list[int]:
-        """All ranks leave the groups they have and make a new one. Returns who did not."""
+        """Have all ranks leave their groups and make a new one; return the ranks that did not."""
         self.generation += 1
         waiting = set(self._members)
         with selectors.DefaultSelector() as selector:
@@ -219,7 +243,7 @@ class Ranks(Steering, Shown):
 
     @property
     def done(self) -> bool:
-        """Are there no ranks any more?"""
+        """Whether the ranks have ended."""
         if not self._over and not self._home.alive:
             self.close()  # wb.shutdown() has ended them
         return self._over
@@ -231,7 +255,10 @@ class Ranks(Steering, Shown):
 
     @property
     def _ended(self) -> dict[int, int]:  # type: ignore[override]
-        return worker.ended(self._members.values())
+        return rank_handle.ended(self._members.values())
+
+    def _handle(self, rank: int) -> RankHandle:
+        return self._members[rank]
 
     @property
     def state_in_words(self) -> tuple[str, str]:
@@ -244,7 +271,7 @@ class Ranks(Steering, Shown):
 
     @property
     def control_state(self) -> ControlState:
-        """What is done to the ranks, and who has ended."""
+        """The ranks' control state: what is held, slowed or cut, and which ranks have ended."""
         ended = {rank: self._members[rank].end for rank in self._ended}
         return replace(self._control.state(), ended={} if self._over else ended)
 
@@ -256,11 +283,13 @@ class Ranks(Steering, Shown):
         cell.stop_asked = True
         return "The cell is interrupted."
 
-    def at_end(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called when the ranks have ended; now, if they have."""
+    @checked
+    def at_end(self, call: Function) -> None:
+        """Register ``call`` to run when the ranks have ended; run it now if they have."""
         if self._over:
-            return call()
-        self._at_end.append(call)
+            call()
+        else:
+            self._at_end.append(call)
 
     # -- the end --
 
@@ -272,7 +301,7 @@ class Ranks(Steering, Shown):
         for member in self._members.values():
             member.order({"do": "end"})
         if self._home.alive:
-            worker.end([*self._members.values()], patience=1.0)
+            rank_handle.end([*self._members.values()], patience=1.0)
         _let_go(self._members, self._collector)
         self._stores.close()
         del self._rendezvous
@@ -282,6 +311,7 @@ class Ranks(Steering, Shown):
                 call()
 
     def _must_live(self) -> None:
+        self._home.must_be_ours("these ranks")
         if self.done:
             raise WorkbenchError("these ranks have ended: make new ones with wb.ranks(n)")
 
@@ -290,8 +320,11 @@ class Ranks(Steering, Shown):
 
 
 def ranks(size: int, *, bare: bool = False, timeout: str = PATIENCE) -> Ranks:
-    """``size`` ranks that run cells and keep their variables; ``bare`` and ``timeout`` as in
-    ``Ranks``. Raises SpecError for what cannot be, WorkbenchError where ranks cannot start.
+    """Start ``size`` ranks that run cells and keep their variables.
+
+    ``bare`` and ``timeout`` as in ``Ranks``. Raises SpecError for invalid arguments, WorkbenchError
+    if
+    ranks cannot start.
     """
     return Ranks(size, bare=bare, timeout=timeout)
 
@@ -308,7 +341,7 @@ def _let_go(members: dict[int, Member], collector: Collector) -> None:
 
 
 def _refuse_in_the_web() -> None:
-    """A page of a web app is data for strangers, never code."""
+    """Raise if called from a page of a web app, whose visitors may never run code."""
     panel = sys.modules.get("panel")
     document = panel.state.curdoc if panel is not None else None
     if document is not None and document.session_context is not None:

@@ -1,1 +1,3 @@
-"""What an algorithm will take on this machine and these links, and so which one "auto" takes."""
+"""The predicted time of each algorithm on this machine and these links, and so the choice of
+"auto".
+"""

@@ -1,27 +1,26 @@
-"""Which algorithm "auto" takes, and why: each one's file is walked through, the fastest wins.
+"""The choice of "auto": every algorithm's file is walked through, and the fastest wins.
 
     choose("all_reduce", 4, 1 << 20, costs)      "ring"
     print(why("all_reduce", 4, 1 << 20, costs))
 
-Every file ``collectives/<operation>_*.py`` takes part that takes this number of ranks. The same
-costs give the same answer on every rank; so links are as the spec has them, and what is done to
-them by hand while a run goes on changes no choice.
+Every file ``collectives/<operation>_*.py`` that takes this number of ranks takes part. The same
+costs give the same answer on every rank; so links are those of the spec, and changes by hand during
+a run do not change a choice.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from workbench import collectives
 from workbench.choosing.costs import Costs
-from workbench.choosing.predict import predict, sent
+from workbench.choosing.predict import busiest_sends, predict
 from workbench.collectives import OPERATIONS
-from workbench.errors import CollectiveError, SpecError
-from workbench.source import listed, nearest
+from workbench.common import extensions
+from workbench.common.errors import CollectiveError, SpecError
+from workbench.user_code.source import listed, nearest
 
 EQUAL = 1.05  # times as long: no difference that a prediction knows of
 STEPS = 4  # sizes looked at between one and twice it: "auto" does not tell nearer ones apart
@@ -31,34 +30,32 @@ PLAINEST = "ring"  # of those that are alike in all: a hierarchy of one level is
 COMPARED = 1 << 20  # bytes: those that are equally fast are compared by what they send of so many
 
 
-@cache
 def algorithms(operation: str) -> tuple[str, ...]:
-    """Names of the files of an operation. Raises SpecError for an operation without."""
+    """Return the algorithm names of an operation. Raises SpecError for one without files."""
     if operation not in OPERATIONS:
         raise SpecError(
-            f"there is no collective {operation!r}{nearest(operation, OPERATIONS)}. There is: "
-            f"{listed(OPERATIONS)}"
+            f"operation = {operation!r}: there is none such{nearest(operation, OPERATIONS)}. "
+            f"There is: {listed(OPERATIONS)}"
         )
     return tuple(collectives.algorithms(operation))
 
 
-@cache
 def candidates(operation: str, n: int) -> tuple[str, ...]:
-    """Those of an operation's algorithms that take ``n`` ranks."""
+    """Return the algorithms of an operation that take ``n`` ranks."""
     return tuple(name for name in algorithms(operation) if not refuses(operation, name, n))
 
 
 def refuses(operation: str, algorithm: str, n: int) -> str:
-    """Why an algorithm does not take ``n`` ranks; "" if it does."""
-    module = importlib.import_module(f"workbench.collectives.{operation}_{algorithm}")
+    """Return why an algorithm does not take ``n`` ranks; "" if it does."""
+    module = extensions.load("collectives", f"{operation}_{algorithm}")
     return collectives.refusal(getattr(module, "takes", None), n)
 
 
 def choose(operation: str, n: int, nbytes: int, costs: Costs) -> str:
-    """The algorithm that takes least time by ``costs``; the same on every rank that has them."""
+    """Return the fastest algorithm by ``costs``; the same on every rank with the same costs."""
     if n == 1:
         return ALONE.get(operation) or algorithms(operation)[0]
-    key = "choose", operation, n, _rounded(nbytes)
+    key = key_of(operation, n, nbytes)
     if key not in costs.known:
         seconds = times(operation, n, _rounded(nbytes), costs)
         if not seconds:
@@ -71,12 +68,17 @@ def choose(operation: str, n: int, nbytes: int, costs: Costs) -> str:
     return str(costs.known[key])
 
 
+def key_of(operation: str, n: int, nbytes: int) -> tuple[str, str, int, int]:
+    """Return the key of a choice in ``Costs.known``: one for sizes that are nearly alike."""
+    return "choose", operation, n, _rounded(nbytes)
+
+
 def _sent(operation: str, name: str, n: int, costs: Costs) -> tuple[int, int]:
     key = "sent", operation, name, n
     if key not in costs.known:
-        costs.known[key] = sent(operation, name, n, COMPARED, costs)
-    found: tuple[int, int] = costs.known[key]
-    return found
+        costs.known[key] = busiest_sends(operation, name, n, COMPARED, costs)
+    result: tuple[int, int] = costs.known[key]
+    return result
 
 
 def _rounded(nbytes: int) -> int:
@@ -86,7 +88,7 @@ def _rounded(nbytes: int) -> int:
 
 
 def times(operation: str, n: int, nbytes: int, costs: Costs) -> dict[str, float]:
-    """Seconds of every algorithm that takes ``n`` ranks."""
+    """Return the seconds of every algorithm that takes ``n`` ranks."""
     return {name: predict(operation, name, n, nbytes, costs) for name in candidates(operation, n)}
 
 
@@ -95,7 +97,7 @@ def times(operation: str, n: int, nbytes: int, costs: Costs) -> dict[str, float]
 
 @dataclass(frozen=True, repr=False)
 class Choice:
-    """What "auto" takes, and what it knows of the others."""
+    """The choice of "auto", with the predictions for the other algorithms."""
 
     operation: str
     n: int
@@ -106,11 +108,11 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """The choice in a sentence."""
         others = sorted((s, name) for name, s in self.seconds.items() if name != self.chosen)
-        told = f"{self.chosen}: {said(self.seconds[self.chosen])} predicted"
-        against = ", ".join(f"{name} {said(s)}" for s, name in others)
-        return f"{told}{f' ({against})' if against else ''}"
+        text = f"{self.chosen}: {print_seconds(self.seconds[self.chosen])} predicted"
+        against = ", ".join(f"{name} {print_seconds(s)}" for s, name in others)
+        return f"{text}{f' ({against})' if against else ''}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -122,33 +124,33 @@ class Choice:
 
 
 def why(operation: str, n: int, nbytes: int, costs: Costs) -> Choice:
-    """What "auto" takes for ``nbytes`` on ``n`` ranks, with each algorithm's predicted seconds."""
+    """Explain the choice of "auto" for ``nbytes`` on ``n`` ranks, with predicted times."""
     chosen = choose(operation, n, nbytes, costs)
     seconds = times(operation, n, nbytes, costs) if n > 1 else {chosen: 0.0}
     return Choice(operation, n, nbytes, chosen, seconds, costs)
 
 
 def ranges(operation: str, n: int, costs: Costs) -> list[tuple[str, int]]:
-    """What "auto" takes from the smallest sizes on: (algorithm, bytes up to which, 0: no end)."""
+    """Return the choices of "auto" by size: (algorithm, bytes up to which; 0: no end)."""
     key = "ranges", operation, n
     if key not in costs.known:
-        found: list[tuple[str, int]] = []
-        for at in _looked_at(operation, n, costs):
+        result: list[tuple[str, int]] = []
+        for at in _trial_sizes(operation, n, costs):
             name = choose(operation, n, at, costs)
-            if found and found[-1][0] == name:
-                found.pop()
-            found.append((name, at))
-        costs.known[key] = [*found[:-1], (found[-1][0], 0)]
+            if result and result[-1][0] == name:
+                result.pop()
+            result.append((name, at))
+        costs.known[key] = [*result[:-1], (result[-1][0], 0)]
     return list(costs.known[key])
 
 
 def powers() -> list[int]:
-    """The sizes in bytes that ``ranges`` looks at first."""
+    """Return the sizes in bytes that ``ranges`` tries first."""
     return [SMALLEST << k for k in range(round(math.log2(LARGEST / SMALLEST)) + 1)]
 
 
-def _looked_at(operation: str, n: int, costs: Costs) -> list[int]:
-    """Powers of two; where the choice changes between two of them, the sizes between them too."""
+def _trial_sizes(operation: str, n: int, costs: Costs) -> list[int]:
+    """Return powers of two, and more sizes between two of them where the choice changes."""
     names = [choose(operation, n, nbytes, costs) for nbytes in powers()]
     sizes = []
     for k, name in enumerate(names):
@@ -159,15 +161,15 @@ def _looked_at(operation: str, n: int, costs: Costs) -> list[int]:
 
 
 def in_words(ruled: Sequence[tuple[str, int]]) -> str:
-    """ "one_shot up to 32 KB, ring above"."""
+    """Return e.g. "one_shot up to 32 KB, ring above"."""
     if len(ruled) == 1:
         return f"{ruled[0][0]} at every size"
-    told = [f"{name} up to {size(most)}" for name, most in ruled[:-1]]
-    return f"{', '.join(told)}, {ruled[-1][0]} above"
+    lines = [f"{name} up to {size(most)}" for name, most in ruled[:-1]]
+    return f"{', '.join(lines)}, {ruled[-1][0]} above"
 
 
 def size(nbytes: float) -> str:
-    """ "32 KB": 1024 bytes each, as tensors' sizes are said."""
+    """Return e.g. "32 KB", of 1024 bytes each, as usual for tensors."""
     for unit, scale in (("MB", 1 << 20), ("KB", 1 << 10)):
         if nbytes >= scale:
             return f"{_short(nbytes / scale)} {unit}"
@@ -175,12 +177,12 @@ def size(nbytes: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Two digits, but whole numbers whole."""
+    """Return the value with two digits, or as a whole number."""
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def said(seconds: float) -> str:
-    """ "350 µs"."""
+def print_seconds(seconds: float) -> str:
+    """Return e.g. "350 µs"."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

@@ -1,8 +1,9 @@
-"""How long the moves of a walk take: every rank's clock, advanced slot by slot.
+"""The time that the moves of a walk take: every rank's clock, advanced slot by slot.
 
 What a move costs is the machine's (``Machine``), how long bytes are on their way is the link's
-(``Links``), as pacing.py has it: a slot leaves its link no sooner than those before it, and arrives
-a latency later; a rank waits for what has not arrived, and for a free slot of a full mailbox.
+(``Links``), as messaging/pacing.py has it: a slot leaves its link no sooner than those before it,
+and arrives a latency later; a rank waits for what has not arrived, and for a free slot of a full
+mailbox.
 
 Beside the seconds each clock carries what they are made of, along the longest path through the
 ranks. So a fit knows what stands before each of the machine's numbers.
@@ -15,8 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from workbench.choosing.costs import PLAIN, Links, Machine
-from workbench.choosing.walk import RECV, RELAY, SEND, Move
-from workbench.errors import CollectiveError
+from workbench.common.errors import CollectiveError
+from workbench.theory.walk import RECV, RELAY, SEND, Move
 from workbench.transports.mailbox import SLOTS
 
 
@@ -36,7 +37,7 @@ ZERO = Time(0.0)
 def replay(
     moves: Sequence[Sequence[Move]], machine: Machine, links: Links = PLAIN, cores: int = 1 << 20
 ) -> Time:
-    """When the last rank is done, ``cores`` of them busy at most at a time.
+    """Return when the last rank is done, with at most ``cores`` ranks busy at a time.
 
     Raises CollectiveError where ranks wait for each other.
     """
@@ -65,7 +66,7 @@ class _Ranks:
         self._ready: list[Time | None] = [self._when(rank) for rank in range(n)]
 
     def first(self) -> int:
-        """The rank that can move first; -1 if none can."""
+        """Return the rank that can move first; -1 if none can."""
         first, soonest = -1, math.inf
         for rank, ready in enumerate(self._ready):
             if ready is not None and ready[0] < soonest:
@@ -76,16 +77,16 @@ class _Ranks:
         return all(at == len(own) for at, own in zip(self._at, self.moves, strict=True))
 
     def words(self) -> str:
-        """Where those stand that go no further."""
-        told = []
+        """Return the positions of the ranks that cannot go on."""
+        lines = []
         for rank, own in enumerate(self.moves):
             if self._at[rank] < len(own):
                 move = own[self._at[rank]]
-                told.append(f"rank {rank} for rank {move.to if move.kind == SEND else move.frm}")
-        return ", ".join(told)
+                lines.append(f"rank {rank} for rank {move.to if move.kind == SEND else move.frm}")
+        return ", ".join(lines)
 
     def _when(self, rank: int) -> Time | None:
-        """When a rank's next move can begin, cores aside; None: not known yet, or there is none."""
+        """Return when a rank's next move can begin if a core is free; None: unknown, or no move."""
         if self._at[rank] == len(self.moves[rank]):
             return None
         kind, frm, to = self.moves[rank][self._at[rank]][:3]
@@ -133,7 +134,7 @@ class _Ranks:
             self._ready[one] = self._when(one)
 
     def _leave(self, rank: int, to: int, nbytes: int, start: float, now: Time) -> Time:
-        """Post a slot; gives when its sender goes on. See ``Pacer.flight``."""
+        """Post a slot; return when its sender goes on. See ``Pacer.flight``."""
         seconds, waits, *rest = now
         seen = Time(seconds + self.machine.alpha_s, waits + 1, *rest)
         if self._paced:

@@ -1,4 +1,4 @@
-"""What choosing stands on: the machine's costs by number of ranks, how far a walk was off, links.
+"""The costs that choosing needs: the machine's by number of ranks, corrections of walks, links.
 
 Measured by calibrate.py and kept in the user's cache folder; else those that are shipped. All ranks
 of a group must have the same: one rank's go to all others as JSON.
@@ -16,7 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from workbench import environment, hosts
+from workbench.common import environment, topology
+from workbench.common.output_files import write_text
 
 VERSION = 1  # of the file
 SLOT_BYTES = 262_144
@@ -25,7 +26,7 @@ SHIPPED = "shipped"  # what WORKBENCH_COSTS says to leave this machine's own asi
 
 @dataclass(frozen=True)
 class Machine:
-    """What moving costs the ranks of one machine, in seconds."""
+    """The costs of moving data between the ranks of one machine, in seconds."""
 
     alpha_s: float  # from a slot's being posted until a rank that waits for it goes on
     overhead_s: float  # each end of a message keeps its rank busy for so long
@@ -35,7 +36,7 @@ class Machine:
 
     @property
     def words(self) -> str:
-        """What was fitted."""
+        """The fitted costs, in words."""
         return (
             f"α {self.alpha_s * 1e6:.1f} µs a wait, {self.overhead_s * 1e6:.1f} µs at each end of "
             f"a message, β {self.beta_s_per_byte * 1e9:.3f} ns a byte sent, γ "
@@ -50,21 +51,21 @@ class Links:
     latency_s: float = 0.0
     s_per_byte: float = 0.0
     pairs: tuple[tuple[int, int, float, float], ...] = ()  # sender, receiver, latency, s a byte
-    levels: tuple[int, ...] = ()  # of hosts.py, where they are known
+    levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
 
     @property
     def paced(self) -> bool:
         return bool(self.latency_s or self.s_per_byte or self.pairs)
 
     def among(self, ranks: Sequence[int]) -> Links:
-        """Of a group of these world ranks, numbered as the group does."""
+        """Return the links of a group of these world ranks, with the group's numbers."""
         at = {world: here for here, world in enumerate(ranks)}
         own = [(at[a], at[b], *rest) for a, b, *rest in self.pairs if a in at and b in at]
-        levels = hosts.among(self.levels, ranks)
+        levels = topology.among(self.levels, ranks)
         return Links(self.latency_s, self.s_per_byte, tuple(own), levels)  # type: ignore[arg-type]
 
     def of(self, sender: int, receiver: int) -> tuple[float, float]:
-        """Seconds of latency, and a byte, from one to the other."""
+        """Return the seconds of latency, and per byte, from one rank to another."""
         return self._by_pair.get((sender, receiver), (self.latency_s, self.s_per_byte))
 
     @cached_property
@@ -87,15 +88,17 @@ class Costs:
     source: str = ""  # where they are from, in words
 
     def machine(self, n: int) -> Machine:
-        """Of ``n`` ranks: as measured, or as with the nearest number, cores shared accordingly."""
+        """Return the machine for ``n`` ranks: as measured, or scaled from the nearest number."""
         known = sorted(self.machines)
         at = min(known, key=lambda m: (abs(math.log(m / n)), m))
         share = max(n, self.cores) / max(at, self.cores)
-        return slower(self.machines[at], share) if share != 1 else self.machines[at]
+        return slow_down(self.machines[at], share) if share != 1 else self.machines[at]
 
     def factor(self, operation: str, algorithm: str, n: int, nbytes: int) -> float:
-        """How many times as long as its walk an algorithm takes: between measured sizes on a line
-        of logarithms; of another number of ranks as of the nearest.
+        """Return an algorithm's measured time as a multiple of its simulated time.
+
+        Between measured sizes it is interpolated in logarithms; for other numbers of ranks the
+        nearest counts.
         """
         known = [m for op, name, m in self.off if (op, name) == (operation, algorithm)]
         if not known:
@@ -111,62 +114,72 @@ class Costs:
         return points[-1][1]
 
     def over(self, links: Links) -> Costs:
-        """The same with these links."""
+        """Return the same costs with these links."""
         return replace(self, links=links)
 
     def cut_into(self, slot_bytes: int) -> Costs:
-        """The same with tensors cut into such slots."""
+        """Return the same costs with tensors cut into such slots."""
         return replace(self, slot_bytes=slot_bytes)
 
     @cached_property
     def known(self) -> dict[Any, Any]:
-        """What was worked out from them already."""
+        """The choices that were computed from these costs already."""
         return {}
 
     def to_json(self) -> str:
         return json.dumps(
             {
-                "version": VERSION, "cores": self.cores, "slot_bytes": self.slot_bytes,
-                "source": self.source, "links": asdict(self.links),
+                "version": VERSION,
+                "cores": self.cores,
+                "slot_bytes": self.slot_bytes,
+                "source": self.source,
+                "links": asdict(self.links),
                 "machines": {n: asdict(one) for n, one in sorted(self.machines.items())},
                 "off": [[*key, points] for key, points in sorted(self.off.items())],
             },
-        )  # fmt: skip
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Costs:
-        """Raises ValueError for what ``to_json`` of this version did not write."""
+        """Read what ``to_json`` wrote. Raises ValueError for another version's text."""
         try:
-            told = json.loads(text)
-            if told["version"] != VERSION:
-                raise ValueError(f"version {told['version']}, not {VERSION}")
-            links = told["links"]
+            facts = json.loads(text)
+            if facts["version"] != VERSION:
+                raise ValueError(f"version {facts['version']}, not {VERSION}")
+            links = facts["links"]
             return cls(
-                {int(n): Machine(**one) for n, one in told["machines"].items()},
-                {(op, name, n): tuple((int(size), float(by)) for size, by in points)
-                 for op, name, n, points in told["off"]},
-                Links(links["latency_s"], links["s_per_byte"],
-                      tuple((a, b, late, rate) for a, b, late, rate in links["pairs"]),
-                      tuple(links.get("levels", ()))),
-                told["slot_bytes"], told["cores"], told["source"],
-            )  # fmt: skip
+                {int(n): Machine(**one) for n, one in facts["machines"].items()},
+                {
+                    (op, name, n): tuple((int(size), float(by)) for size, by in points)
+                    for op, name, n, points in facts["off"]
+                },
+                Links(
+                    links["latency_s"],
+                    links["s_per_byte"],
+                    tuple((a, b, late, rate) for a, b, late, rate in links["pairs"]),
+                    tuple(links.get("levels", ())),
+                ),
+                facts["slot_bytes"],
+                facts["cores"],
+                facts["source"],
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"these are no costs: {error!r}") from None
 
 
-def slower(machine: Machine, times: float) -> Machine:
-    """Everything that keeps a core busy takes ``times`` as long; sleep does not."""
+def slow_down(machine: Machine, times: float) -> Machine:
+    """Return the machine with core-bound work ``times`` as slow; sleep takes as long as before."""
     own = asdict(machine)
     return Machine(**{k: v if k == "wake_s" else v * times for k, v in own.items()})
 
 
 def links_of(network: Any, ranks: int) -> Links:
-    """A spec's Network as Links; a link that is cut at the start counts as one that is not."""
+    """Return a spec's Network as Links; a link that is cut at the start counts as connected."""
     usual = [_seconds(network.at(level)) for level in range(len(network.levels) or 1)]
     pairs = []
     for a in range(ranks):
         for b in range(ranks):
-            level = hosts.level(network.levels, a, b)
+            level = topology.level(network.levels, a, b)
             if (a, b) in network.links:
                 pairs.append((a, b, *_seconds(network.link(a, b))))
             elif usual[level] != usual[0]:
@@ -175,7 +188,7 @@ def links_of(network: Any, ranks: int) -> Links:
 
 
 def _seconds(link: Any) -> tuple[float, float]:
-    """Of latency, and a byte."""
+    """Return the seconds of latency, and per byte."""
     return link.latency_ns / 1e9, 1 / link.bytes_per_second
 
 
@@ -183,63 +196,66 @@ def _seconds(link: Any) -> tuple[float, float]:
 
 
 def place() -> Path:
-    """The file of this user's measured costs."""
+    """Return the file of this user's measured costs."""
     if (asked := environment.text("WORKBENCH_COSTS")) not in ("", SHIPPED):
         return Path(asked).expanduser()
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if home else Path.home() / ".cache") / "workbench" / "costs.json"
 
 
-def shipped() -> str:
-    """As JSON, for a machine of which nothing was measured yet."""
+def default_costs() -> str:
+    """Return the shipped costs as JSON, for a machine without measurements."""
     return Path(__file__).with_name("shipped.json").read_text()
 
 
 def load() -> Costs:
-    """This machine's own if they are there and fit, else the shipped ones, and says which."""
+    """Return this machine's own costs if they exist and fit, else the shipped ones.
+
+    The result names its source.
+    """
     if environment.text("WORKBENCH_COSTS") != SHIPPED:
         try:
-            found = Costs.from_json(place().read_text())
+            result = Costs.from_json(place().read_text())
         except (OSError, ValueError):
             pass
         else:
-            if found.cores == cores():
-                return found
-    return fitting(Costs.from_json(shipped()))
+            if result.cores == cores():
+                return result
+    return adapt(Costs.from_json(default_costs()))
 
 
-def fitting(theirs: Costs) -> Costs:
-    """Another machine's for this one: with its cores, and without what was theirs alone."""
+def adapt(theirs: Costs) -> Costs:
+    """Return another machine's costs for this one: with this one's cores, without the values that
+    hold for the other only.
+    """
     here = cores()
     return theirs if theirs.cores == here else replace(theirs, cores=here, off={})
 
 
-def agreed(store: Any, rank: int) -> Costs:
-    """Rank 0's, on every rank of a group. ``store``: the group's own."""
+def agree_on_costs(store: Any, rank: int) -> Costs:
+    """Return rank 0's costs on every rank of a group. ``store``: the group's own."""
     if rank == 0:
         store.set("costs", load().to_json())
     return Costs.from_json(store.get("costs").decode())
 
 
 def save(costs: Costs) -> Path:
-    """Keep them for every later run; whoever reads meanwhile reads the old ones or these."""
+    """Save the costs for every later run; a concurrent reader gets the old ones or these."""
     path = place()
     path.parent.mkdir(parents=True, exist_ok=True)
-    other = path.with_suffix(f".{os.getpid()}")
-    other.write_text(costs.to_json())
-    other.replace(path)
+    write_text(path, "the measured costs", costs.to_json())
     return path
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def sizes_between(least: int, most: int, each: float = 4.0) -> Sequence[int]:
-    """Sizes from ``least`` to ``most``, ``each`` times the one before, whole float32."""
-    found, size = [], float(least)
+    """Return sizes from ``least`` to ``most``, ``each`` times the one before, in whole float32."""
+    result, size = [], float(least)
     while size <= most * 1.0001:
-        found.append(max(4, round(size) // 4 * 4))
+        result.append(max(4, round(size) // 4 * 4))
         size *= each
-    return found
+    return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,8 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.choosing.clock import Time, replay
-from workbench.choosing.costs import PLAIN, SLOT_BYTES, Costs, Links, Machine, slower
-from workbench.choosing.walk import ROOTED, Move, walk
+from workbench.choosing.costs import PLAIN, SLOT_BYTES, Costs, Links, Machine, slow_down
+from workbench.common import extensions
+from workbench.theory.walk import ROOTED, Move, walk
 
 Function = Callable[..., Any]
 LINEAR_FROM = 2  # slots a rank: from here on every further slot costs the same
@@ -20,33 +20,40 @@ MOST_MOVES = 100_000  # of walks that are kept: 16 MB or so
 
 
 def function_of(operation: str, algorithm: str) -> Function:
-    """What ``collectives/<operation>_<algorithm>.py`` defines."""
-    module = importlib.import_module(f"workbench.collectives.{operation}_{algorithm}")
-    found: Function = getattr(module, operation)
-    return found
+    """Return the function that ``collectives/<operation>_<algorithm>.py`` defines."""
+    module = extensions.load("collectives", f"{operation}_{algorithm}")
+    result: Function = getattr(module, operation)
+    return result
 
 
 def predict(operation: str, algorithm: str | Function, n: int, nbytes: int, costs: Costs) -> float:
-    """Seconds until the last rank is done, if all begin at once. ``algorithm``: a name, or a
-    function like those of the files. Raises CollectiveError where it cannot be walked through.
+    """Return the seconds until the last rank is done, if all begin at once.
+
+    ``algorithm``: a name, or a function like those of the files. Raises CollectiveError if it
+    cannot be simulated.
     """
     name = algorithm if isinstance(algorithm, str) else algorithm.__name__
     function = function_of(operation, algorithm) if isinstance(algorithm, str) else algorithm
     factor, machine = costs.factor(operation, name, n, nbytes), costs.machine(n)
     links, cores, slot_bytes = costs.links, costs.cores, costs.slot_bytes
     if links.paced:  # what is on its way is not slower for it
-        machine, factor = slower(machine, factor), 1.0
-    time = walked(operation, function, n, nbytes, machine, links, cores, slot_bytes)
+        machine, factor = slow_down(machine, factor), 1.0
+    time = time_of_walk(operation, function, n, nbytes, machine, links, cores, slot_bytes)
     return time.seconds * factor
 
 
-def walked(
-    operation: str, function: Function, n: int, nbytes: int, machine: Machine,
-    links: Links = PLAIN, cores: int = 1 << 20, slot_bytes: int = SLOT_BYTES, calls: int = 1,
-) -> Time:  # fmt: skip
-    """A call, of so many one right after the other with the root going round; everything in it is
-    divided by the calls.
-    """
+def time_of_walk(
+    operation: str,
+    function: Function,
+    n: int,
+    nbytes: int,
+    machine: Machine,
+    links: Links = PLAIN,
+    cores: int = 1 << 20,
+    slot_bytes: int = SLOT_BYTES,
+    calls: int = 1,
+) -> Time:
+    """Return the time per call of ``calls`` calls in a row, with the root going round."""
     if n == 1:
         return Time(0.0)
     given = operation, function, n, machine, links, cores, slot_bytes, min(calls, MOST_CALLS)
@@ -59,15 +66,24 @@ def walked(
 
 @lru_cache(1024)
 def _time(
-    nbytes: int, operation: str, function: Function, n: int, machine: Machine, links: Links,
-    cores: int, slot_bytes: int, calls: int,
-) -> Time:  # fmt: skip
+    nbytes: int,
+    operation: str,
+    function: Function,
+    n: int,
+    machine: Machine,
+    links: Links,
+    cores: int,
+    slot_bytes: int,
+    calls: int,
+) -> Time:
     moves = _moves(operation, function, n, nbytes, slot_bytes, calls, links.levels)
     return Time(*(part / calls for part in replay(moves, machine, links, cores)))
 
 
-def sent(operation: str, algorithm: str, n: int, nbytes: int, costs: Costs) -> tuple[int, int]:
-    """Bytes and slots that the busiest rank sends."""
+def busiest_sends(
+    operation: str, algorithm: str, n: int, nbytes: int, costs: Costs
+) -> tuple[int, int]:
+    """Return the bytes and slots that the busiest rank sends."""
     function = function_of(operation, algorithm)
     moves = _moves(operation, function, n, nbytes, costs.slot_bytes, 1, costs.links.levels)
     out = [[move.nbytes for move in own if move.to >= 0] for own in moves]
@@ -78,8 +94,9 @@ Moves = list[list[Move]]  # by rank
 
 
 class Walks:
-    """Walks made lately, for who asks again; as many as have ``most`` moves together, as one of
-    many ranks has as many as thousands of few ranks.
+    """A cache of walks. Its size is in moves, ``most`` of them in all.
+
+    One walk of many ranks has as many moves as thousands of few ranks.
     """
 
     def __init__(self, most: int = MOST_MOVES) -> None:
@@ -88,9 +105,15 @@ class Walks:
         self._lock = threading.Lock()
 
     def __call__(
-        self, operation: str, function: Function, n: int, nbytes: int, slot_bytes: int, calls: int,
+        self,
+        operation: str,
+        function: Function,
+        n: int,
+        nbytes: int,
+        slot_bytes: int,
+        calls: int,
         levels: tuple[int, ...],
-    ) -> Moves:  # fmt: skip
+    ) -> Moves:
         key = operation, function, n, nbytes, slot_bytes, calls, levels
         with self._lock:
             if (kept := self._kept.pop(key, None)) is not None:
@@ -110,9 +133,14 @@ class Walks:
 
 
 def _burst(
-    operation: str, function: Function, n: int, nbytes: int, slot_bytes: int, calls: int,
+    operation: str,
+    function: Function,
+    n: int,
+    nbytes: int,
+    slot_bytes: int,
+    calls: int,
     levels: tuple[int, ...],
-) -> Moves:  # fmt: skip
+) -> Moves:
     roots = range(min(n, calls)) if operation in ROOTED else (0,)
     each = [walk(operation, function, n, nbytes, slot_bytes, root, levels) for root in roots]
     return [

@@ -16,7 +16,7 @@ ranks, N elements of the whole, n = N/p of a rank's part:
 
 A file that cannot take every number of ranks has ``takes(p) -> str``: "", or what it takes instead,
 and so may a function (``f.takes = ...``): then it is refused before anything starts. An algorithm
-for hosts reads ``comm.levels`` (hosts.py; () where nothing is known of them).
+for hosts reads ``comm.levels`` (common/topology.py; () where nothing is known of them).
 A user's own all-reduce takes ``(comm, x)``, with ``x`` a flat tensor, and returns the sum or leaves
 it in ``x``. Names that begin with an underscore are no algorithms.
 """
@@ -26,59 +26,70 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.common import extensions
+from workbench.common.errors import SpecError
 
 OPERATIONS = (
-    "all_reduce", "broadcast", "reduce", "gather", "scatter",
-    "all_gather", "reduce_scatter", "all_to_all", "barrier",
-)  # fmt: skip
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+)
 
 
 def algorithms(operation: str) -> list[str]:
-    """The names of an operation's algorithms: "naive", "ring", ... of "all_reduce"."""
-    stems = [file.stem for file in Path(__file__).parent.glob(f"{operation}_*.py")]
+    """Return the names of an operation's algorithms: "naive", "ring", ... of "all_reduce"."""
+    stems = extensions.files("collectives", f"{operation}_*.py")
     ours = [stem for stem in stems if _operation(stem) == operation]
     return sorted(stem.removeprefix(f"{operation}_") for stem in ours)
 
 
 def _operation(stem: str) -> str:
-    """What "reduce_scatter_ring" is: an operation's name may begin another's."""
+    """Return the operation of a file such as "reduce_scatter_ring": the longest name that fits."""
     return max((one for one in OPERATIONS if stem.startswith(f"{one}_")), key=len, default="")
 
 
 def refusal(takes: Any, n: int) -> str:
-    """What an algorithm with this ``takes`` takes instead of ``n`` ranks; "" if it takes them, or
-    has none. Raises SpecError if that itself fails.
+    """Return the numbers of ranks that an algorithm takes instead of ``n``; "" if it takes ``n``.
+
+    ``takes``: the algorithm's own check, if it has one. Raises SpecError if the check itself fails.
     """
     if not callable(takes):
         return ""
     try:
-        told = takes(n)
+        answer = takes(n)
     except Exception as error:
         raise SpecError(f"takes({n}) raised {type(error).__name__}: {error}") from None
-    if isinstance(told, bool):  # what it says of n, and not what it takes instead
-        return "" if told else "other numbers of ranks"
-    return str(told or "")
+    if isinstance(answer, bool):  # what it says of n, and not what it takes instead
+        return "" if answer else "other numbers of ranks"
+    return str(answer or "")
 
 
 def takes_of(function: Callable[..., Any]) -> Any:
-    """``takes`` of a function that was loaded: its own, or that of the file it stands in."""
+    """Return the ``takes`` of a loaded function: its own, or that of its file."""
     beside = sys.modules.get(getattr(function, "__module__", ""))
     return getattr(function, "takes", None) or getattr(beside, "takes", None)
 
 
 def users_own(function: Callable[..., Any], takes: Any = None) -> Callable[..., Any]:
-    """A user's ``f(comm, x)`` or ``f(comm, x, reduce)`` as one of ours, with its ``takes``."""
+    """Wrap a user's ``f(comm, x)`` or ``f(comm, x, reduce)`` like a built-in one.
+
+    ``takes``: its check of the number of ranks.
+    """
     import numpy as np  # here: names are asked for where torch is not loaded
     import torch
 
-    from workbench.additions import Additions
-    from workbench.arrays import SUM, kind_of
-    from workbench.errors import CollectiveError
-    from workbench.parts import whole_of
+    from workbench.common.errors import CollectiveError
+    from workbench.messaging.chunk_index import whole_of
+    from workbench.messaging.reduction_tracer import Additions
+    from workbench.transports.arrays import SUM, kind_of
 
     reduces = len(inspect.signature(function).parameters) > 2
 

@@ -26,7 +26,7 @@ class Node(NamedTuple):
 
 
 def rounds(p: int) -> int:
-    """⌈lg p⌉, the height of the tree."""
+    """Return ⌈lg p⌉, the height of the tree."""
     return (p - 1).bit_length()
 
 

@@ -23,11 +23,11 @@ class Folded(NamedTuple):
 
     @property
     def first_step(self) -> int:
-        """The first after folding: 0 where nobody folds."""
+        """The first step after folding: 0 without folding."""
         return int(self.m < self.p)
 
     def rank(self, place: int) -> int:
-        """Which rank has this place."""
+        """Return the rank at this place."""
         extra = self.p - self.m
         return 2 * place + 1 if place < extra else place + extra
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.collectives._folding import fold
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def all_gather(comm: Communicator, x_n: Any, into_N: Any) -> None:
@@ -37,7 +37,7 @@ def all_gather(comm: Communicator, x_n: Any, into_N: Any) -> None:
         comm.recv(chunks[c], frm=c, step=0, chunk=c, phase="fold")
 
     def block(place: int) -> list[int]:
-        """The chunks that this place has by now: of its block of places and who folded there."""
+        """Return the chunks that this place has by now: its block's, and those folded in."""
         first = place // distance * distance
         owners = [fold(here.rank(v), p) for v in range(first, first + distance)]
         both = [(one.neighbour, here.rank(one.place)) for one in owners]
@@ -47,9 +47,15 @@ def all_gather(comm: Communicator, x_n: Any, into_N: Any) -> None:
         place = here.place ^ distance
         has, lacks, partner = block(here.place), block(place), here.rank(place)
         comm.exchange(
-            [chunks[c] for c in has], to=partner, into=[chunks[c] for c in lacks], frm=partner,
-            step=step, chunk=has, into_chunk=lacks, phase="all_gather",
-        )  # fmt: skip
+            [chunks[c] for c in has],
+            to=partner,
+            into=[chunks[c] for c in lacks],
+            frm=partner,
+            step=step,
+            chunk=has,
+            into_chunk=lacks,
+            phase="all_gather",
+        )
         step, distance = step + 1, 2 * distance
     if here.neighbour >= 0:
         for c in (c for c in range(p) if c != here.neighbour):

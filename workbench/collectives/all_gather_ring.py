@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def all_gather(comm: Communicator, x_n: Any, into_N: Any) -> None:

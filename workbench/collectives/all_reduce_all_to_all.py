@@ -1,4 +1,4 @@
-"""All-reduce by all-to-all peers: everybody sends its tensor to everybody, who adds them all.
+"""All-reduce by all-to-all peers: every rank sends its tensor to every other, and adds them all.
 
 Cost   T = (p-1)·(α + n·β + n·γ)                                 [seconds]
        p ranks, n bytes; α s/message, β s/byte sent, γ s/byte added.
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.arrays import room_for
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
+from workbench.transports.arrays import room_for
 
 AT_ONCE = 16  # slots of each peer's part that are kept until all are there
 
@@ -31,13 +31,25 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
         for step in range(p - 1):
             to, frm = (me + 1 + step) % p, (me - 1 - step) % p
             comm.exchange(
-                mine, to=to, into=theirs[frm][:n], frm=frm,
-                step=step, chunk=0, slot=slot, phase="exchange",
-            )  # fmt: skip
+                mine,
+                to=to,
+                into=theirs[frm][:n],
+                frm=frm,
+                step=step,
+                chunk=0,
+                slot=slot,
+                phase="exchange",
+            )
         # In the order of ranks: those below mine come together first, in the room of rank 0's part.
         for peer in (*range(1, me), *([0] if me else []), *range(me + 1, p)):
             comm.combine(
-                theirs[0][:n] if 0 < peer < me else mine, theirs[peer][:n], reduce, frm=peer,
-                step=(me - peer - 1) % p, chunk=0, slot=slot, before=peer == 0,
-            )  # fmt: skip
+                theirs[0][:n] if 0 < peer < me else mine,
+                theirs[peer][:n],
+                reduce,
+                frm=peer,
+                step=(me - peer - 1) % p,
+                chunk=0,
+                slot=slot,
+                before=peer == 0,
+            )
     return x_N

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.collectives._folding import fold
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
@@ -34,9 +34,16 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
     while distance < here.m:
         partner = here.rank(here.place ^ distance)
         comm.exchange(
-            x_N, to=partner, into=x_N, frm=partner, reduce=reduce,
-            step=step, chunk=0, phase="exchange", before=partner < comm.rank,
-        )  # fmt: skip
+            x_N,
+            to=partner,
+            into=x_N,
+            frm=partner,
+            reduce=reduce,
+            step=step,
+            chunk=0,
+            phase="exchange",
+            before=partner < comm.rank,
+        )
         step, distance = step + 1, 2 * distance
     if here.neighbour >= 0:
         comm.send(x_N, to=here.neighbour, step=last, chunk=0, phase="unfold")

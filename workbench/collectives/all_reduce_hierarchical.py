@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from workbench.communicator import SUM, Communicator
-from workbench.errors import CollectiveError
+from workbench.common.errors import CollectiveError
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.formulas.hierarchical import levels_told
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(
@@ -46,15 +46,20 @@ def all_reduce(
     chunks = comm.split(x_N)
 
     def turn(ring: Ring, first: int, i: int, step: int, reduce: str | None) -> None:
-        """Block ``first - i`` leaves to the right, the one before it comes from the left."""
+        """Send block ``first - i`` to the right, and receive the block before it from the left."""
         q = len(ring.ranks)
         gives, takes = ring.blocks[(first - i) % q], ring.blocks[(first - i - 1) % q]
         comm.exchange(
-            [chunks[c] for c in gives], to=ring.ranks[(ring.place + 1) % q],
-            into=[chunks[c] for c in takes], frm=ring.ranks[(ring.place - 1) % q],
-            reduce=reduce, step=step, chunk=[*gives], into_chunk=[*takes],
+            [chunks[c] for c in gives],
+            to=ring.ranks[(ring.place + 1) % q],
+            into=[chunks[c] for c in takes],
+            frm=ring.ranks[(ring.place - 1) % q],
+            reduce=reduce,
+            step=step,
+            chunk=[*gives],
+            into_chunk=[*takes],
             phase="all_gather" if reduce is None else "reduce_scatter",
-        )  # fmt: skip
+        )
 
     step = 0
     rings = list(_rings(comm.rank, levels))
@@ -78,7 +83,7 @@ class Ring(NamedTuple):
 
 
 def _rings(rank: int, levels: Sequence[int]) -> Iterator[Ring]:
-    """A rank's rings from inside outwards. Each leaves it the block after its place."""
+    """Yield a rank's rings from inside outwards. Each leaves it the block after its place."""
     stride, mine = 1, range(prod(levels))
     for q in levels:
         place, width = rank // stride % q, len(mine) // q

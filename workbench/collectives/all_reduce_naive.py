@@ -1,16 +1,16 @@
-"""Naive all-reduce: everybody sends to rank 0, which adds and sends the sum back.
+"""Naive all-reduce: every rank sends to rank 0, which adds and sends the sum back.
 
 Cost   T = 2(p-1)·(α + n·β) + (p-1)·n·γ, all of it at the root    [seconds]
        p ranks, n bytes; α s/message, β s/byte sent, γ s/byte added.
 Walk   p=4: 1→0, 2→0, 3→0 (rank 0 adds in this order), then 0→1, 0→2, 0→3.
-       The root sends (p-1)·n bytes, everybody else n: the driver is the bottleneck.
+       The root sends (p-1)·n bytes, every other rank n: the root is the bottleneck.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:

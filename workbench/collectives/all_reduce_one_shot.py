@@ -1,4 +1,4 @@
-"""One-shot all-reduce: everybody sends everything to everybody and adds in rank order. For small
+"""One-shot all-reduce: every rank sends everything to every other and adds in rank order. For small
 tensors.
 
 Cost   T = (p-1)·(α + n·β + n·γ)                                 [seconds]
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
@@ -37,7 +37,12 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
                     comm.combine(piece, mine, reduce, chunk=0, slot=first)
             else:
                 comm.recv(
-                    piece, frm=peer, reduce=reduce if peer > 0 else None,
-                    step=(me - peer - 1) % p, chunk=0, slot=first, phase="exchange",
-                )  # fmt: skip
+                    piece,
+                    frm=peer,
+                    reduce=reduce if peer > 0 else None,
+                    step=(me - peer - 1) % p,
+                    chunk=0,
+                    slot=first,
+                    phase="exchange",
+                )
     return x_N

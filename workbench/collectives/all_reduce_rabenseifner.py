@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.collectives._folding import fold
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
@@ -43,9 +43,16 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
     def swap(distance: int, give: range, take: range, reduce: str | None, phase: str) -> None:
         partner = here.rank(place ^ distance)
         comm.exchange(
-            [chunks[c] for c in give], to=partner, into=[chunks[c] for c in take], frm=partner,
-            reduce=reduce, step=step, chunk=[*give], into_chunk=[*take], phase=phase,
-        )  # fmt: skip
+            [chunks[c] for c in give],
+            to=partner,
+            into=[chunks[c] for c in take],
+            frm=partner,
+            reduce=reduce,
+            step=step,
+            chunk=[*give],
+            into_chunk=[*take],
+            phase=phase,
+        )
 
     distance = m // 2
     while distance:
@@ -64,6 +71,6 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
 
 
 def _block(place: int, size: int) -> range:
-    """The chunks of the block of this size in which ``place`` is."""
+    """Return the chunks of the block of this size that ``place`` is in."""
     first = place // size * size
     return range(first, first + size)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
@@ -38,12 +38,17 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
             c = (me - step - 1) % p
             adding = step < p - 1
             comm.relay(
-                chunks[c], frm=left, to=right, step=step, chunk=c, slot=slot,
+                chunks[c],
+                frm=left,
+                to=right,
+                step=step,
+                chunk=c,
+                slot=slot,
                 reduce=reduce if adding else None,
                 keep=step >= p - 2,  # a sum is stored when it is complete, or a copy of it arrives
                 phase="reduce_scatter" if adding else "all_gather",
                 next_phase="reduce_scatter" if step + 1 < p - 1 else "all_gather",
-            )  # fmt: skip
+            )
         c = (me - last - 1) % p
         comm.recv(chunks[c], frm=left, step=last, chunk=c, slot=slot, phase="all_gather")
     return x_N

@@ -14,7 +14,7 @@ from typing import Any
 from workbench.collectives._binomial import rounds
 from workbench.collectives.broadcast_tree import broadcast
 from workbench.collectives.reduce_tree import climb
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:

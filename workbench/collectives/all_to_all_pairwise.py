@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def all_to_all(
@@ -33,9 +33,15 @@ def all_to_all(
     for step in range(p - 1):
         to, frm = (me + 1 + step) % p, (me - 1 - step) % p
         comm.exchange(
-            out[to], to=to, into=into[frm], frm=frm, step=step,
-            chunk=me * p + to, into_chunk=frm * p + me, phase="all_to_all",
-        )  # fmt: skip
+            out[to],
+            to=to,
+            into=into[frm],
+            frm=frm,
+            step=step,
+            chunk=me * p + to,
+            into_chunk=frm * p + me,
+            phase="all_to_all",
+        )
 
 
 def _parts(x: Any, sizes: Sequence[int]) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 NOTHING = np.empty(0, np.uint8)
 
@@ -23,7 +23,12 @@ def barrier(comm: Communicator) -> None:
     step = 0
     while (distance := 1 << step) < p:
         comm.exchange(
-            NOTHING, to=(me + distance) % p, into=NOTHING, frm=(me - distance) % p,
-            step=step, chunk=0, phase="barrier",
-        )  # fmt: skip
+            NOTHING,
+            to=(me + distance) % p,
+            into=NOTHING,
+            frm=(me - distance) % p,
+            step=step,
+            chunk=0,
+            phase="barrier",
+        )
         step += 1

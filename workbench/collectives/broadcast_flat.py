@@ -1,8 +1,8 @@
-"""Flat broadcast: the root sends the tensor to everybody itself.
+"""Flat broadcast: the root itself sends the tensor to every rank.
 
 Cost   T = (p-1)·(α + n·β), all of it at the root                [seconds]
        p ranks, n bytes; α s/message, β s/byte sent.
-Walk   p=4, root 0: 0→1, 0→2, 0→3. Nobody passes anything on, so that nobody's end but the root's
+Walk   p=4, root 0: 0→1, 0→2, 0→3. No rank passes anything on, so that only the root's end
        keeps the tensor from another rank.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def broadcast(comm: Communicator, x_N: Any, root: int) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.collectives._binomial import node, rounds
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def broadcast(comm: Communicator, x_N: Any, root: int, *, first_step: int = 0) -> Any:
@@ -27,9 +27,13 @@ def broadcast(comm: Communicator, x_N: Any, root: int, *, first_step: int = 0) -
     for slot, (piece,) in comm.slices([x_N], x_N.itemsize, 1):
         if here.parent >= 0:
             comm.recv(
-                piece, frm=(here.parent + root) % p,
-                step=last - here.round, chunk=0, slot=slot, phase="broadcast",
-            )  # fmt: skip
+                piece,
+                frm=(here.parent + root) % p,
+                step=last - here.round,
+                chunk=0,
+                slot=slot,
+                phase="broadcast",
+            )
         for k, child in reversed(here.children):  # the largest part of the tree first
             comm.send(
                 piece, to=(child + root) % p, step=last - k, chunk=0, slot=slot, phase="broadcast"

@@ -1,4 +1,4 @@
-"""Flat gather: everybody sends its part to the root.
+"""Flat gather: every rank sends its part to the root.
 
 Cost   T = (p-1)·α + (p-1)/p·n·β, all of it at the root          [seconds]
        p ranks, n bytes gathered; α s/message, β s/byte sent.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def gather(comm: Communicator, x_n: Any, into_N: Any | None, root: int) -> None:

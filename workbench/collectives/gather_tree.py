@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.arrays import room_for
 from workbench.collectives._binomial import node
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
+from workbench.transports.arrays import room_for
 
 
 def gather(comm: Communicator, x_n: Any, into_N: Any | None, root: int) -> None:
@@ -39,12 +39,18 @@ def gather(comm: Communicator, x_n: Any, into_N: Any | None, root: int) -> None:
     for k, child in here.children:
         for v in range(child, node(child, p).end):
             comm.recv(
-                parts[v - place], frm=(child + root) % p,
-                step=k, chunk=(v + root) % p, phase="gather",
-            )  # fmt: skip
+                parts[v - place],
+                frm=(child + root) % p,
+                step=k,
+                chunk=(v + root) % p,
+                phase="gather",
+            )
     if here.parent >= 0:
         for v in range(place, here.end):
             comm.send(
-                parts[v - place], to=(here.parent + root) % p,
-                step=here.round, chunk=(v + root) % p, phase="gather",
-            )  # fmt: skip
+                parts[v - place],
+                to=(here.parent + root) % p,
+                step=here.round,
+                chunk=(v + root) % p,
+                phase="gather",
+            )

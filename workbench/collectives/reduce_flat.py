@@ -1,4 +1,4 @@
-"""Flat reduce: everybody sends its tensor to the root, which adds them one by one.
+"""Flat reduce: every rank sends its tensor to the root, which adds them one by one.
 
 Cost   T = (p-1)·(α + n·β + n·γ), all of it at the root          [seconds]
        p ranks, n bytes; α s/message, β s/byte sent, γ s/byte added.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def reduce(comm: Communicator, x_N: Any, root: int, reduce: str = SUM) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
 
 
 def reduce_scatter(comm: Communicator, x_N: Any, into_n: Any, reduce: str = SUM) -> None:
@@ -36,9 +36,16 @@ def reduce_scatter(comm: Communicator, x_N: Any, into_n: Any, reduce: str = SUM)
         for step in range(p - 2):  # what arrives at a step leaves at the next, one summand richer
             c = (me - step - 2) % p
             comm.relay(
-                pieces[c], frm=left, to=right, reduce=reduce, keep=False,
-                step=step, chunk=c, slot=slot, phase="reduce_scatter",
-            )  # fmt: skip
+                pieces[c],
+                frm=left,
+                to=right,
+                reduce=reduce,
+                keep=False,
+                step=step,
+                chunk=c,
+                slot=slot,
+                phase="reduce_scatter",
+            )
         comm.recv(
             pieces[me],
             frm=left,

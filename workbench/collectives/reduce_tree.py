@@ -4,7 +4,7 @@ Paper  Thakur, Rabenseifner & Gropp, "Optimization of collective communication o
        MPICH", IJHPCA 19(1), 2005. doi:10.1177/1094342005051521
 Cost   T = ⌈lg p⌉·(α + n·β + n·γ)                                [seconds]
        p ranks, n bytes; α s/message, β s/byte sent, γ s/byte added.
-Walk   p=8, root 0: 1→0 3→2 5→4 7→6, then 2→0 6→4, then 4→0. Everybody but the root sends once, when
+Walk   p=8, root 0: 1→0 3→2 5→4 7→6, then 2→0 6→4, then 4→0. Each rank but the root sends once, when
        the sum of its own part of the tree is complete. With another root r all ranks are shifted.
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.arrays import copy_of
 from workbench.collectives._binomial import node
-from workbench.communicator import SUM, Communicator
+from workbench.messaging.communicator import SUM, Communicator
+from workbench.transports.arrays import copy_of
 
 
 def reduce(comm: Communicator, x_N: Any, root: int, reduce: str = SUM) -> Any:
@@ -30,7 +30,7 @@ def reduce(comm: Communicator, x_N: Any, root: int, reduce: str = SUM) -> Any:
 
 
 def climb(comm: Communicator, sum_N: Any, root: int, reduce: str) -> None:
-    """The same, leaving in ``sum_N`` the sum over the rank's own part of the tree."""
+    """Reduce as above; leave in ``sum_N`` the sum over the rank's own subtree."""
     p = comm.size
     here = node((comm.rank - root) % p, p)
     for k, child in here.children:

@@ -1,4 +1,4 @@
-"""Flat scatter: the root sends everybody its part.
+"""Flat scatter: the root sends each rank its chunk.
 
 Cost   T = (p-1)·α + (p-1)/p·n·β, all of it at the root          [seconds]
        p ranks, n bytes scattered; α s/message, β s/byte sent.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
 
 
 def scatter(comm: Communicator, x_N: Any | None, into_n: Any, root: int) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.arrays import room_for
 from workbench.collectives._binomial import node, rounds
-from workbench.communicator import Communicator
+from workbench.messaging.communicator import Communicator
+from workbench.transports.arrays import room_for
 
 
 def scatter(comm: Communicator, x_N: Any | None, into_n: Any, root: int) -> None:
@@ -36,15 +36,21 @@ def scatter(comm: Communicator, x_N: Any | None, into_n: Any, root: int) -> None
         parts = [into_n, *(below[i * n : (i + 1) * n] for i in range(here.end - place - 1))]
         for v in range(place, here.end):
             comm.recv(
-                parts[v - place], frm=(here.parent + root) % p,
-                step=last - here.round, chunk=(v + root) % p, phase="scatter",
-            )  # fmt: skip
+                parts[v - place],
+                frm=(here.parent + root) % p,
+                step=last - here.round,
+                chunk=(v + root) % p,
+                phase="scatter",
+            )
 
     for k, child in reversed(here.children):  # the largest part of the tree first
         for v in range(child, node(child, p).end):
             comm.send(
-                parts[v - place], to=(child + root) % p,
-                step=last - k, chunk=(v + root) % p, phase="scatter",
-            )  # fmt: skip
+                parts[v - place],
+                to=(child + root) % p,
+                step=last - k,
+                chunk=(v + root) % p,
+                phase="scatter",
+            )
     if place == 0:
         into_n[:] = parts[0]

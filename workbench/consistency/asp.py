@@ -1,4 +1,4 @@
-"""Asynchronous parallel: nobody waits for anybody.
+"""Asynchronous parallel: no worker waits for another.
 
 Paper  Dean et al., "Large Scale Distributed Deep Networks" (DistBelief), NIPS 2012.
 Law    Each push is one update at its arrival. With W equally fast workers it is W-1 updates old.
@@ -7,7 +7,7 @@ Price  No bound on how old the parameters are that a slow worker's gradient was 
 
 from __future__ import annotations
 
-from workbench.parameter_servers.clocks import Clocks, Policy
+from workbench.training.parameter_servers.clocks import Clocks, Policy
 
 
 class ASP(Policy):

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.errors import SpecError
-from workbench.parameter_servers.clocks import Clocks, Policy
+from workbench.common.errors import SpecError
+from workbench.training.parameter_servers.clocks import Clocks, Policy
 
 MODES = ("strict", "paper")
 
@@ -25,12 +25,15 @@ MODES = ("strict", "paper")
 class DSSP(Policy):
     def __init__(self, staleness: int = 3, staleness_max: int = 15, mode: str = "strict") -> None:
         if not 0 <= staleness <= staleness_max:
-            raise SpecError(
-                f"staleness = {staleness}, staleness_max = {staleness_max}: the bound moves from "
-                "the first up to the second, so 0 <= staleness <= staleness_max"
+            raise SpecError.at(
+                "staleness",
+                f"staleness_max = {staleness_max}: the bound moves from the first up to the "
+                "second, so 0 <= staleness <= staleness_max",
+                staleness,
             )
         if mode not in MODES:
-            raise SpecError(f"dssp_mode = {mode!r}: must be {' or '.join(map(repr, MODES))}")
+            why = f"must be {' or '.join(map(repr, MODES))}"
+            raise SpecError.at("dssp_mode", why, mode, allowed=MODES)
         self.staleness, self.staleness_max, self.mode = staleness, staleness_max, mode
         self.bound = staleness_max if mode == "strict" else None
         self._end: dict[int, int] = {}  # worker -> the iteration at which its grant is used up
@@ -41,9 +44,9 @@ class DSSP(Policy):
         return within or iteration < self._end.get(worker, 0)
 
     def pushed(self, worker: int, clocks: Clocks) -> None:
-        """The paper's Algorithm 1: ask the controller for the fastest worker, where it would wait.
+        """Run the paper's Algorithm 1: consult the controller if the fastest worker would wait.
 
-        What was granted is used up first; a grant is never taken back.
+        A grant is used up before the next one; it is never withdrawn.
         """
         clock = self._clock[worker] = clocks.accepted[worker]
         granted = clock < self._end.get(worker, 0)
@@ -64,11 +67,11 @@ class DSSP(Policy):
 
 
 def extra_iterations(fastest: Sequence[int], slowest: Sequence[int], most: int) -> int:
-    """The paper's Algorithm 2: how many more iterations, 0 to ``most``, the fastest worker may do.
+    """Return how many more iterations, 0 to ``most``, the fastest worker may do (Algorithm 2).
 
-    Each worker's last two push times, ns. The fastest is taken to push at A + r·I after r more, the
-    slowest at B + (k+1)·J; the r that comes closest to any k is the answer, the least of equals. A
-    worker that has not pushed twice has no interval yet: 0.
+    Arguments: each worker's last two push times, ns. The fastest is expected to push at A + r·I
+    after r more iterations, the slowest at B + (k+1)·J; the result is the smallest r that comes
+    closest to any k. A worker that has not pushed twice has no interval yet: 0.
     """
     if len(fastest) < 2 or len(slowest) < 2:
         return 0

@@ -9,14 +9,14 @@ Walk   staleness 1, clocks 2 and 1: the first may begin iteration 2 (2 - 1 <= 1)
 
 from __future__ import annotations
 
-from workbench.errors import SpecError
-from workbench.parameter_servers.clocks import Clocks, Policy
+from workbench.common.errors import SpecError
+from workbench.training.parameter_servers.clocks import Clocks, Policy
 
 
 class SSP(Policy):
     def __init__(self, staleness: int = 3) -> None:
         if staleness < 0:
-            raise SpecError(f"staleness = {staleness}: must be 0 (synchronous) or more clocks")
+            raise SpecError.at("staleness", "must be 0 (synchronous) or more clocks", staleness)
         self.staleness = self.bound = staleness  # more: less waiting, older parameters
         self.synchronous = staleness == 0
 

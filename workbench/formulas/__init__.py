@@ -23,10 +23,23 @@ from workbench.formulas.model import Algorithm, Cost, Terms, Transfer, chunk_siz
 from workbench.formulas.rabenseifner import RABENSEIFNER
 
 __all__ = [
-    "ALGORITHMS", "OPERATIONS", "WITH_ROOT", "Algorithm", "Cost", "Terms", "Transfer",
-    "chunk_numbers", "chunk_sizes", "expected", "find", "hierarchical", "level_elements", "levels",
-    "lower_bound", "sends_something",
-]  # fmt: skip
+    "ALGORITHMS",
+    "OPERATIONS",
+    "WITH_ROOT",
+    "Algorithm",
+    "Cost",
+    "Terms",
+    "Transfer",
+    "chunk_numbers",
+    "chunk_sizes",
+    "expected",
+    "find",
+    "hierarchical",
+    "level_elements",
+    "levels",
+    "lower_bound",
+    "sends_something",
+]
 
 
 def _named(*algorithms: Algorithm) -> dict[str, Algorithm]:
@@ -59,8 +72,10 @@ OPERATIONS: dict[str, dict[str, Algorithm]] = {
 def find(
     algorithm: str | Algorithm, operation: str = "all_reduce", way: str = "", n: int = 0
 ) -> Algorithm:
-    """The algorithm of this name; ``way``: what the record of ``n`` ranks says of how it goes.
-    Raises ValueError, which lists the names that there are.
+    """Return the algorithm of this name.
+
+    ``way``: the variant that the record of ``n`` ranks names. Raises ValueError, which lists the
+    known names.
     """
     if isinstance(algorithm, Algorithm):
         return algorithm

@@ -17,7 +17,10 @@ from workbench.formulas.shapes import fold, folded, folded_pairs, lg, unfolded
 
 
 def ring_sent(n: int, elements: int) -> list[int]:
-    """What each sends in a ring: all but the chunks that it ends each of the two phases with."""
+    """Return the elements that each rank sends in a ring.
+
+    In each of the two phases it sends all chunks but the one that it ends with.
+    """
     c = chunk_sizes(elements, n)
     return [2 * elements - c[(r + 1) % n] - c[(r + 2) % n] for r in range(n)]
 
@@ -26,12 +29,16 @@ def _ring_schedule(n: int) -> list[Transfer]:
     last = n - 1  # the first step of the all-gather
     return [
         Transfer(
-            step, "reduce_scatter" if step < last else "all_gather",
-            r, (r + 1) % n, (r - step) % n, adds=step < last,
+            step,
+            "reduce_scatter" if step < last else "all_gather",
+            r,
+            (r + 1) % n,
+            (r - step) % n,
+            adds=step < last,
         )
         for step in range(2 * last)
         for r in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def _naive_schedule(n: int) -> list[Transfer]:
@@ -51,9 +58,10 @@ def _tree_schedule(n: int) -> list[Transfer]:
 
 
 def _tree_sends(n: int) -> list[int]:
-    """Binomial tree with root 0: r sends up to its parent once, and down to each child.
+    """Return the messages of each rank in a binomial tree with root 0.
 
-    The children of r are the r + 2^k with 2^k below the lowest bit of r.
+    Rank r sends once to its parent, and once to each child. The children of r are the r + 2^k with
+    2^k below the lowest bit of r.
     """
     low = [n if r == 0 else r & -r for r in range(n)]
     return [(r > 0) + sum(r + 2**k < n and 2**k < low[r] for k in range(lg(n))) for r in range(n)]

@@ -1,4 +1,4 @@
-"""What no algorithm can be better than."""
+"""Lower bounds, which no algorithm can beat."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from workbench.formulas.shapes import lg
 
 
 def lower_bound(n: int, nbytes: float, operation: str = "all_reduce") -> float:
-    """Bytes that the busiest rank must send, whatever the algorithm; ``nbytes``: the whole tensor.
+    """Return the bytes that the busiest rank must send, whatever the algorithm.
 
-    All-reduce 2(n-1)/n·L (Patarasuk & Yuan, 2009). The root of a broadcast must give all, every
-    other rank of a reduce too; a scatter's root all but its own part; in a gather everybody its
-    part, L/n. Whatever every rank must receive is (n-1)/n·L elsewhere, which all send together.
+    ``nbytes``: the whole tensor, L. All-reduce 2(n-1)/n·L (Patarasuk & Yuan, 2009). The root of a
+    broadcast must send all, and so must every other rank of a reduce; the root of a scatter all but
+    its own chunk; every rank of a gather its chunk, L/n. Elsewhere every rank must receive
+    (n-1)/n·L, which all ranks together must send.
     """
     if n < 2:
         return 0.0
@@ -33,5 +34,5 @@ _SHARE: dict[str, Callable[[int], float]] = {
 
 
 def fewest_steps(n: int) -> int:
-    """Steps that any of them takes at least: who has heard of a rank can at best double a step."""
+    """Return the least number of steps: the ranks that know of one rank at best double per step."""
     return lg(n)

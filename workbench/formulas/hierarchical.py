@@ -17,24 +17,27 @@ from workbench.formulas.model import Algorithm, Transfer, chunk_sizes, in_parts
 
 
 def levels(n: int) -> list[int]:
-    """The most even two factors of ``n``, the larger inside a host: [4, 2] for 8; [7] for 7."""
+    """Return the most even two factors of ``n``, the larger first: [4, 2] for 8; [7] for 7.
+
+    The first is the number of ranks inside a host.
+    """
     small = next(p for p in range(isqrt(n), 0, -1) if n % p == 0)
     return [n // small, small] if small > 1 else [n]
 
 
 def levels_told(levels: Sequence[int]) -> str:
-    """What a record says of them: "levels 4,2"."""
+    """Return the text for levels in a record, such as "levels 4,2"."""
     return f"levels {','.join(map(str, levels))}"
 
 
-def levels_read(told: str) -> list[int]:
-    """What ``levels_told`` said; [] where something else, or nothing, is said."""
-    found = re.fullmatch(r"levels (\d{1,4}(?:,\d{1,4})*)", told)
-    return [int(p) for p in found[1].split(",")] if found else []
+def levels_read(text: str) -> list[int]:
+    """Parse the text of ``levels_told``; return [] for any other text."""
+    match = re.fullmatch(r"levels (\d{1,4}(?:,\d{1,4})*)", text)
+    return [int(p) for p in match[1].split(",")] if match else []
 
 
 class Turn(NamedTuple):
-    """What one rank does at one level: its ring, its place there, and the blocks that go round."""
+    """One rank's work at one level: its ring, its place there, and the blocks that go round."""
 
     ranks: list[int]  # of the ring, in order of place
     place: int
@@ -46,8 +49,9 @@ class Turn(NamedTuple):
 
 
 def turns(levels: Sequence[int], rank: int) -> Iterator[Turn]:
-    """A rank's rings, from inside outwards. A ring leaves it the block of the place after its own,
-    as ``ring`` does.
+    """Yield a rank's rings, from inside outwards.
+
+    As ``ring`` does, a ring leaves the rank the block of the place after its own.
     """
     stride, mine = 1, range(prod(levels))
     for p in levels:
@@ -58,7 +62,7 @@ def turns(levels: Sequence[int], rank: int) -> Iterator[Turn]:
 
 
 def hierarchical(levels: Sequence[int]) -> Algorithm:
-    """Rings within rings, ``levels`` from inside a host outwards, such as [4, 2]."""
+    """Return the algorithm of rings within rings; ``levels`` go outwards, such as [4, 2]."""
     if not levels or min(levels) < 1:
         raise ValueError(f"levels must be ranks a level, 1 or more, such as [4, 2]; got {levels!r}")
     n = prod(levels)
@@ -87,7 +91,7 @@ def hierarchical(levels: Sequence[int]) -> Algorithm:
 
 
 def level_elements(levels: Sequence[int], elements: int) -> list[list[int]]:
-    """Elements that each rank sends in ``hierarchical(levels)``: a list over ranks a level."""
+    """Return the elements that each rank sends per level of ``hierarchical(levels)``."""
     n = prod(levels)
     sizes = chunk_sizes(elements, n)
     table = [[0] * n for _ in levels]
@@ -100,7 +104,7 @@ def level_elements(levels: Sequence[int], elements: int) -> list[list[int]]:
 
 
 def _schedule(levels: Sequence[int]) -> list[Transfer]:
-    n, found = prod(levels), list[Transfer]()
+    n, result = prod(levels), list[Transfer]()
     every = sum(p - 1 for p in levels)
     for rank in range(n):
         start = 0
@@ -109,13 +113,13 @@ def _schedule(levels: Sequence[int]) -> list[Transfer]:
             back = 2 * every - start - (p - 1)  # where this level's all-gather starts
             for i in range(p - 1):
                 up, down = turn.blocks[(turn.place - i) % p], turn.blocks[(turn.place + 1 - i) % p]
-                found += (
+                result += (
                     Transfer(start + i, "reduce_scatter", rank, turn.right, c, adds=True)
                     for c in up
                 )
-                found += (Transfer(back + i, "all_gather", rank, turn.right, c) for c in down)
+                result += (Transfer(back + i, "all_gather", rank, turn.right, c) for c in down)
             start += p - 1
-    return sorted(found, key=lambda t: (t.step, t.source, t.chunk))
+    return sorted(result, key=lambda t: (t.step, t.source, t.chunk))
 
 
 HIERARCHICAL = Algorithm(

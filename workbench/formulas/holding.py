@@ -1,4 +1,4 @@
-"""What every rank must hold at the end of a collective, chunk by chunk."""
+"""The contributions that every rank must hold at the end of a collective, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ AT_LEAST = ("barrier",)  # of which a part may be in more than once: to have hea
 
 
 def expected(operation: str, n: int, root: int = 0, chunks: int | None = None) -> list[list[Held]]:
-    """``expected(operation, n, root)[chunk][place]``: whose parts are in, each how many times.
+    """Return ``expected(...)[chunk][place]``: how many times each rank's contribution is in.
 
-    ``root`` is a place too. Chunks are as in the rows: of gather, scatter, all-gather and
+    ``root`` is a place too. Chunks are numbered as in the rows: of gather, scatter, all-gather and
     reduce-scatter chunk c is rank c's; of all-to-all chunk s·n + t goes from s to t; of the others
-    every chunk is alike. ``chunks``: how many; if not given, n, or n² of all-to-all.
+    all chunks are alike. ``chunks``: their number; if not given, n, or n² for all-to-all.
 
         expected("gather", 3, root=0)[2] == [(0, 0, 1), None, None]
         expected("all_reduce", 3)[0] == [(1, 1, 1)] * 3
 
-    Raises ValueError for an operation that is none.
+    Raises ValueError for an unknown operation.
     """
     if operation not in _HELD:
         raise ValueError(f"no operation {operation!r}; there are {', '.join(_HELD)}")
@@ -31,14 +31,14 @@ def expected(operation: str, n: int, root: int = 0, chunks: int | None = None) -
 
 
 def chunk_numbers(operation: str, n: int) -> int:
-    """How many chunks, where their numbers say whose they are; 0: as an algorithm likes."""
+    """Return the number of chunks where the number names the owner; 0: the algorithm decides."""
     if operation == "all_to_all":
         return n * n
     return n if operation in ("gather", "scatter", "all_gather", "reduce_scatter") else 0
 
 
 def sends_something(operation: str, n: int, nbytes: float) -> bool:
-    """Nothing travels of nothing, but for the operations in which a rank cannot know that."""
+    """Return whether a rank sends: with 0 bytes only if it cannot know the others' sizes."""
     return n > 1 and (nbytes > 0 or operation in ("barrier", "all_to_all"))
 
 

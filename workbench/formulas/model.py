@@ -1,4 +1,4 @@
-"""What an algorithm is as formulas: its messages, step by step, and what it costs in α, β and γ.
+"""An algorithm as formulas: its messages, step by step, and its cost in α, β and γ.
 
 n ranks, L bytes; α seconds a message, β seconds a byte sent, γ seconds a byte added. Then
 T = a·α + b·β + g·γ, where a counts the messages, b the bytes sent and g the bytes added along the
@@ -24,7 +24,7 @@ class Cost:
 
 
 class Terms(NamedTuple):
-    """What stands before α, β and γ on the longest path."""
+    """The factors of α, β and γ on the longest path."""
 
     messages: float
     sent: float  # bytes
@@ -53,18 +53,21 @@ Schedule = Callable[[int], list[Transfer]]  # n >= 2 -> in the order of steps
 
 
 def one_chunk(n: int, elements: int) -> list[int]:
-    """The tensor travels whole."""
+    """Return the sizes of the chunks: one, as the tensor travels whole."""
     return [elements]
 
 
 def chunk_sizes(elements: int, n: int) -> list[int]:
-    """Elements of each of ``n`` chunks: the first ``elements`` mod ``n`` have one more."""
+    """Return the elements of each of ``n`` chunks; ``elements`` mod ``n`` chunks get one more.
+
+    Those are the first ones.
+    """
     whole, extra = divmod(elements, n)
     return [whole + (chunk < extra) for chunk in range(n)]
 
 
 def in_parts(n: int, elements: int) -> list[int]:
-    """A chunk for each rank."""
+    """Return the sizes of the chunks: one per rank."""
     return chunk_sizes(elements, n)
 
 
@@ -86,10 +89,12 @@ class Algorithm:
 
 
 def counted(
-    name: str, schedule: Schedule, terms: Callable[[int, float], Terms],
+    name: str,
+    schedule: Schedule,
+    terms: Callable[[int, float], Terms],
     cut: Callable[[int, int], list[int]] = one_chunk,
-) -> Algorithm:  # fmt: skip
-    """An algorithm whose steps, messages and elements are counted in its schedule."""
+) -> Algorithm:
+    """Return an algorithm whose steps, messages and elements are counted in its schedule."""
     once = cache(schedule)
 
     def sends(n: int) -> list[int]:
@@ -105,7 +110,7 @@ def counted(
 
 
 def elements_sent(transfers: Sequence[Transfer], n: int, sizes: Sequence[int]) -> list[int]:
-    """Elements that each place sends, where the chunks have these ``sizes``."""
+    """Return the elements that each place sends if the chunks have these ``sizes``."""
     sent = [0] * n
     for t in transfers:
         sent[t.source] += sizes[t.chunk]

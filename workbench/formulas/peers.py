@@ -33,7 +33,7 @@ def _ring_all_gather(n: int) -> list[Transfer]:
 
 
 def _ring_reduce_scatter(n: int) -> list[Transfer]:
-    """Chunk c starts on rank c + 1, so that it is complete on rank c."""
+    """Return the transfers: chunk c starts on rank c + 1, so that it is complete on rank c."""
     return [
         Transfer(step, "reduce_scatter", r, (r + 1) % n, (r - 1 - step) % n, adds=True)
         for step in range(n - 1)
@@ -42,7 +42,7 @@ def _ring_reduce_scatter(n: int) -> list[Transfer]:
 
 
 def _doubling_block(v: int, size: int, n: int) -> list[int]:
-    """The chunks that the v-th has when blocks have this size: with those folded into it."""
+    """Return the chunks of the v-th rank with blocks of this size, including those folded in."""
     first = v // size * size
     extra = folded(n)[1]
     return [
@@ -53,18 +53,18 @@ def _doubling_block(v: int, size: int, n: int) -> list[int]:
 
 
 def _recursive_doubling(n: int) -> list[Transfer]:
-    """Blocks of 1, 2, 4, ... chunks. Not a power of two: fold first, and unfold last."""
+    """Return transfers of blocks of 1, 2, 4, ... chunks; fold unless n is a power of two."""
     m, extra = folded(n)
     first, pairs = bool(extra), folded_pairs(n)
-    found = [Transfer(0, "fold", even, odd, even) for even, odd in pairs]
+    result = [Transfer(0, "fold", even, odd, even) for even, odd in pairs]
     for k in range(lg(m)):
-        found += (
+        result += (
             Transfer(first + k, "all_gather", unfolded(v, n), unfolded(v ^ 2**k, n), chunk)
             for v in range(m)
             for chunk in _doubling_block(v, 2**k, n)
         )
     last = first + lg(m)
-    return found + [
+    return result + [
         Transfer(last, "unfold", odd, even, chunk)
         for even, odd in pairs
         for chunk in range(n)
@@ -80,7 +80,10 @@ def _recursive_doubling_terms(n: int, nbytes: float) -> Terms:
 
 
 def _pairwise(n: int) -> list[Transfer]:
-    """Chunk source·n + target: at step s everybody gives to the one s + 1 to the right."""
+    """Return the transfers: at step s each rank sends its chunk for the rank s + 1 to the right.
+
+    The chunk's number is source·n + target.
+    """
     return [
         Transfer(step, "all_to_all", r, to, r * n + to)
         for step in range(n - 1)
@@ -98,10 +101,13 @@ def _share(n: int, nbytes: float) -> Terms:
 
 
 def _one_round(
-    name: str, schedule: Schedule, kept: Callable[[int, int], int], adding: bool = False,
+    name: str,
+    schedule: Schedule,
+    kept: Callable[[int, int], int],
+    adding: bool = False,
     cut: Callable[[int, int], list[int]] = in_parts,
-) -> Algorithm:  # fmt: skip
-    """n - 1 messages of one chunk each from every rank: all but one that it keeps."""
+) -> Algorithm:
+    """Return an algorithm of n - 1 messages per rank, of one chunk each; a rank keeps one chunk."""
     return Algorithm(
         name,
         steps=lambda n: n - 1,

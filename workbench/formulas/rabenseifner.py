@@ -21,7 +21,7 @@ def _cut(n: int, elements: int) -> list[int]:
 
 
 def _block(v: int, size: int) -> range:
-    """The chunks of the block of this size in which the v-th one is."""
+    """Return the chunks of the block of this size that the v-th one is in."""
     return range(v // size * size, v // size * size + size)
 
 
@@ -29,27 +29,30 @@ def _schedule(n: int) -> list[Transfer]:
     m, extra = folded(n)
     pairs, first, rounds = folded_pairs(n), bool(extra), lg(m)
     whole = range(m)
-    found = [Transfer(0, "fold", even, odd, c, adds=True) for even, odd in pairs for c in whole]
+    result = [Transfer(0, "fold", even, odd, c, adds=True) for even, odd in pairs for c in whole]
     distances = [2**k for k in reversed(range(rounds))]  # m/2, m/4, ..., 1
     for step, distance in enumerate(distances, first):
-        found += (
+        result += (
             Transfer(step, "reduce_scatter", unfolded(v, n), unfolded(peer, n), c, adds=True)
             for v in whole
             for peer in [v ^ distance]
             for c in _block(peer, distance)  # the half that the peer keeps
         )
     for step, distance in enumerate(reversed(distances), first + rounds):
-        found += (
+        result += (
             Transfer(step, "all_gather", unfolded(v, n), unfolded(v ^ distance, n), c)
             for v in whole
             for c in _block(v, distance)
         )
     last = first + 2 * rounds
-    return found + [Transfer(last, "unfold", odd, even, c) for even, odd in pairs for c in whole]
+    return result + [Transfer(last, "unfold", odd, even, c) for even, odd in pairs for c in whole]
 
 
 def _sent(n: int, elements: int) -> list[int]:
-    """Halving gives away all chunks but one's own; doubling blocks of 1, 2, 4, ... chunks."""
+    """Return the elements that each rank sends.
+
+    Halving sends all chunks but the rank's own; doubling sends blocks of 1, 2, 4, ... chunks.
+    """
 
     def inner(v: int, m: int) -> int:
         c = chunk_sizes(elements, m)

@@ -13,7 +13,7 @@ from workbench.formulas.shapes import binomial, lg
 
 
 def later(transfers: Sequence[Transfer], steps: int) -> list[Transfer]:
-    """The same, that many steps later."""
+    """Return the transfers shifted by ``steps``."""
     return [t._replace(step=t.step + steps) for t in transfers]
 
 
@@ -34,7 +34,7 @@ def flat_gather(n: int) -> list[Transfer]:
 
 
 def tree_broadcast(n: int) -> list[Transfer]:
-    """The far half first: the edges of the highest level at step 0."""
+    """Return the transfers of a broadcast, the far half first: the highest level is step 0."""
     return [
         Transfer(lg(n) - 1 - e.level, "broadcast", e.parent, e.child, 0)
         for e in reversed(binomial(n))
@@ -46,7 +46,7 @@ def tree_reduce(n: int) -> list[Transfer]:
 
 
 def tree_scatter(n: int) -> list[Transfer]:
-    """A child gets what is for its whole subtree."""
+    """Return the transfers of a scatter: a child receives the chunks of its whole subtree."""
     return [
         Transfer(lg(n) - 1 - e.level, "scatter", e.parent, e.child, chunk)
         for e in reversed(binomial(n))
@@ -75,7 +75,7 @@ def _flat_parts(n: int, nbytes: float) -> Terms:
 
 
 def _tree_parts(n: int, nbytes: float) -> Terms:
-    """1, 2, 4, ... chunks, and at last what is left of them: n - 1 in all."""
+    """Return the terms of 1, 2, 4, ... chunks and a smaller last block: n - 1 chunks in all."""
     return Terms(lg(n), (n - 1) / n * nbytes, 0)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 def lg(n: int) -> int:
-    """⌈lg n⌉."""
+    """Return ⌈lg n⌉."""
     return (n - 1).bit_length()
 
 
@@ -25,7 +25,7 @@ class Edge(NamedTuple):
 
 
 def binomial(n: int) -> list[Edge]:
-    """A binomial tree's edges, the leaves' first: place v hangs below v less its lowest bit.
+    """Return a binomial tree's edges, the leaves' first: v hangs below v without its lowest bit.
 
     n=6: level 0 holds 1→0 3→2 5→4, level 1 2→0, level 2 4→0 (child → parent).
     """
@@ -37,24 +37,27 @@ def binomial(n: int) -> list[Edge]:
 
 
 def folded(n: int) -> tuple[int, int]:
-    """The largest power of two m <= n, and how many ranks fold into a neighbour first."""
+    """Return the largest power of two m <= n, and how many ranks fold into a neighbour first."""
     m = 1 << (n.bit_length() - 1)
     return m, n - m
 
 
 def folded_pairs(n: int) -> list[tuple[int, int]]:
-    """Who gives all to whom before, and gets it back after: even ones among the first 2·extra."""
+    """Return the pairs that fold: even ranks below 2·extra send all, and receive it at the end."""
     return [(2 * v, 2 * v + 1) for v in range(folded(n)[1])]
 
 
 def unfolded(v: int, n: int) -> int:
-    """The rank that is the v-th of the m which remain after folding."""
+    """Return the rank that is the v-th of the m which remain after folding."""
     extra = folded(n)[1]
     return 2 * v + 1 if v < extra else v + extra
 
 
 def fold(n: int, inner: Callable[[int, int], int], whole: int) -> list[int]:
-    """What each rank sends if the v-th of the m that remain after folding sends ``inner(v, m)``."""
+    """Return the elements that each rank sends, with folding.
+
+    ``inner(v, m)``: those of the v-th of the m ranks that remain after folding.
+    """
     m, extra = folded(n)
     first = [x for v in range(extra) for x in (whole, inner(v, m) + whole)]
     return first + [inner(v, m) for v in range(extra, m)]

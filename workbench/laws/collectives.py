@@ -1,4 +1,4 @@
-"""Laws of collectives: who takes part, steps and bytes, what every rank's chunks end with."""
+"""Laws of collectives: participation, steps and bytes, and complete sums in every chunk."""
 
 from __future__ import annotations
 
@@ -8,117 +8,134 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workbench import theory
-from workbench.contributors import OP, Counts, Replay, members, plain_texts, replay
+from workbench.common.units import counted
 from workbench.formulas.holding import AT_LEAST
 from workbench.laws.violation import Row, Violation, of, report
-from workbench.units import counted
+from workbench.theory import cost_model
+from workbench.theory.provenance import OP, Counts, Replay, members, plain_texts, replay
 
 
 def everyone_takes_part(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
-    """Each member of a group has one ``collective`` row for each operation, with the same bytes."""
+    """Check that each member of a group has one ``collective`` row per operation.
+
+    The rows of one operation agree on the bytes, the root and the algorithm.
+    """
     events = plain_texts(events)
     ops, who = _collectives(events, complete), members(events)
     expected = ops.join(who, on=OP[:2])
     rows = _outer(events).group_by(*OP, "rank").len("rows")
     bad = expected.join(rows, on=[*OP, "rank"], how="left").filter(pl.col("rows").fill_null(0) != 1)
     absent = report(
-        "everyone takes part", bad.sort(*OP, "rank"),
+        "everyone takes part",
+        bad.sort(*OP, "rank"),
         lambda row: (
             f"rank {row['rank']} has {row['rows'] or 'no'} collective rows for{of(row)}: "
             "expected one"
         ),
-    )  # fmt: skip
+    )
     differing = ops.filter(pl.col("kinds") > 1).sort(OP)
     return absent + report(
-        "everyone takes part", differing,
+        "everyone takes part",
+        differing,
         lambda row: f"ranks disagree about the bytes, the root or the algorithm of{of(row)}",
-    )  # fmt: skip
+    )
 
 
 def steps_and_bytes(
     events: pl.DataFrame, *, complete: bool = True, itemsize: int = 4
 ) -> list[Violation]:
-    """Each collective takes its algorithm's steps, messages and bytes, as theory has them.
+    """Check that each collective takes the steps, messages and bytes of its algorithm in theory.
 
-    The bytes of an uneven all-to-all, whose row names no ``value``, are anybody's.
+    The bytes of an uneven all-to-all, whose row has no ``value``, are not judged.
     """
     events = plain_texts(events)
     who = members(events)
     known = pl.DataFrame(
-        [(operation, name) for operation, all in theory.OPERATIONS.items() for name in all],
+        [(operation, name) for operation, all in cost_model.OPERATIONS.items() for name in all],
         ["collective", "algorithm"],
         orient="row",
     )
     ops = _collectives(events, complete).join(known, on=["collective", "algorithm"], how="semi")
-    uneven = (pl.col("collective") == "all_to_all") & pl.col("value").is_nan()
-    rows = _outer(events).select(*OP, "rank", "nbytes", "value").join(
-        ops.select(*OP, "algorithm", "way", "size", "root"), on=OP
-    ).with_columns(
-        itemsize=pl.when(uneven).then(0)
-        .when(pl.col("value").is_between(1, 64)).then("value")
-        .otherwise(itemsize).cast(pl.Int64)
-    )  # fmt: skip
+    rows = _cases(events, ops, itemsize)
     expected, torn = _expected(rows.select(CASE).unique().rows(named=True))
+    judged = rows.join(who.drop("size"), on=[*OP[:2], "rank"]).join(expected, on=[*CASE, "place"])
+    found = _with_counts(judged, events).sort(*OP, "rank")
+    wrong = found.filter(
+        pl.any_horizontal(pl.col(it) != pl.col(f"{it}_expected") for it in _COUNTS)
+    )
+    return report("steps and bytes", wrong, _deviation) + report(
+        "steps and bytes",
+        torn.join(rows, on=CASE).unique(OP).sort(OP),
+        lambda row: (
+            f"{of(row).strip()} has {row['nbytes']:,} B, no whole number of elements of "
+            f"{row['itemsize']} B: pass itemsize"
+        ),
+    )
+
+
+_COUNTS = {"sent": ("byte", "sent"), "messages": ("message", "sent"), "steps": ("step", "in all")}
+
+
+def _cases(events: pl.DataFrame, ops: pl.DataFrame, itemsize: int) -> pl.DataFrame:
+    """Return each rank's row of these collectives, with the bytes of an element; 0: not judged."""
+    uneven = (pl.col("collective") == "all_to_all") & pl.col("value").is_nan()
+    return (
+        _outer(events)
+        .select(*OP, "rank", "nbytes", "value")
+        .join(ops.select(*OP, "algorithm", "way", "size", "root"), on=OP)
+        .with_columns(
+            itemsize=pl.when(uneven)
+            .then(0)
+            .when(pl.col("value").is_between(1, 64))
+            .then("value")
+            .otherwise(itemsize)
+            .cast(pl.Int64)
+        )
+    )
+
+
+def _with_counts(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the bytes and messages that the rank sent, and the steps in all."""
     sends = events.filter(pl.col("kind") == "send")
     of_rank = sends.group_by(*OP, "rank").agg(
         sent=pl.col("nbytes").sum(), messages=pl.struct("step", "peer").n_unique()
     )
     of_op = sends.group_by(OP).agg(steps=pl.col("step").n_unique())
-    found = (
-        rows.join(who.drop("size"), on=[*OP[:2], "rank"])
-        .join(expected, on=[*CASE, "place"])
-        .join(of_rank, on=[*OP, "rank"], how="left")
+    return (
+        rows.join(of_rank, on=[*OP, "rank"], how="left")
         .join(of_op, on=OP, how="left")
-        .with_columns(pl.col("sent", "messages", "steps").fill_null(0).cast(pl.Int64))
-        .sort(*OP, "rank")
-    )
-    wrong = found.filter(
-        pl.any_horizontal(
-            pl.col(it) != pl.col(f"{it}_expected") for it in ("sent", "messages", "steps")
-        )
+        .with_columns(pl.col(*_COUNTS).fill_null(0).cast(pl.Int64))
     )
 
-    def words(row: Row) -> str:
-        names = {
-            "sent": ("byte", "sent"),
-            "messages": ("message", "sent"),
-            "steps": ("step", "in all"),
-        }
-        return (
-            f"rank {row['rank']},{of(row)} "
-            f"({' '.join(filter(None, (row['algorithm'], row['way'])))}, "
-            f"{counted(row['size'], 'rank')}, {row['nbytes']:,} B): "
-            + ", ".join(
-                f"{counted(row[it], one)} {how}, theory {row[f'{it}_expected']:,}"
-                for it, (one, how) in names.items()
-                if row[f"{it}_expected"] not in (None, row[it])
-            )
-        )
 
-    return report("steps and bytes", wrong, words) + report(
-        "steps and bytes", torn.join(rows, on=CASE).unique(OP).sort(OP),
-        lambda row: (
-            f"{of(row).strip()} has {row['nbytes']:,} B, no whole number of elements of "
-            f"{row['itemsize']} B: pass itemsize"
-        ),
-    )  # fmt: skip
+def _deviation(row: Row) -> str:
+    """Return what a rank's collective took, against what theory says."""
+    return (
+        f"rank {row['rank']},{of(row)} "
+        f"({' '.join(filter(None, (row['algorithm'], row['way'])))}, "
+        f"{counted(row['size'], 'rank')}, {row['nbytes']:,} B): "
+        + ", ".join(
+            f"{counted(row[it], one)} {how}, theory {row[f'{it}_expected']:,}"
+            for it, (one, how) in _COUNTS.items()
+            if row[f"{it}_expected"] not in (None, row[it])
+        )
+    )
 
 
 def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
-    """At the end of a collective every rank's every chunk holds the parts that it must, once each.
+    """Check that every chunk ends with the contributions that it must have, once each.
 
-    Of an all-reduce every rank's part, of a broadcast the root's, and so on: what
-    ``formulas.expected`` says. After a barrier everybody has heard of everybody, however often.
-    Chunks that an algorithm gives no number, or one that the operation does not have, are left out;
-    so are collectives that say of themselves that their rows do not tell it (additions.py).
+    Of an all-reduce every rank's, of a broadcast the root's, and so on, as in
+    ``formulas.expected``. After a barrier every rank has heard of every rank, however often. Chunks
+    that an algorithm gives no number, or a number that the operation does not have, are left out;
+    so are collectives whose rows say that they do not show it (messaging/reduction_tracer.py).
     """
     events = plain_texts(events)
     untold = _outer(events).filter(pl.col("phase") == "untold").select(OP).unique()
     ops = (
         _collectives(events, complete)
         .filter(
-            pl.col("collective").is_in(list(theory.OPERATIONS)), pl.col("root") < pl.col("size")
+            pl.col("collective").is_in(list(cost_model.OPERATIONS)), pl.col("root") < pl.col("size")
         )
         .join(untold, on=OP, how="anti")
     )
@@ -136,19 +153,19 @@ def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violat
 
 
 def _wanted(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
-    """How many times each part must be in: cell, holder, contributor; -1 where it is not judged."""
+    """Return how often each contribution must be in: cell, holder, contributor; -1: not judged."""
     wanted = np.full((len(cells), most, most), -1, np.int32)
     last = cells.group_by("collective", "size").agg(pl.col("chunk").max())
     chunks = {(operation, n): chunk + 1 for operation, n, chunk in last.rows()}
     tables: dict[tuple[str, int, int], Counts] = {}
     by = zip(cells["collective"], cells["size"], cells["chunk"], roots, strict=True)
     for cell, (operation, n, chunk, root) in enumerate(by):
-        numbers = theory.chunk_numbers(operation, n)
+        numbers = cost_model.chunk_numbers(operation, n)
         if chunk < 0 or (numbers and chunk >= numbers):
             continue
         case = operation, n, root
         if case not in tables:
-            held = theory.expected(operation, n, root, chunks[operation, n])
+            held = cost_model.expected(operation, n, root, chunks[operation, n])
             tables[case] = np.array([[each or (-1,) * n for each in one] for one in held], np.int32)
         wanted[cell, :n, :n] = tables[case][chunk]
     return wanted
@@ -157,7 +174,7 @@ def _wanted(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
 def _incomplete(
     found: Replay, wanted: Counts, who: pl.DataFrame, cell: Any, place: Any
 ) -> tuple[pl.DataFrame, Callable[[Row], str]]:
-    """The chunks that are not complete, and the words that say what they lack or have too much."""
+    """Return the chunks that are not complete, and the function that describes one."""
     rows = pl.DataFrame(
         {"cell": cell, "place": place}, schema={"cell": pl.UInt32, "place": pl.Int64}
     )
@@ -206,8 +223,10 @@ def _outer(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
-    """One row for each collective to be judged: OP, algorithm, nbytes, value, size of the group,
-    the root's place in it (0 where there is none), how many kinds of rows there are.
+    """Return a row per collective to judge.
+
+    Its columns: OP, algorithm, nbytes, value, size of the group, the root's place in it (0 without
+    a root), and how many kinds of rows there are.
     """
     group = OP[:2]
     who = members(events)
@@ -216,11 +235,19 @@ def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
     way = pl.when(pl.col("phase").str.starts_with("levels ")).then("phase").otherwise(pl.lit(""))
     # What ranks give may differ in an all-to-all.
     agreed = pl.when(pl.col("collective") != "all_to_all").then("nbytes")
-    ops = _outer(events).group_by(OP).agg(
-        pl.col("algorithm", "nbytes", "value", "peer").first(), way=way.first(),
-        kinds=pl.struct("algorithm", way.alias("way"), "peer", agreed.alias("agreed")).n_unique(),
-        ranks=pl.col("rank").n_unique(),
-    ).join(sizes, on=group)  # fmt: skip
+    ops = (
+        _outer(events)
+        .group_by(OP)
+        .agg(
+            pl.col("algorithm", "nbytes", "value", "peer").first(),
+            way=way.first(),
+            kinds=pl.struct(
+                "algorithm", way.alias("way"), "peer", agreed.alias("agreed")
+            ).n_unique(),
+            ranks=pl.col("rank").n_unique(),
+        )
+        .join(sizes, on=group)
+    )
     places = who.select(*group, peer="rank", root="place")
     ops = ops.join(places, on=[*group, "peer"], how="left").with_columns(
         pl.col("root").fill_null(0)
@@ -236,7 +263,7 @@ CASE = ["collective", "algorithm", "way", "size", "nbytes", "itemsize", "root"]
 
 
 def _expected(cases: Sequence[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Theory's numbers for each place in each case, and the cases of no whole elements.
+    """Return theory's numbers for each place in each case, and the cases without whole elements.
 
     An ``itemsize`` of 0: the bytes sent are not known.
     """
@@ -251,10 +278,13 @@ def _expected(cases: Sequence[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
         if itemsize and nbytes % itemsize:
             torn.append(key)
             continue
-        of, algorithm = {"operation": operation, "root": root}, theory.find(name, operation, way, n)
-        known = theory.bytes_sent(algorithm, n, nbytes, itemsize, **of) if itemsize else None
-        sends = theory.sends_something(operation, n, nbytes)
-        messages = theory.messages_sent(algorithm, n, **of) if sends else (0,) * n
-        steps = theory.steps(algorithm, n, operation=operation) if sends else 0
+        of, algorithm = (
+            {"operation": operation, "root": root},
+            cost_model.find(name, operation, way, n),
+        )
+        known = cost_model.bytes_sent(algorithm, n, nbytes, itemsize, **of) if itemsize else None
+        sends = cost_model.sends_something(operation, n, nbytes)
+        messages = cost_model.messages_sent(algorithm, n, **of) if sends else (0,) * n
+        steps = cost_model.steps(algorithm, n, operation=operation) if sends else 0
         rows += ((*key, r, known and known[r], messages[r], steps) for r in range(n))
     return pl.DataFrame(rows, wider, orient="row"), pl.DataFrame(torn, columns, orient="row")

@@ -11,7 +11,7 @@ from workbench.laws.violation import Violation
 
 
 def replicas_identical(digests: Mapping[int, str]) -> list[Violation]:
-    """All replicas have the same parameters, bit for bit. ``digests``: ``result.digests``."""
+    """Check that all replicas are equal, bit for bit. ``digests``: ``result.digests``."""
     common = max(sorted(set(digests.values())), key=list(digests.values()).count, default="")
     return [
         Violation(
@@ -25,11 +25,12 @@ def replicas_identical(digests: Mapping[int, str]) -> list[Violation]:
 
 
 def sum_error(result: Any, inputs: Sequence[Any]) -> float:
-    """The worst |error| of an elementwise sum of n ``inputs``, as a share of (n-1)·u·Σ|xᵢ|.
+    """Return the worst |error| of an elementwise sum of n ``inputs`` as a share of (n-1)·u·Σ|xᵢ|.
 
-    At most 1 is within the bound. u is half the distance from 1 to the next number: 2⁻²⁴ for
-    float32, 2⁻⁵³ for float64, whose reference is a long double (float64 for the others). Integers
-    must be exact: 0 or inf. Arrays or CPU tensors of one shape and dtype, else ValueError.
+    The ``result`` is within the bound if it is at most 1. u is half the distance from 1 to the next
+    number: 2⁻²⁴ for float32, 2⁻⁵³ for float64, whose reference is a long double (float64 for the
+    others). Integers must be exact: 0 or inf. Raises ValueError unless all are arrays or CPU
+    tensors of one shape and dtype.
     """
     got, xs = np.asarray(result), [np.asarray(x) for x in inputs]
     if not xs or any(x.shape != got.shape or x.dtype != got.dtype for x in xs):

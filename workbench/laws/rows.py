@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import polars as pl
 
-from workbench.contributors import MESSAGE, ends, plain_texts
 from workbench.laws.violation import Row, Violation, of, report
+from workbench.theory.provenance import MESSAGE, ends, plain_texts
 
 
 def ordered_times(events: pl.DataFrame) -> list[Violation]:
-    """No row ends before it starts."""
+    """Check that no row ends before it starts."""
     bad = events.filter(pl.col("end_ns") < pl.col("start_ns"))
     return report(
-        "ordered times", bad,
+        "ordered times",
+        bad,
         lambda row: (
             f"rank {row['rank']}'s {row['kind']}{of(row)} ends "
             f"{row['start_ns'] - row['end_ns']:,} ns before it starts"
         ),
-    )  # fmt: skip
+    )
 
 
 def gapless_lanes(events: pl.DataFrame) -> list[Violation]:
-    """The rows of every lane are numbered 0, 1, 2, ...: a gap is rows that were dropped."""
+    """Check that the rows of every lane are numbered 0, 1, 2, ...: a gap means dropped rows."""
     lane = ["rank", "lane"]
     rows = events.select(*lane, "seq").sort(*lane, "seq")
     gap = (pl.col("seq") - pl.col("seq").shift(1, fill_value=-1).over(lane)).alias("gap")
@@ -43,7 +44,7 @@ def gapless_lanes(events: pl.DataFrame) -> list[Violation]:
 
 
 def nested_spans(events: pl.DataFrame) -> list[Violation]:
-    """Spans of one lane of one rank nest or follow each other; they never cross."""
+    """Check that spans of one lane of one rank nest or follow each other, and never cross."""
     lane = ["rank", "lane"]
     spans = events.filter(pl.col("end_ns") > pl.col("start_ns")).sort(
         *lane, "start_ns", "end_ns", descending=[False, False, False, True]
@@ -77,18 +78,22 @@ def nested_spans(events: pl.DataFrame) -> list[Violation]:
 
 
 def matched_messages(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
-    """Each recv has one send of the same bytes, which started before it ended; each send one recv.
+    """Check that sends and recvs pair up: equal bytes, and the send starts before its recv ends.
 
-    Where not ``complete``, a send may still be under way; and the row of a rank's last message may
-    be missing, since it is written when the message has left: the rank was killed in between.
+    Unless ``complete``, a send may still be under way; and the row of a rank's last message may be
+    missing, since it is written when the message has left: the rank was killed in between.
     """
     events = plain_texts(events)
-    sent = ends(events, "send").group_by(MESSAGE).agg(
-        sends=pl.len(), sent=pl.col("nbytes").sum(), left=pl.col("start_ns").min()
-    )  # fmt: skip
-    received = ends(events, "recv").group_by(MESSAGE).agg(
-        recvs=pl.len(), received=pl.col("nbytes").sum(), there=pl.col("end_ns").min()
-    )  # fmt: skip
+    sent = (
+        ends(events, "send")
+        .group_by(MESSAGE)
+        .agg(sends=pl.len(), sent=pl.col("nbytes").sum(), left=pl.col("start_ns").min())
+    )
+    received = (
+        ends(events, "recv")
+        .group_by(MESSAGE)
+        .agg(recvs=pl.len(), received=pl.col("nbytes").sum(), there=pl.col("end_ns").min())
+    )
     pairs = sent.join(received, on=MESSAGE, how="full", coalesce=True)
     pairs = pairs.with_columns(pl.col("sends", "recvs").fill_null(0).cast(pl.Int64))
     if not complete:
@@ -127,7 +132,7 @@ def matched_messages(events: pl.DataFrame, *, complete: bool = True) -> list[Vio
 
 
 def _unsaid(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Messages without a send row that were their senders' last: one a sender and group."""
+    """Return each sender's last message, if it has no send row: one per sender and group."""
     channel = ["source", "target", "group"]
     last = (pl.col("there") == pl.col("there").max().over(channel)) & (
         pl.col("recvs").min().over(channel) > 0  # nothing that was sent later is on its way

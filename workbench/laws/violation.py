@@ -1,4 +1,4 @@
-"""What a law finds: where it does not hold, in words."""
+"""A violation of a law: where it does not hold, in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Violation:
 
 
 def of(row: Row) -> str:
-    """What a row belongs to, such as: chunk 3 slot 0 at step 1 of all_reduce 5 in group 'a'."""
+    """Return where a row belongs: " chunk 3 slot 0 at step 1 of all_reduce 5 in group 'a'"."""
     parts = [f" {name} {row[name]}" for name in ("chunk", "slot") if row.get(name, -1) >= 0]
     if row.get("step", -1) >= 0:
         parts.append(f" at step {row['step']}")
@@ -43,13 +43,13 @@ def of(row: Row) -> str:
 
 
 def report(law: str, bad: pl.DataFrame, words: Callable[[Row], str]) -> list[Violation]:
-    """The first ``MOST`` rows of ``bad`` in words, and how many more there are."""
+    """Return the first ``MOST`` rows of ``bad`` as violations, and the number of the others."""
     fields = [
         name for name in ("rank", "group", "op", "step", "chunk", "slot") if name in bad.columns
     ]
-    found = [
+    result = [
         Violation(law, words(row), **{name: row[name] for name in fields})
         for row in bad.head(MOST).iter_rows(named=True)
     ]
-    more = bad.height - len(found)
-    return [*found, Violation(law, f"and {more:,} more")] if more else found
+    more = bad.height - len(result)
+    return [*result, Violation(law, f"and {more:,} more")] if more else result

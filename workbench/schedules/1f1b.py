@@ -13,7 +13,7 @@ Walk   K=3, M=4, a backward as long as a forward:
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action, one_stage_a_rank
+from workbench.training.pipelines.schedule import Action, one_stage_a_rank
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:
@@ -22,7 +22,7 @@ def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[A
 
 
 def _row(stage: int, ahead: int, microbatches: int) -> list[Action]:
-    """``ahead`` forwards first; then every forward has a backward before the next one."""
+    """Return ``ahead`` forwards; then every forward has a backward before the next one."""
     row = [Action(stage, "F", m) for m in range(ahead)]
     for m in range(microbatches):
         row.append(Action(stage, "B", m))

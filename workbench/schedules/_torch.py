@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from workbench.pipelines.schedule import Action
+from workbench.training.pipelines.schedule import Action
 
 _COMPUTED = re.compile(r"\d+[FBIW]\d+(?!\d)")
 
 
 def grid(name: str, ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:
-    """Rows of torch's schedule class ``name``. Raises ValueError for what torch refuses."""
+    """Return the rows of torch's schedule class ``name``. Raises ValueError if torch does."""
     from torch.distributed.pipelining import _schedule_visualizer as visualizer
     from torch.distributed.pipelining import schedules
 
@@ -29,12 +29,12 @@ def grid(name: str, ranks: int, microbatches: int, stages_per_rank: int) -> list
 
 
 def _actions(cell: object) -> list[str]:
-    """The actions in a cell: two in "(0F3;3B1)OVERLAP_F_B", none in "0REDUCE_GRAD" and None."""
+    """Return a cell's actions: two in "(0F3;3B1)OVERLAP_F_B", none in "0REDUCE_GRAD" and None."""
     return _COMPUTED.findall(str(cell))
 
 
 def two_stages_a_rank(name: str, stages_per_rank: int) -> None:
-    """For schedules that fold back: rank r has stages r and 2K-1-r."""
+    """Refuse other numbers than 2, for schedules that fold back: rank r has stages r and 2K-1-r."""
     if stages_per_rank != 2:
         raise ValueError(
             f"{name} has stages_per_rank=2, got {stages_per_rank}: the second stages go back from "

@@ -14,8 +14,8 @@ Walk   K=2, M=4, v=2; stages 0 and 3 on rank 0, 1 and 2 on rank 1:
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action
 from workbench.schedules._torch import grid, two_stages_a_rank
+from workbench.training.pipelines.schedule import Action
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

@@ -13,7 +13,7 @@ Walk   K=3, M=4, a backward as long as a forward:
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action, one_stage_a_rank
+from workbench.training.pipelines.schedule import Action, one_stage_a_rank
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

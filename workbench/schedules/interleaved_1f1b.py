@@ -15,7 +15,7 @@ Walk   K=2, v=2, M=2; stages 0 and 2 on rank 0, 1 and 3 on rank 1. Microbatches 
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action
+from workbench.training.pipelines.schedule import Action
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:
@@ -29,12 +29,12 @@ def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[A
         )
 
     def forward(rank: int, k: int) -> Action:
-        """The k-th forward of a rank: groups of K microbatches, in each chunk after chunk."""
+        """Return the k-th forward of a rank: groups of K microbatches, chunk after chunk."""
         group, within = divmod(k, K * v)
         return Action(within // K * K + rank, "F", group * K + within % K)
 
     def backward(rank: int, k: int) -> Action:
-        """As the forwards go, with the chunks from last to first."""
+        """Return the k-th backward of a rank: like the forwards, but the last chunk first."""
         stage, _, m = forward(rank, k)
         return Action((v - 1 - stage // K) * K + rank, "B", m)
 

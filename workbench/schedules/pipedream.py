@@ -19,14 +19,14 @@ Walk   K=3, M=6, an update after every 2 backwards of a stage. 0F4 and 1F4 come 
 
 from __future__ import annotations
 
-from workbench import source
-from workbench.pipelines.schedule import Action, one_stage_a_rank
+from workbench.training.pipelines.schedule import Action, one_stage_a_rank
+from workbench.user_code import source
 
 
 def schedule(
     ranks: int, microbatches: int, stages_per_rank: int, flush: bool = False
 ) -> list[list[Action]]:
-    """``microbatches``: of all iterations together, as there is no flush between them."""
+    """Return the rows; ``microbatches`` counts those of all iterations, as there is no flush."""
     one_stage_a_rank("pipedream", stages_per_rank, "interleaved_1f1b")
     rows: list[list[Action]] = source.load("schedules", "1f1b", "schedule")(ranks, microbatches, 1)
     return rows

@@ -13,7 +13,7 @@ Walk   K=3, M=2:
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action
+from workbench.training.pipelines.schedule import Action
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

@@ -14,7 +14,7 @@ Walk   K=3, M=4. Stage d lets its W lag d microbatches behind; the last lags K-1
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action, one_stage_a_rank
+from workbench.training.pipelines.schedule import Action, one_stage_a_rank
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:
@@ -23,7 +23,7 @@ def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[A
 
 
 def split_row(stage: int, ahead: int, lag: int, microbatches: int) -> list[Action]:
-    """``ahead`` forwards; then I, the W of the microbatch ``lag`` before it, and F, in turn."""
+    """Return ``ahead`` forwards; then I, the W of ``lag`` microbatches before, and F, in turn."""
     row = [Action(stage, "F", m) for m in range(min(ahead, microbatches))]
     for m in range(microbatches):
         row.append(Action(stage, "I", m))

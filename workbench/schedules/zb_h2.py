@@ -14,8 +14,8 @@ Walk   K=2, M=4. Stage d is 2(K-d)-1 forwards ahead and lets its W lag 2d microb
 
 from __future__ import annotations
 
-from workbench.pipelines.schedule import Action, one_stage_a_rank
 from workbench.schedules.zb_h1 import split_row
+from workbench.training.pipelines.schedule import Action, one_stage_a_rank
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

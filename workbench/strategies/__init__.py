@@ -1,3 +1,3 @@
-"""How training is distributed: one file a strategy, each with a ``Config`` and ``train(job,
+"""Strategies of distributed training: one file each, with a ``Config`` and ``train(job,
 config)``.
 """

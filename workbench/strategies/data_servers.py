@@ -13,11 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.errors import SpecError
+from workbench.common.errors import SpecError
 
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
+
+
+REPLACED_ONLY = True  # so many ranks serve, and each of the others has its server
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,49 +34,61 @@ class Config:
     def __post_init__(self) -> None:
         for name, least in (("servers", 1), ("ahead", 0)):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} = {getattr(self, name)}: it is {least} or more")
+                raise SpecError.at(name, f"must be {least} or more", getattr(self, name))
 
 
 def check(exp: Experiment, config: Config) -> None:
-    """Raises SpecError for what cannot be with so many ranks."""
+    """Raise SpecError for options that do not fit the number of ranks."""
     workers = exp.ranks - config.servers
     if workers < config.servers:
-        raise SpecError(
-            f"Experiment.ranks = {exp.ranks} with options.servers = {config.servers} leaves "
-            f"{max(workers, 0)} workers, and each asks one server: there must be as many workers "
-            "as servers, or more"
+        raise SpecError.at(
+            "ranks",
+            f"options.servers = {config.servers} leaves {max(workers, 0)} workers, and each asks "
+            "one server: there must be as many workers as servers, or more",
+            exp.ranks,
         )
     if exp.backend != "workbench":
-        raise SpecError(
-            f"Experiment.backend = {exp.backend!r}: strategy 'data_servers' runs over "
-            "backend='workbench'"
+        raise SpecError.at(
+            "backend", "strategy 'data_servers' runs over backend='workbench'", exp.backend
         )
     if exp.memory_limit is not None:
-        raise SpecError(
-            f"Experiment.memory_limit = {exp.memory_limit!r}: strategy 'data_servers' does not "
-            "measure what its ranks hold; leave it out"
+        raise SpecError.at(
+            "memory_limit",
+            "strategy 'data_servers' does not measure what its ranks hold; leave it out",
+            exp.memory_limit,
         )
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Refuse nothing: a server keeps nothing but data, and every worker has what is trained."""
 
 
 def train(job: Job, config: Config) -> None:
-    from workbench.inputs.asking import Examples
-    from workbench.inputs.serving import Server
+    from workbench.rank.attempts import Attempt
     from workbench.strategies.data_parallel import average_gradients
+    from workbench.training.data_servers.asking import Examples, meet
+    from workbench.training.data_servers.serving import Server
 
     workers = range(config.servers, job.ranks)
     for name in ("data", "workers", "metrics"):  # every rank makes them, in this order
         job.group(name, None if name == "data" else workers)
     if job.rank < config.servers:
         return Server(job, config.servers, config.ahead).run()
+    job.checkpoints.writers = workers
+    job.parts.equal, job.parts.writes = True, job.rank == workers[0]
     examples = Examples(job, config.servers, config.ahead)
     model = job.model()
     optimizer = job.optimizer(model)
-    for step in job.steps():
-        batch, samples = examples.of(step)
+    for minibatch in job.iterations():
         optimizer.zero_grad()
-        job.backward(loss := job.forward(model, batch))
-        average_gradients(job, model, samples / len(step.ids), group=job.group("workers"))
+        with Attempt(job, minibatch, model, examples.share(minibatch)) as attempt:
+            batch, samples = examples.of(minibatch)
+            job.backward(loss := job.forward(model, batch))
+        if attempt.skipped:
+            continue
+        average_gradients(job, model, samples / len(minibatch.ids), group=job.group("workers"))
         job.update(optimizer)
         job.report(loss, samples)
     examples.close()
     job.finish(model, within=workers)
+    meet(job)

@@ -21,18 +21,25 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
-from workbench.batches import partition, portion
-from workbench.buckets.book import Book, unused_named
-from workbench.buckets.shadow import Shadow
-from workbench.errors import SpecError
-from workbench.events import CODE
-from workbench.job import Job, Step
+from workbench.common.errors import SpecError
+from workbench.rank.attempts import Attempt
+from workbench.rank.batches import Minibatch, partition, portion
+from workbench.rank.job import Job
+from workbench.recording.events import CODE
+from workbench.training.ddp.bucket_log import Book, unused_named
+from workbench.training.ddp.resuming import Compression, rebuild_buckets
+from workbench.training.ddp.shadow import Shadow
 
 if TYPE_CHECKING:
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+
+TITLE = "DDP"
 
 DEFAULT_MB = 25.0  # torch's own; only with it the first bucket is smaller: 1 MiB
 Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
+
+EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,33 +60,63 @@ class Config:
     def __post_init__(self) -> None:
         for name, least in (("accumulate", 1), ("powersgd_rank", 1), ("powersgd_start", 2)):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} = {getattr(self, name)}: it is {least} or more")
+                raise SpecError.at(name, f"must be {least} or more", getattr(self, name))
         if self.bucket_cap_mb <= 0:
-            raise ValueError(f"bucket_cap_mb = {self.bucket_cap_mb}: it is above 0")
+            raise SpecError.at("bucket_cap_mb", "must be above 0", self.bucket_cap_mb)
         if self.shares is not None and (min(self.shares) < 0 or not sum(self.shares)):
-            raise ValueError(f"shares = {self.shares}: none below 0, and not all of them 0")
+            raise SpecError.at("shares", "none may be below 0, nor all of them 0", self.shares)
         if self.runs_out is not None:
             if self.accumulate > 1 or self.shares is not None or self.compression == "powersgd":
-                raise ValueError(
-                    "runs_out: goes with neither accumulate, nor shares, nor compression='powersgd'"
+                raise SpecError.at(
+                    "runs_out",
+                    "goes with neither accumulate, nor shares, nor compression='powersgd'",
                 )
             if min(self.runs_out) < 1:
-                raise ValueError(f"runs_out = {self.runs_out}: each rank has samples at first")
+                raise SpecError.at("runs_out", "each rank has samples at first", self.runs_out)
 
 
 def check(exp: "Experiment", config: Config) -> None:
-    """Raises SpecError for what does not fit the number of ranks or iterations."""
+    """Raise SpecError for options that do not fit the number of ranks or iterations."""
     for name in ("shares", "runs_out"):
         given = getattr(config, name)
         if given is not None and len(given) != exp.ranks:
-            raise SpecError(
-                f"Experiment.options.{name} = {given}: one number for each of ranks={exp.ranks}"
+            raise SpecError.at(
+                f"options.{name}", f"must be one number for each of ranks={exp.ranks}", given
             )
-    if config.runs_out is not None and max(config.runs_out) < exp.iterations:
-        raise SpecError(
-            f"Experiment.options.runs_out = {config.runs_out}: with iterations={exp.iterations} "
-            f"at least one rank has samples until then, so one of them is {exp.iterations}"
+    if config.runs_out is not None and exp.bad_minibatch != "keep":
+        raise SpecError.at(
+            "options.runs_out",
+            f"ends ranks one by one, and bad_minibatch={exp.bad_minibatch!r} asks all: leave it "
+            "out, or take bad_minibatch='keep'",
+            config.runs_out,
         )
+    if config.runs_out is not None and max(config.runs_out) < exp.iterations:
+        raise SpecError.at(
+            "options.runs_out",
+            f"with iterations={exp.iterations} at least one rank has samples until then, so one "
+            f"of them is {exp.iterations}",
+            config.runs_out,
+        )
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Raise SpecError where a lost rank takes along what the others lack, or was one that an option
+    counts.
+    """
+    if config.compression == "powersgd":
+        raise SpecError.at(
+            "compression",
+            "keeps on each rank what its gradients lack so far, which is lost with it: take "
+            "'fp16', 'bf16' or 'none', or recovery='restart'",
+            config.compression,
+        )
+    for name in ("runs_out",) if same_ranks else ("runs_out", "shares"):
+        if getattr(config, name) is not None:
+            raise SpecError.at(
+                name,
+                "is given by rank: leave it out, or take recovery='restart'",
+                getattr(config, name),
+            )
 
 
 def _start_alike(model: torch.nn.Module, job: Job) -> None:
@@ -100,7 +137,8 @@ def _start_alike(model: torch.nn.Module, job: Job) -> None:
 
 def train(job: Job, config: Config) -> None:
     model = job.model()
-    _start_alike(model, job)
+    if job.team.state != "memory":  # else survivors have it, and fresh ranks receive it
+        _start_alike(model, job)
     parallel = DistributedDataParallel(
         model,
         bucket_cap_mb=None if config.bucket_cap_mb == DEFAULT_MB else config.bucket_cap_mb,
@@ -109,11 +147,21 @@ def train(job: Job, config: Config) -> None:
         gradient_as_bucket_view=config.gradient_as_bucket_view,
         init_sync=False,
     )
-    book = Book(parallel, config.bucket_cap_mb, job.tell if job.rank == 0 else lambda _: None,
-                lambda: job.recorder.mark(CODE["metric"], "buckets rebuilt"))  # fmt: skip
-    parallel.register_comm_hook(*_told(job, book, *_hook(config)))
+    book = Book(
+        parallel,
+        config.bucket_cap_mb,
+        job.tell if job.rank == 0 else lambda _: None,
+        lambda: job.recorder.mark(CODE["metric"], "buckets rebuilt"),
+    )
+    state, hook = _hook(config)
+    parallel.register_comm_hook(*_labelled_hook(job, book, state, hook))
     optimizer = job.optimizer(model)
-    steps = job.steps()
+    if config.compression == "powersgd":
+        job.keep("compression", Compression(state), "per rank")
+    if job.checkpoints.resumed and not config.find_unused:
+        rebuild_buckets(job, parallel)
+        book.forget()
+    steps = job.iterations()
     with Join([parallel, Shadow(job, steps, book)], enable=config.runs_out is not None):
         for step in steps:
             if config.runs_out is not None and step.iteration >= config.runs_out[job.rank]:
@@ -125,46 +173,56 @@ def train(job: Job, config: Config) -> None:
                 part = partition(mine, number, config.accumulate)
                 waits = number < config.accumulate - 1  # its gradient stays here, for the next one
                 with parallel.no_sync() if waits else nullcontext():
-                    batch = job.load(part if len(part) else step.ids[:1])
-                    with job.label("buckets and buffers"), unused_named(model):
+                    with Attempt(job, step, parallel, part) as loading:
+                        batch = job.load(part if len(part) else step.ids[:1])
+                    if loading.skipped:
+                        break
+                    attempt = Attempt(job, step, parallel, part)
+                    with attempt, job.label("buckets and buffers"), unused_named(model):
                         loss = job.forward(parallel, batch)
+                        attempt.look(loss)  # buckets leave while backward computes others
+                    if attempt.skipped:
+                        break
+                    total += loss.detach() * len(part)
+                    if not waits:  # before others learn of the gradient: see check_survivors
+                        job.report(total / max(1, len(mine)), len(mine))
                     # DDP divides by p; this weight makes it the mean over the minibatch's samples.
                     with job.label("used parameters"):
                         job.backward(loss, weight=len(part) * job.ranks / len(step.ids))
-                total += loss.detach() * len(part)
-            job.update(optimizer)
-            job.report(total / max(1, len(mine)), len(mine))
-            book.close(step.iteration)
+            else:
+                job.update(optimizer)
+                book.close(step.iteration)
     job.finish(model)
 
 
-def samples(step: Step, rank: int, ranks: int, config: Config) -> Any:
-    """The ids of the minibatch that a rank takes; those without samples leave theirs to others."""
+def samples(minibatch: Minibatch, rank: int, ranks: int, config: Config) -> Any:
+    """Return the ids that a rank takes; ranks without samples leave theirs to others."""
     if config.runs_out is None:
-        return portion(step.ids, rank, ranks, config.shares)
-    left = [one for one in range(ranks) if step.iteration < config.runs_out[one]]
-    return partition(step.ids, left.index(rank), len(left))
+        return portion(minibatch.ids, rank, ranks, config.shares)
+    left = [one for one in range(ranks) if minibatch.iteration < config.runs_out[one]]
+    return partition(minibatch.ids, left.index(rank), len(left))
 
 
 # -- what happens to a bucket --
 
 
 def _hook(config: Config) -> tuple[Any, Hook]:
-    """torch's own hook for this compression, and what it keeps from iteration to iteration."""
+    """Return torch's own hook for this compression, and its state."""
     if config.compression == "powersgd":
         state = powerSGD_hook.PowerSGDState(
             None, config.powersgd_rank, config.powersgd_start, warm_start=True
         )
         return state, powerSGD_hook.powerSGD_hook
     named = {
-        "none": default_hooks.allreduce_hook, "fp16": default_hooks.fp16_compress_hook,
+        "none": default_hooks.allreduce_hook,
+        "fp16": default_hooks.fp16_compress_hook,
         "bf16": default_hooks.bf16_compress_hook,
-    }  # fmt: skip
+    }
     return dist.group.WORLD, named[config.compression]
 
 
-def _told(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
-    """The same hook, the bucket's name on its collectives."""
+def _labelled_hook(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
+    """Return the same hook, with the bucket's name on its collectives."""
 
     def told(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
         book.saw(bucket)

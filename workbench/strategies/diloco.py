@@ -16,9 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.common.errors import SpecError
+
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
+
+TITLE = "DiLoCo"
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +36,20 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise ValueError(f"every = {self.every}: it is 1 or more")
+            raise SpecError.at("every", "must be 1 or more", self.every)
         if self.outer_lr <= 0:
-            raise ValueError(f"outer_lr = {self.outer_lr}: it is more than 0")
+            raise SpecError.at("outer_lr", "must be more than 0", self.outer_lr)
         if not 0 <= self.outer_momentum < 1:
-            raise ValueError(f"outer_momentum = {self.outer_momentum}: it is 0 or more, below 1")
+            why = "must be 0 or more, and below 1"
+            raise SpecError.at("outer_momentum", why, self.outer_momentum)
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Refuse nothing: at the end of a round every rank has all, and from there all go on."""
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:
-    from workbench.fewer_words.averaging import all_peers
+    from workbench.rank.averaging import all_peers
 
     often = "every iteration" if config.every == 1 else f"every {config.every} iterations"
     words = f"All take one outer step {often}, along the mean of their moves."
@@ -49,33 +59,43 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
 def train(job: Job, config: Config) -> None:
     import torch
 
-    from workbench.batches import partition
-    from workbench.events import OPTIMIZER
-    from workbench.fewer_words.averaging import average_
+    from workbench.rank.attempts import Attempt
+    from workbench.rank.averaging import average_
+    from workbench.rank.batches import partition
+    from workbench.recording.events import OPTIMIZER
 
     job.lead = config.every - 1  # iterations that others may be ahead, until all meet
+    job.rounds = True
     model = job.model()
     optimizer = job.optimizer(model)
     old = [parameter.detach().clone() for parameter in model.parameters()]  # of the round's start
     outer = torch.optim.SGD(
         old, lr=config.outer_lr, momentum=config.outer_momentum, nesterov=config.outer_momentum > 0
     )
-    for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
+    for number, start in enumerate(old):
+        job.keep(f"round's start/{number}", start)
+    job.keep("outer optimizer", outer)
+    for minibatch in job.iterations():
+        mine = partition(minibatch.ids, job.rank, job.ranks)
         optimizer.zero_grad()
-        loss = job.forward(model, job.load(mine if len(mine) else step.ids[:1]))
-        # A worker's gradient counts by its samples, or uneven minibatches have a wrong mean.
-        job.backward(loss, weight=len(mine) * job.ranks / len(step.ids))
-        job.update(optimizer)
-        if (step.iteration + 1) % config.every == 0:
+        with Attempt(job, minibatch, model, mine) as attempt:
+            loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
+            # A worker's gradient counts by its samples, or uneven minibatches have a wrong mean.
+            job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))
+        if not attempt.skipped:
+            job.update(optimizer)
+        if (minibatch.iteration + 1) % config.every == 0:
             for start, parameter in zip(old, model.parameters(), strict=True):
                 start.grad = start - parameter.detach()
-            with job.label(f"average {(step.iteration + 1) // config.every}"):
+            with job.label(f"average {(minibatch.iteration + 1) // config.every}"):
                 average_(start.grad for start in old if start.grad is not None)
             with job.computing(OPTIMIZER, "mix"), torch.no_grad():
                 outer.step()
                 for start, parameter in zip(old, model.parameters(), strict=True):
                     parameter.copy_(start)
         job.sketch(model)
-        job.report(loss, len(mine))
+        if not attempt.skipped:
+            job.report(loss, len(mine))
+        if (minibatch.iteration + 1) % config.every == 0:
+            job.end_round(minibatch.iteration)
     job.finish(model, average=True)

@@ -18,12 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.errors import SpecError
+from workbench.common.errors import SpecError
 
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
 
+TITLE = "FSDP"
+
+REPLACED_ONLY = True  # without a rank a part of the model would be missing
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
 UNITS = ("layers", "whole")
 
 
@@ -34,40 +38,58 @@ class Config:
     units: str = "layers"  # what is gathered at once: a layer, or the "whole" model
     reshard_after_forward: bool = True  # free layers after forward; kept: less sent, more held
     prefetch: int = 0  # layers gathered ahead of need, while others compute; each is held meanwhile
+    buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
 
     def __post_init__(self) -> None:
         if self.units not in UNITS:
-            raise ValueError(f"units = {self.units!r}: it is {' or '.join(map(repr, UNITS))}")
+            why = f"must be {' or '.join(map(repr, UNITS))}"
+            raise SpecError.at("units", why, self.units, allowed=UNITS)
         if self.prefetch < 0:
-            raise ValueError(f"prefetch = {self.prefetch}: it is 0 or more layers")
+            raise SpecError.at("prefetch", "must be 0 or more layers", self.prefetch)
+        if self.buddy_every < 0:
+            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
 
 
 def check(exp: Experiment, config: Config) -> None:
     if exp.backend == "nccl":
-        raise SpecError(
-            f"Experiment.backend = {exp.backend!r}: strategy 'fsdp' runs over backend='workbench' "
-            "or 'gloo'"
+        raise SpecError.at(
+            "backend", "strategy 'fsdp' runs over backend='workbench' or 'gloo'", exp.backend
         )
 
 
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Accept any option: a lost rank's part comes from the next rank's copy."""
+
+
 def train(job: Job, config: Config) -> None:
-    from workbench.batches import partition
-    from workbench.shards.sharded import Sharded
+    from workbench.rank.batches import partition
+    from workbench.rank.shared_passes import SharedPass
+    from workbench.training.buddies.copies import Buddies
+    from workbench.training.fsdp.sharded import Sharded
 
     sharded = Sharded(
         job, units=config.units, free=config.reshard_after_forward, ahead=config.prefetch
     )
     model = sharded.model
-    optimizer = job.optimizer(model)
-    for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
+    job.keep("model", model, "divided")
+    optimizer = job.optimizer(model, scope="divided")
+    buddies, shared = Buddies(job, config.buddy_every), SharedPass(job, model)
+    for minibatch in job.iterations():
+        buddies.begin(minibatch.iteration)
+        mine = partition(minibatch.ids, job.rank, job.ranks)
         optimizer.zero_grad()
         # A worker without a sample takes part with one that counts nothing.
-        loss = job.forward(model, job.load(mine if len(mine) else step.ids[:1]))
-        # Reduce-scatter adds up: with these weights the mean over the minibatch's samples.
-        job.backward(loss, weight=len(mine) / len(step.ids))
-        job.update(optimizer)
-        job.report(loss, len(mine))
+        batches = shared.load(minibatch, [mine if len(mine) else minibatch.ids[:1]])
+        loss = job.forward(model, batches[0]) if batches else None
+        if loss is not None and shared.accepts(loss):
+            # Reduce-scatter adds up: with these weights the mean over the minibatch's samples.
+            job.backward(loss, weight=len(mine) / len(minibatch.ids))
+            job.update(optimizer)
+            job.report(loss, len(mine))
+        else:
+            sharded.free()  # what backward would have freed
         sharded.note()
+        buddies.end(minibatch.iteration)
     # All take part in each gather, so all validate with all samples.
     job.finish(model, alone=True, parameters=sharded.whole())
+    buddies.meet()

@@ -18,14 +18,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.units import duration_ns, size_bytes
+from workbench.common.errors import SpecError
+from workbench.common.units import duration_ns, size_bytes
 
 if TYPE_CHECKING:
     import torch
 
-    from workbench.job import Job
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
 
     Named = tuple[str, torch.Tensor]
+
+EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +44,29 @@ class Config:
         for name, read in (("threshold", size_bytes), ("cycle", duration_ns)):
             try:
                 read(getattr(self, name))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+            except SpecError as error:
+                raise error.within("", name) from None
+
+
+def check(exp: Experiment, config: Config) -> None:
+    """Raise SpecError where gradients are summed before all of them are known to be finite."""
+    if exp.bad_minibatch != "keep" and duration_ns(config.cycle):
+        raise SpecError.at(
+            "options.cycle",
+            f"sends gradients while others are still computed, and bad_minibatch="
+            f"{exp.bad_minibatch!r} looks at all of them first: take cycle='0 ms'",
+            config.cycle,
+        )
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Refuse nothing: every rank has all that is trained."""
 
 
 def train(job: Job, config: Config) -> None:
-    from workbench.batches import partition
-    from workbench.fewer_words.cycles import Cycles
+    from workbench.rank.attempts import Attempt
+    from workbench.rank.batches import partition
+    from workbench.training.communication_efficient.cycles import Cycles
 
     model = job.model()
     optimizer = job.optimizer(model)
@@ -55,24 +76,30 @@ def train(job: Job, config: Config) -> None:
     cycles: AbstractContextManager[object] = nullcontext()
     if cycle_ns:
         cycles = Cycles(job, parameters, cycle_ns * 1e-9, lambda some: share(job, some, threshold))
-    for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
+    for minibatch in job.iterations():
+        mine = partition(minibatch.ids, job.rank, job.ranks)
         optimizer.zero_grad()
-        loss = job.forward(model, job.load(mine if len(mine) else step.ids[:1]))
-        with cycles:  # leaves when every gradient is shared
-            job.backward(loss, weight=len(mine) / len(step.ids))
+        with Attempt(job, minibatch, model, mine) as attempt:
+            loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
+            if cycle_ns:
+                job.report(loss, len(mine))
+            with cycles:  # leaves when every gradient is shared
+                job.backward(loss, weight=len(mine) / len(minibatch.ids))
+        if attempt.skipped:
+            continue
+        if not cycle_ns:
+            job.report(loss, len(mine))
         if not cycle_ns:
             share(job, parameters, threshold)
         job.update(optimizer)
-        job.report(loss, len(mine))
     job.finish(model)
 
 
 def share(job: Job, parameters: Sequence[Named], threshold: int) -> None:
-    """Every gradient becomes the sum of the ranks'."""
+    """Replace every gradient by the sum over ranks."""
     import torch.distributed as dist
 
-    from workbench.fewer_words.gradients import flatten, gradient, write_back
+    from workbench.training.communication_efficient.gradients import flatten, gradient, write_back
 
     for fused in fuse(parameters, threshold):
         each, first, last = [one for _, one in fused], fused[0][0], fused[-1][0]
@@ -87,7 +114,10 @@ def share(job: Job, parameters: Sequence[Named], threshold: int) -> None:
 
 
 def fuse(parameters: Sequence[Named], threshold: int) -> Iterator[list[Named]]:
-    """Neighbours of one dtype that fit ``threshold`` bytes together; a larger one goes alone."""
+    """Yield groups of adjacent tensors of one dtype, at most ``threshold`` bytes together.
+
+    A larger tensor is a group of its own.
+    """
     fused: list[Named] = []
     room = 0
     for name, one in parameters:

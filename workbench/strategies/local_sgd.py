@@ -17,9 +17,14 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.common.errors import SpecError
+
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
+
+TITLE = "Local SGD"
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +37,15 @@ class Config:
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0)):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} = {getattr(self, name)}: it is {least} or more")
+                raise SpecError.at(name, f"must be {least} or more", getattr(self, name))
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Refuse nothing: at the end of a round every rank has all, and from there all go on."""
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:
-    from workbench.fewer_words.averaging import all_peers
+    from workbench.rank.averaging import all_peers
 
     often = "every iteration" if config.every == 1 else f"every {config.every} iterations"
     after = f", after {config.warmup} with averaged gradients" if config.warmup else ""
@@ -47,27 +56,36 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
 def train(job: Job, config: Config) -> None:
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-    from workbench.batches import partition
+    from workbench.rank.attempts import Attempt
+    from workbench.rank.batches import partition
     from workbench.strategies.data_parallel import average_gradients
 
     job.lead = config.every - 1  # iterations that others may be ahead, until all meet
+    job.rounds = True
     model = job.model()
     optimizer = job.optimizer(model)
     with warnings.catch_warnings():  # of a period of 1, which is there to be compared
         warnings.simplefilter("ignore", UserWarning)
         first = config.warmup + config.every - 1  # the iteration after which all average first
         averager = PeriodicModelAverager(period=config.every, warmup_steps=first)
-    for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
+    for minibatch in job.iterations():
+        mine = partition(minibatch.ids, job.rank, job.ranks)
         optimizer.zero_grad()
-        loss = job.forward(model, job.load(mine if len(mine) else step.ids[:1]))
-        # A worker's gradient counts by its samples, or uneven minibatches have a wrong mean.
-        job.backward(loss, weight=len(mine) * job.ranks / len(step.ids))
-        if step.iteration < config.warmup:
+        with Attempt(job, minibatch, model, mine) as attempt:
+            loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
+            # A worker's gradient counts by its samples, or uneven minibatches have a wrong mean.
+            job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))
+        if minibatch.iteration < config.warmup and not attempt.skipped:
             average_gradients(job, model, share=1 / job.ranks)
-        job.update(optimizer)
-        with job.label(f"average {1 + (step.iteration - first) // config.every}"):
+        if not attempt.skipped:
+            job.update(optimizer)
+        with job.label(f"average {1 + (minibatch.iteration - first) // config.every}"):
+            averager.step = minibatch.iteration  # a run that is resumed begins later
             averager.average_parameters(model.parameters())
         job.sketch(model)
-        job.report(loss, len(mine))
+        if not attempt.skipped:
+            job.report(loss, len(mine))
+        since = minibatch.iteration - first
+        if minibatch.iteration < config.warmup or (since >= 0 and since % config.every == 0):
+            job.end_round(minibatch.iteration)
     job.finish(model, average=True)

@@ -18,12 +18,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from workbench.errors import SpecError
-from workbench.source import Source
+from workbench.common.errors import SpecError
+from workbench.user_code.source import Source
 
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
+
+
+CAN_SKIP = True  # a worker leaves its own share of a minibatch out (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,59 +42,86 @@ class Config:
     stale_gradients: Literal["keep", "drop", "scale"] = "keep"  # scale: divided by the staleness
     drop_above: int = 0  # updates that a gradient may have missed before `drop` leaves it out
     shares: tuple[float, ...] | None = None  # of a minibatch, a worker each; left out: equal ones
+    replicas: int = 1  # of each key: 2, and a lost server's keys are whole in the next server
+    restored_from: Literal["pull", "checkpoint"] = "pull"  # keys of which no replica is left
     models: int = 1  # trained at the same time; worker i trains model i % models, on seed + model
 
     def __post_init__(self) -> None:
-        for name, least in (("servers", 1), ("staleness", 0), ("drop_above", 0), ("models", 1)):
+        least_of = {"servers": 1, "staleness": 0, "drop_above": 0, "models": 1, "replicas": 1}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
-                raise ValueError(f"{name} = {getattr(self, name)}: it is {least} or more")
+                raise SpecError.at(name, f"must be {least} or more", getattr(self, name))
         if self.staleness_max < self.staleness and self.consistency == "dssp":
-            raise ValueError(
-                f"staleness_max = {self.staleness_max} is less than staleness = {self.staleness}"
-            )
+            less = f"is less than staleness = {self.staleness}"
+            raise SpecError.at("staleness_max", less, self.staleness_max)
+        if self.replicas > self.servers:
+            why = f"each key is on that many servers, and there are only servers = {self.servers}"
+            raise SpecError.at("replicas", why, self.replicas)
+        if self.replicas > 1 and self.models > 1:
+            raise SpecError.at("replicas", "belong to one model's keys: models = 1", self.replicas)
         if isinstance(self.placement, tuple):
-            if len(self.placement) != self.servers:
-                raise ValueError(
-                    f"placement gives {len(self.placement)} shares for servers = {self.servers}"
-                )
-            if min(self.placement) < 0 or abs(sum(self.placement) - 1) > 0.01:
-                raise ValueError(
-                    f"placement = {list(self.placement)}: shares are 0 or more, and 1 together"
-                )
+            from workbench.training.parameter_servers.placement import check_shares
+
+            check_shares(self.placement, self.servers)
         if self.shares is not None:
             if not self.shares or min(self.shares) < 0 or sum(self.shares) <= 0:
-                raise ValueError(f"shares = {list(self.shares)}: they are 0 or more, one above 0")
+                why = "must be 0 or more each, and one above 0"
+                raise SpecError.at("shares", why, list(self.shares))
             if self.models > 1:
-                raise ValueError("shares are of one model's minibatches: models = 1")
+                raise SpecError.at("shares", "belong to one model's minibatches: models = 1")
 
 
 def check(exp: Experiment, config: Config) -> None:
-    """Raises SpecError for what cannot be with so many ranks."""
+    """Raise SpecError for options that do not fit the number of ranks."""
     workers = exp.ranks - config.servers
     if workers < config.models:
         each = "worker" if config.models == 1 else f"worker for each of {config.models} models"
-        raise SpecError(
-            f"Experiment.ranks = {exp.ranks} with options.servers = {config.servers} leaves "
-            f"{max(workers, 0)} workers: there must be at least one {each}"
+        raise SpecError.at(
+            "ranks",
+            f"options.servers = {config.servers} leaves {max(workers, 0)} workers: there must be "
+            f"at least one {each}",
+            exp.ranks,
         )
     if config.shares is not None and len(config.shares) != workers:
-        raise SpecError(
-            f"Experiment.options.shares gives {len(config.shares)} shares for {workers} workers"
+        raise SpecError.at(
+            "options.shares", f"gives {len(config.shares)} shares for {workers} workers"
+        )
+    if config.restored_from == "checkpoint" and exp.checkpoint is None:
+        raise SpecError.at(
+            "options.restored_from",
+            "this experiment writes no checkpoints: add "
+            'checkpoint=wb.Checkpoint(folder="checkpoints", every=20), or take "pull"',
+            config.restored_from,
         )
     if exp.memory_limit is not None:
-        raise SpecError(
-            f"Experiment.memory_limit = {exp.memory_limit!r}: strategy 'parameter_server' does not "
-            "measure what its ranks hold; leave it out"
+        raise SpecError.at(
+            "memory_limit",
+            "strategy 'parameter_server' does not measure what its ranks hold; leave it out",
+            exp.memory_limit,
         )
     if exp.backend != "workbench":
-        raise SpecError(
-            f"Experiment.backend = {exp.backend!r}: strategy 'parameter_server' runs over "
-            "backend='workbench'"
+        raise SpecError.at(
+            "backend", "strategy 'parameter_server' runs over backend='workbench'", exp.backend
+        )
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Raise SpecError where a lost rank's part of the work cannot be given to others."""
+    if config.models > 1:
+        raise SpecError.at(
+            "models", "of one only can others take over what a rank had: models = 1", config.models
+        )
+    if config.shares is not None and not same_ranks:
+        raise SpecError.at(
+            "shares",
+            "are given a worker each, and one may be lost: leave them out, or take "
+            "recovery='replace'",
+            list(config.shares),
         )
 
 
 def train(job: Job, config: Config) -> None:
-    from workbench.parameter_servers.server import Server
-    from workbench.parameter_servers.worker import Worker
+    from workbench.training.parameter_servers.server import Server
+    from workbench.training.parameter_servers.worker import Worker
 
-    (Server if job.rank < config.servers else Worker)(job, config).run()
+    (Server if job.run_rank < config.servers else Worker)(job, config).run()

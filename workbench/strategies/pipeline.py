@@ -16,17 +16,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.errors import SpecError
-from workbench.source import Source, split_path
+from workbench.common.errors import SpecError
+from workbench.user_code.source import Source, split_path
 
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.pipelines.schedule import Schedule
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
+    from workbench.training.pipelines.schedule import Schedule
 
 
 WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
+REPLACED_ONLY = True  # without a rank a part of the model would be missing
 ENOUGH = 2  # iterations of a named schedule without flush that tell whether it can be
+MOST_CHECKED = 100_000  # actions that the constructor looks at: a second's work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,58 +41,86 @@ class Config:
     split: str | tuple[str, ...] = "auto"  # by costs; "layers", or layers that begin stages
     stages_per_rank: int = 1  # more: smaller stages, a shorter bubble, more messages
     replicas: int = 1  # of the whole pipeline, each with its part of the minibatch (data parallel)
+    buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
 
     def __post_init__(self) -> None:
         for name in ("microbatches", "stages_per_rank", "replicas"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)}: it is 1 or more")
+                raise SpecError.at(name, "must be 1 or more", getattr(self, name))
+        if self.buddy_every < 0:
+            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
 
 
 def check(exp: Experiment, config: Config) -> None:
-    """Raises SpecError for what cannot be. A schedule that is code is not run here."""
+    """Raise SpecError for impossible options. A schedule that is code does not run here."""
     if exp.ranks % config.replicas:
-        raise SpecError(
-            f"Experiment.ranks = {exp.ranks} with options.replicas = {config.replicas}: each "
-            f"replica needs the same number of ranks, such as {config.replicas} x "
-            f"{max(1, exp.ranks // config.replicas)}"
+        raise SpecError.at(
+            "ranks",
+            f"each of options.replicas = {config.replicas} replicas needs the same number of "
+            f"ranks, such as {config.replicas} x {max(1, exp.ranks // config.replicas)}",
+            exp.ranks,
         )
     if exp.backend != "workbench":
-        raise SpecError(
-            f"Experiment.backend = {exp.backend!r}: strategy 'pipeline' runs over "
-            "backend='workbench'"
+        raise SpecError.at(
+            "backend", "strategy 'pipeline' runs over backend='workbench'", exp.backend
         )
     if not isinstance(config.schedule, Source) and not (
         isinstance(config.schedule, str) and split_path(config.schedule)
     ):
-        _schedule(exp, config, iterations=min(exp.iterations, ENOUGH))
+        _schedule(exp, config, min(exp.iterations, ENOUGH), MOST_CHECKED)
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:
-    """The schedule, checked, as the page is told it; code of the user's is run for it."""
-    from workbench.pipelines.facts import facts
+    """Return the checked schedule's facts for the page; this runs a user's schedule code."""
+    from workbench.training.pipelines.facts import facts
 
-    return {"pipeline": facts(exp, config, _schedule(exp, config, exp.iterations))}
+    schedule = _schedule(exp, config, exp.iterations)
+    if exp.bad_minibatch != "keep" and not schedule.flush:
+        raise SpecError.at(
+            "bad_minibatch",
+            f"schedule {schedule.name!r} has no flush: stages update while other microbatches of "
+            "the minibatch are under way, so that it cannot be left out whole. Take 'keep', or a "
+            "schedule with a flush",
+            exp.bad_minibatch,
+        )
+    for name, none in (("checkpoint", None), ("resume", None), ("recovery", "abort")):
+        if getattr(exp, name) != none and not schedule.flush:
+            raise SpecError.at(
+                name,
+                f"schedule {schedule.name!r} has no flush: microbatches are under way at every "
+                "iteration's border, and no copy holds them. Take a schedule with one",
+            )
+    return {"pipeline": facts(exp, config, schedule)}
 
 
-def _schedule(exp: Experiment, config: Config, iterations: int) -> Schedule:
-    from workbench.pipelines.schedule import build
+def _schedule(
+    exp: Experiment, config: Config, iterations: int, most: int | None = None
+) -> Schedule:
+    from workbench.training.pipelines.schedule import MOST_ACTIONS, build
 
-    made = build(
+    schedule = build(
         config.schedule,
         ranks=exp.ranks // config.replicas,
         microbatches=config.microbatches,
         stages_per_rank=config.stages_per_rank,
         iterations=iterations,
+        most=MOST_ACTIONS if most is None else most,
     )
-    if not made.flush and config.replicas > 1:
-        raise SpecError(
-            f"Experiment.options.replicas = {config.replicas}: schedule {made.name!r} has no flush "
-            "at which replicas could add up their gradients; take replicas = 1"
+    if not schedule.flush and config.replicas > 1:
+        raise SpecError.at(
+            "options.replicas",
+            f"schedule {schedule.name!r} has no flush at which replicas could add their gradients; "
+            "take replicas = 1",
+            config.replicas,
         )
-    return made
+    return schedule
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Accept any option: a lost rank's part comes from the next rank's copy."""
 
 
 def train(job: Job, config: Config) -> None:
-    from workbench.pipelines.pipeline import Pipeline
+    from workbench.training.pipelines.pipeline import Pipeline
 
     Pipeline(job, config, _schedule(job.exp, config, job.exp.iterations)).run()

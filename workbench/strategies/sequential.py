@@ -1,26 +1,77 @@
-"""One process, the whole minibatch: what every other strategy is compared with."""
+"""One process, the whole minibatch: what every other strategy is compared with.
+
+On a task with an environment: DQN, which plays, remembers and learns in turns.
+
+Paper  Mnih et al., "Human-level control through deep reinforcement learning", Nature 518, 2015.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from workbench.job import Job
+from workbench.rank.attempts import Attempt
+from workbench.rank.job import Job
+from workbench.tasks._environments import plays
+
+if TYPE_CHECKING:
+    from workbench.experiment.spec import Experiment
 
 WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
+EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+PLAYS = True  # it takes tasks with an environment, too
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """No options."""
+    """Options on a task with an environment; there are none on others."""
+
+    replay: Literal["uniform", "prioritised"] = "uniform"  # which transitions are learned from
+    capacity: int = 10_000  # transitions that replay holds
+    learn_from: int = 500  # transitions in replay before the first update
+    block: int = 4  # transitions that are played, and sent, at a time
+    n_step: int = 3  # rewards that a transition sums up
+    discount: float = 0.99  # of a reward, by the frame
+    double: bool = True  # the network chooses the action that the target network values
+    target_every: int = 100  # updates after which the target network is the network again
+    epsilon_first: float = 1.0  # probability of a random action in the first frame
+    epsilon: float = 0.05  # the same after epsilon_frames
+    epsilon_frames: int = 1_000  # over which it goes down
+    priority_exponent: float = 0.6  # 0: all alike; 1: in proportion to the error (prioritised)
+    importance_exponent: float = 0.4  # 1: what is drawn more often counts so much less
+
+    def __post_init__(self) -> None:
+        from workbench.training.reinforcement import options
+
+        options.check_options(self)
+        options.annealed(self.epsilon_first, self.epsilon, self.epsilon_frames)
+
+
+def prepare(exp: Experiment, config: Config) -> dict[str, str]:
+    """Check the environment, where there is one."""
+    from workbench.training.reinforcement.preparing import check_task, is_played
+
+    if is_played(exp):
+        check_task(exp)
+    return {}
 
 
 def train(job: Job, config: Config) -> None:
+    if plays(job.task):
+        from workbench.training.reinforcement import options, sequential
+
+        exploration = options.annealed(config.epsilon_first, config.epsilon, config.epsilon_frames)
+        return sequential.train(job, config, exploration)
     model = job.model()
     optimizer = job.optimizer(model)
-    for step in job.steps():
+    for minibatch in job.iterations():
         optimizer.zero_grad()
-        loss = job.forward(model, job.load(step.ids))
-        job.backward(loss)
+        with Attempt(job, minibatch, model, minibatch.ids) as attempt:
+            loss = job.forward(model, job.load(minibatch.ids))
+            job.backward(loss)
+        if attempt.skipped:
+            continue
         job.update(optimizer)
-        job.report(loss, len(step.ids))
+        job.report(loss, len(minibatch.ids))
     job.finish(model)

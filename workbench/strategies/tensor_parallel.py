@@ -18,14 +18,17 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench import source
+from workbench.common.errors import SpecError
+from workbench.user_code import source
 
 if TYPE_CHECKING:
-    from workbench.job import Job
-    from workbench.sharding.model import Sharded
-    from workbench.spec import Experiment
+    from workbench.experiment.spec import Experiment
+    from workbench.rank.job import Job
+    from workbench.training.tensor_parallel.model import Sharded
 
 WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
+REPLACED_ONLY = True  # without a rank a part of the model would be missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,22 +37,32 @@ class Config:
 
     # Between split layers each rank takes its part of the sequence, not all of it as the others do.
     sequence_parallel: bool = False
+    buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
+
+    def __post_init__(self) -> None:
+        if self.buddy_every < 0:
+            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:
-    """Raises SpecError where no layer can be split over so many ranks. A user's own task is not
-    run in here: its ranks say so before they train.
+    """Raise SpecError if no layer can be split over this number of ranks.
+
+    A user's own task does not run here: its ranks raise before they train.
     """
     if isinstance(exp.task, str) and not source.split_path(exp.task):
         import torch
         from torch.utils.data import default_collate
 
-        from workbench.sharding import planning as sharding
-        from workbench.sharding.tokens import by_tokens
+        from workbench.rank.placement import need_samples
+        from workbench.training.tensor_parallel import planning as sharding
+        from workbench.training.tensor_parallel.tokens import by_tokens
 
         with torch.random.fork_rng(devices=[]):
-            task = source.load("tasks", exp.task, "Task")(**exp.task_options)
-            data = task.dataset("train")
+            try:
+                task = source.load("tasks", exp.task, "Task")(**exp.task_options)
+            except (TypeError, ValueError) as error:
+                raise SpecError.at("task_options", str(error), dict(exp.task_options)) from None
+            data = need_samples(task.dataset("train"), "train", task)
             batch = default_collate([data[i] for i in range(min(2, exp.batch_size, len(data)))])
             model = task.model()
             plan = sharding.plan(model, sharding.arguments(task, model, batch), exp.ranks)
@@ -58,44 +71,58 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     return {}
 
 
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Accept any option: a lost rank's part comes from the next rank's copy."""
+
+
 def train(job: Job, config: Config) -> None:
     import torch.distributed as dist
 
-    from workbench.result import digest
-    from workbench.sharding.model import assemble
+    from workbench.rank.shared_passes import SharedPass
+    from workbench.store.result import digest
+    from workbench.training.buddies.copies import Buddies
+    from workbench.training.tensor_parallel.model import assemble
 
     own = split(job, config)
     model = job.padded(own.model.to(job.device))
+    job.keep("model", model)
     optimizer = job.optimizer(model)
-    for step in job.steps():
+    buddies, shared = Buddies(job, config.buddy_every), SharedPass(job, model)
+    for minibatch in job.iterations():
+        buddies.begin(minibatch.iteration)
         optimizer.zero_grad()
-        loss = job.forward(model, job.load(step.ids))
-        job.backward(loss)
-        for name in own.partial:
-            with job.label(name):
-                dist.all_reduce(model.get_parameter(name).grad)
-        job.update(optimizer)
-        # The ranks' losses are one and the same: it is counted once.
-        job.report(loss, len(step.ids) if job.rank == 0 else 0)
+        batches = shared.load(minibatch, [minibatch.ids])
+        loss = job.forward(model, batches[0]) if batches else None
+        if loss is not None and shared.accepts(loss):
+            job.backward(loss)
+            for name in own.partial:
+                with job.label(name):
+                    dist.all_reduce(model.get_parameter(name).grad)
+            job.update(optimizer)
+            # The ranks' losses are one and the same: it is counted once.
+            job.report(loss, len(minibatch.ids) if job.rank == 0 else 0)
+        buddies.end(minibatch.iteration)
     job.finish(model, alone=True)
     job.parameters = assemble(own)
     job.digest = digest(job.parameters)
+    buddies.meet()
 
 
 def split(job: Job, config: Config) -> Sharded:
-    """This rank's part of the model; rank 0 tells how it is split."""
+    """Return this rank's shard of the model; rank 0 publishes how it is split."""
     import torch
     from torch import fx
 
-    from workbench.sharding import model as sharded_model
-    from workbench.sharding import planning as sharding
-    from workbench.sharding.layers import Ranks
-    from workbench.sharding.tokens import by_tokens
-    from workbench.splitting.measuring import measure
+    from workbench.rank.data_source import reread
+    from workbench.training.splitting.measuring import measure
+    from workbench.training.tensor_parallel import model as sharded_model
+    from workbench.training.tensor_parallel import planning as sharding
+    from workbench.training.tensor_parallel.layers import Ranks
+    from workbench.training.tensor_parallel.tokens import by_tokens
 
     model = job.build()
     with torch.random.fork_rng(devices=[]):  # as if it had not been tried out
-        batch = job.batch(job.train, job.minibatches.ids(0))
+        batch = reread(job, lambda: job.batch(job.train, job.minibatches.ids(0)))
         called = sharding.arguments(job.task, model, batch)
         args = fx.node.map_aggregate(
             called, lambda one: one.cpu() if isinstance(one, torch.Tensor) else one
@@ -105,6 +132,6 @@ def split(job: Job, config: Config) -> Sharded:
             plan, tokens = by_tokens(plan)
         if job.rank == 0 and job.recorder.active:
             costs = measure(plan.traced, args, budget_s=0.1)
-            job.tell({"model": json.dumps(sharded_model.described(plan, costs, tokens))})
+            job.tell({"model": json.dumps(sharded_model.facts_of(plan, costs, tokens))})
     ranks = Ranks(job.rank, job.ranks, job.metrics_group(), job.label)
     return sharded_model.shard(plan, ranks, tokens)

@@ -17,10 +17,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.common.errors import SpecError
+
 if TYPE_CHECKING:
     import torch
 
-    from workbench.job import Job
+    from workbench.rank.job import Job
+
+TITLE = "Top-k"
+EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
+CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,27 +38,32 @@ class Config:
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio <= 1:
-            raise ValueError(f"ratio = {self.ratio}: it is more than 0, and at most 1")
+            raise SpecError.at("ratio", "must be more than 0, and at most 1", self.ratio)
 
 
 def train(job: Job, config: Config) -> None:
     import torch
     from torch.nn.utils import parameters_to_vector
 
-    from workbench.batches import partition
-    from workbench.events import OPTIMIZER
-    from workbench.fewer_words.gradients import flatten, write_back
+    from workbench.rank.attempts import Attempt
+    from workbench.rank.batches import partition
+    from workbench.recording.events import OPTIMIZER
+    from workbench.training.communication_efficient.gradients import flatten, write_back
 
     model = job.model()
     optimizer = job.optimizer(model)
     parameters = [*model.parameters()]
     kept = torch.zeros_like(parameters_to_vector(parameters).detach())  # what was not sent yet
+    job.keep("unsent gradient", kept, "per rank")
     k = max(1, round(config.ratio * len(kept)))
-    for step in job.steps():
-        mine = partition(step.ids, job.rank, job.ranks)
+    for minibatch in job.iterations():
+        mine = partition(minibatch.ids, job.rank, job.ranks)
         optimizer.zero_grad()
-        loss = job.forward(model, job.load(mine if len(mine) else step.ids[:1]))
-        job.backward(loss, weight=len(mine) / len(step.ids))
+        with Attempt(job, minibatch, model, mine) as attempt:
+            loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
+            job.backward(loss, weight=len(mine) / len(minibatch.ids))
+        if attempt.skipped:
+            continue
         with job.computing(OPTIMIZER, "compress"):
             kept += flatten(parameters)
             values, indices = largest(kept, k)
@@ -72,7 +83,7 @@ def train(job: Job, config: Config) -> None:
 
 
 def largest(x_N: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k entries of largest magnitude: (values, indices)."""
+    """Return the k entries of largest magnitude: (values, indices)."""
     indices = x_N.abs().topk(k, sorted=False).indices
     return x_N[indices], indices
 
@@ -80,7 +91,7 @@ def largest(x_N: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 def gather(
     values_K: torch.Tensor, indices_K: torch.Tensor, ranks: int
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Every rank's (values, indices), in the order of ranks; one message holds both."""
+    """Gather every rank's (values, indices), in the order of ranks, in one message each."""
     import torch
     import torch.distributed as dist
 

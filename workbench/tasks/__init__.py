@@ -1,1 +1,1 @@
-"""What is trained: one file a task, each with a class ``Task`` (model, dataset, loss, metrics)."""
+"""Tasks to train: one file each, with a class ``Task`` (model, dataset, loss, metrics)."""

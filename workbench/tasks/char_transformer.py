@@ -46,7 +46,7 @@ class Attention(nn.Module):
         return self.output(seen.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def by_head(self, x: torch.Tensor) -> torch.Tensor:
-        """batch, time, width -> batch, head, time, head_width"""
+        """Return ``x`` (batch, time, width) as batch, head, time, head_width."""
         return torch.unflatten(x, 2, (-1, self.head_width)).transpose(1, 2)
 
 
@@ -80,7 +80,10 @@ class CharTransformer(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
-        """text: batch, time -> batch, time, character: how likely each is to be next (logits)"""
+        """Return the logits of the next character (batch, time, character).
+
+        text: batch, time
+        """
         x = self.characters(text) + self.positions[: text.size(1)]
         return self.head(self.norm(self.blocks(x)))  # type: ignore[no-any-return]
 
@@ -102,7 +105,7 @@ class Task:
         return CharTransformer(self.layers, self.width, self.heads, self.context)
 
     def dataset(self, split: str) -> Dataset[tuple[torch.Tensor, ...]]:
-        """Windows of ``context`` characters, and the same one character on."""
+        """Return windows of ``context`` characters, and the same windows one character later."""
         text = manual()
         windows = (len(text) - 1) // self.context
         now = text[: windows * self.context].view(windows, self.context)
@@ -124,7 +127,7 @@ class Task:
         return {"accuracy": right, "bits": nats / math.log(2)}
 
     def write(self, model: nn.Module, start: str, characters: int, *, seed: int = 0) -> str:
-        """``start`` and what the model writes after it, drawn by its probabilities."""
+        """Return ``start`` and the model's continuation, sampled from its probabilities."""
         chance = torch.Generator().manual_seed(seed)
         text = encode(start)
         with torch.no_grad():
@@ -136,11 +139,16 @@ class Task:
 
 @cache
 def manual() -> torch.Tensor:
-    """All of the text, encoded once: it is asked for with every batch of a validation."""
+    """Return the whole text, encoded; each batch of a validation needs it."""
     return encode("\n\n".join(topics.topics[name] for name in sorted(topics.topics)))
 
 
 def encode(text: str) -> torch.Tensor:
-    """Places in the alphabet (int64)."""
+    """Return positions in the alphabet (int64)."""
     places = {character: i for i, character in enumerate(ALPHABET)}
     return torch.tensor([places.get(character, OTHER) for character in text])
+
+
+def size(*, layers: int = 4, width: int = 64, heads: int = 4, context: int = 64) -> int:
+    """Return the least number of values that the model holds, without making it."""
+    return layers * 12 * width * width + (2 * len(ALPHABET) + context) * width

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset, TensorDataset
 
-from workbench._assets import asset
+from workbench.common.assets import asset
 
 VALIDATION_EVERY = 5  # each fifth image is for validation
 
@@ -25,17 +25,23 @@ class Task:
 
     def model(self) -> nn.Module:
         return nn.Sequential(
-            nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2),
-            nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
+            nn.Conv2d(1, 6, 5, padding=2),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
             nn.Flatten(),
-            nn.Linear(400, 120), nn.Tanh(),
-            nn.Linear(120, 84), nn.Tanh(),
+            nn.Linear(400, 120),
+            nn.Tanh(),
+            nn.Linear(120, 84),
+            nn.Tanh(),
             nn.Linear(84, 10),
-        )  # fmt: skip
+        )
 
     def dataset(self, split: str) -> Dataset[tuple[torch.Tensor, ...]]:
-        """``split``: "train" (1,437 images) or "validation" (360)."""
-        with np.load(asset("digits.npz"), allow_pickle=False) as file:
+        """Return the samples of ``split``: "train" (1,437 images) or "validation" (360)."""
+        with np.load(asset("data/digits.npz"), allow_pickle=False) as file:
             images, labels = file["images"], file["labels"]
         chosen = np.arange(len(images)) % VALIDATION_EVERY == 0
         if split == "train":

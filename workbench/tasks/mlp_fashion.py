@@ -19,10 +19,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from workbench.inputs import idx
+from workbench.common import idx
 
 CLASSES = 10
 FOLDER = "fashion-mnist"
+PLACES = ("folder",)  # options that name what is read: the web app asks its operator for them
 
 
 class Images(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -44,8 +45,10 @@ class Task:
     def __init__(
         self, *, folder: str = FOLDER, hidden: Sequence[int] = (128, 64), samples: int | None = None
     ) -> None:
-        """``folder``: that has the files. ``hidden``: the width of each hidden layer. ``samples``:
-        train on no more than the first so many.
+        """Configure the task.
+
+        ``folder``: of the files. ``hidden``: the width of each hidden layer. ``samples``: train on
+        the first so many at most.
         """
         self.folder, self.hidden, self.samples = folder, tuple(hidden), samples
 
@@ -58,7 +61,7 @@ class Task:
         return nn.Sequential(*layers[:-1])
 
     def dataset(self, split: str) -> Dataset[Any]:
-        """``split``: "train" or "validation"."""
+        """Return the samples of ``split``: "train" or "validation"."""
         images, labels = idx.read(self.folder, split)
         most = self.samples if split == "train" else None
         return Images(
@@ -77,9 +80,17 @@ class Task:
 def check(
     folder: str = FOLDER, hidden: Sequence[int] = (128, 64), samples: int | None = None
 ) -> None:
-    """Before anything starts: are the files there, and whole? Raises SpecError or ValueError."""
+    """Check that the files exist and are complete. Raises SpecError or ValueError."""
     if any(not isinstance(width, int) or width < 1 for width in hidden):
         raise ValueError(f"hidden = {list(hidden)}: the width of each layer, 1 or more")
     if samples is not None and samples < 1:
         raise ValueError(f"samples = {samples}: 1 or more; left out: all")
     idx.check(folder, CLASSES)
+
+
+def size(
+    folder: str = FOLDER, hidden: Sequence[int] = (128, 64), samples: int | None = None
+) -> int:
+    """Return the least number of values that the model holds, without making it."""
+    widths = [*hidden, CLASSES]
+    return sum(inputs * outputs for inputs, outputs in pairwise(widths))

@@ -41,11 +41,15 @@ class Task:
         return Residual(self.layers, self.width, self.unused)
 
     def dataset(self, split: str) -> Dataset[tuple[torch.Tensor, ...]]:
-        """``split``: "train" or "validation". Classes are those of a random linear map."""
+        """Return the samples of ``split``: "train" or "validation".
+
+        Classes are those of a random linear map.
+        """
         train = split == "train"
-        made = torch.Generator().manual_seed(SEED + (not train))
-        x = torch.randn(self.samples if train else max(1, self.samples // 4), FEATURES,
-                        generator=made)  # fmt: skip
+        result = torch.Generator().manual_seed(SEED + (not train))
+        x = torch.randn(
+            self.samples if train else max(1, self.samples // 4), FEATURES, generator=result
+        )
         truth = torch.randn(FEATURES, CLASSES, generator=torch.Generator().manual_seed(SEED - 1))
         return TensorDataset(x, (x @ truth).argmax(1))
 
@@ -74,3 +78,8 @@ class Residual(nn.Module):
         for layer in self.layers:
             x = x + torch.tanh(layer(x)) / math.sqrt(len(self.layers))
         return x[:, :CLASSES]
+
+
+def size(layers: int = 6, width: int = 1024, unused: int = 0, samples: int = 2048) -> int:
+    """Return how many values the model and its samples hold, without making them."""
+    return (layers + unused) * (width * width + width) + samples * (FEATURES + 1)

@@ -1,1 +1,1 @@
-"""How bytes move: ``shared_memory`` between ranks of one host, ``gloo`` between hosts."""
+"""Transports of bytes: ``shared_memory`` between ranks of one host, ``gloo`` between hosts."""

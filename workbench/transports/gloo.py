@@ -20,17 +20,18 @@ import numpy as np
 import torch
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
-from workbench.arrays import bytes_of
-from workbench.transports.bell import Bells
-from workbench.transports.board import PLANES, TEXT_BYTES, Board, read_alarm, write_alarm
+from workbench.common.errors import WorkbenchError
+from workbench.transports.arrays import bytes_of
+from workbench.transports.doorbell import Bells
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
+from workbench.transports.peer_page import PLANES, TEXT_BYTES, Board, read_alarm, write_alarm
 
 _WORDS = HEADER.size // 8
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
 # Tags of the wire: a plane's headers and payloads, then alarms; of the last nothing is ever sent.
 _ALARM, _NEVER = 2 * len(PLANES), 2 * len(PLANES) + 1
 # An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: the
-# deadlines are those of our own waits (watch.py).
+# deadlines are those of our own waits (messaging/watchdog.py).
 _NO_TIMEOUT = timedelta(days=365)
 
 
@@ -55,14 +56,34 @@ class GlooOutbox:
         return self._views[self._turn].get(dtype)
 
     def post(
-        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
-        signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        self,
+        generation: int,
+        op: int,
+        step: int,
+        chunk: int,
+        slot: int,
+        nbytes: int,
+        signature: int,
+        arrives: int = 0,
+        total: int = 0,
+        tag: int = 0,
+        checksum: int = 0,
         slowness: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         fields = (
-            generation, op, step, chunk, slot, nbytes, signature, arrives, total, tag, checksum,
+            generation,
+            op,
+            step,
+            chunk,
+            slot,
+            nbytes,
+            signature,
+            arrives,
+            total,
+            tag,
+            checksum,
             slowness,
-        )  # fmt: skip
+        )
         self._headers[self._turn].copy_(torch.tensor(fields))
         self._on_its_way += 1
         self.moved += nbytes
@@ -86,11 +107,11 @@ class GlooOutbox:
             self._channels.ended(to, False)
 
     def drained(self) -> bool:
-        """Is all that was posted in the other process?"""
+        """Return whether all that was posted is in the other process."""
         return self._taken == self._on_its_way
 
     def close(self) -> None:
-        """Say good-bye after what was posted."""
+        """Send a farewell after what was posted."""
         self._posted.put(-1)
 
 
@@ -133,7 +154,7 @@ class GlooInbox:
             self._channels.ended(self._frm, False)
 
     def fields(self) -> tuple[int, ...]:
-        """The header of the oldest slot as plain numbers."""
+        """Return the header of the oldest slot as plain numbers."""
         return self._headers[0]
 
     def header(self) -> Header:
@@ -157,9 +178,16 @@ class GlooChannels:
     """
 
     def __init__(
-        self, store: Store, rank: int, size: int, far: list[int], slot_bytes: int, board: Board,
-        bells: Bells, ended: Callable[[int, bool], None],
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        far: list[int],
+        slot_bytes: int,
+        board: Board,
+        bells: Bells,
+        ended: Callable[[int, bool], None],
+    ) -> None:
         self.group: Any = ProcessGroupGloo(
             PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
         )
@@ -182,7 +210,7 @@ class GlooChannels:
         self._alarms: list[Any] = []  # under way, with what they send: Gloo does not keep it
 
     def said_bye(self, frm: int) -> None:
-        """One plane has nothing more to come; the others may have."""
+        """Note that one plane has nothing more to come; the others may have."""
         self._byes.append(frm)
         if self._byes.count(frm) == len(PLANES):
             self.ended(frm, True)
@@ -196,9 +224,9 @@ class GlooChannels:
     def inbox(self, frm: int, plane: int) -> GlooInbox:
         return self._inboxes[frm, plane]
 
-    def raise_alarm(self, kind: str, rank: int, text: str) -> None:
+    def raise_alarm(self, error: WorkbenchError) -> None:
         """Tell every rank on another host that the group has failed."""
-        self._tell(write_alarm(kind, rank, text))
+        self._tell(write_alarm(error))
 
     def _tell(self, data: bytes) -> None:
         page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
@@ -216,10 +244,13 @@ class GlooChannels:
                 text = bytes(page.numpy()).rstrip(b"\0")
                 if not text:
                     return
-                self._board.raise_alarm(**read_alarm(text))
+                self._board.raise_alarm(read_alarm(text))
 
     def close(self, seconds: float = 2.0) -> None:
-        """Say good-bye to everyone, as a closed connection looks like a lost one; then leave."""
+        """Send a farewell to all peers, then leave.
+
+        Without it a closed connection looks like a lost one.
+        """
         for to in self._far:
             for plane in range(len(PLANES)):
                 self.outbox(to, plane).close()

@@ -1,4 +1,4 @@
-"""What a directed channel between two ranks looks like, whichever way its bytes move.
+"""The interface of a directed channel between two ranks, for any transport.
 
 A channel is a row of slots. The sender claims a free slot, fills it and posts it with a header; the
 receiver takes the oldest posted slot, uses the payload in place and frees it. One thread at a time
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from workbench.shared import Semaphore
+from workbench.shared_memory.segments import Semaphore
+from workbench.transports.sizes import HEADER_BYTES, SLOTS
 
-SLOTS = 4
+__all__ = ["HEADER", "HEADER_BYTES", "SLOTS", "Header", "Inbox", "Outbox", "Views", "checksum"]
 
 
 class Header(NamedTuple):
-    """What travels before a slot's payload."""
+    """The header before a slot's payload."""
 
     generation: int
     op: int  # which collective of the group, or the message's number
@@ -37,7 +38,6 @@ class Header(NamedTuple):
 
 
 HEADER = struct.Struct("12q")
-HEADER_BYTES = 128  # two cache lines
 
 
 class Outbox(Protocol):
@@ -48,13 +48,23 @@ class Outbox(Protocol):
     slot_bytes: int
 
     def slot(self, dtype: Any) -> Any:
-        """The claimed slot as a flat array (numpy) or tensor (torch) of ``dtype``."""
+        """Return the claimed slot as a flat array (numpy) or tensor (torch) of ``dtype``."""
 
     def post(
-        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
-        signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        self,
+        generation: int,
+        op: int,
+        step: int,
+        chunk: int,
+        slot: int,
+        nbytes: int,
+        signature: int,
+        arrives: int = 0,
+        total: int = 0,
+        tag: int = 0,
+        checksum: int = 0,
         slowness: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Hand the claimed slot over; the arguments are a Header's fields (no object: hot path)."""
 
 
@@ -89,7 +99,7 @@ class Views:
 
 
 def checksum(payload: memoryview) -> int:
-    """A sum of words, which any single flipped byte changes."""
+    """Return a sum of words, which any single flipped byte changes."""
     words = len(payload) // 8
     total = int(np.add.reduce(np.frombuffer(payload, np.uint64, words))) if words else 0
     return (total + sum(payload[words * 8 :])) & 0x7FFF_FFFF_FFFF_FFFF

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.shared import SEMAPHORE_BYTES, Segment
+from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
+from workbench.transports.sizes import HEAD_BYTES, mailbox_bytes
 
-PAGE = 4096
 _unpack, _pack = HEADER.unpack_from, HEADER.pack_into
 
 
@@ -23,10 +23,10 @@ class _Mailbox:
         self.segment = segment
         self.ready = segment.semaphore(0, 0 if fresh else None)
         self.free = segment.semaphore(SEMAPHORE_BYTES, SLOTS if fresh else None)
-        self.stride = (segment.nbytes - PAGE) // SLOTS
+        self.stride = (segment.nbytes - HEAD_BYTES) // SLOTS
         self.slot_bytes = self.stride - HEADER_BYTES
         self.memory = segment.memory
-        starts = [PAGE + i * self.stride for i in range(SLOTS)]
+        starts = [HEAD_BYTES + i * self.stride for i in range(SLOTS)]
         self._headers = starts
         payloads = [segment.memory[at + HEADER_BYTES : at + self.stride] for at in starts]
         self._views = [Views(payload, {}) for payload in payloads]
@@ -40,18 +40,27 @@ class SharedOutbox(_Mailbox):
     """The end that a rank sends through."""
 
     def __init__(self, slot_bytes: int, what: str) -> None:
-        stride = (slot_bytes + HEADER_BYTES + 63) // 64 * 64
-        super().__init__(Segment.create(PAGE + SLOTS * stride, what), fresh=True)
+        super().__init__(Segment.create(mailbox_bytes(slot_bytes), what), fresh=True)
         self.moved = 0
         self.bell: Any = (
             None  # set for point to point: wakes a receiver that waits for several senders
         )
 
     def post(
-        self, generation: int, op: int, step: int, chunk: int, slot: int, nbytes: int,
-        signature: int, arrives: int = 0, total: int = 0, tag: int = 0, checksum: int = 0,
+        self,
+        generation: int,
+        op: int,
+        step: int,
+        chunk: int,
+        slot: int,
+        nbytes: int,
+        signature: int,
+        arrives: int = 0,
+        total: int = 0,
+        tag: int = 0,
+        checksum: int = 0,
         slowness: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         turn = self._turn
         _pack(
             self.memory,
@@ -76,7 +85,7 @@ class SharedOutbox(_Mailbox):
             self.bell.ring()
 
     def drained(self) -> bool:
-        """Has the receiver taken all that was posted?"""
+        """Return whether the receiver has taken all that was posted."""
         return bool(self.free._get_value() == SLOTS)  # type: ignore[attr-defined]
 
 
@@ -88,7 +97,9 @@ class SharedInbox(_Mailbox):
         self.bell: Any = None
 
     def fields(self) -> tuple[int, ...]:
-        """The header of the oldest slot as plain numbers, in the order of ``Header``'s fields."""
+        """Return the header of the oldest slot as plain numbers, in the order of ``Header``'s
+        fields.
+        """
         return _unpack(self.memory, self._headers[self._turn])
 
     def header(self) -> Header:

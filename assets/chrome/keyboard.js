@@ -1,0 +1,43 @@
+// @ts-check
+/**
+ * The keys of a stage: time, the ranks, and which scene is on show.
+ * @typedef {import("./stage.js").Stage} Stage
+ */
+
+/** What each key does. @param {Stage} stage @returns {Record<string, () => void>} */
+const actionsOf = ({ playback, scenes, known, holdRanks }) => ({
+  " ": () => playback.toggle(),
+  l: () => playback.live(),
+  L: () => playback.live(),
+  ArrowLeft: () => playback.step(-1),
+  ArrowRight: () => playback.step(1),
+  "+": () => playback.faster(1),
+  "=": () => playback.faster(1),
+  "-": () => playback.faster(-1),
+  h: holdRanks,
+  H: holdRanks,
+  "?": () => scenes.list.open(),
+  v: () => scenes.list.open(),
+  V: () => scenes.list.open(),
+  Home: () => playback.goto(known.table.from),
+});
+
+/** Listen until the function that is returned is called. @param {Stage} stage */
+export function listenToKeys(stage) {
+  const { root } = stage;
+  const listen = (/** @type {KeyboardEvent} */ event) => {
+    const target = /** @type {HTMLElement} */ (event.composedPath()[0]);
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (target.closest("input, textarea, select, [role=dialog], [role=listbox]")) return; // theirs
+    // a button's own key
+    if (event.key === " " && target.closest("button, [role=button], a")) return;
+    const scene = stage.scenes.ofDigit(event.key);
+    const act = scene ? () => stage.scenes.open(scene.name) : actionsOf(stage)[event.key];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  };
+  root.addEventListener("keydown", listen);
+  return () => root.removeEventListener("keydown", listen);
+}

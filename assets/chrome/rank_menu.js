@@ -1,0 +1,269 @@
+// @ts-check
+/**
+ * The menu of a rank or a link: a small dialog at its place. It says what a button will do before,
+ * and what the run answers after; everything goes through `stage.act`.
+ *
+ * @typedef {import("./stage.js").Stage} Stage
+ * @typedef {import("../engine/actions.js").Action} Action
+ * @typedef {import("../engine/actions.js").Target} Target
+ */
+import { linkNow, onlyWatches, undoOf, whyNotThis, willDo } from "../engine/actions.js";
+import { doingNow } from "../engine/rank_activity.js";
+import { isOver, nowOf } from "../engine/player.js";
+import { linkRows, rankRows } from "./rank_menu_rows.js";
+import { codeOf, fillTargets, nameOf, piece, targetOf } from "./targets.js";
+
+/** The dialog that is open over each stage. @type {WeakMap<Stage, RankMenu>} */
+const openOver = new WeakMap();
+
+export class RankMenu {
+  /** @param {Stage} stage @param {Target} target @param {number} x @param {number} y */
+  constructor(stage, target, x, y) {
+    this.stage = stage;
+    this.target = target;
+    this.undo = /** @type {Action[]} */ ([]);
+    this.said = ""; // the run's answer to the last action
+    this.refused = false;
+    this.hint = ""; // what the button under the pointer will do
+    // what is brought up to date four times a second
+    this.marks = /** @type {(() => void)[]} */ ([]);
+    this.sure = false; // asked once more before a kill
+    const root = /** @type {any} */ (stage.root.getRootNode());
+    this.back = /** @type {HTMLElement | null} */ (root.activeElement ?? null);
+    this.body = piece("div", "wb-rank-menu");
+    this.menu = document.createElement("select");
+    this.body.setAttribute("role", "dialog");
+    this.body.onkeydown = (event) => this.#key(event);
+    this.away = (/** @type {Event} */ event) =>
+      !event.composedPath().includes(this.body) && this.close(false);
+    this.#build();
+    stage.root.append(this.body);
+    this.#place(x, y);
+    document.addEventListener("pointerdown", this.away, true);
+    this.menu.focus();
+  }
+
+  /** Beside the pointer, inside the stage. @param {number} x @param {number} y */
+  #place(x, y) {
+    const box = this.stage.root.getBoundingClientRect();
+    const { offsetWidth: w, offsetHeight: h } = this.body;
+    this.body.style.left = `${Math.max(8, Math.min(x - box.left + 10, box.width - w - 8))}px`;
+    this.body.style.top = `${Math.max(8, Math.min(y - box.top + 10, box.height - h - 8))}px`;
+  }
+
+  #build() {
+    const { body, target } = this;
+    const top = piece("div", "wb-rank-menu-top");
+    const close = piece("button", "wb-rank-menu-close", "✕");
+    this.menu.setAttribute("aria-label", "What to change");
+    fillTargets(this.menu, this.stage, codeOf(target));
+    this.menu.onchange = () => this.#turnTo(targetOf(this.menu.value));
+    close.setAttribute("aria-label", "Close");
+    close.onclick = () => this.close();
+    top.append(this.menu, piece("span", "wb-rank-menu-now"), close);
+    const rows = piece("div", "wb-rank-menu-actions");
+    const say = piece("p", "wb-rank-menu-say");
+    const undo = piece("button", "wb-rank-menu-undo", "Undo");
+    say.setAttribute("role", "status");
+    undo.onclick = () => this.#takeBack();
+    body.replaceChildren(top, rows, say, undo);
+    body.setAttribute("aria-label", `Change ${nameOf(target)}`);
+    if ("rank" in target) rankRows(this, rows, target.rank);
+    else linkRows(this, rows, target.from, target.to);
+    this.say();
+  }
+
+  /** @param {Target} target */
+  #turnTo(target) {
+    this.target = target;
+    this.sure = false;
+    this.undo = [];
+    this.said = "";
+    this.#build();
+    this.menu.focus();
+  }
+
+  /**
+   * A button for an action; `on` says whether it is so now, `plain` that this is not of our making.
+   * @param {string} words
+   * @param {() => Action} action
+   * @param {() => boolean} [on]
+   * @param {boolean} [plain]
+   */
+  button(words, action, on, plain = false) {
+    const button = /** @type {HTMLButtonElement} */ (piece("button", "wb-action", words));
+    button.onclick = () => this.do(action());
+    const tell = () => this.tell(willDo(action(), this.stage.known.control, this.stage.known.run));
+    button.onpointerenter = button.onfocus = tell;
+    button.onpointerleave = () => this.tell("");
+    this.marks.push(() => {
+      const so = !!on?.();
+      if (on) button.setAttribute("aria-pressed", String(so));
+      button.classList.toggle(plain ? "as-is" : "on", so);
+    });
+    return button;
+  }
+
+  /** @param {HTMLElement} rows @param {string} label @param {HTMLElement[]} items */
+  row(rows, label, items) {
+    const row = piece("div", "wb-rank-menu-row");
+    row.setAttribute("role", "group");
+    row.setAttribute("aria-label", label);
+    row.append(piece("span", "wb-rank-menu-label", label), ...items);
+    rows.append(row);
+    return row;
+  }
+
+  /** @param {boolean} sure @param {HTMLElement} next */
+  ask(sure, next) {
+    this.sure = sure;
+    const after = this.stage.known.run?.recovers
+      ? "the run recovers as its policy says"
+      : "with it, as a rule, the run ends";
+    this.said = sure ? `Its process ends at once; ${after}. This cannot be undone.` : "";
+    this.refused = sure;
+    this.undo = [];
+    this.say();
+    next.focus();
+  }
+
+  /** What it is now, in words; why nothing can be done. Called with the stage's texts. */
+  say() {
+    const { body, target, stage } = this;
+    const { known } = stage;
+    const why = whyNotThis(known, target);
+    const now =
+      "rank" in target
+        ? this.#rankNow(target.rank)
+        : linkNow(known.control, target.from, target.to).words;
+    this.#put(".wb-rank-menu-now", now);
+    for (const mark of this.marks) mark();
+    const items = /** @type {NodeListOf<HTMLButtonElement>} */ (
+      body.querySelectorAll(".wb-action, .wb-rank-menu input")
+    );
+    for (const item of items) item.disabled = !!why;
+    const words =
+      why ||
+      this.said ||
+      this.hint ||
+      "What is changed here is drawn in amber, dashed: made by us.";
+    this.#put(".wb-rank-menu-say", words);
+    body.classList.toggle("refused", !why && this.refused && !!this.said);
+    const undo = /** @type {HTMLElement} */ (body.querySelector(".wb-rank-menu-undo"));
+    undo.hidden = !this.undo.length || !!why;
+  }
+
+  /** @param {number} rank */
+  #rankNow(rank) {
+    const { known } = this.stage;
+    const pid = known.control?.pids[rank];
+    const doing = known.run
+      ? doingNow(known, known.run.ranks, nowOf(known, performance.now()))[rank]
+      : null;
+    return [doing?.words, pid && !isOver(known) ? `process ${pid}` : ""]
+      .filter(Boolean)
+      .join(" · ");
+  }
+
+  /** @param {string} selector @param {string} words */
+  #put(selector, words) {
+    const node = /** @type {HTMLElement} */ (this.body.querySelector(selector));
+    if (node.textContent !== words) node.textContent = words;
+  }
+
+  /** @param {string} hint */
+  tell(hint) {
+    this.hint = hint;
+    if (hint && !this.sure) this.said = "";
+    this.say();
+  }
+
+  /** @param {boolean} ok @param {string} words */
+  answer(ok, words) {
+    this.said = words;
+    this.refused = !ok;
+    this.say();
+  }
+
+  /** @param {Action} action */
+  async do(action) {
+    const undo = undoOf(action, this.stage.known.control);
+    const { ok, words } = await this.stage.act(action.verb, action.args);
+    if (ok) this.undo = undo;
+    this.answer(ok, words);
+  }
+
+  async #takeBack() {
+    const undo = this.undo;
+    this.undo = [];
+    this.menu.focus(); // the button goes
+    for (const action of undo) {
+      const { ok, words } = await this.stage.act(action.verb, action.args);
+      this.answer(ok, ok ? `Taken back. ${words}` : words);
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      this.close();
+    } else if (event.key === "Tab") this.#trap(event);
+    event.stopPropagation(); // neither the stage's keys nor the host's
+  }
+
+  /** @param {KeyboardEvent} event */
+  #trap(event) {
+    const stops = /** @type {HTMLElement[]} */ ([
+      ...this.body.querySelectorAll("button, select, input"),
+    ]).filter((item) => !item.hidden && !(/** @type {any} */ (item).disabled));
+    const last = event.shiftKey ? stops[0] : stops[stops.length - 1];
+    const next = event.shiftKey ? stops[stops.length - 1] : stops[0];
+    if (event.target !== last) return;
+    event.preventDefault();
+    next.focus();
+  }
+
+  /** @param {boolean} [refocus] */
+  close(refocus = true) {
+    document.removeEventListener("pointerdown", this.away, true);
+    this.body.remove();
+    if (openOver.get(this.stage) === this) openOver.delete(this.stage);
+    if (refocus) (this.back?.isConnected ? this.back : this.stage.root).focus();
+  }
+}
+
+/**
+ * Choose a rank: everything is then shown as seen from it. Once more: what can be done to it.
+ * @param {Stage} stage
+ * @param {number} rank
+ * @param {number} x
+ * @param {number} y
+ * @param {() => void} quiet  what is said under the pointer makes room
+ */
+export function takeRank(stage, rank, x, y, quiet) {
+  const again = stage.choice?.rank === rank;
+  stage.choose({ rank });
+  if (!again) return;
+  quiet();
+  openRankMenu(stage, { rank }, x, y);
+}
+
+/**
+ * Open the dialog for a rank or a link; one that is open closes. None opens on a page that only
+ * watches.
+ * @param {Stage} stage
+ * @param {Target} target
+ * @param {number} x
+ * @param {number} y  of the pointer, or of what was pressed: clientX, clientY
+ */
+export function openRankMenu(stage, target, x, y) {
+  openOver.get(stage)?.close();
+  if (!onlyWatches(stage)) openOver.set(stage, new RankMenu(stage, target, x, y));
+}
+
+/**
+ * Bring the dialog that is open over a stage up to date; called with its texts.
+ * @param {Stage} stage
+ */
+export const refreshRankMenu = (stage) => openOver.get(stage)?.say();

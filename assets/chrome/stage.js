@@ -1,0 +1,317 @@
+// @ts-check
+/**
+ * The stage: one module for three hosts (anywidget in Jupyter, AnyWidgetComponent in Panel, a saved
+ * page). It holds what every scene shares: the run, the playhead, the reader's selection, the time
+ * bar and the keyboard. A scene (scene_host.js) draws `frame = f(events, playhead)` and nothing
+ * else. `root.stage.frame()` tells what is on screen, mark by mark.
+ * @typedef {import("../engine/model.js").Call} Call
+ * @typedef {import("../engine/player.js").Known} Known
+ * @typedef {import("../engine/page_state.js").Choice} Choice
+ * @typedef {import("../engine/page_state.js").Look} Look
+ * @typedef {{height(look: Look): number, draw(g: CanvasRenderingContext2D, look: Look): void,
+ *   whole?: boolean, at?(x: number, look: Look): number | null}} Score
+ *   a scene's own, under the time bar; whole: it shows the whole run, in place of the strip; at:
+ *   the moment of the run at a place of it
+ * @typedef {{say(look: Look): void, draw(look: Look): void, marks(look: Look): any[],
+ *   title(look: Look): string, sentence(look: Look): string, badges?(look: Look): string[],
+ *   step?(look: Look, unit: string, way: number): number | null, score?: boolean | Score,
+ *   end(): void}} View
+ */
+import { feedView } from "./feed.js";
+import { hostIsDark, inksOf, wireOf } from "./host.js";
+import { listenToKeys } from "./keyboard.js";
+import { Playback } from "./playback.js";
+import { SceneHost } from "./scene_host.js";
+import { refreshTexts } from "./texts.js";
+import { TimeBar } from "./time_bar.js";
+import { atStuck } from "../engine/blocked.js";
+import { isCall } from "../engine/call_source.js";
+import { isOver } from "../engine/player.js";
+
+let stages = 0; // on this page
+const TEXT_MS = 250; // text changes at most four times a second
+const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
+const ANSWER_MS = 10_000; // to a command; then it is said that none came
+
+const FRAME = `
+  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span><span class="wb-meter"></span></div>
+  <nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav>
+  <p class="wb-say" role="status"></p>
+  <div class="wb-scenes"></div>
+  <div class="wb-feed"></div>
+  <div class="wb-time"></div>
+  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 to 9 views, V all · H holds the ranks</p>`;
+
+export class Stage {
+  /**
+   * @param {any} model
+   * @param {HTMLElement} el
+   * @param {any} view
+   * @param {import("./scene_host.js").Scene[]} scenes
+   */
+  constructor(model, el, view, scenes) {
+    this.id = stages += 1;
+    this.root = document.createElement("div");
+    this.root.className = "wb-stage";
+    this.root.tabIndex = 0;
+    this.root.dataset.lmSuppressShortcuts = "true"; // JupyterLab must not act on keys meant for us
+    this.root.setAttribute("role", "group");
+    this.root.setAttribute("aria-label", "Distributed training, drawn from its events");
+    this.root.innerHTML = FRAME;
+    el.append(this.root);
+    this.wire = wireOf(model, view);
+    this.choice = /** @type {Choice | null} */ (null);
+    this.width = 0;
+    this.texts = -Infinity;
+    this.dirty = this.alive = this.visible = true;
+    this.introduced = false; // the run's own first scene has been opened
+    this.drawn = { t: NaN, epoch: -1, key: "" };
+    this.asked = new Map();
+    this.commands = 0;
+    this.holdRanks = () => this.#holdRanks();
+    this.scenes = new SceneHost(this, scenes);
+    this.playback = new Playback(this);
+    this.feed = feedView(this.$(".wb-feed"), this);
+    this.bar = new TimeBar(this.$(".wb-time"), this);
+    this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), listenToKeys(this)];
+    const { scenes: host, playback } = this;
+    /** @type {any} */ (this.root).stage = {
+      frame: () => this.frame(),
+      known: () => this.known,
+      open: (/** @type {string} */ name) => host.open(name),
+      show: (/** @type {string} */ key) => playback.show(key),
+      goto: (/** @type {number} */ t) => playback.goto(t),
+      player: () => playback.player,
+    };
+    if (!host.current) host.open(this.wire.kept.scene ?? "", false);
+    if (performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS)
+      this.root.focus({ preventScroll: true });
+    requestAnimationFrame((at) => this.loop(at));
+  }
+
+  /** @template {Element} [T=HTMLElement] @param {string} selector @returns {T} */
+  $(selector) {
+    return /** @type {T} */ (/** @type {unknown} */ (this.root.querySelector(selector)));
+  }
+
+  /** @returns {Known} */
+  get known() {
+    return this.wire.known;
+  }
+
+  /** The picture of the scene that is on show. */
+  get view() {
+    return this.scenes.view;
+  }
+
+  /** A message that is not a batch of rows: those the wire has taken in. @param {any} message */
+  take(message) {
+    if (message.type === "said") {
+      this.asked.get(message.id)?.({ ok: message.ok, words: message.words ?? "" });
+      this.asked.delete(message.id);
+    }
+    if (message.type === "batch") {
+      if (message.other) this.playback.begin(); // another run than before
+      if (message.other || !this.introduced)
+        this.scenes.open(this.wire.kept.scene ?? message.run.scene ?? "", false);
+      this.introduced = true;
+      if (message.turn) this.texts = -Infinity; // a new state is said at once
+    }
+    this.dirty = true;
+  }
+
+  /**
+   * Follow the host's ground, and style sheets that come late. Looked at with the texts: hosts tell
+   * nobody.
+   */
+  theme() {
+    const scheme = hostIsDark(this.root) ? "dark" : "light";
+    const token = getComputedStyle(this.root).getPropertyValue("--comm");
+    if (this.themed === scheme + token) return;
+    this.themed = scheme + token;
+    this.root.style.colorScheme = scheme;
+    this.root.dataset.theme = scheme;
+    this.ink = inksOf(this.root);
+    this.font = getComputedStyle(this.root).fontFamily;
+    this.dirty = true;
+  }
+
+  watchHost() {
+    const size = new ResizeObserver(() => {
+      this.width = this.root.clientWidth - 32;
+      this.root.classList.toggle("narrow", this.width < 760);
+      this.dirty = true;
+    });
+    size.observe(this.root);
+    const seen = new IntersectionObserver((entries) => {
+      this.visible = entries[entries.length - 1].isIntersecting;
+      this.dirty = true;
+    });
+    seen.observe(this.root);
+    return [() => size.disconnect(), () => seen.disconnect()];
+  }
+
+  // ---- the ranks, and what is chosen
+
+  #holdRanks() {
+    if (!this.known.run || this.known.run.readonly || isOver(this.known)) return;
+    this.act(this.known.control?.held ? "resume" : "pause", {});
+  }
+
+  /**
+   * Ask the run for something; the answer says whether it was done.
+   * @param {string} verb
+   * @param {Record<string, any>} args
+   * @returns {Promise<{ok: boolean, words: string}>}
+   */
+  act(verb, args) {
+    const id = ++this.commands;
+    return new Promise((answer) => {
+      this.asked.set(id, answer);
+      setTimeout(
+        () =>
+          this.asked.delete(id) &&
+          answer({
+            ok: false,
+            words: "No answer: the notebook's kernel or the server is busy, or gone.",
+          }),
+        ANSWER_MS,
+      );
+      this.wire.send({ type: "do", id, verb, args });
+    });
+  }
+
+  /** @param {Choice | null} choice */
+  choose(choice) {
+    this.choice = choice;
+    this.touch();
+  }
+
+  touch() {
+    this.dirty = true;
+    this.texts = -Infinity;
+  }
+
+  // ---- drawing
+
+  /** @param {number} at @returns {Look} */
+  look(at) {
+    const { known, playback } = this;
+    const { player, told } = playback;
+    const call = isCall(told) ? told : null;
+    const look = {
+      table: known.table,
+      known,
+      call,
+      told,
+      t: playback.playhead(at),
+      live: player.live && player.held === null,
+      held: player.held !== null,
+      ranks: Math.max(known.run?.ranks ?? 0, call?.ranks ?? 0) || 4,
+      ink: this.ink ?? {},
+      font: this.font ?? "sans-serif",
+      width: this.width,
+      ratio: devicePixelRatio || 1,
+      at,
+      choice: this.choice,
+    };
+    return this.scenes.current?.calls ? atStuck(look) : look;
+  }
+
+  /** @param {number} at */
+  loop(at) {
+    if (!this.alive) return;
+    requestAnimationFrame((next) => this.loop(next));
+    if (!this.visible || this.width <= 0 || !this.scenes.current) return;
+    const began = performance.now();
+    if (this.playback.advance(at)) this.texts = -Infinity;
+    const look = this.look(at);
+    if (at - this.texts >= TEXT_MS) this.say(look);
+    const { t } = look;
+    const { epoch } = this.known.table;
+    const key = look.told?.key ?? "";
+    if (!this.dirty && t === this.drawn.t && epoch === this.drawn.epoch && key === this.drawn.key)
+      return; // nothing moves that is not an event
+    this.dirty = false;
+    this.drawn = { t, epoch, key };
+    this.view.draw(look);
+    this.bar.draw(look, this.view.score ?? false);
+    this.cost = performance.now() - began;
+  }
+
+  /** @param {Look} look */
+  say(look) {
+    this.texts = look.at;
+    this.theme();
+    look.ink = this.ink ?? {};
+    look.font = this.font ?? "sans-serif";
+    this.scenes.say();
+    refreshTexts(this, look);
+    this.view.say(look);
+    this.feed.say(look);
+    this.bar.say(look);
+  }
+
+  /**
+   * A canvas of this size, cleared and scaled to CSS pixels.
+   * @param {HTMLCanvasElement} canvas
+   * @param {number} width
+   * @param {number} height
+   */
+  paper(canvas, width, height) {
+    const ratio = devicePixelRatio || 1;
+    const w = Math.round(width * ratio);
+    const h = Math.round(height * ratio);
+    if (canvas.width !== w || canvas.height !== h) {
+      canvas.width = w;
+      canvas.height = h;
+      canvas.style.height = `${height}px`;
+    }
+    const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, width, height);
+    return g;
+  }
+
+  /** What is on screen: every mark with the row that it is. */
+  frame() {
+    const look = this.look(performance.now());
+    const { call } = look;
+    const on = call && {
+      generation: call.generation,
+      group: call.group,
+      op: call.op,
+      number: call.number,
+    };
+    return {
+      scene: this.scenes.current?.name,
+      call: on,
+      playhead: look.t + this.known.origin,
+      t: look.t,
+      cost: this.cost ?? 0,
+      marks: this.width > 0 ? this.view.marks(look) : [],
+    };
+  }
+
+  end() {
+    const focused = /** @type {Document | ShadowRoot} */ (this.root.getRootNode()).activeElement;
+    // a picture drawn anew takes it over
+    if (focused && this.root.contains(focused)) this.wire.kept.focused = performance.now();
+    this.alive = false;
+    this.scenes.end();
+    for (const end of this.ends) end();
+    this.root.remove();
+  }
+}
+
+/**
+ * What a host renders: a stage with these scenes.
+ * @param {import("./scene_host.js").Scene[]} scenes
+ */
+export const hostOf = (scenes) => ({
+  /** @param {{model: any, el: HTMLElement, view?: any}} host */
+  render({ model, el, view }) {
+    const stage = new Stage(model, el, view, scenes);
+    return () => stage.end();
+  },
+});

@@ -1,0 +1,50 @@
+// @ts-check
+/**
+ * The texts of a stage, brought up to date four times a second: its title, what is known of the run,
+ * what the picture is, what was made by us, and the sentence of the scene.
+ *
+ * @typedef {import("./stage.js").Stage} Stage
+ * @typedef {import("./stage.js").Look} Look
+ */
+import { badge, factsOf, meter } from "../engine/format.js";
+import { nowOf } from "../engine/player.js";
+
+/** @param {Stage} stage @param {Look} look */
+export function refreshTexts(stage, look) {
+  const { known } = look;
+  const { root, view } = stage;
+  const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
+    const node = stage.$(selector);
+    if (node.textContent !== text) node.textContent = text;
+  };
+  put(".wb-top b", view.title(look));
+  // a picture without a run: there is no time to go through
+  root.classList.toggle("alone", !!known.run?.alone);
+  put(".wb-facts", factsOf(known));
+  const behind = nowOf(known, look.at) - look.t;
+  put(".wb-real", known.table.rows ? badge(look, behind, stage.playback.player) : "");
+  refreshChips(stage.$(".wb-made"), [
+    ...(known.run?.emulated.map((link) => link.words) ?? []),
+    ...(known.run?.notes ?? []),
+    ...(view.badges?.(look) ?? []),
+  ]);
+  put(".wb-meter", meter(known));
+  stage.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);
+  const trouble = stage.wire.trouble(look.at);
+  put(".wb-say", trouble || view.sentence(look));
+  root.classList.toggle("cut-off", !!trouble);
+}
+
+/** What was made by us, a chip each. @param {HTMLElement} chips @param {string[]} made */
+function refreshChips(chips, made) {
+  if (chips.dataset.words === made.join("\n")) return;
+  chips.dataset.words = made.join("\n");
+  chips.replaceChildren(
+    ...made.map((words) =>
+      Object.assign(document.createElement("span"), {
+        className: "wb-badge made",
+        textContent: words,
+      }),
+    ),
+  );
+}

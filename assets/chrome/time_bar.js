@@ -1,0 +1,294 @@
+// @ts-check
+/**
+ * The time bar under every scene. Left: the reader's own time (hold, play, step, speed), which
+ * changes nothing but the picture. Right, in amber: the ranks' time (rank_menu.js). Below: every
+ * call of the run, to see and to scrub.
+ * @typedef {import("../engine/table.js").CallHead} CallHead
+ */
+import { duration, grouped, speed, stateOf } from "../engine/format.js";
+import { isOver, nowOf } from "../engine/player.js";
+import { burstNumber } from "../engine/bursts_of_run.js";
+import { countUntil } from "../engine/search.js";
+import { unitsOf } from "../engine/call_source.js";
+import { ranksControl } from "./ranks_control.js";
+import { BAND_HEIGHT, bandsOf, drawBands, hasBands } from "../drawing/generation_bands.js";
+import { drawScore, scoreHeight, timeAt } from "../drawing/lanes.js";
+
+const STRIP = { left: 58, right: 8, height: 34, bars: 22 };
+// run time per page time; 0: each call in about four seconds
+const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1];
+
+/**
+ * How many places the strip has: while calls come it grows in steps, so that bars do not creep.
+ * @param {number} calls
+ * @param {boolean} over
+ */
+export const placesFor = (calls, over) =>
+  over ? Math.max(1, calls) : 2 ** Math.max(6, Math.ceil(Math.log2(Math.max(1, calls))));
+
+/**
+ * The strip's bars: one a call, or one a few calls (the longest of them) where there are more than
+ * pixels.
+ * @param {CallHead[]} calls @param {number} width @param {boolean} over  no more will come
+ * @returns {{x: number, w: number, h: number, first: number, last: number}[]} h from 0 to 1: the
+ *   longest bar is 1
+ */
+export function callBars(calls, width, over) {
+  const room = width - STRIP.left - STRIP.right;
+  const places = placesFor(calls.length, over);
+  const each = Math.max(1, Math.ceil(places / (room / 3)));
+  const w = (room * each) / places;
+  const bars = [];
+  let longest = 0;
+  for (let first = 0; first < calls.length; first += each) {
+    let span = 0;
+    for (let i = first; i < Math.min(first + each, calls.length); i++)
+      span = Math.max(span, calls[i].end - calls[i].start);
+    longest = Math.max(longest, span);
+    bars.push({
+      x: STRIP.left + (first / places) * room,
+      w: Math.max(0.5, w - (w > 3 ? 1 : 0)),
+      h: span,
+      first,
+      last: Math.min(first + each, calls.length) - 1,
+    });
+  }
+  for (const bar of bars) bar.h = longest ? Math.max(0.06, Math.sqrt(bar.h / longest)) : 0.06;
+  return bars;
+}
+
+/**
+ * Where the generations lie on the strip, in px: each from its first call on.
+ * @param {import("../engine/player.js").Known} known
+ * @param {CallHead[]} calls @param {number} width
+ * @returns {import("../drawing/generation_bands.js").Band[]}
+ */
+export function callBands(known, calls, width) {
+  const room = width - STRIP.left - STRIP.right;
+  const places = placesFor(calls.length, isOver(known));
+  const x = (/** @type {number} */ i) => STRIP.left + (i / places) * room;
+  const bands = bandsOf(known, -Infinity, known.table.to).map(({ number, from }) => ({
+    number,
+    from: x(countUntil(calls, from, (call) => call.start)),
+    to: x(calls.length),
+  }));
+  bands.forEach((band, i) => (band.to = bands[i + 1]?.from ?? band.to));
+  return bands.filter(({ from, to }) => to > from);
+}
+
+const BAR = `<span class="wb-state"></span>
+  <span class="wb-group"><button class="wb-back" title="one step back: ←"></button><button class="wb-toggle" title="holds the picture, not the ranks: space"></button><button class="wb-next" title="one step on: →"></button><button class="wb-live" title="the newest: L"></button></span>
+  <label class="wb-pick"><span class="wb-sr">Step by</span><select class="wb-unit"><option value="chunk">by chunk</option><option value="step">by step</option><option value="iteration">by iteration</option></select></label>
+  <label class="wb-pick"><span class="wb-sr">Speed of the picture</span><select class="wb-pace"></select></label>
+  <span class="wb-where"></span><span class="wb-ranks"></span>`;
+
+export class TimeBar {
+  /** @param {HTMLElement} body @param {import("./stage.js").Stage} stage */
+  constructor(body, stage) {
+    this.stage = stage;
+    this.bar = body.appendChild(
+      Object.assign(document.createElement("div"), { className: "wb-bar", innerHTML: BAR }),
+    );
+    this.strip = body.appendChild(
+      Object.assign(document.createElement("canvas"), { className: "wb-strip", tabIndex: 0 }),
+    );
+    this.score = body.appendChild(
+      Object.assign(document.createElement("canvas"), { className: "wb-score", tabIndex: 0 }),
+    );
+    for (const canvas of [this.strip, this.score]) canvas.setAttribute("role", "slider");
+    this.strip.setAttribute("aria-label", "the run, call by call");
+    this.score.setAttribute("aria-label", "time within this call");
+    this.ranks = ranksControl(this.$("span.wb-ranks"), stage);
+    /** @type {HTMLSelectElement} */
+    this.unit = this.$("select.wb-unit");
+    /** @type {HTMLSelectElement} */
+    this.pace = this.$("select.wb-pace");
+    this.pace.append(
+      ...PACES.map(
+        (pace) => new Option(pace ? `view ${speed(1 / pace)}` : "view: each in 4 s", String(pace)),
+      ),
+    );
+    this.drawn = "";
+    this.#listen();
+  }
+
+  /** @param {string} selector @returns {any} */
+  $(selector) {
+    return this.bar.querySelector(selector);
+  }
+
+  #listen() {
+    const { stage } = this;
+    this.$(".wb-toggle").onclick = () => stage.playback.toggle();
+    this.$(".wb-live").onclick = () => stage.playback.live();
+    this.$(".wb-back").onclick = () => stage.playback.step(-1);
+    this.$(".wb-next").onclick = () => stage.playback.step(1);
+    this.$(".wb-back").textContent = "◂";
+    this.$(".wb-next").textContent = "▸";
+    this.pace.onchange = () => stage.playback.setPace(Number(this.pace.value));
+    const drag = (
+      /** @type {HTMLCanvasElement} */ canvas,
+      /** @type {(x: number) => void} */ to,
+    ) => {
+      canvas.onpointerdown = (event) => {
+        canvas.setPointerCapture(event.pointerId);
+        to(event.offsetX);
+      };
+      canvas.onpointermove = (event) => event.buttons & 1 && to(event.offsetX);
+    };
+    drag(this.strip, (x) => this.#scrubRun(x));
+    drag(this.score, (x) => {
+      const call = stage.playback.told;
+      const score = stage.view.score;
+      const own =
+        // of the whole run
+        typeof score === "object" ? score.at?.(x, stage.look(performance.now())) : undefined;
+      if (own !== undefined) {
+        if (own !== null) stage.playback.goto(own);
+      } else if (call)
+        stage.playback.goto(call.start + timeAt(x, call.end - call.start, stage.width));
+    });
+  }
+
+  /** @param {number} x */
+  #scrubRun(x) {
+    const { stage } = this;
+    const calls = this.calls();
+    if (!calls.length) return;
+    const room = stage.width - STRIP.left - STRIP.right;
+    const place = ((x - STRIP.left) / room) * placesFor(calls.length, isOver(stage.known));
+    const call = calls[Math.min(calls.length - 1, Math.max(0, Math.floor(place)))];
+    stage.playback.goto(call.start + Math.min(1, Math.max(0, place % 1)) * (call.end - call.start));
+  }
+
+  /** The calls on the strip. */
+  calls() {
+    return this.stage.playback.source.calls;
+  }
+
+  /** @param {any} look */
+  say(look) {
+    const { known, held, told: call } = look;
+    const { bar } = this;
+    const over = isOver(known);
+    const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
+      const node = bar.querySelector(selector);
+      if (node && node.textContent !== text) node.textContent = text;
+    };
+    const [words, name] = stateOf(known, held);
+    put(".wb-state", words);
+    this.$(".wb-state").className = `wb-state ${name}`;
+    put(".wb-toggle", held ? "▶ Play" : "❚❚ Hold the view");
+    put(".wb-live", over ? "To the newest" : "Back to live");
+    const unit = this.unit.value;
+    const units = unitsOf(call);
+    for (const option of this.unit.options) {
+      const name = units?.[option.value] ?? option.value;
+      if (option.text !== `by ${name}`) option.text = `by ${name}`;
+    }
+    this.$(".wb-back").setAttribute("aria-label", `one ${units?.[unit] ?? unit} back`);
+    this.$(".wb-next").setAttribute("aria-label", `one ${units?.[unit] ?? unit} on`);
+    const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (
+      bar.querySelectorAll(".wb-group button")
+    );
+    for (const button of buttons) button.disabled = !known.table.rows;
+    put(".wb-where", this.#where(look));
+    this.ranks.say(look);
+    for (const canvas of [this.strip, this.score]) canvas.setAttribute("aria-valuemin", "0");
+    this.strip.setAttribute("aria-valuemax", String(this.calls().length));
+    this.strip.setAttribute(
+      "aria-valuenow",
+      String(call ? this.stage.playback.source.indexOf(call) + 1 : 0),
+    );
+    this.score.setAttribute("aria-valuemax", String(call ? Math.round(call.end - call.start) : 0));
+    this.score.setAttribute("aria-valuenow", String(call ? Math.round(look.t - call.start) : 0));
+    this.score.setAttribute("aria-valuetext", call ? duration(look.t - call.start) : "");
+  }
+
+  /** @param {any} look */
+  #where({ known, told: call, t, at }) {
+    if (!call) return "";
+    const total = known.table.calls.length + (known.counters?.older ? 1 : 0);
+    const behind = isOver(known)
+      ? ""
+      : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
+    if (call.words?.numbered)
+      return `${call.words.where} ${grouped(call.iteration)} of ${grouped(this.calls().length)}`;
+    if (call.words) return `${call.words.where} ${grouped(call.iteration)}${behind}`;
+    if (call.collective === "p2p")
+      return (
+        `${call.name ? `${call.name}, ` : ""}messages ` +
+        `${burstNumber(known, call).map(grouped).join(" of ")}${behind}`
+      );
+    return `call ${grouped(call.number)} of ${grouped(Math.max(total, call.number))}${behind}`;
+  }
+
+  /** @param {any} look @param {boolean | import("./stage.js").Score} score */
+  draw(look, score) {
+    const { stage, strip } = this;
+    const { ink, font, told: call, width, known } = look;
+    const calls = this.calls();
+    this.strip.hidden = (!calls.length && !score) || (typeof score === "object" && !!score.whole);
+    this.score.hidden = !score;
+    if (!this.strip.hidden) {
+      const index = call ? stage.playback.source.indexOf(call) : -1;
+      const key = [known.table.epoch, index, width, look.ratio, ink.comm, isOver(known)].join();
+      if (key !== this.drawn) {
+        this.drawn = key;
+        const above = hasBands(known) ? BAND_HEIGHT + 3 : 0;
+        const g = stage.paper(strip, width, STRIP.height + above);
+        if (above) drawBands(g, ink, font, callBands(known, calls, width), 0);
+        g.translate(0, above);
+        drawStrip(
+          g,
+          ink,
+          font,
+          calls,
+          index,
+          width,
+          isOver(known),
+          call?.words?.strip ?? "each call",
+        );
+      }
+    }
+    if (score === true) drawScore(stage.paper(this.score, width, scoreHeight(look.ranks)), look);
+    else if (score) score.draw(stage.paper(this.score, width, score.height(look)), look);
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {string} font
+ * @param {CallHead[]} calls
+ * @param {number} index
+ * @param {number} width
+ * @param {boolean} over
+ * @param {string} words
+ */
+function drawStrip(g, ink, font, calls, index, width, over, words) {
+  g.font = `11px ${font}`;
+  g.textBaseline = "middle";
+  g.textAlign = "right";
+  g.fillStyle = ink["ink-3"];
+  g.fillText(words, STRIP.left - 8, STRIP.bars / 2 + 4);
+  g.fillStyle = ink.rule;
+  g.fillRect(STRIP.left, STRIP.bars + 3, width - STRIP.left - STRIP.right, 1);
+  let shown = null;
+  for (const bar of callBars(calls, width, over)) {
+    const on = index >= bar.first && index <= bar.last;
+    const h = Math.round(bar.h * STRIP.bars);
+    if (on) shown = bar;
+    g.fillStyle = on ? ink.comm : ink.edge;
+    g.fillRect(bar.x, STRIP.bars + 3 - h, Math.max(on ? 2 : 0.5, bar.w), h);
+  }
+  if (!shown) return;
+  const x = shown.x + shown.w / 2; // the funnel: this call is what lies below
+  g.fillStyle = ink.track ?? ink.rule;
+  g.beginPath();
+  g.moveTo(x - 2, STRIP.bars + 5);
+  g.lineTo(x + 2, STRIP.bars + 5);
+  g.lineTo(width - STRIP.right, STRIP.height);
+  g.lineTo(STRIP.left, STRIP.height);
+  g.fill();
+}

@@ -1,0 +1,294 @@
+// @ts-check
+/**
+ * What the collectives' picture says: one sentence, the last moments, the fact in the middle, every
+ * mark under the pointer. Pure functions of a call's reading and the playhead; no claim that the
+ * picture does not show.
+ *
+ * @typedef {import("../../chrome/stage.js").Look} Look
+ * @typedef {import("../../engine/player.js").Known} Known
+ * @typedef {import("../../engine/rates.js").Reading} Reading
+ * @typedef {ReturnType<typeof import("../../engine/model.js").frameAt>} Frame
+ * @typedef {{at: number, words: () => string}} Moment
+ */
+import { cellAt, holdingsAt, isComplete } from "../../engine/holdings.js";
+import { sendKey } from "../../engine/replayed_cells.js";
+import { frameAt } from "../../engine/model.js";
+import { heldUp, madeLinks } from "../../engine/rates.js";
+import { generationAt, generationsOf, lostAt } from "../../engine/generations.js";
+import { failedWords } from "../../engine/failure_caption.js";
+import { poisonOf, reachedWords } from "../../engine/poison.js";
+import { messagesSentence } from "./message_captions.js";
+import { awaited, bytes, deedWords, duration, isPlanned, sentence } from "../../engine/format.js";
+
+const LATE = 0.2; // of a call: a rank that joins in later than that after the first is late
+
+// bytes of a message, less of which say nothing of how much a link carries
+const TELLS_RATE = 16_384;
+
+export const FOR_LONG = 0.05; // of a call: shorter waits are not told
+
+/** Bytes a second as networks say them, in bits. @param {number} rate */
+export function bitRate(rate) {
+  const bits = rate * 8;
+  const [unit, name] =
+    bits < 1e6 ? [1e3, "kbit/s"] : bits < 1e9 ? [1e6, "Mbit/s"] : [1e9, "Gbit/s"];
+  const x = bits / unit;
+  return `${x >= 100 ? Math.round(x) : x >= 10 ? +x.toFixed(1) : +x.toFixed(2)} ${name}`;
+}
+
+/** Ranks in words: "rank 3", "ranks 0, 1 and 2", "ranks 0 to 6". @param {number[]} ranks */
+export function ranksOf(ranks) {
+  if (ranks.length === 1) return `rank ${ranks[0]}`;
+  if (ranks.length > 3 && ranks.every((r, i) => !i || r === ranks[i - 1] + 1))
+    return `ranks ${ranks[0]} to ${ranks[ranks.length - 1]}`;
+  return ranks.length
+    ? `ranks ${ranks.slice(0, -1).join(", ")} and ${ranks[ranks.length - 1]}`
+    : "no rank";
+}
+
+/**
+ * What is wrong with the sums at this moment: a part that is in twice, or one that is missing
+ * though its rank is through.
+ * @param {Reading} reading @param {number} t
+ */
+export function wrongWords({ holdings, call }, t) {
+  const { first, chunks, ranks, sound, left, twice, way, owners } = holdings;
+  const wrong = [];
+  if (
+    call.collective === "p2p" ||
+    sound ||
+    (t < Math.min(...left) && !(way === "sum" && twice.some((count) => count > 0)))
+  )
+    return "";
+  const states = holdingsAt(holdings, t);
+  for (let cell = 0; cell + 1 < first.length; cell++) {
+    const { doubled, lacking } = cellAt(holdings, cell, states[cell], t);
+    if (lacking.length || (way === "sum" && doubled.length))
+      wrong.push({
+        rank: ranks[Math.floor(cell / chunks.length)],
+        chunk: chunks[cell % chunks.length],
+        doubled,
+        lacking,
+      });
+  }
+  if (!wrong.length) return "";
+  const [{ rank, chunk, doubled, lacking }] = wrong;
+  const parts = (/** @type {number[]} */ of, /** @type {string} */ how) =>
+    of.length
+      ? [
+          `the part${of.length > 1 ? "s" : ""} of ${ranksOf(of)} ` +
+            `${of.length > 1 ? "are" : "is"} ${how}`,
+        ]
+      : [];
+  const more = wrong.length > 1 ? `; ${wrong.length} of ${first.length - 1} chunks are wrong` : "";
+  if (way === "hear")
+    return (
+      `Rank ${rank} is through and has not heard of ` +
+      `${ranksOf(lacking)}${wrong.length > 1 ? `; nor have ${wrong.length - 1} others of all` : ""}.`
+    );
+  if (way === "keep")
+    return (
+      `Rank ${rank} is through without chunk ${chunk}, the part of rank ` +
+      `${owners.get(chunk)}${wrong.length > 1 ? `; ${wrong.length} chunks are missing` : ""}.`
+    );
+  return (
+    `Rank ${rank}'s chunk ${chunk} is not the sum of all: ` +
+    `${[...parts(lacking, "missing"), ...parts(doubled, "in more than once")].join(", ")}${more}.`
+  );
+}
+
+/**
+ * A call that no one completes, because a rank of its group was lost; "" of any other.
+ * @param {Known} known
+ * @param {NonNullable<Look["call"]>} call
+ * @param {Reading} reading
+ * @param {number} t  ns since the origin
+ */
+function brokenOffWords(known, call, { holdings }, t) {
+  if (call.complete) return "";
+  const lost = [...lostAt(known, t).values()].filter(
+    ({ rank, generation }) => generation === call.generation && holdings.place.has(rank),
+  );
+  if (!lost.length) return "";
+  const gone = ranksOf(lost.map(({ rank }) => rank));
+  const next = generationsOf(known).find(({ number }) => number > call.generation);
+  const others = holdings.ranks.filter((rank) => !lost.some((one) => one.rank === rank));
+  const how = lost.every((one) => one.how === "killed") ? "killed" : "lost";
+  return (
+    `R${gone.slice(1)} ${lost.length > 1 ? "were" : "was"} ${how} in this call: ` +
+    `${ranksOf(others)} give${others.length === 1 ? "s" : ""} it up` +
+    `${next ? `, and ${ranksOf(next.members)} go${next.members.length === 1 ? "es" : ""} on` : ""}.`
+  );
+}
+
+/**
+ * Who holds up whom, in numbers; before that, what is wrong.
+ * @param {Look} look @param {Reading | null} reading @param {Frame | null} frame
+ */
+export function collectiveSentence({ known, call, live }, reading, frame) {
+  if (known.state === "failed" && known.words) return failedWords(known);
+  if (!call || !reading || !frame) return sentence(known);
+  const span = call.end - call.start;
+  const n = reading.holdings.ranks.length;
+  const { slowest, ideal } = reading;
+  const { held, standing } = known.control ?? { held: false, standing: [] };
+  if (held && live && known.state === "running")
+    return (
+      "You hold the ranks: " +
+      `${standing.length === n ? `all ${n}` : `${standing.length} of ${n}`} ` +
+      `${standing.length === 1 ? "stands" : "stand"} at the edge of a chunk. This is what ` +
+      "each of them holds by now."
+    );
+  if (call.collective === "p2p") return messagesSentence(reading, frame.t);
+  const broken = brokenOffWords(known, call, reading, call.start + frame.t);
+  if (broken) return broken;
+  const wrong = wrongWords(reading, frame.t);
+  if (wrong) return wrong;
+  const poison = poisonOf(known.table, call, reading.holdings);
+  if (poison) return reachedWords(poison, reading.holdings, holdingsAt(reading.holdings, frame.t));
+  const takes = call.complete
+    ? `this call takes ${duration(span)}`
+    : `this call has lasted ${duration(span)} so far`;
+  const against =
+    ideal > 0 && ideal < 0.8 * span
+      ? ` where ${slowest ? "equal links" : "hops as fast as the fastest"} need ${duration(ideal)}`
+      : "";
+  const waiting = (/** @type {number[]} */ ranks, /** @type {string} */ then) =>
+    ranks.length
+      ? `, so ${ranks.length} of ${n} ranks ${ranks.length === 1 ? "is" : "are"} waiting${then}`
+      : "";
+  const came = [...call.came].sort((a, b) => a[1] - b[1]);
+  const [last, when] = came[came.length - 1] ?? [-1, 0];
+  const late = when - (came[0]?.[1] ?? 0);
+  if (slowest && late < span / 2) {
+    const link = `${slowest.from}>${slowest.to}`;
+    const ranks = heldUp(frame, (cause) => cause.link === link);
+    return `Link ${slowest.from} → ${slowest.to} is slow${waiting(ranks, "")}: ${takes}${against}.`;
+  }
+  if (late > LATE * span) {
+    const cores = known.run?.cores ?? 0;
+    const crowd =
+      cores && cores < n
+        ? ` (${generationAt(known, call.start).members.length} ranks share ${cores === 1 ? "one core" : `${cores} cores`})`
+        : "";
+    const there = frame.t >= when;
+    const then = there ? frameAt(call, Math.max(0, when - 1)) : frame;
+    const ranks = heldUp(then, (cause) => cause.end === last);
+    const kept = there
+      ? ranks.length
+        ? `, and kept ${ranks.length} of ${n} ranks waiting`
+        : ""
+      : waiting(ranks, " for it");
+    return (
+      `Rank ${last} joined in ${duration(late)} after rank ${came[0][0]}${kept}: ` +
+      `${takes}${crowd}.`
+    );
+  }
+  const longest = call.waits.reduce(
+    (best, w) => (!best || w.end - w.start > best.end - best.start ? w : best),
+    /** @type {import("../../engine/model.js").Row | null} */ (null),
+  );
+  const size =
+    call.nbytes > 0
+      ? bytes(call.nbytes)
+      : call.nbytes < 0 && !call.complete
+        ? "what each has"
+        : "nothing"; // a row of the whole call is written at its end
+  const whole = size + (call.name && !isPlanned(call) ? ` (${call.name})` : "");
+  const moved = `${deedWords(call.collective, n, reading.holdings.root, whole, call.complete)}${call.complete ? ` in ${duration(span)}` : `, for ${duration(span)} so far`}`;
+  if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; nobody waits long.`;
+  return (
+    `${moved}; rank ${longest.rank} waits longest, ${duration(longest.end - longest.start)} ` +
+    `for ${awaited(longest)}.`
+  );
+}
+
+/**
+ * The fact in the middle of the ring: the slowest link against the others.
+ * @param {Reading} reading
+ * @param {Known} known
+ * @returns {{words: string, ours: boolean}[]}
+ */
+export function middleFact(reading, known) {
+  const { slowest, usual, links } = reading;
+  const small =
+    reading.call.collective === "p2p" && !reading.call.flights.some((f) => f.nbytes >= TELLS_RATE);
+  const rates = small ? [] : [...links.values()].filter((l) => l.rate > 0);
+  const lines = [];
+  if (slowest) {
+    const name = `link ${slowest.from} → ${slowest.to}`;
+    const others = [...links.values()].filter((l) => l !== slowest);
+    if (slowest.rate > 0 && slowest.rate < usual / 2)
+      lines.push(`${name}: ${bitRate(slowest.rate)}`, `the others ${bitRate(usual)}`);
+    else
+      lines.push(
+        `${name}: ${duration(slowest.hop)} a hop`,
+        "the others " +
+          `${duration(others.map((l) => l.hop).sort((a, b) => a - b)[others.length >> 1])}`,
+      );
+  } else if (rates.length) {
+    const sorted = rates.map((l) => bitRate(l.rate));
+    const [low, high] = [
+      rates.reduce((a, b) => (b.rate < a.rate ? b : a)),
+      rates.reduce((a, b) => (b.rate > a.rate ? b : a)),
+    ];
+    lines.push(
+      links.size > 1 ? "links carry" : "the link carries",
+      new Set(sorted).size === 1 ? sorted[0] : `${bitRate(low.rate)} to ${bitRate(high.rate)}`,
+    );
+  }
+  const ours = [...madeLinks(known, links.keys())]
+    .filter(([key]) => links.has(key))
+    .map(([, l]) => l);
+  const words = new Set(ours.map((l) => l.words));
+  const told = lines.map((words) => ({ words, ours: false }));
+  const why = slowest && ours.find((l) => l.from === slowest.from && l.to === slowest.to);
+  if (why) told.push({ words: why.words, ours: true });
+  else if (ours.length === 1)
+    told.push({ words: `${ours[0].from} → ${ours[0].to} ${ours[0].words}`, ours: true });
+  else if (ours.length)
+    told.push({
+      words:
+        `${ours.length === links.size ? "all" : ours.length} links ` +
+        `${words.size === 1 ? [...words][0] : "emulated"}`,
+      ours: true,
+    });
+  return told;
+}
+
+/** The same in a line, where the middle is not free. @param {{words: string}[]} lines */
+export const factLine = (lines) =>
+  lines
+    .map((l) => l.words)
+    .join(", ")
+    .replace(/(carry|carries), /, "$1 ");
+
+/** @param {Reading} reading @param {number} rank @param {number} chunk */
+export const cellOf = ({ holdings }, rank, chunk) =>
+  (holdings.place.get(rank) ?? 0) * holdings.chunks.length + holdings.chunks.indexOf(chunk);
+
+/** @param {Reading} reading @param {number} cell @param {number} t */
+export function stateOfCell({ holdings: { first, time } }, cell, t) {
+  let state = first[cell];
+  while (state + 1 < first[cell + 1] && time[state + 1] <= t) state++;
+  return state;
+}
+
+/** The whole picture for who cannot see it. @param {Reading} reading @param {Frame} frame */
+export function spokenFrame(reading, frame) {
+  const moving = frame.comets.map((c) => {
+    if (reading.call.collective === "p2p")
+      return `message ${c.chunk} from rank ${c.from} ${c.lying ? "lies at" : "to"} rank ${c.to}`;
+    const { holdings } = reading;
+    const counts = Array.from(holdings.carried.get(sendKey(c)) ?? []);
+    const whole = isComplete(holdings, counts);
+    return (
+      `chunk ${c.chunk} from rank ${c.from} ${c.lying ? "lies at" : "to"} rank ${c.to}, ` +
+      `${holdings.way === "keep" ? `the part of rank ${holdings.owners.get(c.chunk)}` : whole ? "complete" : `${counts.filter((k) => k > 0).length} of ${counts.length} parts`}`
+    );
+  });
+  const waiting = [...frame.waiting.values()].map(
+    (w) => `rank ${w.rank} waits ${duration(frame.t - w.start)} for ${awaited(w)}`,
+  );
+  return [...moving, ...waiting].join("; ") || "nothing is on its way at this moment";
+}

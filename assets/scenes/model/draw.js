@@ -1,0 +1,343 @@
+// @ts-check
+/**
+ * Draws a model and its cut: bands of stages with their layers, values between them, and what
+ * crosses from band to band.
+ *
+ * @typedef {import("./fold.js").Model} Model
+ * @typedef {import("./fold.js").GraphNode} GraphNode
+ * @typedef {import("./place.js").GraphPlace} GraphPlace
+ * @typedef {import("./place.js").Point} Point
+ * @typedef {import("./place.js").NodeBox} NodeBox
+ * @typedef {import("./traffic.js").Traffic} Traffic
+ * @typedef {import("./traffic.js").Crossed} Crossed
+ * @typedef
+ *   {{node: number} | {fold: string} | {wire: import("./fold.js").Wire} | {cut: number} | {stage:
+ *     number} | null}
+ *   GraphHit
+ * @typedef {{model: Model, nodes: GraphNode[], wires: import("./fold.js").Wire[],
+ *   place: GraphPlace, slowest: number, timed: boolean, ranks: number[], crossed: Crossed | null,
+ *   comets: (import("./traffic.js").Parcel & {share: number, x: number, y: number})[],
+ *   chosen: {stages: Set<number>, cut: number, node: string}, pointed: GraphHit}} GraphSeen
+ *   slowest: ms (bytes where nothing is timed) of the longest bar; ranks: in the pipeline, of each
+ *   stage
+ */
+import { drawParts, shardingOf } from "./shards.js";
+import { cutWords, layersWord } from "./captions.js";
+import { hatched } from "../../drawing/hatch.js";
+import { pointAlong } from "./hits.js";
+import { bytes, counted, duration } from "../../engine/format.js";
+import { writeAt } from "../../drawing/colors.js";
+
+const COMET_R = 8;
+const BAR_HIGH = 5;
+const SHEETS = 3;
+const SQUARE = 16;
+
+/** Identity of a rank. @param {Record<string, string>} ink @param {number} rank */
+export const inkOfRank = (ink, rank) => ink[`s${((rank % 8) + 8) & 7}`];
+
+/**
+ * What a layer's bar is as long as: its time, or its parameters where nothing is timed.
+ * @param {GraphNode | import("./fold.js").Layer} node
+ * @param {boolean} timed
+ */
+export const weightOf = (node, timed) => (timed ? node.forward + node.backward : node.parameters);
+
+/**
+ * A text that fits, its end left out if need be.
+ * @param {CanvasRenderingContext2D} g
+ * @param {string} text
+ * @param {number} room
+ */
+export function fitted(g, text, room) {
+  if (g.measureText(text).width <= room) return text;
+  let n = text.length;
+  while (n > 1 && g.measureText(`${text.slice(0, n)}…`).width > room) n--;
+  return `${text.slice(0, n)}…`;
+}
+
+/**
+ * A layer's name in the room there is: its last parts, of which most is said.
+ * @param {CanvasRenderingContext2D} g
+ * @param {string} name
+ * @param {number} room
+ */
+export function nameThatFits(g, name, room) {
+  const parts = name.split(".");
+  for (let i = 0; i < parts.length; i++) {
+    const some = parts.slice(i).join(".");
+    if (g.measureText(some).width <= room) return some;
+  }
+  return fitted(g, parts[parts.length - 1], room);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {GraphSeen} seen
+ */
+export function drawGraph(g, look, seen) {
+  const { place } = seen;
+  for (const band of place.bands) drawBand(g, look, seen, band);
+  g.setLineDash([]);
+  for (const points of place.returns) drawWay(g, points, look.ink.edge, 1.2, true);
+  for (const { lines } of place.bands)
+    for (const { paths } of lines) for (const path of paths) drawWire(g, look.ink, seen, path);
+  for (const cut of place.cuts) drawCut(g, look, seen, cut);
+  for (const { lines } of place.bands)
+    for (const { boxes } of lines) for (const box of boxes) drawNode(g, look, seen, box);
+  for (const fold of place.folds) drawFold(g, look, fold);
+  for (const comet of seen.comets) drawComet(g, look, comet);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {GraphSeen} seen
+ * @param {import("./place.js").Band} band
+ */
+function drawBand(g, { ink, font }, { model, place, ranks, chosen }, { stage, top, height }) {
+  const sharding = shardingOf(model);
+  const colour = sharding ? ink.edge : inkOfRank(ink, ranks[stage]);
+  const layers = model.layers.filter((l) => l.stage === stage);
+  const x = 14;
+  const room = place.left - x - 4;
+  g.globalAlpha = 0.09;
+  g.fillStyle = colour;
+  g.fillRect(0, top, place.width, height);
+  g.globalAlpha = 1;
+  g.fillRect(0, top, 6, height);
+  if (chosen.stages.has(stage)) {
+    g.strokeStyle = ink.focus;
+    g.lineWidth = 2;
+    g.strokeRect(1, top + 1, place.width - 2, height - 2);
+  }
+  const ms = layers.reduce((sum, l) => sum + l.forward + l.backward, 0);
+  const size = layers.reduce((sum, l) => sum + l.parameters, 0);
+  const name =
+    model.stages > 1 ? `stage ${stage}` : sharding ? counted(sharding.ranks, "rank") : "not cut";
+  let y = top + height / 2 - 16;
+  writeAt(g, font, name, x, y, ink.ink, "left", true, 13);
+  const wide = g.measureText(name).width;
+  if (model.stages > 1)
+    writeAt(g, font, `rank ${ranks[stage]}`, x + wide + 8, y, ink["ink-2"], "left", false, 12);
+  for (const words of [
+    `${layersWord(layers.length)}${ms ? `, ${duration(ms * 1e6)}` : ""}`,
+    `${bytes(size)} parameters`,
+  ]) {
+    y += 16;
+    g.font = `400 11px ${font}`;
+    writeAt(g, font, fitted(g, words, room), x, y, ink["ink-2"]);
+  }
+}
+
+/**
+ * A way with rounded corners.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Point[]} points
+ * @param {string} colour
+ * @param {number} width
+ * @param {boolean} arrow
+ */
+function drawWay(g, points, colour, width, arrow) {
+  g.strokeStyle = g.fillStyle = colour;
+  g.lineWidth = width;
+  g.beginPath();
+  g.moveTo(points[0].x, points[0].y);
+  for (let i = 1; i < points.length; i++) g.lineTo(points[i].x, points[i].y);
+  g.stroke();
+  if (!arrow) return;
+  const b = points[points.length - 1];
+  const a = points[points.length - 2];
+  const long = Math.hypot(b.x - a.x, b.y - a.y) || 1;
+  const dx = (b.x - a.x) / long;
+  const dy = (b.y - a.y) / long;
+  const size = 4 + width;
+  g.beginPath();
+  g.moveTo(b.x + dx, b.y + dy);
+  g.lineTo(b.x - dx * size - (dy * size) / 2, b.y - dy * size + (dx * size) / 2);
+  g.lineTo(b.x - dx * size + (dy * size) / 2, b.y - dy * size - (dx * size) / 2);
+  g.closePath();
+  g.fill();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {GraphSeen} seen
+ * @param {import("./place.js").WirePath} path
+ */
+function drawWire(g, ink, { pointed, nodes, chosen }, { wire, points, reaches }) {
+  const lit =
+    (!!pointed &&
+      (("wire" in pointed && pointed.wire === wire) ||
+        ("node" in pointed && (wire.from === pointed.node || wire.to === pointed.node)))) ||
+    (chosen.node !== "" &&
+      (nodes[wire.from]?.key === chosen.node || nodes[wire.to]?.key === chosen.node));
+  drawWay(g, points, lit ? ink.focus : ink.edge, lit ? 2 : 1.2, reaches);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {GraphSeen} seen
+ * @param {NodeBox} box
+ */
+function drawNode(
+  g,
+  { ink, font, ratio },
+  { model, nodes, slowest, timed, ranks, pointed, chosen },
+  { node: n, x, y, w, h },
+) {
+  const node = nodes[n];
+  const hit = pointed && "node" in pointed && pointed.node === n;
+  const own = chosen.node === node.key;
+  g.strokeStyle = ink.edge;
+  g.lineWidth = 1;
+  for (let i = node.folded ? SHEETS - 1 : 0; i >= 0; i--) {
+    g.fillStyle = ink.ground;
+    g.beginPath();
+    g.roundRect(x + i * 2.5, y - i * 2.5, w - (node.folded ? 5 : 0), h, 4);
+    g.fill();
+    g.stroke();
+  }
+  if (hit || own) {
+    g.strokeStyle = ink.focus;
+    g.lineWidth = 2;
+    g.beginPath();
+    g.roundRect(x, y, w - (node.folded ? 5 : 0), h, 4);
+    g.stroke();
+  }
+  const wide = w - (node.folded ? 5 : 0);
+  const room = wide - 12;
+  const parts = node.folded ? undefined : shardingOf(model)?.layers.get(node.layers[0].index);
+  const side = parts ? SQUARE + 3 : 0;
+  if (parts) {
+    drawParts(g, ink, parts, x + wide - SQUARE - 5, y + 5, SQUARE);
+    g.fillStyle = ink.comm;
+    if (parts.exchanges.some((e) => e.pass === "forward"))
+      g.fillRect(x + wide - 2, y - 2, 4, h + 4);
+    if (parts.exchanges.some((e) => e.pass === "backward"))
+      for (const dy of [0, 0.4, 0.8]) g.fillRect(x - 2, y - 2 + dy * (h + 4), 4, 0.2 * (h + 4));
+  } else {
+    g.fillStyle = shardingOf(model) ? ink.edge : inkOfRank(ink, ranks[node.stage]);
+    g.fillRect(x + 1, y + 5, 2.5, h - 10);
+  }
+  g.font = `700 11px ${font}`;
+  writeAt(g, font, nameThatFits(g, node.name, room - side), x + 7, y + 9.5, ink.ink, "left", true);
+  g.font = `400 11px ${font}`;
+  writeAt(
+    g,
+    font,
+    fitted(
+      g,
+      node.folded && g.measureText(node.op).width > room
+        ? node.op.replace(/ layers$/, "")
+        : node.op,
+      room - side,
+    ),
+    x + 7,
+    y + 22,
+    ink["ink-2"],
+  );
+  const full = room;
+  const long = (/** @type {number} */ v) => (slowest > 0 ? (v / slowest) * full : 0);
+  const top = y + h - BAR_HIGH - 2.5;
+  g.fillStyle = ink.track;
+  g.fillRect(x + 7, top + BAR_HIGH - 1, full, 1);
+  if (!timed) {
+    g.fillStyle = ink.done;
+    g.fillRect(x + 7, top, long(node.parameters), BAR_HIGH);
+    return;
+  }
+  g.fillStyle = ink.forward;
+  g.fillRect(x + 7, top, long(node.forward), BAR_HIGH);
+  g.fillStyle = hatched(ink.backward, ratio);
+  g.fillRect(x + 7 + long(node.forward), top, long(node.backward), BAR_HIGH);
+}
+
+/**
+ * The handle that folds a block again.
+ * @param {CanvasRenderingContext2D} g
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {import("./place.js").Box & {block: string}} fold
+ */
+function drawFold(g, { ink, font }, { block, x, y, w, h }) {
+  g.font = `400 11px ${font}`;
+  const words = fitted(g, `− ${block}`, w);
+  const wide = g.measureText(words).width;
+  writeAt(g, font, words, x, y + h / 2, ink["ink-2"]);
+  g.fillStyle = ink.edge;
+  if (w - wide > 12) g.fillRect(x + wide + 5, y + h / 2, w - wide - 5, 1);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {GraphSeen} seen
+ * @param {import("./place.js").CutLane} cut
+ */
+function drawCut(
+  g,
+  { ink, font },
+  { model, place, crossed, chosen, pointed },
+  { border, top, height, y, from, width },
+) {
+  if (chosen.cut === border || (pointed && "cut" in pointed && pointed.cut === border)) {
+    g.strokeStyle = ink.focus;
+    g.lineWidth = chosen.cut === border ? 2 : 1;
+    g.strokeRect(1, top + 1, place.width - 2, height - 2);
+  }
+  drawWay(g, from, ink.comm, width, true);
+  const { name, plan, seen } = cutWords(model, border, crossed);
+  const room = place.right - 8;
+  writeAt(g, font, name, 14, top + 12, ink.ink, "left", true, 12);
+  const after = 14 + g.measureText(name).width + 8;
+  g.font = `400 11px ${font}`;
+  const said = seen.find((words) => g.measureText(words).width < (room - after) * 0.62) ?? "";
+  const left = room - after - (said ? g.measureText(said).width + 16 : 0);
+  const planned = plan.find((words) => g.measureText(words).width <= left) ?? "";
+  writeAt(g, font, planned, after, top + 12, ink["ink-2"]);
+  writeAt(g, font, said, room, top + 12, ink.ink, "right");
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {GraphSeen["comets"][0]} comet
+ */
+function drawComet(g, { ink, font }, { x, y, gradient, microbatch }) {
+  g.fillStyle = gradient ? ink.ground : ink.comm;
+  g.strokeStyle = ink.comm;
+  g.lineWidth = 2;
+  g.beginPath();
+  g.arc(x, y, COMET_R, 0, 7);
+  g.fill();
+  g.stroke();
+  writeAt(
+    g,
+    font,
+    String(microbatch),
+    x,
+    y + 0.5,
+    gradient ? ink.ink : ink["on-s1"],
+    "center",
+    true,
+  );
+}
+
+/**
+ * Where a message is on the lane of its cut: activations go from right to left, gradients back.
+ * @param {GraphPlace} place
+ * @param {{cut: number, gradient: boolean, share: number}} parcel
+ * @returns {Point}
+ */
+export function cometSpot(place, { cut, gradient, share }) {
+  const lane = place.cuts[cut];
+  const edge = COMET_R + 2;
+  const way = [
+    { x: place.right - edge, y: lane.y },
+    { x: place.left + edge, y: lane.y },
+  ];
+  return pointAlong(way, gradient ? 1 - share : share);
+}

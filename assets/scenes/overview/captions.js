@@ -1,0 +1,302 @@
+// @ts-check
+/**
+ * What the overview says, state by state: one sentence for a newcomer, one more line, what can be
+ * done. Pure functions.
+ * @typedef {import("../../engine/player.js").Known} Known
+ * @typedef {import("../../engine/rank_activity.js").Doing} Doing
+ * @typedef {import("../../engine/run_words.js").Meaning} Meaning
+ * @typedef {{colour: string, say: string, small: string}} Told  colour: the name of an ink
+ * @typedef {{words: string, verb: string, look: string, why: string} | null} BigButton
+ */
+import { recoveryNote } from "../../engine/generations.js";
+import { lostByError, worstWait } from "../../engine/lost_ranks.js";
+import { whyNot } from "../../engine/actions.js";
+import { lossWords } from "../../engine/losses.js";
+import { isOver } from "../../engine/player.js";
+import { failedHead } from "../../engine/failure_caption.js";
+import { counted, duration, grouped } from "../../engine/format.js";
+import { processes, togetherWords } from "../../engine/run_words.js";
+
+const WAITS = 0.2; // of the time: a rank that waits so much is worth a word
+
+/** @param {string} words */
+const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
+/**
+ * What training together means in a run: as the first of the scenes says that knows its kind, else
+ * in general.
+ * @param {Known["run"]} run
+ * @param {{meaning?(run: import("../../engine/player.js").RunFacts): Meaning | null}[]} scenes
+ * @returns {Meaning}
+ */
+export function meaning(run, scenes) {
+  const n = run?.ranks ?? 0;
+  if (run?.cells)
+    return [
+      `${n === 1 ? "1 rank runs" : `${n} ranks run`} the cells of a notebook.`,
+      "What they send each other is drawn as it happens.",
+    ];
+  if (run?.strategy === "sequential" || n === 1)
+    return [
+      togetherWords(n),
+      "It takes every batch whole: what every other strategy is compared with.",
+    ];
+  for (const scene of run ? scenes : []) {
+    const own = scene.meaning?.(/** @type {NonNullable<typeof run>} */ (run));
+    if (own) return own;
+  }
+  // a job of somebody else's
+  if (!run?.strategy)
+    return [togetherWords(n), "What they send each other is drawn as it happens."];
+  return [
+    togetherWords(n),
+    `Strategy: ${run.title || run.strategy}. What they send each other is drawn as it happens.`,
+  ];
+}
+
+/** "iteration 118" @param {number} iteration counted from 0; -1 is before the first */
+const nth = (iteration) => (iteration < 0 ? "the start" : `iteration ${grouped(iteration + 1)}`);
+
+/**
+ * @param {{known: Known, held: boolean, live: boolean}} look
+ * @param {{here: number, newest: number}} at  iterations: the one on show, and the run's newest
+ * @param {{first: number, last: number}} losses
+ * @param {Meaning} means  what training together means in this run
+ * @returns {Told}
+ */
+export function tellOverview({ known, held }, { here, newest }, losses, means) {
+  const told = tellState({ known, held }, { here, newest }, losses, means);
+  const running = known.state !== "failed" && !held && known.table.rows > 0;
+  const note = running ? recoveryNote(known, isOver(known)) : "";
+  return note ? { ...told, small: `${note} ${told.small}` } : told;
+}
+
+/**
+ * @param {{known: Known, held: boolean}} look
+ * @param {{here: number, newest: number}} at
+ * @param {{first: number, last: number}} losses
+ * @param {Meaning} means
+ * @returns {Told}
+ */
+function tellState({ known, held }, { here, newest }, losses, means) {
+  const { state, run, words, failure, control, counters, table } = known;
+  const over = isOver(known);
+  const n = run?.ranks ?? 0;
+  if (state === "failed") {
+    const small =
+      lostByError(failure) >= 0
+        ? "The others noticed and stopped: without its part nothing can be completed. What was " +
+          "recorded up to then is kept."
+        : "The ranks stopped. What was recorded up to then is kept.";
+    return { colour: "fault", say: `${failedHead(known)}.`, small };
+  }
+  if (held) {
+    const where = `The picture is held in ${nth(here)}`;
+    const back = `Press L to come back to ${over ? "the newest" : "live"}.`;
+    if (over)
+      return {
+        colour: "focus",
+        say: `${where}; the run is over.`,
+        small: `It went on to ${nth(newest)}. ${back}`,
+      };
+    if (control?.held)
+      return {
+        colour: "focus",
+        say: `${where}; the ranks are held too.`,
+        small: `They stand in ${nth(counters?.iteration ?? newest)}. ${back}`,
+      };
+    return {
+      colour: "focus",
+      say: `${where}; the ranks run on.`,
+      small: `They are in ${nth(counters?.iteration ?? newest)} now. ${back}`,
+    };
+  }
+  if (!run)
+    return {
+      colour: "ink-2",
+      say: "Loading …",
+      small: "A rank is one process with its own copy of the model.",
+    };
+  if (state === "empty") {
+    const say = n ? `Ready to train with ${counted(n, "rank")}.` : words || "Nothing runs yet.";
+    return {
+      colour: "ink-2",
+      say,
+      small:
+        "A rank is one process with its own copy of the model. A run that starts is drawn " +
+        "here while it happens.",
+    };
+  }
+  if (state === "starting")
+    return {
+      colour: "focus",
+      say: words || `Starting ${processes(n)}.`,
+      small:
+        "Training begins when all are here. A rank is one process with its own copy of the model.",
+    };
+  if (state === "replay" && run.planned)
+    return {
+      colour: "ink-2",
+      say: run.planned,
+      small: "Nothing ran: a model of links and ranks says when each message leaves and arrives.",
+    };
+  if (state === "replay" && run.cells)
+    return {
+      colour: "ink-2",
+      say: `${counted(n, "rank")} ran the cells of a notebook: a record.`,
+      small: means[1],
+    };
+  if (state === "replay")
+    return {
+      colour: "ink-2",
+      say:
+        `${capital(processes(n))} trained one model${n > 1 ? " together" : ""}: ` +
+        `${newest >= 0 ? `${counted(newest + 1, "iteration")} in ${duration(Math.max(0, table.to))}` : "a record"}.`,
+      small: means[1].replace(/^It takes/, "It took"),
+    };
+  if (state === "finished") {
+    const whole = run.iterations <= 0 || newest + 1 >= run.iterations;
+    const done = whole
+      ? counted(newest + 1, "iteration")
+      : `${grouped(newest + 1)} of ${counted(run.iterations, "iteration")}`;
+    const right =
+      counters?.accuracy === null || counters?.accuracy === undefined
+        ? ""
+        : `; validation accuracy ${(100 * counters.accuracy).toFixed(1)} %`;
+    const small = Number.isFinite(losses.last)
+      ? `The loss went from ${lossWords(losses.first)} to ${lossWords(losses.last)}${right}.`
+      : words;
+    if (newest < 0)
+      return {
+        colour: "ink-2",
+        say: words || "The run is over.",
+        small: table.rows
+          ? `${counted(table.rows, "event")} in ${duration(Math.max(0, table.to))}.`
+          : "Nothing was recorded in it.",
+      };
+    return {
+      colour: "ink-2",
+      say:
+        `${whole ? "Done" : "Stopped"}: ${done} in ${duration(Math.max(0, table.to))} on ` +
+        `${counted(n, "rank")}.`,
+      small,
+    };
+  }
+  if (control?.held) {
+    const standing =
+      control.standing.length >= n
+        ? "Every process stands before a chunk or an iteration."
+        : `${control.standing.length} of ${n} processes stand before a chunk or an ` +
+          "iteration, the others come to one or wait.";
+    return {
+      colour: "hold",
+      say: `The ranks are held in ${nth(counters?.iteration ?? newest)}.`,
+      small: `${standing} Nothing is lost: let them run, or step.`,
+    };
+  }
+  const [say, small] = means;
+  return { colour: "live", say, small: words || small };
+}
+
+/** The one large button. @param {Known} known @returns {BigButton} */
+export function bigButton(known) {
+  const { state, run, control } = known;
+  const over = isOver(known) || state === "empty";
+  if (over)
+    return run?.can_start
+      ? {
+          words: state === "empty" ? "▶ Start" : "▶ Start again",
+          verb: "start",
+          look: "start",
+          why: "",
+        }
+      : null;
+  if (!run) return null;
+  const why = whyNot(known);
+  return control?.held
+    ? { words: "▶ Let them run", verb: "resume", look: "start", why }
+    : { words: "■ Stop", verb: "stop", look: "stop", why };
+}
+
+/**
+ * What lies behind the first two ways on: a title, and what one finds there.
+ * @param {Known} known
+ * @param {Doing[]} doings
+ * @param {import("../../chrome/scene_host.js").LookNext | null} [look]  a scene that shows such runs
+ * @returns {[string, string][]}
+ */
+export function waysOn({ run, state }, doings, look = null) {
+  const ring = !run?.algorithm || run.algorithm === "ring" ? "See the ring" : "See the chunks";
+  const behind =
+    run?.strategy === "ddp"
+      ? "what hides behind backward, and what does not"
+      : "where the time of every rank goes";
+  const worst = worstWait(doings, WAITS, run?.server?.servers ?? 0);
+  if (run && run.ranks === 1)
+    return [
+      [ring, "one process sends nothing: nothing moves there"],
+      ["Timeline", behind],
+    ];
+  const seen = /** @type {(look: import("../../chrome/scene_host.js").LookNext) => any} */ (
+    ({ title, what, own }) => [
+      [title, worst && !own ? `why rank ${worst.rank} waits for rank ${worst.forWhom}` : what],
+      ["Timeline", behind],
+    ]
+  );
+  if (look?.failed) return seen(look);
+  if (state === "failed")
+    return [
+      ["The last moments", "what every rank held when it ended"],
+      ["Timeline", "who waited, and how long"],
+    ];
+  if (look && run) return seen(look);
+  const why = worst
+    ? `why rank ${worst.rank} waits for rank ${worst.forWhom}`
+    : state === "empty" || state === "starting"
+      ? "what the ranks will do with their gradients"
+      : "what every rank holds, chunk by chunk";
+  return [
+    [ring, why],
+    ["Timeline", behind],
+  ];
+}
+
+/**
+ * More ranks than lines: how many do what, and the three whom the others wait for.
+ * @param {Doing[]} doings
+ * @returns {{counts: [string, number, string][], slowest: Doing[]}}
+ */
+export function inCounts(doings) {
+  const count = (/** @type {string} */ mark) => doings.filter((d) => d.mark === mark).length;
+  const rest = /** @type {[string, string][]} */ ([
+    ["killed", "killed"],
+    ["frozen", "frozen"],
+    ["held", "held"],
+    ["stopped", "stopped"],
+    ["ended", "ended"],
+    ["none", "between two things"],
+  ]).flatMap(([mark, words]) => (count(mark) ? [[mark, count(mark), words]] : []));
+  const [most = ["none", 0, ""]] = rest;
+  const others = rest
+    .slice(1)
+    .map(([, n, words]) => `, ${n} ${words}`)
+    .join("");
+  const bad = doings.filter((d) => d.mark === "killed" || d.mark === "frozen");
+  const busy = doings
+    .filter((d) => !bad.includes(d))
+    .sort(
+      (a, b) =>
+        a.waits - b.waits ||
+        Number(b.mark === "compute") - Number(a.mark === "compute") ||
+        a.rank - b.rank,
+    );
+  return {
+    counts: [
+      ["compute", count("compute"), "compute"],
+      ["move", count("move"), "pass chunks on"],
+      ["wait", count("wait"), "wait"],
+      /** @type {[string, number, string]} */ ([most[0], most[1], most[2] + others]),
+    ],
+    slowest: [...bad, ...busy].slice(0, 3),
+  };
+}

@@ -1,0 +1,101 @@
+// @ts-check
+/**
+ * What each rank does, a line a rank; of many ranks counts, and the slowest.
+ *
+ * @typedef {import("../../engine/rank_activity.js").Doing} Doing
+ * @typedef {import("../../engine/rank_activity.js").DoingMark} DoingMark
+ */
+import { inCounts } from "./captions.js";
+import { markIcon } from "../../drawing/rank_circle.js";
+
+export const LISTED = 8; // ranks with a line of their own
+
+export class RankList {
+  /**
+   * @param {HTMLElement} list
+   * @param {(rank: number, x: number, y: number) => void} take  what a click on a rank's line does
+   */
+  constructor(list, take) {
+    this.list = list;
+    this.take = take;
+    this.shape = "";
+  }
+
+  /**
+   * Say what the ranks do.
+   * @param {Doing[]} doings
+   * @param {number | undefined} chosen  the rank that is selected
+   */
+  say(doings, chosen) {
+    const { list } = this;
+    const few = doings.length <= LISTED;
+    const told = few ? null : inCounts(doings);
+    const lines = few ? doings : (told?.slowest ?? []);
+    const shape = `${few} ${lines.length}`;
+    if (this.shape !== shape) {
+      this.shape = shape;
+      list.className = `wb-ov-list ${few ? (doings.length > 4 ? "many" : "") : "counted"}`;
+      list.replaceChildren(
+        ...(told
+          ? [
+              ...told.counts.map(() => this.#line(false)),
+              Object.assign(document.createElement("li"), {
+                className: "wb-ov-then",
+                textContent: "waited for most:",
+              }),
+            ]
+          : []),
+        ...lines.map(() => this.#line(true)),
+      );
+    }
+    const items = [...list.children];
+    const own = told ? items.slice(5) : items;
+    told?.counts.forEach(([mark, n, words], i) => {
+      this.#fill(items[i], /** @type {DoingMark} */ (mark), false, String(n), words);
+      items[i].classList.toggle("nobody", !n && i > 2); // its place stays
+    });
+    lines.forEach((doing, i) => {
+      this.#fill(own[i], doing.mark, doing.halo, `rank ${doing.rank}`, doing.words);
+      const button = /** @type {HTMLElement} */ (own[i].firstElementChild);
+      button.dataset.rank = String(doing.rank);
+      button.classList.toggle("chosen", chosen === doing.rank);
+    });
+  }
+
+  /** @param {boolean} own  the line of one rank: a button */
+  #line(own) {
+    const li = document.createElement("li");
+    const line = li.appendChild(document.createElement(own ? "button" : "div"));
+    line.className = "wb-ov-line";
+    line.append(
+      document.createElement("i"),
+      document.createElement("b"),
+      document.createElement("span"),
+    );
+    if (own)
+      line.onclick = () => {
+        const box = line.getBoundingClientRect();
+        this.take(Number(line.dataset.rank), box.left + 40, box.bottom - 6);
+      };
+    return li;
+  }
+
+  /**
+   * @param {Element} li
+   * @param {DoingMark} mark
+   * @param {boolean} halo
+   * @param {string} name
+   * @param {string} words
+   */
+  #fill(li, mark, halo, name, words) {
+    const line = /** @type {HTMLElement} */ (li.firstElementChild);
+    const [icon, b, span] = line.children;
+    const shown = `${mark}${halo ? " halo" : ""}`;
+    if (line.dataset.mark !== shown) {
+      line.dataset.mark = shown;
+      icon.replaceChildren(markIcon(mark, halo));
+    }
+    if (b.textContent !== name) b.textContent = name;
+    if (span.textContent !== words) span.textContent = line.title = words;
+  }
+}

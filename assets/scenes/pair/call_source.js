@@ -1,0 +1,118 @@
+// @ts-check
+/**
+ * Two calls from one start: of a page that compares two algorithms, the k-th call of the one beside
+ * the k-th of the other, as one piece of the tale, so that one playhead goes through both on one
+ * scale.
+ *
+ * @typedef {import("../../engine/table.js").Table} Table
+ * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {{group: string, label: string, notes?: string[]}} Side  the group under which its rows
+ *   are, what it is called, and what of it is made by us
+ * @typedef {{left: Side, right: Side}} PairFacts
+ */
+import { clockOf, openCall } from "../../engine/model.js";
+import { DerivedCalls } from "../../engine/derived_calls.js";
+
+/** @param {import("../../engine/player.js").Known} known @returns {PairFacts | null} */
+export const pairOf = (known) => known.run?.pair ?? null;
+
+/** @type {import("../../engine/call_source.js").Words} */
+const PAIRS_WORDS = {
+  units: { chunk: "chunk", step: "arrival", iteration: "pair" },
+  strip: "pairs",
+  real: "two calls from one start",
+  where: "pair",
+  numbered: true,
+};
+
+class CallPairs extends DerivedCalls {
+  /** @param {Table} table @param {PairFacts} facts */
+  constructor(table, facts) {
+    super(table, "pairs", "pair", PAIRS_WORDS);
+    this.facts = facts;
+  }
+
+  /** @returns {this} */
+  update() {
+    if (this.read === this.table.epoch) return this;
+    this.read = this.table.epoch;
+    const { left, right } = this.facts;
+    for (const one of this.table.calls.filter((c) => c.group === left.group && c.sends)) {
+      const other = this.table.callOf.get(`${one.generation}/${right.group}/${one.op}`);
+      if (other?.sends && !this.callOf.has(`pair/${one.op + 1}`))
+        this.put(
+          one.op + 1,
+          Math.min(one.start, other.start),
+          Math.max(one.end, other.end),
+          true,
+          one.rows + other.rows,
+        );
+    }
+    return this;
+  }
+
+  /** The calls of both sides. @param {string} key @returns {[string, string]} */
+  keys(key) {
+    const op = Number(key.split("/")[1]) - 1;
+    const first = this.table.calls.find((c) => c.group === this.facts.left.group && c.op === op);
+    return [
+      `${first?.generation ?? 0}/${this.facts.left.group}/${op}`,
+      `${first?.generation ?? 0}/${this.facts.right.group}/${op}`,
+    ];
+  }
+
+  /**
+   * A pair as the player takes it: what flew on both sides, and its pace.
+   * @param {string} key
+   * @returns {Call | null}
+   */
+  open(key) {
+    const head = this.callOf.get(key);
+    const had = this.opened.get(key);
+    if (!head) return null;
+    if (had) return had.call;
+    const both = this.keys(key)
+      .flatMap((k) => this.table.callOf.get(k) ?? [])
+      .map((h) => openCall(this.table, h));
+    const span = head.end - head.start;
+    const flights = both
+      .flatMap((c) =>
+        c.flights.map((f) => ({
+          ...f,
+          start: f.start + c.start - head.start,
+          end: f.end + c.start - head.start,
+        })),
+      )
+      .sort((a, b) => a.start - b.start);
+    const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
+    const { passages, parties, through, sends, rows, ...named } = head;
+    const call = {
+      ...named,
+      number: head.iteration,
+      left_out: "",
+      rows: [],
+      flights,
+      waits: [],
+      came: new Map(),
+      moments,
+      clock: clockOf(flights, span),
+    };
+    this.opened.set(key, { rows: head.rows, call });
+    return call;
+  }
+}
+
+const pairsOfTables = /** @type {WeakMap<Table, CallPairs>} */ (new WeakMap());
+
+/**
+ * The pairs of a page that compares two, else null.
+ * @param {import("../../engine/player.js").Known} known
+ * @returns {CallPairs | null}
+ */
+export function pairsOf(known) {
+  const facts = pairOf(known);
+  if (!facts) return null;
+  let pairs = pairsOfTables.get(known.table);
+  if (!pairs) pairsOfTables.set(known.table, (pairs = new CallPairs(known.table, facts)));
+  return pairs.update();
+}

@@ -1,0 +1,240 @@
+// @ts-check
+/**
+ * Two algorithms on one time axis: two calls from one start, each with both pictures of the
+ * collectives, one playhead for both. Below it both scores, on one scale.
+ *
+ * @typedef {import("../../chrome/stage.js").Look} Look
+ * @typedef {import("../../chrome/stage.js").Stage} Stage
+ */
+import {
+  drawAxis,
+  drawCallBars,
+  drawNames,
+  drawScoreKey,
+  scoreLane,
+  timeAt,
+} from "../../drawing/lanes.js";
+import { pairOf, pairsOf } from "./call_source.js";
+import { readingOf } from "../../engine/rates.js";
+import { CollectivesView } from "../collectives/scene.js";
+import { bytes, combineWords, duration, isPlanned, sentence } from "../../engine/format.js";
+
+const PAIR_BODY = `<div class="wb-pair"><section><h2></h2><div></div></section><section><h2></h2><div></div></section></div>`;
+const APART_PX = 24;
+const PAIR_TOP = 18;
+const PAIR_FOOT = 39;
+// px: between the two columns; above a score its name; axis and key; above the lanes
+const LANES_TOP = 12;
+
+/**
+ * What is told of one side.
+ * @param {Look} look
+ * @param {Stage} stage
+ * @param {0 | 1} side
+ * @returns {Look}
+ */
+function sideOf(look, stage, side) {
+  const key = look.told && pairsOf(look.known)?.keys(look.told.key)[side];
+  const call = key ? stage.playback.open(key) : null;
+  const width = Math.floor((look.width - APART_PX) / 2);
+  return { ...look, call, told: call, width, ranks: call?.ranks ?? look.ranks };
+}
+
+/** @param {Look} look @param {0 | 1} side */
+const labelOf = ({ known }, side) => pairOf(known)?.[side ? "right" : "left"].label ?? "";
+
+class PairView {
+  /** @param {HTMLElement} body @param {Stage} stage */
+  constructor(body, stage) {
+    this.stage = stage;
+    body.innerHTML = PAIR_BODY;
+    const sections = /** @type {HTMLElement[]} */ ([...body.querySelectorAll("section")]);
+    this.names = sections.map((s) => /** @type {HTMLElement} */ (s.querySelector("h2")));
+    this.sides = sections.map(
+      (section, i) =>
+        new CollectivesView(
+          /** @type {HTMLElement} */ (section.querySelector("div")),
+          halfOf(stage, /** @type {0 | 1} */ (i)),
+        ),
+    );
+    this.score = {
+      height: pairScoreHeight,
+      draw: (/** @type {CanvasRenderingContext2D} */ g, /** @type {Look} */ look) =>
+        drawPairScore(g, look, this.looks(look)),
+      at: (/** @type {number} */ x, /** @type {Look} */ look) =>
+        look.told ? look.told.start + timeAt(x, look.told.end - look.told.start, look.width) : null,
+    };
+  }
+
+  /** @param {Look} look @returns {[Look, Look]} */
+  looks(look) {
+    const sides = /** @type {[Look, Look]} */ ([
+      sideOf(look, this.stage, 0),
+      sideOf(look, this.stage, 1),
+    ]);
+    const fastest = Math.max(
+      0,
+      ...sides.flatMap(({ call, known }) =>
+        call ? [...readingOf(call, known).links.values()].map((l) => l.rate) : [],
+      ),
+    );
+    for (const side of sides) side.fastest = fastest;
+    return sides;
+  }
+
+  /** @param {Look} look */
+  draw(look) {
+    this.looks(look).forEach((side, i) => this.sides[i].draw(side));
+  }
+
+  /** @param {Look} look */
+  say(look) {
+    this.looks(look).forEach((side, i) => {
+      const { call } = side;
+      const words = call
+        ? `${labelOf(look, /** @type {0 | 1} */ (i))}: ` +
+          `${duration(call.end - call.start)}${isPlanned(call) ? ", planned" : ""}`
+        : labelOf(look, /** @type {0 | 1} */ (i));
+      if (this.names[i].textContent !== words) this.names[i].textContent = words;
+      this.sides[i].say(side);
+    });
+  }
+
+  /** @param {Look} look */
+  title(look) {
+    return look.known.run?.title || "Two algorithms";
+  }
+
+  /** @param {Look} look */
+  sentence(look) {
+    const [one, other] = this.looks(look).map((side) => side.call);
+    if (!one || !other) return sentence(look.known);
+    const [a, b] = [one, other].map((c) => c.end - c.start);
+    const first = a <= b ? 0 : 1;
+    const times = Math.max(a, b) / Math.max(1, Math.min(a, b));
+    const what =
+      one.nbytes > 0 ? ` to ${combineWords(one.collective)[0]} ${bytes(one.nbytes)}` : "";
+    const named = (/** @type {string} */ words) => words.charAt(0).toUpperCase() + words.slice(1);
+    if (times < 1.05)
+      return named(
+        `${labelOf(look, 0)} and ${labelOf(look, 1)} take about as long${what}: ` +
+          `${duration(a)} and ${duration(b)}.`,
+      );
+    return named(
+      `${labelOf(look, /** @type {0 | 1} */ (first))} takes ` +
+        `${duration(Math.min(a, b))}${what}, ` +
+        `${labelOf(look, /** @type {0 | 1} */ (1 - first))} ${duration(Math.max(a, b))}: ` +
+        `${times < 10 ? times.toFixed(1) : Math.round(times)} times as long.`,
+    );
+  }
+
+  /** What is made by us, of each side. @param {Look} look */
+  badges({ known }) {
+    const facts = pairOf(known);
+    const [left, right] = [facts?.left, facts?.right].map((side) => side?.notes ?? []);
+    const same = left.filter((note) => right.includes(note));
+    const own = (/** @type {string[]} */ notes, /** @type {0 | 1} */ side) =>
+      notes
+        .filter((note) => !same.includes(note))
+        .map((note) => `${facts?.[side ? "right" : "left"].label}: ${note}`);
+    return [...same, ...own(left, 0), ...own(right, 1)];
+  }
+
+  /** @param {Look} look */
+  marks(look) {
+    return this.looks(look).flatMap((side, i) =>
+      this.sides[i].marks(side).map((m) => ({ ...m, side: i })),
+    );
+  }
+
+  end() {
+    for (const side of this.sides) side.end();
+  }
+}
+
+/**
+ * The stage as one side's picture sees it.
+ * @param {Stage} stage
+ * @param {0 | 1} side
+ * @returns {any}
+ */
+function halfOf(stage, side) {
+  return {
+    root: stage.root,
+    paper: stage.paper.bind(stage),
+    choose: stage.choose.bind(stage),
+    touch: stage.touch.bind(stage),
+    readonly: true,
+    look: (/** @type {number} */ at) => sideOf(stage.look(at), stage, side),
+    get known() {
+      return stage.known;
+    },
+  };
+}
+
+/** @param {Look} look */
+function pairScoreHeight(look) {
+  const { known, table } = look;
+  const facts = pairOf(known);
+  const ranks = (/** @type {string | undefined} */ group) =>
+    table.calls.find((c) => c.group === group)?.ranks || look.ranks;
+  return (
+    [facts?.left.group, facts?.right.group].reduce(
+      (sum, group) => sum + PAIR_TOP + LANES_TOP + ranks(group) * scoreLane(ranks(group)) + 6,
+      0,
+    ) + PAIR_FOOT
+  );
+}
+
+/**
+ * Both calls below each other, on one axis.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {[Look, Look]} sides
+ */
+function drawPairScore(g, look, sides) {
+  const { told, ink, font, width } = look;
+  if (!told) return;
+  const span = told.end - told.start;
+  let y = 0;
+  let ideal = false;
+  sides.forEach((side, i) => {
+    const own = { ...side, width };
+    const tall = own.ranks * scoreLane(own.ranks);
+    g.save();
+    g.translate(0, y);
+    g.font = `700 11px ${font}`;
+    g.textAlign = "left";
+    g.textBaseline = "middle";
+    g.fillStyle = ink.ink;
+    g.fillText(labelOf(look, /** @type {0 | 1} */ (i)), 58, 8);
+    g.translate(0, PAIR_TOP);
+    drawNames(g, own);
+    if (own.call)
+      ideal = drawCallBars(g, own, readingOf(own.call, own.known), span).length > 0 || ideal;
+    g.restore();
+    y += PAIR_TOP + LANES_TOP + tall + 6;
+  });
+  const last = sides[1].ranks;
+  const below = y - 6 - last * scoreLane(last) - LANES_TOP;
+  g.save();
+  g.translate(0, below);
+  drawAxis(
+    g,
+    { ...look, ranks: last },
+    told,
+    Math.min(span, Math.max(0, look.t - told.start)),
+    null,
+    below,
+  );
+  drawScoreKey(g, { ...look, ranks: last }, ideal);
+  g.restore();
+}
+
+/** @type {import("../../chrome/scene_host.js").SceneModule} */
+export const pairScene = {
+  offered: (known) => !!pairOf(known),
+  source: pairsOf,
+  alone: true,
+  build: (body, stage) => new PairView(body, stage),
+};

@@ -1,0 +1,42 @@
+// @ts-check
+/**
+ * What befell ranks that mix, as the picture says it.
+ *
+ * @typedef {import("../../engine/page_state.js").Look} Look
+ * @typedef {import("../../engine/rank_activity.js").Doing} Doing
+ * @typedef {import("../../engine/rank_activity.js").DoingMark} DoingMark
+ */
+import { lostRanks } from "../../engine/lost_ranks.js";
+import { nowOf } from "../../engine/player.js";
+import { forLong } from "../../engine/standing.js";
+import { standsForMessages } from "../../engine/waits.js";
+
+/**
+ * Return ranks to which something is done now, or that have waited for long and wait still, where the
+ * picture is now.
+ * @param {Look} look
+ * @returns {Map<number, Doing>}
+ */
+export function peersBefell({ known, live, t, table, at }) {
+  const { control, lanesNow } = known;
+  const now = live || t >= table.to - 1;
+  const befell = new Map();
+  if (!now) return befell;
+  for (const rank of new Set(lanesNow.map((lane) => lane.rank))) {
+    // such a wait has no row yet
+    const own = lanesNow.filter((lane) => lane.rank === rank);
+    const long = forLong(table, own, nowOf(known, at), standsForMessages(known.run, rank));
+    if (long?.mark === "wait" && long.forWhom >= 0 && own.every((lane) => lane.lane !== "compute"))
+      befell.set(rank, long);
+  }
+  const put = (
+    /** @type {number} */ rank,
+    /** @type {DoingMark} */ mark,
+    /** @type {string} */ words,
+  ) => befell.set(rank, { rank, mark, halo: false, words, waits: 0, forWhom: -1, long: true });
+  for (const rank of control?.frozen ?? []) put(rank, "frozen", "frozen: its process is stopped");
+  for (const [rank, words] of Object.entries(control?.ended ?? {}))
+    if (control?.how?.[rank] === "ended") put(Number(rank), "ended", words);
+  for (const [rank, { words }] of lostRanks(known)) put(rank, "killed", words);
+  return befell;
+}

@@ -1,0 +1,209 @@
+// @ts-check
+/**
+ * How a pipeline's run is told: iteration after iteration, each from its first action to its last.
+ * They have the form of the table's calls, so that the player (player.js) tells them as it tells
+ * those, at an even pace: bars are read by their length. Where a schedule has no flush iterations
+ * lie over each other; then each is told from its first forward to the next one's.
+ *
+ * @typedef {import("../../engine/table.js").Table} Table
+ * @typedef {import("../../engine/table.js").CallHead} CallHead
+ * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/player.js").Known} Known
+ * @typedef {import("./index.js").Iteration} Iteration
+ * @typedef {import("./index.js").Task} Task
+ * @typedef {import("./plan.js").PipelineFacts} PipelineFacts
+ */
+import { clockOf } from "../../engine/model.js";
+import { pipelineIndexOf } from "./index.js";
+import { DerivedCalls } from "../../engine/derived_calls.js";
+
+/** Iterations that an iteration without flush may reach into, before and after it. */
+export const REACH = 2;
+
+/**
+ * What is known of the pipeline before and without its plan.
+ * @param {Known} known
+ * @returns {PipelineFacts | null}
+ */
+export function pipelineOf({ run, table }) {
+  if (run?.pipeline) return run.pipeline;
+  const index = pipelineIndexOf(table);
+  if (!index.found) return null;
+  const ranks = Math.max(run?.ranks ?? 0, index.ranks);
+  const home = Array.from({ length: index.stages }, () => 0);
+  for (const { tasks } of index.iterations.values())
+    for (const { stage, rank } of tasks) home[stage] = rank;
+  return {
+    schedule: "",
+    flush: true,
+    ranks,
+    replicas: 1,
+    stages: index.stages,
+    microbatches: index.microbatches,
+    rank_of: home,
+    rows: [],
+    pads_ms: null,
+    bubble: null,
+    peaks: [],
+  };
+}
+
+/**
+ * Whether every action of an iteration is here.
+ * @param {Iteration} iteration
+ * @param {PipelineFacts} facts
+ */
+function passIsWhole({ forwards, backwards }, { stages, microbatches, replicas }) {
+  const all = stages * microbatches * replicas;
+  return forwards >= all && backwards >= all;
+}
+
+/** @type {import("../../engine/call_source.js").Words} */
+const PASSES_WORDS = {
+  units: { chunk: "action", step: "microbatch", iteration: "iteration" },
+  strip: "iterations",
+  real: "real microbatches",
+  where: "iteration",
+};
+
+export class Passes extends DerivedCalls {
+  /** @param {Table} table */
+  constructor(table) {
+    super(table, "passes", "pass", PASSES_WORDS);
+    this.index = pipelineIndexOf(table);
+    this.facts = "";
+    this.flush = true;
+  }
+
+  /**
+   * Add the iterations that have come since; those that went on are taken anew.
+   * @param {PipelineFacts} facts
+   */
+  update(facts) {
+    const index = pipelineIndexOf(this.table);
+    const told =
+      `${facts.schedule} ${facts.flush} ${facts.stages} ${facts.microbatches} ` +
+      `${facts.replicas}`;
+    if (this.life !== this.table.life || told !== this.facts)
+      // row numbers have changed, or what is whole
+      Object.assign(this, new Passes(this.table), { facts: told, flush: facts.flush });
+    if (index.version === this.read) return this;
+    this.read = index.version;
+    this.index = index;
+    const { calls } = this;
+    while (
+      calls.length &&
+      (!calls[calls.length - 1].complete ||
+        (!facts.flush && calls[calls.length - 1].name === "last"))
+    )
+      this.callOf.delete(/** @type {CallHead} */ (calls.pop()).key);
+    const all = [...index.iterations.values()].filter(({ tasks }) => tasks.length);
+    const first = calls.length ? calls[calls.length - 1].iteration + 1 : -Infinity;
+    all.forEach((iteration, i) => {
+      if (iteration.iteration < first) return;
+      const next = all[i + 1];
+      const whole = passIsWhole(iteration, facts);
+      // the oldest may have lost its first rows
+      const over = next && [...iteration.ranks].every((rank) => next.ranks.has(rank));
+      const end =
+        facts.flush || !next
+          ? whole || over
+            ? iteration.to
+            : Math.max(iteration.to, Math.min(next?.from ?? Infinity, this.table.to))
+          : next.from;
+      this.put(
+        iteration.iteration,
+        iteration.from,
+        Math.max(iteration.from + 1, end),
+        whole || !!over,
+        iteration.tasks.length,
+        next ? "" : "last",
+      );
+    });
+    return this;
+  }
+
+  /**
+   * Every action that meets an iteration's time, of other iterations too where they lie over each
+   * other.
+   * @param {CallHead} head
+   * @returns {Task[]}
+   */
+  tasksIn(head) {
+    const own = this.index.iterations.get(head.iteration)?.tasks ?? [];
+    if (this.flush) return own;
+    const found = [];
+    for (let i = head.iteration - REACH; i <= head.iteration + REACH; i++)
+      for (const task of this.index.iterations.get(i)?.tasks ?? [])
+        if (task.end > head.start && task.start < head.end) found.push(task);
+    return found;
+  }
+
+  /**
+   * An iteration as the player takes it: what is on its way, counted from its start.
+   * @param {string} key
+   * @returns {Call | null}
+   */
+  open(key) {
+    const head = this.callOf.get(key);
+    const had = this.opened.get(key);
+    if (!head) return null;
+    if (had?.rows === head.rows && had.call.end === head.end) return had.call;
+    const span = head.end - head.start;
+    const hops = [...(this.index.iterations.get(head.iteration)?.hops.values() ?? [])];
+    const flights = hops
+      .map((hop) => ({
+        from: hop.from,
+        to: hop.to,
+        step: hop.stage,
+        chunk: hop.microbatch,
+        slot: 0,
+        phase: hop.what,
+        nbytes: hop.nbytes,
+        fused: false,
+        track: 0,
+        start: Math.max(0, hop.start - head.start),
+        end: Math.min(span, hop.arrive - head.start),
+      }))
+      .filter((f) => f.end > f.start)
+      .sort((a, b) => a.start - b.start);
+    const moments = [
+      ...new Set(
+        this.tasksIn(head).flatMap((task) => [task.start - head.start, task.end - head.start]),
+      ),
+    ]
+      .filter((t) => t >= 0 && t <= span)
+      .sort((a, b) => a - b);
+    const { passages, parties, through, sends, rows, ...named } = head;
+    const call = {
+      ...named,
+      number: head.iteration + 1,
+      left_out: "",
+      rows: [],
+      flights,
+      waits: [],
+      came: new Map(),
+      moments,
+      clock: clockOf([], span),
+    };
+    this.opened.set(key, { rows: head.rows, call });
+    if (this.opened.size > 8)
+      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
+    return call;
+  }
+}
+
+const passesOfTables = /** @type {WeakMap<Table, Passes>} */ (new WeakMap());
+
+/**
+ * The iterations of this run as passes through its pipeline, or null where there is none.
+ * @param {Known} known
+ * @returns {Passes | null}
+ */
+export function passesOf(known) {
+  const { table } = known;
+  if (!pipelineIndexOf(table).found) return null;
+  let passes = passesOfTables.get(table);
+  if (!passes) passesOfTables.set(table, (passes = new Passes(table)));
+  return passes.update(/** @type {PipelineFacts} */ (pipelineOf(known)));
+}

@@ -1,0 +1,26 @@
+// @ts-check
+/** What befell the workers and servers of a run, as the picture says it. */
+import { badEnds } from "../../engine/deaths.js";
+
+/**
+ * Return what befell ranks; what is done to them now is shown where the picture is now.
+ * @param {import("../../engine/page_state.js").Look} look
+ * @param {import("./frame.js").ServerFrame} frame
+ */
+export function befellNow({ known, live, t, table }, frame) {
+  const { control } = known;
+  const now = live || t >= table.to - 1;
+  const befell = /** @type {Map<number, {words: string, colour: string}>} */ (new Map());
+  for (const [rank, factor] of Object.entries(control?.slow ?? {}))
+    if (factor !== 1) befell.set(Number(rank), { words: `slowed ×${factor}`, colour: "hold" });
+  if (now)
+    for (const rank of control?.frozen ?? []) befell.set(rank, { words: "frozen", colour: "hold" });
+  for (const w of frame.workers)
+    if (w.doing === "lost") befell.set(w.rank, { words: "gone", colour: "fault" });
+  for (const s of frame.shards)
+    if (!Number.isNaN(s.gone)) befell.set(s.rank, { words: "gone", colour: "fault" });
+  if (now)
+    for (const [rank, { how }] of badEnds(control))
+      befell.set(rank, { words: how === "killed" ? "killed" : "ended", colour: "fault" });
+  return befell;
+}

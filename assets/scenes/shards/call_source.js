@@ -1,0 +1,95 @@
+// @ts-check
+/**
+ * How a sharded run is told where its layers are on show: iteration after iteration, at an even
+ * pace. They have the form of the table's calls, so that the player (player.js) tells them as it
+ * tells those.
+ *
+ * @typedef {import("../../engine/table.js").Table} Table
+ * @typedef {import("../../engine/table.js").CallHead} CallHead
+ * @typedef {import("../../engine/model.js").Call} Call
+ */
+import { clockOf } from "../../engine/model.js";
+import { shardsIndexOf } from "./index.js";
+import { DerivedCalls } from "../../engine/derived_calls.js";
+
+const SHARDINGS_OPEN = 8;
+
+/** @type {import("../../engine/call_source.js").Words} */
+const SHARDINGS_WORDS = {
+  units: { chunk: "gather or free", step: "gather or free", iteration: "iteration" },
+  strip: "iterations",
+  real: "real gathers",
+  where: "iteration",
+};
+
+export class Shardings extends DerivedCalls {
+  /** @param {Table} table */
+  constructor(table) {
+    super(table, "shardings", "sharding", SHARDINGS_WORDS);
+    this.index = shardsIndexOf(table);
+  }
+
+  /** Add the iterations that have come since; the last goes on. @param {number} ranks */
+  update(ranks) {
+    const index = shardsIndexOf(this.table);
+    // row numbers have changed
+    if (this.life !== this.table.life) Object.assign(this, new Shardings(this.table));
+    if (index.version === this.read) return this;
+    this.read = index.version;
+    this.index = index;
+    const { calls } = this;
+    while (calls.length && !calls[calls.length - 1].complete)
+      this.callOf.delete(/** @type {CallHead} */ (calls.pop()).key);
+    const first = calls.length ? calls[calls.length - 1].iteration + 1 : -Infinity;
+    const all = [...index.iterations.values()].sort((a, b) => a.iteration - b.iteration);
+    for (const { iteration, from, to, done } of all)
+      if (iteration >= first)
+        this.put(iteration, from, Math.max(from + 1, to), done.size >= ranks, 1);
+    return this;
+  }
+
+  /** @param {string} key @returns {Call | null} */
+  open(key) {
+    const head = this.callOf.get(key);
+    const had = this.opened.get(key);
+    if (!head) return null;
+    if (had?.rows === head.rows && had.call.end === head.end) return had.call;
+    const span = head.end - head.start;
+    const times = [...this.index.holders.values()].flatMap(({ layers }) =>
+      [...layers.values()].flatMap(({ t }) => t),
+    );
+    const moments = [
+      ...new Set(times.filter((t) => t >= head.start && t <= head.end).map((t) => t - head.start)),
+    ].sort((a, b) => a - b);
+    const { passages, parties, through, sends, rows, ...named } = head;
+    const call = {
+      ...named,
+      number: head.iteration + 1,
+      left_out: "",
+      rows: [],
+      flights: [],
+      waits: [],
+      came: new Map(),
+      moments,
+      clock: clockOf([], span),
+    };
+    this.opened.set(key, { rows: head.rows, call });
+    if (this.opened.size > SHARDINGS_OPEN)
+      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
+    return call;
+  }
+}
+
+const shardingsOfTables = /** @type {WeakMap<Table, Shardings>} */ (new WeakMap());
+
+/**
+ * This run's iterations, or null where no layer is gathered.
+ * @param {import("../../engine/player.js").Known} known
+ * @returns {Shardings | null}
+ */
+export function shardingsOf({ table, run }) {
+  if (!shardsIndexOf(table).found) return null;
+  let shardings = shardingsOfTables.get(table);
+  if (!shardings) shardingsOfTables.set(table, (shardings = new Shardings(table)));
+  return shardings.update(run?.ranks ?? 1);
+}

@@ -1,0 +1,71 @@
+// @ts-check
+/**
+ * What the pointer says over the lanes.
+ *
+ * @typedef {import("./scene.js").TimelineView} TimelineView
+ * @typedef {import("./draw.js").Hit} Hit
+ */
+import { densityWords } from "./captions.js";
+import { hitWords } from "./hit_words.js";
+import { timelinePlace, windowT } from "./layout.js";
+import { duration, grouped } from "../../engine/format.js";
+
+/**
+ * Return the mark at a place of the lanes: of several, the one drawn last.
+ * @param {Hit[]} hits
+ * @param {number} x
+ * @param {number} y
+ */
+export function hitAt(hits, x, y) {
+  return hits.findLast(
+    (hit) => x >= hit.x - 1 && x <= hit.x + hit.w + 1 && y >= hit.y && y <= hit.y + hit.h,
+  );
+}
+
+/**
+ * Show what lies under the pointer, beside it; null: nothing.
+ * @param {TimelineView} view
+ * @param {{x: number, y: number} | null} point
+ */
+export function showLaneTip(view, point) {
+  const tip = view.$(".wb-tl-tip");
+  const words = point ? laneWordsAt(view, point.x, point.y) : "";
+  tip.hidden = !words;
+  if (!words || !point) return;
+  if (tip.textContent !== words) tip.textContent = words;
+  const canvas = view.$(".wb-tl-lanes");
+  const wide = tip.offsetWidth;
+  const high = tip.offsetHeight;
+  tip.style.left = `${Math.max(0, Math.min(canvas.clientWidth - wide, point.x + 14))}px`;
+  tip.style.top = `${canvas.offsetTop + (point.y - high - 12 < 0 ? point.y + 18 : point.y - high - 12)}px`;
+}
+
+/**
+ * Return in words what lies at a place of the lanes.
+ * @param {TimelineView} view
+ * @param {number} x
+ * @param {number} y
+ */
+function laneWordsAt({ index, ranks, width, lanes, window, buckets }, x, y) {
+  const place = timelinePlace(ranks.length || 4, width);
+  const hit = hitAt(lanes.hits, x, y);
+  const { win } = window;
+  if (!index || !win) return "";
+  if (hit) return hitWords(index.table, hit, buckets);
+  const rank = index.ranks.get(ranks[Math.floor((y - place.lanes.top) / place.lanes.row)] ?? -1);
+  const dt = (win.to - win.from) / place.room;
+  if (!rank || x < place.left || x > place.right) return "";
+  const t = windowT(win, place, x);
+  const step = rank.steps[index.stepAt(rank, t)];
+  if (place.level === "density")
+    return densityWords(
+      rank.rank,
+      rank.all.within(t - dt, t + dt),
+      t - dt,
+      t + dt,
+      `around ${duration(t - win.from)}`,
+    );
+  return step && t < step.end
+    ? `rank ${rank.rank}, iteration ${grouped(step.iteration)}: nothing is recorded here`
+    : "";
+}

@@ -1,0 +1,171 @@
+// @ts-check
+/**
+ * Where things are in the timeline, in CSS pixels, and which stretch of time its window shows. Pure
+ * functions.
+ *
+ * The window shows the iteration under the playhead. Its width is one of round steps: it grows to
+ * the next when an iteration does not fit, shrinks when one fills less than half, and says so;
+ * between, nothing moves.
+ *
+ * @typedef {{from: number, to: number, iteration: number, follows: boolean, chosen: boolean,
+ *   said: string}} Window
+ *   follows: it goes where the playhead goes; chosen: its width is the reader's; said: what changed
+ *   its width, in words
+ * @typedef {{left: number, right: number, room: number, ranks: number, labels: boolean,
+ *   level: "full" | "slim" | "density", map: {top: number, lane: number, gap: number,
+ *   bottom: number, height: number}, lanes: {top: number, row: number, own: number,
+ *   ownHeight: number, talk: number, talkHeight: number, under: number, core: number,
+ *   bottom: number, height: number}}} TimelinePlace
+ */
+import { duration } from "../../engine/format.js";
+
+const ROUND_STEPS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+const NARROWEST = 200; // ns in the window
+
+/**
+ * @param {number} ranks @param {number} width
+ * @param {number} [banded]  px above the map's lanes, for the generations
+ * @returns {TimelinePlace}
+ */
+export function timelinePlace(ranks, width, banded = 0) {
+  const left = 66;
+  const right = width - 6;
+  const level = ranks <= 8 ? "full" : ranks <= 24 ? "slim" : "density";
+  const lane = ranks <= 4 ? 20 : ranks <= 8 ? 14 : ranks <= 24 ? 8 : 3;
+  const gap = ranks <= 8 ? 3 : 1;
+  const top = 16 + banded;
+  const bottom = top + ranks * (lane + gap);
+  const [row, ownHeight, talkHeight] =
+    level === "full"
+      ? [58, 20, 20]
+      : level === "slim"
+        ? [24, 11, 8]
+        : [Math.max(2, Math.min(4, Math.floor(512 / ranks))), 0, 0];
+  const lanesTop = 32;
+  const lanesBottom = lanesTop + ranks * row;
+  return {
+    left,
+    right,
+    room: right - left,
+    ranks,
+    labels: level === "full",
+    level,
+    map: { top, lane, gap, bottom, height: bottom + 18 },
+    lanes: {
+      top: lanesTop,
+      row,
+      own: 0,
+      ownHeight,
+      talk: ownHeight + 1,
+      talkHeight,
+      under: ownHeight + talkHeight + 2,
+      core: ownHeight + talkHeight + 10,
+      bottom: lanesBottom,
+      height: lanesBottom + 4,
+    },
+  };
+}
+
+/**
+ * Where a moment lies.
+ * @param {{from: number, to: number}} win
+ * @param {TimelinePlace} place
+ * @param {number} t
+ */
+export const windowX = (win, place, t) =>
+  place.left + ((t - win.from) / (win.to - win.from)) * place.room;
+/**
+ * The moment at a place.
+ * @param {{from: number, to: number}} win
+ * @param {TimelinePlace} place
+ * @param {number} x
+ */
+export const windowT = (win, place, x) =>
+  win.from + ((x - place.left) / place.room) * (win.to - win.from);
+
+/** The next round length that is at least this. @param {number} span */
+export function roundedSpan(span) {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(1, span)) + 1e-9);
+  return unit * (ROUND_STEPS.find((k) => k * unit >= span * (1 - 1e-9)) ?? 10);
+}
+
+/**
+ * The window for an iteration, or around a moment where there are no iterations.
+ * @param {Window | null} before
+ * @param {{iteration: number, from: number, to: number, done: boolean}} extent
+ * @param {number} t the playhead
+ * @returns {Window}
+ */
+export function windowFor(before, extent, t) {
+  const span = Math.max(NARROWEST, extent.to - extent.from);
+  const had = before ? before.to - before.from : 0;
+  if (before?.chosen) {
+    // the reader's own width: like a page of a score, turned when the playhead leaves it
+    if (had >= span)
+      return { ...before, from: extent.from, to: extent.from + had, iteration: extent.iteration };
+    if (t >= before.from && t < before.to) return { ...before, iteration: extent.iteration };
+    const from = Math.max(extent.from, t - had / 10);
+    return { ...before, from, to: from + had, iteration: extent.iteration };
+  }
+  const fits = had >= span && (had < 2.2 * span || !extent.done);
+  const width = fits ? had : roundedSpan(span * 1.01);
+  const said =
+    !before || width === had
+      ? before?.iteration === extent.iteration
+        ? before.said
+        : ""
+      : `the scale ${width > had ? "grew" : "shrank"} from ${duration(had)} to ${duration(width)}`;
+  return {
+    from: extent.from,
+    to: extent.from + width,
+    iteration: extent.iteration,
+    follows: true,
+    chosen: false,
+    said,
+  };
+}
+
+/**
+ * Wider or narrower, the moment `t` staying where it is.
+ * @param {Window} win
+ * @param {number} factor
+ * @param {number} t
+ * @param {{from: number, to: number}} run
+ * @returns {Window}
+ */
+export function zoomWindow(win, factor, t, run) {
+  const had = win.to - win.from;
+  const span = Math.max(
+    NARROWEST,
+    Math.min(had * factor, Math.max(had, 1.05 * (run.to - run.from))),
+  );
+  const at = Math.min(win.to, Math.max(win.from, t));
+  const from = at - ((at - win.from) / had) * span;
+  return { ...win, from, to: from + span, chosen: true, said: "" };
+}
+
+/**
+ * Elsewhere: it does not follow any more.
+ * @param {Window} win
+ * @param {number} by ns
+ * @param {{from: number, to: number}} run
+ * @returns {Window}
+ */
+export function panWindow(win, by, run) {
+  const span = win.to - win.from;
+  const from = Math.max(run.from - span / 2, Math.min(win.from + by, run.to - span / 2));
+  return { ...win, from, to: from + span, follows: false, chosen: true, said: "" };
+}
+
+/**
+ * "bucket 3" is shortened to its number, then left out.
+ * @param {string} text
+ * @param {number} room
+ * @param {(text: string) => number} measure
+ */
+export function fitting(text, room, measure) {
+  if (!text || room < 12) return "";
+  if (measure(text) + 8 <= room) return text;
+  const short = text.match(/^[A-Za-z _-]*?(\d+)$/)?.[1] ?? "";
+  return short && measure(short) + 6 <= room ? short : "";
+}

@@ -1,0 +1,92 @@
+// @ts-check
+/** The timeline's keys: one for every mark that this run has. */
+
+/** @typedef {import("./index.js").TimelineIndex} TimelineIndex */
+
+const SPAN_KEYS = [
+  ["forward", "forward"],
+  ["backward", "backward"],
+  ["weight-grad", "weight gradient"],
+  ["optimizer", "optimizer"],
+  ["load", "loading samples"],
+  ["done", "measuring, saving"],
+  ["comm", "communication"],
+  ["reduce", "adding, copying"],
+];
+const MARK_KEYS = [
+  ["tl-full", "bucket full"],
+  ["tl-rebuilt", "buckets rebuilt"],
+  ["tl-hidden", "hidden (pale)"],
+  ["tl-exposed", "exposed"],
+  ["tl-wait", "waits for a rank (pale: computes meanwhile)"],
+  ["tl-core", "waits for a core: how long, not where"],
+  ["tl-step", "iteration begins"],
+  ["tl-chunk", "single chunks: sent above, received below"],
+  ["tl-arrow", "from send to receive"],
+  ["tl-fault", "fault, made by us"],
+  ["tl-detect", "noticed"],
+  ["tl-head", "playhead, selection"],
+];
+
+const KEY_OF_SPAN = [
+  "forward",
+  "backward",
+  "weight-grad",
+  "optimizer",
+  "load",
+  "done",
+  "comm",
+  "reduce",
+  "tl-wait",
+];
+
+/**
+ * Which marks there are.
+ * @param {TimelineIndex} index
+ * @param {string} level  of detail
+ * @param {boolean} single  chunks are drawn
+ * @param {boolean} chosen  a collective is
+ * @returns {Set<string>}
+ */
+export function keysOf(index, level, single, chosen) {
+  const has = new Set([
+    "forward",
+    "backward",
+    "optimizer",
+    "comm",
+    "tl-hidden",
+    "tl-exposed",
+    "tl-wait",
+    "tl-head",
+  ]);
+  const ranks = [...index.ranks.values()];
+  for (const rank of ranks)
+    for (let i = 0; i < Math.min(rank.all.length, 4096); i++)
+      has.add(KEY_OF_SPAN[rank.all.kind[i]]);
+  if (ranks.some((rank) => rank.marks.length)) has.add("tl-full");
+  if (ranks.some((rank) => rank.rebuilds.length)) has.add("tl-rebuilt");
+  if (level === "full" && ranks.some((rank) => rank.steps.some((step) => step.queue > 0)))
+    has.add("tl-core");
+  if (level !== "density") has.add("tl-step");
+  if (single) has.add("tl-chunk");
+  if (chosen) has.add("tl-arrow");
+  if (index.faults.some((f) => f.kind === "fault")) has.add("tl-fault");
+  if (index.faults.some((f) => f.kind !== "fault")) has.add("tl-detect");
+  return has;
+}
+
+/** @param {HTMLElement} body @param {Set<string>} has */
+export function drawKeys(body, has) {
+  body.replaceChildren(
+    ...[...SPAN_KEYS, ...MARK_KEYS]
+      .filter(([name]) => has.has(name))
+      .map(([name, words]) => {
+        const item = document.createElement("span");
+        const mark = item.appendChild(document.createElement("i"));
+        mark.className = name.startsWith("tl-") ? `wb-${name}` : "wb-tl-solid";
+        if (!name.startsWith("tl-")) mark.style.background = `var(--${name})`;
+        item.append(words);
+        return item;
+      }),
+  );
+}

@@ -1,0 +1,269 @@
+// @ts-check
+/**
+ * The timeline: what every rank does when. Above, the whole run as density with a window on it;
+ * below, the window's lanes as they were; then what an iteration's communication was made of, and
+ * who holds up whom, in words.
+ * @typedef {import("../../chrome/stage.js").Look} Look
+ * @typedef {import("../../chrome/stage.js").Stage} Stage
+ * @typedef {import("./layout.js").Window} Window
+ */
+import { crowdBadge, iterationWords, overlapWords, stragglerWords } from "./captions.js";
+import { BelowLanes } from "./below.js";
+import { bucketFacts } from "./buckets.js";
+import { IterationReport, goneRanks } from "./iteration_report.js";
+import { LanesPicture } from "./lanes_picture.js";
+import { TimelineIndex } from "./index.js";
+import { TimelineMap } from "./map.js";
+import { WindowControl } from "./window_control.js";
+import { drawKeys, keysOf } from "./legend.js";
+import { drawOver, neighbourEdge } from "./overlay.js";
+import { listenTimeline, timelineKey } from "./pointer.js";
+import { timelinePlace } from "./layout.js";
+import { BAND_HEIGHT, hasBands } from "../../drawing/generation_bands.js";
+import { hatched } from "../../drawing/hatch.js";
+import { generationsOf } from "../../engine/generations.js";
+import { failedWords } from "../../engine/failure_caption.js";
+import { duration, grouped, sentence } from "../../engine/format.js";
+import { isOver } from "../../engine/player.js";
+import { allOf, shareOfEach, togetherWords } from "../../engine/run_words.js";
+
+const BODY = `
+  <div class="wb-tl-bar"><span class="wb-tl-where"></span>
+    <span class="wb-tl-group"><button data-do="wider" title="show more time: [">Wider</button><button data-do="narrower" title="show less time: ]">Narrower</button></span>
+    <span class="wb-tl-group"><button data-do="earlier" title="{" aria-label="the window earlier">◂</button><button data-do="later" title="}" aria-label="the window later">▸</button></span>
+    <button data-do="follow" title="the window goes where the playhead is: F" aria-pressed="true">Follow the playhead</button></div>
+  <canvas class="wb-tl-map" tabindex="0" role="slider" aria-label="the window on the whole run"></canvas>
+  <canvas class="wb-tl-lanes" tabindex="0" role="img"></canvas>
+  <div class="wb-tl-tip" hidden></div>
+  <p class="wb-key wb-tl-key"></p>
+  <div class="wb-tl-below">
+    <section><h3>Communication <small>hidden behind computing, exposed, waiting</small></h3><canvas class="wb-tl-split" role="img"></canvas></section>
+    <section><h3>In words</h3><dl class="wb-tl-words"></dl></section>
+  </div>
+  <p class="wb-hint wb-tl-hint">[ ] wider, narrower · { } earlier, later · F follow · shift-wheel or pinch zooms · drag moves · click selects · ↑ ↓ choose a rank in the lanes</p>`;
+
+export class TimelineView {
+  /** @param {HTMLElement} body @param {Stage} stage */
+  constructor(body, stage) {
+    this.body = body;
+    this.stage = stage;
+    body.innerHTML = BODY;
+    this.map = new TimelineMap();
+    this.index = /** @type {TimelineIndex | null} */ (null);
+    this.window = new WindowControl(stage, (look) => this.#take(look));
+    this.lanes = new LanesPicture(stage);
+    this.report = new IterationReport();
+    this.below = new BelowLanes(this);
+    this.has = /** @type {Set<string>} */ (new Set()); // keys that were shown: they stay
+    this.keyed = 0; // how many of them are drawn
+    this.theme = "";
+    this.ranks = /** @type {number[]} */ ([]);
+    this.width = 900;
+    this.root = /** @type {HTMLElement | null} */ (null);
+    this.buckets = /** @type {import("./buckets.js").Buckets | null} */ (null);
+    this.keys = (/** @type {KeyboardEvent} */ event) => timelineKey(this, event);
+    listenTimeline(this);
+  }
+
+  /** @param {string} selector @returns {any} */
+  $(selector) {
+    return this.body.querySelector(selector);
+  }
+
+  // ---- what is known
+
+  /** @param {Look} look */
+  #take(look) {
+    if (this.index?.table !== look.table) {
+      this.index = new TimelineIndex(look.table);
+      this.window.win = null;
+      this.map = new TimelineMap();
+      this.report.key = this.lanes.key = "";
+      this.has.clear();
+      this.below.reach = 0;
+    }
+    this.index.update();
+    this.index.gone = goneRanks(look.known);
+    this.index.generations = generationsOf(look.known).slice(1);
+    return this.index;
+  }
+
+  /** @param {Look} look */
+  #ranks(look) {
+    const seen = [...(this.index?.ranks.keys() ?? [])];
+    return Array.from(
+      { length: Math.max(look.ranks, (seen[seen.length - 1] ?? -1) + 1) },
+      (_, rank) => rank,
+    );
+  }
+
+  // ---- the picture
+
+  /** @param {Look} look @param {Window} win */
+  #canvas(look, win) {
+    this.theme = look.ink.ground + look.ink.wait + look.ratio;
+    const cores = look.known.run?.cores ?? 0;
+    const ranks = (this.ranks = this.#ranks(look));
+    this.width = look.width;
+    this.buckets = bucketFacts(look.known.run);
+    return {
+      index: /** @type {TimelineIndex} */ (this.index),
+      win,
+      place: timelinePlace(ranks.length, look.width, hasBands(look.known) ? BAND_HEIGHT + 3 : 0),
+      ink: look.ink,
+      font: look.font,
+      waiting: hatched(look.ink.wait, look.ratio),
+      cores,
+      crowded: cores > 0 && ranks.length > cores,
+    };
+  }
+
+  /** @param {Look} look */
+  draw(look) {
+    const index = this.#take(look);
+    const win = this.window.at(look);
+    const canvas = this.#canvas(look, win);
+    const { place } = canvas;
+    const { ranks, stage } = this;
+    const changed = index.changedFrom;
+    const theme = this.theme;
+    const { straggler } = this.report;
+    index.changedFrom = Infinity;
+    this.map.update(
+      index,
+      place,
+      ranks,
+      {
+        ink: look.ink,
+        waiting: canvas.waiting,
+        ratio: look.ratio,
+        over: isOver(look.known),
+        theme,
+      },
+      changed,
+    );
+    this.map.draw(
+      stage.paper(this.$(".wb-tl-map"), look.width, place.map.height),
+      look,
+      index,
+      place,
+      ranks,
+      win,
+      straggler?.rank ?? -1,
+    );
+    const g = this.lanes.draw(this.$(".wb-tl-lanes"), look, canvas, ranks, changed, theme);
+    drawOver(g, canvas, ranks, look, straggler, this.lanes.hits);
+  }
+
+  /** @param {Look} look */
+  say(look) {
+    const index = this.#take(look);
+    const report = this.report.update(look, index);
+    const win = this.window.at(look);
+    const canvas = this.#canvas(look, win);
+    const cores = look.known.run?.cores ?? 0;
+    const { facts, straggler } = report;
+    if (this.root !== this.stage.root) {
+      this.root = this.stage.root;
+      this.root.addEventListener("keydown", this.keys);
+    }
+    const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
+      const node = this.$(selector);
+      if (node.textContent !== text) node.textContent = text;
+    };
+    const span = duration(win.to - win.from);
+    const at = win.iteration >= 0 ? `iteration ${grouped(win.iteration)}` : "the run";
+    put(
+      ".wb-tl-where",
+      !look.table.rows
+        ? ""
+        : `${win.follows ? at : `from ${duration(Math.max(0, win.from))}`} · ${span} in the ` +
+            `window${win.said ? ` (${win.said})` : ""}`,
+    );
+    this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
+    this.#sayKeys(look, canvas);
+    this.below.say(look, report, canvas);
+    const map = this.$(".wb-tl-map");
+    const run = { from: look.table.rows ? look.table.from : 0, to: Math.max(1, look.table.to) };
+    for (const [name, value] of [
+      ["min", run.from],
+      ["max", run.to],
+      ["now", win.from],
+    ])
+      map.setAttribute(`aria-value${name}`, String(Math.round(Number(value))));
+    map.setAttribute("aria-valuetext", `${at}, ${span} wide`);
+    this.$(".wb-tl-lanes").setAttribute(
+      "aria-label",
+      `What each rank does in ${span}. ${iterationWords(facts, cores)} ` +
+        `${overlapWords(facts)}. ${straggler ? stragglerWords(straggler) : ""}`,
+    );
+  }
+
+  /**
+   * Show the keys to what has been on show so far.
+   * @param {Look} look
+   * @param {import("./draw.js").Canvas} canvas
+   */
+  #sayKeys({ choice }, { index, place }) {
+    for (const name of keysOf(index, place.level, this.lanes.single, choice?.op !== undefined))
+      this.has.add(name);
+    if (this.keyed !== this.has.size) drawKeys(this.$(".wb-tl-key"), this.has);
+    this.keyed = this.has.size;
+  }
+
+  /** What moves. @param {Look} look */
+  marks(look) {
+    return this.index ? this.lanes.marks(this.index.table, look.t) : [];
+  }
+
+  /** @param {Look} look */
+  title(look) {
+    const run = look.known.run;
+    return run?.title || "Timeline";
+  }
+
+  /** @param {Look} look */
+  sentence(look) {
+    const { known } = look;
+    if (known.state === "failed" && known.words) return failedWords(known);
+    if (known.state === "failed" || known.state === "empty" || known.state === "starting")
+      return sentence(known);
+    const { facts, straggler } = this.report.update(look, this.#take(look));
+    if (straggler) return stragglerWords(straggler);
+    return (
+      iterationWords(facts, known.run?.cores ?? 0) ||
+      (isOver(known)
+        ? known.words || "The run is over, and no iteration of it was recorded."
+        : "The ranks run. Waiting for the first iteration that all of them complete.")
+    );
+  }
+
+  /** @param {Look} look */
+  badges({ known, ranks }) {
+    const crowd = crowdBadge(known.run?.ranks ?? ranks, known.run?.cores ?? 0);
+    return crowd ? [crowd] : [];
+  }
+
+  /** @param {Look} look @param {string} unit @param {number} way */
+  step(look, unit, way) {
+    return neighbourEdge(this.#take(look), look, unit, way);
+  }
+
+  end() {
+    this.root?.removeEventListener("keydown", this.keys);
+  }
+}
+
+/** @type {import("../../chrome/scene_host.js").SceneModule} */
+export const timelineScene = {
+  meaning: ({ strategy, ranks }) =>
+    strategy === "ddp"
+      ? [
+          togetherWords(ranks),
+          `Each takes ${shareOfEach(ranks)} of every batch; gradients are averaged bucket by ` +
+            `bucket while backward still runs, so ${allOf(ranks)} stay identical.`,
+        ]
+      : null,
+  build: (/** @type {HTMLElement} */ body, /** @type {Stage} */ stage) =>
+    new TimelineView(body, stage),
+};

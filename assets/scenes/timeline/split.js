@@ -1,0 +1,130 @@
+// @ts-check
+/**
+ * What an iteration's communication was made of, rank by rank: hidden behind computing, exposed,
+ * waiting. Geometry, then drawing.
+ * @typedef {import("./step_facts.js").StepFacts} StepFacts
+ * @typedef {{x: number, w: number, label: string, kind: "hidden" | "exposed" | "waiting"}} Part
+ * @typedef {{rank: number, y: number, parts: Part[], core: {x: number, w: number} | null,
+ *   said: string}} SplitRow
+ */
+import { roundedSpan } from "./layout.js";
+import { drawWait, inkOn } from "./paint.js";
+import { inMs } from "./captions.js";
+
+const SPLIT = { left: 52, most: 12, many: 24 };
+
+/** @param {number} ranks */
+const splitRow = (ranks) => (ranks <= 8 ? 21 : 14);
+/** How high it is. @param {number} ranks */
+export const splitHeight = (ranks) =>
+  (ranks > SPLIT.many ? SPLIT.most : ranks) * splitRow(ranks) + 22;
+/** How far its axis reaches: in round steps. @param {number} before @param {StepFacts[]} facts */
+export function splitReach(before, facts) {
+  const most = Math.max(1, ...facts.map((f) => f.hidden + f.exposed + f.waiting));
+  return before >= most && before < 2.2 * most ? before : roundedSpan(most);
+}
+
+/**
+ * The rows: each part with its figure where there is room for it, the others said beside the bar.
+ * @param {StepFacts[]} facts
+ * @param {number} reach ns
+ * @param {number} width
+ * @param {(text: string) => number} measure
+ * @returns {SplitRow[]}
+ */
+export function splitRows(facts, reach, width, measure) {
+  const beside = Math.max(112, Math.min(206, width * 0.4));
+  const room = width - SPLIT.left - beside;
+  const x = (/** @type {number} */ ns) => SPLIT.left + (ns / reach) * room;
+  const many = facts.length > SPLIT.many;
+  const cost = (/** @type {StepFacts} */ f) => f.exposed + f.waiting;
+  const shown = many ? [...facts].sort((a, b) => cost(b) - cost(a)).slice(0, SPLIT.most) : facts;
+  return shown.map((f, i) => {
+    const bounds = [0, f.hidden, f.hidden + f.exposed, f.hidden + f.exposed + f.waiting];
+    const said = [];
+    const parts = /** @type {const} */ (["hidden", "exposed", "waiting"]).map((kind, k) => {
+      const from = x(bounds[k]);
+      const w = Math.max(0, x(bounds[k + 1]) - from - 1);
+      const words = `${inMs(f[kind])} ${kind}`;
+      const fits = kind !== "waiting" && splitRow(facts.length) > 14 && measure(words) + 8 <= w;
+      if (!fits && f[kind] > 0 && kind !== "waiting") said.push(words);
+      return { x: from, w, label: fits ? words : "", kind };
+    });
+    const core = Number.isFinite(f.queue)
+      ? Math.min(f.waiting, Math.max(0, f.queue - (f.queued || 0)))
+      : 0; // while it did not compute
+    const far = x(bounds[3]);
+    if (f.waiting > 0)
+      said.push(
+        `waits ${inMs(f.waiting)}${core > 0.02 * reach ? ` (${inMs(core)} for a core)` : ""}`,
+      );
+    while (said.length > 1 && far + 6 + measure(said.join(" · ")) > width) said.shift();
+    const text = said.join(" · ");
+    return {
+      rank: f.rank,
+      y: 2 + i * splitRow(facts.length),
+      parts,
+      core:
+        core > 0.02 * reach
+          ? { x: far - (core / reach) * room, w: (core / reach) * room - 1 }
+          : null,
+      said: far + 6 + measure(text) <= width ? text : "",
+    };
+  });
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {string} font
+ * @param {any} waiting
+ * @param {StepFacts[]} facts
+ * @param {number} reach
+ * @param {number} width
+ * @param {number} straggler
+ */
+export function drawSplit(g, ink, font, waiting, facts, reach, width, straggler) {
+  const h = facts.length <= 8 ? 15 : 10;
+  g.textBaseline = "middle";
+  g.font = `700 11px ${font}`;
+  for (const row of splitRows(facts, reach, width, (text) => g.measureText(text).width)) {
+    g.font = `${row.rank === straggler ? "700 " : ""}11px ${font}`;
+    g.fillStyle = row.rank === straggler ? ink.ink : ink["ink-2"];
+    g.textAlign = "left";
+    g.fillText(`rank ${row.rank}`, 0, row.y + h / 2 + 0.5);
+    g.font = `700 11px ${font}`;
+    let far = SPLIT.left;
+    for (const { x, w, label, kind } of row.parts) {
+      if (w <= 0) continue;
+      far = x + w + 1;
+      if (kind === "waiting") drawWait(g, ink, waiting, x, row.y, w, h, false);
+      else {
+        g.globalAlpha = kind === "hidden" ? 0.45 : 1;
+        g.fillStyle = ink.comm;
+        g.fillRect(x, row.y, w, h);
+        g.globalAlpha = 1;
+        if (kind === "exposed") {
+          g.fillStyle = ink.ink;
+          g.fillRect(x, row.y + h + 1, w, 2);
+        }
+      }
+      if (!label) continue;
+      g.fillStyle = kind === "hidden" ? ink.ink : inkOn(ink, "comm");
+      g.fillText(label, x + 5, row.y + h / 2 + 0.5);
+    }
+    if (row.core) {
+      g.fillStyle = ink.edge;
+      for (let x = row.core.x; x < row.core.x + row.core.w - 1; x += 4)
+        g.fillRect(x, row.y + h + 1, 2, 2);
+    }
+    g.fillStyle = ink.wait;
+    if (row.said) g.fillText(row.said, far + 5, row.y + h / 2 + 0.5);
+  }
+  if (!facts.length) return;
+  g.font = `11px ${font}`;
+  g.fillStyle = ink["ink-3"];
+  const words =
+    "ms in iteration " +
+    `${facts[0].iteration}${facts.length > SPLIT.many ? `, the ${SPLIT.most} costliest of ${facts.length} ranks` : ""}`;
+  g.fillText(words, SPLIT.left, splitHeight(facts.length) - 8);
+}

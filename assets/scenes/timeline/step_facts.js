@@ -1,0 +1,57 @@
+// @ts-check
+/**
+ * What an iteration of a rank was made of: computing, communication that it hid and that it did not,
+ * waiting for peers and for a core.
+ *
+ * @typedef {import("./index.js").TimelineIndex} TimelineIndex
+ * @typedef {import("./index.js").RankLines} RankLines
+ * @typedef {import("./index.js").Step} Step
+ * @typedef {{rank: number, iteration: number, start: number, end: number, own: number[],
+ *   computing: number, hidden: number, exposed: number, waiting: number, queue: number,
+ *   queued: number, measured: boolean}} StepFacts what an iteration of a rank was made of, in ns.
+ *   own: computing by class; hidden: communication while it computed; exposed: while it did not;
+ *   waiting: blocked with nothing to compute; queue: for a core, in all; queued: for a core, while
+ *   computing
+ */
+import { SPAN, SPANS, isComputing } from "./density.js";
+
+/**
+ * Return what an iteration of a rank was made of; kept with the iteration once all its rows are there.
+ * @param {TimelineIndex} index
+ * @param {RankLines} rank
+ * @param {Step} step
+ * @returns {StepFacts}
+ */
+export function stepFacts(index, rank, step) {
+  if (step.facts) return step.facts;
+  const { start, end } = step;
+  const { table } = index;
+  const all = rank.all.within(start, end);
+  const talk = rank.talk.within(start, end);
+  const own = SPANS.map((_, kind) => (isComputing(kind) ? all[kind] : 0));
+  const exposed = all[SPAN.comm] + all[SPAN.reduce];
+  let queued = 0;
+  let measured = false;
+  for (const row of index.within(rank.computed, start, end) ?? []) {
+    if (table.kind[row] === table.code.metric || !Number.isFinite(table.value[row])) continue;
+    queued += table.value[row];
+    measured = true;
+  }
+  const facts = {
+    rank: rank.rank,
+    iteration: step.iteration,
+    start,
+    end,
+    own,
+    computing: own.reduce((a, b) => a + b, 0) - own[SPAN.upkeep],
+    hidden: talk[SPAN.comm] + talk[SPAN.reduce] - exposed,
+    exposed,
+    waiting: all[SPAN.wait],
+    queue: step.queue,
+    queued: measured ? queued : step.queue,
+    measured,
+  };
+  const { steps } = rank; // kept once its rows are surely all there
+  if (steps.length > 4 && steps[steps.length - 4].start > step.start) step.facts = facts;
+  return facts;
+}

@@ -1,0 +1,43 @@
+// @ts-check
+/**
+ * What Python cannot see of the page around its charts: whether it is dark, and how much room it
+ * has. Shows nothing.
+ */
+
+export default {
+  /** @param {{model: any, el: HTMLElement}} host */
+  render({ model, el }) {
+    el.style.display = "none";
+    const tell = (/** @type {string} */ name, /** @type {any} */ value) => {
+      if (model.get(name) === value) return;
+      model.set(name, value);
+      model.save_changes();
+    };
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const look = () => {
+      const lab = document.body.dataset.jpThemeLight; // JupyterLab's own word, where there is one
+      tell("dark", lab ? lab === "false" : system.matches);
+    };
+    const theme = new MutationObserver(look);
+    theme.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
+    system.addEventListener("change", look);
+    look();
+    let due = 0;
+    const room = new ResizeObserver(([entry]) => {
+      clearTimeout(due); // a window that is being dragged is told of once
+      due = window.setTimeout(() => tell("width", Math.floor(entry.contentRect.width)), 150);
+    });
+    const found = requestAnimationFrame(() => {
+      // by then it has its place in the page
+      const charts = el.closest(".wb-charts");
+      if (charts) room.observe(charts);
+    });
+    return () => {
+      theme.disconnect();
+      room.disconnect();
+      clearTimeout(due);
+      cancelAnimationFrame(found);
+      system.removeEventListener("change", look);
+    };
+  },
+};

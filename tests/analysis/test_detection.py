@@ -1,0 +1,120 @@
+"""What was noticed is scored against what was done: found, missed, not looked for, false alarm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import lenet
+from tests.pairwise import first
+from workbench.analysis.detection import score
+from workbench.store.event_store import Store
+
+MS = 1_000_000
+Row = tuple[int, str, str, int, int, float, str]  # ms, kind, name, rank, peer, value, group
+
+
+def table(*rows: Row) -> pl.DataFrame:
+    """Return an event table of these rows, sorted by time, and one row of training at 60 s."""
+    empty = Store().events
+    names = ("start_ns", "kind", "name", "rank", "peer", "value", "group")
+    given = [
+        dict(zip(names, (row[0] * MS, *row[1:]), strict=True)) | {"end_ns": row[0] * MS}
+        for row in (*rows, (60_000, "optimizer", "", 0, -1, 0.0, "world"))
+    ]
+    frame = pl.DataFrame(given)
+    columns = [
+        (pl.col(name) if name in frame.columns else pl.lit(-1).alias(name))
+        for name in ("start_ns", "end_ns", "kind", "name", "rank", "peer", "value", "group")
+    ]
+    assert {"start_ns", "kind"} <= set(empty.columns)
+    return frame.select(*columns, pl.lit(0).alias("iteration"))
+
+
+def test_each_fault_has_its_own_detection_and_what_is_left_is_a_false_alarm() -> None:
+    found = score(
+        table(
+            (5, "detect", "stalled", 0, 1, 1.0, ""),
+            (100, "fault", "kill", 2, -1, 0.0, ""),
+            (104, "detect", "killed", -1, 2, 0.0, ""),
+            (200, "fault", "kill", -1, 2, 0.0, ""),
+            (230, "detect", "killed", -1, 2, 0.0, ""),
+            (300, "fault", "kill", -1, 1, 0.0, ""),
+            (310, "detect", "late: computes", 0, 3, 0.0, ""),
+            (20_000, "detect", "killed", -1, 3, 0.0, ""),
+        ),
+        {},
+    )
+    assert [one.latency_ms for one in found.each] == [4, 30, None]
+    assert [one.ranks for one in found.missed] == [(1,)] and found.latency_ms == 17
+    alarms = [(one.name, one.rank) for one in found.false_alarms]
+    assert alarms == [("stalled", 1), ("killed", 3)]
+    assert found.table["missed"].to_list() == [False, False, True]
+    assert "3 faults, 2 found (median 17.0 ms), 1 missed, 2 false alarms" in repr(found)
+
+
+def test_a_fault_lasts_until_it_is_undone() -> None:
+    found = score(
+        table(
+            (0, "fault", "freeze", 1, -1, 0.5, ""),
+            (1000, "fault", "freeze", -1, 1, float("nan"), ""),
+            (1500, "fault", "thaw", -1, 1, 0.0, ""),
+            (2000, "fault", "slow", -1, 2, 4.0, ""),
+            (2500, "fault", "slow", -1, 2, 1.0, ""),
+            (9000, "fault", "cut", -1, 1, 0.0, "0->1"),
+            (9001, "fault", "cut", -1, 0, 0.0, "1->0"),
+            (10_100, "detect", "stalled", 1, 0, 1.0, ""),
+            (12_000, "fault", "link", -1, 1, 0.0, "0->1"),
+            (12_001, "fault", "link", -1, 0, 0.0, "1->0"),
+            (20_000, "fault", "cut", -1, 1, 0.0, "2->1"),
+        ),
+        {},
+    )
+    spans = [(one.fault, one.ranks, one.at_ns // MS, one.until_ns // MS) for one in found.each]
+    assert spans == [
+        ("freeze", (1,), 0, 500),
+        ("freeze", (1,), 1000, 1500),
+        ("slow", (2,), 2000, 2500),
+        ("cut", (0, 1), 9000, 12_001),
+        ("cut", (1, 2), 20_000, 60_000),
+    ]
+    assert [one.expected for one in found.each] == [False, False, False, True, True]
+    assert [one.latency_ms for one in found.each] == [None, None, None, 1100, None]
+    assert [one.ranks for one in found.missed] == [(1, 2)] and not found.false_alarms
+
+
+@pytest.mark.parametrize("text", ["", "[", "bad_minibatch: skip", "- 1", "digest_every: x"])
+def test_what_is_checked_stands_in_the_experiment_that_is_stored(text: str) -> None:
+    rows = table((1, "fault", "corrupt nan", 1, -1, 5.0, ""))
+    (one,) = score(rows, {"experiment": text}).each
+    assert one.missed == (text == "bad_minibatch: skip")
+
+
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"recovery": "shrink", "faults": wb.Kill(rank=1, at_iteration=2)}, ["killed"]),
+    ({"faults": wb.Kill(rank=1, at_iteration=2)}, ["killed"]),
+    (
+        {"bad_minibatch": "skip", "faults": wb.Corrupt(rank=1, at_iteration=2)},
+        ["bad minibatch: not finite"],
+    ),
+    (
+        {"digest_every": 2, "faults": wb.Corrupt(rank=1, at_iteration=2, kind="bitflip")},
+        ["a replica differs"],
+    ),
+    ({"faults": wb.Freeze(rank=1, at_iteration=2, seconds=0.1)}, [""]),
+]
+
+
+@pytest.mark.parametrize(("fields", "how"), first(2, CASES), ids=str)
+def test_faults_of_a_real_run_are_found_and_nothing_else_is(
+    fields: dict[str, Any], how: list[str]
+) -> None:
+    run = wb.run(lenet(ranks=3, **fields))
+    run.wait(timeout=90, check=False)
+    found = run.detection()
+    assert [one.how for one in found.each] == how, found
+    assert not found.missed and not found.false_alarms, found
+    assert all(one.ranks == (1,) for one in found.each)

@@ -1,0 +1,184 @@
+"""``workbench serve`` in a real browser: what its pages say, whose runs they show, and how."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.app_pages import (
+    FIRST,
+    Open,
+    Serve,
+    choose,
+    iteration,
+    pids,
+    start,
+    start_page,
+    started,
+    state,
+)
+from tests.browser.conftest import wait_for
+from tests.live import gone
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+
+def dark(place: Locator) -> bool:
+    """Return whether the ground that is seen there is dark."""
+    colour = place.evaluate("(node) => getComputedStyle(node).backgroundColor")
+    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) < 3 * 128
+
+
+# ---- limits, links, code
+
+
+@pytest.mark.full
+def test_limits_are_said_in_words(serve: Serve, open_page: Open) -> None:
+    options = ("--max-ranks=4", "--max-runs=1", "--max-minutes=0.3")
+    address, page, other = serve(*options), open_page().page, open_page().page
+    start_page(other, address)  # before the run's time begins: a page may take as long as a run
+    start_page(page, address)
+    page.get_by_text("up to 4 ranks, 4 GB and 0.3 minutes; 1 run at a time").wait_for()
+    choose(page, "Sixteen ranks")
+    page.get_by_role("button", name="Start this run").click()
+    page.get_by_text("gives a run up to 4 ranks, and this one asks for 16").wait_for()
+    choose(page, "Two ranks", iterations=100_000)
+    stage = start(page)
+    other.get_by_role("button", name=FIRST).click()
+    ranks = pids(stage)
+    other.get_by_text("This server runs 1 run at a time, and that many are live now").wait_for()
+    notice = page.locator(".notice")
+    wait_for(lambda: "This run's time is over in" in notice.inner_text(), "a word before")
+    over = "Its time is over: here a run lasts up to 0.3 minutes"
+    wait_for(lambda: over in notice.inner_text(), "why it ended", 60)
+    wait_for(lambda: gone(ranks), "the ranks' end")
+    wait_for(lambda: state(stage) == "finished", "a good end: what it did can be compared")
+
+
+def test_a_link_carries_the_spec_and_never_code(web_app: str, open_page: Open) -> None:
+    page = open_page().page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    start_page(page, web_app)
+    choose(page, "A straggler", iterations=123)
+    wait_for(lambda: "iterations=123" in page.locator("pre").inner_text(), "the code")
+    page.get_by_role("button", name="Copy a link to this form").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    link = page.evaluate("() => navigator.clipboard.readText()")
+    assert link.startswith(f"{web_app}?spec=")
+    other = open_page().page
+    start_page(other, link)
+    assert other.locator("#field-iterations").input_value() == "123"
+    assert "slow rank 2" in other.locator("#field-faults").input_value()
+    assert other.locator("pre").inner_text() == page.locator("pre").inner_text()
+
+    start_page(other, f"{link[:-9]}")
+    assert "this link carries no experiment" in other.get_by_role("alert").inner_text()
+    other.get_by_text("More options").click()
+    other.locator("#field-options").fill("consistency: /etc/mine.py:Policy")
+    other.get_by_role("button", name="Start this run").click()
+    other.get_by_text("data, never code, so a path to Python code is refused").wait_for()
+    assert other.url.startswith(web_app) and "run?id" not in other.url
+
+
+def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> None:
+    page = open_page().page
+    start_page(page, web_app)
+    choose(page, "Two ranks", ranks="many")
+    about = page.locator("#field-ranks-about")
+    wait_for(lambda: "must be a whole number" in about.inner_text(), "the words at the field")
+    assert page.locator("#field-ranks").get_attribute("aria-invalid") == "true"
+    page.locator("#field-ranks").fill("3")
+    wait_for(lambda: "ranks=3" in page.locator("pre").inner_text(), "the code, once it is right")
+    assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"
+
+
+@pytest.mark.full
+def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_page: Open) -> None:
+    page = open_page().page
+    start_page(page, web_app)
+    option = {
+        name: page.locator(f'[id="field-options.{name}"]')
+        for name in ("consistency", "servers", "bucket_cap_mb")
+    }
+    assert not any(one.is_visible() for one in option.values()), "data parallel takes none"
+    choose(page, "Server: SSP")
+    wait_for(lambda: option["consistency"].is_visible(), "the fields of its options")
+    assert option["consistency"].input_value() == "ssp"
+    assert not option["bucket_cap_mb"].is_visible(), "that is DDP's"
+    option["servers"].fill("4")
+    about = page.locator('[id="field-ranks-about"]')
+    wait_for(lambda: "leaves 0 workers" in about.inner_text(), "words at the field")
+    option["servers"].fill("2")
+    wait_for(lambda: '"servers": 2' in page.locator("pre").inner_text(), "the code")
+    stage = start(page)
+    page.get_by_text("consistency ssp").first.wait_for()
+    wait_for(lambda: page.get_by_role("tab", name="Clocks").count() == 1, "the chart's tab")
+    page.get_by_role("tab", name="Clocks").click()
+    page.get_by_text("wall 3 ahead of the slowest").first.wait_for()
+    wait_for(lambda: state(stage) == "finished", "its end", 90)
+    start_page(page, page.url.partition("run?")[0])
+    choose(page, "Two ranks", iterations=5)
+    wait_for(lambda: not option["servers"].is_visible(), "the fields are gone again")
+    stage = start(page)
+    wait_for(lambda: state(stage) == "finished", "its end", 60)
+    assert page.get_by_role("tab", name="Clocks").count() == 0, "it has nothing to say here"
+    page.get_by_text("Losses compared, by updates").first.wait_for()
+
+
+# ---- light and dark, and whose runs they are
+
+
+def test_light_and_dark(web_app: str, open_page: Open) -> None:
+    page = open_page(color_scheme="dark").page
+    start_page(page, web_app)
+    assert dark(page.locator("html")), "as the reader's system is"
+    choose(page, "Two ranks", iterations=20)
+    stage = start(page)
+    wait_for(lambda: state(stage) == "finished", "its end", 60)
+    chart = page.locator(".js-plotly-plot").first
+    paper = chart.locator(".main-svg").first
+    paper.wait_for()
+    for theme, is_dark in (("light", False), ("dark", True), ("", True)):
+        page.get_by_label("Theme").select_option(theme)
+        assert dark(page.locator("html")) is is_dark
+        wait_for(lambda: dark(stage) is is_dark, "the stage on the page's ground")  # noqa: B023
+        wait_for(lambda: dark(paper) is is_dark, "the chart on the page's ground")  # noqa: B023
+    page.get_by_label("Theme").select_option("light")
+    page.reload()
+    assert not dark(page.locator("html")), "the choice is kept"
+
+
+@pytest.mark.full
+def test_past_runs_are_their_own_browsers(web_app: str, open_page: Open) -> None:
+    page, stranger = open_page().page, open_page().page
+    start_page(page, web_app)
+    choose(page, "Two ranks", iterations=3)
+    start(page)
+    start_page(page, web_app)
+    page.get_by_role("link", name="1 · Two ranks, changed").wait_for()
+    start_page(stranger, web_app)
+    stranger.get_by_text("None yet.").wait_for()
+
+
+def test_behind_a_login_everything_works(serve: Serve, open_page: Open) -> None:
+    address, page = serve("--basic-auth", "ann:s3cret"), open_page().page
+    page.goto(address)
+    page.get_by_label("User").fill("ann")
+    page.get_by_label("Password").fill("s3cret")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name=FIRST).click()
+    stage = started(page)
+    wait_for(lambda: iteration(stage) >= 0, "an iteration", 60)
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("User").wait_for()
+
+
+def test_narrow_pages_do_not_overflow(web_app: str, open_page: Open) -> None:
+    for width in (700, 390):
+        page = open_page(viewport={"width": width, "height": 900}).page
+        start_page(page, web_app)
+        page.get_by_text("More options").click()
+        wide = page.evaluate("() => document.documentElement.scrollWidth")
+        assert wide <= width

@@ -1,0 +1,94 @@
+"""What is too long or too slow costs ``workbench serve`` nothing, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.interface.app.served import Reader, Served, end, launch
+from tests.interface.app.visitor import Visitor
+from tests.soak import serving
+from workbench.interface.app.lines import MOST_MESSAGE
+
+HASTE = """
+from workbench.interface.app import gate, lines
+gate.SLOW_SECONDS, lines.STUCK_SECONDS = 3, 3.0
+"""
+LITTLE = 40.0  # MB that a server may grow by for other reasons: what is used for the first time
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that waits for nobody as long as it otherwise does."""
+    served = launch(tmp_path_factory.mktemp("bounds"), "serve", first=HASTE)
+    try:
+        yield served.until_it_answers()
+        assert Reader()(served.url + "/")[0] == 200, "it lives"
+        assert "Traceback" not in served.log.read_text()
+    finally:
+        end(served)
+
+
+def test_a_message_of_100_mb_is_not_even_read(hasty: Served) -> None:
+    Reader()(hasty.url + "/")
+    before = hasty.megabytes
+    assert serving.long_message(hasty), "the line is closed"
+    assert serving.message_of_many_parts(hasty), "the line is closed"
+    assert hasty.megabytes - before < LITTLE
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run it in a thread: the browser tests of this process leave a loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result(120)
+
+
+def test_a_message_that_is_just_short_enough_is_read(hasty: Served) -> None:
+    async def tell() -> None:
+        page = await Visitor(hasty).open()
+        for _ in range(3):  # the count begins anew with each message
+            await page.tell("FormPart", {"type": "none", "filler": "a" * (MOST_MESSAGE - 2000)})
+        form = page.parts["FormPart"]
+        name = form["presets"][1]["name"]
+        await page.tell("FormPart", {"type": "preset", "name": name})
+        filled = form["filled"]
+        await page.until(lambda: page.parts["FormPart"]["filled"] > filled, "the preset")
+        page.close()
+
+    _run(tell())
+
+
+def test_requests_that_never_end_are_ended(hasty: Served) -> None:
+    before = hasty.megabytes
+    assert serving.slow_requests(hasty, lines=50, seconds=60) == 0
+    assert hasty.megabytes - before < LITTLE
+
+
+@pytest.mark.full
+def test_a_page_that_reads_nothing_is_cut_off_and_the_others_hear_on(hasty: Served) -> None:
+    async def watch() -> None:
+        owner = await Visitor(hasty).open()
+        address = await serving.start(owner, serving.LONG)
+        page = await Visitor(hasty, address, owner.reader).open()
+        await page.until(lambda: page.parts["BarPart"].get("watch"), "the address of viewers")
+        deaf = await Visitor(hasty, page.parts["BarPart"]["watch"].lstrip(".")).open()
+        await deaf.until(lambda: deaf.events > 3, "that it is told of the run")
+        deaf.stop_reading()
+        held = most = hasty.megabytes
+        for _ in range(240):
+            await asyncio.sleep(0.5)
+            most = max(most, hasty.megabytes)
+            if deaf.is_cut_off():
+                break
+        assert deaf.is_cut_off()
+        assert most - held < 2 * LITTLE
+        heard = page.events
+        await page.until(lambda: page.events > heard + 5, "more of the run")
+        for one in (deaf, page, owner):
+            one.close()
+
+    _run(watch())

@@ -1,0 +1,191 @@
+"""The gate of ``workbench serve`` and ``watch``: every registered route, asked in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fuzz import routes
+from tests.fuzz.routes import LOGIN, SERVERS
+from tests.interface.app.served import Reader, Served, ask, end, upgrade, websocket
+from tests.pairwise import first
+from workbench.interface.app.gate import Gate, normal
+
+CLOSED = {  # what Panel and Bokeh register beside pages, and no page of ours needs
+    "/favicon.ico$",
+    "/components/(.*)$",
+    "/static/(?!extensions/)(.*)$",
+    "/static/(.*)$",
+    "/static/extensions/(.*)$",
+}
+CLOSED_OF_A_PAGE = ("/metadata$", "/autoload.js$", "/static/(.*)$")
+PAGES = {"serve": ("", "/run", "/watch", "/partition"), "watch": ("", "/watch")}
+REFUSED = (
+    "a foreign Origin",
+    "Origin null",
+    "a foreign Host",
+    "a picture elsewhere",
+    "a chosen session",
+)
+
+
+# Without a login there is less to refuse: with all cases.
+KINDS = [
+    pytest.param(name, marks=[pytest.mark.full] if name == "serve" else []) for name in SERVERS
+]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
+    """All kinds of server, started together."""
+    folder = tmp_path_factory.mktemp("gate")
+    started = {name: routes.start(folder, name) for name in SERVERS}
+    try:
+        yield {name: served.until_it_answers() for name, served in started.items()}
+    finally:
+        for served in started.values():
+            end(served)
+
+
+@pytest.mark.parametrize("name", first(1, SERVERS))
+def test_routes_that_are_registered_are_known_and_only_needed_ones_stay(
+    servers: dict[str, Served], name: str
+) -> None:
+    """A new version of Panel or Bokeh with another route: decide whether pages need it."""
+    registered, stayed = servers[name].routes
+    pages = PAGES["watch" if name == "watch" else "serve"]
+    own = {"/login$", "/logout$"} | ({"/replay$"} if name != "watch" else set())
+    own |= {pattern for page in pages for pattern in (f"{page}/?$", f"{page}/ws$")}
+    closed = CLOSED | {page + pattern for page in pages for pattern in CLOSED_OF_A_PAGE}
+    assert {*registered} == own | closed
+    assert {*stayed} == own | {r"/static/(js/[\w.-]+)$", routes.PANEL_FILES}
+    assert len(stayed) == len({*stayed})
+
+
+@pytest.mark.parametrize("name", first(1, KINDS))
+def test_every_route_asked_every_way(servers: dict[str, Served], name: str) -> None:
+    served = servers[name]
+    stayed = served.routes[1]
+    for pattern, found in routes.answers(name, served).items():
+        assert all(found[one] == 403 for one in REFUSED), (pattern, found)
+        assert found["traversal"] in (403, 404), (pattern, found)
+        assert found["other bytes"] in (400, 403, 404), (pattern, found)
+        assert found["a huge address"] in (0, 400, 414, 431), (pattern, found)
+        assert found["a huge body"] in (0, 400, 413), (pattern, found)
+        assert found["other methods"] in (403, 405), (pattern, found)
+        if pattern not in stayed:
+            assert found["a visitor"] == found["no cookie"] == 404, (pattern, found)
+            continue
+        inside = _inside(pattern, name)
+        assert found["a visitor"] == inside, (pattern, found)
+        free = pattern in ("/login$", "/logout$")
+        if pattern.endswith("/ws$"):
+            assert found["no cookie"] == 403, (pattern, found)
+        elif "login" in name and not free:
+            assert found["no cookie"] == 302, (pattern, found)
+        else:
+            assert found["no cookie"] == inside, (pattern, found)
+    assert Reader()(served.url + "/login")[0] in (200, 302), "it lives"
+    assert "Traceback" not in served.log.read_text()
+    assert "Beautiful is better" not in served.log.read_text(), "no module was imported"
+
+
+def _inside(pattern: str, name: str) -> int:
+    """Return the answer to a visitor who may come in."""
+    if pattern.endswith("/ws$"):
+        return 101
+    known = {"/replay$": 404, "/logout$": 405, "/login$": 200 if "login" in name else 302}
+    return known.get(pattern, 200)
+
+
+def test_every_answer_carries_the_headers(servers: dict[str, Served]) -> None:
+    for served in servers.values():
+        for path in ("/", "/login", "/none", "/static/js/bokeh.min.js", "/replay?id=x", "/ws"):
+            _, _, headers = Reader()(served.url + path)
+            assert headers["X-Frame-Options"] == "DENY", path
+            assert "frame-ancestors 'none'" in headers["Content-Security-Policy"], path
+            assert headers["X-Content-Type-Options"] == "nosniff", path
+            assert headers["Referrer-Policy"] == "same-origin", path
+            assert "Server" not in headers, path
+
+
+# ---- sessions
+
+
+def test_a_session_is_of_the_browser_that_it_was_made_for(servers: dict[str, Served]) -> None:
+    for name in ("serve", "watch"):
+        served, mine, yours = servers[name], Reader(), Reader()
+        yours(served.url + "/")
+        token = mine.token(served.url + "/")
+        assert websocket(served, served.url, mine, token=token) == 101
+        assert websocket(served, served.url, yours, token=token) == 403, "another's cookie"
+        assert websocket(served, served.url, Reader(), token=token) == 403, "no cookie"
+        changed = token[:-2] + ("AA" if token[-2:] != "AA" else "BB")
+        unsigned = token.partition(".")[0]
+        for bad in (changed, unsigned, unsigned + ".", "none", "a.b", "{}", token + ",x"):
+            assert websocket(served, served.url, mine, token=bad) == 403, bad
+
+
+def test_a_token_holds_no_cookie(servers: dict[str, Served]) -> None:
+    from bokeh.util.token import get_token_payload
+
+    served, reader = servers["serve, login"], Reader()
+    reader.form(served.url + "/login", user="ann", password=LOGIN.partition(":")[2])
+    payload = get_token_payload(reader.token(served.url + "/"))
+    assert payload["cookies"] == {} and payload["headers"] == {}
+    words = [cookie.value for cookie in reader.jar]
+    assert len(words) == 2 and not any(word in str(payload) for word in words)
+
+
+def test_a_session_cannot_be_chosen_by_a_header(servers: dict[str, Served]) -> None:
+    served = servers["serve"]
+    assert Reader()(served.url + "/", **{"Bokeh-Session-Id": "mine"})[0] == 403
+    assert Reader()(served.url + "/?bokeh-token=x")[0] == 403
+    assert Reader()(served.url + "/?bokeh-absolute-url=http://evil.example")[0] == 403
+
+
+def test_a_link_elsewhere_may_be_followed(servers: dict[str, Served]) -> None:
+    followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    reader, url = Reader(), servers["serve"].url + "/"
+    assert reader(url, **followed, **{"Sec-Fetch-Dest": "document"})[0] == 200
+    assert reader(url, **followed, **{"Sec-Fetch-Dest": "iframe"})[0] == 403
+
+
+def test_an_old_browser_of_http_1_0_is_asked_for_its_host(servers: dict[str, Served]) -> None:
+    served = servers["serve"]
+    assert ask(served.port, "GET", "/", {}) in (400, 403)
+    headers = upgrade(served, "x", "") | {"Sec-WebSocket-Protocol": "bokeh"}
+    assert ask(served.port, "GET", "/ws", headers) == 403
+
+
+def test_hosts_and_origins() -> None:
+    gate = Gate.__new__(Gate)
+    gate.hosts = normal(["127.0.0.1:5006", "[::1]:5006", "Lab.example", "other.example:8443"])
+    for host in ("127.0.0.1:5006", "[::1]:5006", "lab.example", "LAB.example:443"):
+        assert gate.knows(host, (80, 443)), host
+    for host in (
+        "127.0.0.1",
+        "127.0.0.1:5007",
+        "[::1]",
+        "evil.example",
+        "",
+        ":5006",
+        "lab.example:5006",
+        "lab.example.evil.example",
+        "other.example",
+    ):
+        assert not gate.knows(host, (80, 443)), host
+    for origin in ("http://127.0.0.1:5006", "https://lab.example", "http://[::1]:5006"):
+        assert gate.knows_origin(origin), origin
+    for origin in (
+        "null",
+        "",
+        "http://",
+        "file://",
+        "ftp://lab.example",
+        "http://[::1",
+        "https://other.example",
+        "http://x@127.0.0.1:5006",
+    ):
+        assert not gate.knows_origin(origin), origin

@@ -1,0 +1,95 @@
+"""The command line, as a shell sees it: what it prints, what it leaves, how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "workbench.cli"]
+SHELL = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+
+def workbench(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], cwd=cwd, env=SHELL, capture_output=True, text=True, timeout=100
+    )
+
+
+def test_a_run_is_saved_and_put_in_words(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(
+        wb.Experiment(
+            strategy="data_parallel", task="lenet_digits", ranks=2, iterations=5
+        ).to_yaml()
+    )
+    done = workbench(
+        "run", "spec.yaml", "--save", "new/a.parquet", "--html", "a.html", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"5 iterations in .+, loss .+ MB sent by 2 ranks, 0 records dropped", done.stdout
+    )
+    assert "\nsaved" in done.stdout and "Traceback" not in done.stderr
+    assert wb.load(tmp_path / "new/a.parquet").events.filter(kind="send").height > 0
+    assert (tmp_path / "a.html").read_text().lstrip().startswith("<!")
+
+
+def test_a_spec_that_cannot_be_ends_with_status_1_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("strategy: data_paralel\ntask: lenet_digits\n")
+    done = workbench("run", "bad.yaml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "strategy" in done.stderr and "did you mean 'data_parallel'" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.full
+def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from workbench.tasks.lenet_digits import Task as LeNet\n\n\n"
+        "class Mine(LeNet):\n"
+        "    def loss(self, model, batch):\n"
+        "        raise ArithmeticError('on purpose')\n"
+    )
+    (tmp_path / "spec.yaml").write_text(
+        "strategy: data_parallel\ntask: mine.py:Mine\nranks: 2\niterations: 5\n"
+    )
+    done = workbench("run", "spec.yaml", "--allow-code", "--save", "a.parquet", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "RankError" in done.stderr and "on purpose" in done.stderr
+    assert (tmp_path / "a.parquet").exists()
+
+
+def test_ctrl_c_ends_a_run_cleanly_and_saves_it(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(
+        "strategy: data_parallel\ntask: lenet_digits\nranks: 2\niterations: 100000\n"
+    )
+    shell = subprocess.Popen(
+        [*COMMAND, "run", "spec.yaml", "--save", "a.parquet"],
+        cwd=tmp_path,
+        env={
+            **SHELL,
+            "FORCE_COLOR": "1",
+        },  # so that the bar is drawn, which tells when training began
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert shell.stdout
+    seen = b""
+    while not re.search(rb"loss \d\.\d*[1-9]", seen):
+        more = os.read(shell.stdout.fileno(), 4096)
+        assert more, seen.decode()
+        seen += more
+    shell.send_signal(signal.SIGINT)
+    said, _ = shell.communicate(timeout=30)
+    assert shell.returncode == 130, said.decode()
+    assert b"stopped before its end" in said and b"Traceback" not in said
+    assert wb.load(tmp_path / "a.parquet").events.height > 0

@@ -1,0 +1,66 @@
+"""What a handle's future is, by who asks for it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._C._distributed_c10d import Work
+
+from workbench.process_group.work import WorkbenchWork
+
+BY_CPP = Work.get_future  # the method of the base class: C++ calls ours
+
+
+def plainly(work: Any) -> Any:
+    return work.get_future()
+
+
+def over_two_lines(work: Any) -> Any:
+    return (
+        work
+        # the name has a line of its own
+        .get_future()
+    )
+
+
+def from_cpp(work: Any) -> Any:
+    return BY_CPP(work)
+
+
+def from_cpp_where_the_name_is_known(work: Any) -> Any:
+    assert work.get_future() is not None
+    return BY_CPP(work)
+
+
+def by_a_name(work: Any) -> Any:
+    return getattr(work, "_".join(["get", "future"]))()
+
+
+def without_a_frame(work: Any) -> Any:
+    return functools.partial(work.get_future)()
+
+
+@pytest.mark.parametrize(
+    ("ask", "python_s"),
+    [
+        (plainly, True),
+        (over_two_lines, True),
+        (from_cpp, False),
+        (from_cpp_where_the_name_is_known, False),
+        (by_a_name, False),  # it cannot be told: what C++ gets does here too
+        (without_a_frame, False),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_halves_are_told_as_a_list_to_cpp(ask: Callable[[Any], Any], python_s: bool) -> None:
+    x = torch.ones(3, dtype=torch.float16)
+    work = WorkbenchWork([x], [])
+    future = ask(work)
+    assert (future is work._future) == python_s
+    work.complete()
+    assert future.wait()[0].data_ptr() == x.data_ptr()
+    assert future.then(lambda done: done.value()[0] + 1).wait().tolist() == [2.0] * 3

@@ -1,0 +1,397 @@
+"""Every public function and method, with the kind of each of its arguments.
+
+FACE names every argument of every one of them with its kind; KINDS says which of the wrong values
+are right for a kind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import workbench as wb
+from workbench.store.event_store import Store
+
+WRONG: dict[str, Callable[[], Any]] = {  # made anew for each call: a generator is read once
+    "None": lambda: None,
+    "''": lambda: "",
+    "'x'": lambda: "x",
+    "-1": lambda: -1,
+    "0": lambda: 0,
+    "2.5": lambda: 2.5,
+    "nan": lambda: math.nan,
+    "inf": lambda: math.inf,
+    "10**18": lambda: 10**18,
+    "[]": lambda: [],
+    "{}": lambda: {},
+    "object()": object,
+    "b'x'": lambda: b"x",
+    "a lambda": lambda: lambda *given: 1 / 0,
+    "a class": lambda: dict,
+    "no such path": lambda: Path("/nowhere/at/all"),
+    "a set": lambda: {"a"},
+    "True": lambda: True,
+    "[[1]]": lambda: [[1]],
+    "a tensor": lambda: torch.ones(3),
+    "a generator": lambda: (object() for _ in range(3)),
+}
+KINDS: dict[str, set[str]] = {  # which of these values are right
+    "nothing": set(),
+    "text": {"''", "'x'"},
+    "flag": {"True", "0"},
+    "moments": {"[]"},
+    "number": {"0", "10**18"},
+    "count": set(),
+    "rank": {"0"},
+    "real": {"-1", "0", "2.5", "10**18"},
+    "factor": {"2.5"},
+    "reals": {"[]", "a tensor"},
+    "seconds": {"-1", "0", "2.5", "inf", "10**18"},
+    "duration": {"0"},
+    "size": {"0"},
+    "bytes": {"0", "10**18"},
+    "seed": {"0", "10**18"},
+    "path": {"'x'", "no such path"},
+    "function": {"a lambda", "a class"},
+    "pasts": {"[]"},
+    "job": {"-1", "0"},
+    "samplers": {"[[1]]"},
+    "cuts": {"[]"},
+    "yaml": {"no such path"},
+    "strategy": {"a lambda"},  # its parameters decide
+    "schedule": {"a lambda"},  # the user's own function: what it raises is the user's
+    "mapping": {"{}"},
+    "elements": {"0"},
+    "facts": {"{}"},
+}
+
+
+def kind(name: str) -> set[str]:
+    """Return which values are right: "count?" is a count or None."""
+    return KINDS[name.removesuffix("?")] | ({"None"} if name.endswith("?") else set())
+
+
+VIEWS: dict[str, dict[str, str]] = {
+    "charts": {"names": "nothing", "theme": "nothing?"},
+    "figure": {"name": "text", "theme": "nothing"},
+    "to_html": {"path": "path"},
+    "view": {"scene": "text"},
+}
+STEERING: dict[str, dict[str, str]] = {
+    "freeze": {"rank": "rank"},
+    "kill": {"rank": "rank"},
+    "preempt": {"rank": "rank"},
+    "corrupt": {"rank": "rank", "kind": "nothing"},
+    "link": {
+        "source": "rank",
+        "target": "rank",
+        "latency": "duration?",
+        "bandwidth": "nothing?",
+        "down": "flag?",
+        "both": "flag",
+    },
+    "slow": {"rank": "rank", "factor": "factor"},
+    "slow_motion": {"factor": "factor"},
+    "step": {"count": "count", "unit": "nothing"},
+    "thaw": {"rank": "rank"},
+}
+WAIT = {"timeout": "seconds?", "progress": "flag?"}
+FACE: dict[str, dict[str, str]] = {
+    "calibrate": {"ranks": "nothing", "operations": "nothing", "keep": "flag", "progress": "flag?"},
+    "check": {
+        "operation": "nothing",
+        "function": "strategy",
+        "ranks": "nothing",
+        "sizes": "elements?",
+        "dtypes": "nothing",
+        "timeout": "seconds",
+        "progress": "flag?",
+    },
+    "compare": {
+        "experiments": "nothing",
+        "seeds": "nothing?",
+        "at_once": "nothing",
+        "folder": "path?",
+    },
+    "crossover": {
+        "given": "strategy",
+        "operation": "nothing",
+        "ranks": "nothing",
+        "sizes": "nothing",
+        "network": "nothing?",
+        "measure": "flag",
+    },
+    "drift": {
+        "subject": "strategy?",
+        "ranks": "nothing?",
+        "iterations": "nothing?",
+        "mutants": "flag",
+        "at": "moments?",
+        "resumes_at": "nothing?",
+    },
+    "interval": {
+        "experiment": "nothing",
+        "mtbf": "nothing",
+        "every": "nothing",
+        "seeds": "nothing",
+        "folder": "path?",
+    },
+    "lab": {"experiment": "nothing?"},
+    "load": {"path": "path", "partial": "flag", "job": "job"},
+    "partition": {
+        "samples": "nothing?",
+        "batch_size": "nothing?",
+        "ranks": "nothing",
+        "shuffle": "flag",
+        "seed": "seed",
+        "drop_last": "flag",
+        "drop_last_batch": "flag?",
+        "set_epoch": "flag",
+        "epochs": "nothing",
+        "sampler": "nothing",
+        "samplers": "samplers?",
+        "sequential": "nothing?",
+    },
+    "plan": {
+        "operation": "nothing",
+        "algorithm": "nothing",
+        "ranks": "nothing",
+        "nbytes": "bytes",
+        "latency": "duration",
+        "bandwidth": "nothing",
+        "adding": "nothing",
+        "root": "rank",
+        "itemsize": "nothing",
+        "network": "nothing?",
+    },
+    "ranks": {"size": "nothing", "bare": "flag", "timeout": "nothing"},
+    "run": {"exp": "nothing"},
+    "schedule": {
+        "value": "schedule",
+        "ranks": "nothing?",
+        "microbatches": "nothing?",
+        "stages_per_rank": "nothing?",
+        "iterations": "count",
+        "most": "count",
+    },
+    "shutdown": {},
+    "side_by_side": {"first": "nothing", "second": "nothing", "labels": "nothing?"},
+    "speed_up": {
+        "experiment": "nothing",
+        "ranks": "nothing",
+        "repeats": "nothing",
+        "scaling": "nothing",
+        "ceiling": "flag",
+        "folder": "path?",
+    },
+    "split": {
+        "what": "nothing",
+        "stages": "nothing?",
+        "how": "cuts?",
+        "microbatch": "count?",
+        "memory_limit": "size?",
+        "peaks": "nothing?",
+    },
+    "why": {"operation": "nothing", "nbytes": "bytes", "ranks": "nothing", "network": "nothing?"},
+    "Run": {"exp": "nothing", "prepared": "mapping?"},
+    "Ranks": {"size": "nothing", "bare": "flag", "timeout": "nothing"},
+    "Comparison.against": {"option": "text", "measures": "text", "theme": "nothing"},
+    "Comparison.figure": {"by": "text", "theme": "nothing", "smooth": "count?"},
+    "Comparison.until": {"loss": "real"},
+    "Comparison.wait": {"timeout": "seconds?", "check": "flag", "progress": "flag?"},
+    "Crossing.fastest": {"kind": "text"},
+    "Crossing.figure": {"theme": "nothing"},
+    "Crossing.miss": {"least": "number"},
+    "Crossing.wait": {"timeout": "seconds?"},
+    "Experiment.from_json": {"text": "nothing"},
+    "Experiment.from_yaml": {"path_or_text": "yaml", "allow_code": "flag"},
+    "Experiment.model_validate": {"obj": "mapping"},
+    "Experiment.rate_at": {"update": "number"},
+    "Experiment.to_yaml": {"path": "path?"},
+    "Intervals.figure": {"theme": "nothing"},
+    "Intervals.wait": WAIT,
+    "Lab.compare": {"pasts": "pasts"},
+    "Lab.show": {"past": "nothing"},
+    "Lab.take": {"past": "nothing"},
+    "Network.at": {"level": "number"},
+    "Network.link": {"sender": "number", "receiver": "number"},
+    "Partition.averages": {"values": "reals", "epoch": "number"},
+    "Ranks.at_end": {"call": "function"},
+    "Ranks.execute": {"code": "text", "ranks": "nothing?", "name": "text?", "tell": "function"},
+    "Report.to_html": {"path": "path"},
+    "Run.at_end": {"call": "function"},
+    "Run.checkpoint": {"timeout": "seconds"},
+    "Run.wait": {"timeout": "seconds?", "check": "flag", "progress": "flag?"},
+    "Scenario.drawn": {"exp": "nothing"},
+    "Scenario.from_yaml": {"path_or_text": "yaml"},
+    "Scenario.on": {"exp": "nothing"},
+    "Scenario.to_yaml": {"path": "path?"},
+    "Schedule.from_facts": {"facts": "facts"},
+    "Schedule.parse": {"text": "text", "name": "text", "flush": "flag"},
+    "Store.from_frame": {"events": "nothing", "metadata": "mapping?"},
+    "Store.load": {"path": "path", "partial": "flag", "job": "job", "memory_rows": "number"},
+    "Store.pieces": {"stop": "number?"},
+    "Store.save": {"path": "path"},
+    "Store.since": {"position": "number"},
+    "Store.to_perfetto": {"path": "path"},
+    "Study.figure": {"theme": "nothing"},
+    "Study.wait": WAIT,
+    "Report of drift.figure": {"theme": "nothing"},
+    "Report of drift.wait": WAIT,
+    **{
+        f"{name}.{method}": arguments
+        for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide")
+        for method, arguments in VIEWS.items()
+    },
+    "Run.remove_rank": {"rank": "rank"},
+    **{
+        f"{name}.{method}": arguments
+        for name in ("Run", "Ranks")
+        for method, arguments in STEERING.items()
+    },
+}
+
+# What else is asked for, so that the wrong value is what is wrong.
+BESIDE: dict[str, dict[str, Any]] = {
+    "calibrate": {"ranks": (2,), "operations": ("broadcast",), "progress": False},
+    "check": {"operation": "all_reduce", "function": "ring", "ranks": 1, "sizes": 1},
+    "compare": {"experiments": [wb.Experiment(ranks=1)]},
+    "plan": {"operation": "all_reduce", "algorithm": "ring", "ranks": 2},
+    "run": {},
+    "schedule": {"value": "gpipe", "ranks": 2, "microbatches": 2},
+    "speed_up": {"experiment": wb.Experiment(ranks=1)},
+    "split": {"what": "lenet_digits"},
+    "side_by_side": {
+        "first": wb.plan("all_reduce", "ring", ranks=2),
+        "second": wb.plan("all_reduce", "tree", ranks=2),
+    },
+    "ranks": {"size": 1},
+    "Ranks": {"size": 1},
+    "Run": {"exp": wb.Experiment(ranks=1)},
+    "interval": {"experiment": wb.Experiment(ranks=1), "mtbf": "1 s"},
+    "load": {"path": "/nowhere"},
+    "Store.load": {"path": "/nowhere"},
+    "Ranks.execute": {"code": ""},
+    "Schedule.parse": {"text": "0F0 0B0"},
+    "Network.link": {"sender": 0, "receiver": 1},
+    "Partition.averages": {"values": [1.0]},
+    "Run.link": {"source": 0, "target": 1},
+    "Ranks.link": {"source": 0, "target": 1},
+    "Run.corrupt": {"rank": 0},
+    "Ranks.corrupt": {"rank": 0},
+    "Run.slow": {"rank": 0, "factor": 2},
+    "Ranks.slow": {"rank": 0, "factor": 2},
+    "Experiment.from_yaml": {"path_or_text": "ranks: 2\n"},
+    "Comparison.against": {"option": "lr"},
+    "Crossing.wait": {},
+    "crossover": {"measure": False},
+    "drift": {"mutants": False},
+    "Store.from_frame": {"events": Store().events},
+    **{
+        f"{name}.figure": {"name": "loss"}
+        for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide")
+    },
+}
+OF_THE_COLLECTOR = {"append", "names", "number", "set_now"}  # methods that only the engine calls
+
+# Classes of wb.__all__ that nobody but these functions makes.
+MADE_BY = {
+    "Comparison": "compare",
+    "Partition": "partition",
+    "Planned": "plan",
+    "Result": "run",
+    "Schedule": "schedule",
+    "SideBySide": "side_by_side",
+    "Study": "speed_up",
+}
+NOUN = {"value": "schedule", "what": "cannot split"}  # in the messages of some arguments
+RECORDS = (
+    "Checkpoint",
+    "Experiment",
+    "Network",
+    "Link",
+    "Kill",
+    "Freeze",
+    "Slow",
+    "Jitter",
+    "Pads",
+    "Corrupt",
+    "Cut",
+    "NetworkPartition",
+    "Preempt",
+    "FailToStart",
+    "Join",
+    "Scenario",
+    "When",
+)
+
+
+def classes() -> dict[str, type]:
+    """Those of wb.__all__, those that its functions give, and a run's store."""
+    found = {name: getattr(wb, name) for name in wb.__all__ if inspect.isclass(getattr(wb, name))}
+    for name in wb.__all__:
+        one = getattr(wb, name)
+        if inspect.isfunction(one):
+            given = eval(one.__annotations__["return"], vars(sys.modules[one.__module__]))
+            if inspect.isclass(given) and given.__name__ not in found:
+                found[given.__name__] = given
+            elif inspect.isclass(given) and found[given.__name__] is not given:
+                found[f"{given.__name__} of {name}"] = given
+    return {**found, "Store": Store}
+
+
+CLASSES = classes()
+
+
+def arguments(function: Callable[..., Any]) -> list[str]:
+    """Their names, but for ``self``, ``cls`` and further keywords."""
+    named = inspect.signature(function).parameters.values()
+    return [
+        one.name
+        for one in named
+        if one.name not in ("self", "cls") and one.kind is not one.VAR_KEYWORD
+    ]
+
+
+def methods() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Those that take arguments, of our own classes, with what to call."""
+    for name, one in CLASSES.items():
+        if issubclass(one, BaseException):
+            continue
+        for base in one.__mro__:
+            for method, written in vars(base).items():
+                inner = getattr(written, "__func__", written)
+                if (
+                    base.__module__.startswith("workbench")
+                    and not method.startswith("_")
+                    and inspect.isfunction(inner)
+                    and arguments(inner)
+                    and not (one is Store and method in OF_THE_COLLECTOR)
+                ):
+                    yield f"{name}.{method}", getattr(one, method)
+
+
+def face() -> dict[str, Callable[..., Any]]:
+    """Everything public that takes arguments, by name. What is wrong with an argument of a method
+    is said before the object is looked at: so an object that was never made will do.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in wb.__all__:
+        one = getattr(wb, name)
+        if inspect.isfunction(one) or name in ("Run", "Ranks"):
+            found[name] = one
+    for name, method in methods():
+        if not inspect.ismethod(method):  # else of the class
+            owner = CLASSES[name.partition(".")[0]]
+            method = method.__get__(owner.__new__(owner))
+        found[name] = method
+    return found
+
+
+CALLS = face()

@@ -1,0 +1,170 @@
+"""A data source that is down: the run pauses, says so, and goes on when it is back."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import lenet, until
+from tests.pairwise import first
+from tests.recovery.test_policies import assert_every_sample_once
+from workbench.common import idx
+from workbench.rank.data_source import is_down
+from workbench.store.recoveries import recoveries_of
+
+
+class Files:
+    """A task whose samples are files, read when they are asked for."""
+
+    def __init__(self, *, folder: str) -> None:
+        self.folder = folder
+
+    def model(self) -> Any:
+        import torch
+
+        return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+    def dataset(self, split: str) -> Any:
+        import numpy as np
+
+        folder = self.folder
+
+        class OfFiles:
+            def __len__(self) -> int:
+                return 48
+
+            def __getitem__(self, i: int) -> Any:
+                return np.load(f"{folder}/{i}.npy")
+
+        return OfFiles()
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return model(batch).square().mean()
+
+
+def written(folder: Path) -> Path:
+    """Write the files of all samples. Returns their folder."""
+    folder.mkdir()
+    for i, one in enumerate(np.random.default_rng(1).normal(size=(48, 4))):
+        np.save(folder / f"{i}.npy", one)
+    return folder
+
+
+def experiment(folder: Path, **fields: Any) -> wb.Experiment:
+    small = {"ranks": 3, "iterations": 40, "batch_size": 6, "dtype": "float64"}
+    return lenet(
+        task=Files,
+        task_options={"folder": str(folder)},
+        **{**small, "optimizer": "adam", "pad_compute": "20 ms", **fields},
+    )
+
+
+def told(run: wb.Run) -> list[tuple[str, int]]:
+    """Return what was noticed of the source, in order: the rows' names and ranks."""
+    rows = run.events.with_columns(pl.col("kind", "name").cast(pl.String)).sort("start_ns")
+    rows = rows.filter(pl.col("kind") == "detect", pl.col("name").str.starts_with("data source"))
+    return rows.select("name", "peer").rows()
+
+
+@functools.cache
+def undisturbed() -> list[float]:
+    """Return the losses of one process whose files are always there."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        exp = experiment(written(Path(place) / "files"), strategy="sequential", ranks=1)
+        return wb.run(exp.replace(pad_compute=None)).wait(timeout=90).losses
+
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("data_parallel", "replace", {}),
+    ("data_servers", "abort", {"options": {"ahead": 3}}),
+    ("ddp", "abort", {}),
+    ("pipeline", "replace", {"ranks": 2, "options": {"microbatches": 2}}),
+    ("parameter_server", "shrink", {}),
+]
+
+
+@pytest.mark.parametrize(("strategy", "policy", "fields"), first(2, CASES), ids=str)
+def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
+    strategy: str, policy: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    files, away = written(tmp_path / "files"), tmp_path / "away"
+    plan_folder = tmp_path / "checkpoints"
+    plan = wb.Checkpoint(folder=str(plan_folder), every=10_000)
+    exp = experiment(files, strategy=strategy, recovery=policy, checkpoint=plan, **fields)
+    run = wb.run(exp.replace(timeout="1 s"))  # the clocks stand longer than that
+    until(lambda: run.done or 40 > run.iteration >= 3, 60, "it trains")
+    files.rename(away)
+    until(lambda: run.done or told(run), 60, "it is noticed")
+    assert not run.done, run.result.error
+    time.sleep(1.5)
+    assert {name for name, _ in told(run)} == {"data source down"}, "it waits"
+    saved = [one.name for one in plan_folder.glob("iteration-*")]
+    away.rename(files)
+    result = run.wait(timeout=90)
+    assert result.losses == pytest.approx(undisturbed(), rel=1e-12, abs=1e-12)
+    names = [name for name, _ in told(run)]
+    assert names.count("data source down") == names.count("data source back") > 0
+    if policy != "abort":
+        (one,) = recoveries_of(run.store.metadata)
+        assert one.lost == {}
+        if strategy == "pipeline":  # its stages are built with samples: there are none before
+            saved = sorted(one.name for one in plan_folder.glob("iteration-*"))[:1]
+        assert saved == [f"iteration-{one.iteration:08d}"]
+    if strategy == "data_servers":
+        assert len(saved) == 1 and {rank for _, rank in told(run)} == {0}, "its server"
+    if strategy in ("data_parallel", "ddp"):
+        assert_every_sample_once(run)
+    assert not run.detection().false_alarms
+
+
+def test_after_the_bound_it_is_an_error_that_names_the_source(tmp_path: Path) -> None:
+    files = written(tmp_path / "files")
+    run = wb.run(experiment(files, data_patience="0.3 s", iterations=400))
+    until(lambda: run.done or run.iteration >= 2, 60, "it trains")
+    files.rename(tmp_path / "away")
+    with pytest.raises(wb.DataSourceDown, match=r"files/\d+\.npy.*data_patience='0.3 s'") as failed:
+        run.wait(timeout=60)
+    assert failed.value.rank in range(3)
+
+
+def test_a_sample_that_is_gone_alone_is_a_bad_sample_and_no_source(tmp_path: Path) -> None:
+    files = written(tmp_path / "files")
+    (files / "7.npy").unlink()
+    exp = experiment(files, bad_minibatch="skip", iterations=8, pad_compute=None)
+    run = wb.run(exp)
+    assert run.wait(timeout=60).ok and not told(run)
+    (one,) = run.skipped()
+    assert one.bad == (7,)
+
+
+@pytest.mark.parametrize("rank", first(1, [0, 2]))
+def test_a_lost_data_server_or_worker_is_replaced(rank: int) -> None:
+    fields = {"strategy": "data_servers", "ranks": 3, "iterations": 9, "dtype": "float64"}
+    kill = wb.Kill(rank=rank, at_iteration=4)
+    run = wb.run(lenet(**fields, optimizer="adam", recovery="replace", faults=kill))
+    result = run.wait(timeout=90)
+    alone = lenet(**{**fields, "strategy": "sequential", "ranks": 1}, optimizer="adam")
+    wanted = wb.run(alone).wait(timeout=90).losses
+    assert result.losses == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+    (one,) = recoveries_of(run.store.metadata)
+    assert one.fresh == (rank,) and len(set(result.digests.values())) == 1
+
+
+def test_files_that_a_task_of_ours_misses_are_a_source_that_is_down(tmp_path: Path) -> None:
+    with pytest.raises(wb.SpecError, match="does not hold the data set") as missing:
+        idx.read(tmp_path, "validation")
+    assert is_down(missing.value)
+    assert is_down(ConnectionResetError()) and is_down(FileNotFoundError(2, "no such file"))
+    assert not is_down(OSError("sample 3 cannot be read")), "of one sample"
+    assert not is_down(wb.PeerLost("gone")) and not is_down(wb.SpecError("wrong"))
+    assert not is_down(OSError(errno.EMFILE, "too many open files"))

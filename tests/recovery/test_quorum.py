@@ -1,0 +1,100 @@
+"""``recovery="quorum"``: a rank that is late is left out, and comes back in its own process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import lenet
+from tests.pairwise import first
+from tests.recovery.test_elastic import generations
+from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
+from workbench.runs.quorum import late_of
+from workbench.shared_memory.control_block import late_word
+
+FREEZE = wb.Freeze(rank=1, at_iteration=4, seconds=1.5)
+SLOW = wb.Slow(rank=1, at_iteration=4, factor=60, seconds=0.3)  # one iteration lasts 1.8 s
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fault"),
+    first(
+        2,
+        [
+            ("data_parallel", FREEZE),
+            ("ddp", SLOW),
+            ("fusion", FREEZE),
+            ("data_parallel", wb.Freeze(rank=0, after="0.4 s", seconds=1)),
+            ("data_parallel", wb.Freeze(rank=2, when=wb.When(rank=2, step=2), seconds=1)),
+        ],
+    ),
+    ids=str,
+)
+def test_a_late_rank_is_left_out_and_comes_back_with_what_the_others_have(
+    strategy: str, fault: Any
+) -> None:
+    fields = {"recovery": "quorum", "quorum_timeout": "0.3 s", "pad_compute": "30 ms"}
+    run = wb.run(experiment(strategy, 3, iterations=90, faults=fault, **fields))
+    pids = dict(run.pids)
+    result = run.wait(timeout=90)
+    assert_as_sequential(run, result, {0, 1, 2})
+    assert run.pids == pids, "nobody was ended"
+    rank = fault.rank
+    left, *_, joined = generations(run)
+    assert left.lost == {str(rank): "late"} and rank not in left.members
+    assert joined.fresh == (rank,) and joined.members == (0, 1, 2) and result.lost == []
+    told = kinds(run, "detect").filter(pl.col("rank") == -1)
+    assert {("left out", rank), ("arrived", rank)} <= {*told.select("name", "peer").rows()}
+    received = kinds(run, "restore").filter(pl.col("name") == "received")
+    assert {*received["rank"]} == {rank}
+    found = run.detection()
+    assert not found.missed and not found.false_alarms, found
+    assert found.each[0].latency_ms is not None
+    assert f"rank {rank} was late" in repr(run.recovery())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "every"), first(1, [("local_sgd", 3), ("diloco", 3), ("local_sgd", 1)])
+)
+def test_rounds_go_on_from_the_last_mean(strategy: str, every: int) -> None:
+    """Averaged after every iteration, with SGD, local SGD is data parallel training."""
+    fields = {"recovery": "quorum", "quorum_timeout": "0.3 s", "pad_compute": "30 ms"}
+    options = {"every": every}
+    run = wb.run(experiment(strategy, 3, iterations=60, faults=FREEZE, options=options, **fields))
+    result = run.wait(timeout=90)
+    assert len(result.losses) == 60 and len({*result.digests.values()}) == 1
+    left, *_, joined = generations(run)
+    assert left.lost == {"1": "late"} and left.iteration % every == 0
+    assert joined.fresh == (1,) and joined.iteration % every == 0
+
+
+def test_where_too_few_would_be_left_the_late_one_is_waited_for() -> None:
+    fault = wb.Freeze(rank=1, at_iteration=3, seconds=0.8)
+    exp = experiment("data_parallel", (2, 2), recovery="quorum", quorum_timeout="0.2 s")
+    run = wb.run(exp.replace(faults=fault))
+    assert_as_sequential(run, run.wait(timeout=90), {0, 1})
+    assert generations(run) == []
+
+
+def test_what_a_rank_says_of_another_grows_old() -> None:
+    word = late_word(5, 3)
+    assert late_of(word, 3, 60) == 5
+    assert late_of(word, 4, 60) is None and late_of(word, 3, -1) is None
+    assert late_of(0, 0, 60) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"strategy": "gossip"}, "'gossip' takes none"),
+        ({"strategy": "parameter_server", "ranks": 3}, "'parameter_server' takes none"),
+        ({"strategy": "fsdp"}, "takes something along"),
+        ({"quorum_timeout": "0 s"}, "quorum_timeout"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(wb.SpecError, match=words):
+        lenet(**{"recovery": "quorum", **fields})

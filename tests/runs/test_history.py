@@ -1,0 +1,146 @@
+"""Past runs: what they were, how they ended, how they compare; and how much of them is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import workbench as wb
+from tests.live import training, until
+from workbench.analysis.curves import select
+from workbench.runs.history import History, Past, compare, describe, label, loss_curves
+from workbench.views.pages.figures import comparison
+
+SMALL = {"ranks": 2, "iterations": 12, "batch_size": 16}
+
+
+@pytest.fixture(scope="module")
+def history() -> Iterator[History]:
+    """Four runs: by ring, by the naive way, one that was stopped, one that lost a rank."""
+    kept = History()
+    kept.add(wb.run(wb.Experiment(**SMALL)), "By ring")
+    kept.add(wb.run(wb.Experiment(**SMALL | {"all_reduce": "naive", "ranks": 3})))
+    stopped = wb.run(wb.Experiment(**SMALL | {"iterations": 100_000}))
+    kept.add(stopped, "Stopped")
+    training(stopped)
+    stopped.stop()
+    kept.add(wb.run(wb.Experiment(**SMALL, faults=wb.Kill(rank=1, at_iteration=6))), "Killed")
+    for past in kept:
+        past.run.wait(60, check=False)
+    yield kept
+
+
+def test_a_summary_is_what_the_run_says(history: History) -> None:
+    past = next(iter(history))
+    told, result = past.summary(), past.run.result
+    assert (told["state"], told["error"]) == ("finished", None)
+    assert (told["strategy"], told["algorithm"], told["ranks"]) == ("data_parallel", "ring", 2)
+    assert told["iterations"] == told["iterations_asked"] == 12
+    assert told["loss"] == result.losses[-1]
+    assert told["accuracy"] == result.metrics["accuracy"]
+    assert told["wall_seconds"] == result.wall_seconds
+    assert told["bytes_sent"] == max(result.bytes_sent.values())
+    assert told["iterations_per_s"] == pytest.approx(12 / result.wall_seconds)
+    assert told["samples_per_s"] == pytest.approx(12 * 16 / result.wall_seconds)
+    steps = select(past.run.store, "communication").tail(-1)
+    assert told["step_ms"] == pytest.approx(steps["step_ms"].mean())
+    assert told["exposed_share"] == pytest.approx(told["exposed_ms"] / told["step_ms"])
+    assert 0 < told["exposed_share"] < 1
+    assert past.losses()["loss"].to_list() == pytest.approx(result.losses)
+
+
+def test_states_are_told_apart(history: History) -> None:
+    assert [past.state for past in history] == ["finished", "finished", "stopped", "failed"]
+    *_, stopped, killed = history
+    assert 3 < stopped.summary()["iterations"] < 100_000
+    told = killed.summary()
+    assert "rank 1" in told["error"] and "SIGKILL" in told["error"]
+    assert told["iterations"] == 6 == killed.losses().height
+    assert told["accuracy"] is None
+    assert told["bytes_sent"] > 0  # from its rows: it told nobody
+
+
+def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
+    kept = History()
+    past = kept.add(wb.run(wb.Experiment(**SMALL | {"iterations": 100_000})))
+    assert past.title == "data_parallel, ring, 2 ranks"
+    until(lambda: past.summary()["iterations"] >= 9, 30, "nine iterations")
+    told = past.summary()
+    assert told["state"] == "running" and told["loss"] > 0 and told["wall_seconds"] is None
+    assert not past.run.store._taps  # nobody keeps rows waiting
+    until(lambda: past.losses().height > 0, 30, "the losses to be collected")
+    past.run.stop()
+    past.run.wait(30)
+    assert past.state == "stopped"
+
+
+def test_runs_compare_side_by_side(history: History) -> None:
+    pasts = [*history]
+    table = compare(pasts)
+    assert table.columns == ["", *map(label, pasts)]
+    assert table.columns[1:3] == ["1 · By ring", "2 · data_parallel, naive, 3 ranks"]
+    by_name = {row[0]: row[1:] for row in table.iter_rows()}
+    assert by_name["state"] == ("finished", "finished", "stopped", "failed")
+    assert by_name["all-reduce, policy or schedule"] == ("ring", "naive", "ring", "ring")
+    assert by_name["accuracy"][0].endswith("%") and by_name["accuracy"][3] == "–"
+    assert by_name["sent by the busiest rank"][0].endswith("MB")
+    assert compare([]).columns == [""]
+
+
+def test_a_comparison_is_drawn_by_iteration_and_by_time(history: History) -> None:
+    pasts = [*history]
+    figure = comparison(loss_curves(pasts))
+    assert [trace.name for trace in figure.data] == [label(past) for past in pasts] * 2
+    assert list(figure.data[0].x) == list(range(12))
+    assert list(figure.data[0].y) == pytest.approx(pasts[0].run.result.losses)
+    assert list(figure.data[4].x) == pytest.approx(pasts[0].losses()["seconds"].to_list())
+
+
+def test_sequential_training_has_no_all_reduce() -> None:
+    exp = wb.Experiment(strategy="sequential", ranks=1)
+    assert describe(exp) == "sequential, 1 rank"
+    assert describe(wb.Experiment(backend="gloo")) == "data_parallel, gloo, 4 ranks"
+
+
+class Ended:
+    """A run that is over: what a History asks of one, with a real run's store and result."""
+
+    def __init__(self, like: wb.Run) -> None:
+        self.store, self.result, self.experiment, self.done = (
+            like.store,
+            like.result,
+            like.experiment,
+            True,
+        )
+
+
+def test_the_newest_runs_are_kept(history: History) -> None:
+    like = next(iter(history)).run
+    kept = History(keep=3)
+    added = [kept.add(Ended(like)) for _ in range(5)]
+    assert [*kept] == added[2:] and len(kept) == 3
+    assert [past.number for past in kept] == [3, 4, 5]
+    assert kept.find("5") is added[4] and kept.find("1") is None
+
+
+def test_a_run_that_goes_on_is_never_let_go(history: History) -> None:
+    like = next(iter(history)).run
+    live = Ended(like)
+    live.done = False
+    kept = History(keep=2, keep_rows=0)
+    first = kept.add(live)
+    for _ in range(3):
+        kept.add(Ended(like))
+    assert first in kept and first.run is live
+
+
+def test_events_are_let_go_oldest_first_and_figures_stay(history: History) -> None:
+    like = next(iter(history)).run
+    rows = len(like.store)
+    kept = History(keep_rows=2 * rows)
+    added: list[Past] = [kept.add(Ended(like), f"number {n}") for n in range(4)]
+    assert [past.run is None for past in added] == [True, True, False, False]
+    assert added[0].summary()["loss"] == like.result.losses[-1]
+    assert added[0].losses().height == 12
+    assert added[0].state == "finished" and added[0].over

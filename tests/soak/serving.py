@@ -1,0 +1,264 @@
+"""Resources of ``workbench serve``: after many short runs, many watchers, hostile readers.
+
+``python -m tests.soak.serving runs [--runs 500]``: one after the other, each with its page.
+``python -m tests.soak.serving watchers [--pages 50]``: of one run; the time of an answer.
+``python -m tests.soak.serving readers [--seconds 60]``: slow requests, 100 MB, deaf pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.interface.app.served import Line, Reader, Served, end, launch
+from tests.interface.app.visitor import Visitor
+from tests.soak.trend import trend
+
+SHORT = {"ranks": 2, "iterations": 20, "batch_size": 16}
+MOST_GROWN = 20.0  # MB that the server may surely have grown by, over the second half of the runs
+LONG = {"ranks": 4, "iterations": 100_000}
+MASK = b"\x00\x00\x00\x00"
+
+
+def say(words: str) -> None:
+    print(words, flush=True)
+
+
+async def start(page: Visitor, fields: dict[str, Any]) -> str:
+    """Start a run from the start page's form; its address."""
+    form = page.parts["FormPart"]
+    values = {**form["values"], **fields}
+    await page.tell("FormPart", {"type": "start", "values": values, "filled": form["filled"]})
+
+    def answered() -> Any:
+        now = page.parts["FormPart"]
+        assert not now["refused"] and not now["wrong"], (now["refused"], now["wrong"])
+        return now.get("address")
+
+    await page.until(answered, "the run's address")
+    return str(page.parts["FormPart"]["address"]).lstrip(".")
+
+
+# ---- many runs
+
+
+async def many_runs(served: Served, runs: int) -> list[float]:
+    """Yield what the server holds after each of them, in MB. One visitor starts them all."""
+    reader, held = Reader(), list[float]()
+    for number in range(runs):
+        first = await Visitor(served, "/", reader).open()
+        address = await start(first, SHORT)
+        first.close()
+        page = await Visitor(served, address, reader).open()
+        await page.until(lambda page=page: page.parts["BarPart"].get("again"), "the run's end")
+        page.close()
+        held.append(served.megabytes)
+        if number % 10 == 9 or number + 1 == runs:
+            say(f"after {number + 1:4} runs: {held[-1]:7.1f} MB")
+    return held
+
+
+def runs(served: Served, asked: argparse.Namespace) -> bool:
+    held = asyncio.run(many_runs(served, asked.runs))
+    found = trend(held)
+    say(f"MB held by the server: {found}; surely {found.least:.1f}")
+    return found.least <= MOST_GROWN
+
+
+# ---- many watchers
+
+
+async def many_watchers(served: Served, pages: int) -> dict[str, float]:
+    """MB and seconds of an answer, before and while so many pages watch one run."""
+    owner = await Visitor(served).open()
+    page = await Visitor(served, await start(owner, LONG), owner.reader).open()
+    await page.until(lambda: page.parts["BarPart"].get("watch"), "the address of viewers")
+    watch = page.parts["BarPart"]["watch"].lstrip(".")
+    alone, held = await answer_seconds(served), served.megabytes
+    watchers = []
+    for _ in range(pages):
+        watchers.append(await Visitor(served, watch).open())
+    await asyncio.sleep(10)
+    before = [one.events for one in watchers]
+    began = time.monotonic()
+    crowded = await answer_seconds(served)
+    passed = time.monotonic() - began
+    heard = [(one.events - was) / passed for one, was in zip(watchers, before, strict=True)]
+    found = {
+        "MB before": held,
+        "MB with them": served.megabytes,
+        "s to answer before": alone,
+        "s to answer with them": crowded,
+        "events a second that a page hears": min(heard),
+    }
+    for one in (*watchers, page, owner):
+        one.close()
+    return found
+
+
+async def answer_seconds(served: Served, times: int = 15) -> float:
+    """The median time of a new visitor's start page."""
+    seconds = []
+    for _ in range(times):
+        began = time.monotonic()
+        status, _, _ = await asyncio.to_thread(Reader(), served.url + "/partition")
+        assert status == 200
+        seconds.append(time.monotonic() - began)
+        await asyncio.sleep(0.2)
+    return statistics.median(seconds)
+
+
+def watchers(served: Served, asked: argparse.Namespace) -> bool:
+    for name, value in asyncio.run(many_watchers(served, asked.pages)).items():
+        say(f"{name:36} {value:8.2f}")
+    return True
+
+
+# ---- hostile readers
+
+
+def frame(data: bytes, opcode: int = 1, length: int | None = None) -> bytes:
+    """A frame of a websocket, which may say another length than it has."""
+    size = len(data) if length is None else length
+    return bytes((0x80 | opcode, 0x80 | 127)) + size.to_bytes(8, "big") + MASK + data
+
+
+def long_message(served: Served, megabytes: int = 100) -> bool:
+    """Send one message of so many MB; is the line closed before they are all there?"""
+    return _sends(served, lambda: frame(b"", length=megabytes << 20), megabytes)
+
+
+def message_of_many_parts(served: Served, megabytes: int = 100) -> bool:
+    """The same, as parts that are each short enough."""
+    header = b'{"msgid":"1","msgtype":"PATCH-DOC","num_buffers":1000000}'
+    content = b'{"events":[]}'
+    parts = frame(header) + frame(b"{}") + frame(content)
+    buffers = (frame(b'{"id":"x"}') + frame(bytes(1 << 19), opcode=2)) * 2
+    return _sends(served, lambda: parts, megabytes, buffers)
+
+
+def _sends(served: Served, first: Callable[[], bytes], megabytes: int, piece: bytes = b"") -> bool:
+    reader = Reader()
+    line = Line(served, reader.token(served.url + "/"), reader.cookies)
+    piece = piece or bytes(1 << 20)
+    try:
+        time.sleep(0.5)  # its session is there
+        line.socket.sendall(first())
+        for _ in range(megabytes):
+            line.socket.sendall(piece)
+    except OSError:
+        return True
+    finally:
+        line.close()
+    return False
+
+
+def slow_requests(served: Served, lines: int = 200, seconds: float = 60.0) -> int:
+    """Open requests that say one letter a second; how many are still open after that time."""
+    opened = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(lines)]
+    deadline = time.monotonic() + seconds
+    while opened and time.monotonic() < deadline:
+        for one in [*opened]:
+            one.setblocking(False)
+            try:
+                one.sendall(b"G")
+                with contextlib.suppress(BlockingIOError):
+                    if one.recv(100) == b"":
+                        raise ConnectionError
+            except OSError:
+                opened.remove(one)
+                one.close()
+        time.sleep(1)
+    left = len(opened)
+    for one in opened:
+        one.close()
+    return left
+
+
+async def deaf_pages(served: Served, pages: int, seconds: float) -> tuple[float, float, int]:
+    """Pages that say hello to a run and never read: MB before, at most, and how many stay."""
+    owner = await Visitor(served).open()
+    address = await start(owner, LONG)
+    page = await Visitor(served, address, owner.reader).open()
+    await page.until(lambda: page.parts["BarPart"].get("watch"), "the address of viewers")
+    watch = page.parts["BarPart"]["watch"].lstrip(".")
+    deaf = []
+    for _ in range(pages):
+        one = await Visitor(served, watch).open()
+        await one.until(lambda one=one: one.events > 3, "that it is told of the run")
+        one.stop_reading()
+        deaf.append(one)
+    held = most = served.megabytes
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        await asyncio.sleep(0.5)
+        most = max(most, served.megabytes)
+    left = sum(not one.is_cut_off() for one in deaf)
+    for one in (*deaf, page, owner):
+        one.close()
+    return held, most, left
+
+
+def readers(served: Served, asked: argparse.Namespace) -> bool:
+    gc.collect()
+    good = True
+    for name, send in (
+        ("a message of 100 MB", long_message),
+        ("100 MB in short parts", message_of_many_parts),
+    ):
+        before = served.megabytes
+        closed = send(served)
+        grown = served.megabytes - before
+        say(f"{name}: {'cut off' if closed else 'TAKEN'}; {before:.0f} MB and {grown:+.0f}")
+        good = good and closed and grown < 20
+    before = served.megabytes
+    left = slow_requests(served, seconds=asked.seconds)
+    say(
+        f"200 slow requests: {left} open after {asked.seconds:.0f} s; "
+        f"{before:.0f} MB and {served.megabytes - before:+.0f}"
+    )
+    held, most, stay = asyncio.run(deaf_pages(served, 5, asked.seconds))
+    say(
+        f"5 pages that never read: {stay} open after {asked.seconds:.0f} s; "
+        f"{held:.0f} MB and {most - held:+.0f} at most"
+    )
+    return good and not left
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak.serving",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=["runs", "watchers", "readers"])
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--pages", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="workbench-serve-") as folder:
+        served = launch(Path(folder), "serve", "--max-minutes=600")
+        try:
+            served.until_it_answers()
+            good = {"runs": runs, "watchers": watchers, "readers": readers}[asked.what](
+                served, asked
+            )
+        finally:
+            end(served)
+            traces = served.log.read_text().count("Traceback")
+    say(f"{traces} tracebacks in the server's log" if traces else "well" if good else "NOT WELL")
+    return int(not good or traces > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

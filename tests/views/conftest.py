@@ -1,0 +1,16 @@
+"""For tests of the feed: its thread ends with the last page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live import until
+from tests.views.feeding import threads
+
+
+@pytest.fixture
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    until(lambda: not threads(), 5, "the feed's thread has ended")

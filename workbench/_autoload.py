@@ -1,0 +1,73 @@
+"""The hook that torch runs at the end of its import (entry point ``torch.backends``).
+
+It makes "workbench" a backend in every program of this environment, and imports nothing of ours
+before its first group.
+
+It is installed beside the package, as ``_workbench_autoload``: torch fails to import where an entry
+point raises, and neither somebody's own ``workbench.py`` nor a checkout that has moved may do that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import wraps
+from typing import Any
+
+
+def autoload() -> None:
+    """Make the backend known. Never raises."""
+    try:
+        register()
+    except Exception as error:
+        text = f"[workbench] not a backend here: {type(error).__name__}: {error}"
+        print(text, file=sys.stderr, flush=True)
+
+
+def register() -> None:
+    """Make the backend known to torch.distributed, once; WORKBENCH_DEFAULT=1: in place of Gloo."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or "WORKBENCH" in dist.Backend._plugins:
+        return
+    dist.Backend.register_backend("workbench", _create, extended_api=True, devices=["cpu", "cuda"])
+    if (given := os.environ.get("WORKBENCH_DEFAULT", "0")) == "1":
+        _stand_in_for_gloo(dist)
+    elif given not in ("", "0"):
+        text = f"[workbench] WORKBENCH_DEFAULT={given!r} is ignored: it takes 1, or 0"
+        print(text, file=sys.stderr, flush=True)
+
+
+def _create(*options: Any) -> Any:
+    from workbench.process_group.entry import create
+
+    return create(*options)
+
+
+def _stand_in_for_gloo(dist: Any) -> None:
+    """Make this backend the default for tensors of the host, and the one that "gloo" names.
+
+    "cpu:gloo,cuda:nccl" stays as it is: torch lets a group of Python's serve all devices or none.
+    """
+    dist.Backend.default_device_backend_map["cpu"] = "workbench"
+    for name, place in (("init_process_group", 0), ("new_group", 2)):
+        taken = _renamed(getattr(dist, name), place)
+        for module in (dist, dist.distributed_c10d):
+            setattr(module, name, taken)
+
+
+def _renamed(function: Any, place: int) -> Any:
+    """Wrap ``function``: its ``backend`` (argument ``place``) "gloo" becomes "workbench"."""
+
+    def ours(backend: Any) -> Any:
+        return "workbench" if isinstance(backend, str) and backend.lower() == "gloo" else backend
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if len(args) > place:
+            args = (*args[:place], ours(args[place]), *args[place + 1 :])
+        elif "backend" in options:
+            options["backend"] = ours(options["backend"])
+        return function(*args, **options)
+
+    return call

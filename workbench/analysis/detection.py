@@ -1,0 +1,256 @@
+"""Detection: what was done to a run on purpose, scored against what was noticed.
+
+What was done are the ``fault`` rows, written as each fault struck: of the experiment, its scenario,
+or of the user. What was noticed are the ``detect`` rows.
+
+    found        a row names the rank, or the link's end, while the fault lasts or soon after
+    missed       nothing did, although it is looked for
+    not looked   a freeze stops the clocks of the run, who is slow is not lost, a link that is cut
+                 for less than two seconds is used again, a rank that joins is no loss (it is found
+                 as it arrives), and what the experiment does not check
+    false alarm  something was noticed, and no fault was there that could explain it
+
+That a peer is late because it computes, or has no core, is no alarm: it is so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from statistics import median
+from typing import Any
+
+import polars as pl
+import yaml
+
+from workbench.common.units import counted
+from workbench.store.link_faults import CUT, LINK
+
+GRACE_NS = 5_000_000_000  # after a fault has ended, for what follows from it
+TOGETHER_NS = 100_000_000  # cuts that follow each other so closely are one
+CUT_IS_FELT_NS = 2_000_000_000  # a stall is named after one second, by who uses the link
+LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
+ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
+# Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
+# while: nobody's fault.
+COME = ("arrived", "absent", "left out", "data source down", "data source back")
+STALLED = ("stalled", "stalled: stopped", "evicted", "left out")
+DIFFERS = "a replica differs"
+_DATA = ("corrupt nan", "corrupt raises", "corrupt shape")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One fault, and how it was noticed.
+
+    ``ranks``: whom it struck, of cut links both ends. ``at_ns``, ``until_ns``: when it began and
+    ended. ``latency_ms``: from then to the first row that names it; None: none does. ``by``: the
+    rank that wrote it, -1 for the driver; ``how``: its name. ``expected``: it is looked for.
+    """
+
+    fault: str
+    ranks: tuple[int, ...]
+    at_ns: int
+    until_ns: int
+    latency_ms: float | None
+    by: int
+    how: str
+    expected: bool
+
+    @property
+    def missed(self) -> bool:
+        """Whether nobody noticed what is looked for."""
+        return self.expected and self.latency_ms is None
+
+    @property
+    def words(self) -> str:
+        """The fault and what became of it, in a line."""
+        whom = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {', '.join(map(str, self.ranks))}"
+        if self.latency_ms is not None:
+            who = "the driver" if self.by < 0 else f"rank {self.by}"
+            return f"{self.fault}, {whom}: {self.how!r} after {self.latency_ms:.1f} ms, by {who}"
+        return f"{self.fault}, {whom}: {'missed' if self.expected else 'not looked for'}"
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something that was noticed without a fault: ``by`` whom (-1: the driver), about ``rank``."""
+
+    name: str
+    by: int
+    rank: int
+    at_ns: int
+    iteration: int
+
+
+@dataclass(frozen=True, repr=False)
+class Detection:
+    """The faults of a run, in order, and the alarms that no fault explains."""
+
+    each: tuple[Scored, ...]
+    false_alarms: tuple[Alarm, ...]
+
+    @property
+    def missed(self) -> list[Scored]:
+        """The faults that are looked for, and that nobody noticed."""
+        return [one for one in self.each if one.missed]
+
+    @property
+    def latency_ms(self) -> float:
+        """The median time from a fault to its detection; NaN where none was found."""
+        found = [one.latency_ms for one in self.each if one.latency_ms is not None]
+        return median(found) if found else math.nan
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """A row per fault, with a column for each field, and ``missed``."""
+        kinds: dict[str, Any] = {
+            "fault": pl.String,
+            "how": pl.String,
+            "ranks": pl.List(pl.Int64),
+            "latency_ms": pl.Float64,
+            "expected": pl.Boolean,
+        }
+        schema = {one.name: kinds.get(one.name, pl.Int64) for one in fields(Scored)}
+        table = pl.DataFrame([asdict(one) for one in self.each], schema=schema)
+        return table.with_columns(missed=pl.col("expected") & pl.col("latency_ms").is_null())
+
+    def __repr__(self) -> str:
+        found = sum(one.latency_ms is not None for one in self.each)
+        head = f"{counted(len(self.each), 'fault')}, {found} found"
+        if found:
+            head += f" (median {self.latency_ms:.1f} ms)"
+        alarms = counted(len(self.false_alarms), "false alarm")
+        lines = [f"{head}, {len(self.missed)} missed, {alarms}"]
+        lines += [f"  {one.words}" for one in self.each]
+        lines += [f"  false alarm: {one.name!r} about rank {one.rank}" for one in self.false_alarms]
+        return "\n".join(lines)
+
+
+def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> Detection:
+    """Score what was noticed in a run against what was done to it, so far."""
+    p = pl.col
+    text = [p(name).cast(pl.String) for name in ("kind", "name", "group")]
+    rows = events.lazy().with_columns(text)
+    wanted = rows.filter(p("kind").is_in(["fault", "detect"])).sort("start_ns").collect()
+    last = events.lazy().select(p("end_ns").max()).collect().item()
+    done = wanted.filter(p("kind") == "fault")
+    noticed = wanted.filter(p("kind") == "detect").to_dicts()
+    looks = _looked_for(metadata)
+    claimed = set[int]()
+    corrupt = {row["peer"] for row in noticed if row["name"] == DIFFERS}
+    each = []
+    for name, ranks, at, until in _faults(done.to_dicts(), int(last or 0)):
+        found = next(
+            (
+                number
+                for number, row in enumerate(noticed)
+                if number not in claimed
+                and at <= row["start_ns"] <= until + GRACE_NS
+                and _names(row, name, ranks)
+            ),
+            None,
+        )
+        expected = _expected(name, at, until, looks)
+        if found is None:
+            each.append(Scored(name, ranks, at, until, None, -1, "", expected))
+            continue
+        claimed.add(found)
+        row = noticed[found]
+        took = (row["start_ns"] - at) / 1e6
+        each.append(Scored(name, ranks, at, until, took, row["rank"], row["name"], expected))
+    alarms = [
+        Alarm(row["name"], row["rank"], row["peer"], row["start_ns"], row["iteration"])
+        for number, row in enumerate(noticed)
+        if number not in claimed
+        and not row["name"].startswith("late")
+        and row["name"] not in COME
+        and not (row["name"] == "corrupt" and row["peer"] in corrupt)  # it is ended for that
+        and not any(one.at_ns <= row["start_ns"] <= one.until_ns + GRACE_NS for one in each)
+    ]
+    return Detection(tuple(each), tuple(alarms))
+
+
+def _faults(
+    rows: Sequence[Mapping[str, Any]], last: int
+) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
+    """Yield each fault's name, ranks, begin and end; cuts of the same moment are one."""
+    cut: list[Mapping[str, Any]] = []
+    for at, row in enumerate(rows):
+        name, rank = row["name"], row["peer"] if row["rank"] < 0 else row["rank"]
+        if name == CUT:
+            if cut and row["start_ns"] - cut[0]["start_ns"] > TOGETHER_NS:
+                yield _cut(cut, rows, last)
+                cut = []
+            cut.append(row)
+        elif name in (*ENDS, "join") or name.startswith("corrupt"):
+            yield name, (rank,), row["start_ns"], row["start_ns"]
+        elif name == "freeze" or (name == "slow" and row["value"] > 1):
+            yield name, (rank,), row["start_ns"], _until(name, rank, row, rows[at + 1 :], last)
+    if cut:
+        yield _cut(cut, rows, last)
+
+
+def _until(
+    name: str, rank: int, row: Mapping[str, Any], later: Sequence[Mapping[str, Any]], last: int
+) -> int:
+    """Return when a freeze or a slowness ended: by itself, by a later row, or with the run."""
+    if name == "freeze" and math.isfinite(row["value"]):
+        return int(row["start_ns"] + row["value"] * 1e9)
+    over = "thaw" if name == "freeze" else "slow"
+    ends = (one["start_ns"] for one in later if one["name"] == over and one["peer"] == rank)
+    return int(next(ends, last))
+
+
+def _cut(
+    cut: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], last: int
+) -> tuple[str, tuple[int, ...], int, int]:
+    """Return cuts of one moment as one fault: until the last of these links is there again."""
+    links, at = {one["group"] for one in cut}, int(cut[0]["start_ns"])
+    ends = {
+        row["group"]: int(row["start_ns"])
+        for row in reversed(rows)
+        if row["name"] == LINK and row["group"] in links and row["start_ns"] > at
+    }
+    ranks = {int(rank) for link in links for rank in link.split("->")}
+    until = max(ends.values()) if ends.keys() == links else last
+    return CUT, tuple(sorted(ranks)), at, until
+
+
+def _names(row: Mapping[str, Any], fault: str, ranks: Sequence[int]) -> bool:
+    """Return whether a row of what was noticed names this fault."""
+    name, about = row["name"], row["peer"] in ranks
+    if fault == "join":
+        return about and name == "arrived"
+    if fault in ENDS:
+        return about and (name in LOST or (fault == "fail to start" and name == "absent"))
+    if fault == "freeze":
+        return about and name in STALLED
+    if fault == "slow":
+        return about and name in ("late: computes", "left out")
+    if fault == CUT:
+        return about and name in STALLED and (row["rank"] < 0 or row["rank"] in ranks)
+    if fault in _DATA:
+        return about and name.startswith("bad minibatch")
+    return about and name == DIFFERS
+
+
+def _expected(fault: str, at: int, until: int, looks: Mapping[str, bool]) -> bool:
+    if fault == CUT:
+        return until - at >= CUT_IS_FELT_NS
+    if fault in _DATA:
+        return looks["data"]
+    if fault == "corrupt bitflip":
+        return looks["replicas"]
+    return fault in ENDS
+
+
+def _looked_for(metadata: Mapping[str, str]) -> dict[str, bool]:
+    """Return what the experiment checks by itself, as it is stored."""
+    try:
+        spec = yaml.safe_load(metadata.get("experiment", "")) or {}
+        data = spec.get("bad_minibatch", "keep") != "keep"
+        return {"data": data, "replicas": int(spec.get("digest_every", 0)) > 0}
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+        return {"data": False, "replicas": False}

@@ -1,0 +1,172 @@
+"""Checkpoints written beside training: it waits while its state is copied, a thread writes.
+
+exposed  the rows "copy" and "wait" of training's lane: the copy at an iteration's border, and the
+         wait for the checkpoint before if that is still being written
+hidden   the rows "write" and "commit" of the writer's lane
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workbench.checkpoints import random_state
+from workbench.checkpoints.folder import commit, part_of, tensors_of, values_of, write_json
+from workbench.checkpoints.parts import Parts, Snapshot
+from workbench.checkpoints.tensor_file import write
+from workbench.common.errors import WorkbenchError
+from workbench.common.threads import start as start_thread
+from workbench.experiment.spec import Experiment
+from workbench.recording.events import CODE, Where, now
+from workbench.recording.recorder import Recorder
+
+_KIND = CODE["checkpoint"]
+
+
+class Saver:
+    """Writes one rank's files of every checkpoint; the first rank makes them whole."""
+
+    def __init__(self, exp: Experiment, run: str, recorder: Recorder, device: torch.device) -> None:
+        """Prepare to write. ``run``: a word that no other run has."""
+        assert exp.checkpoint is not None
+        self._exp, self.plan, self._run = exp, exp.checkpoint, run
+        self._folder = Path(self.plan.folder).absolute()
+        self._recorder, self._device = recorder, device
+        self._buffers: dict[str, torch.Tensor] = {}  # of the copy, used again and again
+        self._copied: tuple[int, Snapshot] | None = None
+        self._thread: threading.Thread | None = None
+        self._abandoned = threading.Event()
+        self.problem = ""  # the last one
+
+    def due(self, iteration: int) -> bool:
+        """Return whether a checkpoint is written after so many iterations unasked."""
+        return self.plan.every > 0 and iteration > 0 and iteration % self.plan.every == 0
+
+    def prepare(self, parts: Parts) -> None:
+        """Reserve the memory of the copy now, so that the first one takes no longer than others."""
+        for key, value in parts.snapshot().tensors.items():
+            self._buffers[key] = torch.zeros(value.shape, dtype=value.dtype)
+
+    def save(self, parts: Parts, iteration: int, more: Mapping[str, Any]) -> None:
+        """Copy ``parts`` as they are after so many iterations. ``more``: other values of this rank.
+
+        Waits until the checkpoint before is written: it is in the same memory.
+        """
+        self._await(iteration)
+        start = now()
+        snapshot = parts.snapshot()
+        tensors, values = random_state.capture(self._device)
+        snapshot.tensors |= tensors
+        snapshot.rows |= dict.fromkeys(tensors)
+        snapshot.values |= {random_state.NAME: values, **more}
+        self._copy(snapshot)
+        self._mark("compute", start, "copy", iteration, snapshot.nbytes)
+        self._copied = iteration, snapshot
+
+    def write(
+        self,
+        rank: int,
+        present: Sequence[int],
+        ranks: int,
+        done: Callable[[int, bool], None],
+    ) -> None:
+        """Write what was copied. ``present``: those of the ``ranks`` that do; the first of them
+        makes the checkpoint whole, and says with ``done`` whether it is.
+        """
+        assert self._copied is not None
+        (iteration, snapshot), self._copied = self._copied, None
+
+        def work() -> None:
+            whole = self._written(rank, present, ranks, snapshot, iteration)
+            if rank == present[0]:
+                done(iteration, whole)
+
+        self._thread = start_thread(work, "checkpoint")
+        if not self.plan.background:
+            self._await(iteration)
+
+    def close(self) -> None:
+        """Wait until what was begun is on the disk."""
+        self._await(-1)
+
+    def abandon(self) -> None:
+        """End writing: a checkpoint that is not whole yet never will be."""
+        self._abandoned.set()
+        self._await(-1)
+
+    def _await(self, iteration: int) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            start = now()
+            thread.join(self._exp.timeout_ns * 1e-9)
+            if now() - start > 100_000:  # else there was nothing to wait for
+                self._mark("compute", start, "wait", iteration)
+
+    def _copy(self, snapshot: Snapshot) -> None:
+        """Copy the tensors into buffers in host memory, which the next checkpoint uses again."""
+        for key, value in snapshot.tensors.items():
+            buffer = self._buffers.get(key)
+            if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
+                buffer = self._buffers[key] = torch.empty(value.shape, dtype=value.dtype)
+            snapshot.tensors[key] = buffer.copy_(value)
+
+    # -- in the writer's thread --
+
+    def _written(
+        self, rank: int, present: Sequence[int], ranks: int, snapshot: Snapshot, iteration: int
+    ) -> bool:
+        """Write this rank's files; the first rank waits for the others'. Returns success."""
+        try:
+            self._write(rank, snapshot, iteration)
+            if rank == present[0]:
+                self._commit(present, ranks, iteration)
+        except (OSError, KeyError, TypeError, ValueError, WorkbenchError) as error:
+            self.problem = f"checkpoint after iteration {iteration}: {error}"
+            self._mark("checkpoint", now(), "failed", iteration)
+            return False
+        return True
+
+    def _write(self, rank: int, snapshot: Snapshot, iteration: int) -> None:
+        part = part_of(self._folder, iteration, self._run)
+        start = now()
+        part.mkdir(exist_ok=True)
+        nbytes, sha = write(part / tensors_of(rank), snapshot.tensors)
+        rows = {
+            key: None if held is None else [held.total, held.ranges]
+            for key, held in snapshot.rows.items()
+        }
+        described = {
+            "sha256": sha,
+            "tensors": rows,
+            "values": snapshot.values,
+            "per_rank": snapshot.per_rank,
+        }
+        write_json(part / values_of(rank), described)
+        self._mark("checkpoint", start, "write", iteration, nbytes)
+
+    def _commit(self, present: Sequence[int], ranks: int, iteration: int) -> None:
+        start, exp = now(), self._exp
+        described = {
+            "iteration": iteration,
+            "ranks": ranks,
+            "present": [*present],
+            "spec": exp.model_dump(mode="json"),
+            "written": time.time(),
+        }
+        part = part_of(self._folder, iteration, self._run)
+        deadline = time.monotonic() + exp.timeout_ns * 1e-9
+        commit(part, described, self.plan.keep, deadline, self._abandoned.is_set)
+        self._mark("checkpoint", start, "commit", iteration)
+
+    def _mark(self, lane: str, start: int, name: str, iteration: int, nbytes: int = -1) -> None:
+        """Record a span that ends now."""
+        recorder = self._recorder
+        if recorder.active:
+            to = recorder.lane(lane)
+            to.context(where=Where(iteration))
+            to.write(_KIND, start, now(), nbytes=nbytes, name=recorder.name(name))

@@ -1,0 +1,84 @@
+"""The workbench's environment variables: each with its default and its meaning.
+
+A Run is configured by its Experiment; these are for other scripts over the backend "workbench", and
+for the places of files.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from workbench.common.errors import SpecError
+
+
+class Variable(NamedTuple):
+    default: str
+    meaning: str
+
+
+VARIABLES = {
+    "WORKBENCH_TRACE": Variable(
+        "", "folder in which every rank keeps its records; left out: nothing is recorded"
+    ),
+    "WORKBENCH_DEFAULT": Variable(
+        "0",
+        "1: in programs that name no backend, or gloo, groups of the host's tensors are this "
+        "one's (read when torch is imported)",
+    ),
+    "WORKBENCH_ALL_REDUCE": Variable("auto", "algorithm: ring, tree, one_shot, ... or auto"),
+    "WORKBENCH_ALGORITHMS": Variable(
+        "",
+        "of other operations, as in broadcast=flat,all_gather=ring; left out: what the "
+        "all-reduce's is called, if there is one of that name; else auto",
+    ),
+    "WORKBENCH_CHUNK": Variable(str(1 << 19), "bytes of a slot, a multiple of 64"),
+    "WORKBENCH_VERIFY": Variable("0", "1: a checksum with every slot"),
+    "WORKBENCH_SPIN_US": Variable(
+        "200", "microseconds that a wait stays awake where every rank has a core of its own"
+    ),
+    "WORKBENCH_COSTS": Variable(
+        "",
+        "file of this machine's measured costs, by which auto goes; left out: one in the user's "
+        "cache; shipped: none, those that come with the workbench",
+    ),
+    "WORKBENCH_HOST": Variable(
+        "", "name of the host that this process takes itself to be on; left out: the real one"
+    ),
+    "WORKBENCH_EXTENSIONS": Variable(
+        "",
+        "folders of your own with collectives/, strategies/, scenes/, launchers/, ... beside those "
+        "that come with the workbench, with colons between them",
+    ),
+    "WORKBENCH_AGENT": Variable(
+        "",
+        "where a rank that shares no memory with its driver finds it: host:port/key; set by the "
+        "launcher",
+    ),
+    "WORKBENCH_BASIC_AUTH": Variable("", "as --basic-auth of `workbench serve`"),
+}
+"""Name -> its default and meaning. An empty default: it is not there."""
+
+
+def text(name: str) -> str:
+    """Return the value of an environment variable, or its default."""
+    return os.environ.get(name, "") or VARIABLES[name].default
+
+
+def whole(name: str, least: int, step: int = 1) -> int:
+    """Return the variable as a whole number: at least ``least``, a multiple of ``step``.
+
+    Raises SpecError.
+    """
+    given = text(name)
+    try:
+        number = int(given)
+    except ValueError:
+        number = least - 1
+    if number < least or number % step:
+        of = f", a multiple of {step}" if step > 1 else ""
+        raise SpecError(
+            f"{name}={given!r}: it takes a whole number from {least} up{of} "
+            f"({VARIABLES[name].meaning}; left out: {VARIABLES[name].default})"
+        )
+    return number

@@ -1,0 +1,99 @@
+"""Messages between driver, fork server and ranks: JSON, raw bytes for tensors, descriptors. Never
+pickle.
+
+| uint32 length of the JSON | uint64 length of the payload | JSON | payload |
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+_FRAME = struct.Struct("<IQ")
+MOST_JSON = 1 << 26
+_AT_ONCE = 1 << 26  # bytes: memory is taken for what has come, not for what is announced
+
+
+def send(
+    sock: socket.socket,
+    message: Mapping[str, Any],
+    payload: bytes | memoryview = b"",
+    fds: Sequence[int] = (),
+) -> None:
+    """Send one message; descriptors travel with its first byte."""
+    body = json.dumps(message).encode()
+    frame = _FRAME.pack(len(body), len(payload)) + body
+    sent = socket.send_fds(sock, [frame], list(fds)) if fds else sock.send(frame)
+    sock.sendall(frame[sent:])
+    if payload:
+        sock.sendall(payload)
+
+
+def receive(
+    sock: socket.socket, most_fds: int = 8
+) -> tuple[dict[str, Any], bytearray, list[int]] | None:
+    """Return the next message, its payload and descriptors; None at the end of the stream.
+
+    Raises ConnectionError for bytes that are not a message.
+    """
+    head = bytearray()
+    fds: list[int] = []
+    while len(head) < _FRAME.size:
+        part, more, _, _ = socket.recv_fds(sock, _FRAME.size - len(head), most_fds)
+        if not part:
+            return None
+        fds += more
+        head += part
+    json_bytes, payload_bytes = _FRAME.unpack(head)
+    if json_bytes > MOST_JSON:
+        raise ConnectionError(f"a message announces {json_bytes:,} bytes of JSON: not one of ours")
+    body, payload = _exactly(sock, json_bytes), _exactly(sock, payload_bytes)
+    if body is None or payload is None:
+        return None
+    try:
+        message = json.loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        raise ConnectionError(f"a message is no JSON ({error}): not one of ours") from None
+    if not isinstance(message, dict):
+        raise ConnectionError("a message is JSON without names: not one of ours")
+    return message, payload, fds
+
+
+def _exactly(sock: socket.socket, nbytes: int) -> bytearray | None:
+    data = bytearray(min(nbytes, _AT_ONCE))
+    got = 0
+    while got < nbytes:
+        if got == len(data):
+            data.extend(bytes(min(nbytes - got, _AT_ONCE)))
+        with memoryview(data) as view:
+            count = sock.recv_into(view[got:])
+        if count == 0:
+            return None
+        got += count
+    return data
+
+
+def pack_arrays(arrays: Mapping[str, np.ndarray]) -> tuple[list[dict[str, Any]], bytes]:
+    """Return a description of the arrays (name, dtype, shape) and their concatenated bytes."""
+    described = [
+        {"name": name, "dtype": str(a.dtype), "shape": list(a.shape)} for name, a in arrays.items()
+    ]
+    return described, b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())
+
+
+def unpack_arrays(
+    described: Sequence[Mapping[str, Any]], payload: bytearray
+) -> dict[str, np.ndarray]:
+    """Return the arrays that ``pack_arrays`` wrote; together they own their memory."""
+    arrays, at = {}, 0
+    for entry in described:
+        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[entry["name"]] = np.frombuffer(payload, dtype, count, at).reshape(shape)
+        at += count * dtype.itemsize
+    return arrays

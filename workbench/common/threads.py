@@ -1,0 +1,127 @@
+"""Threads of the driver: all of them end before its interpreter does.
+
+A thread that is inside torch or polars when the interpreter ends is unwound where C++ and Rust do
+not expect that, and the process aborts ("terminate called without an active exception"); a thread
+that goes on meanwhile may start processes that are never ended. So every thread of the driver
+starts here. When the process ends (with its ``atexit`` functions, before the interpreter's own end)
+each thread is asked to stop, the warm pool ends with its ranks, and all are waited for. A fork of
+the process has none of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+GENTLE = 0.5  # seconds from the word to stop until a thread is interrupted where it is
+LONGEST = 20.0  # seconds for all to be over, on a busy machine
+Stop = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class _Task:
+    stop: Stop | None
+    launches: bool
+
+
+ends: list[Stop] = []  # what is called once all have been told to stop: it ends what they wait for
+_running: dict[threading.Thread, _Task] = {}
+# The kernel's numbers: when Python says that a thread is over, what C++ keeps for each thread (as
+# torch does) is still to be taken down, and that needs the interpreter too.
+_native: set[int] = set()
+_over = threading.Event()
+
+
+def start(
+    work: Callable[[], object], name: str, stop: Stop | None = None, *, launches: bool = False
+) -> threading.Thread:
+    """Do ``work`` in a thread of that name. ``stop``, called from another thread, has it end soon;
+    without it the end of the pool must, or the end of a wait that is shorter than a second.
+    ``launches``: it starts ranks, so that ``wb.shutdown()`` stops it too.
+    """
+    thread = threading.Thread(target=_do, args=(work,), name=name, daemon=True)
+    _running[thread] = _Task(stop, launches)
+    _native.difference_update([one for one in [*_native] if not _is_there(one)])
+    try:
+        thread.start()
+        _native.add(thread.native_id or 0)
+    except RuntimeError:  # there are too many threads, or the interpreter is at its end
+        _running.pop(thread, None)
+        raise
+    return thread
+
+
+def at_the_end() -> bool:
+    """Return whether the process is ending, so that nothing may be started any more."""
+    return _over.is_set()
+
+
+def stop_launching() -> None:
+    """Tell threads that start ranks to stop, without waiting for them."""
+    _tell(lambda task: task.launches)
+
+
+def _tell(chosen: Callable[[_Task], bool]) -> None:
+    for task in [*_running.values()]:
+        if task.stop is not None and chosen(task):
+            with contextlib.suppress(Exception):  # the others are to be told, too
+                task.stop()
+
+
+def _do(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except Exception:
+        if not _over.is_set():  # else something that it needs has ended before it
+            raise
+    finally:
+        _running.pop(threading.current_thread(), None)
+
+
+# The interpreter calls what was registered last first, and forgets what is registered once it has
+# begun. A thread may import torch, whose objects have finalizers, while ``_end`` waits for it: that
+# the ``atexit`` function of weakref comes after ``_end`` is decided here, by a first finalizer.
+weakref.finalize(_over, len, ())
+
+
+@atexit.register
+def _end() -> None:
+    _over.set()
+    _tell(lambda task: True)
+    for end in ends:
+        end()
+    start, pause = time.monotonic(), 0.001
+    while any(_is_there(one) for one in [*_native]):
+        waited = time.monotonic() - start
+        if waited > LONGEST:
+            return
+        if waited > GENTLE:
+            for thread in [*_running]:
+                _interrupt(thread)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+
+
+def _is_there(number: int) -> bool:
+    return os.path.exists(f"/proc/self/task/{number}")
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    """Raise SystemExit in the thread, at its next line of Python; it ends silently."""
+    number, kind = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, kind)
+
+
+def _after_fork() -> None:
+    _running.clear()
+    _native.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

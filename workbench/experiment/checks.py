@@ -1,0 +1,326 @@
+"""Checks of an Experiment beyond those of its single fields; each raises a SpecError."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from workbench.collectives import refusal, takes_of
+from workbench.common import topology
+from workbench.common.errors import SpecError
+from workbench.experiment.fields import Fields
+from workbench.experiment.frozen_model import walk
+from workbench.experiment.network import Network
+from workbench.formulas.hierarchical import levels as most_even
+from workbench.user_code import source
+from workbench.user_code.source import Source, listed, nearest, split_path
+
+POLICIES = {
+    "consistency": "consistency",
+    "schedule": "schedules",
+}  # options that name a file: where
+GRIDS = ("schedule",)  # of them, those that may be given in place, as a text of several words
+
+CAN_SKIP = "CAN_SKIP"  # of a strategy: its ranks can leave a minibatch out together
+EQUAL = "EQUAL_REPLICAS"  # of a strategy: all ranks hold the same parameters, to the bit
+
+FEW = 1 << 20  # ranks whose factors are found at once
+
+_TAKES = re.compile(r"^(def takes\b|(\w+\.)?takes\s*=)", re.MULTILINE)
+
+
+def check_ranks(exp: Fields) -> None:
+    if exp.strategy == "sequential" and exp.ranks != 1:
+        raise SpecError.at(
+            "ranks",
+            "strategy 'sequential' is one process, so ranks=1. For more ranks take "
+            "strategy='data_parallel'",
+            exp.ranks,
+        )
+    try:
+        check_levels(exp.network, exp.ranks)
+    except SpecError as error:
+        raise error.within("Experiment", "network") from None
+    for (sender, receiver), _ in exp.network.links.items():
+        if max(sender, receiver) >= exp.ranks:
+            raise SpecError.at(
+                ("network", "links", f"{sender}->{receiver}"),
+                f"there is no rank {max(sender, receiver)}; ranks={exp.ranks} are 0 to "
+                f"{exp.ranks - 1}",
+            )
+
+
+def check_timeout(exp: Fields) -> None:
+    if exp.timeout_ns <= 0:
+        raise SpecError.at(
+            "timeout",
+            "every wait would be an error at once; it must be more than 0, such as '30 s'",
+            exp.timeout,
+        )
+
+
+def check_quorum_timeout(exp: Fields) -> None:
+    if exp.quorum_timeout_ns <= 0:
+        why = "every rank would be late at once; it must be more than 0, such as '1 s'"
+        raise SpecError.at("quorum_timeout", why, exp.quorum_timeout)
+
+
+def check_levels(network: Network, ranks: int) -> None:
+    """Raise SpecError unless the hosts of ``network`` have these ranks, all of them."""
+    levels = network.levels
+    if levels and prod(levels) != ranks:
+        would = topology.resize(levels, ranks)
+        if not would and ranks <= FEW:
+            would = tuple(most_even(ranks))
+        raise SpecError.at(
+            "levels",
+            f"{topology.words(levels)} are {prod(levels)} ranks, and ranks={ranks}",
+            levels,
+            allowed=[would] if would else (),
+            remedy=f"Such as levels={would}" if would else "",
+        ).within("Network")
+
+
+def check_bad_minibatch(exp: Fields) -> None:
+    """Check that the strategy looks at its gradients before they are summed, where it is to."""
+    if exp.bad_minibatch == "keep":
+        return
+    fitting = [name for name in source.available("strategies") if _defines(name, CAN_SKIP)]
+    if not _defines(exp.strategy, CAN_SKIP):
+        raise SpecError.at(
+            "bad_minibatch",
+            f"strategy {source.shown(exp.strategy)} does not look at gradients before it sums "
+            f"them: take 'keep', or one of the strategies {listed(fitting)}. One of your own "
+            "does where its file says CAN_SKIP = True: see workbench/rank/attempts.py",
+            exp.bad_minibatch,
+        )
+
+
+def check_digests(exp: Fields) -> None:
+    """Check that replicas are to be equal, and have others to be compared with."""
+    if not exp.digest_every:
+        return
+    if exp.ranks == 1:
+        why = "one rank has nobody to be compared with: leave it out, or take ranks=3"
+        raise SpecError.at("digest_every", why, exp.digest_every)
+    fitting = [name for name in source.available("strategies") if _defines(name, EQUAL)]
+    if not _defines(exp.strategy, EQUAL):
+        raise SpecError.at(
+            "digest_every",
+            f"with strategy {source.shown(exp.strategy)} ranks do not hold the same parameters: "
+            f"leave it out, or take one of {listed(fitting)}",
+            exp.digest_every,
+        )
+
+
+def _defines(strategy: str | Source, name: str) -> bool:
+    return name in source.names_defined(
+        source.text_of("strategies", strategy), source.shown(strategy)
+    )
+
+
+def check_algorithm(exp: Fields, *, trusted: bool = False) -> None:
+    """Check that an all-reduce takes this number of ranks; run user code only if ``trusted``."""
+    value = exp.all_reduce
+    own = not isinstance(value, str) or bool(split_path(value))
+    if value == "auto" or exp.ranks == 1 or own != trusted:
+        return
+    if not _TAKES.search(source.text_of("collectives", value, "all_reduce_")):
+        return  # it takes any number
+    takes = takes_of(source.load("collectives", value, "all_reduce", "all_reduce_"))
+    if answer := refusal(takes, exp.ranks):
+        raise SpecError.at(
+            "all_reduce",
+            f"{source.shown(value)} does not run on {exp.ranks} ranks: it takes {answer}",
+        )
+
+
+def check_device(exp: Fields) -> None:
+    if exp.backend == "nccl":
+        if not exp.device.startswith("cuda"):
+            raise SpecError.at(
+                "device",
+                "backend 'nccl' moves GPU memory only, so device='cuda'; on CPUs take "
+                "backend='workbench' or 'gloo'",
+                exp.device,
+            )
+        if ":" in exp.device and exp.ranks > 1:
+            raise SpecError.at(
+                "device",
+                f"NCCL wants a GPU of its own for each of the {exp.ranks} ranks, so "
+                "device='cuda'; sharing one needs backend='workbench'",
+                exp.device,
+            )
+    if exp.momentum and exp.optimizer != "sgd":
+        raise SpecError.at(
+            "momentum",
+            f"momentum belongs to optimizer='sgd'; {exp.optimizer} has averages of its own, so "
+            "momentum=0",
+            exp.momentum,
+        )
+
+
+def check_pads(exp: Fields) -> None:
+    """Check that pads by the kind of computing are given for a pipeline only."""
+    given = exp.pad_compute
+    if given is None or isinstance(given, str) or exp.strategy == "pipeline":
+        return
+    what = source.shown(exp.strategy)
+    raise SpecError.at(
+        "pad_compute",
+        "Pads are of a pipeline's forward, input and weight gradients, which strategy "
+        f"{what} does not tell apart: write one duration, such as pad_compute={given.forward!r}, "
+        "or take strategy='pipeline'",
+        given,
+    )
+
+
+def check_options(exp: Fields) -> None:
+    _check_keys(exp.task_options, "task_options", "tasks", exp.task, "Task")
+    _check_keys(exp.options, "options", "strategies", exp.strategy, "Config")
+    if any(isinstance(one, Source) for one in walk(exp.task_options)):
+        raise SpecError.at("task_options", "a task takes plain values, no functions or classes")
+    for option, folder in POLICIES.items():
+        value, names = exp.options.get(option), source.available(folder)
+        if option in GRIDS and isinstance(value, str) and len(value.split()) > 1:
+            continue
+        if isinstance(value, str) and not split_path(value) and names and value not in names:
+            near = nearest(value, names)
+            why = f"there is no such name{near}. Allowed: {listed(names)}"
+            raise SpecError.at(f"options.{option}", why, value, allowed=names)
+    if isinstance(exp.strategy, str) and not split_path(exp.strategy):
+        checks = "check" in source.names_defined(
+            source.text_of("strategies", exp.strategy), exp.strategy
+        )
+        if exp.options or checks:
+            config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+        if checks:
+            source.load("strategies", exp.strategy, "check")(exp, config)
+
+
+def check_recovery(exp: Fields) -> None:
+    """Check that the policy fits: it needs to hear how ranks end, and groups of ours."""
+    if not exp.recovers:
+        return
+    for name, needed in (("backend", "workbench"), ("launcher", "local")):
+        if (given := getattr(exp, name)) != needed:
+            raise SpecError.at(
+                "recovery",
+                f"{source.shown(exp.recovery)} needs {name}={needed!r}, and this experiment has "
+                f"{name}={source.shown(given)}",
+                exp.recovery,
+            )
+    if isinstance(exp.recovery, str) and not split_path(exp.recovery):
+        names = source.names_defined(source.text_of("recovery", exp.recovery), exp.recovery)
+        if "check" in names:
+            source.load("recovery", exp.recovery, "check")(exp)
+
+
+def prepare(exp: Fields) -> dict[str, str]:
+    """Return what the strategy works out in the driver before any process starts, by name: it is
+    stored with the run and told to every rank. Runs the user's code where an option is code. Raises
+    SpecError.
+    """
+    try:
+        return _prepare(exp)
+    except SpecError as error:
+        raise error.within("Experiment") from None
+
+
+def _prepare(exp: Fields) -> dict[str, str]:
+    check_task(exp)
+    check_algorithm(exp, trusted=True)
+    if not isinstance(exp.strategy, str) or split_path(exp.strategy):
+        return {}
+    if "prepare" not in source.names_defined(
+        source.text_of("strategies", exp.strategy), exp.strategy
+    ):
+        return {}
+    config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+    prepared: dict[str, str] = source.load("strategies", exp.strategy, "prepare")(exp, config)
+    return prepared
+
+
+def check_task(exp: Fields) -> None:
+    """Check what a built-in task needs of this machine, such as files, with its ``check``.
+
+    Not in the constructor: a spec can be read where it cannot be run. Raises SpecError.
+    """
+    if not isinstance(exp.task, str) or split_path(exp.task):
+        return
+    if "check" in source.names_defined(source.text_of("tasks", exp.task), exp.task):
+        try:
+            source.load("tasks", exp.task, "check")(**exp.task_options)
+        except SpecError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise SpecError.at("task_options", str(error), dict(exp.task_options)) from None
+
+
+def _check_keys(
+    options: Mapping[str, Any], field: str, folder: str, value: str | Source, holder: str
+) -> None:
+    """Refuse options that the task or the strategy's Config does not have."""
+    if not options:
+        return
+    place = None if isinstance(value, Source) else split_path(value)
+    if folder == "tasks" and (
+        own := value.name if isinstance(value, Source) else place and place[1]
+    ):
+        holder = own
+    code, what = source.text_of(folder, value), source.shown(value)
+    if folder == "strategies" and holder not in source.names_defined(code, what):
+        raise SpecError.at(
+            field,
+            f"{what} takes none. A strategy of your own takes options by a dataclass Config: "
+            "def train(job, config: Config)",
+            dict(options),
+        )
+    names = source.keywords(code, holder, what)
+    for key in options:
+        if names is not None and key not in names:
+            near = nearest(key, names)
+            why = f"{what} has no option {key!r}{near}. It has: {listed(names)}"
+            raise SpecError.at(field, why, allowed=names)
+
+
+C = TypeVar("C")
+
+
+def configure(config: type[C], options: Mapping[str, Any]) -> C:
+    """Return a strategy's Config made from ``options``: each value checked against its field's
+    type. Lists become tuples where the field says so. A Source is passed on as it is. Raises
+    SpecError.
+    """
+    values = dict(options)
+    hints = get_type_hints(config)
+    for key, value in options.items():
+        if key not in hints:
+            near = nearest(key, hints)
+            why = f"there is no option {key!r}{near}. It has: {listed(hints)}"
+            raise SpecError.at("options", why, allowed=hints).within("Experiment")
+        if not isinstance(value, Source):
+            try:
+                values[key] = _adapter(hints[key]).validate_python(value)
+            except ValidationError as error:
+                why = error.errors()[0]["msg"].replace("Input should be", "must be")
+                wrong = SpecError.at(("options", key), why, value)
+                raise wrong.within("Experiment") from None
+    try:
+        return config(**values)
+    except SpecError as error:
+        raise error.within("Experiment", "options") from None
+    except (TypeError, ValueError) as error:  # of a Config of the user's own
+        wrong = SpecError.at("options", str(error), dict(options))
+        raise wrong.within("Experiment") from None
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # a record or dataclass has its own configuration
+        return TypeAdapter(hint)

@@ -1,0 +1,73 @@
+"""Checks of an Experiment whose ranks come and go; each raises a SpecError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.common.errors import SpecError
+from workbench.experiment.fields import Fields
+from workbench.user_code import source
+
+
+def check_elastic(exp: Fields) -> None:
+    """Check that ranks can come and go: those that train must have all that is trained."""
+    if exp.recovery in ("abort", "restart"):
+        raise SpecError.at(
+            "recovery",
+            "ranks come and go where the others go on with what they have in memory: take "
+            "recovery='shrink', 'replace', 'wait' or 'quorum'",
+            exp.recovery,
+        )
+    source.load("recovery", "shrink", "check")(exp)
+
+
+def check_scale_batch(exp: Fields) -> None:
+    """Check that minibatches whose size goes with the ranks fit."""
+    if not exp.scale_batch:
+        return
+    if exp.strategy == "parameter_server":
+        raise SpecError.at(
+            "scale_batch",
+            "does not go with parameter_server: its servers know minibatches of one size only. "
+            "Leave it out",
+            True,
+        )
+    try:
+        check_elastic(exp)
+    except SpecError as error:
+        where = error.problems[0]
+        raise SpecError.at(
+            where.path, f"scale_batch is for ranks that come and go. {where.message}"
+        ) from None
+
+
+def check_min_ranks(exp: Fields) -> None:
+    """Check that a run with a minimum of ranks can go on with that many."""
+    if exp.min_ranks is None:
+        return
+    if exp.min_ranks > exp.ranks:
+        raise SpecError.at(
+            "ranks",
+            f"the minimum, {exp.min_ranks}, is above the maximum, {exp.ranks}: such as "
+            f"ranks=({exp.ranks}, {exp.min_ranks})",
+            (exp.min_ranks, exp.ranks),
+        )
+    try:
+        check_elastic(exp)
+    except SpecError as error:
+        where, pair = error.problems[0], (exp.min_ranks, exp.ranks)
+        raise SpecError.at(where.path, f"ranks={pair} may come and go. {where.message}") from None
+
+
+def as_pair(values: Any) -> Any:
+    """Return the fields of an Experiment with ``ranks=(2, 6)`` as ``min_ranks`` and ``ranks``."""
+    given = values.get("ranks") if isinstance(values, Mapping) else None
+    if not isinstance(given, (tuple, list)):
+        return values
+    whole = [one for one in given if isinstance(one, int) and not isinstance(one, bool)]
+    if len(whole) != 2 or len(given) != 2:
+        raise SpecError.at(
+            "ranks", "must be a number, or the fewest and the most, such as (2, 6)", given
+        )
+    return {**values, "min_ranks": given[0], "ranks": given[1]}

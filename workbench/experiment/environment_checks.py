@@ -1,0 +1,95 @@
+"""Checks of an Experiment whose task names an environment, or whose strategy plays one.
+
+Code is read, not run: whether a task has an environment is seen by its method ``environment``.
+"""
+
+from __future__ import annotations
+
+from workbench.common.errors import SpecError
+from workbench.experiment.fields import Fields
+from workbench.user_code import source
+from workbench.user_code.source import Source, listed, split_path
+
+PLAYS = "PLAYS"  # of a strategy: it takes tasks with an environment
+ONLY_PLAYS = "ONLY_PLAYS"  # and no others
+
+
+def has_environment(exp: Fields) -> bool | None:
+    """Return whether the task names an environment; None: its source does not say."""
+    task, name = exp.task, "Task"
+    if isinstance(task, Source):
+        name = task.name
+    elif place := split_path(task):
+        name = place[1]
+    try:
+        methods = source.methods(source.text_of("tasks", task), name)
+    except SpecError:  # whoever runs it says what is wrong with it
+        return None
+    return None if methods is None else "environment" in methods
+
+
+def check_environment(exp: Fields) -> None:
+    """Check that the strategy plays where the task has an environment, and only there."""
+    plays = has_environment(exp)
+    strategy = source.shown(exp.strategy)
+    if plays and not _defines(exp.strategy, PLAYS):
+        raise SpecError.at(
+            "strategy",
+            f"{strategy} trains on samples, and task {source.shown(exp.task)} has an environment: "
+            f"take one of {listed(_playing())}. One of your own plays where its file says "
+            "PLAYS = True",
+            allowed=_playing(),
+        )
+    if plays:
+        _check_fields(exp)
+    if plays is False and exp.strategy == "sequential" and exp.options:
+        why = "are of tasks with an environment, and this task has none: leave them out"
+        raise SpecError.at("options", why, dict(exp.options))
+    if plays is False and _defines(exp.strategy, ONLY_PLAYS):
+        raise SpecError.at(
+            "task",
+            f"{source.shown(exp.task)} has no environment(), and strategy {strategy} plays one: "
+            "take task='catch', task='gymnasium_game', or your own class with environment() and "
+            "model()",
+        )
+    if plays is False and exp.pad_environment is not None:
+        raise SpecError.at(
+            "pad_environment",
+            f"task {source.shown(exp.task)} has no environment: leave it out, or take pad_compute",
+            exp.pad_environment,
+        )
+
+
+def _check_fields(exp: Fields) -> None:
+    """Raise SpecError for fields of the experiment that do not go with playing."""
+    strategy = source.shown(exp.strategy)
+    unfit = {
+        "checkpoint": exp.checkpoint,
+        "resume": exp.resume,
+        "memory_limit": exp.memory_limit,
+        "recovery": exp.recovery if exp.recovers else None,
+        "scale_batch": exp.scale_batch or None,
+        "bad_minibatch": None if exp.bad_minibatch == "keep" else exp.bad_minibatch,
+        "min_ranks": exp.min_ranks,
+    }
+    for name, value in unfit.items():
+        if value is not None:
+            why = f"a run of {strategy} on an environment has none: leave it out"
+            raise SpecError.at(name, why, value)
+    if exp.backend != "workbench":
+        why = f"strategy {strategy} on an environment runs over backend='workbench'"
+        raise SpecError.at("backend", why, exp.backend)
+    if exp.device not in ("auto", "cpu"):
+        why = "environments are played, and networks learn from them, on CPUs: device='cpu'"
+        raise SpecError.at("device", why, exp.device)
+
+
+def _playing() -> list[str]:
+    return [name for name in source.available("strategies") if _defines(name, PLAYS)]
+
+
+def _defines(strategy: str | Source, name: str) -> bool:
+    code = source.text_of("strategies", strategy)
+    if name not in code:
+        return False
+    return name in source.names_defined(code, source.shown(strategy))

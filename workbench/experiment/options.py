@@ -1,0 +1,114 @@
+"""The options of every strategy, for a form: read from its ``Config``, which is not run.
+
+    consistency: str | Source = "bsp"  # when a worker may go on
+    name         what it may be  default # what it means
+
+A ``Literal`` is a choice, and so is an option that names a file of a folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from workbench.common.errors import SpecError
+from workbench.experiment.checks import POLICIES
+from workbench.experiment.yaml_text import OF_A_VISITOR, parse
+from workbench.user_code import source
+
+_KINDS = {"int": "int", "float": "float", "bool": "bool"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field of a Config. ``kind``: int | float | bool | choice | text."""
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    folder: str = ""  # that the choices are files of
+
+
+@cache
+def options_of(strategy: str) -> Mapping[str, Option]:
+    """Return a strategy's options by name; empty if it has none."""
+    code = source.text_of("strategies", strategy)
+    comments = _comments(code)
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Config":
+            result = [_option(one, comments) for one in node.body if isinstance(one, ast.AnnAssign)]
+            return {one.name: one for one in result if one is not None}
+    return {}
+
+
+def strategies_with(option: str) -> tuple[str, ...]:
+    """Return the strategies that have an option of this name."""
+    names = source.available("strategies")
+    return tuple(name for name in names if option in options_of(name))
+
+
+def all_options() -> dict[str, Option]:
+    """Return the options of all strategies by name; the first strategy's where names repeat."""
+    result: dict[str, Option] = {}
+    for strategy in source.available("strategies"):
+        result = {**options_of(strategy), **result}
+    return result
+
+
+def _option(node: ast.AnnAssign, comments: Mapping[int, str]) -> Option | None:
+    """Return the option; None without a plain default, which a form cannot show."""
+    try:
+        default = ast.literal_eval(node.value) if node.value is not None else None
+    except ValueError:
+        return None
+    name, annotation = ast.unparse(node.target), ast.unparse(node.annotation)
+    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    words = " ".join(comments[line] for line in lines if line in comments)
+    if name in POLICIES:
+        folder = POLICIES[name]
+        return Option(name, "choice", default, words, tuple(source.available(folder)), folder)
+    match node.annotation:
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=inside):
+            each = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+            names = tuple(str(ast.literal_eval(one)) for one in each)
+            return Option(name, "choice", default, words, names)
+    return Option(name, _KINDS.get(annotation, "text"), default, words)
+
+
+def _comments(code: str) -> dict[int, str]:
+    """Return the comments by line number."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    return {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokens
+        if token.type == tokenize.COMMENT
+    }
+
+
+def shown(value: Any) -> Any:
+    """Return a value as a form field shows it: a list of shares as "0.7, 0.3"."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return value
+
+
+def read(option: Option, text: str) -> Any:
+    """Return the value of a field's text; text that cannot be parsed stays text, refused later."""
+    if option.kind == "float":
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    if option.kind != "text":
+        return text
+    try:
+        return parse(f"[{text}]" if "," in text and "[" not in text else text, OF_A_VISITOR)
+    except SpecError:
+        return text

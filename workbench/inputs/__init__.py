@@ -1,1 +1,0 @@
-"""Where examples come from: servers of training data, and who asks them ahead of time."""

@@ -1,0 +1,107 @@
+"""Past runs of a browser and their comparison, as part of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import panel as pn
+
+from workbench.common.units import counted
+from workbench.interface.app.page import Ground, PastPart, Site
+from workbench.interface.app.turns import Redrawing
+from workbench.runs.history import Past, compare, label, loss_curves
+from workbench.views.pages.figures import HEIGHT, comparison
+
+MARGIN = 60  # pixels around the charts
+COMPARED = 4  # of the newest runs, until the reader chooses
+
+
+class PastRuns:
+    """The list, the table and the figure; they follow what happens to the runs."""
+
+    def __init__(self, site: Site, owner: str, ground: Ground) -> None:
+        self.site, self.ground = site, ground
+        self.history = site.runs.history(owner)
+        self.part = PastPart(self.heard)
+        self.figure = pn.pane.Plotly(
+            None,
+            visible=False,
+            sizing_mode="stretch_width",
+            height=HEIGHT + MARGIN,
+            config={"displayModeBar": False, "responsive": True},
+        )
+        self.ticked: list[str] | None = None  # None: the reader has not chosen
+        self._drawn: Any = None
+        self._redrawing = Redrawing(site.turns, owner, self._refresh)
+        ground.param.watch(lambda _: self.refresh(), "dark")
+        self.part.follow(self.refresh)
+
+    def heard(self, message: Mapping[str, Any]) -> None:
+        ids = message.get("ids")
+        if message.get("type") == "tick" and isinstance(ids, list):
+            self.ticked = [str(one) for one in ids]
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Look again, in another thread: a run that is just over has its events read once."""
+        self._redrawing.ask()
+
+    def _refresh(self) -> None:
+        pasts = [*self.history]
+        if self.ticked is None:
+            chosen = [past for past in pasts if past.over][-COMPARED:]
+        else:
+            chosen = [past for past in pasts if past.id in self.ticked]
+        ids = {past.id for past in chosen}
+        entries = [self._entry(past, past.id in ids) for past in reversed(pasts)]
+        table = compare(chosen) if chosen else None
+        rows = [table.columns, *map(list, table.iter_rows())] if table is not None else []
+        self.part.tell(runs=entries, table=rows)
+        self._draw(chosen)
+
+    def _draw(self, chosen: list[Past]) -> None:
+        """Draw the figure anew where a run, its end or the ground has changed."""
+        if not self.ground.known:
+            return
+        theme = self.ground.theme
+        shown = [(past.id, past.over) for past in chosen]
+        if self._drawn == (shown, theme):
+            return
+        self._drawn = shown, theme
+        drawn = comparison(loss_curves(chosen), theme) if chosen else None
+        if drawn is not None:
+            self.figure.height = drawn.layout.height + MARGIN
+        self.figure.object = drawn
+        self.figure.visible = bool(chosen)
+
+    def _entry(self, past: Past, ticked: bool) -> dict[str, Any]:
+        summary = past.summary()
+        return {
+            "id": past.id,
+            "name": label(past),
+            "state": summary["state"],
+            "words": self._words(past, summary),
+            "href": f"./run?id={past.id}",
+            "live": not past.over,
+            "ticked": ticked,
+        }
+
+    def _words(self, past: Past, summary: Mapping[str, Any]) -> str:
+        parts = [f"{summary['ranks']} rank{'s' * (summary['ranks'] > 1)}"]
+        if summary["state"] != "starting":
+            done, asked = summary["iterations"], summary["iterations_asked"]
+            parts.append(
+                f"{done:,} of {asked:,} iterations" if done < asked else counted(done, "iteration")
+            )
+        if summary["loss"] is not None:
+            parts.append(f"loss {summary['loss']:.3f}")
+        if summary["accuracy"] is not None:
+            parts.append(f"{summary['accuracy']:.1%} right")
+        hosted = self.site.runs.find(past.id)
+        left = self.site.runs.seconds_alone(hosted) if hosted else None
+        if left is not None:
+            parts.append(f"no page shows it: it ends in {left:.0f} s")
+        elif hosted and hosted.words:
+            parts.append(hosted.words)
+        return " · ".join(parts)

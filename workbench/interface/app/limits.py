@@ -1,0 +1,179 @@
+"""The limits of one server for its runs, and the messages when they are reached.
+
+Limits speak twice: on the bare fields of an experiment, before anything is planned with numbers
+that came from outside (``check_fields``), and on its processes while they run
+(``interface/app/runs.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.common.errors import WorkbenchError, short
+from workbench.common.units import counted, print_size
+from workbench.experiment.frozen_model import walk
+from workbench.experiment.spec import Experiment
+from workbench.experiment.yaml_text import code_in
+from workbench.interface.app.reserved import foretold, model_bytes, whole
+from workbench.user_code.source import listed, places_of
+
+_PLACE = re.compile(r"[/\\~\0]|^\.")  # what no name of a file beside the server has
+
+
+class Refused(WorkbenchError):
+    """A request that this server refuses, with the reason."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The names are those of the options of ``workbench serve``."""
+
+    ranks: int = 16  # of one run
+    runs: int = 4  # live at a time, of all owners
+    minutes: float = 30.0  # that one run may last
+    memory: int = 4_000_000_000  # bytes that the ranks of one run may hold and reserve together
+    threads: int = 64  # computing threads of one run, over all its ranks
+    rows: int = 50_000_000  # that one run may record
+    grace: float = 15.0  # seconds after its last page has gone until a run's ranks end
+    data: tuple[str, ...] = ()  # folders that tasks may read when a visitor names them
+    actions: int = 2_500  # forwards and backwards of a pipeline's schedule in an iteration
+    actions_of_all: int = 200_000  # the same of a whole run, where its schedule has no flush
+
+    @property
+    def words(self) -> str:
+        return (
+            f"Here a run has up to {counted(self.ranks, 'rank')}, {print_size(self.memory)} and "
+            f"{self.long}; {counted(self.runs, 'run')} at a time."
+        )
+
+    @property
+    def long(self) -> str:
+        """The longest time that a run may last, in words."""
+        return f"{self.minutes:g} minute{'s' * (self.minutes != 1)}"
+
+    def check(self, exp: Experiment) -> None:
+        """Raise Refused for an experiment that this server does not run."""
+        self.check_fields({name: getattr(exp, name) for name in type(exp).model_fields})
+        if (model := exp.ranks * model_bytes(exp)) > self.memory:
+            raise Refused(
+                f"This run's {counted(exp.ranks, 'rank')} would hold {model / 1e9:,.2f} GB of "
+                f"model and samples at the least, and {print_size(self.memory)} are the most "
+                "here. Smaller task_options or fewer ranks take less. (--max-memory)"
+            )
+
+    def check_fields(self, fields: Mapping[str, Any]) -> None:
+        """Raise Refused for the fields of an Experiment that is still to be made. Nothing is
+        computed here that takes longer for larger numbers; values that a field cannot have are left
+        to the Experiment.
+        """
+        refuse_code(code_in(fields))
+        for name in ("checkpoint", "resume"):
+            if fields.get(name):
+                raise Refused(
+                    f"{name} names a folder of this machine, and this server neither writes nor "
+                    "reads folders for visitors. Run it in a notebook, or with workbench run."
+                )
+        self._check_places(fields.get("task"), fields.get("task_options"))
+        ranks = whole(fields.get("ranks"), 4)
+        if ranks > self.ranks:
+            raise Refused(
+                f"This server gives a run up to {counted(self.ranks, 'rank')}, and this one asks "
+                f"for {ranks:,}. (--max-ranks)"
+            )
+        threads = whole(fields.get("threads"), 1)
+        if threads > 1 and ranks * threads > self.threads:
+            raise Refused(
+                f"This server gives a run up to {counted(self.threads, 'thread')}, and this one "
+                f"asks for {ranks} x {threads:,} (ranks x threads). (--max-threads)"
+            )
+        self._check_links(fields.get("network"), ranks)
+        if fields.get("strategy") == "pipeline":
+            self._check_schedule(fields, ranks)
+        reserved = foretold(fields)
+        if reserved > self.memory:
+            raise Refused(
+                f"This run's ranks would reserve up to {reserved / 1e9:,.2f} GB for what travels "
+                f"between them, and {print_size(self.memory)} are the most here. A smaller "
+                "chunk_bytes or fewer ranks take less. (--max-memory)"
+            )
+
+    def _check_links(self, network: Any, ranks: int) -> None:
+        """Refuse more links than there are pairs of ranks, and too many that differ."""
+        read = network.get if isinstance(network, Mapping) else lambda name: getattr(network, name)
+        links = () if network is None else read("links")
+        most = self.ranks * (self.ranks - 1)
+        if isinstance(links, Mapping) and len(links) > most:
+            raise Refused(
+                f"network.links has {len(links):,} links, and {counted(self.ranks, 'rank')} have "
+                f"{most:,} at the most. (--max-ranks)"
+            )
+
+    def _check_schedule(self, fields: Mapping[str, Any], ranks: int) -> None:
+        """Check the size of a schedule before it is built, since it is checked action by action."""
+        options = fields.get("options")
+        given = options if isinstance(options, Mapping) else {}
+        actions = (
+            2 * ranks * whole(given.get("microbatches"), 8) * whole(given.get("stages_per_rank"), 1)
+        )
+        what, most = "an iteration", self.actions
+        if given.get("schedule") == "pipedream" and actions <= most:  # drawn up as a whole
+            actions *= whole(fields.get("iterations"), 200)
+            what, most = "all iterations, which this schedule needs at once", self.actions_of_all
+        if actions > most:
+            raise Refused(
+                f"This pipeline's schedule has {actions:,} forwards and backwards in {what} (2 x "
+                f"ranks x stages_per_rank x microbatches), and {most:,} are the most here."
+            )
+
+    def _check_places(self, task: Any, options: Any) -> None:
+        """Refuse paths from visitors without looking whether they exist."""
+        given = options if isinstance(options, Mapping) else {}
+        places = [given[name] for name in places_of(task) if name in given]
+        places += [one for one in walk(given) if isinstance(one, str) and _PLACE.search(one)]
+        for one in places:
+            if one not in self.data:
+                named = listed(map(repr, self.data))
+                raise Refused(
+                    f"task_options: {short(one)} names a place of this machine. Of those, this "
+                    f"server reads for visitors only what its operator has named: {named}. (--data)"
+                )
+
+    def time_over(self) -> str:
+        return f"Its time is over: here a run lasts up to {self.long}. (--max-minutes)"
+
+    def too_heavy(self, held: int) -> str:
+        return (
+            f"Its ranks held {held / 1e9:.2f} GB of memory, and {print_size(self.memory)} are the "
+            "most here, so they were ended. Fewer ranks hold less. (--max-memory)"
+        )
+
+    def too_many_rows(self, rows: int) -> str:
+        return (
+            f"It had recorded {rows:,} rows, and {self.rows:,} are the most here, so its ranks "
+            "were ended. Fewer iterations or larger chunks record less. (--max-rows)"
+        )
+
+    def left_alone(self) -> str:
+        return f"Its last page had been closed for {self.grace:g} s, so its ranks were ended."
+
+    def no_place(self, own: int) -> str:
+        """Return why no further run can start; ``own`` of the live ones are this visitor's."""
+        yours = f" {'One' if own == 1 else own} of them {'is' if own == 1 else 'are'} yours."
+        if self.runs == 1:
+            yours = " It is yours."
+        return (
+            f"This server runs {counted(self.runs, 'run')} at a time, and that many are live now."
+            f"{yours if own else ''} Start again once one has ended. (--max-runs)"
+        )
+
+
+def refuse_code(fields: Iterable[str]) -> None:
+    """Raise Refused if any field carries code, as source or as a path to it."""
+    if carrying := list(fields):
+        raise Refused(
+            "This server runs experiments that are data, never code, and this one carries code in "
+            f"{listed(carrying)}. Run it from a notebook, or with `workbench run`."
+        )

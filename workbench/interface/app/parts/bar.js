@@ -1,0 +1,62 @@
+// @ts-check
+/**
+ * The head of a run's page: what it is, what the server has to say about it, and where one can go
+ * from here.
+ */
+
+import { copies, h, part, whole } from "./dom.js";
+
+/**
+ * @typedef {{label: string, href: string, save?: boolean}} Way
+ * @typedef {{title: string, words: string, notice: string, serious: boolean, watch: string,
+ *   again: string, ways: Way[], code: string}} Told
+ */
+
+export default part((body, /** @type {Told} */ told, tell) => {
+  const head = JSON.stringify([told.title, told.watch, told.ways, told.again]);
+  if (body.dataset.head !== head) {
+    // so that a button that says "Copied" is left alone
+    body.dataset.head = head;
+    body.replaceChildren(
+      h("div", { class: "title" }, h("h1", {}, told.title), h("p", { class: "words quiet" })),
+      h("p", { class: "notice", role: "status" }),
+      h(
+        "div",
+        { class: "row" },
+        told.again &&
+          h("button", { type: "button", onclick: () => tell({ type: "again" }) }, told.again),
+        ...told.ways.map((way) =>
+          h("a", { class: "button", href: way.href, download: way.save }, way.label),
+        ),
+        told.code &&
+          h(
+            "details",
+            { class: "code" },
+            h("summary", { class: "button" }, "The code that this runs"),
+            h("pre", { tabindex: 0 }, h("code", {}, told.code)),
+            copies("Copy the code", () => told.code),
+          ),
+        told.watch &&
+          h(
+            "span",
+            { class: "link" },
+            h("label", { for: "watch" }, "To watch only:"),
+            h("input", {
+              id: "watch",
+              readonly: true,
+              value: whole(told.watch),
+              onfocus: (/** @type {any} */ e) => e.target.select(),
+            }),
+            copies("Copy", () => whole(told.watch), { "aria-label": "Copy the watch link" }),
+          ),
+      ),
+    );
+  }
+  const say = (/** @type {string} */ where, /** @type {string} */ text) => {
+    const line = /** @type {HTMLElement} */ (body.querySelector(where));
+    if (line.textContent !== text) line.textContent = text;
+  };
+  say(".words", told.words);
+  say(".notice", told.notice);
+  body.querySelector(".notice")?.classList.toggle("wrong", told.serious);
+});

@@ -1,0 +1,355 @@
+// @ts-check
+/**
+ * The form: presets, each of which starts at a click, or fills the fields first; a field for each
+ * of the experiment's, the code that it runs, and the button. Between a click and the server's
+ * answer nothing can be started: what is in the fields, what they are called and what is started
+ * are one and the same.
+ */
+
+import { copies, h, part, same, whole } from "./dom.js";
+
+const WAIT_MS = 250; // after the last key until the server is asked what it makes of the values
+const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
+
+/**
+ * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string,
+ *   choices: string[], docs: Record<string, string>, maximum: number | null, optional: boolean,
+ *   lines: number, advanced: boolean, strategies: string[]}} Field
+ * @typedef {{fields: Field[], presets: {name: string, words: string, group: string}[],
+ *   chosen: string, filled: number, values: Record<string, any>, wrong: Record<string, string>,
+ *   code: string, link: string, limits: string, first: string, title: string, busy: string,
+ *   refused: string, answered: number}} Told
+ */
+
+class Form {
+  /** @param {HTMLElement} body @param {Told} told @param {(message: any) => void} tell */
+  constructor(body, told, tell) {
+    this.tell = tell;
+    this.told = told;
+    this.timer = 0;
+    this.filled = -1;
+    // the newest click, until it is answered; what is done meanwhile
+    this.asked = { n: 0, words: "", scroll: false };
+    this.patience = 0;
+    this.inputs = /** @type {Map<string, any>} */ (new Map());
+    this.captions = /** @type {Map<string, HTMLElement>} */ (new Map());
+    this.code = h("code");
+    this.refused = h("p", { class: "wrong whole", role: "alert" });
+    this.start = h("button", { type: "button", class: "main", onclick: () => this.go() });
+    this.first = h("button", {
+      type: "button",
+      class: "main large",
+      onclick: () => this.goFirst(),
+    });
+    this.presets = new Map(told.presets.map((preset) => [preset.name, this.preset(preset)]));
+    const plain = told.fields.filter((field) => !field.advanced);
+    const advanced = told.fields.filter((field) => field.advanced);
+    this.more = h(
+      "details",
+      { class: "more" },
+      h("summary", {}, "More options"),
+      this.groups(advanced),
+    );
+    body.replaceChildren(
+      (this.top = h(
+        "div",
+        { class: "row go first" },
+        this.first,
+        h("span", { class: "quiet" }, told.limits),
+      )),
+      h("section", {}, h("h2", {}, "Or start one of these"), ...this.presetsByGroup(told.presets)),
+      (this.sheet = h(
+        "section",
+        { class: "sheet" },
+        h(
+          "form",
+          {
+            onsubmit: (/** @type {Event} */ event) => {
+              event.preventDefault();
+              this.go();
+            },
+          },
+          h("h2", {}, "Turn the knobs"),
+          this.groups(plain),
+          this.more,
+          h("input", { type: "submit", hidden: true }),
+        ),
+        h(
+          "aside",
+          {},
+          h("h2", {}, "The code that this runs"),
+          h("pre", { tabindex: 0 }, this.code),
+          h(
+            "div",
+            { class: "row" },
+            copies("Copy the code", () => this.told.code),
+            copies("Copy a link to this form", () => whole(`./?spec=${this.told.link}`)),
+          ),
+        ),
+      )),
+      (this.bottom = h("div", { class: "row go last" }, this.start, this.refused)),
+    );
+  }
+
+  /** @param {{name: string, words: string}} preset */
+  preset({ name, words }) {
+    const card = h("div", { class: "preset" });
+    card.append(
+      h(
+        "button",
+        {
+          type: "button",
+          class: "card",
+          onclick: () => this.click({ type: "run", name }, card, "Starting the ranks …"),
+        },
+        h("b", {}, name),
+        h("span", {}, words),
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "change",
+          "aria-label": `Change first: ${name}`,
+          title: "Put it into the fields below",
+          onclick: () => this.click({ type: "preset", name }, card, `Filling in ${name} …`, true),
+        },
+        "change first",
+      ),
+    );
+    return card;
+  }
+
+  /** The top button: what the fields hold, once they hold something else than it started with. */
+  goFirst() {
+    if (this.told.title === this.told.first)
+      this.click({ type: "first" }, this.top, "Starting the ranks …");
+    else this.go(this.top);
+  }
+
+  /** Start what the fields say. @param {HTMLElement} place  where it is said if that cannot be */
+  go(place = this.bottom) {
+    clearTimeout(this.timer);
+    this.click(
+      { type: "start", values: this.values(), filled: this.filled },
+      place,
+      "Starting the ranks …",
+    );
+  }
+
+  /**
+   * Ask for something that is one at a time.
+   * @param {any} message
+   * @param {HTMLElement} place
+   * @param {string} words  of what is done meanwhile
+   * @param {boolean} [scroll]  to the fields, once they are filled
+   */
+  click(message, place, words, scroll = false) {
+    if (this.told.busy || this.asked.words) return;
+    this.asked = { n: this.asked.n + 1, words, scroll };
+    place.append(this.refused);
+    this.refused.textContent = "";
+    this.tell({ ...message, n: this.asked.n });
+    this.patience = setTimeout(
+      () => this.answered("No answer from the server. Try again."),
+      PATIENCE_MS,
+    );
+    this.buttons();
+  }
+
+  /** @param {string} words */
+  answered(words) {
+    clearTimeout(this.patience);
+    this.asked = { ...this.asked, words: "", scroll: false };
+    this.refused.textContent = words;
+    this.buttons();
+  }
+
+  /** What can be pressed now, and what it does. */
+  buttons() {
+    const { told } = this;
+    const busy = told.busy || this.asked.words;
+    this.start.textContent = busy || "Start this run";
+    this.first.textContent = busy || `Start: ${small(told.title || "what the fields say")}`;
+    for (const button of [
+      this.start,
+      this.first,
+      ...[...this.presets.values()].flatMap((card) => [...card.querySelectorAll("button")]),
+    ])
+      button.disabled = !!busy;
+  }
+
+  /** A heading for each group, and its presets. @param {{name: string, group: string}[]} presets */
+  presetsByGroup(presets) {
+    return [...new Set(presets.map((one) => one.group))].flatMap((group) => [
+      h("h3", { class: "quiet" }, group),
+      h(
+        "div",
+        { class: "presets", role: "group", "aria-label": group },
+        ...presets
+          .filter((one) => one.group === group)
+          .map((one) => /** @type {HTMLElement} */ (this.presets.get(one.name))),
+      ),
+    ]);
+  }
+
+  /** @param {Field[]} fields */
+  groups(fields) {
+    const names = [...new Set(fields.map((field) => field.group))];
+    return h(
+      "div",
+      { class: "groups" },
+      ...names.map((name) =>
+        h(
+          "fieldset",
+          {},
+          h("legend", {}, name),
+          ...fields.filter((field) => field.group === name).map((field) => this.field(field)),
+        ),
+      ),
+    );
+  }
+
+  /** @param {Field} field */
+  field(field) {
+    const id = `field-${field.name}`;
+    const caption = h("small", { id: `${id}-about` });
+    const common = {
+      id,
+      "aria-describedby": `${id}-about`,
+      oninput: () => this.changed(),
+      onchange: () => this.changed(0),
+    };
+    const input =
+      field.kind === "bool"
+        ? h("input", { ...common, type: "checkbox" })
+        : field.choices.length
+          ? h(
+              "select",
+              common,
+              ...field.choices.map((choice) => h("option", { value: choice }, choice)),
+            )
+          : field.lines > 1
+            ? h("textarea", { ...common, rows: field.lines, spellcheck: "false" })
+            : h("input", {
+                ...common,
+                type: "text",
+                autocomplete: "off",
+                spellcheck: "false",
+                inputmode: { int: "numeric", float: "decimal" }[field.kind],
+                placeholder: field.optional ? "left out" : null,
+                onkeydown:
+                  field.kind === "int"
+                    ? (/** @type {KeyboardEvent} */ event) => this.nudge(event, field)
+                    : null,
+              });
+    this.inputs.set(field.name, input);
+    this.captions.set(field.name, caption);
+    const label = h(
+      "label",
+      { for: id },
+      field.label,
+      field.unit && h("span", { class: "unit" }, ` ${field.unit}`),
+    );
+    return h("div", { class: `field ${field.kind}` }, label, input, caption);
+  }
+
+  /** Arrow keys count. @param {KeyboardEvent} event @param {Field} field */
+  nudge(event, field) {
+    const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+    const input = this.inputs.get(field.name);
+    if (!way || !/^\s*\d+\s*$/.test(input.value)) return;
+    event.preventDefault();
+    const next = Number(input.value) + way;
+    if (next < 0 || (field.maximum !== null && next > field.maximum)) return;
+    input.value = String(next);
+    this.changed();
+  }
+
+  /** What the fields say: numbers where they are numbers, else the text as it was typed. */
+  values() {
+    const told = this.told.fields.map((field) => {
+      const input = this.inputs.get(field.name);
+      if (field.kind === "bool") return [field.name, input.checked];
+      const text = input.value.trim();
+      const number = Number(text);
+      const numeric =
+        (field.kind === "int" || field.kind === "float") && text && Number.isFinite(number);
+      return [field.name, numeric ? number : input.value];
+    });
+    return Object.fromEntries(told);
+  }
+
+  /** The options of the strategy that is chosen, and of no other. */
+  suit() {
+    const strategy = this.inputs.get("strategy")?.value;
+    for (const { name, strategies } of this.told.fields) {
+      if (strategies.length)
+        this.inputs.get(name).parentElement.hidden = !strategies.includes(strategy);
+    }
+  }
+
+  changed(wait = WAIT_MS) {
+    this.suit();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(
+      () => this.tell({ type: "values", values: this.values(), filled: this.filled }),
+      wait,
+    );
+  }
+
+  /** @param {Told} told */
+  look(told) {
+    this.told = told;
+    if (told.filled !== this.filled) this.fill(told);
+    const { n, words: asked, scroll } = this.asked;
+    const answers = asked && told.answered === n;
+    if (answers) clearTimeout(this.patience);
+    this.suit();
+    for (const field of told.fields) {
+      const wrong = told.wrong[field.name];
+      const input = this.inputs.get(field.name);
+      const caption = this.captions.get(field.name);
+      const words = wrong || field.docs[input.value] || field.help;
+      if (caption && caption.textContent !== words) caption.textContent = words;
+      caption?.classList.toggle("wrong", !!wrong);
+      input.setAttribute("aria-invalid", String(!!wrong));
+      if (wrong && field.advanced) this.more.open = true;
+    }
+    for (const [name, card] of this.presets) {
+      card.classList.toggle("chosen", name === told.chosen);
+      card.querySelector(".change").setAttribute("aria-pressed", String(name === told.chosen));
+    }
+    if (this.code.textContent !== told.code) this.code.textContent = told.code;
+    const refused = told.refused || told.wrong[""] || "";
+    if (answers && !told.busy) this.answered(refused);
+    else this.refused.textContent = refused;
+    this.buttons();
+    if (answers && scroll) this.sheet.scrollIntoView({ block: "start" });
+    if (answers && !scroll)
+      // it was not started: see here
+      this.inputs.get(Object.keys(told.wrong).find((name) => name) ?? "")?.focus();
+  }
+
+  /** Put the server's values into the fields: of a preset, or of a link. @param {Told} told */
+  fill(told) {
+    this.filled = told.filled;
+    for (const [name, input] of this.inputs) {
+      const value = told.values[name];
+      if (input.type === "checkbox") input.checked = !!value;
+      else input.value = value ?? "";
+    }
+  }
+}
+
+/** A name within a sentence. @param {string} name */
+const small = (name) =>
+  /^[A-Z][A-Z]/.test(name) ? name : name.charAt(0).toLowerCase() + name.slice(1);
+
+const forms = new WeakMap();
+
+export default part((body, told, tell) => {
+  if (!forms.has(body)) forms.set(body, new Form(body, told, tell));
+  else if (same(forms.get(body).told, told)) return;
+  forms.get(body).look(told);
+});

@@ -1,0 +1,163 @@
+"""The pages of a run: one with all controls, for all who have its address; one to watch only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import panel as pn
+
+from workbench.analysis import measures
+from workbench.common.errors import WorkbenchError
+from workbench.common.units import counted
+from workbench.interface import form
+from workbench.interface.app.charts import Charts
+from workbench.interface.app.history import PastRuns
+from workbench.interface.app.page import (
+    BarPart,
+    Ground,
+    Site,
+    Stage,
+    asked,
+    browser,
+    frame,
+    presence,
+)
+from workbench.interface.app.runs import Hosted
+from workbench.interface.app.start import link_of
+
+SOON = 300.0  # seconds before its end from which a run's page says how much time is left
+NONE = (
+    "There is no such run here",
+    "It may have been forgotten, an hour after its last page was closed, or the server has been "
+    "started anew since.",
+    "Runs that you have started stand on the start page.",
+)
+
+
+class RunPage:
+    """One browser page of a run."""
+
+    def __init__(self, site: Site, hosted: Hosted, readonly: bool) -> None:
+        self.site, self.hosted, self.readonly = site, hosted, readonly
+        self.owner = browser(site.cookie)
+        self.bar, self.ground = BarPart(self.heard), Ground()
+        self.places: dict[str, Any] = {"bar": self.bar}
+        self.starting = ""
+        if (run := hosted.run) is not None:
+            self.stage = Stage()
+            scene = "collectives" if hosted.past.experiment.ranks > 1 else "overview"
+            start = None if readonly else self.on_start
+            self.stage.watch(run, scene, readonly, start)
+            charts = Charts(site, run, self.ground, self.owner)
+            self.places |= {"stage": self.stage, "tabs": charts.tabs, "chart": charts.pane}
+            pn.state.on_session_destroyed(lambda _: self.stage.leave())
+        if not readonly:
+            past = PastRuns(site, self.owner, self.ground)
+            self.places |= {"past": past.part, "figure": past.figure}
+            leave_run = site.runs.enter(hosted, presence())
+            leave_owner = site.runs.visit(self.owner, presence())
+            pn.state.on_session_destroyed(lambda _: leave_run())
+            pn.state.on_session_destroyed(lambda _: leave_owner())
+        self.places["ground"] = self.ground
+        self.bar.follow(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the present state of the run."""
+        hosted = self.hosted
+        exp = hosted.past.experiment
+        ways: list[dict[str, Any]] = []
+        code = ""
+        if not self.readonly:
+            if link := link_of(exp):
+                ways.append({"label": "Change and run", "href": f"./?spec={link}"})
+            if hosted.run is not None:
+                ways.append(
+                    {"label": "Save as a page", "href": f"./replay?id={hosted.id}", "save": True}
+                )
+            code = form.as_program(exp)
+        notice, serious = self._notice()
+        self.bar.tell(
+            title=hosted.past.title,
+            words=self._words(),
+            notice=notice,
+            serious=serious,
+            watch="" if self.readonly else f"./watch?id={hosted.watch}",
+            again="" if self.readonly or not hosted.over else self.starting or "Run it again",
+            ways=ways,
+            code=code,
+        )
+
+    def _words(self) -> str:
+        exp = self.hosted.past.experiment
+        parts = [f"{exp.strategy}, {exp.task}, {exp.ranks} rank{'s' * (exp.ranks > 1)}"]
+        if way := measures.way(exp):
+            parts[0] += f", {measures.way_kind(exp)} {way}"
+        parts.append(
+            f"{counted(exp.iterations, 'iteration')} of {counted(exp.batch_size, 'sample')}"
+        )
+        if self.readonly:
+            parts.append("you are watching: the ranks are in other hands")
+        return " · ".join(parts)
+
+    def _notice(self) -> tuple[str, bool]:
+        """Return the server's notice: why it ended the run, or that it will soon."""
+        hosted = self.hosted
+        if hosted.words:
+            return hosted.words, True
+        if hosted.run is None:
+            return "Its events made room for those of newer runs; its figures are below.", False
+        left = self.site.runs.seconds_left(hosted)
+        if not hosted.over and left < SOON:
+            last = f"{left / 60:.0f} min" if left >= 90 else f"{max(left, 0):.0f} s"
+            return f"This run's time is over in {last}: {self.site.runs.limits.words}", False
+        return "", False
+
+    # ---- what the reader does
+
+    def heard(self, message: Mapping[str, Any]) -> None:
+        if message.get("type") == "again" and not self.readonly and self.hosted.over:
+            self.again()
+
+    def on_start(self, _: Mapping[str, Any]) -> str:
+        """Start a run that the stage itself asks for."""
+        self.again()
+        return "Starting the ranks …"
+
+    def again(self) -> None:
+        """Run the same experiment once more, as a run of its own."""
+        if self.starting:
+            return
+        self.starting = "Starting the ranks …"
+        self.refresh()
+
+        def work() -> None:
+            past = self.hosted.past
+            try:
+                hosted = self.site.runs.start(past.experiment, self.owner, past.title)
+            except (WorkbenchError, OSError) as error:
+                self.starting = ""
+                self.refresh()
+                self.bar.tell(notice=str(error), serious=True)
+            else:
+                self.bar.go(f"./run?id={hosted.id}")
+
+        self.site.work(work)
+
+
+def run_page(site: Site) -> pn.Template:
+    """Build the page at ``/run?id=``, for all who have the run's address."""
+    return _page(site, site.runs.find(asked("id")), readonly=False)
+
+
+def watch_page(site: Site) -> pn.Template:
+    """Build the page at ``/watch?id=``, for viewers: they change nothing and keep nothing alive."""
+    return _page(site, site.runs.find_watched(asked("id")), readonly=True)
+
+
+def _page(site: Site, hosted: Hosted | None, readonly: bool) -> pn.Template:
+    if hosted is None:
+        return frame(NONE[0], {"ground": Ground()}, NONE, site.logout)
+    page = RunPage(site, hosted, readonly)
+    return frame(hosted.past.title, page.places, (), site.logout)

@@ -1,0 +1,66 @@
+"""One run, to be looked at: what ``workbench watch`` serves. No form, and no hands on ranks."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import panel as pn
+from tornado.ioloop import IOLoop
+
+from workbench.common.errors import WorkbenchError
+from workbench.interface.app.gate import open_server
+from workbench.interface.app.login import Door
+from workbench.interface.app.page import BarPart, Ground, Stage, frame
+from workbench.interface.app.serving import Options, cannot_listen, listening
+
+
+def serve_run(
+    run: Any,
+    port: int = 5006,
+    host: str = "127.0.0.1",
+    *,
+    title: str,
+    words: str,
+    ready: str = "",
+) -> None:
+    """Serve ``run`` at / and /watch, read-only, until SIGINT or SIGTERM. Its end is no end of ours:
+    the page stays. ``title`` and ``words`` stand over the picture; ``ready`` is printed, followed
+    by the address, once the server listens. Raises WorkbenchError if it cannot.
+    """
+    options = Options(port, host)
+    pn.extension()
+
+    def page() -> pn.Template:  # Panel takes plain functions only
+        return run_page(run, title, words)
+
+    try:
+        server = open_server(
+            {"/": page, "/watch": page}, listening(options), Door(None, port), title
+        )
+    except OSError as error:
+        raise WorkbenchError(cannot_listen(options, error)) from None
+    loop = IOLoop.current()
+
+    def stop(*_: Any) -> None:
+        loop.asyncio_loop.call_soon_threadsafe(loop.stop)  # type: ignore[attr-defined]
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    server.start()
+    print(f"{ready} http://{host}:{port}/watch  Ctrl-C ends it.".strip(), flush=True)
+    try:
+        loop.start()
+    finally:
+        server.stop(wait=False)
+
+
+def run_page(run: Any, title: str, words: str) -> pn.Template:
+    """Build one page of the job: no charts, since such a job records no losses."""
+    bar, ground, stage = BarPart(), Ground(), Stage()
+    bar.tell(
+        title=title, words=words, notice="", serious=False, watch="", again="", ways=[], code=""
+    )
+    stage.watch(run, readonly=True)
+    pn.state.on_session_destroyed(lambda _: stage.leave())
+    return frame(title, {"bar": bar, "stage": stage, "ground": ground})

@@ -1,0 +1,134 @@
+"""Faults as lines that people type into a form, and back.
+
+    kill rank 2 at iteration 10           cut 0->1 after 2 s for 0.5 s
+    preempt rank 1 after 1.5 s            partition ranks 0, 1 at iteration 10 for 0.5 s
+    freeze rank 2 at iteration 10 for 1 s slow rank 1 x4
+    jitter 0.1 x6                         corrupt rank 1 at iteration 10: nan
+    fail to start rank 2                  join rank 2 at iteration 10
+
+A moment is "at iteration 10", "after 2 s" since all ranks train, or "when rank 2 is in step 3 of
+all_reduce"; the last may say "from iteration 10" too. Without one a slow rank is so from the start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from workbench.common.errors import SpecError, short
+from workbench.experiment.faults import (
+    Corrupt,
+    Cut,
+    FailToStart,
+    Fault,
+    Freeze,
+    Jitter,
+    Join,
+    Kill,
+    Moment,
+    NetworkPartition,
+    Preempt,
+    Slow,
+    When,
+)
+
+_RANK = r"(?:rank )?(?P<rank>\d+)"
+_AT = r"at (?:iteration )?(?P<at_iteration>\d+)"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_TIMES = rf"[x×*]\s*(?P<factor>{_NUMBER})"
+_EVENT = (
+    r"when rank (?P<when_rank>\d+) is in step (?P<when_step>\d+) of (?P<when_collective>\w+)"
+    r"(?: from iteration (?P<when_from>\d+))?"
+)
+_MOMENT = rf"(?:{_AT}|after (?P<after>{_NUMBER}\s*[a-zµμ]+)|{_EVENT})"
+_FOR = rf"for (?P<seconds>{_NUMBER})\s*s"
+_FAULTS: dict[type[Any], re.Pattern[str]] = {
+    Kill: re.compile(rf"kill {_RANK} {_MOMENT}"),
+    FailToStart: re.compile(rf"fail to start {_RANK}"),
+    Join: re.compile(rf"join {_RANK} {_MOMENT}"),
+    Preempt: re.compile(rf"preempt {_RANK} {_MOMENT}"),
+    Freeze: re.compile(rf"freeze {_RANK} {_MOMENT} {_FOR}"),
+    Slow: re.compile(rf"slow {_RANK} (?:by )?{_TIMES}(?: {_MOMENT})?(?: {_FOR})?"),
+    Jitter: re.compile(rf"jitter (?P<probability>{_NUMBER})\s*{_TIMES}"),
+    Corrupt: re.compile(rf"corrupt {_RANK} {_AT}(?:: (?P<kind>[a-z]+))?"),
+    Cut: re.compile(rf"cut (?P<source>\d+)\s*(?:->|→)\s*(?P<target>\d+) {_MOMENT}(?: {_FOR})?"),
+    NetworkPartition: re.compile(
+        rf"partition (?:ranks? )?(?P<ranks>\d+(?:\s*,\s*\d+)*) {_MOMENT}(?: {_FOR})?"
+    ),
+}
+_TEXTS = ("kind", "after", "when_collective")
+
+FAULTS_HELP = (
+    "one a line: kill rank 2 at iteration 10; freeze rank 2 at iteration 10 for 1 s; "
+    "slow rank 1 x4; jitter 0.1 x6; corrupt rank 1 at iteration 10: nan (raises, shape, bitflip); "
+    "cut 0->1 after 2 s for 0.5 s; partition ranks 0, 1 at iteration 10 for 1 s; preempt rank 1 "
+    "when rank 2 is in step 3 of all_reduce; fail to start rank 2; join rank 2 at iteration 10"
+)
+
+
+def print_faults(faults: Iterable[Fault]) -> str:
+    return "\n".join(map(_print_fault, faults))
+
+
+def _print_fault(fault: Fault) -> str:
+    match fault:
+        case Jitter(probability=probability, factor=factor):
+            return f"jitter {_plain(probability)} x{_plain(factor)}"
+        case Corrupt(rank=rank, at_iteration=at, kind=kind):
+            return f"corrupt rank {rank} at iteration {at}: {kind}"
+        case Slow(rank=rank, factor=factor):
+            words = f"slow rank {rank} x{_plain(factor)}"
+        case FailToStart(rank=rank):
+            return f"fail to start rank {rank}"
+        case Cut(source=source, target=target):
+            words = f"cut {source}->{target}"
+        case NetworkPartition(ranks=ranks):
+            words = f"partition ranks {', '.join(map(str, ranks))}"
+        case _:
+            words = f"{fault.fault} rank {fault.rank}"
+    lasts = getattr(fault, "seconds", None)
+    return words + _print_moment(fault) + ("" if lasts is None else f" for {_plain(lasts)} s")
+
+
+def _print_moment(fault: Moment) -> str:
+    if fault.at_iteration is not None:
+        return f" at iteration {fault.at_iteration}"
+    if fault.after is not None:
+        return f" after {fault.after}"
+    if (event := fault.when) is None:
+        return ""
+    since = f" from iteration {event.from_iteration}" if event.from_iteration else ""
+    return f" when rank {event.rank} is in step {event.step} of {event.collective}{since}"
+
+
+def parse_fault(line: str) -> tuple[type[Any], dict[str, Any]]:
+    """Return the record of a line and its fields. Raises SpecError for a line that is no fault."""
+    words = " ".join(line.split())
+    for record, pattern in _FAULTS.items():
+        if match := pattern.fullmatch(words):
+            given = {name: text for name, text in match.groupdict().items() if text is not None}
+            return record, _fields(given)
+    raise SpecError(f"{short(line)} is no fault. Write {FAULTS_HELP}")
+
+
+def _fields(given: dict[str, str]) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name, text in given.items():
+        if name == "ranks":
+            facts[name] = tuple(int(one) for one in text.split(","))
+        else:
+            facts[name] = text if name in _TEXTS else _number(text)
+    if "when_rank" in facts:
+        event = {name: facts.pop(f"when_{name}") for name in ("rank", "step", "collective")}
+        facts["when"] = When(**event, from_iteration=facts.pop("when_from", 0))
+    return facts
+
+
+def _plain(number: float) -> str:
+    """Return the shortest text that is this very number: 4 for 4.0."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.isdigit() else float(text)

@@ -1,0 +1,203 @@
+"""The fields of the form: what to ask for, made from the Experiment's schema.
+
+fields()         every field, in the order of a form
+option_fields()  those of the strategies' options among them
+shown_value()    what a field shows of a value of an Experiment
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from workbench.experiment import options as form_options
+from workbench.experiment.spec import Experiment
+from workbench.interface import lines as form_lines
+from workbench.interface.form_labels import EXAMPLES, OPTION_PLACES, PLACES
+from workbench.user_code import source
+from workbench.user_code.source import Source
+
+
+@dataclass(frozen=True)
+class Field:
+    """One thing to ask for. Its value is a number, a bool or a text; None where left out."""
+
+    name: str  # in the values: "ranks", "network.latency"
+    label: str
+    group: str
+    kind: str  # int | float | text | choice | bool
+    default: Any
+    help: str
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    docs: Mapping[str, str] = field(default_factory=dict)  # a choice -> what it is, in a line
+    minimum: float | None = None
+    maximum: float | None = None
+    optional: bool = False  # may be left out: None, or an empty text
+    lines: int = 1  # of a text, how many lines to offer
+    example: str = ""  # of a text
+    advanced: bool = False
+    strategies: tuple[str, ...] = ()  # that it belongs to; none: it is there whatever is chosen
+
+
+_FOLDERS = {
+    "strategy": ("strategies", "", ()),
+    "task": ("tasks", "", ()),
+    "all_reduce": ("collectives", "all_reduce_", ("auto",)),
+    "launcher": ("launchers", "", ()),
+    "recovery": ("recovery", "", ()),
+}
+_OWN_CHOICES = {"device": ("auto", "cpu", "cuda")}
+LINES: dict[str, tuple[Callable[..., str | None], Callable[[str], Any], str]] = {
+    "network.links": (form_lines.print_links, form_lines.parse_links, form_lines.LINKS_HELP),
+    "network.levels": (form_lines.print_levels, form_lines.parse_levels, form_lines.LEVELS_HELP),
+    "network.between": (
+        form_lines.print_between,
+        form_lines.parse_between,
+        form_lines.BETWEEN_HELP,
+    ),
+    "faults": (form_lines.print_faults, form_lines.parse_faults, form_lines.FAULTS_HELP),
+    "options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
+    "task_options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
+    "checkpoint": (
+        form_lines.print_checkpoint,
+        form_lines.parse_checkpoint,
+        form_lines.CHECKPOINT_HELP,
+    ),
+    "pad_compute": (form_lines.print_pad, form_lines.parse_pad, form_lines.PAD_HELP),
+}
+_ONE_LINE = ("pad_compute", "network.levels", "network.between")
+
+
+def fields() -> list[Field]:
+    """Return every field of an Experiment, in the order of a form; those of its network are fields
+    of their own.
+    """
+    schema = _schema()
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, about in schema["properties"].items():
+        if name == "network":
+            parts = schema["$defs"]["Network"]["properties"]
+            found |= {f"network.{part}": one for part, one in parts.items()}
+        else:
+            found[name] = about
+    start = Experiment()
+    known = [name for name in PLACES if name in found]
+    rest = [name for name in found if name not in PLACES]
+    made = [_field(name, found[name], _shown_of(start, name)) for name in [*known, *rest]]
+    after = next((at for at, one in enumerate(made) if one.group != "Training"), len(made))
+    return [*made[:after], *option_fields(), *made[after:]]
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return Experiment.model_json_schema()
+
+
+def option_fields() -> tuple[Field, ...]:
+    """Return a field for each option of each strategy."""
+    return _option_fields(*source.available("strategies"))
+
+
+@cache
+def _option_fields(*strategies: str) -> tuple[Field, ...]:
+    """Return the fields while these are the strategies: a file may be added at any time."""
+    return tuple(_option_field(one) for one in form_options.all_options().values())
+
+
+def _option_field(option: form_options.Option) -> Field:
+    bare = option.name.replace("_", " ").capitalize()
+    label, unit, advanced = OPTION_PLACES.get(option.name, (bare, "", True))
+    choices, docs = option.choices, dict[str, str]()
+    if option.folder:
+        choices, docs = _files(option.folder, "", ())
+    return Field(
+        name=f"options.{option.name}",
+        label=label,
+        group="Training",
+        kind=option.kind,
+        default=form_options.shown(option.default),
+        help=option.help or label,
+        unit=unit,
+        choices=choices,
+        docs=docs,
+        optional=option.default is None,
+        advanced=advanced,
+        strategies=form_options.strategies_with(option.name),
+    )
+
+
+def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
+    bare = name.replace("network.", "").replace("_", " ").capitalize()
+    label, group, unit, advanced = PLACES.get(name, (bare, "More", "", True))
+    variants = about.get("anyOf", [about])
+    kinds = [one.get("type", "") for one in variants]
+    bounds = {key: value for one in variants for key, value in one.items()}
+    help_ = str(about.get("description", ""))
+    choices, docs = tuple(bounds.get("enum", _OWN_CHOICES.get(name, ()))), dict[str, str]()
+    if name in _FOLDERS:
+        choices, docs = _files(*_FOLDERS[name])
+    if name in LINES:
+        help_ = f"{help_}; {LINES[name][2]}" if "options" in name else LINES[name][2]
+    return Field(
+        name=name,
+        label=label,
+        group=group,
+        kind="choice" if choices else _kind(kinds),
+        default=default,
+        help=help_,
+        unit=unit,
+        choices=choices,
+        docs=docs,
+        minimum=bounds.get("minimum"),
+        maximum=bounds.get("maximum"),
+        optional="null" in kinds,
+        lines=3 if name in LINES and name not in _ONE_LINE else 1,
+        example=EXAMPLES.get(name, ""),
+        advanced=advanced,
+    )
+
+
+def _kind(types: list[str]) -> str:
+    for type_, kind in (("boolean", "bool"), ("integer", "int"), ("number", "float")):
+        if type_ in types:
+            return kind
+    return "text"
+
+
+def _files(
+    folder: str, prefix: str, also: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the names of a folder's files with the first line of each one's docstring (read, not
+    run).
+    """
+    names = source.available(folder, prefix)
+    return (*names, *also), {name: _doc_of(folder, name, prefix) for name in names}
+
+
+@cache
+def _doc_of(folder: str, name: str, prefix: str) -> str:
+    return _first_line(source.text_of(folder, name, prefix))
+
+
+def _first_line(code: str) -> str:
+    paragraph = (ast.get_docstring(ast.parse(code)) or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def _shown_of(exp: Experiment, name: str) -> Any:
+    """Return what the field ``name`` shows of ``exp``."""
+    part = name.removeprefix("network.")
+    return shown_value(name, getattr(exp if part == name else exp.network, part))
+
+
+def shown_value(name: str, value: Any) -> Any:
+    """Return what the field ``name`` shows of a value; options that carry code are kept whole."""
+    if name not in LINES:
+        return value
+    if any(isinstance(one, Source) for one in (value.values() if "options" in name else ())):
+        return value
+    return LINES[name][0](value)

@@ -1,0 +1,297 @@
+"""The laboratory: form, stage, charts, past runs. It starts and stops runs for its reader."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import ipywidgets as w
+import traitlets
+
+from workbench.common import threads
+from workbench.common.arguments import checked, each, is_a
+from workbench.common.assets import joined
+from workbench.common.errors import RunTimeout, SpecError, WorkbenchError
+from workbench.common.units import counted
+from workbench.experiment.spec import Experiment
+from workbench.interface import form
+from workbench.interface.laboratory.past import PastRuns
+from workbench.interface.laboratory.sheet import Sheet
+from workbench.interface.laboratory.stage import LiveStage
+from workbench.launchers.processes.pool import warm_pool
+from workbench.runs.history import History, Past, describe, label
+from workbench.runs.run import Run
+from workbench.runs.run import run as start
+from workbench.views.jupyter import hear_at_once
+from workbench.views.pages.facts import in_a_line
+from workbench.views.pages.figures import CHARTS
+from workbench.views.pages.live_charts import Charts
+from workbench.views.pages.widget import Small
+
+Pasts = Annotated[Sequence[Past], each(is_a(Past), "runs of lab.history", least=0)]
+YOURS = "Yours"
+UNDOS = 100
+NO_CODE = "# This cannot be run yet: see the fields in red."
+# Charts that are there before the reader asks for more, where they say anything.
+AT_FIRST = ("loss", "communication", "clocks", "waiting", "bubble", "activations")
+EVERY_SECONDS = 0.5
+
+
+class Code(Small):
+    """Text to read and to copy."""
+
+    _esm = joined("widgets/copy.js")
+    text = traitlets.Unicode().tag(sync=True)
+
+
+class Lab(w.VBox):
+    """The laboratory of ``wb.lab()``.
+
+    ``run``: the newest run, or None; ``history``: those before.
+    """
+
+    def __init__(self, experiment: Experiment | None = None) -> None:
+        self.presets = form.presets()
+        if experiment is not None:
+            yours = form.Preset(YOURS, "The experiment that you brought along.", lambda: experiment)
+            self.presets = {YOURS: yours} | self.presets
+        first = next(iter(self.presets.values()))
+        self.history, self.run = History(), None
+        self._lock = threading.Lock()
+        self._over = threading.Event()  # this laboratory is closed
+        self._watcher = threading.Thread()
+        self._undo: list[tuple[str, dict[str, Any]]] = []  # preset and values, newest last
+        self._undoing = False
+        self._make_widgets(first)
+        super().__init__(self._parts())
+        self.add_class("wb-lab")
+        self._changed()
+        # While the reader looks at the form: what the first run would have to wait for.
+        threads.start(warm_pool, "workbench warm-up")
+
+    run: Run | None
+
+    # ---- what is there
+
+    def _make_widgets(self, first: form.Preset) -> None:
+        self.preset = w.Dropdown(options=[*self.presets], description="Begin with")
+        self.preset_words = w.HTML()
+        self.back = w.Button(description="Undo", icon="undo", tooltip="Take the last change back")
+        self.reset = w.Button(description="Reset to preset", tooltip="As the preset is")
+        self.start_button = w.Button(description="Run", icon="play", button_style="primary")
+        self.stop_button = w.Button(description="Stop", icon="stop", disabled=True)
+        self.status = w.HTML()
+        self.code = Code()
+        self.sheet = Sheet(first.experiment, lambda: None)
+        self.sheet._changed = self._changed
+        self._now = self.preset.value, self.sheet.values
+        self.stage = LiveStage(on_start=self._on_start)
+        self.charts = Charts(None, *AT_FIRST)
+        self.past = PastRuns(self.history, self.show, self.take, self.compare)
+        self.preset.observe(lambda _: self._choose(), "value")
+        self.back.on_click(lambda _: self.undo())
+        self.reset.on_click(lambda _: self._choose())
+        self.start_button.on_click(lambda _: self.start())
+        self.stop_button.on_click(lambda _: self.stop())
+        for name in ("start", "stop"):
+            getattr(self, f"{name}_button").add_class(f"wb-lab-{name}")
+        hear_at_once(self.stop_button.comm)  # even while a cell runs
+
+    def _parts(self) -> list[Any]:
+        style = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
+        self.toggles = {
+            name: w.ToggleButton(name in AT_FIRST, description=chart.title)
+            for name, chart in CHARTS.items()
+        }
+        for toggle in self.toggles.values():
+            toggle.observe(lambda _: self._toggle(), "value")
+        self._offer()
+        return [
+            w.HTML(f"<style>{style}</style>"),
+            _row(self.preset, self.start_button, self.stop_button, self.reset, self.back),
+            self.preset_words,
+            self.status,
+            self.sheet,
+            self.stage,
+            _row(*self.toggles.values()),
+            self.charts,
+            _title("Past runs"),
+            self.past,
+            _title("The code that this runs"),
+            self.code,
+        ]
+
+    def _offer(self) -> None:
+        """Offer only the charts that have something to show of the run."""
+        for name, toggle in self.toggles.items():
+            toggle.layout.display = "" if name in self.charts.offered else "none"
+
+    def _toggle(self) -> None:
+        self.charts.show(*(name for name, toggle in self.toggles.items() if toggle.value))
+
+    # ---- the form
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment in the form. Raises FormError, a SpecError, if it is invalid."""
+        return form.experiment(self.sheet.values)
+
+    def _changed(self) -> None:
+        """Check the form after a field has changed, and show the code."""
+        now = self.preset.value, self.sheet.values
+        if now[1] != self._now[1]:
+            self._undo = [*self._undo, self._now][-UNDOS:]
+        self._now = now
+        self.back.disabled = not self._undo
+        preset = self.presets[self.preset.value]
+        self.preset_words.value = f'<p class="wb-quiet">{html.escape(preset.words)}</p>'
+        result = self.sheet.experiment()
+        self.reset.disabled = result == preset.experiment
+        self.code.text = NO_CODE if result is None else form.as_program(result)
+
+    def _choose(self) -> None:
+        if not self._undoing:
+            self.sheet.values = form.values(self.presets[self.preset.value].experiment)
+
+    def undo(self) -> None:
+        """Take the last change of the form back, a preset's too."""
+        if not self._undo:
+            return
+        *self._undo, self._now = self._undo
+        name, values = self._now
+        self._undoing = True
+        try:
+            self.preset.value = name
+            self.sheet.values = values
+        finally:
+            self._undoing = False
+
+    # ---- runs
+
+    def start(self) -> None:
+        """Run what the form says, unless something runs already; what cannot be is said there."""
+        exp = self.sheet.experiment()
+        if exp is None:
+            self._say("Not started: see the fields in red.", wrong=True)
+            return
+        try:
+            self._start(exp)
+        except SpecError as error:
+            self.sheet.refuse({"": str(error)})
+            self._say("Not started.", wrong=True)
+        except (WorkbenchError, OSError) as error:
+            self._say(str(error), wrong=True)
+
+    def _start(self, exp: Experiment) -> None:
+        with self._lock:
+            if self.run is not None and not self.run.done:
+                raise WorkbenchError("A run is going on: stop it first.")
+            if self._over.is_set():
+                raise WorkbenchError("This laboratory is closed; wb.lab() opens another one.")
+            self._say("Starting …")
+            run = self.run = start(exp)
+            preset = self.presets[self.preset.value]
+            title = preset.name if exp == preset.experiment else describe(exp)
+            past = self.history.add(run, title)
+        self.show(past)
+        self.start_button.disabled, self.stop_button.disabled = True, False
+        self.past.refresh()
+        self._watcher = threads.start(partial(self._watch, run), "workbench lab", self._over.set)
+
+    def _on_start(self, _: Mapping[str, Any]) -> str:
+        """Start a run that the stage itself asks for."""
+        self._start(self.experiment)
+        return "Starting …"
+
+    def stop(self) -> None:
+        """Stop what runs, after the iteration that is under way; its record stays."""
+        if self.run is not None and not self.run.done:
+            self._say("Stopping …")
+            self.run.stop()
+
+    @checked
+    def show(self, past: Past) -> None:
+        """Put a run on the stage, live or past."""
+        if past.run is not None:
+            self.stage.watch(past.run)
+            self.charts.watch(past.run)
+            self._offer()
+
+    @checked
+    def take(self, past: Past) -> None:
+        """Fill the form with what a run was."""
+        self.sheet.values = form.values(past.experiment)
+
+    @checked
+    def compare(self, pasts: Pasts) -> None:
+        """Draw the losses of these runs beside each other, if they are two or more."""
+        several = pasts if len(pasts) > 1 else []
+        self.charts.compare({label(past): past.losses() for past in several})
+
+    def _watch(self, run: Run) -> None:
+        """Show the state of the run until it is over."""
+        while not run.done and not self._over.is_set():
+            self._say(f"Running: iteration {run.iteration:,} of {run.experiment.iterations:,}")
+            self.past.refresh()
+            with contextlib.suppress(RunTimeout):
+                run.wait(EVERY_SECONDS, check=False, progress=False)
+        if self._over.is_set():
+            return
+        self.past.refresh()
+        error = run.result.error
+        self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
+        self.start_button.disabled, self.stop_button.disabled = False, True
+
+    def _say(self, words: str, wrong: bool = False) -> None:
+        kind = "wb-refused" if wrong else "wb-quiet"
+        self.status.value = f'<span class="{kind}" role="status">{html.escape(words)}</span>'
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End the threads, and the run if it still goes on."""
+        if not hasattr(self, "past"):  # it comes of one that was never ready as well
+            super().close()
+            return
+        self._over.set()
+        if self.run is not None and not self.run.done:
+            self.run.stop()
+        self.charts.close()
+        self.stage.close()
+        if self._watcher.is_alive() and self._watcher is not threading.current_thread():
+            self._watcher.join(5)
+        for part in self.children:
+            _close(part)
+        super().close()
+
+    def __repr__(self) -> str:
+        return "Lab()"
+
+
+def _done(run: Run) -> str:
+    losses, asked = run.result.losses, run.experiment.iterations
+    way = "Done" if len(losses) == asked else f"Stopped, {asked:,} were asked for"
+    last = f", loss {losses[-1]:.3f}" if losses else ""
+    return f"{way}: {counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."
+
+
+def _close(widget: Any) -> None:
+    """Close a container and everything in it."""
+    for child in getattr(widget, "children", ()):
+        _close(child)
+    widget.close()
+
+
+def _row(*widgets: Any) -> w.HBox:
+    row = w.HBox(widgets)
+    row.add_class("wb-row")
+    return row
+
+
+def _title(words: str) -> w.HTML:
+    return w.HTML(f"<h3>{html.escape(words)}</h3>")

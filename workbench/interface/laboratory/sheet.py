@@ -1,0 +1,192 @@
+"""The form as ipywidgets: a field for each of form.fields(), its error in words below it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ipywidgets as w
+
+from workbench.experiment.spec import Experiment
+from workbench.interface import form
+from workbench.interface.form import Field, FormError
+from workbench.user_code.source import Source
+
+MORE = "More settings"
+FULL = w.Layout(width="100%")
+
+
+class Entry(w.VBox):
+    """One field: its label, its input, its meaning, and its error."""
+
+    def __init__(self, field: Field, changed: Callable[[], None]) -> None:
+        self.field = field
+        self.input = _input(field)
+        self._words = w.HTML(html.escape(field.help))
+        self._options: list[Any] = list(field.choices)
+        super().__init__([self.input, self._words])
+        self.add_class("wb-field")
+        self.add_class(f"wb-field-{field.name.replace('.', '-')}")
+        self._words.add_class("wb-help")
+        self._changed = changed
+        self.input.observe(lambda _: self._touched(), "value")
+        self.say("")
+
+    @property
+    def value(self) -> Any:
+        return self.input.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if self.field.choices:
+            self._offer(value)
+        self.input.value = "" if value is None else self._typed(value)
+
+    def _typed(self, value: Any) -> Any:
+        return str(value) if isinstance(self.input, w.Text) else value
+
+    def _offer(self, value: Any) -> None:
+        """Offer a value that is not among the choices, such as the user's own code, as well."""
+        known = [*self.field.choices, *(one for one in [value] if one not in self.field.choices)]
+        if self._options != known:
+            self._options = known
+            self.input.options = [(_shown(one), one) for one in known]
+
+    def _touched(self) -> None:
+        self.say("")
+        self._changed()
+
+    def say(self, wrong: str) -> None:
+        """Show the field's error, or else its meaning."""
+        about = self.field.docs.get(self.value, "") if self.field.choices else ""
+        words = wrong or about or self.field.help
+        self._words.value = html.escape(words).replace("\n", "<br>")
+        self.wrong = wrong
+        (self.add_class if wrong else self.remove_class)("wb-wrong")
+
+
+def _input(field: Field) -> Any:
+    about = {"description": field.label, "layout": FULL, "style": {"description_width": "initial"}}
+    typed = about | {"continuous_update": False}
+    if field.choices:
+        return w.Dropdown(options=[(_shown(one), one) for one in field.choices], **about)
+    if field.kind == "bool":
+        return w.Checkbox(indent=False, **about)
+    if field.lines > 1:
+        return w.Textarea(rows=2, placeholder=_example(field), **typed)
+    if field.kind == "int" and not field.optional:
+        return w.IntText(**typed)
+    if field.kind == "float" and not field.optional:
+        return w.FloatText(**typed)
+    return w.Text(placeholder=_example(field), **typed)
+
+
+def _example(field: Field) -> str:
+    """Show an example of such lines while there are none."""
+    return field.example or ("left out" if field.optional else "")
+
+
+def _shown(choice: Any) -> str:
+    return f"{choice.name} (yours)" if isinstance(choice, Source) else str(choice)
+
+
+class Sheet(w.VBox):
+    """All fields. ``changed`` is called after each change, once where several change at once."""
+
+    def __init__(self, experiment: Experiment, changed: Callable[[], None]) -> None:
+        self._changed, self._quiet = changed, False
+        self.entries = {one.name: Entry(one, self._touched) for one in form.fields()}
+        plain = [one for one in self.entries.values() if not one.field.advanced]
+        advanced = [one for one in self.entries.values() if one.field.advanced]
+        # A button, for the keyboard does not come to the head of an Accordion.
+        self.more = w.ToggleButton(description=MORE, icon="caret-right")
+        self.more.add_class("wb-more")
+        self.more.observe(lambda _: self._fold(), "value")
+        self._advanced = _groups(advanced)
+        self._fold()
+        self._wrong = w.HTML()
+        super().__init__([_groups(plain), self.more, self._advanced, self._wrong])
+        self.add_class("wb-sheet")
+        self._kept: dict[str, Any] = {}
+        self.entries["strategy"].input.observe(lambda _: self._suit(), "value")
+        self.values = form.values(experiment)
+        self._suit()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the fields, for form.experiment; options that carry code are unchanged."""
+        return {name: entry.value for name, entry in self.entries.items()} | self._kept
+
+    @values.setter
+    def values(self, values: Mapping[str, Any]) -> None:
+        self._quiet = True
+        try:
+            self._kept = {
+                name: value
+                for name, value in values.items()
+                if name.endswith("options") and not isinstance(value, str)
+            }
+            for name, entry in self.entries.items():
+                entry.value = "(code of yours)" if name in self._kept else values[name]
+                entry.input.disabled = name in self._kept
+                entry.say("")
+        finally:
+            self._quiet = False
+        self._changed()
+
+    def _suit(self) -> None:
+        """Show the options of the strategy that is chosen, and of no other."""
+        strategy = self.entries["strategy"].value
+        for entry in self.entries.values():
+            if entry.field.strategies:
+                shown = strategy in entry.field.strategies
+                entry.layout.display = None if shown else "none"
+
+    def experiment(self) -> Experiment | None:
+        """Return the experiment of the fields; None, with messages beside the fields, where there
+        cannot be one.
+        """
+        try:
+            result = form.experiment(self.values)
+        except FormError as error:
+            self.refuse(error.fields)
+            return None
+        self.refuse({})
+        return result
+
+    def refuse(self, wrong: Mapping[str, str]) -> None:
+        """Show what is wrong beside each field; messages under "" concern no single field."""
+        for name, entry in self.entries.items():
+            entry.say(wrong.get(name, ""))
+            if wrong.get(name) and entry.field.advanced:
+                self.more.value = True
+        rest = [words for name, words in wrong.items() if name not in self.entries]
+        self._wrong.value = _words(rest)
+
+    def _fold(self) -> None:
+        """Show the less frequent fields, or fold them away."""
+        self._advanced.layout.display = "" if self.more.value else "none"
+        self.more.icon = "caret-down" if self.more.value else "caret-right"
+
+    def _touched(self) -> None:
+        if not self._quiet:
+            self._changed()
+
+
+def _words(lines: list[str]) -> str:
+    text = "<br>".join(html.escape(line).replace("\n", "<br>") for line in lines)
+    return f'<p class="wb-refused" role="alert">{text}</p>' if text else ""
+
+
+def _groups(entries: list[Entry]) -> w.VBox:
+    """Return the entries under the names of their groups."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.field.group, []).append(entry)
+    parts: list[Any] = []
+    for name, own in groups.items():
+        box = w.Box(own)
+        box.add_class("wb-fields")
+        parts += [w.HTML(f"<h4>{html.escape(name)}</h4>"), box]
+    return w.VBox(parts)

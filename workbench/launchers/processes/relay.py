@@ -1,0 +1,136 @@
+"""Control words and records of a rank that shares no memory with the driver, as messages.
+
+    driver: control block, trace  ── a stream ──  agent: a control block and a trace of its own
+
+Each side has its own memory of the same layout; what runs on either side does not know of the
+other. Words travel when they change (``Words``); the records of a trace as their numbers say, from
+the agent to the driver (``TraceReader``, ``apply``). Gates are semaphores and do not travel: a rank
+that stands at one looks around every control_block.SLICE seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.recording.events import (
+    CONTEXT,
+    CONTEXTS,
+    DATA_AT,
+    H_LANES,
+    LANE_BYTES,
+    LANES,
+    PAGE,
+    RECORD_BYTES,
+    ROW,
+    ROWS,
+)
+from workbench.recording.ring import Ring
+from workbench.shared_memory.control_block import LINK_WORDS, RANK_WORDS, RANKS, RUN_WORDS
+
+PERIOD_S = 0.01  # between two looks at what has changed
+SEQ_AT = int(ROW.fields["seq"][1])  # type: ignore[index]  # in a record, of both kinds
+
+
+class Words:
+    """The words of a control block, and what the other side knows of them."""
+
+    def __init__(self, words: memoryview) -> None:
+        ranks = words[RANKS]
+        count = RUN_WORDS + ranks * RANK_WORDS + ranks * ranks * LINK_WORDS
+        self._words = np.frombuffer(words[:count], np.int64)
+        self._known = self._words.copy()
+        self._lock = threading.Lock()
+
+    def all(self) -> bytes:
+        """Return every word as it is now, for the other side to begin with."""
+        with self._lock:
+            self._known[:] = self._words
+            return self._known.tobytes()
+
+    def begin(self, data: bytes | bytearray) -> None:
+        """Take over what ``all`` gave on the other side."""
+        with self._lock:
+            self._words[:] = self._known[:] = np.frombuffer(data, np.int64)
+
+    def changes(self) -> list[list[int]]:
+        """Return index and value of the words that this side has changed since the last call."""
+        with self._lock:
+            changed = np.flatnonzero(self._words != self._known)
+            result = [[int(at), int(self._words[at])] for at in changed]
+            for at, value in result:
+                self._known[at] = value
+        return result
+
+    def apply(self, changes: Sequence[Sequence[int]]) -> None:
+        """Write what the other side has changed."""
+        with self._lock:
+            for at, value in changes:
+                self._words[at] = self._known[at] = value
+
+
+class TraceReader:
+    """Reads what a rank has added to its trace since the last look."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._header = memory[:PAGE].cast("q")
+        self._pages: dict[int, bytes] = {}
+        self._rings: list[tuple[int, Ring]] = []
+
+    def read(self) -> tuple[list[list[int]], bytes]:
+        """Return what has been written since the last call: where each part goes, as
+        [offset, bytes]; and all parts, in the order to write them.
+
+        Read as the collector reads: rows, then contexts, then names, because whatever a row refers
+        to was written before it; and written the other way round.
+        """
+        for lane in range(len(self._rings) // 2, min(self._header[H_LANES], LANES)):
+            at = DATA_AT + lane * LANE_BYTES
+            contexts = at + ROWS * RECORD_BYTES
+            self._rings.append((at, Ring(self._memory, at, ROWS, ROW)))
+            self._rings.append((contexts, Ring(self._memory, contexts, CONTEXTS, CONTEXT)))
+        records: list[tuple[int, bytes]] = []
+        pages: list[tuple[int, bytes]] = []
+        for kind in (0, 1):  # rows, contexts
+            for at, ring in self._rings[kind::2]:
+                fresh, _ = ring.read()
+                if len(fresh):
+                    records.insert(0, (at, fresh.tobytes()))  # what was read last is written first
+        for page in range(0, DATA_AT, PAGE):  # the header is the last to be written
+            data = bytes(self._memory[page : page + PAGE])
+            if data != self._pages.get(page, bytes(PAGE)):
+                self._pages[page] = data
+                pages.insert(0, (page, data))
+        ordered = pages + records
+        return [[at, len(data)] for at, data in ordered], b"".join(data for _, data in ordered)
+
+
+def apply(memory: memoryview, parts: Sequence[Sequence[int]], data: memoryview) -> None:
+    """Write what ``TraceReader.read`` gave into the trace that the driver's collector reads."""
+    begin = 0
+    for at, size in parts:
+        part = data[begin : begin + size]
+        begin += size
+        if at < DATA_AT:
+            memory[at : at + size] = part
+            continue
+        ring = ROWS if (at - DATA_AT) % LANE_BYTES == 0 else CONTEXTS
+        numbers = np.frombuffer(part, ROW if ring == ROWS else CONTEXT)["seq"]
+        for record, number in enumerate(numbers.tolist()):
+            _write(
+                memory,
+                at + (number - 1) % ring * RECORD_BYTES,
+                part[record * RECORD_BYTES : (record + 1) * RECORD_BYTES],
+            )
+
+
+def _write(memory: memoryview, at: int, record: Any) -> None:
+    """Write a record as its first writer did: zeroes, what it says, and its number last."""
+    memory[at : at + RECORD_BYTES] = bytes(RECORD_BYTES)
+    memory[at : at + SEQ_AT] = record[:SEQ_AT]
+    memory[at + SEQ_AT + 8 : at + RECORD_BYTES] = record[SEQ_AT + 8 :]
+    memory[at + SEQ_AT : at + SEQ_AT + 8] = record[SEQ_AT : SEQ_AT + 8]

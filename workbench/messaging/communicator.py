@@ -1,0 +1,393 @@
+"""The interface of collective algorithms: rank, size, send, recv, exchange, relay, span.
+
+Tensors are flat or contiguous, of any dtype; a tensor travels in slots of at most ``slot_bytes``.
+Every call may raise PeerLost, CollectiveError or RunTimeout, and never blocks for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+from workbench.messaging.chunk_index import Whole, part_of
+from workbench.messaging.members import Members
+from workbench.messaging.pacing import sleep_until
+from workbench.messaging.slots import Slots
+from workbench.messaging.watchdog import Patience
+from workbench.recording.events import CODE, COLLECTIVE, REDUCE, Where, now
+from workbench.shared_memory.control_block import Control
+from workbench.transports.arrays import MAX, MIN, PRODUCT, SUM, flat_array, kernels_of
+from workbench.transports.mailbox import SLOTS
+
+__all__ = ["MAX", "MIN", "PRODUCT", "SUM", "Communicator"]
+_METRIC = CODE["metric"]
+AHEAD = SLOTS - 1  # slots that an exchange sends before it takes the first: latencies overlap
+
+
+class Communicator:
+    """One rank's end of a group. Peers are group ranks; the events name world ranks."""
+
+    slots_class: Any = Slots  # what moves slots; a walk only notes them
+
+    def __init__(
+        self,
+        members: Members,
+        lane: str,
+        group: str,
+        *,
+        control: Control | None,
+        generation: int = 0,
+    ) -> None:
+        self.rank, self.size, self.group = members.rank, members.size, group
+        self.members, self.recorder, self.generation = members, members.recorder, generation
+        self.slots = self.slots_class(members, lane, group, control, generation)
+        self.lane = self.slots.lane
+        # A send returns only when its receiver has taken it: what hides in slots comes to light.
+        self.rendezvous = False
+        self.whole: Whole | None = None  # what a user's own algorithm works on, to number its parts
+        self.additions: Any = (
+            None  # looks on at what such a one adds (messaging/reduction_tracer.py)
+        )
+        self.untold = False  # its rows do not tell whose parts its chunks are made of
+        self.levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
+        self.way = ""  # how an algorithm goes that can go several ways: its outer row's phase
+        self._step, self._chunk, self._phase, self._next_step = -1, -1, 0, 0
+
+    # -- what a collective begins and ends with --
+
+    def begin(
+        self,
+        collective: str,
+        algorithm: str,
+        op: int,
+        signature: int,
+        where: Where,
+        shape: tuple[int, ...] = (),
+        dtype: str = "",
+    ) -> None:
+        """Begin a collective, the group's ``op``-th: the rows that follow belong to it."""
+        slots, name = self.slots, self.recorder.name
+        slots.op, slots.signature, slots.where = op, signature, where
+        slots.doing = f"{collective} {op}"
+        self._next_step, self.whole, self.untold, self.way = 0, None, False, ""
+        self.members.board.begin(op, signature)
+        slots.watch.check(op)
+        numbers = name(collective), name(algorithm), slots.group_number
+        self.lane.context(*numbers, op, where, self.generation)
+        self.lane.status(
+            COLLECTIVE,
+            collective=numbers[0],
+            algorithm=numbers[1],
+            group=numbers[2],
+            op=op,
+            dtype=name(dtype),
+            shape=shape,
+        )
+
+    def end(
+        self, start: int, nbytes: int, label: str = "", itemsize: float = math.nan, peer: int = -1
+    ) -> None:
+        """Write the outer row of the collective that ends here. Its ``value`` is the bytes per
+        element; its ``peer`` the root's world rank, where the operation has a root.
+        """
+        name = self.recorder.name(label) if label else 0
+        way = "untold" if self.untold else self.way
+        phase = self.recorder.name(way) if way else 0
+        self.lane.write(
+            COLLECTIVE, start, now(), peer, nbytes=nbytes, name=name, phase=phase, value=itemsize
+        )
+        self.lane.idle()
+
+    @contextmanager
+    def span(
+        self, phase: str = "", *, step: int | None = None, chunk: int | None = None
+    ) -> Iterator[None]:
+        """Name what happens inside: the algorithm's phase, its step, which chunk of the tensor."""
+        before = self._phase, self._step, self._chunk
+        self._phase = self.recorder.name(phase) if phase else self._phase
+        self._step = before[1] if step is None else step
+        self._chunk = before[2] if chunk is None else chunk
+        try:
+            yield
+        finally:
+            self._phase, self._step, self._chunk = before
+
+    def mark(self, name: str, value: float = float("nan")) -> None:
+        """Put an instant with a name (and a number) into the record."""
+        moment = now()
+        self.lane.write(
+            _METRIC,
+            moment,
+            moment,
+            step=self._step,
+            chunk=self._chunk,
+            name=self.recorder.name(name),
+            value=value,
+        )
+
+    # -- cutting --
+
+    def split(self, x_N: Any, parts: int | None = None) -> list[Any]:
+        """Return ``parts`` (default: size) views of flat ``x_N``; the first N mod parts have one
+        element more.
+        """
+        parts = self.size if parts is None else parts
+        whole, extra = divmod(len(x_N), parts)
+        if not extra:
+            return [x_N[i * whole : (i + 1) * whole] for i in range(parts)]
+        ends = [i * whole + min(i, extra) for i in range(parts + 1)]
+        return [x_N[a:b] for a, b in pairwise(ends)]
+
+    def slices(
+        self, chunks: Sequence[Any], itemsize: int, stride: int = SLOTS // 2
+    ) -> Iterator[tuple[int, list[Any]]]:
+        """Walk all chunks together in pieces of ``stride`` slots, that stay in the core's cache.
+
+        Yields (number of the piece's first slot, a view of each chunk). At most half the slots of a
+        link are in flight, so that a ring of links can never be full.
+        """
+        longest = max(map(len, chunks))
+        if longest * itemsize <= self.members.slot_bytes:
+            yield 0, [*chunks]
+            return
+        slots, per = self._cut(longest, itemsize)
+        for first in range(0, slots, stride):
+            a, b = first * per, (first + stride) * per
+            yield first, [chunk[a:b] for chunk in chunks]
+
+    def _cut(self, elements: int, itemsize: int) -> tuple[int, int]:
+        """Return the number of slots for these elements, and the elements per slot.
+
+        The slots are even, without a small rest.
+        """
+        most = max(1, self.members.slot_bytes // itemsize)
+        slots = max(1, -(-elements // most))
+        return slots, -(-elements // slots)
+
+    def _pieces(self, x: Any, first: int) -> list[Any]:
+        """Yield the slots of ``x``. An empty tensor is still one message, unless it is a tail
+        (``first`` > 0).
+        """
+        elements, itemsize = len(x), x.itemsize
+        if elements == 0:
+            return [x] if first == 0 else []
+        if elements * itemsize <= self.members.slot_bytes:
+            return [x]
+        slots, per = self._cut(elements, itemsize)
+        return [x[i * per : (i + 1) * per] for i in range(slots)]
+
+    def _place(
+        self, step: int | None, chunk: int | None, phase: str, leaving: Any = None
+    ) -> tuple[int, int, int]:
+        """Return where a call stands in its algorithm: as the call says, as the span says, or
+        counted.
+
+        Counted: a message's step is above those of all that its sender sent and received before.
+        """
+        if step is None:
+            step = self._step
+            if step < 0 and leaving is not None:
+                step, self._next_step = self._next_step, self._next_step + 1
+            elif step < 0:
+                step = max(self._next_step - 1, 0)
+        if chunk is None:
+            chunk = self._chunk
+            if chunk < 0 and leaving is not None:
+                chunk = part_of(leaving, self.whole, self.size)
+        return step, chunk, self.recorder.name(phase) if phase else self._phase
+
+    # -- the primitives --
+
+    def send(
+        self,
+        x: Any,
+        *,
+        to: int,
+        step: int | None = None,
+        chunk: int | None = None,
+        phase: str = "",
+        slot: int = 0,
+    ) -> None:
+        """Send ``x``. May return before it is received; does not where ``rendezvous`` is set."""
+        place = self._place(step, chunk, phase, x)
+        if self.additions is not None:
+            self.additions.sends(x)
+        for i, piece in enumerate(self._pieces(flat_array(x), slot), slot):
+            self.slots.put(piece, to, place[0], place[1], i, place[2])
+        if self.rendezvous:
+            self.slots.until_taken(to, *place)
+
+    def post(
+        self,
+        x: Any,
+        *,
+        to: int,
+        step: int | None = None,
+        chunk: int | None = None,
+        phase: str = "",
+        slot: int = 0,
+    ) -> None:
+        """Send ``x`` without waiting for its receiver, as ``exchange`` and ``relay`` do.
+
+        For what is sent before it can be received, such as the first message of a ring: the caller
+        relies on room in the mailbox, which ``slices`` leaves.
+        """
+        place = self._place(step, chunk, phase, x)
+        if self.additions is not None:
+            self.additions.sends(x)
+        for i, piece in enumerate(self._pieces(flat_array(x), slot), slot):
+            self.slots.put(piece, to, place[0], place[1], i, place[2])
+
+    def recv(
+        self,
+        into: Any,
+        *,
+        frm: int | None,
+        reduce: str | None = None,
+        step: int | None = None,
+        chunk: int | None = None,
+        phase: str = "",
+        slot: int = 0,
+    ) -> int:
+        """Receive into ``into``, or combine with it (``reduce="SUM"``). Returns the sender.
+
+        ``frm=None`` receives from any rank that has sent something.
+        """
+        place = self._place(step, chunk, phase)
+        frm = self._anyone() if frm is None else frm
+        for i, piece in enumerate(self._pieces(flat_array(into), slot), slot):
+            self.slots.take(piece, frm, reduce, place[0], place[1], i, place[2])
+        if self.additions is not None:
+            self._tell(into, frm, reduce, slot)
+        self._next_step = max(self._next_step, self.slots.heard + 1)
+        return frm
+
+    def exchange(
+        self,
+        x: Any,
+        *,
+        to: int,
+        into: Any,
+        frm: int,
+        reduce: str | None = None,
+        step: int | None = None,
+        chunk: Any = None,
+        phase: str = "",
+        slot: int = 0,
+        into_chunk: Any = None,
+        before: bool = False,
+    ) -> None:
+        """Send ``x`` and receive ``into``, slot by slot: two full mailboxes cannot block each
+        other. ``into`` may be ``x``. ``into_chunk``: which chunk arrives, if it is another one.
+
+        One message may be several chunks: ``x``, ``into`` and their chunks' numbers are lists then.
+        ``before``: what arrives stands in front of ``into`` where they are combined. Two ranks that
+        both add the same must do it in one order: -0.0 and 0.0 are equal, and so may be two NaN.
+        """
+        step, chunk, number = self._place(step, chunk, phase, x)
+        if self.additions is not None:
+            for part in x if isinstance(x, list) else [x]:
+                self.additions.sends(part)
+        out = self._numbered(x, chunk, slot)
+        arriving = self._numbered(into, chunk if into_chunk is None else into_chunk, slot)
+        for i in range(max(len(out), len(arriving) + AHEAD)):
+            if i < len(out):
+                piece, c, at = out[i]
+                self.slots.put(piece, to, step, c, at, number)
+            if AHEAD <= i < len(arriving) + AHEAD:
+                piece, c, at = arriving[i - AHEAD]
+                self.slots.take(piece, frm, reduce, step, c, at, number, before)
+        if self.additions is not None:
+            self._tell(into, frm, reduce, slot)
+        self._next_step = max(self._next_step, self.slots.heard + 1)
+
+    def _numbered(self, x: Any, chunk: Any, slot: int) -> list[tuple[Any, int, int]]:
+        """Yield all slots of ``x``, with the numbers of its chunk and slot."""
+        chunks = zip(x, chunk, strict=True) if isinstance(x, list) else [(x, chunk)]
+        return [
+            (piece, c, i)
+            for one, c in chunks
+            for i, piece in enumerate(self._pieces(flat_array(one), slot), slot)
+        ]
+
+    def relay(
+        self,
+        mine: Any,
+        *,
+        frm: int,
+        to: int,
+        reduce: str | None,
+        keep: bool = True,
+        step: int,
+        chunk: int,
+        phase: str = "",
+        next_phase: str = "",
+        slot: int = 0,
+    ) -> None:
+        """Receive ``mine``'s counterpart, combine it with ``mine``, pass the outcome on as ``step``
+        + 1.
+
+        ``reduce=None`` replaces ``mine`` and passes it on. ``keep=False`` leaves ``mine`` alone:
+        the sum goes from slot to slot in one pass over memory (NCCL calls this recvReduceSend).
+        """
+        name = self.recorder.name
+        phases = name(phase), name(next_phase or phase)
+        for i, piece in enumerate(self._pieces(flat_array(mine), slot), slot):
+            self.slots.pass_on(piece, frm, to, reduce, keep, step, chunk, i, phases)
+
+    def combine(
+        self,
+        into: Any,
+        other: Any,
+        reduce: str,
+        *,
+        chunk: int = -1,
+        slot: int = 0,
+        frm: int | None = None,
+        step: int | None = None,
+        before: bool = False,
+    ) -> None:
+        """Combine ``into`` with ``other``, in place; no message is sent.
+
+        ``other``: this rank's own part, kept aside, or what came from rank ``frm`` at ``step``.
+        ``before``: it stands in front, as in ``exchange``.
+        """
+        into, other = flat_array(into), flat_array(other)
+        me = self.members.world[self.rank if frm is None else frm]
+        step = self._step if step is None else step
+        both = zip(self._pieces(into, slot), self._pieces(other, slot), strict=True)
+        for i, (mine, own) in enumerate(both, slot):
+            start = now()
+            first, second = (own, mine) if before else (mine, own)
+            kernels_of(mine).reduce[reduce](first, second, out=mine)
+            self.lane.write(REDUCE, start, now(), me, step, chunk, i, mine.nbytes)
+
+    def _tell(self, into: Any, frm: int, reduce: str | None, slot: int) -> None:
+        """Report the received values to observers."""
+        if reduce is not None or isinstance(into, list):
+            for part in into if isinstance(into, list) else [into]:
+                self.additions.sends(part)  # it must be what this rank holds, here too
+            return
+        pieces = self._pieces(flat_array(into), slot)
+        self.additions.received(
+            into,
+            self.members.world[frm],
+            self.slots.heard,
+            self.slots.heard_chunk,
+            tuple(piece.nbytes for piece in pieces),
+        )
+
+    def _anyone(self) -> int:
+        """Return a peer that has sent something; wait for one if there is none."""
+        patience: Patience | None = None
+        while True:
+            peer: int | None = self.slots.anyone()
+            if peer is not None:
+                return peer
+            watch = self.members.watch
+            patience = patience or Patience(watch, -1, self.lane, self.slots.doing)
+            patience.look()
+            sleep_until(now() + 100_000, watch.check)

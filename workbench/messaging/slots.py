@@ -1,0 +1,372 @@
+"""Moving one slot: put it, take it, or pass it on; and the rows that are written around each move.
+
+This is the hot path of every collective. It keeps to local names and does nothing twice; where a
+rank is held, slowed or paced, one word in shared memory says so. ``wait`` = blocked, before the
+``recv``; ``recv`` = from the first byte being there until it is copied or added; ``send`` = from
+the start of writing until the last byte is in the slot (paced: has left the link).
+"""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral
+from typing import Any
+
+from workbench.common import environment
+from workbench.common.errors import CollectiveError
+from workbench.messaging.members import COLLECTIVE_PLANE, Members
+from workbench.messaging.mismatch import Side, mismatch
+from workbench.messaging.pacing import Pacer, sleep_until
+from workbench.messaging.watchdog import Patience
+from workbench.recording.events import NOWHERE, RECV, SEND, WAIT, now
+from workbench.shared_memory.control_block import ATTENTION, HELD, SLOW_MOTION, Control
+from workbench.transports.arrays import bytes_of, kernels_of
+from workbench.transports.mailbox import SLOTS, Header, checksum
+
+LOOKS = 3  # of a wait, before it goes to sleep
+# A header's fields, by place.
+F_GENERATION, F_OP, F_STEP, F_CHUNK, F_SLOT, F_NBYTES = range(6)
+F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG, F_CHECKSUM, F_SLOWNESS = range(6, 12)
+
+
+class Slots:
+    """One rank's channels of a group's collectives, with the collective that is under way."""
+
+    def __init__(
+        self, members: Members, lane: str, group: str, control: Control | None, generation: int
+    ) -> None:
+        self.members, self.watch, self.world = members, members.watch, members.world
+        self.rank, self.group, self.generation = members.rank, group, generation
+        self.recorder = members.recorder
+        self.lane = self.recorder.take_lane(lane)
+        self._write = self.lane.write
+        me = self.world[self.rank]
+        unsteered = memoryview(bytearray(64)).cast("q")
+        self.attention = control.words if control is not None else unsteered
+        self.gate = control.own_gate(me) if control is not None else None
+        self.pacer = Pacer(control, me) if control is not None else None
+        self.verify = environment.text("WORKBENCH_VERIFY") == "1"
+        self._out: dict[int, Any] = {}
+        self._in: dict[int, Any] = {}
+        self.bytes_sent = 0
+        # Staying awake helps only who has a core of its own, and not on a thread beside computing:
+        # there it would hold the interpreter's lock that computing needs.
+        local = sum(peer.board is not None for peer in members.peers)
+        spin_ns = environment.whole("WORKBENCH_SPIN_US", 0) * 1000  # as it is now: a warm process
+        self.spin_ns = spin_ns if local <= (os.cpu_count() or 1) else 0  # is older than its orders
+        self.inline = True
+        self.op, self.signature, self.doing, self.where = -1, 0, "", NOWHERE
+        self.heard = self.heard_chunk = -1  # step and chunk of the message that was taken last
+        self._fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
+        self.untaken = self.recorder.name("not taken yet")
+        self.group_number = self.recorder.name(group)
+
+    # -- the three moves; ``phase`` is a name's number --
+
+    def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
+        """Copy ``x`` into a free slot towards ``to`` and post it."""
+        box = self._claim(to, step, chunk, phase, x)
+        start = now()
+        buffer = box.slot(x.dtype)[: len(x)]
+        kernels_of(x).copy(buffer, x)
+        self._post(box, buffer, to, step, chunk, slot, phase, start)
+
+    def take(
+        self,
+        into: Any,
+        frm: int,
+        reduce: str | None,
+        step: int,
+        chunk: int,
+        slot: int,
+        phase: int,
+        before: bool = False,
+    ) -> None:
+        """Copy the oldest slot from ``frm`` into ``into``, or combine it with it (``before``: in
+        front of it).
+        """
+        box, fields = self._arrived(frm, step, chunk, into.nbytes, slot, phase)
+        start = now()
+        buffer = box.slot(into.dtype)[: len(into)]
+        if fields[F_CHECKSUM]:
+            self._verify(Header(*fields), buffer, frm)
+        if reduce is None:
+            kernels_of(into).copy(into, buffer)
+        else:
+            first, second = (buffer, into) if before else (into, buffer)
+            kernels_of(into).reduce[reduce](first, second, out=into)
+        box.release()
+        self._received(start, frm, fields, reduce is not None, phase)
+
+    def pass_on(
+        self,
+        mine: Any,
+        frm: int,
+        to: int,
+        reduce: str | None,
+        keep: bool,
+        step: int,
+        chunk: int,
+        slot: int,
+        phases: tuple[int, int],
+    ) -> None:
+        """Combine the oldest slot from ``frm`` with ``mine``, straight into a slot to ``to``."""
+        arrived, fields = self._arrived(frm, step, chunk, mine.nbytes, slot, phases[0])
+        leaving = self._claim(to, step + 1, chunk, phases[1], mine)
+        start = now()
+        kernels, n, dtype = kernels_of(mine), len(mine), mine.dtype
+        incoming, outgoing = arrived.slot(dtype)[:n], leaving.slot(dtype)[:n]
+        if fields[F_CHECKSUM]:
+            self._verify(Header(*fields), incoming, frm)
+        if reduce is None:
+            kernels.copy(mine, incoming)
+            kernels.copy(outgoing, mine)
+        elif keep:
+            kernels.reduce[reduce](incoming, mine, out=mine)
+            kernels.copy(outgoing, mine)
+        else:
+            kernels.reduce[reduce](incoming, mine, out=outgoing)
+        arrived.release()
+        self._received(start, frm, fields, reduce is not None, phases[0])
+        self._post(leaving, outgoing, to, step + 1, chunk, slot, phases[1], start)
+
+    def until_taken(self, to: int, step: int, chunk: int, phase: int) -> None:
+        """Wait until ``to`` has taken all that was sent to it: until every slot is free."""
+        free, held = self._out[to].free, 0
+        try:
+            while held < SLOTS:
+                if not free.acquire(False):
+                    self._wait(free, to, step, chunk, -1, self.untaken, phase)
+                held += 1
+        finally:
+            for _ in range(held):
+                free.release()
+
+    def anyone(self) -> int | None:
+        """Return a peer whose message is there, if there is one."""
+        for peer in range(self.members.size):
+            if peer == self.rank:
+                continue
+            box = self._in.get(peer) or self.members.inbox(peer, COLLECTIVE_PLANE, None)
+            if box is not None:
+                self._in[peer] = box
+                if box.ready.acquire(False):
+                    box.ready.release()
+                    return peer
+        return None
+
+    # -- what a message over an emulated link asks --
+
+    def is_cut(self, to: int) -> bool:
+        """Return whether the link to that world rank is cut now."""
+        return self.pacer is not None and self.pacer.is_cut(to)
+
+    def flight(self, peer: int, nbytes: int, start: int) -> tuple[int, int, int]:
+        """Return when bytes to a group rank leave, when they arrive, and the slow motion in it."""
+        if self.pacer is None:
+            return 0, 0, 0
+        if self.members.peers[peer].board is None:  # on another host: its clock is another
+            return 0, self.pacer.leave(self.world[peer], nbytes, start, self.watch.check), 0
+        departs, arrives = self.pacer.flight(self.world[peer], nbytes, start)
+        return departs, arrives, self.attention[SLOW_MOTION]
+
+    # -- their halves --
+
+    def _claim(self, to: int, step: int, chunk: int, phase: int, mine: Any) -> Any:
+        """Claim a free slot towards ``to``: wait for one, and at the gate where the user may hold
+        ranks.
+
+        ``mine`` is what this rank has of the chunk by now: its first values are said while held.
+        """
+        box = self._out.get(to)
+        if box is None:
+            self._meet(to, "send to")
+            box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
+        if not box.free.acquire(False):
+            self._wait(box.free, to, step, chunk, -1, self.full, phase)
+        if self.attention[ATTENTION] and self.attention[HELD] and self.gate is not None:
+            self._say(mine, to, step, chunk)
+            self.gate.pass_chunk((self.group, self.op, step), self.where.iteration)
+            self.watch.check()
+        return box
+
+    def _say(self, mine: Any, to: int, step: int, chunk: int) -> None:
+        """Report to observers what this rank holds of the chunk that it is about to send."""
+        self.lane.status(
+            SEND,
+            peer=self.world[to],
+            group=self.group_number,
+            op=self.op,
+            step=step,
+            chunk=chunk,
+            dtype=self.recorder.name(str(mine.dtype).removeprefix("torch.")),
+            shape=(len(mine),),
+            values=tuple(float(value) for value in mine[:8].tolist()),
+        )
+
+    def _post(
+        self,
+        box: Any,
+        payload: Any,
+        to: int,
+        step: int,
+        chunk: int,
+        slot: int,
+        phase: int,
+        start: int,
+    ) -> None:
+        nbytes = payload.nbytes
+        departs = arrives = slowness = 0
+        if self.attention[ATTENTION] and self.pacer is not None:
+            slowness = self.attention[SLOW_MOTION]
+            self.pacer.wait_while_cut(self.world[to], self.watch.check)
+            if self.members.peers[to].board is None:  # on another host: its clock is another
+                arrives = self.pacer.leave(self.world[to], nbytes, start, self.watch.check)
+            else:
+                departs, arrives = self.pacer.flight(self.world[to], nbytes, start)
+        total = checksum(bytes_of(payload)) | 1 if self.verify else 0
+        box.post(
+            self.generation,
+            self.op,
+            step,
+            chunk,
+            slot,
+            nbytes,
+            self.signature,
+            arrives,
+            nbytes,
+            0,
+            total,
+            slowness,
+        )
+        if departs:
+            sleep_until(departs, self.watch.check, self.attention, slowness)
+        self.bytes_sent += nbytes
+        self._write(SEND, start, now(), self.world[to], step, chunk, slot, nbytes, 0, phase)
+
+    def _arrived(
+        self, frm: int, step: int, chunk: int, nbytes: int, slot: int, phase: int
+    ) -> tuple[Any, tuple[int, ...]]:
+        """Return the header's fields of the oldest slot from ``frm``, once it is there and is what
+        is expected.
+        """
+        box = self._in.get(frm)
+        if box is None:
+            self._meet(frm, "receive from")
+            box = self._in[frm] = self._open(frm, step, chunk, slot, phase)
+        if not box.ready.acquire(False):
+            self._wait(box.ready, frm, step, chunk, slot, 0, phase)
+        fields: tuple[int, ...] = box.fields()
+        if fields[F_ARRIVES] and fields[F_ARRIVES] > now():
+            start, (step, chunk, slot) = now(), fields[F_STEP : F_SLOT + 1]
+            sleep_until(fields[F_ARRIVES], self.watch.check, self.attention, fields[F_SLOWNESS])
+            self._write(WAIT, start, now(), self.world[frm], step, chunk, slot, -1, 0, phase)
+        if (
+            fields[F_OP] != self.op
+            or fields[F_SIGNATURE] != self.signature
+            or fields[F_NBYTES] != nbytes
+            or fields[F_GENERATION] != self.generation
+        ):
+            raise self.watch.fail(self._explain(frm, Header(*fields), nbytes))
+        return box, fields
+
+    def _open(self, frm: int, step: int, chunk: int, slot: int, phase: int) -> Any:
+        """Return the mailbox from ``frm``. The sender makes it for its first message: until then
+        this waits.
+        """
+        box = self.members.inbox(frm, COLLECTIVE_PLANE, None)
+        if box is not None:
+            return box
+        start, peer = now(), self.world[frm]
+        self.lane.status(
+            WAIT, peer=peer, group=self.group_number, op=self.op, step=step, chunk=chunk
+        )
+        try:
+            return self.members.inbox(
+                frm, COLLECTIVE_PLANE, lambda: Patience(self.watch, frm, self.lane, self.doing)
+            )
+        finally:
+            self._write(WAIT, start, now(), peer, step, chunk, slot, -1, 0, phase)
+
+    def _received(
+        self, start: int, frm: int, fields: tuple[int, ...], fused: bool, phase: int
+    ) -> None:
+        self._write(
+            RECV,
+            start,
+            now(),
+            self.world[frm],
+            fields[F_STEP],
+            fields[F_CHUNK],
+            fields[F_SLOT],
+            fields[F_NBYTES],
+            self._fused if fused else 0,
+            phase,
+        )
+        self.heard, self.heard_chunk = fields[F_STEP], fields[F_CHUNK]
+
+    def _wait(
+        self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
+    ) -> None:
+        """Wait, and record it; stay awake at first, as sleeping and waking outlasts most waits."""
+        start = now()
+        acquire = semaphore.acquire
+        looks, awake_until = LOOKS, start + (self.spin_ns if self.inline else 0)
+        try:
+            while looks > 0 or now() < awake_until:
+                looks -= 1
+                os.sched_yield()  # the peer may be on this very core
+                if acquire(False):
+                    break
+            else:
+                self.lane.status(
+                    WAIT,
+                    peer=self.world[peer],
+                    group=self.group_number,
+                    op=self.op,
+                    step=step,
+                    chunk=chunk,
+                )
+                self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step}")
+        finally:  # a wait that nobody ended was one too
+            self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
+
+    # -- what must not be --
+
+    def _meet(self, peer: Any, doing: str) -> None:
+        """Raise CollectiveError unless ``peer`` is another rank of this group."""
+        whole = isinstance(peer, Integral)
+        if whole and 0 <= peer < self.members.size and peer != self.rank:
+            return
+        me, last = self.rank, self.members.size - 1
+        what = (
+            f"rank {me} cannot {doing} itself: what it has needs no message"
+            if whole and peer == me
+            else f"rank {me} cannot {doing} rank {peer!r}: the group has ranks 0 to {last}"
+        )
+        raise self.watch.fail(CollectiveError(f"{what} (in {self.doing})"))
+
+    def _explain(self, frm: int, header: Header, nbytes: int) -> CollectiveError:
+        """Return what is wrong with a message that is not the one expected here."""
+        mine = Side(
+            self.world[self.rank], self.op, self.signature, self.generation, self.members.board
+        )
+        theirs = Side(
+            self.world[frm],
+            header.op,
+            header.signature,
+            header.generation,
+            self.members.peers[frm].board,
+        )
+        return mismatch(mine, theirs, self.doing, header, nbytes)
+
+    def _verify(self, header: Header, payload: Any, frm: int) -> None:
+        result = checksum(bytes_of(payload)) | 1
+        if result != header.checksum:
+            raise self.watch.fail(
+                CollectiveError(
+                    f"rank {self.world[self.rank]}: step {header.step}, chunk {header.chunk}, slot "
+                    f"{header.slot} from rank {self.world[frm]} arrived damaged in {self.doing}: "
+                    f"its checksum is {result:#x}, the sender's was {header.checksum:#x}"
+                )
+            )

@@ -1,1 +1,0 @@
-"""A parameter server's servers and workers, what theory says, and what must hold."""

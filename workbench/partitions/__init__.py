@@ -1,1 +1,0 @@
-"""Which sample goes to which rank in which minibatch: ``wb.partition``, and what runs tell."""

@@ -1,0 +1,69 @@
+"""Experiments to begin with: each starts as it is, and says what to look for; and comparisons.
+
+presets()["A straggler"].experiment       for a form, or wb.run
+comparisons()["Four ways to wait"].make() name -> experiment, for wb.compare
+
+They stand in the files of presets/, ours and the user's own (extensions.py). A file has
+
+    GROUP, ORDER     under which name its presets stand, and where among the others
+    presets()        a list of (name, a line of words on what to look for, make -> Experiment)
+    comparisons()    a list of (name, the question in a line, make -> {name: Experiment}); or none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+from workbench.common import extensions
+from workbench.experiment.spec import Experiment
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A name, one line of words on what to look for, and what it runs."""
+
+    name: str
+    words: str
+    make: Callable[[], Experiment]
+    group: str = "Averaged gradients"  # under which it stands where there are many
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """Made when asked for: to check a strategy's options takes importing torch."""
+        return self.make()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A name, one line of words on the question, and the experiments that answer it."""
+
+    name: str
+    words: str
+    make: Callable[[], Mapping[str, Experiment]]
+
+
+def presets() -> dict[str, Preset]:
+    """Return them by name, the one to begin with first."""
+    return {
+        name: Preset(name, words, make, file.GROUP)
+        for file in _files()
+        for name, words, make in file.presets()
+    }
+
+
+def comparisons() -> dict[str, Compared]:
+    """Return them by name. ``wb.compare(comparisons()[name].make(), seeds=5)`` runs one."""
+    asked = [file for file in _files() if hasattr(file, "comparisons")]
+    return {one[0]: Compared(*one) for file in asked for one in file.comparisons()}
+
+
+def _files() -> list[ModuleType]:
+    """Return the modules with presets, in their order."""
+    modules = [extensions.load("presets", stem) for stem in extensions.files("presets")]
+    return sorted(
+        (one for one in modules if hasattr(one, "presets") and hasattr(one, "GROUP")),
+        key=lambda one: (one.ORDER, one.__name__),
+    )

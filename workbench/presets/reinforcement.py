@@ -1,0 +1,75 @@
+"""Presets for reinforcement learning, which presets/catalogue.py lists.
+
+Environments are padded, so that actors are what takes time, as they are with larger games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.experiment.spec import Experiment, Kill
+
+Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
+Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
+GROUP, ORDER = "Reinforcement learning", 80
+
+
+def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) -> Experiment:
+    """Return an experiment on the pixel game; options with their default value are left out."""
+    return Experiment(
+        strategy=strategy,
+        task="catch",
+        ranks=ranks,
+        iterations=iterations,
+        batch_size=32,
+        optimizer="adam",
+        pad_environment="2 ms",
+        options=options,
+    )
+
+
+def presets() -> list[Words]:
+    """Return the presets."""
+    return [
+        (
+            "DQN in one process",
+            "It plays, remembers and learns in turns. What of the time goes to playing?",
+            lambda: catching("sequential", 1),
+        ),
+        (
+            "Ape-X: four actors, one learner",
+            "Experience flows to replay, priorities come back. How old is what is learned from?",
+            lambda: catching("ape_x", 6),
+        ),
+        (
+            "Gorila: actors, learners, a server",
+            "Two learners push gradients to a server. Which kind of message has most bytes?",
+            lambda: catching("gorila", 6, learners=2),
+        ),
+        (
+            "Gorila in bundles",
+            "Each of three ranks plays, remembers and learns. Which messages are gone?",
+            lambda: catching("gorila", 4, bundle=True),
+        ),
+        (
+            "An actor that dies",
+            "Rank 5 is killed in update 300. Training goes on: with how many frames a second?",
+            lambda: catching("ape_x", 6).replace(faults=(Kill(rank=5, at_iteration=300),)),
+        ),
+    ]
+
+
+def comparisons() -> list[Question]:
+    """Return the comparisons."""
+    return [
+        (
+            "Gorila, Ape-X and one process",
+            "Which is ahead by updates, which by wall time, and which sends fewest bytes?",
+            lambda: {
+                "sequential": catching("sequential", 1),
+                "Ape-X": catching("ape_x", 5),
+                "Gorila": catching("gorila", 5),
+            },
+        )
+    ]

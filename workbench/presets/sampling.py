@@ -1,0 +1,37 @@
+"""Partitions to begin with: what presets/catalogue.py has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workbench.experiment.spec import Experiment
+
+Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
+GROUP, ORDER = "Partitions", 70
+
+
+def presets() -> list[Words]:
+    return [
+        (
+            "Samples, dealt out",
+            "20 samples over 3 ranks: 7, 7 and 6. See Samples; what is the epoch's last minibatch?",
+            lambda: Experiment(ranks=3, batch_size=20, iterations=80),
+        ),
+        (
+            "More ranks than samples",
+            "Minibatches of 4 over six ranks: who has nothing to learn from, and does it matter?",
+            lambda: Experiment(ranks=6, batch_size=4, iterations=40),
+        ),
+        (
+            "Samples of a fast worker",
+            "Nobody waits for anybody (ASP): how many minibatches is the fastest worker ahead?",
+            lambda: Experiment(
+                strategy="parameter_server",
+                ranks=4,
+                batch_size=24,
+                iterations=60,
+                pad_compute="8 ms",
+                options={"consistency": "asp"},
+            ),
+        ),
+    ]

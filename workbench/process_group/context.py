@@ -1,0 +1,97 @@
+"""The context of a group's calls: one rank's communicator, members, plans, and inner Gloo group.
+
+It also has the way in which a rank joins them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
+
+from workbench.choosing.costs import Costs, agree_on_costs
+from workbench.common.topology import of_hosts
+from workbench.messaging.communicator import Communicator
+from workbench.messaging.members import Members
+from workbench.process_group.messages import progress_engine_of
+from workbench.process_group.plans import Plans
+from workbench.process_group.session import Session, session
+from workbench.process_group.staging import Staging
+from workbench.transports.rendezvous import in_time, meet
+
+
+@dataclass(eq=False)
+class GroupContext:
+    """One rank's end of a group, for the code that makes calls and runs them."""
+
+    label: str
+    session: Session
+    inner: Any  # an InnerGloo; its methods are not in torch's type stubs
+    members: Members
+    comm: Communicator
+    plans: Plans
+    me: int = field(init=False)  # world rank
+    staging: Staging = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.me = self.members.world[self.comm.rank]
+        self.staging = Staging(self.comm.lane)
+
+
+class InnerGloo(ProcessGroupGloo):
+    """The Gloo group inside. torch asks it, where it knows Gloo by name, on behalf of ours."""
+
+    outer: Any  # a weak reference to ours
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        if (group := self.outer()) is not None:
+            group.set_timeout(timeout)
+
+
+def join(
+    store: Store, rank: int, size: int, timeout: timedelta, world: list[int] | None, name: str
+) -> GroupContext:
+    """Return this rank's end of the group, once all of its ranks are there."""
+    here = session()
+    joining = max(timeout, timedelta(seconds=here.joining))
+    ranks: Sequence[int] = world or range(size)
+    meeting = meet(store, rank, ranks, group=name, timeout=joining, look=here.look)
+    if world is None:
+        here.recorder.belongs(meeting.job, meeting.attempt)
+    own = PrefixStore(meeting.name, store)  # with keys of this attempt only
+    with in_time(rank, ranks, name, joining):
+        inner = InnerGloo(PrefixStore("inner", own), rank, size, timeout=joining)
+        if joining > timeout:
+            ProcessGroupGloo._set_default_timeout(inner, timeout)
+        members = Members(
+            PrefixStore("workbench", own),
+            rank,
+            world,
+            size,
+            timeout=timeout,
+            slot_bytes=here.slot_bytes,
+            recorder=here.recorder,
+            control=here.control,
+            bells=progress_engine_of(here).bells,
+            generation=here.generation,
+        )
+    members.watch.look_s = here.look_s
+    lane = "comm" if name == "default" else f"comm:{name}"
+    comm = Communicator(members, lane, name, control=here.control, generation=here.generation)
+    with in_time(rank, ranks, name, joining):
+        given = here.costs or agree_on_costs(PrefixStore("costs", own), rank)
+    costs = _costs_of_group(given, members, here.slot_bytes)
+    comm.levels = costs.links.levels
+    plans = Plans(here, comm, members, costs, PrefixStore("auto", own))
+    return GroupContext(name, here, inner, members, comm, plans)
+
+
+def _costs_of_group(given: Costs, members: Members, slot_bytes: int) -> Costs:
+    """Return the process's costs as they are between the members of this group."""
+    links = given.links.among(members.world)
+    if not links.levels:  # no spec says which ranks share a host: where they are says it
+        links = replace(links, levels=of_hosts([peer.host for peer in members.peers]))
+    return given.over(links).cut_into(slot_bytes)

@@ -1,0 +1,23 @@
+"""The entry from torch.distributed, which asks for a process group of the backend "workbench"."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+
+def create(*options: Any) -> Any:
+    """Return a process group of these options of torch's."""
+    return _making().create(*options)
+
+
+@cache
+def _making() -> Any:
+    from workbench.process_group import live_groups
+    from workbench.process_group import making as group_making
+    from workbench.process_group.session import last_words
+
+    threading._register_atexit(last_words)  # type: ignore[attr-defined]
+    threading._register_atexit(live_groups.close_all)  # type: ignore[attr-defined]  # comes first
+    return group_making

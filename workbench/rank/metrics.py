@@ -1,0 +1,54 @@
+"""Rows of metrics: what a task measures of a model, and a sketch of a replica's parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from workbench.rank.parameter_sketch import Sketch
+from workbench.rank.validation import aside
+from workbench.recording.events import CODE, now
+from workbench.recording.recorder import Recorder
+
+METRICS_EVERY = 10  # iterations: the task's metrics of a rank's samples cost one more forward each
+
+
+class Metrics:
+    """The metrics of one rank, recorded beside its training."""
+
+    def __init__(self, task: Any, recorder: Recorder) -> None:
+        self._task, self._recorder = task, recorder
+        self._sketch: Sketch | None = None
+
+    def measure(self, model: torch.nn.Module, batch: Any) -> None:
+        """Record the task's metrics of this rank's samples now and then, before the update: for
+        charts, and without a trace in the training.
+        """
+        recorder = self._recorder
+        wanted = recorder.where.iteration % METRICS_EVERY == 0 and recorder.active
+        if wanted and hasattr(self._task, "metrics"):
+            start = now()
+            self.record(aside(self._task, model, batch), "minibatch", start)
+
+    def record(self, metrics: dict[str, float], split: str, start: int) -> None:
+        """Record what the task measured since ``start``, of the "minibatch" or of "validation"."""
+        lane, end = self._recorder.lane("compute"), now()
+        lane.context(where=self._recorder.where)
+        for name, value in metrics.items():
+            number, phase = self._recorder.name(name), self._recorder.name(split)
+            lane.write(CODE["metric"], start, end, name=number, phase=phase, value=float(value))
+            start = end  # the time is the first one's
+
+    def sketch(self, model: torch.nn.Module) -> None:
+        """Record eight numbers of this replica's parameters."""
+        recorder = self._recorder
+        if not recorder.active:
+            return
+        if self._sketch is None:
+            self._sketch = Sketch(model.parameters())
+        numbers = self._sketch.numbers()
+        lane, name, moment = recorder.lane("compute"), recorder.name("sketch"), now()
+        lane.context(where=recorder.where)
+        for j, value in enumerate(numbers):
+            lane.write(CODE["metric"], moment, moment, chunk=j, name=name, value=value)

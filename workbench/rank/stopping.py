@@ -1,0 +1,20 @@
+"""The end of a run that its user stops: all ranks end before the same iteration."""
+
+from __future__ import annotations
+
+from workbench.shared_memory.control_block import ABORT, STOP, STOP_ASKED, Control
+
+
+def is_over(control: Control, rank: int, iteration: int, lead: int) -> bool:
+    """Return whether the run ends before this iteration because it was stopped, or has failed.
+
+    All ranks agree: rank 0 turns the wish into a number before it takes part in an iteration
+    that cannot end without it; the others read that number when they come to the next one.
+    Where ranks wait for their neighbours only, some are ahead of it by then: at most by ``lead``.
+    """
+    words = control.words
+    if words[ABORT]:
+        return True
+    if rank == 0 and words[STOP] == STOP_ASKED:
+        words[STOP] = iteration + 1 + lead
+    return 0 < words[STOP] <= iteration

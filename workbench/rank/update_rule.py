@@ -1,0 +1,40 @@
+"""The experiment's update rule: SGD or Adam at its learning rate, which may rise at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from workbench.experiment.spec import Experiment
+
+
+def optimizer_of(
+    exp: Experiment, parameters: Iterable[torch.Tensor], scale: float = 1.0
+) -> torch.optim.Optimizer:
+    """Return the experiment's optimiser for these parameters. ``scale``: the size of minibatches as
+    a multiple of ``batch_size``, with which the learning rate grows.
+    """
+    rate = exp.rate_at(0) * scale
+    result: torch.optim.Optimizer = (
+        torch.optim.Adam(parameters, lr=rate)
+        if exp.optimizer == "adam"
+        else torch.optim.SGD(parameters, lr=rate, momentum=exp.momentum)
+    )
+    if exp.warmup or exp.scale_batch:
+        _set_rate(result, exp, scale)
+    return result
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, exp: Experiment, scale: float) -> None:
+    """Set the learning rate before each update; how many there were is kept with the optimizer."""
+
+    def before(_: Any, args: Any, kwargs: Any) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = exp.rate_at(group["updates"]) * scale
+            group["updates"] += 1
+
+    for group in optimizer.param_groups:
+        group["updates"] = 0
+    optimizer.register_step_pre_hook(before)

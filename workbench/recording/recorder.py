@@ -1,0 +1,341 @@
+"""A rank's trace as it is written: its names, its lanes, where in training it is."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workbench.common.errors import WorkbenchError
+from workbench.recording import meter as meters
+from workbench.recording.events import (
+    CONTEXTS,
+    DATA_AT,
+    H_AGENT,
+    H_ATTEMPT,
+    H_BORN,
+    H_COST_PS,
+    H_END,
+    H_ERROR,
+    H_FULL,
+    H_HOST,
+    H_JOB,
+    H_LANES,
+    H_LEFT,
+    H_LOST,
+    H_LOST_NOT,
+    H_MAGIC,
+    H_NAMES,
+    H_PID,
+    H_RANK,
+    H_SIZE,
+    LANE_BYTES,
+    LANES,
+    LANES_AT,
+    MAGIC,
+    MORE_NAMES,
+    NAMES_AT,
+    NAMES_BYTES,
+    NOWHERE,
+    PAGE,
+    RECORD_BYTES,
+    ROWS,
+    now,
+)
+from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, no_write, nowhere
+from workbench.recording.meter import Meter, Samples
+from workbench.recording.trace_memory import map_block, new_folder
+from workbench.shared_memory.segments import Segment, need_ordered_stores, publish, reserve
+
+
+class Recorder:
+    """A rank's trace: its names, its lanes, and where in training it is (``where``)."""
+
+    def __init__(
+        self,
+        memory: memoryview,
+        rank: int,
+        segment: Segment | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Record into ``segment``, a Run's ring, or into files of ``folder``; else nothing."""
+        self.memory, self.rank, self._segment, self._folder = memory, rank, segment, folder
+        self.active = segment is not None or folder is not None
+        self.where = NOWHERE
+        self.generation = 0  # of the group that this rank is in
+        self._words = memory[:PAGE].cast("q")
+        self._numbers: dict[str, int] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._written: dict[str, int] = {}  # rows of lanes that were given back, by name
+        self._free: list[Place] = []
+        self._nameless = self._crowded = False  # has it been said?
+        # Threads meet here, but seldom. A group that is collected while a lane is made gives its
+        # own back on that very thread.
+        self._making, self._naming, self._losing = (
+            threading.RLock(),
+            threading.Lock(),
+            threading.Lock(),
+        )
+        for word, value in (
+            (H_RANK, rank),
+            (H_PID, os.getpid()),
+            (H_LANES, 0),
+            (H_NAMES, 0),
+            (H_SIZE, 0),
+            (H_END, 0),
+            (H_FULL, 0),
+            (H_LOST, 0),
+            (H_LOST_NOT, ~0),
+            (H_ERROR, 0),
+        ):
+            self._words[word] = value
+        self._words[H_MAGIC] = MAGIC
+        self.name("")
+        if self.active:
+            self._words[H_COST_PS] = int(cost_of_a_record() * 1000)
+
+    @classmethod
+    def off(cls, rank: int) -> Recorder:
+        """Return a recorder that keeps nothing (``record=False``)."""
+        return cls(memoryview(bytearray(DATA_AT)), rank)
+
+    @classmethod
+    def into_segment(cls, segment: Segment, rank: int) -> Recorder:
+        return cls(segment.memory, rank, segment)
+
+    @classmethod
+    def into_folder(cls, folder: Path, rank: int) -> Recorder:
+        """Return a recorder that writes this rank's files in ``folder``; ``wb.load(folder)`` merges
+        those of all ranks.
+        """
+        need_ordered_stores("a trace that is read while it is written")
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        name = f"rank-{rank}-{os.getpid()}" + (f"-restart-{restart}" if restart != "0" else "")
+        own = new_folder(folder, name)
+        recorder = cls(map_block(own / "trace", 0, DATA_AT), rank, folder=own)
+        words = recorder._words
+        words[H_BORN], words[H_HOST] = time.time_ns(), 1 + recorder.name(os.uname().nodename)
+        if "TORCHELASTIC_MAX_RESTARTS" in os.environ:
+            words[H_LEFT] = int(os.environ["TORCHELASTIC_MAX_RESTARTS"]) - int(restart)
+            words[H_AGENT] = os.getppid()
+        return recorder
+
+    def belongs(self, job: str, attempt: int) -> None:
+        """Note which attempt of which job this process is part of; what it joins later changes
+        nothing.
+        """
+        if not self._words[H_ATTEMPT]:
+            self._words[H_JOB] = 1 + self.name(job)
+            self._words[H_ATTEMPT] = 1 + attempt  # last: what it names is there
+
+    def joined(self, size: int) -> None:
+        """Note how many ranks the whole group has, so that readers of the trace can wait for the
+        others.
+        """
+        self._words[H_SIZE] = size
+
+    def end(self, words: str, error: Mapping[str, Any] | None = None) -> None:
+        """Write that the process ends by itself. ``words``: what it raised, "" if it did not;
+        ``error``: the fields of that error.
+        """
+        if self._words[H_PID] == os.getpid():  # a fork's end is not ours
+            if error is not None:
+                self._words[H_ERROR] = 1 + self.name(json.dumps(error))
+            self._words[H_END] = 1 + self.name(words)  # last: what it goes with is there
+
+    def name(self, text: str) -> int:
+        """Return the number that stands for ``text`` in this rank's records; equal texts have equal
+        numbers.
+        """
+        number = self._numbers.get(text)
+        if number is None:
+            with self._naming:
+                number = self._numbers.get(text)
+                number = self._new_name(text) if number is None else number
+            if number == self._numbers.get(MORE_NAMES) and not self._nameless:
+                self._nameless = True
+                self._warn(
+                    f"the trace is full of names: {text[:80]!r} and those that follow are recorded "
+                    f"as {MORE_NAMES!r}, and new lanes not at all"
+                )
+        return number
+
+    def _new_name(self, text: str) -> int:
+        data = text.encode()[:255]
+        used = self._words[H_NAMES]
+        if MORE_NAMES in self._numbers:  # a table that is full must not stop training
+            return self._numbers[MORE_NAMES]
+        if used + 1 + len(data) > NAMES_BYTES - (len(MORE_NAMES) + 1):
+            text, data = MORE_NAMES, MORE_NAMES.encode()
+        number = len(self._numbers)
+        at = NAMES_AT + used
+        self.memory[at : at + 1 + len(data)] = bytes([len(data)]) + data
+        publish(self._words, H_NAMES, used + 1 + len(data))
+        self._numbers[text] = number
+        return number
+
+    # -- lanes --
+
+    def lane(self, name: str) -> Lane:
+        """Return the lane of this name, made on first use, for good. One thread at a time may write
+        to it.
+        """
+        result = self._lanes.get(name)
+        return self.take_lane(name) if result is None else result
+
+    def take_lane(self, name: str) -> Lane:
+        """Return the lane of this name for a user that gives it back."""
+        number = self.name(name)
+        with self._making:
+            lane = self._lanes.get(name) or self._new_lane(name, number)
+            lane.users += 1
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        """Release a lane that is written no more: another lane may take its place."""
+        with self._making:
+            lane.users -= 1
+            if lane.users or self._lanes.get(lane.name) is not lane:
+                return
+            del self._lanes[lane.name]
+            if lane.index < 0:
+                return
+            self._written[lane.name] = lane.leave(self._lose)
+            place = lane._place
+            place.page[:8] = bytes(8)  # of no name
+            self._free.append(place)
+
+    def _new_lane(self, name: str, number: int) -> Lane:
+        place = self._new_place(name, number) if self.active else None
+        if place is not None:
+            publish(memoryview(place.page)[:8].cast("q"), 0, number)
+            lane = Lane(self, name, number, place, self._written.get(name, 0))
+        else:
+            place = Place(-1, bytearray(PAGE), nowhere(), nowhere())
+            lane = Lane(self, name, number, place)
+            lane.write = self._lose if self.active else no_write
+        self._lanes[name] = lane
+        return lane
+
+    def _new_place(self, name: str, number: int) -> Place | None:
+        """Return where a lane may write; None: there is no room for it."""
+        if number == self._numbers.get(MORE_NAMES):
+            return None
+        if self._free:
+            return self._free.pop()
+        index = self._words[H_LANES]
+        if index == LANES:
+            if not self._crowded:
+                self._crowded = True
+                self._warn(
+                    f"its trace has room for {LANES} lanes at a time, and {name!r} is one more: "
+                    "its records are counted as dropped. Destroy groups that are not needed any "
+                    "more (torch.distributed.destroy_process_group(group))"
+                )
+            return None
+        logs = self._logs(name, index)
+        if logs is None:
+            return None
+        page = self.memory[LANES_AT + index * PAGE :][:PAGE]
+        place = Place(index, page, *logs, Meter(page))
+        page[:8].cast("q")[0] = number  # before it counts
+        publish(self._words, H_LANES, index + 1)
+        return place
+
+    def _lose(self, *_: object, **__: object) -> None:
+        """Count a row for which there is no lane."""
+        with self._losing:
+            count = self._words[H_LOST] + 1
+            self._words[H_LOST], self._words[H_LOST_NOT] = count, ~count
+
+    def _warn(self, words: str) -> None:
+        print(f"[workbench] rank {self.rank}: {words}", file=sys.stderr, flush=True)
+
+    def _logs(self, name: str, index: int) -> tuple[Log, Log] | None:
+        """Return where a lane's rows and contexts go; None: there is no room for them on disk."""
+        if self._folder is None:
+            assert self._segment is not None
+            at = DATA_AT + index * LANE_BYTES
+            what = f"the records of rank {self.rank}'s lane {name!r}"
+            reserve(self._segment.fd, at, LANE_BYTES, what)
+            return Log(self.memory, at, ROWS, None), Log(
+                self.memory, at + ROWS * RECORD_BYTES, CONTEXTS, None
+            )
+        try:
+            rows = self._file_log(f"{index}.rows", ROWS)
+            return rows, self._file_log(f"{index}.contexts", CONTEXTS)
+        except WorkbenchError as error:
+            self._full(error)
+            return None
+
+    def _file_log(self, name: str, records: int) -> Log:
+        assert self._folder is not None
+        path, block = self._folder / name, records * RECORD_BYTES
+
+        def grow(number: int) -> memoryview:
+            try:
+                return map_block(path, number * block, block)
+            except WorkbenchError as error:
+                self._full(error)
+                return memoryview(bytearray(block))  # what is written there nobody reads
+
+        return Log(map_block(path, 0, block), 0, records, grow)
+
+    def _full(self, error: WorkbenchError) -> None:
+        """Note that the disk is full: training goes on, and readers of the trace see the note."""
+        if not self._words[H_FULL]:
+            self._words[H_FULL] = 1
+            self._warn(f"{error}. Not all is recorded from here on")
+
+    @contextmanager
+    def span(
+        self,
+        kind: int,
+        lane: str = "compute",
+        name: str = "",
+        value: Callable[[], float] = lambda: math.nan,
+    ) -> Iterator[None]:
+        """Record what runs inside as one row of ``kind`` (compute; collectives have their own,
+        faster way). ``value`` is asked within it, at its end.
+        """
+        log, number = self.lane(lane), self.name(name)
+        log.context(where=self.where)
+        log.status(kind)
+        start = now()
+        try:
+            yield
+        finally:
+            result = value()
+            log.write(kind, start, now(), name=number, value=result)
+            log.idle()
+
+    def mark(
+        self,
+        kind: int,
+        name: str,
+        *,
+        value: float = math.nan,
+        lane: str = "compute",
+        peer: int = -1,
+        group: str = "",
+        nbytes: int = -1,
+    ) -> None:
+        """Record an instant: a metric's number, a fault, something noticed."""
+        log, moment = self.lane(lane), now()
+        log.context(group=self.name(group), where=self.where)
+        log.write(kind, moment, moment, peer=peer, nbytes=nbytes, name=self.name(name), value=value)
+
+
+def read_meters(trace: memoryview) -> tuple[Samples, float]:
+    """Return what the meters of a rank's trace say, and a row's cost there at the start, in ns."""
+    words = trace[:PAGE].cast("q")
+    pages = (LANES_AT + index * PAGE for index in range(min(words[H_LANES], LANES)))
+    samples = sum((meters.read(trace[at : at + PAGE]) for at in pages), Samples())
+    return samples, words[H_COST_PS] / 1000

@@ -1,0 +1,49 @@
+"""Quorum: those that answer go on. A rank that is late for ``quorum_timeout`` is left out, and
+comes back.
+
+Late is a rank that has not come to the collective in which others wait, or that is stopped. The
+others give up the iteration, form a group without it and deal its minibatch out among themselves.
+The late rank keeps its process: when it comes to the collective, it finds that its group is gone,
+asks to join, and receives parameters and optimizer at the border of an iteration. A rank that is
+cut off, or whose process ends, is treated as in ``wait``.
+
+Source  torchft, https://docs.pytorch.org/torchft/: a quorum of the replicas that answer is computed
+        at every step, and a replica that heals joins a later one. Here the members are asked again
+        only where one is late: as long as all answer, the quorum is the group that there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.common.errors import SpecError
+from workbench.experiment.checks import EQUAL
+from workbench.experiment.team import Failure, Team
+from workbench.recovery._replicas import check_replicas
+from workbench.user_code import source
+
+if TYPE_CHECKING:
+    from workbench.experiment.spec import Experiment
+
+EVICTS_UNREACHABLE = True
+LEAVES_OUT = True  # ranks that are late, which come back
+ROUNDS = ("local_sgd", "diloco")  # whose replicas are the same at the end of each round
+
+
+def recover(failure: Failure) -> Team | None:
+    """Return the ranks that answer; None where nobody does."""
+    return failure.shrink() if failure.survivors else None
+
+
+def check(exp: Experiment) -> None:
+    """Raise SpecError unless all ranks of this experiment train the same, and meet."""
+    check_replicas(exp, same_ranks=False)
+    names = source.names_defined(source.text_of("strategies", exp.strategy), str(exp.strategy))
+    if EQUAL not in names and exp.strategy not in ROUNDS:
+        raise SpecError.at(
+            "recovery",
+            f"'quorum' asks who has come to the mean that all take, and strategy "
+            f"{source.shown(exp.strategy)} takes none: take recovery='wait' or 'shrink', or a "
+            "strategy such as 'data_parallel', 'ddp', 'local_sgd' or 'diloco'",
+            exp.recovery,
+        )

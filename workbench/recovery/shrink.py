@@ -1,0 +1,28 @@
+"""Shrink: the survivors form a smaller group and try the iteration again with what they have.
+
+The minibatch is dealt out among those that are left, so its mean gradient is still that of all its
+samples, and the losses are those of sequential training.
+
+Source  Elastic Horovod, https://horovod.readthedocs.io/en/stable/elastic_include.html: surviving
+        workers go on from the state in their memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.experiment.team import Failure, Team
+from workbench.recovery._replicas import check_replicas
+
+if TYPE_CHECKING:
+    from workbench.experiment.spec import Experiment
+
+
+def recover(failure: Failure) -> Team | None:
+    """Return the survivors; None where nobody survived."""
+    return failure.shrink() if failure.survivors else None
+
+
+def check(exp: Experiment) -> None:
+    """Raise SpecError unless the survivors of this experiment have all that it trains."""
+    check_replicas(exp, same_ranks=False)

@@ -1,0 +1,33 @@
+"""Wait: a rank that is frozen, or cut off by links, is waited for up to ``timeout``; then it is
+evicted, and the others go on without it, as in ``shrink``.
+
+One that is thawed, or whose link comes back, within that time goes on as if nothing had happened.
+The time counts also where the user freezes a rank or cuts a link, so that both can be tried. Of a
+partition the larger part goes on.
+
+Source  Chandra & Toueg, "Unreliable Failure Detectors for Reliable Distributed Systems", JACM
+        43(2), 1996: nobody can tell a slow process from a dead one; a timeout is a guess, so a rank
+        that is given up wrongly must not come back (it is killed before the others go on).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.experiment.team import Failure, Team
+from workbench.recovery._replicas import check_replicas
+
+if TYPE_CHECKING:
+    from workbench.experiment.spec import Experiment
+
+EVICTS_UNREACHABLE = True
+
+
+def recover(failure: Failure) -> Team | None:
+    """Return the survivors; None where nobody survived."""
+    return failure.shrink() if failure.survivors else None
+
+
+def check(exp: Experiment) -> None:
+    """Raise SpecError unless the survivors of this experiment have all that it trains."""
+    check_replicas(exp, same_ranks=False)

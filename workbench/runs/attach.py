@@ -1,0 +1,217 @@
+"""``workbench watch FOLDER``: a job that someone else started, as a run that can only be looked at.
+
+    WORKBENCH_TRACE=FOLDER torchrun --nproc-per-node 4 train.py
+
+The folder may come later than the watcher, as may each rank. What a page needs of a run is here
+(views.facts.Watched); what would change the ranks is not, so that every page is read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from workbench.common.errors import How, PeerLost, RankError, WorkbenchError
+from workbench.common.units import counted
+from workbench.runs.display_mixin import Shown
+from workbench.runs.failure import as_facts, standing
+from workbench.shared_memory.control_block import ControlState
+from workbench.store.event_store import Store
+from workbench.store.result import Overhead
+from workbench.store.trace_follower import Follower, Rank
+
+
+class Watching(Shown):
+    """The job that writes to ``folder``, followed from now on by a thread, until it is over or
+    ``close``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Open the trace folder. Raises WorkbenchError if ``folder`` exists and is not a folder."""
+        self.folder = Path(folder).absolute()
+        if self.folder.exists() and not self.folder.is_dir():
+            raise WorkbenchError(
+                f"{folder} is a file; watch a folder, the one that WORKBENCH_TRACE names"
+            )
+        self.store = Store(
+            {
+                "trace": str(self.folder),
+                "title": self.folder.name,
+                "cores": str(os.cpu_count() or 1),
+            }
+        )
+        self._follower = Follower(self.store, self.folder)
+        self._follower.start()
+
+    def __repr__(self) -> str:
+        return f"Watching({str(self.folder)!r}: {self.state_in_words[1]})"
+
+    @property
+    def done(self) -> bool:
+        """Whether all ranks have ended, and all that they wrote is read."""
+        return self._follower.over
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks of the job, as far as it is known."""
+        return self._follower.size
+
+    @property
+    def pids(self) -> dict[int, int]:
+        return {number: rank.source.pid for number, rank in sorted(self._ranks.items())}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """The files of the folder that are not read, with the reasons."""
+        return dict(self._follower.problems)
+
+    @property
+    def state_in_words(self) -> tuple[str, str]:
+        """starting, running, finished or failed, and a sentence."""
+        here, ranks, problems = len(self._ranks), self.ranks, " ".join(self._problem_notes())
+        if self.done and (error := self.error):
+            return "failed", error
+        if self.done:
+            all_of = "The rank has" if ranks == 1 else f"All {ranks} ranks have"
+            if any(rank.unread for rank in self._ranks.values()):
+                all_of = "What could be read of the ranks has"
+            return "finished", f"{all_of} ended{self._after_restarts}. {problems}".strip()
+        if not here:
+            wait = f"Waiting for ranks that write to WORKBENCH_TRACE={self.folder}."
+            return "starting", f"{wait} {problems}".strip()
+        if here < ranks:
+            words = f"{here} of {ranks} ranks {'has' if here == 1 else 'have'} come."
+            return ("running" if len(self.store) else "starting"), f"{words} {problems}".strip()
+        words = f"{self._restarted} {problems}".strip()
+        return ("running" if len(self.store) else "starting"), words
+
+    @property
+    def _restarts(self) -> int:
+        return max((rank.generation for rank in self._ranks.values()), default=0)
+
+    @property
+    def _after_restarts(self) -> str:
+        return f", after {counted(self._restarts, 'restart')}" if self._restarts else ""
+
+    @property
+    def _restarted(self) -> str:
+        """Return what torchrun does, or has done, with ranks that have failed; "" if nothing."""
+        again = [n for n, rank in self._ranks.items() if rank.gone and rank.may_come_again]
+        if again:
+            which = f"rank{'s' * (len(again) > 1)} {', '.join(map(str, sorted(again)))}"
+            return f"Waiting for torchrun to restart {which}."
+        return f"Restarted by torchrun {counted(self._restarts, 'time')}." if self._restarts else ""
+
+    @property
+    def error(self) -> str:
+        """The reason why the job failed, the cause first; "" if it did not, or goes on."""
+        if not self.done:
+            return ""
+        ends = self._ends()
+        if not ends:
+            missing = sorted(set(range(self.ranks)) - set(self._ranks))
+            return f"rank {missing[0]} never came" if missing else ""
+        cause = min(ends, key=self._cause_first)
+        rest = [number for number in sorted(ends) if number != cause]
+        names = ", ".join(map(str, rest))
+        after = f" Then rank{'s' * (len(rest) > 1)} {names} ended too." if rest else ""
+        process = f"rank {cause} (process {self.pids[cause]})"
+        return f"{process} {ends[cause]}{self._under_way(cause)}.{after}"
+
+    @property
+    def control_state(self) -> ControlState:
+        """The ranks that have arrived, and those that have ended with an error."""
+        return ControlState(
+            held=False,
+            standing=(),
+            slow_motion=1,
+            slow={},
+            frozen=(),
+            links={},
+            arrived=tuple(sorted(self._ranks)),
+            ended=self._ends(),
+            how={number: self._how(number) for number in self._ends()},
+        )
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """The failure as pages take it (``failure.as_facts``); None while there is none."""
+        text = self.error
+        if not text:
+            return None
+        ends = self._ends()
+        if not ends:
+            return as_facts(WorkbenchError(text))
+        cause = min(ends, key=self._cause_first)
+        kind = PeerLost if self._how(cause) == "killed" else RankError
+        return as_facts(kind(text, cause, how=self._how(cause)))
+
+    def overhead(self) -> Overhead:
+        """Return what recording has cost, as the ranks' own meters say."""
+        ranks = list(self._ranks.values())
+        begin = min((rank.first_ns for rank in ranks), default=0.0)
+        end = max((rank.last_ns for rank in ranks), default=0.0)
+        return Overhead.of(
+            len(self.store),
+            self.store.dropped,
+            [rank.metered() for rank in ranks],
+            self._follower.cpu_ns * 1e-9,
+            max(end - begin, 0.0) * 1e-9 * min(self.ranks, os.cpu_count() or 1),
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the job is over, or for ``timeout`` seconds; return whether it is over."""
+        return _until(lambda: self.done, timeout)
+
+    def close(self) -> None:
+        """Stop following. The job goes on, and so do its records."""
+        self._follower.stop()
+
+    @property
+    def _ranks(self) -> dict[int, Rank]:
+        return dict(self._follower.ranks)
+
+    def _problem_notes(self) -> list[str]:
+        return [f"{name}: {words}." for name, words in self.problems.items()]
+
+    def _ends(self) -> dict[int, str]:
+        """Return the ranks that have ended badly, and how."""
+        how = {
+            number: rank.last_words
+            for number, rank in self._ranks.items()
+            if rank.gone and not rank.unread
+        }  # "" ended well
+        return {
+            number: f"raised {words}" if words else "was killed, or crashed without a last word"
+            for number, words in sorted(how.items())
+            if words != ""
+        }
+
+    def _how(self, number: int) -> How:
+        """Return how a rank ended that did not end well."""
+        return "raised" if self._ranks[number].last_words else "killed"
+
+    def _cause_first(self, number: int) -> tuple[bool, bool, float]:
+        """Return a key that sorts ranks that ended: one that lost a peer is a consequence, as is
+        most often one that was killed after another had raised: torchrun does that.
+        """
+        rank = self._ranks[number]
+        return rank.raised.get("kind") == "PeerLost", not rank.last_words, rank.gone_at
+
+    def _under_way(self, number: int) -> str:
+        for row in self.store.now.iter_rows(named=True):
+            if row["rank"] == number:
+                return f", {standing(row).words}"
+        return ""
+
+
+def _until(condition: Callable[[], bool], timeout: float | None) -> bool:
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while not condition():
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True

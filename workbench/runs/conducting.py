@@ -1,0 +1,130 @@
+"""The faults of an experiment that the driver does: those of a time, and what ranks ask it for.
+
+A rank that begins an iteration, or comes to a step of a collective, kills or freezes itself there.
+A cut link or a slow rank is asked of the driver, and the rank waits until it is so: words in the
+control block have one writer, and what is done is recorded in one place.
+"""
+
+from __future__ import annotations
+
+import heapq
+import signal
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from workbench.common.units import duration_ns
+from workbench.experiment.faults import (
+    Cut,
+    FailToStart,
+    Fault,
+    Freeze,
+    Join,
+    Kill,
+    NetworkPartition,
+    Preempt,
+    Slow,
+    struck,
+)
+from workbench.experiment.spec import Experiment
+from workbench.shared_memory.control_block import ASKED, ITERATION, THAW_AT, WAITS, Control
+
+if TYPE_CHECKING:
+    from workbench.runs.elastic import Elastic
+
+Do = Callable[[], None]
+
+
+class Conductor:
+    """Does what is due, whenever it is looked at."""
+
+    def __init__(self, exp: Experiment, control: Control, steering: Elastic) -> None:
+        self._exp, self._control, self._steering = exp, control, steering
+        self._number = count()
+        self._waits = False  # does a rank wait for the source of its samples?
+        self._due: list[tuple[float, int, Do]] = []  # by the monotonic clock
+        self._waiting = [one for one in exp.faults if getattr(one, "after", None) is not None]
+        # Of those no rank knows when the run comes to the iteration: it may be lost before.
+        self._joins = [
+            one for one in exp.faults if isinstance(one, Join) and one.at_iteration is not None
+        ]
+
+    def begin(self) -> None:
+        """Do what is done before training."""
+        for fault in self._exp.faults:
+            if isinstance(fault, FailToStart):
+                self._steering._fault("fail to start", fault.rank)
+                self._steering._signal(fault.rank, signal.SIGKILL)
+
+    def look(self, trained_from: float) -> None:
+        """Do what is due by now, and what ranks have asked for. ``trained_from``: when all ranks
+        were first in training, 0 before.
+        """
+        for rank in self._steering.pids:
+            if number := self._control.rank_word(rank, ASKED):
+                self._strike(self._exp.faults[number - 1])
+                self._control.set_rank(rank, ASKED, 0)
+        if trained_from and self._waiting:
+            for fault in self._waiting:
+                after = duration_ns(fault.after) * 1e-9  # type: ignore[union-attr]
+                self._put(trained_from + after, partial(self._strike, fault))
+            self._waiting = []
+        if trained_from and self._joins:
+            members = self._steering._regrouping.team.members
+            here = max(self._control.rank_word(rank, ITERATION) for rank in members)
+            for fault in [one for one in self._joins if one.at_iteration <= here]:  # type: ignore[operator]
+                self._joins.remove(fault)
+                self._strike(fault)
+        self._wait_for_data()
+        while self._due and self._due[0][0] <= time.monotonic():
+            heapq.heappop(self._due)[2]()
+
+    def _wait_for_data(self) -> None:
+        """Have all clocks stand for as long as a rank waits for the source of its samples."""
+        ended, word = self._steering._ended, self._control.rank_word
+        waits = any(word(rank, WAITS) for rank in self._steering.pids if rank not in ended)
+        if waits != self._waits:
+            self._waits = waits
+            self._steering._stand_still(waits)
+
+    def _put(self, moment: float, do: Do) -> None:
+        heapq.heappush(self._due, (moment, next(self._number), do))
+
+    def _strike(self, fault: Fault) -> None:
+        """Do a fault, unless the rank that it strikes has ended by now."""
+        steering, ended = self._steering, self._steering._ended
+        if isinstance(fault, Join):
+            return steering._join(fault.rank)
+        if any(rank in ended for rank in struck(fault)):
+            return
+        match fault:
+            case Kill(rank=rank):
+                steering.kill(rank)
+            case Preempt(rank=rank):
+                steering.preempt(rank)
+            case Freeze(rank=rank, seconds=seconds):
+                steering._fault("freeze", rank, seconds)
+                self._control.set_rank(rank, THAW_AT, time.monotonic_ns() + int(seconds * 1e9))
+                steering._note_frozen(rank, True)
+                steering._signal(rank, signal.SIGSTOP)
+            case Slow(rank=rank, factor=factor, seconds=lasts):
+                steering.slow(rank, factor)
+                self._later(lasts, partial(steering.slow, rank, 1))
+            case Cut(source=source, target=target, seconds=lasts):
+                self._cut([(source, target)], lasts)
+            case NetworkPartition(ranks=side, seconds=lasts):
+                other = [rank for rank in steering.pids if rank not in side]
+                pairs = [(a, b) for a in side for b in other]
+                self._cut([*pairs, *((b, a) for a, b in pairs)], lasts)
+
+    def _cut(self, pairs: Sequence[tuple[int, int]], lasts: float | None) -> None:
+        for source, target in pairs:
+            self._steering.link(source, target, down=True)
+            self._later(lasts, partial(self._steering.link, source, target, down=False))
+
+    def _later(self, seconds: float | None, do: Do) -> None:
+        """Do it in so many seconds; never, where there is no number."""
+        if seconds is not None:
+            self._put(time.monotonic() + seconds, do)

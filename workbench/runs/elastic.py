@@ -1,0 +1,156 @@
+"""Ranks that come and go while a run goes on, by its user's hand or because others were lost."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from workbench.common.arguments import Rank, checked
+from workbench.common.errors import SpecError
+from workbench.experiment.elastic_checks import check_elastic
+from workbench.experiment.team import Team
+from workbench.launchers.processes.launcher import Launcher, RankHandle
+from workbench.recording.events import CODE
+from workbench.recording.trace_memory import trace_segment
+from workbench.runs.failure import how_of
+from workbench.runs.steering import Steering
+from workbench.shared_memory.control_block import (
+    CORRUPT,
+    ITERATION,
+    LOADS,
+    READY,
+    REGROUP,
+    SPARE,
+    STATE,
+    WAITS,
+)
+from workbench.shared_memory.segments import Segment
+
+if TYPE_CHECKING:
+    from workbench.rank.stack_dumps import Lookout
+    from workbench.runs.regrouping import Regrouping
+    from workbench.store.collector import Collector
+
+
+class Elastic(Steering):
+    """The part of ``Run`` that starts ranks, adds some and takes some away."""
+
+    _collector: Collector
+    _launcher: Launcher
+    _lookout: Lookout
+    _handles: list[RankHandle]
+    _segments: list[Segment]
+    _past_segments: list[Segment]  # of processes that were replaced
+    _orders: dict[str, Any]
+
+    # -- by the user --
+
+    def add_rank(self) -> int:
+        """Have one more rank join, and return its number: the lowest that is free. It is received
+        before an iteration, with the same parameters and optimizer as the others.
+
+        Raises SpecError where all ``ranks`` of the experiment train already, where the run is over,
+        or where its recovery policy or its strategy does not let ranks come and go.
+        """
+        regrouping, exp = self._changing("add_rank()"), self.experiment
+        rank = regrouping.membership.want(exp.ranks, regrouping.team.members)
+        if rank is None:
+            raise SpecError(
+                f"add_rank(): all {exp.ranks} ranks of the run train, or are about to. Start it "
+                f"with room for more: ranks=({exp.min_ranks or 1}, {exp.ranks + 1})"
+            )
+        self._fault("add", rank)
+        return rank
+
+    def _join(self, rank: int) -> None:
+        """Have this rank join, unless it trains, or is about to."""
+        regrouping, exp = self._regrouping, self.experiment
+        members = regrouping.team.members
+        if regrouping.membership.want(exp.ranks, members, only=rank) is not None:
+            self._fault("join", rank)
+
+    @checked
+    def remove_rank(self, rank: Rank) -> None:
+        """Have ``rank`` leave for good before its next iteration; the others go on without it.
+
+        Raises SpecError if it does not train, if fewer than the experiment's minimum would be left,
+        or where the run's recovery policy or its strategy does not let ranks come and go.
+        """
+        regrouping, exp = self._changing(f"remove_rank({rank})"), self.experiment
+        members, least = regrouping.team.members, exp.min_ranks or 1
+        if rank not in members:
+            raise SpecError(f"remove_rank({rank}): it does not train; ranks {[*members]} do")
+        if not regrouping.membership.leave(rank, members, least):
+            raise SpecError(
+                f"remove_rank({rank}): {len(members)} ranks train or are about to leave, and the "
+                f"run needs {least}. Add one first (add_rank), or end it (stop)"
+            )
+        self._fault("remove", rank)
+        self._signal(rank, signal.SIGTERM)
+
+    def _changing(self, call: str) -> Regrouping:
+        """Return what is known of the teams. Raises SpecError where ranks cannot come and go."""
+        try:
+            check_elastic(self.experiment)
+        except SpecError as error:
+            raise error.within("Experiment") from None
+        if self._is_over():
+            raise SpecError(f"{call}: the run is over")
+        return self._regrouping
+
+    def _is_over(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def _regrouping(self) -> Regrouping:
+        raise NotImplementedError
+
+    # -- processes --
+
+    def _order(self, handle: RankHandle, team: Team | None) -> None:
+        """Have a fresh process train as a member of a team; None: wait until there is one."""
+        handle.order(
+            {"rank": handle.rank, "team": team and asdict(team), **self._orders},
+            fds=[self._control.segment.fd, self._segments[handle.rank].fd, self._lookout.fd],
+        )
+
+    def _start(self, ranks: Sequence[int], team: Team | None) -> Sequence[RankHandle]:
+        """Start fresh ranks, each with a new trace, in place of those that ended."""
+        if not ranks:
+            return []
+        handles = self._launcher.take(ranks)
+        for one in handles:
+            rank = one.rank
+            segment = trace_segment(f"rank {rank}")
+            self._collector.add(rank, segment.memory)
+            self._note_frozen(rank, False)
+            with self._lock:
+                self._past_segments.append(self._segments[rank])
+                self._segments[rank] = segment
+                self._handles[rank].close()
+                self._handles[rank], self.pids[rank] = one, one.pid
+            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS):
+                self._control.set_rank(rank, word, 0)
+            self._order(one, team)
+        self._launcher.prepare(1)
+        return handles
+
+    def _begin(self, team: Team) -> None:
+        """Note that a team goes on, and nobody waits any more for who is not in it."""
+        with self._lock:
+            self._recorder.generation = team.generation
+            self._control.words[REGROUP] = 0
+            for rank in {*self.pids} - {*team.members}:
+                self._control.set_rank(rank, ITERATION, self.experiment.iterations)
+                self._note_frozen(rank, False)
+
+    def _note(self, rank: int, what: str) -> None:
+        """Record what the driver has noticed of a rank."""
+        with self._lock:
+            self._recorder.mark(CODE["detect"], what, lane="driver", peer=rank)
+
+    def _note_lost(self, rank: int) -> None:
+        """Record that a rank's end was noticed, and how it ended."""
+        self._note(rank, how_of(self._handles[rank].code or 0))

@@ -1,0 +1,191 @@
+"""The failure of a run: the cause before its consequences.
+
+Of ranks that ended without a report the first is the cause. Of those that reported an error the one
+that knows most is: a rank that waited for it, or was told to end, reports a consequence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from workbench.common.errors import How, LastReport, PeerLost, WorkbenchError, from_fields
+from workbench.shared_memory.segments import describe_end, how_it_ended, process_state
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Reports = Mapping[int, Mapping[str, Any]]  # of the ranks that failed, as rank/main.py sends them
+
+
+def what_went_wrong(
+    lost: Mapping[int, int],
+    failures: Reports,
+    pids: Mapping[int, int],
+    iterations: Mapping[int, int],
+    now: pl.DataFrame,
+) -> WorkbenchError | None:
+    """Return the error of the run; None if there is none.
+
+    ``lost``: how ranks ended that reported nothing (exit codes); ``iterations``: where they were;
+    ``now``: the status of all lanes when the run failed (``store.now``).
+    """
+    if lost:
+        rank, code = min(lost.items())
+        under_way = _under_way(failures, now)
+        more = "; ".join(map(str, under_way)) or "nothing is known"
+        return PeerLost(
+            f"rank {rank} (process {pids[rank]}) {how_it_ended(code)} in iteration "
+            f"{iterations[rank]}. Under way: {more}",
+            rank,
+            how=how_of(code),
+            code=code,
+            doing=f"iteration {iterations[rank]}",
+            under_way=under_way,
+        )
+    lone = {rank: report for rank, report in failures.items() if report["kind"] == "PeerLost"}
+    own = {rank: report for rank, report in failures.items() if rank not in lone}
+    if own and not (lone and all(map(_told_to_end, own.values()))):
+        return _raised_error(own, pids)
+    if lone:  # a rank that was told to end meanwhile knows nothing of it
+        return from_fields(next(iter(lone.values())))
+    return None
+
+
+def how_of(code: int) -> How:
+    """Return how a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
+    return "killed" if code < 0 else "exited" if code else "ended"
+
+
+def _told_to_end(report: Mapping[str, Any]) -> bool:
+    return bool(report["how"] == "aborted")
+
+
+def _raised_error(own: Reports, pids: Mapping[int, int]) -> WorkbenchError:
+    """Return what the rank that knows most raised; below it what others raised that differs."""
+    rank, report = min(own.items(), key=lambda item: (_knows_least(item[1]), item[0]))
+    text = report["text"]
+    if report["kind"] == "RankError":
+        return from_fields(report, f"rank {rank} raised:\n{text}")
+    others = {
+        other: one["text"]
+        for other, one in own.items()
+        if one["text"] != text and not _told_to_end(one)
+    }
+    more = "".join(f"\n  rank {other}: {words}" for other, words in others.items())
+    return from_fields(report, text + more + _stopped_ranks(pids))
+
+
+def _stopped_ranks(pids: Mapping[int, int]) -> str:
+    """Return lines for the ranks that are stopped right now: a rank that waits for one that waits
+    for a stopped one cannot know of it.
+    """
+    return "".join(
+        f"\n  rank {rank} (process {pid}) is stopped (SIGSTOP)"
+        for rank, pid in pids.items()
+        if process_state(pid) in "Tt"
+    )
+
+
+def _under_way(failures: Reports, now: pl.DataFrame) -> list[LastReport]:
+    """Return what every rank was in when the run failed, dead ones too: what it raised, or else its
+    status.
+    """
+    raised = {
+        rank: LastReport(rank, report["text"], error=_fields(report))
+        for rank, report in failures.items()
+        if report["kind"] != "WorkbenchError"
+    }
+    standing = {one.rank: one for one in reversed([*_standing(now)])}
+    return [one for _, one in sorted((standing | raised).items())]
+
+
+def _fields(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in report.items() if name not in ("failed", "text")}
+
+
+def _standing(now: pl.DataFrame) -> Iterator[LastReport]:
+    """Yield what the lanes of each rank are in."""
+    for row in now.iter_rows(named=True):
+        if row["rank"] >= 0:
+            yield standing(row)
+
+
+def standing(row: Mapping[str, Any]) -> LastReport:
+    """Return what one lane is in, from its row of ``store.now``."""
+    waits = row["kind"] == "wait" and not row["collective"]
+    named = ("call" if waits else row["collective"] or row["kind"], row["op"])
+    if waits and row["op"] < 0:
+        named = ("a wait", -1)
+    doing = " ".join(str(part) for part in named if part not in ("", -1))
+    if row["step"] >= 0:
+        doing += f", step {row['step']}, chunk {row['chunk']}"
+    return LastReport(row["rank"], f"{'waiting ' if waits else ''}in {doing}", doing)
+
+
+def _knows_least(report: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return a key that sorts reports. A rank that was told to end knows nothing of the cause; one
+    that waits for a stopped process knows more than one that waits for a rank that waits itself.
+    """
+    return _told_to_end(report), report["how"] != "stopped"
+
+
+# ---- as data: stored with a run, and sent to its pages
+
+
+def as_facts(error: WorkbenchError) -> dict[str, Any]:
+    """Return the error of a run as plain values; ``under_way`` has the last report of each rank."""
+    return {**error.as_fields(), "under_way": [asdict(one) for one in error.under_way]}
+
+
+def read_facts(text: str) -> dict[str, Any] | None:
+    """Return the facts of ``as_facts`` from untrusted JSON; None if it is something else."""
+    try:
+        facts = json.loads(text)
+        blank = WorkbenchError().as_fields()
+        reports = [
+            LastReport(int(one["rank"]), str(one["words"]), str(one["doing"]), _error(one["error"]))
+            for one in facts["under_way"]
+        ]
+        own = {name: type(value)(facts[name]) for name, value in blank.items()}
+        return {**own, "under_way": [asdict(one) for one in reports]}
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _error(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    blank = WorkbenchError().as_fields()
+    return {name: type(blank[name])(report[name]) for name in blank if name != "text"}
+
+
+def summary(facts: Mapping[str, Any]) -> str:
+    """Return why a run failed, in one sentence without numbers of processes; "" if only its message
+    tells.
+    """
+    rank, peer, doing = facts["rank"], facts["peer"], facts["doing"]
+    if facts["kind"] != "PeerLost" or rank < 0 or not doing:
+        return ""
+    if peer < 0:
+        return f"Rank {rank} {how_it_ended(facts['code'])} in {doing}"
+    words = "left the group" if facts["how"] == "left" else "ended"
+    return f"Rank {rank} {words} while rank {peer} was in {doing}"
+
+
+def for_page(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts with the sentences that a page shows: ``summary``, ``end`` (how the rank
+    ended) and, of each last report, ``said``: its words without numbers of processes.
+    """
+    reports = [{**one, "said": _clause(one["error"]) or one["words"]} for one in facts["under_way"]]
+    end = {"raised": "raised an error", "ended": "its process ended"}.get(
+        facts["how"], describe_end(facts["code"])
+    )
+    return {**facts, "summary": summary(facts), "end": end, "under_way": reports}
+
+
+def _clause(error: Mapping[str, Any] | None) -> str:
+    text = summary(error) if error else ""
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,67 @@
+"""The preparation of ranks: their links, their orders, and the choice of an algorithm."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from workbench.choosing.costs import Costs, links_of, load
+from workbench.common.threads import start as start_thread
+from workbench.experiment.spec import Experiment, Slow
+from workbench.launchers.processes.launcher import MeetingPlace
+from workbench.shared_memory.control_block import SLOW, Control
+
+if TYPE_CHECKING:
+    from workbench.store.event_store import Store
+
+
+def set_up_links(exp: Experiment, control: Control) -> None:
+    """Write the emulated links, and the ranks that are slow from the start."""
+    for a in range(exp.ranks):
+        for b in range(exp.ranks):
+            if a != b:
+                link = exp.network.link(a, b)
+                control.set_link(
+                    a,
+                    b,
+                    latency_ns=link.latency_ns,
+                    bytes_per_second=link.bytes_per_second,
+                    down=link.down,
+                )
+    for fault in exp.faults:
+        if isinstance(fault, Slow) and not fault.has_moment:
+            control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))
+
+
+def costs_of(exp: Experiment) -> Costs:
+    """Return the machine's costs over the experiment's links."""
+    return load().over(links_of(exp.network, exp.ranks))
+
+
+def orders_of(
+    exp: Experiment, meeting: MeetingPlace, prepared: Mapping[str, str], costs: Costs
+) -> dict[str, Any]:
+    """Return the orders that all ranks of a run get, now or later."""
+    return {
+        "spec": exp.to_json(),
+        "host": meeting.host,
+        "port": meeting.port,
+        "threads": exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks),
+        "prepared": dict(prepared),
+        "costs": costs.to_json(),
+        "folder": os.getcwd(),
+        "run": secrets.token_hex(4),
+    }
+
+
+def note_choice(exp: Experiment, costs: Costs, store: Store) -> None:
+    """Record, beside training, what "auto" takes for each size of message."""
+    if exp.all_reduce == "auto" and exp.ranks > 1:
+        from workbench.choosing.recorded import record_choice
+
+        kept = weakref.ref(store)  # the run may be over and forgotten before this is done
+        start_thread(partial(record_choice, exp, costs, kept), "run's choice")

@@ -1,0 +1,45 @@
+"""A run that was saved, with everything that a finished run offers but its ranks."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workbench.common.arguments import Job, Place, checked
+from workbench.runs.display_mixin import Shown
+from workbench.store.event_store import Store
+from workbench.store.overlap import Overlap, measure
+from workbench.store.result import Overhead
+
+
+@dataclass(frozen=True)
+class Loaded(Shown):
+    """A run that was saved: events, store, exports and views, as a finished Run has them."""
+
+    store: Store  # its events and metadata
+
+    done: ClassVar[bool] = True
+
+    def overlap(self) -> Overlap:
+        """Measure how much communication was hidden behind computation: see store/overlap.py."""
+        return measure(self.events)
+
+    def overhead(self) -> Overhead:
+        """Return what recording cost, as saved with the run; ``share`` is NaN if it was not."""
+        if facts := self.store.metadata.get("overhead"):
+            with contextlib.suppress(TypeError, ValueError):  # another version's
+                return Overhead.from_json(facts)
+        nan = float("nan")
+        return Overhead(len(self.store), self.dropped, nan, nan, nan)
+
+
+@checked
+def load(path: Place, *, partial: bool = False, job: Job = -1) -> Loaded:
+    """Read what ``run.store.save`` wrote to ``path``, or the WORKBENCH_TRACE folder there.
+
+    Of a folder, ``partial`` takes what is whole of a damaged one; ``job`` says whose records, if
+    several jobs wrote there: 0 is the oldest, -1 the newest. Attempts of a job that was restarted
+    are read together: the column ``generation`` counts them. Raises WorkbenchError.
+    """
+    return Loaded(Store.load(path, partial=partial, job=job))

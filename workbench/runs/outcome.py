@@ -1,0 +1,119 @@
+"""The result of a run, put together from what its ranks reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from workbench.common.errors import WorkbenchError
+from workbench.store.recoveries import Recovery
+from workbench.store.result import Result, digest, mean_losses, tensors
+
+if TYPE_CHECKING:
+    import polars as pl
+    import torch
+
+    from workbench.store.event_store import Store
+
+Reports = dict[int, tuple[dict[str, Any], bytearray]]  # by rank: as rank/main.py sends them
+
+
+def outcome(
+    reports: Reports,
+    lost: list[int],
+    error: WorkbenchError | None,
+    past: Callable[[], list[Mapping[str, Any]]] = list,
+) -> Result:
+    """Return the result of the ranks that are done. ``lost``: ranks that the run could spare, or
+    has recovered from; ``past``: their losses, as reports.
+    """
+    done = {rank: report for rank, (report, _) in sorted(reports.items()) if "done" in report}
+    result = Result(
+        digests={rank: report["digest"] for rank, report in done.items() if report["digest"]},
+        bytes_sent={rank: report["bytes_sent"] for rank, report in done.items()},
+        lost=lost,
+        error=error,
+        ok=error is None,
+    )
+    if error is not None:
+        error.result = result
+    if trained := [report for report in done.values() if report["losses"]]:
+        numbers = sorted({report["model"] for report in trained})
+        history = trained[0]["history"]  # where the run was resumed
+        result.model_losses = [
+            history.get(str(number), [])
+            + mean_losses([one for one in (*trained, *past()) if one["model"] == number])
+            for number in numbers
+        ]
+        result.losses = result.model_losses[0]
+        spans = [(one["started_ns"], one["ended_ns"]) for one in done.values()]
+        first = min(start for start, _ in spans if start)
+        result.wall_seconds = (max(end for start, end in spans if start) - first) / 1e9
+    result.memory = {
+        rank: report["memory"] for rank, report in done.items() if report["memory"] is not None
+    }
+    result.metrics = next((one["metrics"] for one in done.values() if one["metrics"]), {})
+    for rank in [rank for rank, one in done.items() if one["parameters"]][:1]:
+        result.parameters = tensors(*reports[rank])
+    if parts := {rank: one for rank, one in done.items() if one["replica"] is not None}:
+        result.parameters, result.digests = _whole(parts, reports)
+    return result
+
+
+def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[str, Any]]:
+    """Return the losses that lost ranks had reported, from their rows, of the iterations that were
+    not done again.
+    """
+    import polars as pl
+
+    result: list[Mapping[str, Any]] = []
+    begins = {one.generation: one.iteration for one in recoveries}
+    # What a checkpoint holds each rank has; what was begun again is done again.
+    anew = [at for at, one in enumerate(recoveries) if one.state != "memory"]
+    counts = recoveries[anew[-1] + 1 if anew else 0 :]
+    if not counts:
+        return result
+    rows = store.events.filter(pl.col("kind").cast(pl.String) == "metric")
+    first = recoveries[anew[-1]].generation if anew else 0
+    for one in counts:
+        for rank in map(int, one.lost):
+            # Of this process alone: the rank may have had one before.
+            fresh = [other.generation for other in counts if rank in other.fresh]
+            since = max((at for at in fresh if at < one.generation), default=first)
+            of_process = pl.col("generation").is_between(since, one.generation - 1)
+            own = rows.filter((pl.col("rank") == rank) & of_process)
+            columns = [_by_iteration(own, name, begins) for name in ("loss", "samples")]
+            for iteration in sorted(columns[0].keys() & columns[1].keys()):
+                loss, samples = (column[iteration] for column in columns)
+                result.append(
+                    {"begun": iteration, "losses": [loss], "samples": [samples], "model": 0}
+                )
+    return result
+
+
+def _by_iteration(rows: pl.DataFrame, name: str, begins: Mapping[int, int]) -> dict[int, float]:
+    """Return a metric by iteration, without iterations that a later generation did again."""
+    import polars as pl
+
+    found = rows.filter(pl.col("name").cast(pl.String) == name)
+    return {
+        row["iteration"]: row["value"]
+        for row in found.select("iteration", "generation", "value").iter_rows(named=True)
+        if row["iteration"] < begins[row["generation"] + 1]
+    }
+
+
+def _whole(
+    parts: Mapping[int, Mapping[str, Any]], reports: Reports
+) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
+    """Return the parameters of a model that ranks hold in parts; and each replica's digest, under
+    its first rank.
+    """
+    replicas: dict[int, dict[str, torch.Tensor]] = {}
+    first: dict[int, int] = {}
+    for rank, report in sorted(parts.items()):
+        number = report["replica"]
+        first.setdefault(number, rank)
+        replicas.setdefault(number, {}).update(tensors(*reports[rank]))
+    digests = {first[number]: digest(whole) for number, whole in replicas.items()}
+    return replicas[min(replicas)], digests

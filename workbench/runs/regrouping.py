@@ -1,0 +1,232 @@
+"""Recovery in the driver: when ranks are lost, a team goes on without them, or with new ones.
+
+a rank ends          LOST is set: whoever is of its generation leaves it
+the others leave     each says how many iterations it has done
+all have answered    the policy names the next team, or ends the run
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from workbench.checkpoints.folder import newest
+from workbench.common.errors import (
+    CheckpointError,
+    How,
+    PeerLost,
+    RankError,
+    RunTimeout,
+    TooFewRanks,
+    WorkbenchError,
+    short,
+    timed_out,
+)
+from workbench.common.units import counted
+from workbench.experiment.faults import not_there
+from workbench.experiment.spec import Experiment
+from workbench.experiment.team import Failure, Team
+from workbench.rank.unreachable import evicts_unreachable
+from workbench.runs.failure import how_of
+from workbench.runs.membership import Membership
+from workbench.shared_memory.control_block import CHECKPOINT, LOST, REGROUP, Control
+from workbench.store.recoveries import ABSENT, KEY, Recovery
+from workbench.user_code.source import Source, load
+
+
+class Regrouping:
+    """The teams of one run, and what happens when one of them loses ranks.
+
+    ``left``: what ranks said that have left their generation. ``evicted``: members that are being
+    ended; ``corrupt``: those of them whose replica differs; ``out``: members, or ranks that were,
+    that do not answer. ``membership``: who is to join, or to
+    leave. ``recoveries``: those so far.
+    """
+
+    def __init__(self, exp: Experiment, control: Control) -> None:
+        self.team = Team(0, tuple(range(exp.ranks)))
+        self.left: dict[int, Mapping[str, Any]] = {}
+        self.fail, self.later = not_there(exp.faults)  # ranks without a process that trains
+        expected = {*range(exp.ranks)} - self.fail - self.later
+        self.membership = Membership(expected if exp.min_ranks else ())
+        self.absent: dict[int, str] = {}  # ranks that the first team begins without
+        self.evicted, self.corrupt = set[int](), set[int]()
+        self.out = set[int]()
+        self.evicts = evicts_unreachable(exp)
+        self.recoveries: list[Recovery] = []
+        self._exp, self._control = exp, control
+        self._leaving = -1  # the generation that ranks are leaving
+        self._since = 0.0  # when the first did, or was told to
+        self._waited = 0.0
+
+    def call_off(self) -> None:
+        """Have all ranks leave their generation."""
+        if self._control.words[LOST] <= self.team.generation:
+            self._control.words[LOST] = self.team.generation + 1
+            self._since, self._waited = time.monotonic(), 0.0
+
+    def meets(self) -> bool:
+        """Return whether the ranks are about to leave, all before the same iteration; for as long
+        as ``timeout``.
+        """
+        words = self._control.words
+        told = any(one["how"] != "aborted" for one in self.left.values())
+        if told or words[REGROUP] <= 0 or words[LOST] > self.team.generation:
+            return False
+        if self._leaving != self.team.generation:
+            self._leaving = self.team.generation
+            self._since, self._waited = time.monotonic(), 0.0
+        return self.seconds() <= self._exp.timeout_ns * 1e-9
+
+    def seconds(self) -> float:
+        """Return for how long ranks have been leaving; while the user holds them no time counts."""
+        moment = time.monotonic()
+        if not self._control.clocks_stand():
+            self._waited += moment - self._since
+        self._since = moment
+        return self._waited
+
+    def overdue(self, missing: list[int]) -> RunTimeout | None:
+        """Return the error once ranks that live have not left in time: ``missing``."""
+        waited, limit = self.seconds(), self._exp.timeout_ns * 1e-9
+        if waited <= limit:
+            return None
+        return RunTimeout(
+            f"a rank was lost, and {waited:.1f} s later ranks {missing} have not left the "
+            f"group that it was in. {timed_out(limit)}",
+            missing[0],
+            how="silent",
+        )
+
+    def next_team(self, lost: Mapping[int, int], done: list[int]) -> Team | None:
+        """Return the team that goes on; None: the policy ends the run. ``lost``: exit codes of the
+        ranks that ended. ``done``: members that have finished, and need nobody any more.
+
+        Raises RankError where a policy of the user's own raises, or gives something else, PeerLost
+        where nobody that goes on has what was trained.
+        """
+        gone = self.membership.leaving & {*lost}
+        members = tuple(rank for rank in self.team.members if rank not in done)
+        completed = max((int(one["completed"]) for one in self.left.values()), default=-1)
+        ends = {rank: self._how(rank, code) for rank, code in lost.items() if rank in members}
+        failure = Failure(
+            Team(self.team.generation, tuple(rank for rank in members if rank not in gone)),
+            {rank: how for rank, how in ends.items() if rank not in gone},
+            max(completed, 0),
+            self._exp.iterations,
+            len(self.recoveries),
+            self._newest_checkpoint(),
+            self._exp.ranks,
+        )
+        team = _decision(self._exp, failure) if failure.lost else failure.shrink()
+        if team is None:
+            return None
+        if self.membership.waiting and not done and team.state == "memory":
+            fresh = *team.fresh, *sorted(self.membership.waiting)
+            team = replace(team, members=tuple(sorted({*team.members, *fresh})), fresh=fresh)
+        if team.state == "memory" and completed < 0 and self.team.state != "memory":
+            team = replace(team, state=self.team.state, checkpoint=self.team.checkpoint)
+        if team.state == "memory" and completed < 0:
+            rank = min(ends)
+            raise PeerLost(
+                f"rank {rank} ended before the ranks that go on had received what was trained: "
+                "all that had it are lost. recovery='restart' goes back to a checkpoint then",
+                rank,
+                how=ends[rank],
+            )
+        least = self._exp.min_ranks or 1
+        if not done and len(team.members) < least:
+            raise TooFewRanks(
+                f"{counted(len(team.members), 'rank')} can go on, and the run needs {least} "
+                f"(ranks=({least}, {self._exp.ranks})). Lost: "
+                + ", ".join(f"rank {rank} ({how})" for rank, how in ends.items()),
+                min(ends),
+                how=ends[min(ends)],
+            )
+        iteration = failure.iteration if team.state == "memory" else _iteration_of(team)
+        team = self._waiting(team.after(self.team, iteration), iteration)
+        self.recoveries.append(
+            Recovery(
+                team.generation,
+                {str(rank): how for rank, how in ends.items()},
+                failure.iteration,
+                iteration,
+                team.members,
+                team.fresh,
+                team.state,
+            )
+        )
+        self.team, self.left = team, {}
+        return team
+
+    def _waiting(self, team: Team, iteration: int) -> Team:
+        """Return the team as one that waits for a data source, where a rank has said so; all write
+        a checkpoint first.
+        """
+        if not any(one.get("waits") for one in self.left.values()):
+            return team
+        if self._exp.checkpoint is not None and iteration:
+            self._control.words[CHECKPOINT] = iteration
+        return replace(team, waits=True)
+
+    def _how(self, rank: int, code: int) -> How:
+        if rank in self.corrupt:
+            return "corrupt"
+        if rank in self.out and not code:
+            return "late"
+        if rank in self.evicted:
+            return "evicted"
+        return "removed" if rank in self.membership.leaving and not code else how_of(code)
+
+    def metadata(self) -> dict[str, str]:
+        """Return the recoveries, as they are stored with the run."""
+        absent = {ABSENT: json.dumps(self.absent)} if self.absent else {}
+        return {KEY: json.dumps([one.as_fields() for one in self.recoveries]), **absent}
+
+    def _newest_checkpoint(self) -> str:
+        plan = self._exp.checkpoint
+        if plan is None:
+            return ""
+        try:
+            return str(newest(Path(plan.folder).absolute())[0].path)
+        except CheckpointError:
+            return ""
+
+
+def _iteration_of(team: Team) -> int:
+    """Return the iteration that a team goes on with, which forgets what is in memory."""
+    return int(Path(team.checkpoint).name.rpartition("-")[2]) if team.checkpoint else 0
+
+
+def _decision(exp: Experiment, failure: Failure) -> Team | None:
+    """Ask the policy. Raises RankError for what a user's own raises or returns."""
+    recover: Callable[[Failure], object] = load("recovery", exp.recovery, "recover")
+    name = exp.recovery.name if isinstance(exp.recovery, Source) else exp.recovery
+    what = f"the recovery policy {name}"
+    try:
+        team = recover(failure)
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        words = f"{what} raised {type(error).__name__}: {error}"
+        raise RankError(words, how="raised") from error
+    if team is None:
+        return None
+    if not isinstance(team, Team):
+        raise RankError(
+            f"{what} returned {short(team)}: it returns failure.shrink(), failure.replace(), "
+            "failure.restart(), or None to end the run",
+            how="raised",
+        )
+    fits = team.generation > failure.team.generation and team.members
+    if not fits or set(team.members) - set(team.fresh) - set(failure.survivors):
+        raise RankError(
+            f"{what} returned {team}, in which ranks go on that do not live: survivors are "
+            f"{list(failure.survivors)}",
+            how="raised",
+        )
+    return team

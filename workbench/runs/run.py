@@ -1,0 +1,367 @@
+"""A run: real ranks at work, live in the driver's hands; and the result that it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.common.arguments import Facts, Function, Seconds, checked
+from workbench.common.descriptors import check_descriptors
+from workbench.common.errors import How, RunTimeout, WorkbenchError
+from workbench.common.threads import start as start_thread
+from workbench.common.units import counted
+from workbench.experiment.checks import prepare
+from workbench.experiment.faults import not_there
+from workbench.experiment.spec import Experiment
+from workbench.experiment.team import Team
+from workbench.launchers.processes import rank_handle
+from workbench.launchers.processes.launcher import RankHandle, launcher_of
+from workbench.rank.batches import SIZES
+from workbench.rank.stack_dumps import Lookout
+from workbench.recording.events import H_MAGIC, MAGIC
+from workbench.recording.meter import Samples
+from workbench.recording.recorder import Recorder, read_meters
+from workbench.recording.trace_memory import trace_segment
+from workbench.runs.checkpoints import checkpoint_of, lock_of, sizes_of, write_now
+from workbench.runs.display_mixin import Shown
+from workbench.runs.elastic import Elastic
+from workbench.runs.failure import as_facts, how_of
+from workbench.runs.launching import costs_of, note_choice, orders_of, set_up_links
+from workbench.runs.outcome import outcome, past_losses
+from workbench.runs.regrouping import Regrouping
+from workbench.runs.supervisor import Supervisor
+from workbench.shared_memory.control_block import (
+    ITERATION,
+    Control,
+    ControlState,
+)
+from workbench.shared_memory.segments import describe_end
+from workbench.store.recoveries import recoveries_of
+from workbench.store.result import Overhead, Result
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from workbench.store.event_store import Store
+    from workbench.store.overlap import Overlap
+
+
+class Run(Elastic, Shown):
+    """A live run.
+
+    Every method returns at once, but for ``wait``; all of them may be called from any thread.
+    """
+
+    @checked
+    def __init__(self, exp: Experiment, prepared: Facts | None = None) -> None:
+        """Start the run. ``prepared``: metadata from the strategy's ``prepare``, kept with the run
+        and sent to ranks.
+        """
+        from workbench.store.collector import Collector
+        from workbench.store.event_store import Store
+
+        check_descriptors(exp.ranks)
+        self.experiment, self._prepared = exp, dict(prepared or {})
+        resumed = checkpoint_of(exp)
+        self._checkpoint_lock = lock_of(exp, resumed)
+        if resumed is not None:
+            self._prepared["checkpoint"] = str(resumed.path)
+            self._prepared[SIZES] = sizes_of(resumed).to_json()
+        self._control, self._lookout = Control.create(exp.ranks), Lookout()
+        set_up_links(exp, self._control)
+        self.store: Store = Store(metadata={"experiment": exp.to_yaml(), **self._prepared})
+        self._segments = [trace_segment(f"rank {rank}") for rank in range(exp.ranks)]
+        self._past_segments = []
+        self._driver_trace = trace_segment("the driver")
+        self._recorder = Recorder.into_segment(self._driver_trace, -1)
+        traces = {rank: segment.memory for rank, segment in enumerate(self._segments)}
+        self._collector = Collector(self.store, {**traces, -1: self._driver_trace.memory})
+        self._result = Result()
+        self._finished = threading.Event()
+        self._at_end: list[Callable[[], None]] | None = []
+        self._lock = threading.RLock()
+        self._ended_alone: dict[int, int] | None = None  # before the driver ended the rest
+        self._started = time.monotonic()
+        self._trained_until = 0.0
+        self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
+        self._handles = self._launch(exp)
+        self.pids: dict[int, int] = {one.rank: one.pid for one in self._handles}
+        self._supervisor = Supervisor(
+            exp,
+            self._control,
+            self._handles,
+            self._launcher,
+            self._lookout,
+            self.store,
+            self,
+            self._start,
+        )
+        self._collector.start()
+        self._thread = start_thread(self._supervise, "workbench run")
+
+    # -- starting --
+
+    def _launch(self, exp: Experiment) -> list[RankHandle]:
+        launcher = self._launcher = launcher_of(exp.launcher)
+        self._rendezvous = launcher.meeting_place(exp.ranks)
+        handles = list(launcher.take(range(exp.ranks)))
+        costs = costs_of(exp)
+        self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
+        threads = str(self._orders["threads"])
+        self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": threads}
+        fail, later = not_there(exp.faults)
+        for one in handles:
+            if one.rank in fail | later:
+                continue  # it hears of no run: it waits, until it is ended or replaced
+            self._order(one, None if exp.min_ranks else Team(0, tuple(range(exp.ranks))))
+        if exp.recovers:
+            launcher.prepare(1)
+        note_choice(exp, costs, self.store)
+        return handles
+
+    def _is_over(self) -> bool:
+        return self.done
+
+    @property
+    def _regrouping(self) -> Regrouping:
+        return self._supervisor.regrouping
+
+    @property
+    def _ended(self) -> dict[int, int]:  # type: ignore[override]  # as it is now
+        return rank_handle.ended(self._handles)
+
+    def _handle(self, rank: int) -> RankHandle:
+        return self._handles[rank]
+
+    # -- watching over it --
+
+    def _supervise(self) -> None:
+        supervisor = self._supervisor
+        try:
+            supervisor.follow()
+            self._collector.drain()
+            error = supervisor.error(self.store.now)
+            result = outcome(
+                supervisor.reports,
+                supervisor.gone,
+                error,
+                lambda: past_losses(self.store, recoveries_of(self.store.metadata)),
+            )
+        except Exception as error:  # a fault of ours: whoever waits for the run must hear of it
+            text = "".join(traceback.format_exception(error))
+            result = Result(error=WorkbenchError(f"the driver's own thread raised:\n{text}"))
+        self._finish(result)
+
+    def _finish(self, result: Result) -> None:
+        """End the ranks, read the rest of their records, and release what the run held."""
+        self._ended_alone = dict(self._ended)
+        for one in self._handles:
+            one.close()
+        rank_handle.end(self._handles, patience=1.0 if result.ok else 0.0)
+        self._collector.stop()
+        self.store.metadata["ok"] = str(result.ok)
+        if result.error is not None:
+            self.store.metadata["error"] = str(result.error)
+            self.store.metadata["failure"] = json.dumps(as_facts(result.error))
+        self._trained_until = time.monotonic()
+        self._meters = [read_meters(segment.memory) for segment in self._segments]
+        self.store.metadata["overhead"] = self._overhead(result.wall_seconds).to_json()
+        traces = (*self._segments, *self._past_segments, self._driver_trace)
+        for segment in (*traces, self._control.segment):
+            segment.close()
+        self._lookout.close()
+        if self._checkpoint_lock is not None:
+            self._checkpoint_lock.close()
+        with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
+            self._segments.clear()
+            self._past_segments.clear()
+            self._recorder = Recorder.off(-1)
+            del self._driver_trace, self._rendezvous
+        self._launcher.close(self.experiment.ranks)
+        self._result = result
+        with self._lock:
+            calls, self._at_end = self._at_end, None
+        for call in calls or []:
+            with contextlib.suppress(Exception):  # a picture's fault is not the run's
+                call()
+        self._finished.set()
+
+    # -- waiting --
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is over, well or not."""
+        return self._finished.is_set()
+
+    @property
+    def result(self) -> Result:
+        """The result if the run is over; one with ``ok=False`` and no error while it goes on."""
+        return self._result
+
+    @checked
+    def wait(
+        self, timeout: Seconds | None = None, check: bool = True, progress: bool | None = None
+    ) -> Result:
+        """Block until the run is over. ``timeout`` in seconds: RunTimeout, and the run goes on.
+
+        Raises what the run failed with, unless ``check=False``. ``progress``: a bar in the terminal
+        (default: if there is one).
+        """
+        self._launcher.must_be_ours("this run")
+        if progress is None:
+            progress = sys.stderr.isatty()
+        if progress and not self.done:
+            from workbench.runs.progress import show_progress
+
+            over = show_progress(self, timeout)
+        else:
+            over = self._wait_quietly(timeout)
+        if not over:
+            raise RunTimeout(
+                f"timed out: the run is not over after {timeout} s (iteration {self.iteration} of "
+                f"{self.experiment.iterations}); it goes on"
+            )
+        if problem := self.store.metadata.get("checkpoint problem"):
+            warnings.warn(f"not every checkpoint was written: {problem}", stacklevel=3)
+        if check and self._result.error is not None:
+            raise self._result.error
+        return self._result
+
+    def _wait_quietly(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not self._finished.wait(
+                0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))
+            ):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+        except KeyboardInterrupt:
+            self.stop()
+            self._finished.wait(10)
+            raise
+        return True
+
+    @checked
+    def checkpoint(self, timeout: Seconds = 60.0) -> Path:
+        """Have a checkpoint written before the next iteration, and return its folder once it is
+        whole. ``timeout``: seconds to wait for it; the ranks do not wait.
+
+        Raises SpecError where the experiment names no folder for checkpoints, CheckpointError where
+        it could not be written, RunTimeout.
+        """
+        return write_now(self.experiment.checkpoint, self._control, lambda: self.done, timeout)
+
+    @checked
+    def at_end(self, call: Function) -> None:
+        """Call ``call`` when the run is over, before waiting callers go on; now, if it is over."""
+        with self._lock:
+            if self._at_end is not None:
+                return self._at_end.append(call)
+        call()
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        """Await the result, ``result = await run``: the notebook stays responsive."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Result:
+        while not self.done:
+            await asyncio.sleep(0.02)
+        return self.wait(0)
+
+    @property
+    def iteration(self) -> int:
+        """The iteration that the slowest rank is in."""
+        here = [rank for rank in self.pids if rank not in self._ended] or [*self.pids]
+        return min(self._control.rank_word(rank, ITERATION) for rank in here)
+
+    @property
+    def loss(self) -> float:
+        """The newest local losses' mean, for a progress bar."""
+        if not self._supervisor.all_train():
+            return float("nan")
+        losses = [loss for rank in self.pids if (loss := self._control.loss(rank))]  # 0: none yet
+        return sum(losses) / len(losses) if losses else float("nan")
+
+    @property
+    def control_state(self) -> ControlState:
+        """The ranks' control state now: what is done to them, and which have arrived or ended.
+
+        Once the run is over, the last one.
+        """
+        with self._lock:
+            begun = [r for r, s in enumerate(self._segments) if s.words[H_MAGIC] == MAGIC]
+        state = self._control.state()
+        ended = dict(self._ended) if self._ended_alone is None else self._ended_alone
+        words = {rank: describe_end(code) for rank, code in sorted(ended.items())}
+        how: dict[int, How] = {rank: how_of(code) for rank, code in sorted(ended.items())}
+        for rank, (report, _) in list(self._supervisor.reports.items()):
+            if report.get("kind") == "RankError":
+                words.setdefault(rank, "raised an error")
+                how.setdefault(rank, "raised")
+        arrived = tuple(sorted({*state.arrived, *begun}))
+        return replace(state, arrived=arrived, ended=words, how=how)
+
+    # -- what was recorded --
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """The event table up to this very moment; complete once the run is over."""
+        if not self.done:
+            self._collector.drain()
+        return self.store.events
+
+    def overlap(self) -> Overlap:
+        """Measure how much communication is hidden behind computation, so far: see
+        store/overlap.py.
+        """
+        from workbench.store.overlap import measure
+
+        return measure(self.events)
+
+    def overhead(self) -> Overhead:
+        """Return what recording has cost so far: records times the cost of one, timed in place on a
+        sample of them, and the collector's thread.
+        """
+        return self._overhead(self._result.wall_seconds)
+
+    def _overhead(self, seconds: float) -> Overhead:
+        """Compute the overhead. ``seconds``: how long training took, NaN while that is unknown."""
+        with self._lock:
+            meters = self._meters or [read_meters(segment.memory) for segment in self._segments]
+        if not seconds > 0:  # it goes on, or it failed
+            since, until = self._supervisor.trained_from or self._started, self._trained_until
+            seconds = (until or time.monotonic()) - since
+        return Overhead.of(
+            len(self.store),
+            self.dropped,
+            meters,
+            self._collector.cpu_ns * 1e-9,
+            seconds * min(self.experiment.ranks, os.cpu_count() or 1),
+        )
+
+    # -- showing itself --
+
+    def __repr__(self) -> str:
+        exp = self.experiment
+        strategy, task = (getattr(one, "name", one) for one in (exp.strategy, exp.task))
+        return f"Run({strategy}, {task}, {counted(exp.ranks, 'rank')})"
+
+
+@checked
+def run(exp: Experiment) -> Run:
+    """Start the Experiment ``exp`` and return at once; ranks are live.
+
+    Raises SpecError for what cannot be, WorkbenchError where ranks cannot start.
+    """
+    return Run(exp, prepare(exp))

@@ -1,0 +1,393 @@
+"""Watching over the ranks of a run: their reports, their ends, what is overdue, what went wrong."""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from workbench.common.errors import RunTimeout, TooFewRanks, WorkbenchError
+from workbench.experiment.spec import Experiment
+from workbench.experiment.team import Team
+from workbench.launchers.processes import rank_handle
+from workbench.launchers.processes.launcher import Launcher, RankHandle
+from workbench.rank.samples_taken import merge
+from workbench.rank.stack_dumps import ASK, Lookout
+from workbench.rank.stop_watch import StopWatch
+from workbench.rank.unreachable import cut_off
+from workbench.runs.conducting import Conductor
+from workbench.runs.failure import what_went_wrong
+from workbench.runs.gathering import Gathering
+from workbench.runs.outcome import Reports
+from workbench.runs.quorum import Quorum
+from workbench.runs.regrouping import Regrouping
+from workbench.shared_memory.control_block import (
+    ABORT,
+    FROZEN_BY_USER,
+    ITERATION,
+    LOST,
+    REGROUP,
+    REGROUP_ASKED,
+    SPARE,
+    STATE,
+    THAW_AT,
+    TRAINING,
+    Control,
+)
+from workbench.shared_memory.segments import how_it_ended, process_state
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from workbench.runs.elastic import Elastic
+    from workbench.store.event_store import Store
+
+NOTICE = 0.15  # seconds after a failure: then survivors are told
+AFTERMATH = 0.4  # and then they are ended
+
+
+class Supervisor:
+    """Follows a run's ranks until each has reported, or will not any more."""
+
+    def __init__(
+        self,
+        exp: Experiment,
+        control: Control,
+        handles: Sequence[RankHandle],
+        launcher: Launcher,
+        lookout: Lookout,
+        store: Store,
+        run: Elastic,
+        start: Callable[[Sequence[int], Team | None], Sequence[RankHandle]],
+    ) -> None:
+        """Prepare to follow. ``start``: starts fresh ranks, of a team or for the next one."""
+        self.reports: Reports = {}
+        self.trained_from = 0.0  # when all ranks were first in training
+        self._exp, self._control, self._launcher = exp, control, launcher
+        self._handles = list(handles)
+        self.regrouping = Regrouping(exp, control)
+        self._conductor = Conductor(exp, control, run)
+        self._start = start
+        self._selector = selectors.DefaultSelector()
+        self._lookout, self._store, self._run = lookout, store, run
+        self._pids = {one.rank: one.pid for one in handles}
+        self._late: WorkbenchError | None = None  # what the driver itself has found
+        self._noted = set[int]()  # lost ranks that are in the record
+        self._refused = False  # has the policy ended the run?
+        self._begun = not exp.min_ranks  # has the first team been told?
+        evicts = self.regrouping.evicts
+        self._stops = StopWatch(control, self._pids, lambda: self._members, exp.timeout_ns, evicts)
+        self._quorum = Quorum(exp, control, self.regrouping, self._stops.stopped)
+
+    def follow(self) -> None:
+        """Return when every rank has reported, or those that have not will not any more."""
+        failed_at: float | None = None
+        with self._selector as selector:
+            for one in self._handles:
+                selector.register(one.socket, selectors.EVENT_READ, one)
+            self._conductor.begin()
+            begun = not self._exp.min_ranks or self._gather(selector)
+            while begun and (self._any_missing() or self._goes_on()):
+                for key, _ in selector.select(0.01):
+                    self._read_report(key, selector)
+                self._thaw_due()
+                self._leave_out(self._quorum.late())
+                self._conductor.look(self.trained_from)
+                self._admit()
+                if (late := self._stops.look()) and not self._evict(self._stops.stopped()):
+                    self._late = late
+                    break
+                if not self.trained_from and self.all_train():
+                    self.trained_from = time.monotonic()
+                if not self._any_failed() or self._goes_on():
+                    continue
+                if failed_at is None:  # later ones may end because of the first
+                    self._note_lost(self.lost(spare=False))
+                # Survivors find out by themselves within 50 ms, and then say what they were in.
+                failed_at = failed_at or time.monotonic()
+                if time.monotonic() - failed_at > NOTICE:
+                    self._control.words[ABORT] = 1
+                    self._control.refresh()
+                    self._control.open_gates()
+                if time.monotonic() - failed_at > AFTERMATH:
+                    break
+            for key, _ in selector.select(0):  # a last word of one that has ended
+                self._read_report(key, selector)
+
+    def _gather(self, selector: selectors.BaseSelector) -> bool:
+        """Wait until training can begin, with those that have come. Returns False where too few
+        have.
+        """
+        gathering = Gathering(self._exp, self.regrouping.later)
+        membership = self.regrouping.membership
+        team: Team | None = None
+        while team is None:
+            for key, _ in selector.select(0.01):
+                self._read_report(key, selector)
+            ended = {
+                one.rank: how_it_ended(one.code) for one in self._handles if one.code is not None
+            }
+            try:
+                team = gathering.team(membership.waiting, ended)
+            except TooFewRanks as error:
+                self._late = error
+                return False
+        late = {rank: f"had not started within {self._exp.grace}" for rank in membership.outside}
+        for rank in self._pids.keys() - {*team.members} - self.regrouping.later:
+            self.regrouping.absent[rank] = ended.get(rank, late.get(rank, ""))
+            if rank in ended:
+                membership.forget(rank)
+                self._run._note_lost(rank)
+            else:
+                self._run._note(rank, "absent")
+        self.regrouping.team = team
+        self._run._begin(team)
+        membership.begin(team)
+        for rank in team.members:
+            self._handles[rank].order({"team": asdict(team)})
+        self._store.metadata |= self.regrouping.metadata()
+        self._begun = True
+        return True
+
+    @property
+    def gone(self) -> list[int]:
+        """The ranks that the run went on without."""
+        absent = self.regrouping.absent.keys() - {*self._members}
+        return sorted({*self.lost(spare=True), *absent})
+
+    @property
+    def _members(self) -> tuple[int, ...]:
+        return self.regrouping.team.members
+
+    @property
+    def _generation(self) -> int:
+        return self.regrouping.team.generation
+
+    def all_train(self) -> bool:
+        """Return whether every rank has begun to train."""
+        return all(self._control.rank_word(rank, STATE) >= TRAINING for rank in self._members)
+
+    def lost(self, *, spare: bool) -> dict[int, int]:
+        """Return the ranks that ended without a report, and how: those that the run can spare, or
+        the others.
+        """
+        members = self.regrouping.team.members
+        return {
+            rank: code
+            for rank, code in sorted(rank_handle.ended(self._handles).items())
+            if rank not in self.reports
+            and bool(rank not in members or self._control.rank_word(rank, SPARE)) == spare
+        }
+
+    def error(self, now: pl.DataFrame) -> WorkbenchError | None:
+        """Return the error of the run, the cause before its consequences; None: it went well.
+
+        ``now``: the status of all lanes when the run ended (``store.now``).
+        """
+        if self._late is not None:
+            return self._late
+        lost = self.lost(spare=False)
+        if lost and not self._launcher.alive:
+            return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
+        failures = {
+            rank: report for rank, (report, _) in sorted(self.reports.items()) if "failed" in report
+        }
+        iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
+        reports = {**failures, **self.regrouping.left}
+        error = what_went_wrong(lost, reports, self._pids, iterations, now)
+        if isinstance(error, RunTimeout) and (places := self._places()):
+            return RunTimeout("\n  ".join([str(error), *places]))
+        return error
+
+    def _any_missing(self) -> bool:
+        ended = rank_handle.ended(self._handles)
+        members = self.regrouping.team.members
+        return any(rank not in self.reports and rank not in ended for rank in members)
+
+    def _any_failed(self) -> bool:
+        failed = any("failed" in report for report, _ in self.reports.values())
+        return failed or bool(self.lost(spare=False) or self.regrouping.left)
+
+    # -- recovery --
+
+    def _leave_out(self, ranks: Sequence[int]) -> bool:
+        """Have the others go on without these, which do not answer. Returns whether there are
+        any.
+        """
+        for rank in ranks:
+            self.regrouping.out.add(rank)
+            self.regrouping.membership.leave_out(rank)
+            self._run._note(rank, "left out")
+            self.regrouping.call_off()
+        return bool(ranks)
+
+    def _goes_on(self) -> bool:
+        """Return whether the run recovers from ranks that it has lost; do what is next for that."""
+        regrouping, lost = self.regrouping, self.lost(spare=False)
+        own_errors = any("failed" in report for report, _ in self.reports.values())
+        wanted = self._exp.recovers and (lost or regrouping.left)
+        if not wanted or own_errors or self._refused:
+            return False
+        members = regrouping.team.members  # of those it could spare nobody leaves any more
+        lost |= {rank: code for rank, code in self.lost(spare=True).items() if rank in members}
+        self._note_lost(lost)
+        lost = {**{rank: 0 for rank in members if rank in regrouping.out}, **lost}
+        live = [rank for rank in regrouping.team.members if rank not in lost]
+        regrouping.corrupt |= {
+            r for one in regrouping.left.values() for r in one.get("corrupt", ())
+        }
+        self._evict([rank for rank in live if rank in regrouping.corrupt])
+        missing = [r for r in live if r not in regrouping.left and r not in self.reports]
+        if missing and not lost and regrouping.meets():
+            return True
+        regrouping.call_off()
+        if missing and self._leave_out(self._quorum.late(missing)):
+            return True
+        if missing:
+            self._evict(self._stops.stopped())
+            self._late = self._late or regrouping.overdue(missing)
+            return self._late is None
+        if not lost:
+            return self._all_live(live)
+        done = [rank for rank in live if rank in self.reports]
+        if len(done) == len(live):
+            return self._finish_without(lost)
+        return self._regroup(lost, done)
+
+    def _note_lost(self, lost: Mapping[int, int]) -> None:
+        """Record the ends of these ranks, each once."""
+        for rank in lost:
+            if rank not in self._noted:
+                self._noted.add(rank)
+                self._run._note_lost(rank)
+
+    def _evict(self, ranks: Sequence[int]) -> bool:
+        """End ranks that cannot be reached, in a run that goes on without them. Returns whether
+        there are any.
+        """
+        ranks = [rank for rank in ranks if rank not in self.regrouping.out]  # they come back
+        for rank in ranks if self._exp.recovers else ():
+            if rank not in self.regrouping.evicted:
+                self.regrouping.evicted.add(rank)
+                self._run._evict(rank, "corrupt" if rank in self.regrouping.corrupt else "evicted")
+        return bool(ranks) and self._exp.recovers
+
+    def _all_live(self, live: list[int]) -> bool:
+        """Go on where all have left their group and none has ended, as far as is known."""
+        regrouping = self.regrouping
+        if ending := [rank for rank in live if rank in regrouping.evicted]:
+            self._late = self._late or regrouping.overdue(ending)
+            return self._late is None
+        hows = {str(one["how"]) for one in regrouping.left.values()}
+        if regrouping.evicts and "silent" in hows and (cut := cut_off(self._control, live)):
+            return self._evict(cut)
+        # One waits for its data, was thawed just as the others gave it up, or is to join.
+        waits = any(one.get("waits") for one in regrouping.left.values())
+        if waits or "stopped" in hows or (self._control.words[REGROUP] > 0 and "ended" not in hows):
+            return self._regroup({}, [rank for rank in live if rank in self.reports])
+        # Ranks know that a peer ended before its parent has told us.
+        return regrouping.seconds() < rank_handle.GONE
+
+    def _finish_without(self, lost: Mapping[int, int]) -> bool:
+        """End the run without ranks that were lost when all others had finished."""
+        team = self.regrouping.team
+        members = tuple(rank for rank in team.members if rank not in lost)
+        self.regrouping.team = replace(team, members=members)
+        return False
+
+    def _regroup(self, lost: Mapping[int, int], done: list[int]) -> bool:
+        """Have the next team go on. Returns False where the policy ends the run instead."""
+        past = list(self.regrouping.left)
+        try:
+            team = self.regrouping.next_team(lost, done)
+        except WorkbenchError as error:
+            self._late, team = error, None
+        if team is None:
+            self._refused = True
+            return False
+        self._noted -= set(team.fresh)
+        self.regrouping.evicted.clear()
+        self.regrouping.corrupt.clear()
+        self.regrouping.out -= {*team.members}
+        for rank in team.fresh:
+            self.reports.pop(rank, None)
+        self._run._begin(team)
+        joining = {*team.fresh} & self.regrouping.membership.waiting
+        fields, stays = asdict(team), ({*past} & {*team.members} - {*team.fresh}) | joining
+        for one in self._handles:
+            if one.rank in stays:
+                one.order({"team": fields})
+        self._start_ranks([rank for rank in team.fresh if rank not in joining], team)
+        self.regrouping.membership.begin(team)
+        self._store.metadata |= self.regrouping.metadata()
+        return True
+
+    def _start_ranks(self, ranks: Sequence[int], team: Team | None) -> None:
+        for one in self._start(ranks, team):
+            self._handles[one.rank] = one
+            self._pids[one.rank] = one.pid
+            self.reports.pop(one.rank, None)
+            self._selector.register(one.socket, selectors.EVENT_READ, one)
+
+    def _admit(self) -> None:
+        """Start the ranks that are to join; once they are there, ask the others to form a group
+        with them at their next border.
+        """
+        membership, words = self.regrouping.membership, self._control.words
+        if wanted := membership.expect():
+            self._start_ranks(wanted, None)
+        for rank in membership.outside:
+            if self._handles[rank].code is not None:
+                membership.forget(rank)
+                self._run._note_lost(rank)
+        if membership.waiting and not words[REGROUP] and words[LOST] <= self._generation:
+            words[REGROUP] = REGROUP_ASKED
+
+    def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
+        if self._handles[key.data.rank] is not key.data:  # of a process that was replaced
+            selector.unregister(key.fileobj)
+            return
+        message = key.data.hear()
+        if message is None:  # its end is told by the launcher, with its cause
+            selector.unregister(key.fileobj)
+        elif "told" in message[0]:
+            self._store.metadata |= merge(self._store.metadata, message[0]["told"])
+        elif "arrived" in message[0]:
+            self.regrouping.membership.arrive(key.data.rank)
+            if self._begun:
+                self._run._note(key.data.rank, "arrived")
+        elif "left" in message[0] and key.data.rank in self.regrouping.out:
+            self.regrouping.membership.arrive(key.data.rank)
+            self._run._note(key.data.rank, "arrived")
+        elif "left" in message[0]:
+            self.regrouping.left[key.data.rank] = message[0]
+        else:
+            self.reports[key.data.rank] = message
+
+    def _thaw_due(self) -> None:
+        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
+        for rank in self._pids:
+            due = self._control.rank_word(rank, THAW_AT)
+            if not due:
+                continue
+            if not self._control.rank_word(rank, FROZEN_BY_USER):
+                self._run._note_frozen(rank, True)
+            if time.monotonic_ns() >= due:
+                self._control.set_rank(rank, THAW_AT, 0)
+                self._run._note_frozen(rank, False)
+                self._run._signal(rank, signal.SIGCONT)
+
+    def _places(self) -> list[str]:
+        """Return where in the user's code each rank is that says nothing any more."""
+        result = []
+        for one in self._handles:
+            if one.rank in self.reports or process_state(one.pid) in "TtZX":
+                continue
+            if place := self._lookout.place(one.rank, partial(one.signal, ASK)):
+                words = place.words(self._exp)
+                result.append(f"rank {one.rank} (process {one.pid}) is at {words}")
+        return result

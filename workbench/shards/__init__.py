@@ -1,1 +1,0 @@
-"""Fully sharded training: which layers are sharded, what is gathered when, what a rank holds."""

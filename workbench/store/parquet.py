@@ -1,0 +1,304 @@
+"""A run as one Parquet file: small, checked when it is opened, read only where it is asked.
+
+    on disk     in the table
+    start_ns    start_ns      as it is: a row group's statistics say which times it has
+    took, rest  end_ns        start_ns + 256 * took + rest, as the low byte is noise, which takes
+                              the more room the wider the numbers are among which it stands
+    ahead       seq           the row's number in the file + ahead: the same for a whole stretch
+    others      others        as they are
+
+Rows come in pieces of a million in the order of arrival, each piece sorted by rank, lane and seq.
+Neighbours are alike, so a row takes 6 to 10 bytes; what writing needs in memory is one piece's,
+however long the run was; a row group is of few lanes and a short time, so that a filter reads few.
+
+The file carries a checksum of itself. Parquet's own readers believe damaged bytes: they give other
+numbers, or end the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from workbench.common.errors import WorkbenchError
+from workbench.common.output_files import atomically
+from workbench.recording.events import COLUMNS
+from workbench.store import link_faults
+from workbench.store.table import SCHEMA, conform
+
+FORMAT = 2  # grows when an older reader would misread a newer file
+DOCUMENT = "workbench"  # the key of our metadata in the Parquet file: JSON
+PIECE_ROWS = 1 << 20
+GROUP_ROWS = 1 << 17
+LEVEL = 6  # of zstd
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # a panic is no PolarsError
+_TAIL = b"PAR1"
+_LARGEST_FOOTER = 1 << 28  # bytes
+_READ_BYTES = 1 << 20
+_LINKS = "links in columns"  # of the document: fault rows of links are as link_faults.py has them
+_BLANK = "0" * 8  # stands for the checksum while it is worked out
+_SEALED = re.compile(rb'\{"format": \d+, "checksum": "([0-9a-f]{8})"')
+_ROW = "__row"
+_DISK = {name: dtype for name, dtype in SCHEMA.items() if name not in ("end_ns", "seq")} | {
+    "took": pl.Int64(),
+    "rest": pl.UInt8(),
+    "ahead": pl.Int64(),
+}
+
+
+def opened(path: Path) -> io.BufferedReader:
+    """Open a regular file to read. Raises OSError where it is something else: reading a pipe would
+    wait.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    return os.fdopen(number, "rb")
+
+
+# ---- writing
+
+
+def write(
+    frames: Iterable[pl.DataFrame], path: Path, dropped: int, metadata: Mapping[str, str]
+) -> None:
+    """Write one file of ``frames``, rows of the event table in the order of arrival."""
+    document = {"format": FORMAT, "checksum": _BLANK, "dropped": dropped, _LINKS: True}
+    text = json.dumps(document | {"metadata": dict(metadata)})
+    with atomically(path, "the event table") as beside:
+        try:
+            _sink(_on_disk(frames), beside, text)
+        except _UNREADABLE as error:  # polars' own words for what the system said
+            raise OSError(str(error)) from error
+        _seal(beside)
+
+
+def _sink(pieces: Iterator[pl.DataFrame], path: Path, document: str) -> None:
+    def source(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        yield from pieces  # a sink asks for all of it
+
+    register_io_source(source, schema=_DISK).sink_parquet(
+        path,
+        compression="zstd",
+        compression_level=LEVEL,
+        row_group_size=GROUP_ROWS,
+        metadata={DOCUMENT: document},
+        engine="streaming",
+    )
+
+
+def _on_disk(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield pieces of PIECE_ROWS, sorted, with the columns of the file."""
+    p, first = pl.col, 0
+    for piece in _regroup(frames):
+        ordered = piece.sort("rank", "lane", "seq", maintain_order=True)
+        number = pl.int_range(first, first + ordered.height, dtype=pl.Int64)
+        took = p("end_ns") - p("start_ns")
+        table = ordered.with_columns(
+            took=took // 256,
+            rest=(took & 255).cast(pl.UInt8),
+            ahead=p("seq") - number,
+        )
+        first += ordered.height
+        yield table.select(*_DISK)
+
+
+def _regroup(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    waiting: list[pl.DataFrame] = []
+    rows = 0
+    for frame in frames:
+        while rows + frame.height >= PIECE_ROWS:
+            taken, frame = frame.head(PIECE_ROWS - rows), frame.slice(PIECE_ROWS - rows)
+            yield pl.concat([*waiting, taken])
+            waiting, rows = [], 0
+        if frame.height:
+            waiting.append(frame)
+            rows += frame.height
+    if waiting:
+        yield pl.concat(waiting)
+
+
+# ---- the checksum
+
+
+def _seal(path: Path) -> None:
+    """Put the checksum of the file, itself blank, into the file."""
+    result = _find(path)
+    assert result is not None, "the document was written a moment ago"
+    at, _ = result
+    checksum = _checksum(path, at)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(f"{checksum:08x}".encode())
+
+
+def check(path: Path) -> bool:
+    """Raise WorkbenchError if the file is not as it was written; return False if it does not say
+    how that was, as one of an older version or of another program.
+    """
+    result = _find(path)
+    if result is not None and _checksum(path, result[0]) != result[1]:
+        raise WorkbenchError(_damage_words(path, "it differs"))
+    return result is not None
+
+
+def _damage_words(path: Path, how: str) -> str:
+    return (
+        f"{path}: expected the bytes that were written, found others (of the checksum: {how}): the "
+        "file was damaged since. Which of its numbers are still right cannot be told. Copy it "
+        "again, or save the run again."
+    )
+
+
+def _find(path: Path) -> tuple[int, int] | None:
+    """Return where the checksum stands in the file, and its value."""
+    size = path.stat().st_size
+    with opened(path) as file:
+        file.seek(max(size - 8, 0))
+        end = file.read()
+        length = int.from_bytes(end[:4], "little")
+        if end[4:] != _TAIL or length > min(size - 8, _LARGEST_FOOTER):
+            return None
+        begin = size - 8 - length
+        file.seek(begin)
+        match = _SEALED.search(file.read(length))
+    return (begin + match.start(1), int(match[1], 16)) if match else None
+
+
+def _checksum(path: Path, at: int) -> int:
+    """Return the CRC-32 of all bytes, with those at ``at`` as blanks."""
+    result, place = 0, 0
+    with opened(path) as file:
+        while piece := bytearray(file.read(_READ_BYTES)):
+            inside = slice(max(at - place, 0), max(at + len(_BLANK) - place, 0))
+            piece[inside] = b"0" * len(piece[inside])
+            result = zlib.crc32(piece, result)
+            place += len(piece)
+    return result
+
+
+# ---- reading
+
+
+def open_parquet(path: Path) -> tuple[pl.LazyFrame, int, int, dict[str, str]]:
+    """Return the table in ``path``, not yet read; its number of rows; records dropped; metadata."""
+    try:
+        sealed = check(path)
+        document = _document(pl.read_parquet_metadata(path))
+        frame = pl.scan_parquet(path)
+        columns = frame.collect_schema().names()
+        rows = int(frame.select(pl.len()).collect().item())
+    except (*_UNREADABLE, OSError) as error:
+        raise WorkbenchError(
+            f"{path}: expected a Parquet file of the event table, found {_what_is(path)}"
+        ) from error
+    if document is None:
+        raise WorkbenchError(
+            f"{path}: expected a Parquet file of store.save, found one without our metadata. "
+            f"polars.read_parquet can read its {rows:,} rows of the columns {', '.join(columns)}. "
+            "Store.from_frame takes them if they are events."
+        )
+    if document["format"] == FORMAT and not sealed:
+        raise WorkbenchError(_damage_words(path, "there is none"))
+    if document["format"] > FORMAT:
+        raise WorkbenchError(
+            f"{path}: expected format {FORMAT} or older, found format {document['format']}, of a "
+            f"newer version. Update the workbench; polars.read_parquet can read its {rows:,} rows."
+        )
+    table = scan(path)
+    if _LINKS not in document:
+        table = link_faults.upgrade(table, lambda names: read_parquet(names, path))
+    return table, rows, document["dropped"], document["metadata"]
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """Scan the event table in a file of ``write``, of an older version, or of a store's own spilled
+    rows.
+    """
+    path = path.absolute()  # it is read later, from wherever that is
+    frame = pl.scan_parquet(path)
+    columns = frame.collect_schema()
+    if columns == pl.Schema(_DISK):
+        # Plain columns stay plain, so that a filter of theirs is the file reader's.
+        numbered = pl.scan_parquet(path, row_index_name=_ROW)
+        own = {
+            "end_ns": pl.col("start_ns") + pl.col("took") * 256 + pl.col("rest").cast(pl.Int64),
+            "seq": pl.col(_ROW).cast(pl.Int64) + pl.col("ahead"),
+        }
+        return numbered.select(own.get(name, pl.col(name)).alias(name) for name in COLUMNS)
+    return frame if columns == SCHEMA else conform(frame, str(path))
+
+
+def _document(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the file's own description, if it is what we write."""
+    with contextlib.suppress(KeyError, ValueError, TypeError, RecursionError):
+        document: dict[str, Any] = json.loads(metadata[DOCUMENT])
+        facts = document["metadata"]
+        if (
+            isinstance(document["format"], int)
+            and isinstance(document["dropped"], int)
+            and isinstance(facts, dict)
+            and all(isinstance(text, str) for text in facts.values())
+        ):
+            return document
+    return None
+
+
+def read_parquet(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
+    """Read what ``open_parquet`` opened. A WorkbenchError says which columns are whole."""
+    try:
+        return frame.collect()
+    except _UNREADABLE as error:
+        whole = [column for column in pl.read_parquet_schema(path) if _is_whole(path, column)]
+        raise WorkbenchError(
+            f"{path}: expected {len(COLUMNS)} whole columns, found damaged data "
+            f"({str(error).splitlines()[0]}). polars.read_parquet(path, columns=...) can read: "
+            f"{', '.join(whole) or 'none'}."
+        ) from error
+
+
+def _is_whole(path: Path, column: str) -> bool:
+    try:
+        pl.read_parquet(path, columns=[column])
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _what_is(path: Path) -> str:
+    """Describe a file that is not a whole Parquet file, and what can be read of it."""
+    if not path.exists():
+        return "nothing: there is no such file or folder"
+    if not path.is_file():
+        return "no file: it is something else"
+    size = path.stat().st_size
+    with opened(path) as file:
+        start = file.read(4)
+        file.seek(max(size - 4, 0))
+        end = file.read()
+    if start == end == _TAIL:
+        return (
+            f"{size:,} bytes that begin and end as Parquet and are none in between: damaged. "
+            "Nothing of it can be read. Copy it again, or save the run again."
+        )
+    if start == _TAIL:
+        return (
+            f"{size:,} bytes that begin as Parquet and do not end so: truncated. Nothing of it can "
+            "be read, as Parquet keeps its index at the end. Copy it again, or save the run again."
+        )
+    return f"{size:,} bytes that begin with {start!r}: no Parquet. Nothing of it can be read."

@@ -1,0 +1,80 @@
+"""Restarts of a job by torchrun (``--max-restarts``, ``--nnodes MIN:MAX``), told as recoveries are:
+each attempt is a generation, all of whose ranks are new processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.recording import events
+from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
+from workbench.store.parquet import opened
+from workbench.store.recoveries import Recovery
+from workbench.store.table import NameTable
+from workbench.store.trace_sources import Source
+
+STATE = "restarted"  # of such a recovery
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of one process of a rank. ``words``: what it raised, "" where it ended well; None:
+    it left no word. ``kind``: the class of its error. ``at``: when its last row ended, in ns.
+    """
+
+    words: str | None
+    kind: str
+    at: float
+
+
+def ended_in(source: Source, at: float) -> Ended:
+    """Return how the process ended that wrote this folder, by the header of its trace."""
+    with contextlib.suppress(OSError, ValueError), opened(source.folder / "trace") as file:
+        data = file.read(NAMES_AT + NAMES_BYTES)
+        if len(data) == NAMES_AT + NAMES_BYTES:
+            names, words = NameTable(lambda _: 0, memoryview(data)), memoryview(data)[:PAGE]
+            names.read()
+            end, error = (words.cast("q")[word] for word in (events.H_END, events.H_ERROR))
+            facts = json.loads(names.text(error - 1)) if error else {}
+            return Ended(names.text(end - 1) if end else None, str(facts.get("kind", "")), at)
+    return Ended(None, "", at)
+
+
+def lost_in(ends: Mapping[int, Ended]) -> dict[str, str]:
+    """Return the rank whose end most likely made torchrun restart an attempt, and how it ended; {}
+    where nobody's is known. Who lost a peer is a consequence, as is who was killed after another
+    had raised or exited: torchrun ends the rest.
+    """
+    bad = {rank: one for rank, one in ends.items() if one.words != ""}
+    exited = [rank for rank, one in ends.items() if one.words == ""]
+    if exited and not any(one.words and one.kind != "PeerLost" for one in bad.values()):
+        return {str(exited[0]): "exited"}
+    if not bad:
+        return {}
+    cause = min(bad, key=lambda r: (bad[r].kind == "PeerLost", not bad[r].words, bad[r].at))
+    return {str(cause): "raised" if bad[cause].words else "killed"}
+
+
+def told(
+    members: Mapping[int, Sequence[int]], ends: Mapping[int, Mapping[int, Ended]]
+) -> str | None:
+    """Return the restarts as metadata: by generation its ranks, and how those of each ended. None
+    where there was none.
+    """
+    each = [
+        Recovery(
+            generation,
+            lost_in(ends.get(generation - 1, {})),
+            -1,
+            -1,
+            tuple(sorted(members[generation])),
+            tuple(sorted(members[generation])),
+            STATE,
+        ).as_fields()
+        for generation in sorted(members)
+        if generation > 0
+    ]
+    return json.dumps(each) if each else None

@@ -1,0 +1,155 @@
+"""The content of a folder that WORKBENCH_TRACE names: its ranks, jobs and attempts.
+
+    rank-<r>-<pid>[-restart-<k>][.<n>]     n: of containers whose processes have equal numbers
+
+A job that torchrun restarts leaves several attempts, which are read as one run of several
+generations. Several jobs that wrote to one folder are several runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.common.errors import WorkbenchError
+from workbench.recording import events
+from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
+from workbench.store.parquet import opened
+from workbench.store.table import NameTable, Records
+
+_NAME = re.compile(r"rank-(\d{1,5})-(\d{1,10})(?:-restart-\d{1,6})?(?:\.\d{1,6})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The folder of one rank, that is of one process."""
+
+    rank: int
+    pid: int
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of a rank's records. ``job``: "" before it has joined its group."""
+
+    job: str = ""
+    attempt: int = 0
+    host: str = ""
+    born_ns: int = 0
+
+
+def find_sources(folder: Path) -> list[Source]:
+    """Return what ranks have written in ``folder``, by rank."""
+    return sorted(
+        (
+            Source(int(match[1]), int(match[2]), path)
+            for path in folder.iterdir()
+            if (match := _NAME.fullmatch(path.name)) and path.is_dir()
+        ),
+        key=lambda source: (source.rank, source.pid, source.folder.name),
+    )
+
+
+def origin(header: memoryview) -> Origin:
+    """Read the first pages of a rank's trace."""
+    names = NameTable(lambda _: 0, header)
+    names.read()
+    words = header[:PAGE].cast("q")
+    job, host = (names.text(words[word] - 1) for word in (events.H_JOB, events.H_HOST))
+    attempt = max(words[events.H_ATTEMPT] - 1, 0)
+    return Origin(job if words[events.H_ATTEMPT] > 0 else "", attempt, host, words[events.H_BORN])
+
+
+def origin_of(source: Source) -> Origin:
+    """Return the origin that a folder names; of one that cannot be read, an empty one."""
+    try:
+        with opened(source.folder / "trace") as file:
+            data = file.read(NAMES_AT + NAMES_BYTES)
+    except OSError:
+        return Origin()
+    if len(data) < NAMES_AT + NAMES_BYTES or int.from_bytes(data[:8], "little") != events.MAGIC:
+        return Origin()
+    return origin(memoryview(data))
+
+
+class Attempts:
+    """The rows of several attempts as one table's: each has its generation, and a lane's count goes
+    on from where the former attempt's ended.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int, int], tuple[int, int, int]] = {}
+
+    def number(
+        self, rank: int, generation: int, lane: int, rows: Records, contexts: Records
+    ) -> None:
+        """Change ``rows`` and ``contexts`` in place; a rank's generations come one by one."""
+        own, base, top = self._counts.get((rank, lane), (generation, 0, 0))
+        if own != generation:
+            own, base = generation, top
+        contexts["generation"] += generation
+        rows["seq"] += base
+        self._counts[rank, lane] = own, base, max(top, int(rows["seq"].max(initial=0)))
+
+
+@dataclass(frozen=True)
+class Traces:
+    """One job's sources, each with its generation, in the order in which they are to be read.
+
+    ``jobs``: how many the folder has; ``apart``: folders of processes that joined no group.
+    """
+
+    sources: Sequence[tuple[Source, int]]
+    origins: Sequence[Origin]
+    jobs: int
+    apart: Sequence[str]
+
+
+def traces(folder: Path, job: int) -> Traces:
+    """Return the traces of job number ``job``, counted by age: 0 the oldest, -1 the newest.
+
+    Raises WorkbenchError if there is nothing to read, or no such job.
+    """
+    result = [(source, origin_of(source)) for source in _sources(folder)]
+    born: dict[str, int] = {}
+    for _, one in result:
+        born[one.job] = min(born.get(one.job, one.born_ns), one.born_ns)
+    jobs = sorted(born.keys() - {""}, key=lambda name: born[name]) or [""]
+    if not isinstance(job, int) or not -len(jobs) <= job < len(jobs):
+        raise WorkbenchError(
+            f"{folder} holds the records of {len(jobs)} jobs; job={job!r} is none of them: write 0 "
+            f"(the oldest) to {len(jobs) - 1}, or -1 for the newest"
+        )
+    own = [(source, one) for source, one in result if one.job == jobs[job]]
+    attempts = sorted({one.attempt for _, one in own})
+    number = {attempt: i for i, attempt in enumerate(attempts)}
+    own.sort(key=lambda pair: (pair[1].attempt, pair[0].rank))
+    for (first, a), (second, b) in itertools.pairwise(own):
+        if (first.rank, a.attempt) == (second.rank, b.attempt):
+            raise WorkbenchError(
+                f"{folder}: expected one run, found rank {first.rank} of several: "
+                f"{first.folder.name}, {second.folder.name}. Move the folders of one run into a "
+                "folder of their own."
+            )
+    return Traces(
+        [(source, number[one.attempt]) for source, one in own],
+        [one for _, one in own],
+        len(jobs),
+        [source.folder.name for source, one in result if not one.job and jobs != [""]],
+    )
+
+
+def _sources(folder: Path) -> list[Source]:
+    sources = find_sources(folder) if folder.is_dir() else []
+    if not sources:
+        result = len(list(folder.iterdir())) if folder.is_dir() else 0
+        what = f"{result} other files" if result else "nothing"
+        raise WorkbenchError(
+            f"{folder}: expected a folder that WORKBENCH_TRACE named (rank-<r>-<pid>/trace ...), "
+            f"found {what}. Nothing to read."
+        )
+    return sources

@@ -1,0 +1,182 @@
+"""Chaos: one run after the other, each with faults drawn from a seed, judged by what is always so.
+
+    for trial in trials(exp, seed=1):      # until told to stop
+        outcome = done(trial)
+        outcome.wrong                      # "" or what should not be
+
+Seed and number of a trial decide its faults, so that a failure can be had again. What must hold:
+the run ends in time; where it recovers, or nobody was lost, it ends well, with every loss there and
+replicas that are equal to the bit; where it may not go on, its error names a rank that was struck;
+nothing was noticed without a fault, no loss of a rank went unnoticed, no process is left.
+
+Source  Basiri et al., "Chaos Engineering", IEEE Software 33(3), 2016: a steady state is defined
+        first, and then experiments try to disprove it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from math import isfinite
+
+from workbench.common.errors import PeerLost, SpecError, TooFewRanks, WorkbenchError
+from workbench.common.units import counted
+from workbench.experiment.checks import EQUAL
+from workbench.experiment.elastic_checks import check_elastic
+from workbench.experiment.faults import FailToStart, Fault, Kill, Preempt
+from workbench.experiment.scenario import Kind, Scenario
+from workbench.experiment.spec import Experiment
+from workbench.runs.run import Run, run
+from workbench.shared_memory.segments import process_state
+from workbench.store.result import Result
+from workbench.user_code import source
+
+PATIENCE_S = 120.0  # of a run, besides its own timeout: a machine may be busy
+END_S = 5.0  # for processes to be gone after their run
+MOST_FAULTS = 6.0  # of one run, on the average of the wildest
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run to be: ``number`` and ``seed`` decide the faults of ``experiment``."""
+
+    seed: int
+    number: int
+    experiment: Experiment
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What goes wrong in it."""
+        return self.experiment.faults
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trial that is over. ``wrong``: what should not be, in words; "" where all is well."""
+
+    trial: Trial
+    seconds: float
+    wrong: str
+    how: str  # it ended
+
+    @property
+    def words(self) -> str:
+        """The trial in a line."""
+        kinds = [one.fault for one in self.trial.faults]
+        told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none"
+        end = f"WRONG: {self.wrong}" if self.wrong else self.how
+        return f"{self.trial.number:5}  {self.seconds:6.1f} s  faults: {told}; {end}"
+
+
+def trials(exp: Experiment, *, seed: int, first: int = 0) -> Iterator[Trial]:
+    """Yield trials without end, beginning with number ``first``. Raises SpecError where faults do
+    not fit the experiment.
+    """
+    for number in count(first):
+        draw = random.Random(f"chaos {seed}/{number}")
+        expected = draw.uniform(0, MOST_FAULTS)
+        kinds = _kinds(exp)
+        weights = [draw.random() for _ in kinds]
+        scale = expected / (sum(weights) or 1.0) / exp.iterations
+        rates: dict[Kind, float] = {
+            kind: min(1.0, weight * scale) for kind, weight in zip(kinds, weights, strict=True)
+        }
+        scenario = Scenario(rates=rates, seed=draw.randrange(2**62))
+        yield Trial(seed, number, scenario.on(exp))
+
+
+def _kinds(exp: Experiment) -> list[Kind]:
+    """Return the kinds of faults that an experiment is to survive, or to name."""
+    kinds: list[Kind] = ["kill", "freeze", "slow"]
+    if exp.ranks > 1 and exp.backend == "workbench":
+        kinds += ["cut", "partition"]
+    if exp.bad_minibatch == "skip":
+        kinds += ["corrupt"]
+    if exp.recovers:  # else the signal ends a process that has not asked to hear of it
+        kinds += ["preempt"]
+    if exp.recovers and exp.min_ranks:  # else nobody may be missing at the start
+        kinds += ["fail_to_start"]
+    if _takes_in(exp):
+        kinds += ["join"]
+    return kinds
+
+
+def _takes_in(exp: Experiment) -> bool:
+    """Return whether ranks can join."""
+    try:
+        check_elastic(exp)
+    except SpecError:
+        return False
+    return exp.ranks > 1
+
+
+def done(trial: Trial) -> Outcome:
+    """Do a trial, and judge it. A run that does not end is ended."""
+    start, pids, wrong = time.monotonic(), set[int](), ""
+    live = run(trial.experiment)
+    limit = start + PATIENCE_S + 2e-9 * trial.experiment.timeout_ns
+    try:
+        while not live.done and time.monotonic() < limit:
+            pids |= {*live.pids.values()}  # also of processes that are replaced
+            time.sleep(0.02)
+        if not live.done:
+            wrong = f"it has not ended after {limit - start:.0f} s"
+    finally:
+        pids |= {*live.pids.values()}
+        if not live.done:
+            for rank in live.pids:
+                live.kill(rank)
+    result = live.wait(timeout=PATIENCE_S, check=False)
+    wrong = wrong or _judge(trial.experiment, live, result) or _left(pids)
+    how = "ended well" if result.ok else f"ended by {type(result.error).__name__}, as it must"
+    if result.lost:
+        how += f" without {counted(len(result.lost), 'rank')}"
+    return Outcome(trial, time.monotonic() - start, wrong, how)
+
+
+def _judge(exp: Experiment, live: Run, result: Result) -> str:
+    """Return what should not be; "" where all is as it must."""
+    ends = {one.rank for one in exp.faults if isinstance(one, Kill | Preempt | FailToStart)}
+    if result.error is not None:
+        return _judge_error(exp, result.error, ends)
+    if len(result.losses) != exp.iterations:
+        return f"{len(result.losses)} losses of {exp.iterations} iterations"
+    skipped = {one.iteration for one in live.skipped()}
+    if bad := [i for i, x in enumerate(result.losses) if not isfinite(x) and i not in skipped]:
+        return f"the loss of iteration {bad[0]} is not finite"
+    code = source.text_of("strategies", exp.strategy)
+    equal = EQUAL in source.names_defined(code, source.shown(exp.strategy))
+    if equal and len(set(result.digests.values())) > 1:
+        return "replicas differ at the end"
+    found = live.detection()
+    if found.missed:
+        return f"not noticed: {found.missed[0].words}"
+    if found.false_alarms:
+        alarm = found.false_alarms[0]
+        return f"a false alarm: {alarm.name!r} about rank {alarm.rank}"
+    return ""
+
+
+def _judge_error(exp: Experiment, error: WorkbenchError, ends: set[int]) -> str:
+    """Return why a run should not have ended by this error; "" where it must."""
+    told = str(error).splitlines()[0] if str(error) else ""
+    if isinstance(error, TooFewRanks) and exp.min_ranks and len(ends) > exp.ranks - exp.min_ranks:
+        return ""
+    if exp.recovers or not ends:
+        return f"it ended by {type(error).__name__}: {told}"
+    if not isinstance(error, PeerLost) or error.rank not in ends:
+        return f"ranks {sorted(ends)} were struck, and it ended by {type(error).__name__}: {told}"
+    return ""
+
+
+def _left(pids: set[int]) -> str:
+    """Return which processes outlive their run."""
+    deadline = time.monotonic() + END_S
+    while left := [pid for pid in pids if process_state(pid) not in "ZX"]:
+        if time.monotonic() > deadline:
+            return f"processes {left} are left"
+        time.sleep(0.05)
+    return ""

@@ -1,0 +1,317 @@
+"""The driver's side of n rank processes that run one case after another.
+
+Ranks begin a case together, and the next one starts only when all have finished, so that a message
+left in a mailbox is never mistaken for one of the next case. A case that fails ends the pool: its
+ranks may be anywhere. Every wait has a limit.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from workbench.common.descriptors import check_descriptors
+from workbench.common.errors import WorkbenchError
+from workbench.launchers.processes import rank_handle
+from workbench.launchers.processes.launcher import RankHandle, launcher_of
+from workbench.recording.run_queue import OwnTime
+from workbench.recording.trace_memory import trace_segment
+from workbench.shared_memory.control_block import ABORT, Control
+from workbench.shared_memory.segments import how_it_ended
+from workbench.studies.checking.cases import EAGER, Case
+from workbench.studies.checking.waiting import (
+    Deadlock,
+    Place,
+    Stand,
+    Wait,
+    deadlocked_ranks,
+    stuck_ranks,
+    wait_cycle,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+STARTING = 60.0  # seconds of their own time in which ranks must start
+QUIET = 0.12  # seconds without messages before ranks report their position, and between two looks
+ANSWER = 2.0  # seconds for that report; a rank in native code cannot give one
+SETTLED = 10.0  # seconds for a rank that has returned to count its messages; plenty when not busy
+AFTERMATH = 0.3  # seconds in which other ranks may still report how they ended
+SLOT_BYTES = 4096  # small, so that small tensors fill mailboxes too
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The function under check: a name of collectives/, a path, or source that travels."""
+
+    operation: str
+    name: str
+    function: str | dict[str, str]
+    place: Callable[[int, str], Place]  # (line in the ranks' copy, function) -> the user's line
+
+
+@dataclass
+class Outcome:
+    """The outcome of one case.
+
+    ``reports``: each rank's report; ``results``: the bytes of each rank's result.
+    """
+
+    case: Case
+    op: int
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    results: dict[int, bytearray] = field(default_factory=dict)
+    deadlock: Deadlock | None = None
+    late: list[Stand] = field(default_factory=list)  # positions of unfinished ranks at the deadline
+    ended: dict[int, str] = field(default_factory=dict)  # rank -> how its process ended
+    left: list[tuple[int, int, Place, int]] = field(default_factory=list)  # sender, receiver, slots
+    places: Callable[[int, str], Place] = lambda line, function: Place(line)
+
+    @property
+    def broke(self) -> bool:
+        """Whether the ranks cannot run another case after this one."""
+        raised = any("raised" in report for report in self.reports.values())
+        return bool(raised or self.deadlock or self.late or self.ended or self.left)
+
+
+class RankPool:
+    """``ranks`` processes from the warm pool. Always close it."""
+
+    def __init__(self, subject: Subject, ranks: int) -> None:
+        from workbench.store.collector import Collector
+        from workbench.store.event_store import Store
+
+        check_descriptors(ranks)
+        self.subject, self.ranks = subject, ranks
+        self._launcher = launcher_of("local")
+        self._control = Control.create(ranks)
+        self._segments = [trace_segment(f"rank {rank}") for rank in range(ranks)]
+        self.store = Store()
+        self._collector = Collector(
+            self.store, {rank: segment.memory for rank, segment in enumerate(self._segments)}
+        )
+        self._rendezvous = self._launcher.meeting_place(ranks)
+        self._asked = self._cases = 0
+        self._selector = selectors.DefaultSelector()
+        self._handles: Sequence[RankHandle] = []
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        self._handles = self._launcher.take(range(self.ranks))
+        subject = self.subject
+        for handle in self._handles:
+            self._selector.register(handle.socket, selectors.EVENT_READ, handle)
+            orders = {
+                "work": "check",
+                "rank": handle.rank,
+                "ranks": self.ranks,
+                "port": self._rendezvous.port,
+                "operation": subject.operation,
+                "name": subject.name,
+                "function": subject.function,
+                "travels": not isinstance(subject.function, str),
+                "slot_bytes": SLOT_BYTES,
+                "folder": os.getcwd(),
+            }
+            handle.order(orders, fds=[self._control.segment.fd, self._segments[handle.rank].fd])
+        ready: set[int] = set()
+        clock = self._clock()
+        while len(ready) < self.ranks:
+            for rank, message, _ in self._listen(0.05):
+                if "broken" in message:
+                    raise WorkbenchError(f"rank {rank} could not begin:\n{message['broken']}")
+                ready |= {rank} if "ready" in message else set()
+            if self._ended:
+                rank, code = next(iter(self._ended.items()))
+                raise WorkbenchError(f"rank {rank} {how_it_ended(code)} before it could begin")
+            if clock.seconds > STARTING:
+                missing = sorted(set(range(self.ranks)) - ready)
+                raise WorkbenchError(f"ranks {missing} did not begin within {STARTING:.0f} s")
+
+    @property
+    def _ended(self) -> dict[int, int]:
+        return rank_handle.ended(self._handles)
+
+    def _clock(self) -> OwnTime:
+        return OwnTime([handle.pid for handle in self._handles])
+
+    # -- one case --
+
+    def run(self, case: Case, timeout: float) -> Outcome:
+        """Run the case and return its outcome.
+
+        It returns after ``timeout`` seconds of its ranks' own time, plus a short delay at most.
+        """
+        outcome = Outcome(case, self._cases, places=self.subject.place)
+        self._cases += 1
+        self._say({"case": case.to_dict()})
+        self._follow(outcome, timeout)
+        if not outcome.broke:
+            self._settle(outcome)
+        if outcome.broke:
+            self._abort(outcome)
+        self._collector.drain()
+        return outcome
+
+    def _follow(self, outcome: Outcome, timeout: float) -> None:
+        case = outcome.case
+        begun = quiet_since = time.monotonic()
+        clock = self._clock()
+        before: tuple[dict[int, Wait], int] | None = None
+        while len(outcome.reports) < self.ranks:
+            news, own_seconds = self._take(outcome, self._listen(QUIET / 4)), clock.seconds
+            if any("raised" in report for report in outcome.reports.values()) or self._ended:
+                return
+            if news:
+                quiet_since, before = time.monotonic(), None
+            elif time.monotonic() - quiet_since > QUIET:
+                self._collector.drain()
+                done = set(outcome.reports)
+                positions = self._where(outcome)
+                if done != set(outcome.reports):  # a rank finished in the meantime
+                    before = None
+                    continue
+                waits = {
+                    rank: wait for rank, answer in positions.items() if (wait := _wait(answer))
+                }
+                if before and (members := deadlocked_ranks(*before, waits, self.ranks, done)):
+                    outcome.deadlock = replace(
+                        self._deadlock(case, members, waits, positions, done),
+                        seconds=time.monotonic() - begun,
+                    )
+                    return
+                before, quiet_since = (waits, time.monotonic_ns()), time.monotonic()
+                if own_seconds > timeout:
+                    outcome.late = [
+                        self._stand(case, rank, positions.get(rank, {}))
+                        for rank in range(self.ranks)
+                        if rank not in done
+                    ]
+                    return
+
+    def _take(
+        self, outcome: Outcome, messages: list[tuple[int, dict[str, Any], bytearray]]
+    ) -> bool:
+        news = False
+        for rank, message, payload in messages:
+            if message.get("done") == outcome.op:
+                outcome.reports[rank], outcome.results[rank] = message, payload
+                news = True
+        return news
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Ask all ranks, after they have returned, for messages left in their mailboxes."""
+        self._say({"settle": outcome.op})
+        waiting = set(range(self.ranks))
+        deadline = time.monotonic() + SETTLED
+        while waiting and time.monotonic() < deadline and not self._ended:
+            for rank, message, _ in self._listen(0.05):
+                if "settled" in message:
+                    waiting.discard(rank)
+                    for to, line, slots in message["left"]:
+                        outcome.left.append((rank, to, self.subject.place(line, ""), slots))
+        for rank in waiting & set(self._ended):
+            outcome.ended[rank] = how_it_ended(self._ended[rank])
+
+    def _where(self, outcome: Outcome) -> dict[int, dict[str, Any]]:
+        """Return the current position of each rank that has not returned."""
+        self._asked += 1
+        self._say({"where": self._asked})
+        positions: dict[int, dict[str, Any]] = {}
+        deadline = time.monotonic() + ANSWER
+        while len(positions) < self.ranks and time.monotonic() < deadline and not self._ended:
+            messages = self._listen(0.05)
+            self._take(outcome, messages)
+            for rank, message, _ in messages:
+                if message.get("here") == self._asked:
+                    positions[rank] = message
+        return positions
+
+    def _deadlock(
+        self,
+        case: Case,
+        members: set[int],
+        waits: dict[int, Wait],
+        positions: dict[int, dict[str, Any]],
+        done: set[int],
+    ) -> Deadlock:
+        # A rank outside the set may wait for one inside it; it is not part of the deadlock.
+        members = stuck_ranks(waits, self.ranks, done) & members
+        cycle = wait_cycle(waits, members)
+        stands = tuple(self._stand(case, rank, positions[rank]) for rank in sorted(members))
+        awaited = {waits[rank].peer for rank in members} & done
+        return Deadlock(stands, cycle, tuple(sorted(awaited or (set() if cycle else done))))
+
+    def _stand(self, case: Case, rank: int, answer: dict[str, Any]) -> Stand:
+        wait = _wait(answer)
+        place = self.subject.place(answer.get("line", -1), answer.get("function", ""))
+        if wait is None:
+            return Stand(rank, -2, "running" if answer else "silent", place)
+        full = case.mode == EAGER and wait.doing == "send"  # it would not wait for its receiver
+        return Stand(rank, wait.peer, "post" if full else wait.doing, place)
+
+    def _abort(self, outcome: Outcome) -> None:
+        """Let waiting ranks end their waits and report, then collect how processes ended."""
+        self._control.words[ABORT] = 1
+        self._control.refresh()
+        self._control.open_gates()
+        deadline = time.monotonic() + AFTERMATH
+        while len(outcome.reports) < self.ranks and time.monotonic() < deadline:
+            self._take(outcome, self._listen(0.02))
+            if len(outcome.reports) + len(self._ended) >= self.ranks:
+                break
+        outcome.ended |= {
+            rank: how_it_ended(code)
+            for rank, code in self._ended.items()
+            if rank not in outcome.reports
+        }
+
+    # -- messages --
+
+    def _say(self, message: dict[str, Any]) -> None:
+        for handle in self._handles:
+            handle.order(message)
+
+    def _listen(self, seconds: float) -> list[tuple[int, dict[str, Any], bytearray]]:
+        messages = []
+        for key, _ in self._selector.select(seconds):
+            message = key.data.hear()
+            if message is None:  # the fork server reports how it ended
+                self._selector.unregister(key.fileobj)
+            else:
+                messages.append((key.data.rank, *message))
+        if not self._selector.get_map():
+            time.sleep(min(seconds, 0.01))
+        return messages
+
+    # -- the end --
+
+    @property
+    def events(self) -> pl.DataFrame:
+        self._collector.drain()
+        return self.store.events
+
+    def close(self) -> None:
+        """End the ranks; return when their processes are gone."""
+        for handle in self._handles:
+            handle.close()
+        rank_handle.end(self._handles)
+        self._collector.stop()
+        self._selector.close()
+        for segment in (*self._segments, self._control.segment):
+            segment.close()
+
+
+def _wait(answer: dict[str, Any]) -> Wait | None:
+    if not (wait := answer.get("wait")):
+        return None
+    since, looked, peer = wait
+    return Wait(since, looked, peer, answer.get("doing", ""))

@@ -1,0 +1,1 @@
+"""``wb.compare``: several experiments, each over several seeds, on common axes."""

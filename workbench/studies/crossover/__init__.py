@@ -1,0 +1,1 @@
+"""``wb.crossover`` and ``wb.why``: which algorithm is fastest at which size."""

@@ -1,0 +1,168 @@
+"""The findings of a report's runs so far: verdicts with their reasons, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+
+from workbench.studies.drift.first_update import WHOLE
+from workbench.studies.drift.judge import BUG, EXACT, Evidence, Finding, judge
+from workbench.studies.drift.measure import apart
+from workbench.studies.drift.plan import DTYPES, SEQUENTIAL
+from workbench.studies.drift.resuming import moments
+from workbench.studies.drift.running import Runs
+from workbench.studies.drift.subjects import Subject
+from workbench.user_code.source import available
+
+TABLE = pl.Schema(
+    {
+        "subject": pl.String(),
+        "mutant": pl.Boolean(),
+        "dtype": pl.String(),
+        "iterations": pl.Int64(),
+        "ulps_max": pl.Float64(),
+        "ulps_median": pl.Float64(),
+        "share": pl.Float64(),
+        "loss": pl.Float64(),
+        "identical": pl.Boolean(),
+    }
+)
+
+
+class Findings(Runs):
+    """The runs, and the findings on those that are over."""
+
+    @property
+    def verdict(self) -> str:
+        """The (first) subject's verdict: "rounding", "no difference", "bug: ..." or "failed:
+        ...".
+        """
+        return self.verdicts[self.subjects[0].name]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdicts by name, with those on mutants."""
+        return {name: found.verdict for name, found in self.findings.items()}
+
+    @property
+    def ok(self) -> bool:
+        """Whether the subjects equal sequential training, and every mutant is detected."""
+        result = self.findings
+        return all(
+            (result[one.name].kind == "bug") == one.mutant and result[one.name].kind != "failed"
+            for one in self.subjects
+        )
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """The findings by name: kind, which bug, reasons, first iteration. Grows with the runs."""
+        return {one.name: self._judge(one) for one in self.subjects}
+
+    def _judge(self, one: Subject) -> Finding:
+        name = one.name
+        own = [key for key in list(self._distances) if key[0] == name]
+        if not own and name not in self._errors:
+            return Finding("waiting")
+        reference_losses = self._longest(SEQUENTIAL, "float64")
+        shares = [
+            {k: self._distances[n, d, k].share for n, d, k in own if d == dtype} for dtype in DTYPES
+        ]
+        digests = {
+            k: len(set(self._results[n, d, k].digests.values())) == 1
+            for n, d, k in own
+            if len(self._results[n, d, k].digests) > 1
+        }
+        return judge(
+            Evidence(
+                ranks=one.experiment.ranks,
+                loss32=self._apart(name, "float32"),
+                loss64=self._apart(name, "float64"),
+                level=abs(reference_losses[0]) if reference_losses else 1.0,
+                shares32=shares[0],
+                shares64=shares[1],
+                identical=digests,
+                first=self._matches.get(name),
+                uneven=self._uneven,
+                error=self._errors.get(name),
+                resumed=self._resumed.get(name),
+                ours=one.experiment.strategy in available("strategies"),
+            )
+        )
+
+    def _resumptions(self, name: str) -> Iterable[int]:
+        found, first = self.findings[name], self._matches.get(name)
+        begins_right = first is None or (first.what == WHOLE and first.left < EXACT)
+        right_so_far = found.since is None or found.since == 0 or self._uneven != found.since
+        same = all(self.table.filter(subject=name)["identical"].drop_nulls())
+        if found.kind != BUG or not (begins_right and right_so_far and same):
+            return ()
+        return moments(found.since, self.at[-1])
+
+    @property
+    def _uneven(self) -> int | None:
+        """The first iteration whose minibatch the ranks cannot share evenly, if that is known."""
+        return self._start.uneven if self._start else None
+
+    def _longest(self, name: str, dtype: str) -> list[float]:
+        """Return the losses of this training's longest run so far."""
+        known = [key for key in list(self._results) if key[:2] == (name, dtype)]
+        return self._results[max(known, key=lambda key: key[2])].losses if known else []
+
+    def _apart(self, name: str, dtype: str) -> np.ndarray:
+        return apart(self._longest(name, dtype), self._longest(SEQUENTIAL, dtype))
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """The table, a row per run.
+
+        Columns subject, mutant, dtype, iterations, ulps_max, ulps_median (of float32's spacing at
+        the sequential value), share (of the distance that training went), loss (the last one's
+        distance from the sequential), identical (the replicas' digests; null: there is one).
+        """
+        rows = []
+        for (name, dtype, updates), far in list(self._distances.items()):
+            result = self._results[name, dtype, updates]
+            should = self._results[SEQUENTIAL, dtype, updates]
+            digests = [*result.digests.values()]
+            rows.append(
+                {
+                    "subject": name,
+                    "mutant": next(one.mutant for one in self.subjects if one.name == name),
+                    "dtype": dtype,
+                    "iterations": updates,
+                    "ulps_max": far.ulps_max,
+                    "ulps_median": far.ulps_median,
+                    "share": far.share,
+                    "loss": abs(result.losses[-1] - should.losses[-1]),
+                    "identical": len({*digests}) == 1 if len(digests) > 1 else None,
+                }
+            )
+        return pl.DataFrame(rows, schema=TABLE)
+
+    @property
+    def losses(self) -> pl.DataFrame:
+        """A row an iteration of each longest run: subject, dtype, iteration, difference (of the
+        loss from the sequential one).
+        """
+        frames = [
+            pl.DataFrame({"difference": self._apart(one.name, dtype)})
+            .with_row_index("iteration")
+            .select(
+                pl.lit(one.name).alias("subject"),
+                pl.lit(dtype).alias("dtype"),
+                pl.col("iteration").cast(pl.Int64),
+                "difference",
+            )
+            for one in self.subjects
+            for dtype in DTYPES
+        ]
+        return pl.concat(frames)
+
+    @property
+    def words(self) -> str:
+        """The state in a line."""
+        if SEQUENTIAL in self._errors or not self.done:
+            return super().words
+        return f"{self.subjects[0].name}: {self.verdict}"

@@ -1,0 +1,235 @@
+"""Bug or rounding: the rules, over measured differences. Each names its evidence.
+
+1  Rounding shrinks with precision: from float32 to float64 by about 2^29. A bug does not shrink.
+   A difference, as a share of the way that training went, that shrinks by less than 2^15 is not
+   rounding.
+2  Rounding is there after one update, at 1e-7 of it, and grows by a factor per iteration that
+   depends on the model. A bug is there at once, at the size of lr·|g|. A bug that waits for the
+   first uneven minibatch shows as a jump of the float64 loss.
+3  Replicas of synchronous training are bit-identical after every update: all of them computed the
+   same sums. Digests that differ are a bug, however small the difference.
+4  A training that is right until an iteration may have resumed there, from a checkpoint that lacks
+   something: then it equals one process that does the same (resuming.py), within rounding.
+5  The kind of bug follows from the gradient of the first update (first_update.py), and from
+   whether the loss differs before the first update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workbench.studies.drift.first_update import MEANS, WHOLE, Match
+from workbench.studies.drift.measure import Numbers
+from workbench.studies.drift.resuming import WORDS, Resumed
+
+SHRINK = 2.0**15  # half of the way, in digits, from a bug's 1 to rounding's 2^29
+EXACT = 1e-12  # a share, or a relative loss, that float64 alone explains
+JUMP = 2.0**15  # times in one iteration; rounding grows by less than ten
+RESUMED = 1e-6  # times the distance to right training: so near to one that resumes is that one
+SAME, ROUNDING, BUG, FAILED = "no difference", "rounding", "bug", "failed"
+OTHER = "another algorithm"  # than sequential training, on purpose: a strategy that says so
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One training against the sequential one; "by iteration" from 0, ``shares`` by updates."""
+
+    ranks: int
+    loss32: Numbers  # |loss - sequential loss| by iteration
+    loss64: Numbers
+    level: float  # the sequential loss at the start: what a difference of losses is measured by
+    shares32: Mapping[int, float] = field(default_factory=dict)
+    shares64: Mapping[int, float] = field(default_factory=dict)
+    identical: Mapping[int, bool] = field(default_factory=dict)  # were all digests equal?
+    first: Match | None = None
+    uneven: int | None = None  # the first iteration whose minibatch the ranks cannot share evenly
+    error: str | None = None
+    resumed: Resumed | None = None  # the known bug of resuming whose parameters it has
+    ours: bool = False  # a strategy of the workbench's own, which has its laws
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict with its reasons.
+
+    ``since``: the iteration of the first wrong update; None if that is unknown, or nothing is
+    wrong.
+    """
+
+    kind: str
+    which: str = ""
+    reasons: tuple[str, ...] = ()
+    since: int | None = None
+
+    @property
+    def verdict(self) -> str:
+        return f"{self.kind}: {self.which}" if self.which else self.kind
+
+
+def judge(found: Evidence) -> Finding:
+    """Return the verdict on one training."""
+    if found.error is not None:
+        lines = [one for one in found.error.splitlines() if one.strip()]
+        traced = len(lines) > 1 and lines[0].endswith(":")
+        said = f"{lines[0]} {lines[-1]}" if traced else next(iter(lines), "")
+        return Finding(FAILED, said, tuple(lines[1:]))
+    both = [k for k in found.shares64 if k in found.shares32]
+    drifted = [k for k in both if not _shrinks(found.shares32[k], found.shares64[k])]
+    torn = [k for k, same in found.identical.items() if not same]
+    since = found.resumed.at if found.resumed else _first_wrong(found, drifted, torn)
+    if not drifted and not torn and since is None:
+        return _no_bug(found, both)
+    if not torn and since is None and _chaotic(found, drifted):
+        return Finding(
+            ROUNDING,
+            "",
+            (
+                "it grew until nothing of it is left to compare (chaos): judge by the first "
+                f"iterations, up to {_before(both, drifted)} updates it shrank as rounding does",
+            ),
+        )
+    kind = OTHER if found.ours else BUG
+    return Finding(kind, _which(found, since, torn), _reasons(found, drifted, torn, since), since)
+
+
+def _shrinks(share32: float, share64: float) -> bool:
+    return not share64 > max(share32 / SHRINK, EXACT)
+
+
+def _first_wrong(found: Evidence, drifted: list[int], torn: list[int]) -> int | None:
+    """Return the iteration of the first wrong update; None if it is not known."""
+    if 1 in drifted or 1 in torn:
+        return 0
+    seen = EXACT * max(found.level, 1e-300)
+    for iteration, now in enumerate(found.loss64):
+        if now > JUMP * seen:
+            return max(iteration - 1, 0)
+        seen = max(seen, float(now))
+    return None
+
+
+def _chaotic(found: Evidence, drifted: list[int]) -> bool:
+    """Return whether float32's rounding grew to the size of training itself, without a float64
+    jump.
+    """
+    return all(found.shares32[k] > 1e-3 for k in drifted)
+
+
+def _before(both: list[int], drifted: list[int]) -> int:
+    return max((k for k in both if k < min(drifted)), default=0)
+
+
+def _no_bug(found: Evidence, both: list[int]) -> Finding:
+    if not any(found.shares32[k] or found.shares64[k] for k in both):
+        return Finding(SAME, "", ("the same bits in float32 and in float64",))
+    last = max(both, default=0)
+    told = [
+        f"after {_updates(last)} {found.shares32[last]:.1e} of the way in float32, "
+        f"{found.shares64[last]:.1e} in float64"
+    ]
+    if found.shares64[last]:
+        times = found.shares32[last] / found.shares64[last]
+        told.append(f"{times:,.0f} times less with 29 more bits: 2^{np.log2(max(times, 1)):.0f}")
+    if found.identical:
+        told.append("the replicas are bit-identical")
+    return Finding(ROUNDING, "", tuple(told))
+
+
+def _reasons(
+    found: Evidence, drifted: list[int], torn: list[int], since: int | None
+) -> tuple[str, ...]:
+    told = []
+    if drifted:
+        k = min(drifted)
+        times = found.shares32[k] / found.shares64[k]
+        told.append(
+            f"after {_updates(k)} {found.shares64[k]:.1e} of the way off in float64, and "
+            f"{found.shares32[k]:.1e} in float32: it does not shrink with precision "
+            f"({times:.2f} times less)"
+        )
+    if found.resumed is not None:
+        told.append("one process that resumes so ends with the same parameters, but for rounding")
+    elif since is not None and since > 0:
+        told.append(f"in float64 the loss jumps in iteration {since + 1}; until then only rounding")
+    if torn:
+        told.append(f"the replicas' digests differ after {_updates(min(torn))}")
+    if _begins_apart(found):
+        told.append(f"the first loss is off by {found.loss64[0]:.1e}, before anything was updated")
+    if found.first is not None and np.isfinite(found.first.cosine):
+        told.append(
+            f"the first update makes a cosine of {found.first.cosine:.6f} with the right one"
+        )
+    return tuple(told)
+
+
+def _begins_apart(found: Evidence) -> bool:
+    return bool(len(found.loss64)) and float(found.loss64[0]) > 1e-9 * found.level
+
+
+def _which(found: Evidence, since: int | None, torn: list[int]) -> str:
+    """Return a description of the bug."""
+    if found.resumed is not None:
+        return f"{WORDS[found.resumed.lost]}: right until iteration {found.resumed.at}"
+    if since:
+        if found.uneven == since:
+            return (
+                "means over parts of different size are averaged as if the parts were equal: right "
+                f"until iteration {since}, the first whose minibatch the ranks cannot share evenly"
+            )
+        return f"right until iteration {since}, whose update is the first wrong one"
+    if torn:
+        return _torn(found)
+    first = found.first
+    if first is None or not first.what:
+        if _begins_apart(found):
+            return "the ranks begin with other parameters, or train on other samples"
+        return "the first update is not what any part of the minibatch gives"
+    if first.what in (WHOLE, MEANS):
+        return _scaled(first, found.ranks)
+    return f"all ranks take the same part of the minibatch, {_part(first.what)}"
+
+
+def _torn(found: Evidence) -> str:
+    if _begins_apart(found):
+        return "every rank begins with parameters of its own"
+    if found.first is not None and found.first.what.startswith(("part", "block")):
+        return "nobody averages: every rank trains for itself"
+    return "the ranks end with different parameters"
+
+
+def _scaled(first: Match, ranks: int) -> str:
+    """Describe a first update whose direction is right, or that of unweighted means."""
+    if _close(first.scale, ranks) and ranks > 1:
+        return "gradients are added, and nobody divides by the number of ranks"
+    if _close(first.scale, 1 / ranks) and ranks > 1:
+        return (
+            "gradients are divided by the number of ranks once too often, or the learning rate is"
+        )
+    if not _close(first.scale, 1):
+        return (
+            f"the first update is {first.scale:.4g} times the right one: is it the learning rate?"
+        )
+    if first.what == MEANS:
+        return "means over parts of different size are averaged as if the parts were equal"
+    if first.left > EXACT:
+        return (
+            f"it computes with about {-np.log10(first.left):.0f} digits, whatever the dtype: "
+            "something in it is converted or compressed"
+        )
+    return "the first update is right, what follows is not"
+
+
+def _close(scale: float, wanted: float) -> bool:
+    return abs(scale - wanted) <= 0.02 * wanted
+
+
+def _part(what: str) -> str:
+    kind, rank = what.split()
+    return f"rank {rank}'s" if kind == "part" else f"block {rank} of it"
+
+
+def _updates(count: int) -> str:
+    return "one update" if count == 1 else f"{count} updates"

@@ -1,0 +1,27 @@
+"""Means over parts of different size are averaged as if the parts were equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from workbench.rank.batches import partition
+from workbench.rank.job import Job
+
+
+def train(job: Job, config: Any) -> None:
+    model = job.model()
+    optimizer = job.optimizer(model)
+    for minibatch in job.iterations():
+        mine = partition(minibatch.ids, job.rank, job.ranks)
+        optimizer.zero_grad()
+        loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
+        job.backward(loss, weight=float(len(mine) > 0))
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            assert parameter.grad is not None
+            parameter.grad /= job.ranks  # right: only where all parts have as many samples
+        job.update(optimizer)
+        job.report(loss, len(mine))
+    job.finish(model)

@@ -1,0 +1,34 @@
+"""The random generators are not restored on resuming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.rank.batches import partition
+from workbench.rank.job import Job
+from workbench.strategies.data_parallel import average_gradients
+from workbench.studies.drift.resuming import generators, set_generators
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Options of a run that resumes."""
+
+    at: int  # iteration
+
+
+def train(job: Job, config: Config) -> None:
+    model = job.model()
+    optimizer = job.optimizer(model)
+    beginning = generators()
+    for minibatch in job.iterations():
+        if minibatch.iteration == config.at:
+            set_generators(beginning)  # right: to the states that were saved
+        mine = partition(minibatch.ids, job.rank, job.ranks)
+        optimizer.zero_grad()
+        loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
+        job.backward(loss)
+        average_gradients(job, model, share=len(mine) / len(minibatch.ids))
+        job.update(optimizer)
+        job.report(loss, len(mine))
+    job.finish(model)

@@ -1,0 +1,62 @@
+"""The runs of a report: every training, for several numbers of updates, in both dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.experiment.spec import Experiment
+from workbench.studies.drift.resuming import Lost
+from workbench.studies.drift.subjects import Subject, reference, resumed
+
+AT = (1, 2, 5, 10, 20, 50, 100)  # updates
+DTYPES = ("float32", "float64")
+SEQUENTIAL = "(sequential)"  # no subject is called that
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run to do: of which training, in which dtype, ending after how many updates."""
+
+    name: str
+    experiment: Experiment
+    probe: bool = False  # with plain SGD, whose first update shows the gradient
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.name, self.experiment.dtype, self.experiment.iterations
+
+
+def plan_of(subjects: Sequence[Subject], at: Sequence[int]) -> list[Planned]:
+    """Return the runs: the subjects first, then the mutants, for which fewer lengths are enough."""
+    quiet = {"record": False}
+    ground = reference(subjects[0].experiment)
+    given = [one for one in subjects if not one.mutant]
+    mutants = [one for one in subjects if one.mutant]
+    few = sorted({at[0], at[len(at) // 2], at[-1]})
+    plan: list[Planned] = []
+    for k in at:
+        for dtype in DTYPES:
+            own = {"dtype": dtype, "iterations": k, **quiet}
+            plan.append(Planned(SEQUENTIAL, _threaded(ground).replace(**own)))
+            plan += (Planned(s.name, _threaded(s.experiment).replace(**own)) for s in given)
+    for k in few:
+        for one in mutants:
+            for dtype in DTYPES:
+                own = {"dtype": dtype, "iterations": k, **quiet}
+                plan.append(Planned(one.name, _threaded(one.experiment).replace(**own)))
+    if ground.optimizer != "sgd":  # whose first update is not the gradient
+        probe = {"dtype": "float64", "iterations": 1, "optimizer": "sgd", "lr": None, **quiet}
+        plan += (Planned(s.name, _threaded(s.experiment).replace(**probe), True) for s in subjects)
+    return plan
+
+
+def plan_resumed(ground: Experiment, lost: Lost, at: int) -> Planned:
+    """Return the run of one process that resumes at an iteration without some state."""
+    exp = resumed(ground, lost, at).replace(dtype="float64")
+    return Planned(f"(without the {lost} from {at})", _threaded(exp))
+
+
+def _threaded(exp: Experiment) -> Experiment:
+    """Return the experiment with one thread per rank by default: sums have the same order."""
+    return exp if exp.threads is not None else exp.replace(threads=1)

@@ -1,0 +1,120 @@
+"""A drift report as one still picture, for pages without scripts: SVG on its own background."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.analysis.chart_cells import Cell
+from workbench.common.svg import line, opened, text
+from workbench.studies.drift.charts import LOSS, ULPS, WORDS, Axis
+
+WIDTH, LEFT, TOP, PLOT, GAP = 960, 60, 104, 150, 86
+ROW = 20  # of the key
+DASHES = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
+Place = tuple[float, float]
+
+
+def svg(cells: Sequence[Cell], words: str, more: str, key: Sequence[tuple[str, str]]) -> str:
+    """Return four charts, two in a row, below ``words`` and a line ``more``.
+
+    Below them stand each training's name and verdict (``key``).
+    """
+    top_of_key = TOP + 2 * (PLOT + GAP) - 24
+    height = top_of_key + ROW * len(key) + 10
+    wide = (WIDTH - 16) / 2
+    parts = [
+        *opened(words, WIDTH, height),
+        text(16, 26, words, "ink", size=16, most=112),
+        text(16, 46, more, "ink-2", most=150),
+    ]
+    for number, cell in enumerate(cells):
+        row, column = divmod(number, 2)
+        axis = LOSS if row == 0 else ULPS
+        place = LEFT + column * wide, TOP + row * (PLOT + GAP)
+        parts += _chart(cell, axis, place, wide - LEFT - 20, markers=row == 1)
+    looks = cells[0].looks if cells else []
+    for number, ((name, verdict), look) in enumerate(zip(key, looks, strict=True)):
+        y = top_of_key + number * ROW
+        parts += _stroke([(16, y - 4), (46, y - 4)], look["line"])
+        parts += _mark((31, y - 4), number, look["line"]["color"])
+        parts.append(text(56, y, name, "ink", weight=700 if number == 0 else 400, most=24))
+        parts.append(text(206, y, verdict, "ink-2", most=124))
+    return "".join([*parts, "</svg>"])
+
+
+def _chart(cell: Cell, axis: Axis, place: Place, width: float, markers: bool) -> list[str]:
+    left, top = place
+    ticks = cell.chart.across.get("tickvals", (0, cell.until))
+    first, last = float(ticks[0]), float(ticks[-1])
+    low, high = axis.decades
+
+    def across(x: float) -> float:
+        if markers:  # by powers of ten
+            return left + width * _part(math.log10(x), math.log10(first), math.log10(last))
+        return left + width * _part(x, first, last)
+
+    def at(x: float, y: float) -> Place:
+        return across(x), top + PLOT * (1 - _part(min(max(math.log10(y), low), high), low, high))
+
+    what = cell.chart.title
+    said = WORDS[what.split()[0]]
+    marks = [
+        text(left - 44, top - 26, what, "ink", weight=700),
+        text(left - 44, top - 10, f"{said}, {cell.y}", "ink-3", size=11, most=80),
+    ]
+    for power, label in axis.ticks:
+        y = at(1.0, 10.0**power)[1]
+        heavy = power == 0 and axis is ULPS  # one ulp: what a single rounding may do
+        marks.append(line((left, y), (left + width, y), "edge" if heavy else "rule", 0.75))
+        marks.append(text(left - 6, y + 4, label, "ink-3", size=11, anchor="end"))
+    for x in ticks:
+        marks.append(
+            text(across(x), top + PLOT + 16, f"{x:,.0f}", "ink-3", size=11, anchor="middle")
+        )
+    unit = left + width / 2, top + PLOT + (30 if markers else 16)
+    marks.append(text(*unit, cell.chart.x, "ink-3", size=11, anchor="middle"))
+    for number, (trace, look) in enumerate(zip(cell.traces, cell.looks, strict=True)):
+        points = [
+            at(x, y)
+            for x, y in zip(trace.x.tolist(), trace.y.tolist(), strict=True)
+            if math.isfinite(y)
+        ]
+        marks += _stroke(points, look["line"])
+        if markers and trace.name:
+            for point in points:
+                marks += _mark(point, number, look["line"]["color"])
+    return marks
+
+
+def _part(x: float, first: float, last: float) -> float:
+    return (x - first) / (last - first) if last > first else 0.5
+
+
+def _stroke(points: Sequence[Place], look: dict[str, Any]) -> list[str]:
+    if not points:
+        return []
+    drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return [
+        f'<polyline points="{drawn}" fill="none" stroke="{look["color"]}" '
+        f'stroke-width="{look["width"] * 0.85:g}" stroke-dasharray="{DASHES[look["dash"]]}"/>'
+    ]
+
+
+def _mark(place: Place, number: int, colour: str) -> list[str]:
+    """Return the marker of a training; the shapes are those of charts.MARKERS."""
+    (x, y), r = place, 3.6
+    d = 1.3 * r
+    shapes = (
+        f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z",
+        f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}z",
+        f"M{x:.1f} {y - d:.1f}l{d} {d}l{-d} {d}l{-d} {-d}z",
+        f"M{x:.1f} {y - r:.1f}l{r} {2 * r}h{-2 * r}z",
+        f"M{x - r:.1f} {y - r:.1f}l{2 * r} {2 * r}M{x + r:.1f} {y - r:.1f}l{-2 * r} {2 * r}",
+        f"M{x - r:.1f} {y:.1f}h{2 * r}M{x:.1f} {y - r:.1f}v{2 * r}",
+    )
+    return [
+        f'<path d="{shapes[number % len(shapes)]}" fill="{colour}" stroke="{colour}" '
+        'stroke-width="1.4"/>'
+    ]

@@ -1,0 +1,1 @@
+"""The interval of checkpoints: swept under random failures, against Young and Daly."""

@@ -1,0 +1,40 @@
+"""The facts about mixing that a page shows: ``run.peers`` of the header."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+
+from workbench.training.gossip.graphs import Graph
+
+
+def peers(
+    made: Graph,
+    words: str,
+    *,
+    every: int = 1,
+    synchronous: bool = True,
+    rate: float | None = None,
+    pairs: bool = False,
+    stands: Iterable[int] | None = None,
+) -> dict[str, str]:
+    """Return metadata of the run.
+
+    ``rate``: the share of the disagreement left after one round of mixing, if theory gives it; one
+    round is ``every`` iterations. ``pairs``: two ranks at a time take their mean. ``stands``: the
+    ranks that ever block on a message, where not all do.
+    """
+    W = np.full((made.ranks, made.ranks), 0.5) if pairs else made.weights
+    facts = {
+        "kind": "pairs" if pairs else made.kind,
+        "edges": [[a, b, float(W[b, a])] for a, b in sorted(made.edges)],
+        "every": every,
+        "first": every - 1,
+        "synchronous": synchronous,
+        "stands": None if stands is None else sorted(stands),
+        "rate": rate,
+        "words": words,
+    }
+    return {"peers": json.dumps(facts)}

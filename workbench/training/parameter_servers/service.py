@@ -1,0 +1,184 @@
+"""The part of a server that outlives servers: its replica chain, and how it takes over keys.
+
+Nothing of it runs where the run ends with a lost server and no key has a second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from workbench.checkpoints.parts import Parts
+from workbench.checkpoints.rows import Rows
+from workbench.rank.preemption import leave_if_told
+from workbench.training.parameter_servers.holding import Carried, Holding, Region, keep_shard
+from workbench.training.parameter_servers.members import wait_for_end
+from workbench.training.parameter_servers.replication import DROPPED, GRADIENT, Chains, Update
+from workbench.training.parameter_servers.shard import Shard
+from workbench.training.parameter_servers.taking_over import Regain, take_over
+
+if TYPE_CHECKING:
+    from workbench.rank.job import Job
+    from workbench.training.parameter_servers.flat import Flat
+    from workbench.training.parameter_servers.options import Options
+
+
+class Serves(Protocol):
+    """The interface of a server that its service needs."""
+
+    job: Job
+    config: Options
+    servers: list[int]
+    workers: range
+    newest: int  # the latest iteration that a worker began
+    shards: list[Shard]
+    models: list[tuple[torch.nn.Module, Flat, list[list[range]]]]
+
+    def rows(self, number: int, server: int) -> Rows: ...
+    def make_shard(self, number: int, server: int) -> Shard: ...
+
+
+class Service:
+    """One server's replica chain, and its holding of keys for the next generation."""
+
+    def __init__(self, server: Serves) -> None:
+        self._server, self._job = server, server.job
+        self._recovers, self._replicas = server.job.goes_on_from_memory, server.config.replicas
+        self._done = self._job.exp.iterations  # of a worker that has left
+        self._chains: Chains | None = None
+        self._own: Holding | None = None
+        self._carried: Carried | None = None
+        if self._replicas > 1 or self._recovers:
+            self._own = self._holding(self._job.rank)
+            self._own.shard.log = self
+        if self._replicas > 1:
+            group = self._job.group("replicas", range(len(server.servers)))
+            self._chains = Chains(
+                self._job.rank, server.servers, self._replicas, group, self._holding
+            )
+
+    def _holding(self, place: int) -> Holding:
+        """Return a holding for the keys of the server at this place."""
+        server = self._server
+        shard, parts, rows = server.shards[0], self._job.parts, server.rows(0, place)
+        if place != self._job.rank:
+            shard, parts = server.make_shard(0, place), Parts()
+            keep_shard(parts, shard, rows)
+        undoes = self._recovers and shard.policy.synchronous
+        return Holding(server.servers[place], shard, rows, parts, undoes)
+
+    def begin(self) -> dict[int, int]:
+        """Take over what there is.
+
+        Returns the iteration with which each worker begins, by its place.
+        """
+        job, server = self._job, self._server
+        first = job.checkpoints.put_back()
+        clock = dict.fromkeys(server.workers, first)
+        run_rank = job.session.run_rank
+        if job.team.state == "memory":
+            plan = take_over(job, job.past, regain_of(job, server), self._own)
+            clock = {worker: plan.go_on[run_rank(worker)] for worker in server.workers}
+        elif self._own is not None:
+            whole = {run_rank(worker): first for worker in server.workers}
+            self._own.begin([Region(self._own.rows, whole)], self._own.shard.version)
+        if self._chains is not None and self._own is not None:
+            self._chains.begin(self._own)
+        self._carry(max(clock.values()))
+        return clock
+
+    def _carry(self, iteration: int) -> None:
+        """Have what this server holds ready for the next generation."""
+        job = self._job
+        if not self._recovers or self._own is None:
+            return
+        before = job.past.carried if job.past is not None else None
+        copies = self._chains.copies.values() if self._chains is not None else ()
+        self._carried = Carried(job.team.generation, [self._own, *copies])
+        self._carried.older = before if isinstance(before, Carried) else None
+        job.carried, job.completed, job.begins = self._carried, iteration, True
+
+    def forget_older(self) -> None:
+        """Drop what was kept of the generation before: a worker has pushed, so all servers have
+        begun.
+        """
+        if self._carried is not None:
+            self._carried.older = None
+
+    # -- the log of the own shard: its replica chain --
+
+    def applies(self, gradient_n: torch.Tensor, iteration: int, workers: Collection[int]) -> None:
+        """Prepare for an update."""
+        assert self._own is not None
+        self._own.applies(gradient_n, iteration, self._run_ranks(workers))
+
+    def applied(self, gradient_n: torch.Tensor, iteration: int, workers: Collection[int]) -> None:
+        """Send an update down the chain."""
+        assert self._own is not None
+        self._own.counts(iteration, self._run_ranks(workers))
+        self._forward(GRADIENT, gradient_n, iteration, workers)
+
+    def drops(self, iteration: int, worker: int) -> None:
+        """Tell the chain of a gradient that was too stale."""
+        assert self._own is not None
+        self._own.counts(iteration, self._run_ranks([worker]))
+        self._forward(DROPPED, torch.empty(0), iteration, [worker])
+
+    def _run_ranks(self, workers: Collection[int]) -> list[int]:
+        return [self._job.session.run_rank(worker) for worker in workers]
+
+    def _forward(
+        self, kind: int, gradient_n: torch.Tensor, iteration: int, workers: Collection[int]
+    ) -> None:
+        if self._chains is not None:
+            together = self._server.shards[0].policy.synchronous
+            worker = -1 if together else self._job.session.run_rank(next(iter(workers)))
+            self._chains.forward(Update(kind, iteration, worker), gradient_n, workers)
+
+    # -- the loop --
+
+    @property
+    def works(self) -> list[Any]:
+        """The receives of the chains that are posted."""
+        return [] if self._chains is None else [work for work, _ in self._chains.inbox.values()]
+
+    @property
+    def busy(self) -> bool:
+        """Whether this server is still needed by the chains."""
+        return self._chains is not None and self._chains.busy
+
+    def awaits(self, worker: int) -> bool:
+        """Return whether a push of this worker (its place) is not acknowledged yet."""
+        return self._chains is not None and self._chains.awaits(worker)
+
+    def clocks(self, shard: Shard) -> list[int]:
+        """Return the clocks of all workers that a pull has: a worker may be who knows them last."""
+        if not self._recovers:
+            return []
+        return [shard.clock.get(worker, self._done) for worker in self._server.workers]
+
+    def progress(self, *, finished: bool) -> None:
+        """Handle what has arrived from other servers. ``finished``: no worker pushes any more."""
+        if self._recovers:
+            leave_if_told(self._job, self._server.newest)
+        if self._chains is None:
+            return
+        if finished:
+            self._chains.say_over()
+        for key in [key for key, (work, _) in self._chains.inbox.items() if work.is_completed()]:
+            self._chains.handle(key)
+
+    def wait_for_end(self) -> None:
+        """Wait until the first server has all that was trained, where it could be lost."""
+        if self._recovers and self._job.rank != 0:
+            wait_for_end(self._job, self._server.servers[0])
+
+
+def regain_of(job: Job, server: Serves) -> Regain:
+    """Return what a server of a generation needs for taking over."""
+    _, flat, ranges = server.models[0]
+    owned = dict(zip(server.servers, ranges, strict=True))
+    synchronous = server.shards[0].policy.synchronous
+    return Regain(owned, flat.values_N, synchronous, server.config.restored_from)

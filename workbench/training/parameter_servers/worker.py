@@ -1,0 +1,189 @@
+"""A worker of a parameter server: in each iteration it asks to start, pulls, computes and pushes.
+
+grant  (group "control", 16 bytes)  from every server: go on, or stop here; the clocks of all
+                                    workers besides, where a server may be lost
+pull   every server's share of the parameters
+push   every server's share of the gradient; also the request to start the next iteration. A worker
+       that leaves its share of a minibatch out pushes NaN: it counts for its clock, and no more
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from workbench.checkpoints.rows import Rows
+from workbench.rank.attempts import Attempt
+from workbench.rank.batches import portion
+from workbench.rank.take_over import Before
+from workbench.recording.events import CODE, Where, now
+from workbench.shared_memory.control_block import SPARE
+from workbench.training.parameter_servers.clocks import policy, policy_options
+from workbench.training.parameter_servers.flat import Flat, Section
+from workbench.training.parameter_servers.holding import Carried, Pulled, PulledPart
+from workbench.training.parameter_servers.members import owned_ranges, serving, wait_for_end
+from workbench.training.parameter_servers.taking_over import Regain, take_over
+
+if TYPE_CHECKING:
+    from workbench.rank.job import Job
+    from workbench.training.parameter_servers.options import Options
+
+FAREWELL = 1  # tag of the message of a worker that leaves before its last iteration
+# Second word of a grant; the first is the version. SAVE_AND_STOP: all stop at the same iteration.
+GO, STOP_HERE, SAVE_AND_STOP = 0, 1, 2
+
+
+class Worker:
+    """One worker's rank: a replica of its model, trained with the servers' parameters."""
+
+    def __init__(self, job: Job, config: Options) -> None:
+        self.job, self.config, self.shares = job, config, config.shares
+        self.run_ranks = serving(job, config)
+        self.servers = range(len(self.run_ranks))
+        number = job.rank - len(self.servers)
+        job.of_model(number % config.models)
+        mates = range(job.number, job.ranks - len(self.servers), config.models)
+        self.place, self.mates = mates.index(number), len(mates)
+        self.control = job.group("control")
+        job.group("metrics")
+        if config.replicas > 1:
+            job.group("replicas", self.servers)  # all ranks make a group, in the same order
+        self.model = job.model(keep=False)  # its parameters are pulled in every iteration
+        self.flat = Flat(self.model)
+        self.ranges = owned_ranges(len(self.flat.values_N), job, config)
+        self.values = [Section(self.flat.values_N, one) for one in self.ranges]
+        self.grads = [Section(self.flat.grads_N, one) for one in self.ranges]
+        self.versions = [0] * len(self.servers)
+        self.clocks: list[list[int]] = []  # of all workers, as each server tells them
+        self.pulled: Pulled | None = None
+        self.acknowledged = -1  # the last iteration whose push all servers have
+        self._prepare_to_recover()
+
+    def run(self) -> None:
+        """Train until the last iteration, or until a server stops this worker."""
+        job = self.job
+        done = 0
+        job.wait_until_all_are_ready()  # a rank that ends earlier leaves the others without groups
+        if not job.goes_on_from_memory:  # else its end concerns all
+            job.control.set_rank(job.run_rank, SPARE, 1)
+        for minibatch in job.iterations():
+            done = minibatch.iteration
+            if not self._granted(minibatch.iteration):
+                break
+            self._pull(minibatch.iteration)
+            mine = portion(minibatch.ids, self.place, self.mates, self.shares)
+            share = len(mine) / len(minibatch.ids)
+            self.flat.grads_N.zero_()
+            with Attempt(job, minibatch, self.model, mine, alone=True) as attempt:
+                loss = job.forward(self.model, job.load(mine if len(mine) else minibatch.ids[:1]))
+                job.backward(loss, weight=share)  # so the gradients sum to the mean
+            if attempt.skipped:
+                self.flat.grads_N.fill_(math.nan)
+            else:
+                job.report(loss, len(mine))  # before servers learn of the gradient: see take_over
+            self._push()
+            done = minibatch.iteration + 1
+        if done < job.exp.iterations:
+            send_farewell(self.servers)
+        if job.goes_on_from_memory:
+            job.completed = min(job.completed, self.acknowledged + 1) if done else job.completed
+            wait_for_end(job, self.run_ranks[0])
+
+    def _prepare_to_recover(self) -> None:
+        """Have this worker's latest pull ready for the next generation, and its own way back."""
+        job, past = self.job, self.job.past
+        job.take_over = self._take_over
+        if not job.goes_on_from_memory:
+            return
+        before = past.carried if past is not None else None
+        if self.config.restored_from == "pull":
+            kept = before.pulled if isinstance(before, Carried) else None
+            self.pulled = kept or Pulled(torch.empty_like(self.flat.values_N, device="cpu"))
+        job.carried = Carried(job.team.generation, pulled=self.pulled)
+
+    def _take_over(self, job: Any, before: Before | None) -> int:
+        """Go on with the iteration that some server lacks this worker's push of."""
+        owned = dict(zip(self.run_ranks, self.ranges, strict=True))
+        synchronous = policy(self.config.consistency, policy_options(self.config)).synchronous
+        initial_N = self.flat.values_N.cpu()
+        regain = Regain(owned, initial_N, synchronous, self.config.restored_from)
+        return take_over(job, before, regain, None).go_on[job.run_rank]
+
+    def _granted(self, iteration: int) -> bool:
+        """Wait for every server's grant; return False where the run ends here."""
+        job, known = self.job, self.acknowledged + 1
+        job.completed = known if known else iteration  # the grant is what acknowledges a push
+        told = job.ranks - len(self.servers) if job.goes_on_from_memory else 0  # all clocks
+        grants = [torch.zeros(2 + told, dtype=torch.int64) for _ in self.servers]
+        works = [
+            _posted(dist.irecv(grant, server, group=self.control))
+            for server, grant in zip(self.servers, grants, strict=True)
+        ]
+        for work, grant in zip(works, grants, strict=True):
+            work.wait()
+            if grant[1] != GO:
+                if grant[1] == SAVE_AND_STOP:
+                    job.checkpoints.at_end(iteration)
+                return False
+        self.versions = [int(grant[0]) for grant in grants]
+        self.clocks = [grant[2:].tolist() for grant in grants]
+        self.acknowledged, job.completed = iteration - 1, iteration
+        recorder = job.recorder
+        recorder.where = Where(iteration, version=self.versions[0])
+        recorder.mark(CODE["clock"], "", value=iteration)
+        return True
+
+    def _pull(self, iteration: int) -> None:
+        """Receive every server's share of the parameters."""
+        job, start = self.job, now()
+        works = [
+            _posted(dist.irecv(part.section_n, server))
+            for server, part in zip(self.servers, self.values, strict=True)
+        ]
+        for server, work in zip(self.servers, works, strict=True):
+            work.wait()
+            self.values[server].scatter()
+            self._note("pull", server, start)
+        if self.pulled is not None:
+            workers = job.team.members[len(self.servers) :]
+            total, parts = len(self.flat.values_N), {}
+            for server, rank in enumerate(self.run_ranks):
+                rows = Rows.of_ranges(total, self.ranges[server])
+                clock = dict(zip(workers, self.clocks[server], strict=True))
+                parts[rank] = PulledPart(rows, self.versions[server], clock)
+            self.pulled.keep(self.flat.values_N, iteration, job.team.generation, parts)
+
+    def _push(self) -> None:
+        """Send every server its share of the gradient."""
+        start = now()
+        works = [
+            _posted(dist.isend(part.gather(), server))
+            for server, part in zip(self.servers, self.grads, strict=True)
+        ]
+        for server, work in zip(self.servers, works, strict=True):
+            work.wait()
+            self._note("push", server, start)
+
+    def _note(self, kind: str, server: int, start: int) -> None:
+        """Record the outer row of a push or a pull that ends now."""
+        lane, where = self.job.recorder.lane("compute"), self.job.recorder.where
+        lane.context(where=Where(where.iteration, version=self.versions[server]))
+        values_n = self.values[server].section_n
+        nbytes = values_n.numel() * values_n.element_size()
+        lane.write(CODE[kind], start, now(), self.run_ranks[server], nbytes=nbytes)
+
+
+def send_farewell(servers: Iterable[int]) -> None:
+    """Tell servers that this worker leaves before its last iteration."""
+    for server in servers:
+        dist.send(torch.zeros(1, dtype=torch.int64), server, tag=FAREWELL)
+
+
+def _posted(work: dist.Work | None) -> dist.Work:
+    """Return ``work`` as not None: torch returns None only to ranks outside the group."""
+    assert work is not None
+    return work

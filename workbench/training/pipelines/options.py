@@ -1,0 +1,21 @@
+"""The options of the strategy, as a pipeline reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Options(Protocol):
+    """The options of ``strategies/pipeline.py`` that a pipeline needs; its ``Config`` explains
+    each.
+    """
+
+    @property
+    def replicas(self) -> int: ...
+    @property
+    def microbatches(self) -> int: ...
+    @property
+    def split(self) -> str | Sequence[str]: ...
+    @property
+    def buddy_every(self) -> int: ...

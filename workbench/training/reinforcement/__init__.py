@@ -1,0 +1,1 @@
+"""Reinforcement learning (DQN): actors that play, replay, learners; Gorila and Ape-X."""

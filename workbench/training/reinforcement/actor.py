@@ -1,0 +1,188 @@
+"""An actor's rank: it plays, sends experience to replay, and pulls parameters now and then.
+
+A block of transitions leaves in the background; an actor that is more than ``IN_FLIGHT`` blocks
+ahead of replay waits for it. In lockstep it needs a certain version for each block, and waits for
+that.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from workbench.recording.events import CODE, Where, now
+from workbench.shared_memory.control_block import ITERATION, SPARE
+from workbench.training.parameter_servers.flat import Flat, Section
+from workbench.training.reinforcement import messages
+from workbench.training.reinforcement.exploring import Exploration
+from workbench.training.reinforcement.messages import (
+    END,
+    EXPERIENCE,
+    FAREWELL,
+    GO,
+    GRANT,
+    NEVER,
+    PARAMETERS,
+    PULL,
+)
+from workbench.training.reinforcement.options import Options, warm_up_blocks
+from workbench.training.reinforcement.roles import Roles
+from workbench.training.reinforcement.sequential import play, player_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workbench.rank.job import Job
+
+IN_FLIGHT = 2  # blocks that an actor has sent and replay has not taken in
+_METRIC = CODE["metric"]
+
+
+class Actor:
+    """One actor's rank.
+
+    ``holders``: the ranks that have the parameters, each with its ranges of them. ``pull_every``:
+    frames after which it pulls. ``updates``: of one iteration of a learner.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        options: Options,
+        roles: Roles,
+        exploration: Exploration,
+        *,
+        holders: Sequence[tuple[int, list[range]]] = (),
+        pull_every: int,
+        by_hash: bool = True,
+        lockstep: bool = False,
+        updates: int = 1,
+    ) -> None:
+        self.job, self.options, self.roles = job, options, roles
+        self._index = roles.actors.index(job.rank)
+        model = job.build()
+        flat = Flat(model)
+        whole = [range(len(flat.values_N))]
+        self._parts = {
+            rank: Section(flat.values_N, ranges)
+            for rank, ranges in holders or [(rank, whole) for rank in roles.learners]
+        }
+        self._player = player_of(job, model, options, exploration, self._index)
+        self._replays, self._sent = [*roles.replays], dict.fromkeys(roles.replays, 0)
+        self._by_hash, self._lockstep, self._updates = by_hash, lockstep, updates
+        self._pull_every, self._pulled_at = pull_every, 0
+        self._ends: dict[int, Any] = {}  # what is done when a replay has ended
+        self._leaving: deque[tuple[Any, Any]] = deque()  # handle, block
+        self.version = self._struck = self._blocks = 0
+
+    def run(self) -> None:
+        """Play until the holders of the parameters say that the run is over."""
+        job = self.job
+        job.control.set_rank(job.run_rank, SPARE, 1)
+        job.wait_until_all_are_ready()
+        if len(self._replays) > 1:  # else the run ends with it
+            self._ends = {
+                rank: messages.receive(job, messages.numbers(1), rank, NEVER)
+                for rank in self._replays
+            }
+        job.started_ns = now()
+        while self._may_go_on() and self._replays:
+            self._begin_block()
+            block = play(job, self._player, self.options.block, self.version)
+            job.recorder.mark(_METRIC, "epsilon", value=self._player.epsilon)
+            self._send(block)
+            self._blocks += 1
+        self._leave_lost()
+        for rank in [*self._replays]:
+            self._post([self._sent[rank]], rank, FAREWELL)
+        self._drain(0)
+        job.ended_ns = now()
+        self._player.close()
+
+    def _begin_block(self) -> None:
+        """Let faults strike that were due at an iteration which a learner has come to since."""
+        job, iteration = self.job, self.version // self._updates
+        job.recorder.where = Where(iteration, version=self.version)
+        # A step of one iteration goes as far as the slowest rank is: that is never this one.
+        job.control.set_rank(job.run_rank, ITERATION, iteration + 1)
+        job.session.look()
+        for one in range(self._struck, iteration + 1):
+            job.strike(one)
+        self._struck = iteration + 1
+
+    # -- parameters --
+
+    def _may_go_on(self) -> bool:
+        """Pull parameters if it is time to. Returns False where the run is over."""
+        warm_up = warm_up_blocks(self.options)
+        if self._lockstep:
+            return self._blocks < warm_up or self._pull(self._blocks - warm_up + 1)
+        if self._player.frames - self._pulled_at < self._pull_every:
+            return True
+        self._pulled_at = self._player.frames
+        return self._pull(0)
+
+    def _pull(self, version: int) -> bool:
+        """Receive the parameters of this version at least. Returns False where the run is over."""
+        job, start = self.job, now()
+        grants = {rank: messages.numbers(2) for rank in self._parts}
+        works = []
+        for rank, grant in grants.items():
+            works.append(messages.receive(job, grant, rank, GRANT))
+            messages.send(job, [version], rank, PULL)
+        for work in works:
+            work.wait()
+        going = [rank for rank, grant in grants.items() if grant[1] == GO]
+        works = [
+            messages.receive(job, self._parts[rank].section_n, rank, PARAMETERS) for rank in going
+        ]
+        for rank, work in zip(going, works, strict=True):
+            work.wait()
+            self._parts[rank].scatter()
+            self._note_pull(rank, start, int(grants[rank][0]))
+        if len(going) < len(grants):
+            for rank in going:  # the others have ended: these need not wait for this actor
+                messages.send(job, [END], rank, PULL).wait()
+            return False
+        newest = min(int(grant[0]) for grant in grants.values())
+        job.recorder.mark(_METRIC, "policy lag", value=newest - self.version)
+        self.version = newest
+        return True
+
+    def _note_pull(self, rank: int, start: int, version: int) -> None:
+        lane, part = self.job.recorder.lane("compute"), self._parts[rank].section_n
+        lane.context(where=Where(version // self._updates, version=version))
+        nbytes = part.numel() * part.element_size()
+        name = self.job.recorder.name("parameters")
+        lane.write(CODE["pull"], start, now(), rank, nbytes=nbytes, name=name)
+
+    # -- experience --
+
+    def _send(self, block: Any) -> None:
+        """Send a block to the replay that it belongs to."""
+        key = zlib.crc32(b"%d %d" % (self._index, self._blocks)) if self._by_hash else self._index
+        self._leave_lost()
+        if not self._replays:
+            return
+        replay = self._replays[key % len(self._replays)]
+        self._post(block, replay, EXPERIENCE)
+        self._sent[replay] += 1
+        self._drain(0 if self._lockstep else IN_FLIGHT)
+
+    def _post(self, x: Any, to: int, kind: int) -> None:
+        self._leaving.append((messages.send(self.job, x, to, kind), x))
+
+    def _drain(self, most: int) -> None:
+        """Wait until at most so many blocks are on their way."""
+        while len(self._leaving) > most:
+            work, _ = self._leaving.popleft()
+            messages.quietly(work)
+
+    def _leave_lost(self) -> None:
+        """Send nothing more to a replay that has ended; record what was lost with it."""
+        for rank in [rank for rank, work in self._ends.items() if work.is_completed()]:
+            del self._ends[rank]
+            self._replays.remove(rank)
+            lost = self._sent[rank] * self.options.block
+            self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=rank)

@@ -1,0 +1,252 @@
+"""Gorila's ranks around the parameter server that there is: its learners, its bundles, its servers.
+
+A server is one of strategies/parameter_server.py whose workers are the learners; besides, it
+answers the pulls of actors. A learner is one of its workers, whose minibatches come from replay,
+and a bundle one that plays them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.recording.events import CODE
+from workbench.shared_memory.control_block import SPARE
+from workbench.training.parameter_servers.server import Server
+from workbench.training.parameter_servers.service import Service
+from workbench.training.parameter_servers.worker import Worker, send_farewell
+from workbench.training.reinforcement.asking import Asking
+from workbench.training.reinforcement.exploring import Exploration
+from workbench.training.reinforcement.options import Options, warm_up_blocks
+from workbench.training.reinforcement.outliers import Outliers
+from workbench.training.reinforcement.pulls import Pulls
+from workbench.training.reinforcement.roles import Roles
+from workbench.training.reinforcement.sequential import (
+    load,
+    note_age,
+    play,
+    player_of,
+    replay_of,
+    target_of,
+)
+
+if TYPE_CHECKING:
+    from workbench.rank.job import Job
+
+_METRIC = CODE["metric"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The options of a parameter server, as Gorila has them: each gradient is applied as it comes,
+    unless it missed more than ``drop_above`` updates.
+    """
+
+    servers: int
+    placement: Any
+    stale_gradients: str
+    drop_above: int
+    consistency: str = "asp"
+    models: int = 1
+    shares: None = None
+    staleness: int = 0
+    staleness_max: int = 0
+    dssp_mode: str = "strict"
+    replicas: int = 1
+    restored_from: str = "pull"
+
+
+class GorilaServer(Server):
+    """A server's rank. ``bound``: versions that it may be ahead of the parameters of any actor."""
+
+    labels = "gradients", "parameters"
+
+    def __init__(self, job: Job, config: ServerOptions, roles: Roles, bound: int | None) -> None:
+        self.roles, self.bound = roles, bound
+        self.pulls: Pulls | None = None
+        super().__init__(job, config)
+
+    def find_workers(self) -> range:
+        return self.roles.learners
+
+    @property
+    def spared(self) -> Iterable[int]:
+        return {*self.roles.learners, *self.roles.spare}
+
+    def make_service(self) -> Service:
+        return _WithActors(self)
+
+    def _samples(self, worker: int, iteration: int) -> int:
+        """Return the samples of a learner's minibatch: it has one of its own."""
+        return self.job.exp.batch_size
+
+    def _is_leaving(self, values_n: torch.Tensor) -> bool:
+        pulled = self.pulls is not None and self.pulls.is_leaving(values_n)
+        return pulled or super()._is_leaving(values_n)
+
+
+class _WithActors(Service):
+    """The work of a server beside its learners' gradients: it answers actors."""
+
+    def __init__(self, server: GorilaServer) -> None:
+        super().__init__(server)
+        self._gorila, self._shard = server, server.shards[0]
+        self._bound, self._begun = server.bound, False
+        actors = () if server.roles.bundles else server.roles.actors
+        shard = self._shard
+        self._pulls = server.pulls = Pulls(
+            server.job, actors, lambda: shard.version, lambda: (shard.version, shard.values_n)
+        )
+
+    def begin(self) -> dict[int, int]:
+        self._pulls.begin()
+        return super().begin()
+
+    @property
+    def works(self) -> list[Any]:
+        return [*super().works, *self._pulls.inbox.works]
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or bool(self._pulls.pulled)
+
+    def awaits(self, worker: int) -> bool:
+        """Return whether this learner's next gradient might leave an actor too far behind."""
+        if super().awaits(worker) or self._bound is None:
+            return super().awaits(worker)
+        computing = len(self._shard.clock.keys() - self._gorila.waiting.keys())
+        return self._pulls.lag() + computing >= self._bound
+
+    def progress(self, *, finished: bool) -> None:
+        super().progress(finished=finished)
+        if finished:
+            self._pulls.end()
+        self._pulls.look(0)
+
+    def wait_for_end(self) -> None:
+        self._pulls.finish()
+        super().wait_for_end()
+
+
+class _Learns(Worker):
+    """A worker that learns from transitions, wherever they come from."""
+
+    def __init__(self, job: Job, config: ServerOptions, options: Options, outliers: float) -> None:
+        super().__init__(job, config)
+        self.options = options
+        self.target = target_of(job, options)
+        self._outliers = Outliers(outliers)
+
+    def run(self) -> None:
+        """Learn until the last iteration, or until a server stops this learner."""
+        job, done = self.job, 0
+        self.begin()
+        job.wait_until_all_are_ready()
+        job.control.set_rank(job.run_rank, SPARE, 1)
+        for minibatch in job.iterations():
+            done = minibatch.iteration
+            if not self._granted(done):
+                break
+            with job.label("parameters"):
+                self._pull(done)
+            self.target.follow(self.model, min(self.versions))
+            self._learn(min(self.versions))
+            with job.label("gradients"):
+                self._push()
+            done += 1
+        if done < job.exp.iterations:
+            send_farewell(self.servers)
+        self.end()
+
+    def _learn(self, version: int) -> None:
+        """Compute the gradient of a minibatch whose loss is no outlier."""
+        job, outlier = self.job, True
+        while outlier:
+            shard, sampled = self.draw(version)
+            note_age(job, sampled, version)
+            self.flat.grads_N.zero_()
+            loss = job.forward(self.model, load(job, sampled), self.target.loss)
+            if outlier := self._outliers.is_one(float(loss.detach())):
+                job.recorder.mark(_METRIC, "outlier", value=float(loss.detach()))
+        job.backward(loss)
+        self.learned(shard, sampled)
+        job.report(loss, len(sampled))
+
+    def begin(self) -> None:
+        """Prepare, before any rank trains."""
+
+    def draw(self, version: int) -> tuple[int, np.ndarray]:
+        """Return transitions, and the shard of replay that they are from."""
+        raise NotImplementedError
+
+    def learned(self, shard: int, sampled: np.ndarray) -> None:
+        """Take over the priorities of what was learned from."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave."""
+
+
+class GorilaLearner(_Learns):
+    """A learner's rank: it draws from replay ranks."""
+
+    def __init__(
+        self,
+        job: Job,
+        config: ServerOptions,
+        options: Options,
+        outliers: float,
+        asking: Asking,
+    ) -> None:
+        super().__init__(job, config, options, outliers)
+        self._asking = asking
+
+    def draw(self, version: int) -> tuple[int, np.ndarray]:
+        return self._asking.minibatch(version, lambda work: work.wait())
+
+    def learned(self, shard: int, sampled: np.ndarray) -> None:
+        self._asking.priorities(shard, sampled, self.target)
+
+    def end(self) -> None:
+        self._asking.close()
+
+
+class Bundle(_Learns):
+    """An actor, a replay and a learner in one rank, in turns, as the paper ran them.
+
+    ``number``: of the bundle, from 0.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        config: ServerOptions,
+        options: Options,
+        outliers: float,
+        exploration: Exploration,
+        number: int,
+    ) -> None:
+        super().__init__(job, config, options, outliers)
+        self._player = player_of(job, self.model, options, exploration, number)
+        self._replay = replay_of(job, self._player.layout, options, options.capacity, number)
+        self._played = 0  # iterations for which it has
+
+    def draw(self, version: int) -> tuple[int, np.ndarray]:
+        """Play, before the first draw of an iteration; then draw."""
+        job = self.job
+        iteration = job.recorder.where.iteration
+        if self._played == iteration:
+            for _ in range(1 if iteration else warm_up_blocks(self.options)):
+                self._replay.add(play(job, self._player, self.options.block, version))
+            self._played += 1
+        return -1, self._replay.sample(job.exp.batch_size)
+
+    def learned(self, shard: int, sampled: np.ndarray) -> None:
+        self._replay.update(self.target.priorities(sampled))
+
+    def end(self) -> None:
+        self._player.close()

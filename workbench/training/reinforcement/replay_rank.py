@@ -1,0 +1,203 @@
+"""A replay's rank: takes in experience, draws minibatches for learners, takes back priorities.
+
+It waits for whichever message comes next and never for one rank. A request is answered once so
+many transitions have been inserted as it asks for; in lockstep it asks for all that sequential
+training would have by then.
+
+Conservation  transitions that came = inserted + dropped, by actor. ``max_policy_lag`` with "drop":
+              a transition is dropped if the policy that made it is more updates old than that, as
+              far as this rank knows from requests.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.common.errors import PeerLost
+from workbench.recording.events import CODE, Where, now
+from workbench.shared_memory.control_block import ITERATION, SPARE
+from workbench.training.reinforcement import messages
+from workbench.training.reinforcement.messages import (
+    END,
+    EXPERIENCE,
+    FAREWELL,
+    MINIBATCH,
+    PRIORITIES,
+    REQUEST,
+    Inbox,
+)
+from workbench.training.reinforcement.options import Options
+from workbench.training.reinforcement.replay import PRIORITY
+from workbench.training.reinforcement.roles import Roles
+from workbench.training.reinforcement.sequential import replay_of
+
+if TYPE_CHECKING:
+    from workbench.rank.job import Job
+
+
+class ReplayRank:
+    """One shard of replay. ``max_lag``: updates; None: nothing is dropped.
+
+    ``ahead``: minibatches that are drawn for a learner before the priorities of an earlier one have
+    come back. ``updates``: of one iteration of a learner.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        options: Options,
+        roles: Roles,
+        layout: np.dtype,
+        *,
+        max_lag: int | None,
+        ahead: int,
+        updates: int = 1,
+    ) -> None:
+        self.job, self.options, self.roles = job, options, roles
+        self._layout, self._max_lag, self._updates = layout, max_lag, updates
+        self._ahead, self._owed = ahead, dict.fromkeys(roles.learners, 0)
+        self._sent: dict[int, int] = {}  # actor -> transitions that it has sent, once it has left
+        shard, shards = roles.replays.index(job.rank), len(roles.replays)
+        self._replay = replay_of(job, layout, options, -(-options.capacity // shards), shard)
+        self._prioritised = options.replay == "prioritised"
+        self._lane = job.recorder.lane("server")
+        self._inbox = Inbox(job, self._lost)
+        self._actors, self._learners = {*roles.actors}, {*roles.learners}
+        self._asked: list[tuple[int, int, int]] = []  # learner, count, inserted before
+        self._leaving: list[Any] = []  # minibatches that have not left yet
+        self._newest = self._struck = 0  # the version that any learner has told
+        self._came = dict.fromkeys(roles.actors, 0)  # transitions, by actor
+        self._dropped = dict.fromkeys(roles.actors, 0)
+
+    def run(self) -> None:
+        """Serve until all learners and all actors have left."""
+        job = self.job
+        job.control.set_rank(job.run_rank, SPARE, int(job.rank in self.roles.spare))
+        job.wait_until_all_are_ready()
+        job.started_ns = now()
+        for actor in self.roles.actors:
+            self._expect_block(actor)
+            self._inbox.expect(messages.numbers(1), actor, FAREWELL, self._farewell)
+        for learner in self.roles.learners:
+            self._inbox.expect(messages.numbers(3), learner, REQUEST, self._request)
+            self._expect_priorities(learner)
+        while self._actors or self._learners:
+            self._inbox.look()
+            job.session.look()
+        for work, _ in self._leaving:
+            messages.quietly(work)
+        job.ended_ns = now()
+        counts = {"came": self._came, "dropped": self._dropped, "inserted": self._replay.inserted}
+        job.tell({f"replay {job.run_rank}": json.dumps(counts)})
+
+    # -- experience --
+
+    def _expect_block(self, actor: int) -> None:
+        room = np.zeros(self.options.block, self._layout)
+        self._inbox.expect(room, actor, EXPERIENCE, self._experience)
+
+    def _experience(self, actor: int, block: np.ndarray) -> None:
+        """Insert a block, without what is too old."""
+        self._came[actor] += len(block)
+        lag = np.maximum(self._newest - block["version"], 0)
+        self._mark("insert lag", float(lag.mean()), actor)
+        if self._max_lag is not None and (old := lag > self._max_lag).any():
+            self._dropped[actor] += int(old.sum())
+            self._mark("dropped experience", int(old.sum()), actor)
+            block = block[~old]
+        self._replay.add(block)
+        self._mark("inserted", len(block), actor)
+        self._expect_block(actor)
+        self._let_leave(actor)
+        self._answer()
+
+    def _farewell(self, actor: int, told: Any) -> None:
+        self._sent[actor] = int(told) * self.options.block
+        self._let_leave(actor)
+
+    def _let_leave(self, actor: int) -> None:
+        """Await nothing more from an actor that has left, once all that it sent has come."""
+        if self._came[actor] == self._sent.get(actor):
+            self._actors.discard(actor)
+            self._inbox.forget(actor)
+
+    # -- learners --
+
+    def _request(self, learner: int, told: Any) -> None:
+        """Note what a learner asks for; answer it if it can be."""
+        count, version, inserted = told.tolist()
+        if count == END:
+            self._learners.discard(learner)
+            return self._inbox.forget(learner)
+        if version > self._newest:
+            self._newest = version
+            self._strike(version // self._updates)
+        self._asked.append((learner, count, inserted))
+        self._answer()
+        self._inbox.expect(messages.numbers(3), learner, REQUEST, self._request)
+
+    def _answer(self) -> None:
+        """Draw for all that have asked and whose transitions are there."""
+        waiting = []
+        for learner, count, inserted in self._asked:
+            if self._replay.inserted < inserted or self._owed[learner] > self._ahead:
+                waiting.append((learner, count, inserted))
+                continue
+            start = now()
+            sampled = self._replay.sample(count)
+            self.job.stretch(start)
+            self._lane.context(where=self.job.recorder.where)
+            nbytes, name = sampled.nbytes, self.job.recorder.name("sample")
+            self._lane.write(CODE["load"], start, now(), learner, nbytes=nbytes, name=name)
+            self._leaving = [one for one in self._leaving if not one[0].is_completed()]
+            work = messages.send(self.job, sampled, learner, MINIBATCH)
+            self._leaving.append((work, sampled))
+            self._owed[learner] += self._prioritised
+        self._asked = waiting
+
+    def _expect_priorities(self, learner: int) -> None:
+        if self._prioritised:
+            room = np.zeros(self.job.exp.batch_size, PRIORITY)
+            self._inbox.expect(room, learner, PRIORITIES, self._update)
+
+    def _update(self, learner: int, priorities: np.ndarray) -> None:
+        """Take over priorities; what waited for them is drawn then."""
+        self._mark("evicted before", self._replay.update(priorities), learner)
+        self._owed[learner] -= 1
+        self._expect_priorities(learner)
+        self._answer()
+
+    # -- the rest --
+
+    def _lost(self, rank: int) -> None:
+        """Go on without a rank that has ended."""
+        self._actors.discard(rank)
+        self._learners.discard(rank)
+        self._asked = [one for one in self._asked if one[0] != rank]
+        starved = not self._actors and any(one[2] > self._replay.inserted for one in self._asked)
+        if starved:
+            raise PeerLost(
+                f"every actor has ended, and replay has {self._replay.inserted} transitions: too "
+                "few to learn from",
+                rank,
+                how="ended",
+                found_by=self.job.rank,
+            )
+
+    def _strike(self, iteration: int) -> None:
+        """Let faults strike that are due by this iteration."""
+        job = self.job
+        job.recorder.where = Where(iteration, version=self._newest)
+        job.control.set_rank(job.run_rank, ITERATION, iteration + 1)
+        for one in range(self._struck, iteration + 1):
+            job.strike(one, computes=False)
+        self._struck = iteration + 1
+
+    def _mark(self, name: str, value: float, peer: int) -> None:
+        moment = now()
+        self._lane.context(where=self.job.recorder.where)
+        number = self.job.recorder.name(name)
+        self._lane.write(CODE["metric"], moment, moment, peer, name=number, value=value)

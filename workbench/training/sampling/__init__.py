@@ -1,0 +1,1 @@
+"""Samples by rank and minibatch: ``wb.partition``, and what runs tell."""

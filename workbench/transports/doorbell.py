@@ -1,0 +1,58 @@
+"""Wakes the thread of a process that waits for messages; ringing is one memory read if none waits.
+
+A page that peers on the same host map: a word for each reason to be woken, and one semaphore.
+"""
+
+from __future__ import annotations
+
+from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
+
+PAGE = 4096
+ROOM, MESSAGES = range(2)  # the words: it waits for room in a mailbox, it waits for messages
+
+
+class Bell:
+    """One reason to wake a process, as its peers hold it."""
+
+    def __init__(self, bells: Bells, word: int) -> None:
+        self._words, self._word, self._semaphore = bells.segment.words, word, bells.semaphore
+
+    def ring(self) -> None:
+        if self._words[self._word]:
+            self._semaphore.release()
+
+
+class Bells:
+    """A process's page."""
+
+    def __init__(self, segment: Segment, fresh: bool) -> None:
+        self.segment = segment
+        self.semaphore = segment.semaphore(SEMAPHORE_BYTES, 0 if fresh else None)
+        self.room, self.messages = Bell(self, ROOM), Bell(self, MESSAGES)
+
+    @classmethod
+    def create(cls) -> Bells:
+        return cls(Segment.create(PAGE, "a process's bell"), fresh=True)
+
+    def listen(self, room: bool, messages: bool) -> None:
+        """Announce that a thread is about to wait; look for work once more, then ``wait``."""
+        words = self.segment.words
+        words[ROOM], words[MESSAGES] = room, messages
+        # A locked instruction: the announcement is out before what follows is read.
+        self.semaphore.release()
+        self.semaphore.acquire(True, 1.0)
+
+    def wait(self, seconds: float) -> None:
+        self.semaphore.acquire(True, seconds)
+        self.hush()
+
+    def hush(self) -> None:
+        """Announce that no thread waits any more."""
+        words = self.segment.words
+        words[ROOM] = words[MESSAGES] = 0
+        while self.semaphore.acquire(False):
+            pass
+
+    def wake(self) -> None:
+        """Wake every thread of this process that waits, for any reason."""
+        self.semaphore.release()

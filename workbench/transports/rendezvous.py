@@ -1,0 +1,174 @@
+"""Rendezvous: the ranks of a group meet in torch's store, without ranks of a former attempt.
+
+A store may outlive the processes that wrote to it: torchrun keeps one over all its restarts, a
+``file://`` store stays from job to job. Addresses that ended processes left there look like those
+of living ones. So each rank writes a word that nobody wrote before, and is answered:
+
+    every rank    hello/<rank>     its word
+    rank 0        roster           a new name, and the words that it has found
+    the others    ready/<name>/<rank>  once its word is in the roster
+    rank 0        begin/<name>     written once all others are ready
+
+A word of a former attempt makes nobody ready; rank 0 looks again and writes another roster. The
+roster's name is the prefix of every key of the group from here on. TORCHELASTIC_RESTART_COUNT could
+not be it: agents of several hosts count restarts differently, as only the one whose worker failed
+counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Store
+from torch.distributed import DistStoreError
+
+from workbench.common.errors import RunTimeout, WorkbenchError, timed_out
+
+NOTICE_S = 15.0  # so long a rank waits in silence
+_FIRST_S, _LONGEST_S = 0.3e-3, 20e-3  # between two looks
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The agreement of one group's ranks.
+
+    ``name``: a new one. ``job``: of all attempts on this store; ``attempt`` counts them from 0.
+    """
+
+    name: str
+    job: str
+    attempt: int
+
+
+def meet(
+    store: Store,
+    rank: int,
+    world: Sequence[int],
+    *,
+    group: str,
+    timeout: timedelta,
+    look: Callable[[], None] = lambda: None,
+) -> Meeting:
+    """Wait until all ranks of the group are here, at the same time; ``world[i]`` is the world rank
+    of its rank i.
+
+    ``look`` raises what makes waiting useless. Raises RunTimeout, which names who has not come.
+    """
+    patience = _Patience(rank, world, group, timeout.total_seconds(), look)
+    mine = os.urandom(8).hex()
+    store.set(f"hello/{rank}", mine)
+    if rank == 0:
+        return _gather(store, len(world), mine, patience)
+    return _join(store, rank, mine, patience)
+
+
+def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
+    """Gather all ranks' entries on rank 0, and begin the meeting."""
+    name, roster = "", [""]
+    missing = list(range(1, size))
+    while True:
+        absent = [rank for rank in missing if not store.check([f"hello/{rank}"])]
+        if not absent:
+            words = [mine, *(store.get(f"hello/{rank}").decode() for rank in range(1, size))]
+            if words != roster:
+                name, roster, missing = os.urandom(8).hex(), words, list(range(1, size))
+                store.set("roster", json.dumps([name, words]))
+            missing = [rank for rank in missing if not store.check([f"ready/{name}/{rank}"])]
+            if not missing:
+                break
+        patience.pause(absent or missing)
+    if not store.check(["job"]):
+        store.set("job", name)
+    job, attempt = store.get("job").decode(), store.add("attempts", 1) - 1
+    store.set(f"begin/{name}", json.dumps([job, attempt]))
+    return Meeting(name, job, attempt)
+
+
+def _join(store: Store, rank: int, mine: str, patience: _Patience) -> Meeting:
+    """Join the group, as every rank but rank 0 does."""
+    name = ""
+    while not (name and store.check([f"begin/{name}"])):
+        if store.check(["roster"]):
+            newest, words = json.loads(store.get("roster"))
+            if newest != name and words[rank : rank + 1] == [mine]:
+                name = newest
+                store.set(f"ready/{name}/{rank}", "")
+                continue
+        patience.pause([] if name else [0])
+    job, attempt = json.loads(store.get(f"begin/{name}"))
+    return Meeting(name, job, attempt)
+
+
+@contextlib.contextmanager
+def in_time(rank: int, world: Sequence[int], group: str, timeout: timedelta) -> Iterator[None]:
+    """Wrap what ranks that have met wait for in torch's store, or in Gloo, which know nothing of
+    the others: a time limit that passes is a RunTimeout, not an error of the user's code.
+    """
+    try:
+        yield
+    except WorkbenchError:
+        raise
+    except RuntimeError as error:
+        if not isinstance(error, DistStoreError) and "timed out" not in str(error).lower():
+            raise
+        raise RunTimeout(
+            f"rank {world[rank]} of group {group} ({len(world)} ranks): all have come, and one of "
+            "the others has not gone on from there: is it stopped, or has it ended? "
+            f"{timed_out(timeout.total_seconds())}",
+            peer=world[rank],
+            how="silent",
+            found_by=world[rank],
+        ) from error
+
+
+class _Patience:
+    """Pauses between looks at the store, with a word after a while and an error in the end."""
+
+    def __init__(
+        self,
+        rank: int,
+        world: Sequence[int],
+        group: str,
+        seconds: float,
+        look: Callable[[], None],
+    ) -> None:
+        self.rank, self.world, self.group, self.seconds = rank, world, group, seconds
+        self.look = look
+        self.began, self.told, self.next = time.monotonic(), False, _FIRST_S
+
+    def pause(self, missing: Sequence[int]) -> None:
+        """Wait before the next look. ``missing``: ranks of the group that have not come; none: all
+        that this rank can see have, and rank 0 waits for others.
+        """
+        self.look()
+        waited = time.monotonic() - self.began
+        if waited > self.seconds:
+            raise RunTimeout(
+                f"{self._words(missing)}. Did it fail before init_process_group or new_group, or "
+                f"do ranks make groups in different orders? {timed_out(self.seconds)}",
+                self.world[missing[0]] if len(missing) == 1 else -1,
+                peer=self.world[self.rank],
+                how="silent",
+                found_by=self.world[self.rank],
+            )
+        if waited > NOTICE_S and not self.told:
+            self.told = True
+            words = f"[workbench] {self._words(missing)} for {waited:.0f} s: still waiting"
+            print(words, file=sys.stderr, flush=True)
+        time.sleep(self.next)
+        self.next = min(self.next * 1.3, _LONGEST_S)
+
+    def _words(self, missing: Sequence[int]) -> str:
+        ranks = [self.world[rank] for rank in missing]
+        who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else "a rank"
+        return (
+            f"rank {self.world[self.rank]} of group {self.group} ({len(self.world)} ranks): {who} "
+            "did not join it"
+        )

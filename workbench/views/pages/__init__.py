@@ -1,0 +1,1 @@
+"""Pages: the feed of a run, what pages may ask of it, and Plotly figures."""

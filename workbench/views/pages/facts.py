@@ -1,0 +1,306 @@
+"""The facts about a run beside its picture: its spec, its state, its control state, theory."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import yaml
+
+from workbench.common import extensions, topology
+from workbench.common.errors import CollectiveError, WorkbenchError
+from workbench.common.units import size_bytes
+from workbench.formulas import OPERATIONS, Algorithm
+from workbench.formulas.hierarchical import levels_told
+from workbench.recovery._replicas import comes_and_goes
+from workbench.runs.failure import for_page, read_facts
+from workbench.runs.old_failures import read_message
+from workbench.shared_memory.control_block import ControlState, LinkState
+from workbench.store.event_store import NOW_SCHEMA, Store
+from workbench.theory.algorithms import find, without_formula
+from workbench.views.pages.link_facts import Level, levels_of_spec, link_notes, links_of_spec
+from workbench.views.scenes import RunRecord, facts_of, name_of_code
+
+_NOW = {name: at for at, name in enumerate(NOW_SCHEMA)}
+_LANE_NOW = (
+    "rank lane kind peer group collective algorithm op step chunk dtype shape".split()
+)  # as they are
+
+
+MOST_WALKED = 64  # ranks: of more, numbers that have no formula are not counted
+
+
+class Watched(Protocol):
+    """The interface of a run that a page needs.
+
+    A page shows more if there is more: ``result``, ``pids``, ``control_state``, ``overhead()``; a
+    live Run has all, a loaded or a watched one less.
+    """
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def done(self) -> bool: ...
+
+
+# ---- the spec
+
+
+def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return the header's ``run``, from a run's metadata. Unknown values are 0, -1 or "".
+
+    Raises WorkbenchError for metadata that a run does not store.
+    """
+    with _as_stored():
+        return _facts(metadata)
+
+
+@contextlib.contextmanager
+def _as_stored() -> Iterator[None]:
+    """Check stored metadata: it may come from a file, and so be untrusted."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        yaml.YAMLError,
+    ) as e:
+        raise WorkbenchError(
+            f"what is stored with this run is not what a run stores ({type(e).__name__}: {e}): it "
+            "was written by another version, or changed. Its events can be read: run.events"
+        ) from e
+
+
+def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
+    run = RunRecord(metadata)
+    spec, strategy = run.spec, run.strategy
+    ranks, network = int(spec.get("ranks", metadata.get("ranks", 0))), spec.get("network") or {}
+    planned, link_levels = run.read("planned"), levels_of_spec(network)
+    return {
+        "title": metadata.get("title", "") or _title(strategy),
+        "strategy": strategy,
+        "ranks": ranks,
+        "cells": "cells" in metadata,  # ranks that run a notebook's cells train only if these do
+        "iterations": int(spec.get("iterations", -1)),
+        "algorithm": name_of_code(spec.get("all_reduce", "ring")) if spec else "",
+        "cores": int(metadata.get("cores", 0)),
+        "threads": int(metadata.get("threads", spec.get("threads") or 0)),
+        "emulated": links_of_spec(network),
+        "link_levels": link_levels,
+        "levels": list(network.get("levels") or []),
+        **facts_of(run),
+        "recovers": spec.get("recovery", "abort") != "abort",
+        "elastic": comes_and_goes(spec.get("recovery", "abort"), spec.get("strategy")),
+        "bad_minibatch": str(spec.get("bad_minibatch", "keep")),
+        "checkpoints": bool(spec.get("checkpoint")),
+        "memory_limit": size_bytes(spec["memory_limit"]) if spec.get("memory_limit") else None,
+        "notes": [
+            *([planned["model"]] if planned else []),
+            *_notes(spec, link_levels),
+        ],
+        "planned": planned["words"] if planned else "",
+        "theory": (
+            theory(ranks, tuple(network.get("levels") or ()))
+            if isinstance(spec.get("all_reduce", ""), str)
+            else {}
+        ),
+    }
+
+
+_TITLE = re.compile(r'^TITLE = "(.+)"$', re.MULTILINE)
+
+
+def _title(strategy: str) -> str:
+    """Return the strategy's name as people write it: the TITLE in its file, else from its name."""
+    file = extensions.files("strategies").get(strategy)
+    match = _TITLE.search(file.read_text()) if file else None
+    return match[1] if match else strategy.replace("_", " ").capitalize()
+
+
+def slow_ranks(metadata: Mapping[str, str]) -> dict[int, float]:
+    """Return the ranks that the spec slows from the beginning, with their factors."""
+    with _as_stored():
+        spec = yaml.safe_load(metadata.get("experiment", "")) or {}
+        faults = spec.get("faults") or []
+        return {fault["rank"]: fault["factor"] for fault in faults if fault["fault"] == "slow"}
+
+
+def _notes(spec: Mapping[str, Any], link_levels: Sequence[Level]) -> list[str]:
+    levels = (spec.get("network") or {}).get("levels") or []
+    notes = [*([topology.words(levels)] if len(levels) > 1 else []), *link_notes(link_levels)]
+    if pad := spec.get("pad_compute"):
+        notes.append(f"compute padded to {_pad_words(pad)}")
+    for fault in spec.get("faults") or []:
+        if fault["fault"] == "jitter":
+            share, factor = fault["probability"], fault["factor"]
+            notes.append(f"{share:.0%} of iterations slowed ×{factor:g}, at random")
+    return notes
+
+
+def _pad_words(pad: str | Mapping[str, str]) -> str:
+    """Describe one duration, or those of a pipeline's forward, input and weight gradients."""
+    if isinstance(pad, str):
+        return pad
+    names = {"forward": "F", "input_gradient": "I", "weight_gradient": "W"}
+    return ", ".join(f"{names[name]} {duration}" for name, duration in pad.items())
+
+
+def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, float]]:
+    """Return, for each collective that has formulas, its steps and the share of the whole tensor's
+    bytes that the busiest rank sends. ``levels``: of the ranks' hosts, where they are known.
+    """
+    if ranks < 2:
+        return {}
+    counted = {}
+    for operation in OPERATIONS if ranks <= MOST_WALKED else ():
+        for name in without_formula(operation):
+            with contextlib.suppress(CollectiveError):  # it does not take so many ranks
+                counted[f"{operation}/{name}"] = _numbers(find(name, operation), ranks)
+    return {name: dict(says) for name, says in _theory(ranks, levels).items()} | counted
+
+
+@cache
+def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, float]]:
+    way = levels_told(levels) if levels else ""
+    return {
+        f"{operation}/{name}": _numbers(find(name, operation, way, ranks), ranks)
+        for operation, algorithms in OPERATIONS.items()
+        for name in algorithms
+    }
+
+
+def _numbers(algorithm: Algorithm, ranks: int) -> dict[str, float]:
+    elements = ranks << 20  # whole chunks
+    share = max(algorithm.sent(ranks, elements)) / elements
+    return {"steps": algorithm.steps(ranks), "share": share}
+
+
+# ---- what is done to the ranks
+
+NO_CONTROL: dict[str, Any] = {
+    "held": False,
+    "standing": [],
+    "slow_motion": 1,
+    "slow": {},
+    "frozen": [],
+    "ended": {},
+    "how": {},
+    "pids": {},
+    "links": [],
+    "loads": [],
+    "corrupts": [],
+}
+
+
+def control(state: ControlState | None, pids: Mapping[int, int]) -> dict[str, Any]:
+    """Return the header's ``control``."""
+    if state is None:
+        return NO_CONTROL
+    return {
+        "held": state.held,
+        "standing": list(state.standing),
+        "slow_motion": state.slow_motion,
+        "slow": dict(state.slow),
+        "frozen": list(state.frozen),
+        "ended": dict(state.ended),
+        "how": dict(state.how),
+        "pids": dict(pids),
+        "links": [_link(*ends, link) for ends, link in state.links.items()],
+        "loads": list(state.loads),
+        "corrupts": list(state.corrupts),
+    }
+
+
+def _link(source: int, target: int, link: LinkState) -> dict[str, Any]:
+    return {
+        "from": source,
+        "to": target,
+        "latency_ms": link.latency_ns / 1e6,
+        "bandwidth": link.bandwidth,
+        "down": link.down,
+        "words": link.words,
+    }
+
+
+# ---- state
+
+
+def state_of(
+    run: Watched, over: bool, run_facts: Mapping[str, Any], events: int, iteration: int
+) -> tuple[str, str]:
+    """Return the page's name of the run's state, and the reason in a sentence where there is one.
+
+    ``run_facts`` is the header's ``run``; ``iteration`` the newest of which there are rows.
+    """
+    if (own := getattr(run, "state_in_words", None)) is not None:  # a job of somebody else's
+        return str(own[0]), str(own[1])
+    if not over:
+        return _living(run, run_facts, events)
+    error = run.store.metadata.get("error", "")
+    if not hasattr(run, "result"):  # a run that was saved
+        if error:
+            return "failed", in_a_line(error)
+        return ("replay", "") if events else ("empty", "This record holds no events.")
+    if run.result.error is not None:
+        return "failed", in_a_line(str(run.result.error))
+    done = len(run.result.losses) or iteration + 1
+    if done < run_facts["iterations"]:
+        return "finished", f"Stopped after {done:,} of {run_facts['iterations']:,} iterations."
+    if done == 1:
+        return "finished", "The one iteration is done."
+    return "finished", f"All {done:,} iterations are done." if done else ""
+
+
+def _living(run: Watched, run_facts: Mapping[str, Any], events: int) -> tuple[str, str]:
+    if events:
+        return "running", ""
+    state, ranks = getattr(run, "control_state", None), run_facts["ranks"]
+    if state is None:
+        return "starting", "Nothing has been recorded yet."
+    here = len(state.arrived)
+    if here < ranks:
+        arrived = f"{here or 'none'} {'has' if here == 1 else 'have'} arrived"
+        return "starting", f"Starting {ranks} process{'es' * (ranks > 1)}: {arrived}."
+    if not getattr(run.experiment, "record", True):  # type: ignore[attr-defined]
+        return "running", "Nothing is recorded (record=False), so there is nothing to draw."
+    return "starting", "All have arrived and are about to begin."
+
+
+def failure_of(run: Watched, over: bool) -> dict[str, Any] | None:
+    """Return why the run failed, the header's ``failure`` (``failure.for_page``); None if it did
+    not.
+    """
+    if not over:
+        return None
+    failure = getattr(run, "failure", None)  # a job of somebody else's
+    metadata = run.store.metadata
+    if failure is None and "failure" in metadata:
+        failure = read_facts(metadata["failure"])
+    if failure is None and metadata.get("error"):
+        failure = read_message(metadata["error"])
+    return failure and for_page(failure)
+
+
+def in_a_line(error: str) -> str:
+    """Return an error's first line; of a traceback, also what was raised."""
+    first, *rest = error.strip().splitlines()
+    return f"{first} {rest[-1].strip()}" if rest and first.endswith(":") else first
+
+
+def lanes_now(doing: Sequence[tuple[Any, ...]], origin: int) -> list[dict[str, Any]]:
+    """Return the header's ``lanes_now`` from ``Store.doing``; ``since`` in ns from the origin."""
+    return [
+        {name: row[_NOW[name]] for name in _LANE_NOW}
+        | {
+            "since": row[_NOW["since_ns"]] - origin,
+            "values": [v if math.isfinite(v) else None for v in row[_NOW["values"]]],
+        }
+        for row in doing
+    ]

@@ -1,0 +1,356 @@
+"""The feed of a run: what its pages are told, in messages, while it runs and afterwards.
+
+    store.tap() --25 times a second--> pack, once --> every page that listens
+
+A page joins with a function that sends. It says hello and is answered with the history, the newest
+rows of the run, and from there on with each batch as it arrives: no row twice, none left out. One
+thread a run sends it all; it begins with the first hello and ends when nobody listens, or when the
+run is over and every page knows. A page that comes later finds the history just the same. A page
+that was silent for a while asks (Page.hear): no message that is lost on its way, be it the last
+one, leaves a picture of what no longer is.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+import traceback
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workbench.common import threads
+from workbench.common.errors import SpecError
+from workbench.recording.events import KINDS
+from workbench.store.event_store import Store, Tap
+from workbench.store.table import Batch, from_frame
+from workbench.views.packing import Message, Passages, pack, passages
+from workbench.views.pages.commands import Orders
+from workbench.views.pages.facts import (
+    NO_CONTROL,
+    Watched,
+    control,
+    facts,
+    failure_of,
+    lanes_now,
+    slow_ranks,
+    state_of,
+)
+from workbench.views.pages.link_facts import changed, emulated, link_notes
+from workbench.views.pages.page import Page, Ready, Send, Start
+from workbench.views.pages.tally import Tally
+from workbench.views.scenes import RunRecord, reported, scenes
+
+__all__ = ["Feed", "Page", "Send", "Start", "feed", "nothing"]
+
+TICK_SECONDS = 0.04
+MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones
+HEARTBEAT_SECONDS = 1.0  # so that a page knows the driver's clock, and that it lives
+HISTORY_ROWS = 2_000_000  # the newest; a page holds no more
+MESSAGE_ROWS = 250_000  # of history, a message
+
+_feeds: weakref.WeakKeyDictionary[Watched, Feed] = weakref.WeakKeyDictionary()
+_feeds_lock = threading.Lock()
+
+
+def feed(run: Watched) -> Feed:
+    """Return the feed of ``run``: one, however many pages show it."""
+    with _feeds_lock:
+        if run not in _feeds:
+            _feeds[run] = Feed(run)
+        return _feeds[run]
+
+
+def nothing(
+    words: str = "Nothing runs yet.", scene: str = "overview", can_start: bool = False
+) -> Message:
+    """Return the message for a page without a run yet; ``can_start``: the page may ask for one."""
+    run = {"id": "", **facts({}), "readonly": True, "scene": scene, "can_start": can_start}
+    return Message(
+        {
+            "type": "batch",
+            "seq": 1,
+            "reset": True,
+            "run": run,
+            "kinds": list(KINDS),
+            "state": "empty",
+            "words": words,
+            "failure": None,
+            "control": NO_CONTROL,
+            "origin": 0,
+            "now": None,
+            "counters": {
+                "events": 0,
+                "dropped": 0,
+                "per_second": 0,
+                "iteration": -1,
+                "loss": None,
+                "accuracy": None,
+                "record_share": None,
+                "older": 0,
+            },
+            "lanes_now": [],
+            "strings": {"first": 0, "texts": [""]},
+            **pack([], 0)[0],
+        }
+    )
+
+
+class Feed:
+    """The messages of one run, for all of its pages."""
+
+    def __init__(self, run: Watched) -> None:
+        self._run, self._store = weakref.ref(run), run.store
+        self._scenes = scenes()
+        # First: what is reported in between is read once more, not missed.
+        self._reported = reported(self._scenes, run.store.metadata)
+        self._facts = {"id": uuid.uuid4().hex, **facts(run.store.metadata)}
+        self._tally = Tally(run.store, slow_ranks(run.store.metadata))
+        self._heavy = [key for scene in self._scenes.values() for key in scene.heavy]
+        self._told: dict[str, Any] = {}  # of the heavy facts, what live messages have told
+        self._lock = threading.Lock()
+        self._pages: list[Page] = []
+        self.orders = Orders()
+        self._news = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._named = 0  # texts that the live messages have told
+        self._status: tuple[Any, ...] = ()  # what the newest one said, beside rows
+        self._said_at = self._measured_at = -math.inf
+        self._share: float | None = None
+        self._over = False
+
+    @property
+    def id(self) -> str:
+        """The id by which pages know the run."""
+        return str(self._facts["id"])
+
+    def join(
+        self,
+        send: Send,
+        readonly: bool = False,
+        on_start: Start | None = None,
+        scene: str = "overview",
+        ready: Ready = lambda: True,
+    ) -> Page:
+        """Add a page, which listens once it has said hello.
+
+        ``send`` is called from the feed's thread. ``readonly`` pages change nothing of the run.
+        ``on_start``: called for the verb "start", in the thread that called ``hear``; the page
+        shows its error's text. ``scene``: the one to open first. ``ready``: whether the page takes
+        more now; the rest waits, up to a bound. Raises SpecError, which names the scenes.
+        """
+        if scene not in self._scenes:
+            raise SpecError(f"there is no scene {scene!r}; there is {', '.join(self._scenes)}")
+        run = self._run()
+        assert run is not None, "whoever joins the feed of a run has the run"
+        page = Page(self, run, send, readonly, on_start, scene, ready)
+        self.remember(page)
+        return page
+
+    def remember(self, page: Page) -> None:
+        with self._lock:
+            if page not in self._pages:
+                self._pages.append(page)
+
+    def forget(self, page: Page) -> None:
+        with self._lock:
+            if page in self._pages:
+                self._pages.remove(page)
+        self._news.set()
+
+    def wake(self, run: Watched) -> None:
+        """Answer a page's request now, with a new thread if there is none."""
+        with self._lock:
+            self._news.set()
+            if self._thread is None:
+                name = "workbench page"
+                self._thread = threads.start(partial(self._serve, run), name)
+
+    def tell_all(self, run: Watched, send: Send) -> None:
+        """Send the history of a run that is over, here and now: what a saved page holds. Raises
+        what ``send`` raises.
+        """
+        scene = self._store.metadata.get("scene", "overview")
+        page = self.join(send, readonly=True, scene=scene)
+        page.ask({"type": "hello"})
+        self._work(run)
+        page.leave()
+        if page.fault is not None:
+            raise page.fault
+
+    def _serve(self, run: Watched) -> None:
+        try:
+            self._work(run)
+        except Exception:  # a fault of ours; pages find that nothing comes, and ask
+            traceback.print_exc(file=sys.stderr)
+            with self._lock:
+                for page in self._pages:
+                    page.startle()
+
+    def _work(self, run: Watched) -> None:
+        try:
+            tap = self._store.tap()
+            self._tally.catch_up(tap.position)
+            while self._tick(run, tap):
+                pass
+        finally:
+            with self._lock:  # not that of another thread, begun since this one said its last
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _tick(self, run: Watched, tap: Tap) -> bool:
+        """Do one round: execute commands of pages, send what is new.
+
+        Returns False if no page needs another round.
+        """
+        self._news.clear()
+        self._over = run.done  # first: what is taken afterwards is all there is
+        with self._lock:
+            pages = list(self._pages)
+        for page in pages:
+            page.answer(tap.position)
+        new_rows = passages(tap.take())
+        self._tally.absorb(new_rows, tap.position)
+        live = self._live(run, new_rows, any(page.owed for page in pages))
+        for page in pages:
+            page.tell(live)
+        with self._lock:
+            waiting = any(page.waits for page in self._pages)
+            behind = any(page.behind for page in self._pages)
+            listeners = sum(page.listens for page in self._pages)
+            if not (waiting or behind) and (self._over or not listeners):
+                self._thread = None
+                return False
+        if not waiting:
+            self._news.wait(max(TICK_SECONDS, listeners / MOST_MESSAGES))
+        return True
+
+    # ---- messages
+
+    def _live(self, run: Watched, new_rows: Passages, owed: bool) -> Message | None:
+        """Return the new rows as a message; None if nothing is due.
+
+        A message is due with new rows or other changes, for a page that asked (``owed``), and as a
+        heartbeat.
+        """
+        header = self._header(run)
+        fresh = {k: v for k in self._heavy if (v := header["run"][k]) is not self._told.get(k)}
+        self._told |= fresh
+        header["run"] = {
+            k: v for k, v in header["run"].items() if k not in self._heavy or k in fresh
+        }
+        doing = self._store.doing
+        status = (*(header[name] for name in ("state", "words", "control", "run")), doing)
+        now = time.monotonic()
+        due = owed or now - self._said_at >= HEARTBEAT_SECONDS
+        if not (len(new_rows.rows) or due or status != self._status):
+            return None
+        self._said_at, self._status = now, status
+        texts = self._store.names(self._named)
+        strings = {"first": self._named, "texts": texts}
+        self._named += len(texts)
+        described, payload = pack(new_rows, self._tally.origin)
+        return Message({**header, "strings": strings, **described}, payload)
+
+    def history(self, page: Page, position: int) -> Iterator[Message]:
+        """Yield the newest rows up to ``position``, in messages; the first one says reset."""
+        run, named = page.run, 0
+        after, older = _cut(self._store, position)
+        page.begin(older)
+        for batch in _stretches(self._store, position, after):
+            texts = self._store.names(named)
+            described, payload = pack(batch, self._tally.origin)
+            strings = {"first": named, "texts": texts}
+            reset = {} if named else {"reset": True}
+            named += len(texts)
+            yield Message({**self._header(run), **reset, "strings": strings, **described}, payload)
+
+    def _hear_of(self, metadata: Mapping[str, str]) -> None:
+        """Ask the scenes again for which ranks have reported something since."""
+        before, self._reported = self._reported, reported(self._scenes, metadata)
+        for name, text in self._reported.items():
+            if text != before[name]:
+                self._facts |= self._scenes[name].facts(RunRecord(metadata))
+
+    def _header(self, run: Watched) -> dict[str, Any]:
+        """Return everything in a message but its rows and their names."""
+        tally, state = self._tally, getattr(run, "control_state", None)
+        self._hear_of(run.store.metadata)
+        header_facts = self._facts | {"ranks": self._facts["ranks"] or tally.ranks}
+        notes = [*header_facts["notes"], *tally.badges]
+        if state is not None:
+            before = link_notes(header_facts["link_levels"])
+            header_facts["emulated"], levels = emulated(
+                state, header_facts["ranks"], header_facts["levels"]
+            )
+            header_facts["link_levels"] = levels
+            notes = link_notes(levels) + [note for note in notes if note not in before]
+        else:
+            header_facts["emulated"] = changed(header_facts["emulated"], tally.links)
+        header_facts["notes"] = notes
+        word, words = state_of(run, self._over, header_facts, tally.events, tally.iteration)
+        origin = tally.origin
+        return {
+            "type": "batch",
+            "run": header_facts,
+            "kinds": list(KINDS),
+            "state": word,
+            "words": words,
+            "failure": failure_of(run, self._over),
+            "counters": self._counters(run),
+            "control": control(state, getattr(run, "pids", {})),
+            "origin": origin,
+            "now": None if self._over or not origin else time.monotonic_ns() - origin,
+            "lanes_now": lanes_now(self._store.doing, origin) if origin else [],
+        }
+
+    def _counters(self, run: Watched) -> dict[str, Any]:
+        counters = self._tally.counters(self._over)
+        if time.monotonic() - self._measured_at >= HEARTBEAT_SECONDS or self._over:
+            self._measured_at = time.monotonic()
+            self._share = _record_share(run) if self._tally.events else None
+        return counters | {"record_share": self._share}
+
+
+def _record_share(run: Watched) -> float | None:
+    """Return recording's share of the ranks' time; None if it is not measured."""
+    if not hasattr(run, "overhead"):
+        return None
+    share = float(run.overhead().share)
+    return share if math.isfinite(share) else None
+
+
+def _cut(store: Store, position: int) -> tuple[int | None, int]:
+    """Return the moment after which the newest HISTORY_ROWS rows end, and the number of older rows.
+
+    By time, not by place: a file keeps its rows by rank, and every rank's last ones are wanted.
+    """
+    if position <= HISTORY_ROWS:
+        return None, 0
+    ends = store.scan().select("end_ns").head(position).collect()["end_ns"].to_numpy()
+    after = int(np.partition(ends, position - HISTORY_ROWS - 1)[position - HISTORY_ROWS - 1])
+    return after, int((ends <= after).sum())
+
+
+def _stretches(store: Store, position: int, after: int | None) -> Iterator[Passages]:
+    """Yield the rows up to ``position`` that end after that moment, MESSAGE_ROWS at a time."""
+    waiting: list[Batch] = []
+    rows = 0
+    for piece in store.pieces(position):
+        for at in range(0, piece.height, MESSAGE_ROWS):
+            part = piece.slice(at, MESSAGE_ROWS)
+            part = part if after is None else part.filter(pl.col("end_ns") > after)
+            part = part.sort("rank", "lane", maintain_order=True)  # long stretches of one lane
+            if waiting and rows + part.height > MESSAGE_ROWS:
+                yield passages(waiting)
+                waiting, rows = [], 0
+            waiting += from_frame(part, store.number)
+            rows += part.height
+    yield passages(waiting)

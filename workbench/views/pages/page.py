@@ -1,0 +1,197 @@
+"""One viewer of a run: its requests, and the messages to it (views/pages/feed.py does the rest)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from workbench.views.packing import Message
+from workbench.views.pages.commands import Orders, reply
+from workbench.views.pages.facts import Watched
+
+Send = Callable[[Message], None]
+Ready = Callable[[], bool]
+Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; returns words
+
+MOST_LATER = 32 << 20  # bytes that are kept for a page that takes no more
+
+
+class Server(Protocol):
+    """The feed of a run (views/pages/feed.py), as a page of it needs it."""
+
+    orders: Orders
+
+    @property
+    def id(self) -> str: ...
+    def wake(self, run: Watched) -> None: ...
+    def remember(self, page: Page) -> None: ...
+    def forget(self, page: Page) -> None: ...
+    def history(self, page: Page, position: int) -> Iterator[Message]: ...
+
+
+class Page:
+    """One viewer of a run. ``hear`` what it says, from any thread; ``leave`` when it has gone."""
+
+    def __init__(
+        self,
+        feed: Server,
+        run: Watched,
+        send: Send,
+        readonly: bool,
+        start: Start | None,
+        scene: str,
+        ready: Ready,
+    ) -> None:
+        self.run = run  # a run lives while a page shows it
+        self._feed, self._send, self._start, self._ready = feed, send, start, ready
+        self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
+        self._asked: deque[Mapping[str, Any]] = deque()  # hellos
+        self._answers: deque[Message] = deque()  # to what it had done
+        self._greeted: deque[object] = deque(maxlen=16)  # tokens of hellos that were answered
+        self.fault: Exception | None = None  # why nothing could be sent
+        self._history: Iterator[Message] | None = None
+        self._later: list[Message] = []  # live, while the history is sent or it takes no more
+        self._seq = self._older = 0
+        self.listens = self.gone = False
+        self._left = False  # its host says so, and knows
+        self.owed = False  # it asks whether anybody is there
+
+    def hear(self, message: Any) -> None:
+        """Take a message from the page: hello, or a command; others are ignored.
+
+        The feed's thread answers; only the wish to start a run is its host's task, and done at
+        once. A page that has received nothing for a while says hello with the number of the last
+        message that it ``heard``: it gets the present state, and finds by that number what it
+        missed.
+        """
+        if not isinstance(message, Mapping):
+            return
+        if message.get("type") == "do" and message.get("verb") == "start":
+            answer = Message(reply(message, *self._started(message)))
+            with contextlib.suppress(Exception):  # nobody is there any more
+                self._send(answer)
+        elif self._left:
+            return
+        elif message.get("type") == "do":
+            self._feed.orders.take(self, message)
+        elif message.get("type") == "hello":
+            self.ask(message)
+            self._feed.wake(self.run)
+
+    def ask(self, message: Mapping[str, Any]) -> None:
+        """Queue an answer to a hello for the feed's next round.
+
+        A page that could not be reached counts as present again once it speaks.
+        """
+        self._asked.append(message)
+        if self.gone:
+            self.gone = False
+            self._feed.remember(self)
+
+    def reply(self, answer: Message) -> None:
+        """Queue this for the feed's next round: one thread sends, whichever thread answers."""
+        self._answers.append(answer)
+        self._feed.wake(self.run)
+
+    def leave(self) -> None:
+        """Send nothing more to the page. The run goes on."""
+        self._left = True
+        self._lose()
+
+    def _lose(self) -> None:
+        self.gone = True
+        self.listens = False
+        self._history, self._later = None, []
+        self._feed.forget(self)
+
+    def startle(self) -> None:
+        """Note a possible gap in what the page has: it gets everything again once it asks."""
+        self.listens, self._history = False, None
+
+    # ---- what the feed's thread does with it
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to send or do at once."""
+        return bool(self._asked or self._answers) or (self._history is not None and self._ready())
+
+    @property
+    def behind(self) -> bool:
+        """Return whether something is still to be sent to it."""
+        return self._history is not None or bool(self._later)
+
+    def answer(self, position: int) -> None:
+        """Answer its commands; begin its history, if it asked for it, up to ``position``."""
+        while self._answers:
+            self._push(self._answers.popleft())
+        newest = None
+        while self._asked:  # of several that waited for a busy kernel, the newest is answered
+            newest = self._asked.popleft()
+            if self.listens and "heard" in newest and newest.get("run") == self._feed.id:
+                self.owed, newest = True, None
+        if newest is not None:
+            self._hello(newest.get("token"), position)
+
+    def _hello(self, token: object, position: int) -> None:
+        """Answer a hello once: a page repeats it, with the same token, until it is answered."""
+        if token is not None and token in self._greeted:
+            return
+        self._greeted.append(token)
+        self._history, self._later, self.listens = self._feed.history(self, position), [], True
+        self.owed = False
+
+    def tell(self, live: Message | None) -> None:
+        """Send the next part of the history, or else what is new; to a slow page, later.
+
+        A page that falls too far behind gets everything again once it asks.
+        """
+        if live is not None and self.listens:
+            self._later.append(live)
+            self.owed = False
+        if not self._ready():
+            if sum(len(message.payload) for message in self._later) > MOST_LATER:
+                self._lose()
+            return
+        if self._history is not None:
+            if (part := next(self._history, None)) is not None:
+                return self._push(part)
+            self._history = None
+        later, self._later = self._later, []
+        for message in later:
+            self._push(message)
+
+    def begin(self, older: int) -> None:
+        """Begin a history that leaves out the ``older`` rows."""
+        self._seq, self._older = 0, older
+
+    def _push(self, message: Message) -> None:
+        if self.gone:
+            return
+        header = message.header
+        if header["type"] == "batch":
+            self._seq += 1
+            header = header | {
+                "seq": self._seq,
+                "run": header["run"]
+                | {
+                    "readonly": self.readonly,
+                    "scene": self._scene,
+                    "can_start": self._start is not None,
+                },
+                "counters": header["counters"] | {"older": self._older},
+            }
+        try:
+            self._send(Message(header, message.payload))
+        except Exception as error:  # whatever the connection raised: nobody is there any more
+            self.fault = error
+            self._lose()
+
+    def _started(self, message: Mapping[str, Any]) -> tuple[bool, str]:
+        if self._start is None:
+            return False, "No run can be started from this page."
+        try:
+            return True, self._start(message.get("args") or {})
+        except Exception as error:  # the host's own words
+            return False, str(error)

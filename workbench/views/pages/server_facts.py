@@ -1,0 +1,51 @@
+"""The facts about servers for the page.
+
+Of parameters: how far a worker may lead, and what is dropped; of examples: how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+STRATEGY = "parameter_server"
+INPUTS = "data_servers"
+
+
+def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) -> dict[str, Any]:
+    """Return the header's ``server``: {} for other strategies.
+
+    ``low`` and ``high``: iterations that any worker may lead the slowest by, and with a
+    controller's grants; None: no bound, or none that is known. ``drop_above``: staleness above
+    which a gradient is dropped, or None. ``replicas``: servers that have each key.
+    """
+    if strategy != STRATEGY:
+        return {}
+    low, most = int(options.get("staleness", 3)), int(options.get("staleness_max", 15))
+    if consistency == "dssp" and options.get("dssp_mode", "strict") == "paper":
+        bounds: tuple[int | None, int | None] = (low, None)
+    else:
+        bounds = {"bsp": (0, 0), "ssp": (low, low), "dssp": (low, most)}.get(
+            consistency, (None, None)
+        )
+    stale, above = options.get("stale_gradients", "keep"), int(options.get("drop_above", 0))
+    words = {"drop": f"stale > {above} dropped", "scale": "stale gradients scaled"}.get(stale, "")
+    return {
+        "servers": int(options.get("servers", 1)),
+        "models": int(options.get("models", 1)),
+        "consistency": consistency,
+        "low": bounds[0],
+        "high": bounds[1],
+        "drop_above": above if stale == "drop" else None,
+        "replicas": int(options.get("replicas", 1)),
+        "words": words,
+    }
+
+
+def inputs_facts(strategy: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the header's ``inputs``: how many ranks, the first ones, serve examples and do not
+    train.
+    """
+    if strategy != INPUTS:
+        return None
+    return {"servers": int(options.get("servers", 1))}

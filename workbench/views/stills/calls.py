@@ -1,0 +1,209 @@
+"""The part of a still picture that tells of chunks: the newest collective, of cells on ranks their
+newest messages, of two that are compared both; at the moment at which most is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+KEY = ["generation", "group", "op"]  # of a collective
+APART = ("metrics", "control")  # groups that do not train
+RECENT_CALLS = 64  # of each group are looked at
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A chunk on its way: ``share`` of the time between its send and its receive is over."""
+
+    source: int
+    target: int
+    step: int
+    chunk: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two calls that are compared, at a moment of both. ``seconds``: how long it took."""
+
+    label: str
+    ranks: int
+    seconds: float
+    at: float  # the moment, in seconds from the start of both
+    call: str
+    links: tuple[tuple[int, int], ...]
+    flights: tuple[Flight, ...]
+    waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The newest complete call: its facts, its rows, its chunks with when they left and came."""
+
+    facts: dict[str, Any]
+    rows: pl.DataFrame
+    flights: pl.DataFrame
+
+
+def _newest(rows: pl.LazyFrame) -> _Call | None:
+    p = pl.col
+    trains = (p("op") >= 0) & ~p("group").cast(pl.String).is_in(APART) & (p("collective") != "p2p")
+    recent = p("op") > p("op").max().over("generation", "group") - RECENT_CALLS
+    result = rows.filter(trains).filter(recent).collect()
+    newest = calls(result).filter("complete").tail(1)
+    if not newest.height:
+        return None
+    own = result.join(newest.select(KEY), on=KEY, how="semi")
+    sends, recvs = (own.filter(p("kind") == kind) for kind in ("send", "recv"))
+    place = ["step", "chunk", "slot"]
+    flights = sends.join(
+        recvs.select("end_ns", *place, p("peer").alias("rank"), p("rank").alias("peer")),
+        on=["rank", "peer", *place],
+        suffix="_there",
+    )
+    return _Call(newest.row(0, named=True), own, flights)
+
+
+def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
+    """Return the newest complete call at the moment at which most chunks were on their way; of
+    cells on ranks their messages, if they are newer.
+    """
+    call = _newest(rows)
+    if cells and (said := _messages(rows, call.facts["end_ns"] if call else 0)):
+        call = said
+    return _at_moment(call, _busiest_of([call])) if call else {}
+
+
+def _messages(rows: pl.LazyFrame, after_ns: int) -> _Call | None:
+    """Return what ranks have sent each other in messages in the newest cell, each as a chunk of its
+    own; None if there is nothing, or nothing after that moment.
+    """
+    p = pl.col
+    begun = rows.filter((p("kind") == "metric") & (p("name") == "cell"))
+    newest = p("start_ns").filter(p("value") == p("value").max()).min()
+    since = begun.select(newest).collect().item() or 0
+    own = rows.filter(
+        (p("collective") == "p2p")
+        & ~p("group").cast(pl.String).is_in(APART)
+        & (p("op") >= 0)
+        & (p("start_ns") >= max(since, after_ns))
+    ).collect()
+    sends, recvs = (own.filter(p("kind") == kind) for kind in ("send", "recv"))
+    which = ["rank", "peer", "generation", "group", "op"]
+    there = recvs.rename({"rank": "peer", "peer": "rank"})
+    flights = sends.join(
+        there.select("end_ns", *which, "slot"), on=[*which, "slot"], suffix="_there"
+    )
+    if not flights.height:
+        return None
+    first = flights.group_by(which).agg(p("start_ns").min().alias("first")).sort("first", "rank")
+    numbered = first.with_row_index("chunk").with_columns(p("chunk").cast(pl.Int32))
+    flights = flights.drop("chunk").join(numbered.drop("first"), on=which)
+    facts = {
+        "collective": f"{first.height} message{'s' * (first.height != 1)}",
+        "algorithm": "",
+        "name": "",
+        "start_ns": own["start_ns"].to_numpy().min(),
+        "end_ns": own["end_ns"].to_numpy().max(),
+    }
+    return _Call(facts, own, flights)
+
+
+def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...]:
+    """Return both calls of the newest pair, when most chunks of both were on their way.
+
+    They begin at the same moment (studies/side_by_side.py).
+    """
+    sides = [run_facts[side] for side in ("left", "right")]
+    calls = [_newest(rows.filter(pl.col("group") == side["group"])) for side in sides]
+    result = [call for call in calls if call is not None]
+    if len(result) < 2:
+        return ()
+    at = _busiest_of(result)
+    start = min(call.facts["start_ns"] for call in result)
+    return tuple(
+        Side(
+            label=side["label"],
+            ranks=1 + max(int(call.rows["rank"].to_numpy().max()), 0),
+            seconds=(call.facts["end_ns"] - call.facts["start_ns"]) / 1e9,
+            at=(at - start) / 1e9,
+            **_at_moment(call, at),
+        )
+        for side, call in zip(sides, result, strict=True)
+    )
+
+
+def _busiest_of(calls: Sequence[_Call]) -> int:
+    whole = pl.concat(call.flights.select("start_ns", "end_ns_there") for call in calls)
+    return _busiest(whole["start_ns"].to_numpy(), whole["end_ns_there"].to_numpy())
+
+
+def _at_moment(call: _Call, at: int) -> dict[str, Any]:
+    p, own, flights = pl.col, call.rows, call.flights
+    sends = own.filter(p("kind") == "send")
+    flying = flights.filter((p("start_ns") <= at) & (at < p("end_ns_there")))
+    waits = own.filter((p("kind") == "wait") & (p("start_ns") <= at) & (at < p("end_ns")))
+    flying = flying.unique(["rank", "peer", "step", "chunk"], maintain_order=True)  # pieces as one
+    return {
+        "call": _words(call.facts, flying.height, at),
+        "links": tuple(sorted(set(sends.select("rank", "peer").iter_rows()))),
+        "flights": tuple(
+            Flight(rank, peer, step, chunk, (at - begin) / max(1, there - begin))
+            for rank, peer, step, chunk, begin, there in flying.select(
+                "rank", "peer", "step", "chunk", "start_ns", "end_ns_there"
+            ).iter_rows()
+        ),
+        "waiting": tuple(sorted(set(waits["rank"]))),
+    }
+
+
+def _words(call: dict[str, Any], flying: int, at: int) -> str:
+    how = f" ({call['algorithm'].replace('_', ' ')})" if call["algorithm"] else ""
+    what = f"{call['collective'].replace('_', '-')}{how}"
+    name = f" of {call['name']}" if call["name"] else ""
+    when, lasted = at - call["start_ns"], call["end_ns"] - call["start_ns"]
+    its, piece = ("its", "chunk") if how else ("their", "message")
+    return (
+        f"{what}{name}, {when / 1e6:.2f} of {its} {lasted / 1e6:.2f} ms: "
+        f"{flying} {piece}{'s' * (flying != 1)} on the way"
+    )
+
+
+def _busiest(start: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> int:
+    """Return the middle of a flight at which most flights are under way; 0 if there is none."""
+    middles = (start + end) // 2
+    load = np.searchsorted(np.sort(start), middles, "right") - np.searchsorted(
+        np.sort(end), middles, "right"
+    )
+    return int(middles[load.argmax()]) if len(middles) else 0
+
+
+def calls(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per collective that sent chunks, oldest end first; ``rows`` are those of
+    collectives.
+
+    Columns: generation group op, collective algorithm name nbytes, start_ns end_ns, ``complete``:
+    every rank that takes part is through. It takes part if it sends, receives, or is the other end.
+    """
+    p = pl.col
+    moves, outer = p("kind").is_in(["send", "recv"]), p("kind") == "collective"
+    parties = p("rank").append(p("peer").filter(moves & (p("peer") >= 0)))
+    return (
+        rows.group_by(KEY)
+        .agg(
+            p("collective", "algorithm").first(),
+            p("name").filter(outer).first(),
+            p("nbytes").filter(outer).max(),
+            p("start_ns").min(),
+            p("end_ns").max(),
+            (p("kind") == "send").any().alias("sends"),
+            (p("rank").filter(outer).n_unique() == parties.n_unique()).alias("complete"),
+        )
+        .filter("sends")
+        .sort("end_ns", *KEY)
+    )

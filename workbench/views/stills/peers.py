@@ -1,0 +1,67 @@
+"""A still picture of a run whose replicas mix: how much each sent to which, and their distances.
+
+The distance is each one's from the mean of all, after the newest iteration that all have done.
+``svg_peers.py`` draws it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from workbench.analysis import replicas
+
+APART = ("metrics", "control")  # groups that do not train
+RECENT = 3  # iterations whose sketches are read: the newest may not be whole
+ALIKE = 1e-9
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """``planned`` are pairs that mix, whichever way; ``sent`` is who sent whom how many bytes;
+    ``distances``: each rank's, () if nothing is known yet.
+    """
+
+    ranks: int
+    planned: tuple[tuple[int, int], ...] = ()
+    sent: tuple[tuple[int, int, int], ...] = ()
+    distances: tuple[float, ...] = ()
+    words: str = ""
+
+
+def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Mixing | None:
+    """Return the picture's data; None if no replicas mix. ``run_facts``: the store's."""
+    peers = run_facts.get("peers")
+    if not peers:
+        return None
+    p = pl.col
+    planned = sorted({(min(a, b), max(a, b)) for a, b, _ in peers["edges"]})
+    sends = (p("kind") == "send") & ~p("group").cast(pl.String).is_in(APART) & (p("peer") >= 0)
+    moved = rows.filter(sends).group_by("rank", "peer").agg(p("nbytes").sum()).collect()
+    is_sketch = (p("kind") == "metric") & (p("name") == replicas.SKETCH)
+    newest = rows.filter(is_sketch).group_by("rank").agg(p("iteration").max()).collect()
+    result = None
+    if newest.height:
+        oldest = int(newest["iteration"].to_numpy().min()) - RECENT
+        result = replicas.distances_of(
+            replicas.pick(rows.filter(is_sketch & (p("iteration") > oldest)).collect()), peers
+        )
+    return Mixing(
+        ranks=run_facts["ranks"],
+        planned=tuple(planned),
+        sent=tuple(sorted(moved.iter_rows())),
+        distances=() if result is None else tuple(map(float, result[2][:, -1])),
+        words=peers["words"] if result is None else _words(int(result[0][-1]), result[2][:, -1]),
+    )
+
+
+def _words(iteration: int, distances: Any) -> str:
+    after = f"After iteration {iteration + 1}"
+    if distances.max() < ALIKE:
+        return f"{after} all replicas are alike."
+    far = int(distances.argmax())
+    return (
+        f"{after}, estimated: rank {far} is furthest from the mean of all, ≈ {distances[far]:.2g}."
+    )

@@ -1,0 +1,152 @@
+"""A pipeline's run in one still picture: the newest iteration that is complete, in true time.
+
+``select`` finds its actions, svg_pipeline.py draws them. All bars are rows; of several replicas the
+first is shown, with its part in the all-reduce of their gradients. Why ranks idle is told by
+idle.py; without flush, where iterations lie over each other, it is not told apart, and the picture
+is from the first forward of an iteration to that of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from workbench.analysis.stages import actions
+from workbench.training.pipelines.bubble import frozen_spans
+from workbench.training.pipelines.idle import Order, Span, split
+from workbench.training.pipelines.schedule import Action, Schedule
+
+OVER_REPLICAS = "replicas "  # how their groups' names begin
+MARGIN = 1.15  # iterations that the picture is long at most, for what comes after
+RECENT_ITERATIONS = 4  # of these the newest that is complete is shown
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An action: from ``start`` to ``end`` of the time that is shown, 0 to 1."""
+
+    place: int  # rank in the pipeline
+    stage: int
+    what: str  # F, B, I or W
+    microbatch: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A stretch in which a rank was idle, as bars are; ``why`` as in idle.py."""
+
+    place: int
+    why: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Piped:
+    """A pipeline at one moment. ``words``: a caption, "" if nothing is complete yet."""
+
+    ranks: int
+    stages: tuple[int, ...]  # rank in the pipeline, of each stage
+    bars: tuple[Bar, ...] = ()
+    idle: tuple[float, ...] = ()  # share of the iteration, by rank
+    words: str = ""
+    waits: tuple[Wait, ...] = ()  # none: nobody can tell why they idle
+    joins: tuple[tuple[int, float, float], ...] = ()  # all-reduces over replicas: rank, start, end
+    whole: float = 1.0  # where the iteration ends: an all-reduce comes after it
+
+
+def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
+    """Return the picture's data; None if there is no pipeline. ``run_facts``: the store's."""
+    if not (plan := run_facts["pipeline"]):
+        return None
+    p, ranks, rank_of = pl.col, int(plan["ranks"]), tuple(plan["rank_of"])
+    before = Piped(ranks, rank_of)
+    computed = p("kind").cast(pl.String).is_in(["forward", "backward", "weight_grad"])
+    own = rows.filter(computed & (p("microbatch") >= 0) & (p("rank") < ranks))
+    newest = own.select(p("iteration").max()).collect().item()
+    if newest is None:
+        return before
+    done = actions(own.filter(p("iteration") >= newest - RECENT_ITERATIONS).collect())
+    all_of_it = int(plan["stages"]) * int(plan["microbatches"])
+    each = (
+        done.group_by("iteration")
+        .agg(
+            p("start_ns").min(),
+            p("end_ns").max(),
+            whole=((p("what") == "F").sum() >= all_of_it)
+            & (p("what").is_in(["B", "W"]).sum() >= all_of_it),
+        )
+        .sort("iteration")
+    )
+    if not plan["flush"]:
+        each = each.with_columns(end_ns=p("start_ns").shift(-1)).drop_nulls()
+    shown = each.filter("whole").tail(1)
+    if not shown.height:
+        return before
+    iteration, start, end, _ = shown.row(0)
+    whole = max(1, end - start)
+    seen = done.filter((p("end_ns") > start) & (p("start_ns") < end)).sort("start_ns")
+    if plan["flush"]:
+        seen = seen.filter(p("iteration") == iteration)
+    joins = _joins(rows, iteration, ranks) if plan["replicas"] > 1 else []
+    span = int(min(max([whole, *(stop - start for _, _, stop in joins)]), MARGIN * whole))
+    bars = tuple(
+        Bar(rank, stage, what, microbatch, max(0, a - start) / span, min(whole, b - start) / span)
+        for rank, stage, what, microbatch, a, b in seen.select(
+            "rank", "stage", "what", "microbatch", "start_ns", "end_ns"
+        ).iter_rows()
+    )
+    busy = [
+        sum(bar.end - bar.start for bar in bars if bar.place == place) for place in range(ranks)
+    ]
+    idle = tuple(max(0.0, 1 - share * span / whole) for share in busy)
+    waits = tuple(
+        Wait(place, why, (a - start) / span, (b - start) / span)
+        for place, why, a, b in _waits(plan, seen, rows)
+    )
+    bubble = plan["bubble"]
+    alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}".replace("%", " %")
+    mean = f"{sum(idle) / ranks:.0%}".replace("%", " %")
+    words = f"Iteration {iteration}: {whole / 1e6:.3g} ms; the ranks are idle {mean}{alone}"
+    after = tuple(
+        (rank, min(1.0, (a - start) / span), min(1.0, (b - start) / span)) for rank, a, b in joins
+    )
+    return Piped(ranks, rank_of, bars, idle, words, waits, after, whole / span)
+
+
+def _joins(rows: pl.LazyFrame, iteration: int, ranks: int) -> list[tuple[int, int, int]]:
+    """Return rank, start and end of the first replica's part in each all-reduce over replicas."""
+    p, own = pl.col, pl.col("kind").cast(pl.String) == "collective"
+    result = rows.filter(
+        own,
+        p("iteration") == iteration,
+        p("rank") < ranks,
+        p("group").cast(pl.String).str.starts_with(OVER_REPLICAS),
+    )
+    return result.select("rank", "start_ns", "end_ns").collect().rows()
+
+
+def _waits(
+    plan: Mapping[str, Any], seen: pl.DataFrame, rows: pl.LazyFrame
+) -> list[tuple[int, str, int, int]]:
+    """Return when and why each rank was idle; empty without a plan of an iteration."""
+    schedule = Schedule.from_facts(plan)
+    if schedule is None:
+        return []
+    spans: dict[Action, Span] = {
+        Action(stage, what, microbatch): (start, end)
+        for stage, what, microbatch, start, end in seen.select(
+            "stage", "what", "microbatch", "start_ns", "end_ns"
+        ).iter_rows()
+    }
+    if any(one not in spans for row in schedule.rows for one in row):
+        return []
+    faults = rows.filter(pl.col("kind").cast(pl.String) == "fault").collect()
+    still = {r: some for r, some in frozen_spans(faults).items() if r < schedule.ranks}
+    pads = plan["pads_ms"]
+    return list(split(Order(schedule), spans, still, [one * 1e6 for one in pads] if pads else None))

@@ -1,0 +1,125 @@
+"""A run as one still picture: what a notebook shows where widgets do not run (drawn by svg.py).
+
+    who sends to whom in the newest complete call, at its busiest moment · the loss · one sentence
+
+All marks are rows: an edge is a pair of ranks with a send, a cell on it a chunk between its send's
+start and its receive's end. Before there are rows, places and words are there already.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workbench.common.units import counted, print_size
+from workbench.store.event_store import Store
+from workbench.views.pages.facts import facts, in_a_line
+from workbench.views.scenes import Scene, scenes
+from workbench.views.stills.calls import Flight, newest_call
+
+POINTS = 240  # of the loss curve
+
+
+@dataclass(frozen=True)
+class Still:
+    """The content of a picture.
+
+    ``call`` names the call that the ring shows, "" if there is none.
+    """
+
+    ranks: int
+    sentence: str
+    call: str = ""
+    links: tuple[tuple[int, int], ...] = ()  # who sent to whom in that call
+    flights: tuple[Flight, ...] = ()
+    waiting: tuple[int, ...] = ()
+    iterations: int = -1
+    trains: bool = True  # a notebook's cells on ranks need not, plans and cases of a check do not
+    losses: tuple[tuple[int, float], ...] = ()  # iteration, mean over the ranks
+    failed: bool = False
+    scene: Scene | None = None  # whose picture stands in place of the ring
+    selected: Any = None  # what that scene shows
+
+
+def select(store: Store) -> Still:
+    """Return the state of the run at this moment, from its rows and its metadata."""
+    run_facts, p = facts(store.metadata), pl.col
+    rows = store.scan()
+    losses = (
+        rows.filter((p("kind") == "metric") & (p("name") == "loss") & (p("iteration") >= 0))
+        .group_by("iteration")
+        .agg(p("value").mean())
+        .sort("iteration")
+        .collect()
+    )
+    ranks = run_facts["ranks"] or int(rows.select(p("rank").max()).collect().item() or 0) + 1
+    error = in_a_line(store.metadata.get("error", "")) if store.metadata.get("error") else ""
+    over = "ok" in store.metadata
+    planned = json.loads(store.metadata.get("planned", "{}")).get("words", "")
+    # A plan, a case of a check, two calls side by side: they say what they are.
+    apart = planned or store.metadata.get("checked", "") or store.metadata.get("words", "")
+    scene, selected = _scene(rows, run_facts)
+    call = {} if scene is not None and scene.alone else newest_call(rows, run_facts["cells"])
+    return Still(
+        ranks=ranks,
+        sentence=error
+        or apart
+        or _of_cells(ranks, store.metadata.get("cells", ""), rows)
+        or _sentence(ranks, run_facts["iterations"], losses, over),
+        iterations=run_facts["iterations"],
+        trains=not (run_facts["cells"] or apart) or bool(losses.height),
+        losses=_thin_out([row for row in losses.iter_rows() if math.isfinite(row[1])]),
+        failed=bool(error),
+        scene=scene,
+        selected=selected,
+        **call,
+    )
+
+
+def _scene(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Scene | None, Any]:
+    """Return the first scene that has something to show, in the order of their tabs, and that."""
+    for scene in scenes().values():
+        if (selected := scene.select(rows, run_facts)) is not None:
+            return scene, selected
+    return None, None
+
+
+def _of_cells(ranks: int, cells: str, rows: pl.LazyFrame) -> str:
+    """Describe ranks that run a notebook's cells; "" for a run."""
+    if not cells:
+        return ""
+    sends = rows.filter(pl.col("kind") == "send").select("nbytes").collect()["nbytes"]
+    who = counted(ranks, "rank")
+    many = f"{cells} cell{'s' * (cells != '1')}"
+    if not len(sends):
+        return f"{who} ran {many}; nothing was sent." if cells != "0" else f"{who} wait for a cell."
+    nbytes = float(f"{sends.sum():.3g}")
+    return f"{who} ran {many} and sent {counted(len(sends), 'piece')}, {print_size(int(nbytes))}."
+
+
+def _sentence(ranks: int, iterations: int, losses: pl.DataFrame, over: bool) -> str:
+    who, are = (f"{ranks} processes", "are") if ranks > 1 else ("1 process", "is")
+    if not losses.height:
+        predicate = "left no loss behind" if over else f"{are} about to train one model"
+        return f"{who} {predicate}."
+    iteration, loss = losses.row(-1)
+    together = "one model together" if ranks > 1 else "a model"
+    if over:
+        done = counted(iteration + 1, "iteration")
+        return f"{who} trained {together}: {done}, loss {loss:.3g} at the end."
+    of = f" of {iterations}" if iterations > 0 else ""
+    return f"{who} {are} training {together}: iteration {iteration + 1}{of}, loss {loss:.3g}."
+
+
+def _thin_out(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Return at most POINTS of the points, evenly, with the first and the last."""
+    if len(points) <= POINTS:
+        return tuple(points)
+    chosen = np.linspace(0, len(points) - 1, POINTS).round().astype(int)
+    return tuple(points[at] for at in chosen)

@@ -1,0 +1,146 @@
+"""The still picture drawn: ``svg(still)``, text that needs no font, file or style from elsewhere.
+
+A ring of ranks with their messages, chunks on their way and waiting ranks; the loss; one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+
+from workbench.common.svg import INK, Place, line, opened, round_up, text
+from workbench.views.stills.calls import Flight, Side
+from workbench.views.stills.still import Still
+
+WIDTH, HEIGHT = 960, 360
+RING = (170.0, 216.0, 116.0)  # centre and radius
+CHART = (520, 92, 400, 220)  # x, y, width, height
+
+
+def svg(still: Still) -> str:
+    """Draw the picture as SVG text that needs no font, file or style from elsewhere."""
+    title = f"{still.sentence} {still.call}".strip()
+    parts = [
+        *opened(title, WIDTH, HEIGHT),
+        text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
+        *_left_half(still),
+        *(_chart(still) if still.trains else []),
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def _left_half(still: Still) -> list[str]:
+    """Return the picture of the scene that the run has, or the newest collective on its ring."""
+    if still.scene is not None:
+        return still.scene.draw(still.selected)
+    words = still.call or "No collective is complete yet."
+    return [*title_lines("Where the chunks were", words), *ring(still), *key(308, 302)]
+
+
+def title_lines(title: str, words: str) -> list[str]:
+    """Return the two lines above the left half: what it shows, and of which moment."""
+    return [
+        text(16, 56, title, "ink", weight=700),
+        text(16, 74, words, "ink-3", size=11, most=82),
+    ]
+
+
+def ring(still: Still | Side) -> list[str]:
+    """Draw ranks on a circle, the links between them, chunks on their way, and ranks that wait."""
+    cx, cy, radius = RING
+    turns = [2 * math.pi * rank / max(1, still.ranks) for rank in range(still.ranks)]
+    place = [(cx + radius * math.sin(turn), cy - radius * math.cos(turn)) for turn in turns]
+    node = max(3.0, min(15.0, 0.22 * 2 * math.pi * radius / max(1, still.ranks)))
+    numbered = node >= 8
+    marks = [line(place[a], place[b], "rule", 4) for a, b in still.links]
+    if not still.links:
+        marks.append(
+            f'<circle cx="{cx}" cy="{cy}" r="{radius}" fill="none" stroke="{INK["rule"]}"/>'
+        )
+    for rank, (x, y) in enumerate(place):
+        if rank in still.waiting:
+            marks.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node + 4:.1f}" fill="none" '
+                f'stroke="{INK["wait"]}" stroke-width="2" stroke-dasharray="3 2.5"/>'
+            )
+        marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
+        if numbered:
+            marks.append(text(x, y + 4, str(rank), "ground", weight=700, anchor="middle"))
+    for flight in still.flights:
+        marks.extend(_comet(place[flight.source], place[flight.target], flight, node))
+    return marks
+
+
+def _comet(a: Place, b: Place, flight: Flight, node: float) -> list[str]:
+    """Draw a chunk between the rims of two ranks, its tail the way it has come."""
+    length = math.dist(a, b) or 1.0
+    rim = min(node + 10, 0.4 * length)
+    along = [(rim + (length - 2 * rim) * share) / length for share in (0.0, flight.share)]
+    tail, head = ((a[0] + (b[0] - a[0]) * u, a[1] + (b[1] - a[1]) * u) for u in along)
+    return [line(tail, head, "comm", 2), _cell(*head, flight.chunk, small=node < 12)]
+
+
+def _cell(x: float, y: float, chunk: int, small: bool = False) -> str:
+    """Draw a chunk as a box with its number."""
+    width, height = (16, 13) if small else (20, 16)
+    number = text(x, y + 4, str(chunk), "ink", size=11, weight=700, anchor="middle")
+    return (
+        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" '
+        f'height="{height}" rx="2" fill="{INK["ground"]}" stroke="{INK["comm"]}" '
+        f'stroke-width="2"/>{number if chunk >= 0 else ""}'
+    )
+
+
+def key(x: float, y: float) -> list[str]:
+    return [
+        line((x, y - 22), (x + 20, y - 22), "rule", 4),
+        text(x + 28, y - 18, "sends to"),
+        _cell(x + 10, y, 3),
+        text(x + 28, y + 4, "chunk 3 on its way"),
+        f'<circle cx="{x + 10}" cy="{y + 23}" r="7" fill="none" stroke="{INK["wait"]}" '
+        f'stroke-width="2" stroke-dasharray="3 2.5"/>',
+        text(x + 28, y + 27, "waits for another rank"),
+    ]
+
+
+def _chart(still: Still) -> list[str]:
+    """Draw the loss, one point per iteration; axes and places are there before it is."""
+    x, y, width, height = CHART
+    newest = f"{still.losses[-1][1]:.3g} at iteration {still.losses[-1][0]}" if still.losses else ""
+    marks = [
+        text(x - 32, 56, "Loss", "ink", weight=700),
+        text(x - 32, 74, newest or "No loss is known yet.", "ink-3", size=11),
+    ]
+    last = still.losses[-1][0] if still.losses else 0
+    span = max(still.iterations - 1, last, 1)
+    top = round_up(max((loss for _, loss in still.losses), default=1.0))
+    low = min(0.0, min((loss for _, loss in still.losses), default=0.0))
+
+    def at(iteration: float, loss: float) -> Place:
+        return x + width * iteration / span, y + height * (top - loss) / (top - low)
+
+    for level in (low, (low + top) / 2, top):
+        marks.append(line(at(0, level), at(span, level), "rule", 0.75))
+        marks.append(text(x - 8, at(0, level)[1] + 4, f"{level:g}", "ink-3", size=11, anchor="end"))
+    for iteration in (0, span):
+        marks.append(
+            text(
+                at(iteration, low)[0],
+                y + height + 18,
+                f"{iteration}",
+                "ink-3",
+                size=11,
+                anchor="middle",
+            )
+        )
+    marks.append(
+        text(x + width / 2, y + height + 18, "iteration", "ink-3", size=11, anchor="middle")
+    )
+    if still.losses:
+        points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in still.losses)
+        cx, cy = at(*still.losses[-1])
+        marks.append(
+            f'<polyline points="{points}" fill="none" stroke="{INK["ink"]}" stroke-width="1.25"/>'
+            f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="3.5" fill="{INK["live"]}"/>'
+        )
+    return marks

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,13 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.live import until
 from tests.store.whole_rows import assert_whole, reading, write
 from workbench.recording import events
+from workbench.recording import lane as lane_module
 from workbench.recording import ring as module
 from workbench.recording.events import CODE, CONTEXTS, RECV, ROWS, SEND, TRACE_BYTES, Where
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.segments import Segment
-from workbench.store.collector import Collector
+from workbench.store.collector import PERIOD_S, Collector
 from workbench.store.event_store import Store
 
 
@@ -329,3 +333,48 @@ def test_a_rank_that_cannot_be_read_is_named(segment: Segment) -> None:
     collector.drain()
     assert len(store) == 5
     assert list(collector.broken) == [1]
+
+
+def test_what_is_under_way_has_its_names_at_once(segment: Segment) -> None:
+    """Also those that were published since the rings were emptied."""
+    recorder = Recorder.into_segment(segment, 0)
+    store, collector = reading(segment)
+    lane = recorder.lane("comm:0")
+    collector.start()
+    try:
+        for i in range(8):
+            lane.status(SEND, peer=i, dtype=recorder.name(f"dtype {i}"), shape=(i,), values=(0.5,))
+            until(lambda: store.now["peer"].to_list() == [i], 30)  # noqa: B023
+            assert store.now["dtype"].to_list() == [f"dtype {i}"]
+    finally:
+        collector.stop()
+
+
+def test_a_status_that_is_half_written_is_not_believed(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank may be taken off its core between any two of its fields."""
+    recorder = Recorder.into_segment(segment, 0)
+    store, collector = reading(segment)
+    lane = recorder.lane("comm:0")
+    lane.status(SEND, peer=1)
+    seen: list[list[int]] = []
+
+    def stands_still(pack: Callable[..., None]) -> Callable[..., None]:
+        def packed(*values: Any) -> None:
+            look()
+            pack(*values)
+
+        return packed
+
+    def look() -> None:
+        time.sleep(PERIOD_S)
+        collector.drain()
+        seen.append(store.now["peer"].to_list())
+
+    for name in ("_pack_shape", "_pack_values", "_pack_status_head"):
+        monkeypatch.setattr(lane_module, name, stands_still(getattr(lane_module, name)))
+    lane.status(RECV, peer=2, shape=(3,), values=(0.5,))
+    assert seen == [[], [], []]
+    look()
+    assert seen[-1] == [2]

@@ -17,7 +17,9 @@ from workbench.recording.meter import EVERY, FIRST, Meter
 
 _pack_row = struct.Struct("qqIHhiiiHHqdq").pack_into
 _pack_context = struct.Struct("HHHHiiqqqqqq").pack_into
-_pack_status_head = struct.Struct("qqHhHHHHqii").pack_into
+_pack_status_number = struct.Struct("q").pack_into
+_pack_status_head = struct.Struct("qHhHHHHqii").pack_into
+_AFTER_NUMBER = STATUS_AT + struct.calcsize("q")
 _HEAD = struct.calcsize("qqHhHHHHqii")
 _pack_counts = struct.Struct("HH").pack_into
 _pack_shape = struct.Struct("HH4x4q").pack_into
@@ -116,9 +118,13 @@ class Lane:
         shape: tuple[int, ...] = (),
         values: tuple[float, ...] = (),
     ) -> None:
-        """Set what this lane is doing right now; the collector samples it at 20 Hz."""
-        self._status_seq += 1
+        """Set what this lane is doing right now; the collector samples it at 20 Hz.
+
+        Its number is odd while it is written: a rank may be taken off its core meanwhile.
+        """
+        self._status_seq += 2
         memory, at = self._page, STATUS_AT
+        _pack_status_number(memory, at, self._status_seq - 1)
         if shape or values:
             dims = (shape + _NO_SHAPE)[:4]
             _pack_shape(memory, at + _HEAD, min(len(shape), 4), min(len(values), 8), *dims)
@@ -128,8 +134,7 @@ class Lane:
             _pack_counts(memory, at + _HEAD, 0, 0)
         _pack_status_head(
             memory,
-            at,
-            self._status_seq,
+            _AFTER_NUMBER,
             now(),
             kind + 1,
             peer,
@@ -141,13 +146,15 @@ class Lane:
             step,
             chunk,
         )
+        _pack_status_number(memory, at, self._status_seq)
 
     def idle(self) -> None:
         """Note that nothing is under way in this lane."""
-        self._status_seq += 1
-        _pack_status_head(
-            self._page, STATUS_AT, self._status_seq, now(), 0, -1, 0, 0, 0, 0, -1, -1, -1
-        )
+        self._status_seq += 2
+        page = self._page
+        _pack_status_number(page, STATUS_AT, self._status_seq - 1)
+        _pack_status_head(page, _AFTER_NUMBER, now(), 0, -1, 0, 0, 0, 0, -1, -1, -1)
+        _pack_status_number(page, STATUS_AT, self._status_seq)
 
 
 class Log:

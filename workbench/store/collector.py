@@ -232,11 +232,14 @@ def under_way(
 def _status(memory: Memory, at: int) -> tuple[int, ...] | None:
     """Return the status at ``at``, or None: idle, or caught being written three times in a row.
 
-    It is written in a tenth of a microsecond without a lock: what reads the same twice is believed.
+    It is written in a tenth of a microsecond without a lock: what reads the same twice, with an
+    even number, is believed.
     """
     for _ in range(3):
         data = bytes(memory[at : at + STATUS.size])
         status: tuple[int, ...] = STATUS.unpack(data)
+        if status[0] % 2:
+            continue
         if status[2] == 0 or status[2] > len(KINDS):
             return None
         if data == bytes(memory[at : at + STATUS.size]):

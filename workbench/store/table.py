@@ -100,6 +100,9 @@ class NameTable:
             self._used += 1 + length
 
     def text(self, number: int) -> str:
+        """Return the text of the rank's number, also one published since the last ``read``."""
+        if number >= len(self.texts):
+            self.read()
         return self.texts[number] if 0 <= number < len(self.texts) else ""
 
     def translate(self, records: Records, *columns: str) -> None:

@@ -11,6 +11,7 @@ import traceback
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from workbench.common import syntax
 from workbench.common.errors import WorkbenchError
 
 MOST_SHOWN = 20_000  # characters of a value
@@ -23,7 +24,7 @@ def parse(code: str, name: str) -> tuple[CodeType, CodeType | None]:
 
     ``name`` stands for the file. A cell that ends in ";" shows nothing. Raises SyntaxError.
     """
-    tree = ast.parse(code, name)
+    tree = syntax.parse(code, name)
     value: CodeType | None = None
     if tree.body and isinstance(last := tree.body[-1], ast.Expr) and not _is_silent(code):
         tree.body.pop()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from workbench.common import syntax
 from workbench.common.errors import SpecError
 from workbench.experiment.checks import POLICIES
 from workbench.experiment.yaml_text import OF_A_VISITOR, parse
@@ -41,7 +42,7 @@ def options_of(strategy: str) -> Mapping[str, Option]:
     """Return a strategy's options by name; empty if it has none."""
     code = source.text_of("strategies", strategy)
     comments = _comments(code)
-    for node in ast.parse(code).body:
+    for node in syntax.parse(code).body:
         if isinstance(node, ast.ClassDef) and node.name == "Config":
             result = [_option(one, comments) for one in node.body if isinstance(one, ast.AnnAssign)]
             return {one.name: one for one in result if one is not None}

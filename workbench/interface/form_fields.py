@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from workbench.common import syntax
 from workbench.experiment import options as form_options
 from workbench.experiment.spec import Experiment
 from workbench.interface import lines as form_lines
@@ -184,7 +185,7 @@ def _doc_of(folder: str, name: str, prefix: str) -> str:
 
 
 def _first_line(code: str) -> str:
-    paragraph = (ast.get_docstring(ast.parse(code)) or "").split("\n\n")[0]
+    paragraph = (ast.get_docstring(syntax.parse(code)) or "").split("\n\n")[0]
     return " ".join(paragraph.split())
 
 

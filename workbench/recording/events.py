@@ -79,8 +79,8 @@ CONTEXT = np.dtype(
         ("seq", "i8"),
     ]
 )
-# seq (odd while it is written), since, kind + 1, peer, group, collective, algorithm, dtype, op, step,
-# chunk | how many dimensions, how many values | the dimensions, the values
+# seq (odd while it is written), since, kind + 1, peer, group, collective, algorithm, dtype, op,
+# step, chunk | how many dimensions, how many values | the dimensions, the values
 STATUS = struct.Struct("qqHhHHHHqiiHH4q8d")
 RECORD_BYTES = 64
 assert ROW.itemsize == CONTEXT.itemsize == RECORD_BYTES

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.common import syntax
 from workbench.common.errors import SpecError
 from workbench.common.origins import import_of, is_installed, is_users_own, submodule
 from workbench.user_code.constants import (
@@ -143,7 +144,7 @@ class _Luggage:
     def _define(self, part: _Part, definition: Definition) -> None:
         """Write the definition itself, and every global that it names."""
         part.text, by = definition.text, definition.name
-        tree = ast.parse(part.text)
+        tree = syntax.parse(part.text)
         refuse_own_imports(tree, by)
         now, later = globals_of(part.text)
         plain_now, plain_later = globals_of(ast.unparse(WithoutAnnotations().visit(tree)))
@@ -154,7 +155,7 @@ class _Luggage:
                 f"name), and only one of a name can travel to the ranks: give the new one a name "
                 f"of its own, such as {by}2"
             )
-        uses = attributes_of(ast.parse(part.text))
+        uses = attributes_of(syntax.parse(part.text))
         self.postponed |= definition.postponed
         for name in sorted(now | later):
             if name == by or name in _OF_EVERY_MODULE:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.common import syntax
 from workbench.common.errors import SpecError
 
 _Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -148,7 +149,7 @@ def _cells(module: Mapping[str, Any]) -> Iterator[list[str]]:
 def _statements(lines: list[str]) -> Iterator[tuple[str, _Node]]:
     """Yield every def and class of a source, with its qualified name."""
     try:
-        tree = ast.parse("".join(lines))
+        tree = syntax.parse("".join(lines))
     except SyntaxError:  # a cell that never ran
         return
 
@@ -179,15 +180,15 @@ def _text(lines: list[str], node: _Node) -> str:
     if text[:1].isspace():
         meaning = f"if True:\n{text}"
         flush = textwrap.dedent(text)
-        block = ast.parse(meaning).body[0]
+        block = syntax.parse(meaning).body[0]
         text = flush if isinstance(block, ast.If) and _equal(flush, block.body[0]) else meaning
     trimmed = "\n".join(line.rstrip() for line in text.splitlines())
-    return trimmed if _equal(trimmed, *ast.parse(text).body) else text.rstrip("\n")
+    return trimmed if _equal(trimmed, *syntax.parse(text).body) else text.rstrip("\n")
 
 
 def _equal(text: str, node: ast.AST) -> bool:
     try:
-        return ast.dump(ast.parse(text).body[0]) == ast.dump(node)
+        return ast.dump(syntax.parse(text).body[0]) == ast.dump(node)
     except SyntaxError:
         return False
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.common import extensions
+from workbench.common import extensions, syntax
 from workbench.common.errors import SpecError
 
 FOLDERS = Path(__file__).parents[1]
@@ -256,6 +256,6 @@ def _attribute(module: types.ModuleType, name: str, where: str) -> Any:
 
 def _parse(code: str, where: str) -> ast.Module:
     try:
-        return ast.parse(code)
+        return syntax.parse(code)
     except SyntaxError as error:
         raise SpecError(f"{where}, line {error.lineno}: {error.msg}") from None

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from workbench.collectives import refusal, takes_of
+from workbench.common import syntax
 from workbench.common.arguments import (
     Algorithm,
     Dtypes,
@@ -316,7 +317,7 @@ def _origins(source: Source, function: Callable[..., Any]) -> list[tuple[int, in
     """
     names = getattr(function, "__globals__", {})
     spans = []
-    for node in ast.parse(source.code).body:
+    for node in syntax.parse(source.code).body:
         if not isinstance(node, ast.FunctionDef | ast.ClassDef):
             continue
         value = function if node.name == source.name else names.get(node.name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Any
 
+from workbench.common import syntax
 from workbench.common.arguments import Check, Unfit
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment, Network
@@ -134,7 +135,7 @@ def uneven(ranks: int) -> int:
 def mutant(name: str, ground: Experiment, options: Mapping[str, Any] | None = None) -> Subject:
     """Return the experiment with this bug in it."""
     file = HERE / "mutants" / f"{name}.py"
-    words = (ast.get_docstring(ast.parse(file.read_text())) or "").splitlines()[0].rstrip(".")
+    words = (ast.get_docstring(syntax.parse(file.read_text())) or "").splitlines()[0].rstrip(".")
     plain: dict[str, Any] = {"all_reduce": "ring", "memory_limit": None}
     exp = ground.replace(**_path(file), options={**(options or {})}, **plain, **_undisturbed())
     draws = RESUMING.get(name) == "generators"

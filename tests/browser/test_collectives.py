@@ -53,6 +53,7 @@ def cell(stage: Locator, row: int, column: int) -> tuple[float, float]:
     return GRID_LEFT + (column + 0.5) * pitch, GRID_TOP + (row + 0.4) * ROW
 
 
+@pytest.mark.full
 def test_what_is_under_the_pointer_is_said_and_can_be_chosen(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
@@ -186,7 +187,7 @@ def hold(stage: Locator, share: float) -> None:
 @pytest.mark.parametrize(
     ("name", "ranks"),
     first(
-        4,
+        2,
         [
             ("all_reduce/hierarchical", 8),
             ("all_reduce/butterfly", 16),

@@ -219,6 +219,7 @@ def test_a_rank_is_slowed_and_the_slowness_taken_back_by_keyboard_alone(
     assert "You slowed rank 1 ×4" in happened and "full speed again" in happened
 
 
+@pytest.mark.full
 def test_a_link_is_changed_both_ways_and_cut(view: Callable[..., tuple[wb.Run, Viewer]]) -> None:
     run, viewer = view()
     page = viewer.page
@@ -317,6 +318,7 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
         assert button.is_visible() and button.is_disabled()
 
 
+@pytest.mark.full
 def test_a_line_of_what_happened_leads_to_its_moment(
     view: Callable[..., tuple[wb.Run, Viewer]],
 ) -> None:

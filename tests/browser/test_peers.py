@@ -56,7 +56,7 @@ def moments(events: pl.DataFrame, many: int) -> list[float]:
     return [float(middles[i]) for i in range(3, len(middles), max(1, len(middles) // many))]
 
 
-@pytest.mark.parametrize("strategy", RUNS)
+@pytest.mark.parametrize("strategy", first(1, [*RUNS]))
 def test_what_moves_is_rows_and_distances_are_those_of_the_run(
     saved: Saved, open_page: Callable[..., Watched], strategy: str
 ) -> None:
@@ -100,7 +100,7 @@ def test_what_moves_is_rows_and_distances_are_those_of_the_run(
 
 
 @pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "dark"), (992, "light")]))
-@pytest.mark.parametrize("strategy", RUNS)
+@pytest.mark.parametrize("strategy", first(1, [*RUNS]))
 def test_nothing_overlaps_and_the_keyboard_is_enough(
     saved: Saved, open_page: Callable[..., Watched], strategy: str, width: int, scheme: str
 ) -> None:

@@ -176,6 +176,7 @@ def test_the_pointer_chooses_an_action_and_scrubs(
     wait_for(lambda: marks(frame(stage), "action")[0]["iteration"] == 0, "the first iteration")
 
 
+@pytest.mark.full
 def test_replicas_stages_and_collectives_have_their_places(
     open_page: Callable[..., Watched], tmp_path: Path
 ) -> None:

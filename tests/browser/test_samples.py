@@ -158,6 +158,7 @@ def test_a_notebook_draws_it_and_sliders_change_it(
     wait_for(still, "the saved notebook has the picture")
 
 
+@pytest.mark.full
 def test_the_web_app_has_a_page_of_it(web_app: str, open_page: Open) -> None:
     page = open_page().page
     page.goto(web_app)

@@ -98,6 +98,7 @@ def test_the_list_opens_by_key_and_leads_to_every_scene(
     )
 
 
+@pytest.mark.full
 def test_the_list_goes_round_takes_letters_and_closes(
     page_file: str, open_page: Callable[..., Watched]
 ) -> None:

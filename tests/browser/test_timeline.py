@@ -134,6 +134,7 @@ def test_where_buckets_are_rebuilt_is_a_mark_with_words(saved: Saved, open_page:
     assert not [one for _, one in pointed(stage, 0, MARKED, step=2) if "rebuilt" in one]
 
 
+@pytest.mark.full
 def test_a_click_on_a_bucket_keeps_its_words(saved: Saved, open_page: Open) -> None:
     stage = opened_page(open_page().page, saved.uri, "timeline")
     at_iteration(stage, saved.events, SETTLED)

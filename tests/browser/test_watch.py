@@ -20,6 +20,7 @@ pytestmark = pytest.mark.browser
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.full
 def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:

@@ -64,6 +64,7 @@ def test_one_click_and_chunks_move(web_app: str, open_page: Open) -> None:
     assert page.get_by_role("heading", level=1).inner_text() == "Ring of four"
 
 
+@pytest.mark.full
 def test_a_card_starts_what_it_says_however_late_the_server_answers(
     web_app: str, open_page: Open
 ) -> None:

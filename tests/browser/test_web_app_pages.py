@@ -175,6 +175,7 @@ def test_behind_a_login_everything_works(serve: Serve, open_page: Open) -> None:
     page.get_by_label("User").wait_for()
 
 
+@pytest.mark.full
 def test_narrow_pages_do_not_overflow(web_app: str, open_page: Open) -> None:
     for width in (700, 390):
         page = open_page(viewport={"width": width, "height": 900}).page

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -151,6 +152,7 @@ class _Unpicklable:
         raise RuntimeError("not to be written")
 
 
+@pytest.mark.full
 def test_checkpoints() -> None:
     compare(
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -134,6 +135,7 @@ def with_data_parallelism(rank: int, n: int) -> Any:
     return out
 
 
+@pytest.mark.full
 def test_pipelining() -> None:
     compare(
         [

@@ -236,5 +236,6 @@ def test_dtensors() -> None:
     compare([redistribute, redistribute_on_a_grid, redistribute_dtypes, operations, meshes], 4)
 
 
+@pytest.mark.full
 def test_tensor_parallel() -> None:
     compare([tensor_parallel, tensor_parallel_and_fsdp, modules_by_hand], 4)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from tests.experiment.experiments import experiments
 from workbench.experiment.spec import Experiment
 
-many = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+many = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def without_code(exp: Experiment) -> Experiment:

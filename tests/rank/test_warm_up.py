@@ -82,6 +82,7 @@ def test_without_it_the_trajectory_is_another() -> None:
             check(done(strategy="data_parallel", ranks=2, **change))
 
 
+@pytest.mark.full
 def test_an_asynchronous_server_counts_its_updates() -> None:
     """One worker: what it sees is the sequential trajectory, updates made while values are sent
     included.

@@ -102,6 +102,7 @@ def test_losses_are_those_of_a_replay_over_the_logged_samples(strategy: str) -> 
     assert result.losses[:LOGGED] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.full
 def test_a_checkpoint_says_how_large_minibatches_were(tmp_path: Path) -> None:
     """The run that goes on takes the samples that follow, whatever their minibatches' sizes."""
     plan = wb.Checkpoint(folder=str(tmp_path / "checkpoints"), every=3)

@@ -164,6 +164,7 @@ def test_faults_strike_at_their_time() -> None:
     assert rows.select("name", "peer").rows() == [("slow", 2), ("freeze", 0), ("preempt", 1)]
 
 
+@pytest.mark.full
 def test_the_command_takes_a_scenario(tmp_path: Path) -> None:
     lenet(ranks=2, iterations=3).to_yaml(tmp_path / "spec.yaml")
     program = str(Path(sys.executable).parent / "workbench")

@@ -63,7 +63,7 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
     script.write_text(TRAIN)
     watching = Watching(folder)
     assert watching.state_in_words[0] == "starting" and str(folder) in watching.state_in_words[1]
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "WORKBENCH_TRACE": str(folder)}
     with (tmp_path / "log").open("wb") as log:
         job = subprocess.Popen(
@@ -86,8 +86,8 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
 
         until(grows, 90, "rows come while the job runs")
         assert not watching.done and watching.state_in_words == ("running", "")
-        assert watching.ranks == 4 and sorted(watching.pids) == [0, 1, 2, 3]
-        assert set(watching.events["rank"].unique()) == {0, 1, 2, 3}
+        assert watching.ranks == 2 and sorted(watching.pids) == [0, 1]
+        assert set(watching.events["rank"].unique()) == {0, 1}
         assert 0 < watching.overhead().share < 1
         assert job.wait(60) == 0
         assert watching.wait(20), "the end is seen"
@@ -96,7 +96,7 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
             os.killpg(job.pid, signal.SIGKILL)
         job.wait()
         watching.close()
-    assert watching.state_in_words == ("finished", "All 4 ranks have ended.")
+    assert watching.state_in_words == ("finished", "All 2 ranks have ended.")
     assert watching.control_state.ended == {} and not watching.problems
     same_as_loaded(watching.store, folder)
     assert watching.dropped == 0 and watching.overhead().samples > 0

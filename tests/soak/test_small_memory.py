@@ -10,6 +10,7 @@ from tests.soak.small_memory import in_a_namespace
 from workbench.recording.events import CONTEXTS
 
 
+@pytest.mark.full
 def test_small_shared_memory_and_a_full_disk() -> None:
     done = in_a_namespace()
     if "unshare" in done.stderr or "mount:" in done.stderr:

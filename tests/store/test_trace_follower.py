@@ -148,6 +148,7 @@ for group in (mesh.get_group("dp"), mesh.get_group("tp"), mine, dist.new_group([
 """
 
 
+@pytest.mark.full
 def test_groups_are_called_what_their_makers_called_them(tmp_path: Path) -> None:
     ended = run(MESHES, 4, env=env(tmp_path))
     assert [rank.code for rank in ended] == [0] * 4, ended

@@ -184,6 +184,7 @@ def test_a_forged_login_is_none(locked: Served) -> None:
     assert Reader()(locked.url + "/", Cookie=cookie)[0] == 302
 
 
+@pytest.mark.full
 def test_it_warns_where_others_can_reach_it_and_interrupted_it_leaves_nothing(
     serve: Callable[..., Served],
 ) -> None:

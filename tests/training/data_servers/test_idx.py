@@ -64,6 +64,7 @@ def test_a_dot_in_the_name_and_a_wrong_ending_are_forgiven(tmp_path: Path) -> No
     assert (idx.read(tmp_path, "train")[0] == made["train-images-idx3"]).all()
 
 
+@pytest.mark.full
 def test_it_trains_on_them_and_equals_sequential(tmp_path: Path) -> None:
     written(tmp_path, zipped=True)
     alone = wb.run(fashion(tmp_path, strategy="sequential", ranks=1)).wait(timeout=60)

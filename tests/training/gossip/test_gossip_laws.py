@@ -117,7 +117,7 @@ def test_mixed_with_all_after_the_update_it_is_data_parallel(case: Case) -> None
 
 @pytest.mark.parametrize(
     "options",
-    [{"graph": "complete", "mix": "before"}, {"graph": "ring", "mix": "after"}],
+    first(1, [{"graph": "complete", "mix": "before"}, {"graph": "ring", "mix": "after"}]),
     ids=["mixed before", "ring"],
 )
 def test_otherwise_it_is_not(options: Mapping[str, Any]) -> None:
@@ -128,6 +128,7 @@ def test_otherwise_it_is_not(options: Mapping[str, Any]) -> None:
     assert np.abs(np.subtract(losses, sequential("sgd", "float64", 64, 60).losses)).max() > 1e-4
 
 
+@pytest.mark.full
 def test_replicas_that_mix_learn() -> None:
     reference = sequential("sgd", "float32", 64, 60).losses
     for strategy in ("gossip", "ad_psgd", "malt"):

@@ -10,6 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.live import lasting, of
+from tests.pairwise import first
 from tests.training.parameter_servers.served import JITTER, done, lawful, led, served
 from workbench.training.parameter_servers import laws as server_laws
 from workbench.training.parameter_servers import theory
@@ -21,12 +22,15 @@ from workbench.training.parameter_servers.clocks import Clocks
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("options", "reached"),
-    [
-        ({"consistency": "bsp"}, 0),
-        ({"consistency": "ssp", "staleness": 1}, 1),
-        ({"consistency": "ssp", "staleness": 3}, 3),
-        ({"consistency": "ssp", "staleness": 2, "servers": 2}, 2),
-    ],
+    first(
+        2,
+        [
+            ({"consistency": "ssp", "staleness": 1}, 1),
+            ({"consistency": "ssp", "staleness": 2, "servers": 2}, 2),
+            ({"consistency": "bsp"}, 0),
+            ({"consistency": "ssp", "staleness": 3}, 3),
+        ],
+    ),
     ids=str,
 )
 def test_the_bound_is_kept_and_reached_under_jitter(options: Any, reached: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import workbench as wb
 from tests.live import training, until
 from workbench.analysis.curves import select
 from workbench.runs.history import History, Past, compare, describe, label, loss_curves
+from workbench.shared_memory.control_block import Control
 from workbench.views.pages.figures import comparison
 
 SMALL = {"ranks": 2, "iterations": 12, "batch_size": 16}
@@ -48,6 +50,25 @@ def test_a_summary_is_what_the_run_says(history: History) -> None:
     assert told["exposed_share"] == pytest.approx(told["exposed_ms"] / told["step_ms"])
     assert 0 < told["exposed_share"] < 1
     assert past.losses()["loss"].to_list() == pytest.approx(result.losses)
+
+
+def test_a_run_that_diverges_is_running_all_the_same() -> None:
+    diverges = wb.Experiment(**SMALL | {"iterations": 100_000, "lr": 3e38})
+    past = Past(wb.run(diverges), 1)
+    until(lambda: past.run.loss is not None and not math.isfinite(past.run.loss), 60, "its loss")
+    assert (past.state, past.summary()["loss"]) == ("running", None)
+    past.run.stop()
+    past.run.wait(60, check=False)
+
+
+def test_a_loss_of_zero_is_one() -> None:
+    control = Control.create(2)
+    try:
+        assert control.loss(0) is None
+        control.set_loss(0, 0.0)
+        assert control.loss(0) == 0.0 and control.loss(1) is None
+    finally:
+        control.segment.close()
 
 
 def test_states_are_told_apart(history: History) -> None:

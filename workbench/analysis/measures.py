@@ -70,8 +70,9 @@ def _settings(exp: Experiment) -> dict[str, Any]:
 def so_far(run: Any) -> dict[str, Any]:
     """Return the measures of a live run; None where a value is not known yet."""
     loss = run.loss
-    state, loss = ("running", loss) if math.isfinite(loss) else ("starting", None)
-    facts = {"state": state, "iterations": run.iteration, "loss": loss}
+    state = "starting" if loss is None else "running"
+    known = loss if loss is not None and math.isfinite(loss) else None
+    facts = {"state": state, "iterations": run.iteration, "loss": known}
     return nothing() | _settings(run.experiment) | facts
 
 

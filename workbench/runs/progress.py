@@ -98,7 +98,7 @@ def show_progress(run: OneRun, timeout: float | None = None) -> bool:
                 bar.update(
                     task,
                     completed=run.iteration + 1,
-                    loss=f"loss {loss:.4f}" if loss == loss else "starting",
+                    loss="starting" if loss is None else f"loss {loss:.4f}",
                 )
                 time.sleep(0.1)
         except KeyboardInterrupt:

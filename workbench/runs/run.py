@@ -286,12 +286,15 @@ class Run(Elastic, Shown):
         return min(self._control.rank_word(rank, ITERATION) for rank in here)
 
     @property
-    def loss(self) -> float:
-        """The newest local losses' mean, for a progress bar."""
+    def loss(self) -> float | None:
+        """The newest local losses' mean, for a progress bar. None until every rank has begun to
+        train and there is one; NaN or infinite where training has diverged.
+        """
         if not self._supervisor.all_train():
-            return float("nan")
-        losses = [loss for rank in self.pids if (loss := self._control.loss(rank))]  # 0: none yet
-        return sum(losses) / len(losses) if losses else float("nan")
+            return None
+        each = [self._control.loss(rank) for rank in self.pids]
+        losses = [loss for loss in each if loss is not None]
+        return sum(losses) / len(losses) if losses else None
 
     @property
     def control_state(self) -> ControlState:

@@ -166,12 +166,16 @@ class Control:
     def set_rank(self, rank: int, word: int, value: int) -> None:
         self.words[RUN_WORDS + rank * RANK_WORDS + word] = value
 
-    def loss(self, rank: int) -> float:
-        """Set a rank's newest loss, for a progress bar (exact losses come with the result)."""
-        return float(struct.unpack("d", struct.pack("q", self.rank_word(rank, LOSS)))[0])
+    def loss(self, rank: int) -> float | None:
+        """Return a rank's newest loss, for a progress bar (exact losses come with the result); None
+        before the first.
+        """
+        word = self.rank_word(rank, LOSS)
+        return float(struct.unpack("d", struct.pack("q", word))[0]) if word else None
 
     def set_loss(self, rank: int, loss: float) -> None:
-        self.set_rank(rank, LOSS, struct.unpack("q", struct.pack("d", loss))[0])
+        """Set a rank's newest loss. A loss of 0 is written as -0, for 0 stands for none."""
+        self.set_rank(rank, LOSS, struct.unpack("q", struct.pack("d", loss or -0.0))[0])
 
     def link(self, source: int, target: int) -> LinkState:
         at, words = self._link_at(source, target), self.words

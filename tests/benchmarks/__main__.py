@@ -30,6 +30,7 @@ MODULES = (
     "p2p",
     "pipeline",
     "bubble",
+    "learning",
     "live_view",
     "stage",
     "click",

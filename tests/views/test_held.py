@@ -12,6 +12,7 @@ import pytest
 import workbench as wb
 from workbench.analysis import shards
 from workbench.analysis.curves import HELD, Curves, select
+from workbench.analysis.metric_rows import ROWS
 from workbench.analysis.shard_charts import EMPTY, cell
 from workbench.store.event_store import Store
 from workbench.views.pages.facts import facts
@@ -38,7 +39,7 @@ def rows(ranks: int, iterations: int) -> pl.DataFrame:
         for at, (whole, active) in enumerate([(10, 0), (30, 5), (50 + rank, 40), (10, 0)])
         for name, value in (("held", whole), ("activations", active))
     ]
-    return pl.DataFrame(found, schema=shards.ROWS, orient="row")
+    return pl.DataFrame(found, schema=ROWS, orient="row")
 
 
 def test_the_curve_is_what_was_held_and_the_model_s_part_of_it() -> None:

@@ -2,11 +2,13 @@
 
 A curve is a table iteration, updates, seconds, loss, nbytes; a label has one, or one for each of
 several seeds: then its line is their mean, and a band reaches from the least to the most of them.
+Where all of them play an environment it is their returns that are shown, by frames too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,32 +58,83 @@ AXES: Mapping[str, tuple[str, Chart]] = {
 }
 
 
+RETURNED: Mapping[str, tuple[str, Chart]] = {  # the axes where a return is shown
+    axis: (
+        column,
+        replace(
+            chart,
+            title=chart.title.replace("Losses", "Returns"),
+            y="return, mean of 20 episodes",
+            hover=chart.hover.replace(".4f", ".3g"),
+            least=None,
+        ),
+    )
+    for axis, (column, chart) in (
+        AXES
+        | {
+            "frames": (
+                "frames",
+                Chart(
+                    "Losses compared, by frames",
+                    "frames of all actors",
+                    "loss",
+                    _INK,
+                    "frame %{x:,.0f}: %{y:.4f}",
+                ),
+            )
+        }
+    ).items()
+}
+
+
 def compared(
     curves: Curves, theme: str = "light", by: Sequence[str] = (), smooth: int | None = 1
 ) -> list[Cell]:
     """Return a chart per axis, with a colour and a dash for each label.
 
-    ``by``: of AXES; by default iterations and seconds, and updates and bytes where they add
+    ``by``: of AXES (of RETURNED, where each curve has returns); by default those that add
     something.
-    ``smooth``: points of a curve in a moving average, going back; None: a share of them. Raises
-    SpecError, which names the axes, for an unknown one.
+    ``smooth``: points of a curve in a moving average, going back; None: a share of them; a return
+    is a mean already. Raises SpecError, which names the axes, for an unknown one.
     """
     groups = {
         label: [found] if isinstance(found, pl.DataFrame) else [*found]
         for label, found in curves.items()
     }
+    of = "return" if is_played(groups) else "loss"
+    axes = AXES if of == "loss" else RETURNED
     for axis in by:
-        if axis not in AXES:
-            raise SpecError(f"there is no axis {axis!r}; there are {', '.join(AXES)}")
+        if axis not in axes:
+            raise SpecError(f"there is no axis {axis!r}; there are {', '.join(axes)}")
+    if of == "return":
+        groups = {label: [_returned(one) for one in each] for label, each in groups.items()}
+        smooth = 1
     looks = _looks(groups, theme)
     return [
-        _cell(axis, number, groups, looks, smooth)
-        for number, axis in enumerate(by or _telling(groups))
+        _cell(axes[axis], number, groups, looks, (of, smooth))
+        for number, axis in enumerate(by or telling(groups))
     ]
 
 
-def _telling(groups: Mapping[str, Sequence[Curve]]) -> tuple[str, ...]:
-    """Return the axes that add something: an update is an iteration unless a server updates."""
+def is_played(groups: Mapping[str, Sequence[Curve]]) -> bool:
+    """Return whether all curves are of runs that play an environment."""
+    each = [curve for curves in groups.values() for curve in curves]
+    return bool(each) and all(
+        "return" in curve.columns and curve["return"].null_count() < curve.height for curve in each
+    )
+
+
+def _returned(curve: Curve) -> Curve:
+    """Return the part of a curve from where the first episode has ended."""
+    return curve.filter(pl.col("return").is_not_null())
+
+
+def telling(groups: Mapping[str, Sequence[Curve]]) -> tuple[str, ...]:
+    """Return the axes that add something: an update is an iteration unless a server updates, and
+    what plays is compared by what playing costs.
+    """
+    if is_played(groups):
+        return ("seconds", "frames", "bytes")
     each = [curve for curves in groups.values() for curve in curves if "updates" in curve.columns]
     if any((curve["updates"] != curve["iteration"]).any() for curve in each):
         return tuple(AXES)
@@ -89,13 +142,14 @@ def _telling(groups: Mapping[str, Sequence[Curve]]) -> tuple[str, ...]:
 
 
 def _cell(
-    axis: str,
+    axis: tuple[str, Chart],
     number: int,
     groups: Mapping[str, Sequence[Curve]],
     looks: Mapping[str, Sequence[dict[str, Any]]],
-    smooth: int | None,
+    shown: tuple[str, int | None],
 ) -> Cell:
-    column, chart = AXES[axis]
+    """Return the chart of an axis. ``shown``: the column that goes up, and how it is smoothed."""
+    (column, chart), (of, smooth) = axis, shown
     traces: list[Trace] = []
     drawn: list[dict[str, Any]] = []
     most = 1
@@ -104,7 +158,7 @@ def _cell(
         over = [_window(curve, smooth) for curve in known]
         most = max([most, *over])
         smoothed = [smooth_curve(curve, n) for curve, n in zip(known, over, strict=True)]
-        own = _lines(label, smoothed, column)
+        own = _lines(label, smoothed, column, of)
         traces += own
         drawn += looks[label][-len(own) :]
     title = titled(chart.title, "; ".join(key_words(groups, most)))
@@ -137,32 +191,30 @@ def _looks(groups: Mapping[str, Sequence[Curve]], theme: str) -> dict[str, list[
     return result
 
 
-def _lines(label: str, curves: Sequence[Curve], column: str) -> list[Trace]:
+def _lines(label: str, curves: Sequence[Curve], column: str, of: str) -> list[Trace]:
     """Return the line of a label; for several curves, the edges of their band come first."""
     if len(curves) < 2:
-        none = pl.DataFrame(
-            {column: [], "loss": []}, schema={column: pl.Float64(), "loss": pl.Float64()}
-        )
+        none = pl.DataFrame({column: [], of: []}, schema={column: pl.Float64(), of: pl.Float64()})
         thin, _ = thin_out("loss", curves[0] if curves else none)
-        return [Trace(label, thin[column].to_numpy(), thin["loss"].to_numpy())]
-    x, losses = on_common(curves, column)
+        return [Trace(label, thin[column].to_numpy(), thin[of].to_numpy())]
+    x, values = on_common(curves, column, of)
     return [
-        Trace("", x, losses.min(axis=0)),
-        Trace("", x, losses.max(axis=0)),
-        Trace(label, x, losses.mean(axis=0)),
+        Trace("", x, values.min(axis=0)),
+        Trace("", x, values.max(axis=0)),
+        Trace(label, x, values.mean(axis=0)),
     ]
 
 
-def on_common(curves: Sequence[Curve], column: str) -> tuple[Numbers, np.ndarray]:
+def on_common(curves: Sequence[Curve], column: str, of: str = "loss") -> tuple[Numbers, np.ndarray]:
     """Return positions that all curves reach, and each curve's loss there (a row per curve).
 
-    Losses are interpolated on straight lines.
+    Losses, or what else ``of`` names, are interpolated on straight lines.
     """
-    each = [(one[column].to_numpy().astype(float), one["loss"].to_numpy()) for one in curves]
+    each = [(one[column].to_numpy().astype(float), one[of].to_numpy()) for one in curves]
     first, last = max(x[0] for x, _ in each), min(x[-1] for x, _ in each)
     places = min(AT, max(len(x) for x, _ in each))
     at = np.linspace(first, max(first, last), places)
-    return at, np.stack([np.interp(at, x, loss) for x, loss in each])
+    return at, np.stack([np.interp(at, x, values) for x, values in each])
 
 
 def _window(curve: Curve, smooth: int | None) -> int:
@@ -178,15 +230,20 @@ def smooth_curve(curve: Curve, over: int) -> Curve:
 
 def first_below(curve: Curve, loss: float) -> dict[str, float | None]:
     """Return where the smoothed loss is first below ``loss``; None where it never is."""
-    names = {
-        "iterations": "iteration",
-        "updates": "updates",
-        "seconds": "seconds",
-        "bytes": "nbytes",
-    }
     whole = max(1, curve.height // SMOOTH)
     smooth = smooth_curve(curve, whole).slice(whole - 1)  # of windows that are full
-    below = smooth.filter(pl.col("loss") < loss)
+    return _where(smooth.filter(pl.col("loss") < loss))
+
+
+def first_reached(curve: Curve, score: float) -> dict[str, float | None]:
+    """Return where the mean return is first ``score`` or more; None where it never is."""
+    return _where(curve.filter(pl.col("return") >= score))
+
+
+def _where(rows: Curve) -> dict[str, float | None]:
+    """Return where a curve is in the first of these rows, by each axis."""
+    names = {axis: column for axis, (column, _) in RETURNED.items() if column in rows.columns}
     return {
-        name: float(below[column][0]) if below.height else None for name, column in names.items()
+        name: float(rows[column][0]) if rows.height and rows[column][0] is not None else None
+        for name, column in names.items()
     }

@@ -10,12 +10,14 @@ changes afterwards.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
-from workbench.analysis import iteration_curves, replicas, servers, shards, stages
+from workbench.analysis import actors, iteration_curves, replicas, servers, shards, stages
+from workbench.analysis.actors import Actors
 from workbench.analysis.rate import Rate
 from workbench.analysis.replicas import Mixed
 from workbench.analysis.server_rows import Served
@@ -42,6 +44,8 @@ STAGED = ("bubble", "stages", "activations")  # of a pipeline
 MEMORY = "memory"  # where ranks count what they hold
 MIXED = "disagreement"  # where replicas differ and mix
 HELD = "held"  # where a model is sharded
+PLAYED = ("returns", "returns_by_frames", "frames", "ages")  # where an environment is played
+KINDS_SENT = "kinds"  # where actors, replay, learners and servers are ranks of their own
 INPUT = "input"  # where examples come from servers
 OVERLAP = "overlap"  # where gradients travel in buckets while backward still runs
 SERVER = "server"  # the lane of a parameter server's rows
@@ -84,7 +88,7 @@ class Curves:
         self._metrics = metrics(self._open)
         self._rate = Rate()
         self._served, self._staged = Served(store), Staged(store)
-        self._mixed, self._held = Mixed(store), Held(store)
+        self._mixed, self._held, self._actors = Mixed(store), Held(store), Actors(store)
         self.rows = 0
 
     def update(self) -> bool:
@@ -99,6 +103,7 @@ class Curves:
         self._staged.of_batches(batches)
         self._mixed.of_batches(batches)
         self._held.of_batches(batches)
+        self._actors.of_batches(batches)
         found += self._of_batches(batches)
         if found or (over and self._open.height):
             self._take(pl.concat([self._open, *found]), over)
@@ -112,7 +117,9 @@ class Curves:
 
     @property
     def began_ns(self) -> int:
-        """The start of the first iteration, from which ``seconds`` count."""
+        """The start of the first iteration, or of playing, from which ``seconds`` count."""
+        if self._actors.active:
+            return self._actors.began_ns
         rows = self._served.rows
         if servers.is_served(rows):
             return servers.origin(rows)
@@ -150,6 +157,9 @@ class Curves:
             names = (*names, MIXED)
         if self._held.active:
             names = (*names, HELD)
+        if self._actors.active:
+            sent = (KINDS_SENT,) if "roles" in self._store.metadata else ()
+            names = (*names, *PLAYED, *sent)
         return (*names, MEMORY) if self._staged.memory else names
 
     @property
@@ -176,11 +186,12 @@ class Curves:
         updates, time  iteration, updates, seconds, loss: by updates of the parameters
         clocks, staleness, waiting, servers: of a parameter server, see served.py
         bubble, stages, activations: of a pipeline, and memory: see staged.py
+        returns (and returns_by_frames, the same), frames and ages, kinds: see actors.py
         """
         if name in ("staleness", "waiting", "servers"):
             of_served: pl.DataFrame = getattr(servers, name)(self._served.rows)
             return of_served
-        every = (*NAMES, *SERVED, *STAGED, MEMORY, OVERLAP, INPUT, MIXED, HELD)
+        every = (*NAMES, *SERVED, *STAGED, MEMORY, OVERLAP, INPUT, MIXED, HELD, *PLAYED, KINDS_SENT)
         if name not in every:
             known = ", ".join(every)
             raise SpecError(f"there is no curve {name!r}; there are {known}")
@@ -206,6 +217,7 @@ class Curves:
         self._staged.of_frame(frame)
         self._mixed.of_frame(frame)
         self._held.of_frame(frame)
+        self._actors.of_frame(frame)
         self.rows += frame.height
         self._rate.count(frame["end_ns"].to_numpy())
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
@@ -247,6 +259,9 @@ class Curves:
     def _take(self, rows: pl.DataFrame, over: bool) -> None:
         """Close the complete iterations of each rank: those before its present one."""
         p = pl.col
+        if "roles" in self._store.metadata:  # actors and replay have no iterations of their own
+            learners = json.loads(self._store.metadata["roles"])["learners"]
+            rows = rows.filter(p("rank").is_in(learners))
         at_end, rows = rows.filter(p("iteration") < 0), rows.filter(p("iteration") >= 0)
         newest = dict(rows.group_by("rank").agg(p("iteration").max()).iter_rows())
         self._newest |= newest
@@ -279,8 +294,9 @@ class Curves:
         complete = (table["ranks"] >= self._expected()).arg_true()
         if not len(complete):
             return table.clear().with_columns(seconds=pl.lit(0.0))
+        began = self._actors.began_ns if self._actors.active else int(table["start_ns"][0])
         return table.head(int(complete[-1]) + 1).with_columns(
-            ((p("end_ns").cum_max() - p("start_ns").first()) * 1e-9).alias("seconds")
+            ((p("end_ns").cum_max() - began) * 1e-9).alias("seconds")
         )
 
     def _expected(self) -> int:
@@ -292,8 +308,9 @@ class Curves:
 
     def _updates(self) -> pl.DataFrame:
         """Return the updates; without a server, an iteration is an update."""
-        if servers.is_served(self._served.rows):
-            return servers.progress(self._served.rows)
+        if servers.is_served(rows := self._served.rows):
+            later = (servers.origin(rows) - self.began_ns) * 1e-9  # than playing has begun
+            return servers.progress(rows).with_columns(pl.col("seconds") + later)
         return iteration_curves.loss(self._shown()).select(
             "iteration", pl.col("iteration").cast(pl.Float64).alias("updates"), "seconds", "loss"
         )
@@ -319,6 +336,19 @@ class Curves:
     def _held_curve(self) -> pl.DataFrame:
         whole = shards.unsharded(self._store.metadata)
         return shards.curve(self._held.rows, whole, self.began_ns)
+
+    def _returns(self) -> pl.DataFrame:
+        return actors.returns(self._actors.rows, self.began_ns)
+
+    _returns_by_frames = _returns
+
+    def _ages(self) -> pl.DataFrame:
+        return actors.ages(self._actors.rows, self.began_ns)
+
+    _frames = _ages
+
+    def _kinds(self) -> pl.DataFrame:
+        return self._actors.kinds(self._store.metadata)
 
     def _memory(self) -> pl.DataFrame:
         return stages.memory(self._staged.memory, stages.limit_bytes(self._store.metadata))

@@ -120,8 +120,9 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "stall_ms": _stall(curves),
         "hidden_share": _hidden(curves.select("overlap")),
     }
-    parts = (_of_server(curves), _of_pipeline(curves), _of_recovery(run))
-    return nothing() | _settings(run.experiment) | found | parts[0] | parts[1] | parts[2]
+    found |= _of_server(curves) | _of_pipeline(curves) | _of_recovery(run) | _of_actors(curves)
+    found["score"] = result.metrics.get("return")
+    return nothing() | _settings(run.experiment) | found
 
 
 def _stall(curves: Curves) -> float | None:
@@ -198,6 +199,19 @@ def _of_recovery(run: Any) -> dict[str, Any]:
     }
 
 
+def _of_actors(curves: Curves) -> dict[str, Any]:
+    """Return the measures that only a run with an environment has."""
+    played, ages = curves.select("returns"), curves.select("ages")
+    if not ages.height:
+        return {}
+    return {
+        "return_end": _last(played, "mean"),
+        "frames_per_s": float(ages["frames_per_s"].to_numpy().mean()),
+        "sample_age": ages["age"].fill_nan(None).mean(),
+        "policy_lag": ages["lag"].fill_nan(None).mean(),
+    }
+
+
 def ended_at(progress: pl.DataFrame) -> float | None:
     """Return the final loss: its mean over the last tenth of the curve."""
     last = progress["loss"].tail(-(-progress.height // LAST))
@@ -239,7 +253,9 @@ def to_other_hosts(store: Store, levels: Sequence[int]) -> int | None:
 
 
 def progress(store: Store, curves: Curves) -> pl.DataFrame:
-    """Return columns iteration, updates, seconds, loss, nbytes: bytes that all ranks had sent."""
+    """Return columns iteration, updates, seconds, loss, nbytes: bytes that all ranks had sent;
+    frames, return: of an environment, else null.
+    """
     p, table = pl.col, curves.select("updates")
     origin = curves.began_ns
     sent = (
@@ -251,8 +267,11 @@ def progress(store: Store, curves: Curves) -> pl.DataFrame:
         .with_columns(p("nbytes").cum_sum())
         .collect()
     )
-    return table.join_asof(sent, on="seconds", strategy="backward").with_columns(
-        p("nbytes").fill_null(0)
+    played = curves.select("returns").select("seconds", "frames", p("mean").alias("return"))
+    return (
+        table.join_asof(sent, on="seconds", strategy="backward")
+        .join_asof(played, on="seconds", strategy="backward")
+        .with_columns(p("nbytes").fill_null(0))
     )
 
 
@@ -277,6 +296,11 @@ MEASURES: Mapping[str, tuple[str, Write]] = {
     "loss": ("last loss", "{:.4f}".format),
     "loss_end": ("loss, mean of the last tenth", "{:.4f}".format),
     "accuracy": ("accuracy", "{:.1%}".format),
+    "score": ("return of the trained network, mean of 20 episodes", "{:.3g}".format),
+    "return_end": ("return while training, mean of the last 20 episodes", "{:.3g}".format),
+    "frames_per_s": ("frames a second, all actors", "{:,.0f}".format),
+    "sample_age": ("age of what is learned from, mean, updates", "{:,.1f}".format),
+    "policy_lag": ("updates that a pull of an actor brings, mean", "{:,.1f}".format),
     "wall_seconds": ("time, s", "{:.2f}".format),
     "iterations_per_s": ("iterations a second", "{:.1f}".format),
     "samples_per_s": ("samples a second", "{:,.0f}".format),

@@ -7,26 +7,15 @@ Ranks of FSDP write down what they hold as it changes, activations among it ("he
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
 import polars as pl
 
-from workbench.recording.events import CODE
+from workbench.analysis.metric_rows import MetricRows
 from workbench.store.event_store import Store
-from workbench.store.table import Batch
 
 NAMES = ("held", "activations")  # of its rows
 KEEP = 20  # newest iterations: a line has some forty corners in each
-ROWS = pl.Schema(
-    {
-        "rank": pl.Int32,
-        "iteration": pl.Int64,
-        "name": pl.String,
-        "value": pl.Float64,
-        "end_ns": pl.Int64,
-    }
-)
 CURVE = pl.Schema(
     {
         "rank": pl.Int32,
@@ -38,8 +27,6 @@ CURVE = pl.Schema(
         "unsharded": pl.Int64,
     }
 )
-_METRIC = CODE["metric"]
-_MANY = 64  # pieces that are put together at once
 
 
 def unsharded(metadata: Mapping[str, str]) -> int | None:
@@ -53,7 +40,7 @@ def unsharded(metadata: Mapping[str, str]) -> int | None:
 def curve(rows: pl.DataFrame, whole: int | None, origin_ns: int) -> pl.DataFrame:
     """Return each change of what a rank holds: all of it, and the model's share of it.
 
-    The model's share is without activations. ``rows``: ROWS, in any order.
+    The model's share is without activations. ``rows``: metric_rows.ROWS, in any order.
     """
     p = pl.col
     held, active = (rows.filter(p("name") == name) for name in NAMES)
@@ -73,59 +60,12 @@ def curve(rows: pl.DataFrame, whole: int | None, origin_ns: int) -> pl.DataFrame
     )
 
 
-def pick(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return such rows (ROWS) of the event table."""
-    p = pl.col
-    named = p("name").cast(pl.String).is_in(NAMES)
-    own = frame.filter((p("kind").cast(pl.String) == "metric") & named & (p("iteration") >= 0))
-    return own.select(p(name).cast(kind) for name, kind in ROWS.items())
-
-
-class Held:
-    """Such rows of one store, of its KEEP newest iterations, picked as they come."""
+class Held(MetricRows):
+    """Such rows of one store, of its KEEP newest iterations."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=ROWS)]
-        self._numbers: dict[int, str] = {}  # of the names, in the store
-        self._seen = 0  # texts of the store
-        self.active = False  # are there rows of "held"? A pipeline has "activations" too
+        super().__init__(store, NAMES)  # active by "held": a pipeline has "activations" too
 
-    @property
-    def rows(self) -> pl.DataFrame:
-        if len(self._parts) > 1:
-            whole = pl.concat(self._parts)
-            newest = whole["iteration"].to_numpy().max(initial=-1)
-            self._parts = [whole.filter(pl.col("iteration") > newest - KEEP)]
-        return self._parts[0]
-
-    def of_frame(self, frame: pl.DataFrame) -> None:
-        """Add a piece of the store."""
-        self._take(pick(frame))
-
-    def of_batches(self, batches: Sequence[Batch]) -> None:
-        """Add raw batches."""
-        for number, text in enumerate(self._store.names(self._seen), self._seen):
-            self._seen = number + 1
-            if text in NAMES:
-                self._numbers[number] = text
-        for batch in batches if self._numbers else ():
-            for number, text in self._numbers.items():
-                rows = batch.rows[(batch.rows["kind"] == _METRIC) & (batch.rows["name"] == number)]
-                if not len(rows):
-                    continue
-                columns = {
-                    "rank": np.full(len(rows), batch.rank, np.int32),
-                    "iteration": batch.contexts["iteration"][rows["context"]].astype(np.int64),
-                    "name": [text] * len(rows),
-                    "value": rows["value"].astype(np.float64),
-                    "end_ns": rows["end_ns"].astype(np.int64),
-                }
-                self._take(pl.DataFrame(columns, schema=ROWS).filter(pl.col("iteration") >= 0))
-
-    def _take(self, own: pl.DataFrame) -> None:
-        if own.height:
-            self._parts.append(own)
-            self.active = self.active or (own["name"] == NAMES[0]).any()
-        if len(self._parts) > _MANY:
-            _ = self.rows
+    def trim(self, rows: pl.DataFrame) -> pl.DataFrame:
+        newest = rows["iteration"].to_numpy().max(initial=-1)
+        return rows.filter(pl.col("iteration") > newest - KEEP)

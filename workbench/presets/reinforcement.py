@@ -29,6 +29,22 @@ def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) 
     )
 
 
+def balancing(iterations: int = 4000) -> Experiment:
+    """Return DQN on CartPole, with what it takes to learn that steadily: a replay that forgets no
+    early fall, five rewards to a transition, larger minibatches, and a target that stays longer.
+    """
+    return Experiment(
+        strategy="sequential",
+        task="gymnasium_game",
+        ranks=1,
+        iterations=iterations,
+        batch_size=64,
+        optimizer="adam",
+        threads=1,
+        options={"capacity": 50_000, "n_step": 5, "target_every": 250, "epsilon_frames": 3_000},
+    )
+
+
 def presets() -> list[Words]:
     """Return the presets."""
     return [
@@ -51,6 +67,11 @@ def presets() -> list[Words]:
             "Gorila in bundles",
             "Each of three ranks plays, remembers and learns. Which messages are gone?",
             lambda: catching("gorila", 4, bundle=True),
+        ),
+        (
+            "CartPole",
+            "A pole is balanced for up to 500 frames. After how many frames is it for 195 of them?",
+            balancing,
         ),
         (
             "An actor that dies",

@@ -23,6 +23,8 @@ def curve(losses: list[float], apart: float = 1.0) -> pl.DataFrame:
             "seconds": [apart * i for i in range(n)],
             "loss": losses,
             "nbytes": [100 * i for i in range(n)],
+            "frames": [None] * n,
+            "return": [None] * n,
         },
         schema=CURVE,
     )

@@ -38,7 +38,7 @@ YOURS = "Yours"
 UNDOS = 100
 NO_CODE = "# This cannot be run yet: see the fields in red."
 # Charts that are there before the reader asks for more, where they say anything.
-AT_FIRST = ("loss", "communication", "clocks", "waiting", "bubble", "activations")
+AT_FIRST = ("loss", "returns", "communication", "clocks", "waiting", "bubble", "activations")
 EVERY_SECONDS = 0.5
 
 

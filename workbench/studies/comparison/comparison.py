@@ -134,6 +134,7 @@ class Comparison(Results):
     def figure(self, *by: Text, theme: Theme = "light", smooth: Count | None = None) -> go.Figure:
         """Plot losses on common axes: ``by`` updates, seconds, bytes, iterations; all by default.
 
+        Of runs that all play an environment: their returns, by frames too.
         A line is the mean over the seeds; its band reaches from the least to the most. ``smooth``:
         the number of points over which the loss is averaged, going back (default: a fortieth of the
         curve). ``theme``: light or dark.

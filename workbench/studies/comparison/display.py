@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis import measures
-from workbench.analysis.comparison import compared
+from workbench.analysis.comparison import compared, is_played, telling
 from workbench.studies.comparison.still import svg
 from workbench.views.pages import following_output
 from workbench.views.pages.figures import grid
@@ -40,7 +40,9 @@ def show(comparison: Results) -> None:
 
 def chart_bundle(comparison: Results) -> dict[str, Any]:
     """Return the charts as a MIME bundle: a still picture, text, and at the end a Plotly figure."""
-    cells = compared(comparison.curves(), by=PICTURED, smooth=None)
+    curves = comparison.curves()
+    by = telling(curves) if is_played(curves) else PICTURED
+    cells = compared(curves, by=by, smooth=None)
     bundle = {"image/svg+xml": svg(cells, comparison.words), "text/plain": repr(comparison)}
     if comparison.done:
         bundle[following_output.PLOTLY] = json.loads(grid(cells).to_json())

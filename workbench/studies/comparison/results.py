@@ -70,7 +70,9 @@ class Results(Ongoing):
         )
 
     def curves(self) -> dict[str, list[pl.DataFrame]]:
-        """Return name -> a table per seed: iteration, updates, seconds, loss, nbytes."""
+        """Return name -> a table per seed: iteration, updates, seconds, loss, nbytes; and frames,
+        return where an environment is played.
+        """
         return {
             name: [one.losses() for one in self[name] if one.losses().height] for name in self.names
         }
@@ -79,12 +81,26 @@ class Results(Ongoing):
     def until(self, loss: Real) -> pl.DataFrame:
         """Return the cost until the smoothed loss was first below ``loss``.
 
-        Columns name, seed, iterations, updates, seconds, bytes; null where it never was.
+        Columns name, seed, iterations, seconds, updates, bytes, frames; null where it never was.
         """
         from workbench.analysis.comparison import first_below
 
         rows = [
             {"name": one.name, "seed": one.seed, **first_below(one.losses(), loss)}
+            for one in self.trials
+        ]
+        return pl.DataFrame(rows)
+
+    @checked
+    def reached(self, score: Real) -> pl.DataFrame:
+        """Return the cost until the mean return of 20 episodes was first ``score`` or more.
+
+        Columns as those of ``until``; null where it never was, and without an environment.
+        """
+        from workbench.analysis.comparison import first_reached
+
+        rows = [
+            {"name": one.name, "seed": one.seed, **first_reached(one.losses(), score)}
             for one in self.trials
         ]
         return pl.DataFrame(rows)

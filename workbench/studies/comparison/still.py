@@ -45,15 +45,15 @@ def _chart(cell: Cell, left: float, width: float) -> list[str]:
     known = [t for t in cell.traces if len(t.x) and np.isfinite(t.y).any()]
     most_x = max((float(np.nanmax(t.x)) for t in known), default=1.0) or 1.0
     finite = np.concatenate([t.y[np.isfinite(t.y)] for t in known]) if known else np.ones(1)
-    # What diverges leaves the picture rather than making the others flat.
-    top = round_up(float(min(finite.max(), 3 * np.quantile(finite, 0.9))))
+    bottom, top = _levels(finite)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        return left + width * x / most_x, TOP + PLOT * (1 - min(y, top) / top)
+        return left + width * x / most_x, TOP + PLOT * (top - min(y, top)) / (top - bottom)
 
-    title, x_title = cell.chart.title.removeprefix("Losses compared, "), cell.chart.x
-    marks = [text(left - 40, TOP - 26, f"Loss, {title}", "ink", weight=700)]
-    for level in (0.0, top / 2, top):
+    what, _, title = cell.chart.title.partition(" compared, ")
+    what, x_title = {"Losses": "Loss", "Returns": "Return"}[what], cell.chart.x
+    marks = [text(left - 40, TOP - 26, f"{what}, {title}", "ink", weight=700)]
+    for level in (bottom, (bottom + top) / 2, top):
         marks.append(line(at(0, level), at(most_x, level), "rule", 0.75))
         marks.append(
             text(left - 6, at(0, level)[1] + 4, f"{level:g}", "ink-3", size=11, anchor="end")
@@ -73,6 +73,16 @@ def _chart(cell: Cell, left: float, width: float) -> list[str]:
         elif trace.name:
             marks.append(_stroke(points, look["line"]))
     return marks
+
+
+def _levels(values: np.ndarray) -> tuple[float, float]:
+    """Return the lowest and the highest value that the picture shows: what diverges leaves it
+    rather than making the others flat, and returns may be below 0.
+    """
+    if values.min() < 0:
+        far = round_up(float(max(-values.min(), values.max())))
+        return -far, far
+    return 0.0, round_up(float(min(values.max(), 3 * np.quantile(values, 0.9))))
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

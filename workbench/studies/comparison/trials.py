@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from workbench.runs.loaded import Loaded
     from workbench.runs.run import Run
 
-FORMAT = 1  # of what is kept of a run; grows when an older one would be misread
+FORMAT = 2  # of what is kept of a run; grows when an older one would be misread
 FOUND = "found"  # the key of it in the file's metadata
 CODE_FOLDERS = {
     "strategy": "strategies",
@@ -45,6 +45,8 @@ CURVE = pl.Schema(
         "seconds": pl.Float64(),
         "loss": pl.Float64(),
         "nbytes": pl.Int64(),
+        "frames": pl.Int64(),  # that all actors had played; null without an environment
+        "return": pl.Float64(),  # mean of the newest episodes; null before the first has ended
     }
 )
 

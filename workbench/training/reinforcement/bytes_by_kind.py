@@ -51,28 +51,30 @@ def expected(
     return result
 
 
-def bytes_by_kind(
-    events: pl.DataFrame, roles: Mapping[str, Any], options: Mapping[str, Any], batch: int
+def table(
+    counted: Mapping[str, tuple[int, int]], roles: Mapping[str, Any], frames: int, updates: int
 ) -> pl.DataFrame:
-    """Return kind, messages, nbytes and expected (bytes by formula), a row for each kind."""
-    names = events.with_columns(pl.col("name", "kind").cast(pl.String))
-    sent = names.filter(pl.col("kind") == "send", pl.col("name").is_in(KINDS))
-    counted = {name: (0, 0) for name in KINDS}
-    for name, messages, nbytes in (
-        sent.group_by("name").agg(pl.len().cast(pl.Int64), pl.col("nbytes").sum()).iter_rows()
-    ):
-        counted[name] = messages, nbytes
-    marks = names.filter(pl.col("kind") == "metric")
-    played = marks.filter(pl.col("name") == "frames").group_by("rank").agg(pl.col("value").max())
-    updates = marks.filter(pl.col("name") == "loss").height
-    told = expected(roles, options, batch, int(played["value"].sum()), updates)
-    rows = [(name, *counted[name], told[name]) for name in KINDS]
+    """Return kind, messages, nbytes and expected (bytes by formula), a row for each kind.
+
+    ``counted``: messages and bytes of each kind; ``roles``: what is stored with the run.
+    """
+    told = expected(roles, roles["options"], roles["batch"], frames, updates)
+    rows = [(name, *counted.get(name, (0, 0)), told[name]) for name in KINDS]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def of_run(events: pl.DataFrame, metadata: Mapping[str, str]) -> pl.DataFrame:
-    """Return ``bytes_by_kind`` of a run, from what is stored with it; empty without actors."""
+    """Return the table of a run, from its events and what is stored with it; empty without
+    actors.
+    """
     if "roles" not in metadata:
         return pl.DataFrame(schema=SCHEMA)
+    names = events.with_columns(pl.col("name", "kind").cast(pl.String))
+    sent = names.filter(pl.col("kind") == "send", pl.col("name").is_in(KINDS))
+    each = sent.group_by("name").agg(pl.len().cast(pl.Int64), pl.col("nbytes").sum())
+    counted = {name: (messages, nbytes) for name, messages, nbytes in each.iter_rows()}
+    marks = names.filter(pl.col("kind") == "metric")
+    played = marks.filter(pl.col("name") == "frames").group_by("rank").agg(pl.col("value").max())
+    updates = marks.filter(pl.col("name") == "loss").height
     roles = json.loads(metadata["roles"])
-    return bytes_by_kind(events, roles, roles["options"], roles["batch"])
+    return table(counted, roles, int(played["value"].to_numpy().sum()), updates)

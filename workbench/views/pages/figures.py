@@ -16,8 +16,14 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
+from workbench.analysis import (
+    actor_charts,
+    replica_charts,
+    server_charts,
+    shard_charts,
+    stage_charts,
+)
 from workbench.analysis import chart_cells as cells
-from workbench.analysis import replica_charts, server_charts, shard_charts, stage_charts
 from workbench.analysis.chart_cells import Cell, iterations_of, tokens
 from workbench.analysis.comparison import compared
 from workbench.analysis.curves import SERVED, select
@@ -31,6 +37,7 @@ CHARTS = {
     **stage_charts.CHARTS,
     **replica_charts.CHARTS,
     **shard_charts.CHARTS,
+    **actor_charts.CHARTS,
 }
 HEIGHT = 260  # of a row of cells
 GAP = 0.16  # between two cells of a row, of the width
@@ -53,6 +60,8 @@ def cell(
         return replica_charts.cell(columns, theme)
     if name in shard_charts.CHARTS:
         return shard_charts.cell(columns, theme)
+    if name in actor_charts.CHARTS:
+        return actor_charts.cell(name, columns, theme)
     if name in stage_charts.CHARTS:
         return stage_charts.cell(name, columns, theme)
     return cells.cell(name, columns, theme, dropped, asked)

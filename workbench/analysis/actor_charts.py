@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from workbench.analysis.actors import EPISODES
+from workbench.analysis.actors import EPISODES, mean
 from workbench.analysis.chart_cells import LINE, Cell, Chart, titled, tokens
 from workbench.analysis.points import MOST_POINTS, Trace
 from workbench.common.units import print_size
@@ -98,7 +98,7 @@ def _ages(columns: pl.DataFrame) -> list[Trace]:
 
 
 def _ages_caption(columns: pl.DataFrame) -> str:
-    age, lag = (columns[part].fill_nan(None).mean() for part in ("age", "lag"))
+    age, lag = (mean(columns[part]) for part in ("age", "lag"))
     words = "{0} a sample" + (" is not drawn yet" if age is None else f" is {age:,.1f} updates old")
     return words + ("" if lag is None else f", {{1}} a pull brings {lag:,.1f} updates")
 
@@ -114,7 +114,7 @@ def _kinds_caption(columns: pl.DataFrame) -> str:
     at = int(whole.argmax())
     share = whole[at] / max(whole.sum(), 1)
     size = print_size(int(float(f"{whole.sum():.4g}")))
-    return f"{{0}} {size} sent, {share:.0%} of it {columns['kind'][at]} · {{1}} by formula"
+    return f"{{0}} {size} sent, {share:.0%} of it {columns['kind'][at]!s} · {{1}} by formula"
 
 
 _LINES: Mapping[str, Any] = {

@@ -1,4 +1,4 @@
-"""What actors play and learners learn from: returns, frames, ages, bytes by kind; and their rows.
+"""Reinforcement learning, as columns: returns, frames, ages, bytes by kind; and their rows.
 
 returns  an episode a row: when it ended, the frames that all actors had played by then, its return,
          and the mean return of the newest ``EPISODES``, of whichever actors
@@ -96,6 +96,12 @@ def ages(rows: pl.DataFrame, origin_ns: int) -> pl.DataFrame:
         sums = np.bincount(at, own["value"].to_numpy(), len(ends) + 1)[: len(ends)]
         columns[column] = np.divide(sums, count, np.full(len(ends), np.nan), where=count > 0)
     return pl.DataFrame(columns, schema=AGES)
+
+
+def mean(column: pl.Series) -> float | None:
+    """Return the mean of a column of ``ages``; None where nothing was told."""
+    told = column.fill_nan(None).drop_nulls().to_numpy()
+    return float(told.mean()) if len(told) else None
 
 
 class Actors(MetricRows):

@@ -58,7 +58,10 @@ AXES: Mapping[str, tuple[str, Chart]] = {
 }
 
 
-RETURNED: Mapping[str, tuple[str, Chart]] = {  # the axes where a return is shown
+_FRAMES = Chart(
+    "Losses compared, by frames", "frames of all actors", "loss", _INK, "frame %{x:,.0f}: %{y:.4f}"
+)
+RETURNED: Mapping[str, tuple[str, Chart]] = {  # the axes where returns are shown
     axis: (
         column,
         replace(
@@ -69,21 +72,7 @@ RETURNED: Mapping[str, tuple[str, Chart]] = {  # the axes where a return is show
             least=None,
         ),
     )
-    for axis, (column, chart) in (
-        AXES
-        | {
-            "frames": (
-                "frames",
-                Chart(
-                    "Losses compared, by frames",
-                    "frames of all actors",
-                    "loss",
-                    _INK,
-                    "frame %{x:,.0f}: %{y:.4f}",
-                ),
-            )
-        }
-    ).items()
+    for axis, (column, chart) in {**AXES, "frames": ("frames", _FRAMES)}.items()
 }
 
 

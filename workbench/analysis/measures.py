@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from workbench.analysis import servers, stages
+from workbench.analysis.actors import mean
 from workbench.analysis.curves import Curves
 from workbench.analysis.recovery import measure
 from workbench.common.units import print_size
@@ -207,8 +208,8 @@ def _of_actors(curves: Curves) -> dict[str, Any]:
     return {
         "return_end": _last(played, "mean"),
         "frames_per_s": float(ages["frames_per_s"].to_numpy().mean()),
-        "sample_age": ages["age"].fill_nan(None).mean(),
-        "policy_lag": ages["lag"].fill_nan(None).mean(),
+        "sample_age": mean(ages["age"]),
+        "policy_lag": mean(ages["lag"]),
     }
 
 

@@ -29,7 +29,7 @@ def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) 
     )
 
 
-def balancing(iterations: int = 4000) -> Experiment:
+def balancing(iterations: int = 10_000) -> Experiment:
     """Return DQN on CartPole, with what it takes to learn that steadily: a replay that forgets no
     early fall, five rewards to a transition, larger minibatches, and a target that stays longer.
     """

@@ -1,4 +1,5 @@
-"""Record real runs for tests of the page: ``python -m tests.js.record`` writes tests/js/recorded/.
+"""Record real runs for tests of the page, all or those that are named, into tests/js/recorded/:
+``python -m tests.js.record [NAME ...]``.
 
 Each file is one run, as a page would hear it: its facts, its rows as they are packed for the wire.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,20 @@ def served(**more: Any) -> wb.Experiment:
     return lenet(
         strategy="parameter_server",
         **{"ranks": options["servers"] + 2, "options": options, "iterations": 6, **more},
+    )
+
+
+def played(strategy: str, ranks: int, iterations: int, **more: Any) -> wb.Experiment:
+    options = {"learn_from": 48, "capacity": 96, **more.pop("options", {})}
+    own = {"batch_size": 8, "threads": 1, "optimizer": "adam", "pad_environment": "1 ms"}
+    return wb.Experiment(
+        strategy=strategy,
+        task="catch",
+        task_options={"rows": 5, "columns": 4, "channels": 2, "hidden": 8},
+        ranks=ranks,
+        iterations=iterations,
+        options=options,
+        **{**own, **more},
     )
 
 
@@ -57,6 +73,14 @@ RUNS: dict[str, wb.Experiment] = {
         all_reduce="ring",
         faults=wb.Corrupt(rank=1, at_iteration=1),
     ),
+    "played_ape_x": played("ape_x", 4, 30, faults=wb.Kill(rank=3, at_iteration=20)),
+    "played_gorila": played(
+        "gorila",
+        14,
+        10,
+        options={"servers": 2, "learners": 3, "replays": 2, "replay": "prioritised"},
+    ),
+    "played_bundles": played("gorila", 3, 12, options={"bundle": True}),
 }
 
 
@@ -75,8 +99,10 @@ def recorded(exp: wb.Experiment) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Record all of them, or those that are named."""
     FOLDER.mkdir(exist_ok=True)
-    for name, exp in RUNS.items():
+    for name in sys.argv[1:] or RUNS:
+        exp = RUNS[name]
         text = json.dumps(recorded(exp), separators=(",", ":"))
         (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         print(name, (FOLDER / f"{name}.json.gz").stat().st_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -129,3 +130,23 @@ def test_a_priority_of_one_that_is_gone_changes_nothing() -> None:
     assert np.bincount(drawn, minlength=5) / 4000 == pytest.approx(
         [0, 1 / 8, 1 / 8, 5 / 8, 1 / 8], abs=0.03
     )
+
+
+@given(st.integers(12, 60), st.integers(0, 100), st.data())
+def test_the_likelihood_of_each_age_is_the_mean_of_its_priorities(
+    capacity: int, more: int, data: st.DataObject
+) -> None:
+    replay = Replay(capacity, LAYOUT, 0, (1.0, 0.4))
+    priorities = data.draw(st.lists(st.floats(0.1, 9), min_size=12 + more, max_size=12 + more))
+    for i, one in enumerate(priorities):
+        replay.add(made(1, i, one))
+    held = np.array(priorities[::-1][: len(replay)]) + LITTLE  # the newest first
+    firsts = [math.ceil(k * len(held) / 12) for k in range(13)]
+    means = [held[a:b].mean() for a, b in itertools.pairwise(firsts)]
+    assert replay.likelihood(12) == pytest.approx(np.array(means) / held.mean(), rel=1e-4)
+
+
+def test_all_alike_have_no_likelihood_of_their_own() -> None:
+    replay = Replay(40, LAYOUT, 0)
+    replay.add(made(30))
+    assert not len(replay.likelihood(12))

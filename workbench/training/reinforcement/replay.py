@@ -15,6 +15,7 @@ import numpy as np
 
 from workbench.training.reinforcement.sum_tree import SumTree
 
+SEEN = 1200  # transitions whose priorities ``likelihood`` looks at
 LITTLE = 1e-6  # added to each priority: what has no error is drawn now and then
 
 
@@ -83,6 +84,20 @@ class Replay:
             known = priorities[here]
             self._tree.set(known["key"] % self.capacity, self._mass(known["priority"]))
         return int(len(priorities) - here.sum())
+
+    def likelihood(self, parts: int) -> np.ndarray:
+        """Return how much more often than the mean a transition is drawn, by its age: in so many
+        equal parts from the newest to the oldest, from at most SEEN of them. Empty: all are alike.
+        """
+        size = len(self)
+        if self._tree is None or size < parts:
+            return np.zeros(0)
+        ages = np.arange(0, size, -(-size // SEEN))
+        masses = self._tree.masses((self.inserted - 1 - ages) % self.capacity)
+        firsts = np.searchsorted(ages, np.arange(parts) * size / parts)
+        means = np.add.reduceat(masses, firsts) / np.diff(firsts, append=len(ages))
+        result: np.ndarray = means / masses.mean()
+        return result
 
     def _mass(self, priorities: np.ndarray) -> np.ndarray:
         assert self._exponents is not None

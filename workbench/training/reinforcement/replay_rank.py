@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 
+AGES = 12  # equal parts of what replay holds, from the newest to the oldest; pages draw as many
+TELL_NS = 250_000_000  # at least between two times that it tells how likely each is drawn
+
+
 class ReplayRank:
     """One shard of replay. ``max_lag``: updates; None: nothing is dropped.
 
@@ -68,6 +72,7 @@ class ReplayRank:
         self._actors, self._learners = {*roles.actors}, {*roles.learners}
         self._asked: list[tuple[int, int, int]] = []  # learner, count, inserted before
         self._leaving: list[Any] = []  # minibatches that have not left yet
+        self._told_ns = 0  # when it told how likely transitions are drawn
         self._newest = self._struck = 0  # the version that any learner has told
         self._came = dict.fromkeys(roles.actors, 0)  # transitions, by actor
         self._dropped = dict.fromkeys(roles.actors, 0)
@@ -167,8 +172,17 @@ class ReplayRank:
         """Take over priorities; what waited for them is drawn then."""
         self._mark("evicted before", self._replay.update(priorities), learner)
         self._owed[learner] -= 1
+        self._tell_likelihood(learner)
         self._expect_priorities(learner)
         self._answer()
+
+    def _tell_likelihood(self, learner: int) -> None:
+        """Record, now and then, how much more often than the mean what is so old is drawn."""
+        if now() - self._told_ns < TELL_NS:
+            return
+        self._told_ns = now()
+        for part, value in enumerate(self._replay.likelihood(AGES)):
+            self._mark("likelihood", float(value), learner, part)
 
     # -- the rest --
 
@@ -196,8 +210,10 @@ class ReplayRank:
             job.strike(one, computes=False)
         self._struck = iteration + 1
 
-    def _mark(self, name: str, value: float, peer: int) -> None:
+    def _mark(self, name: str, value: float, peer: int, chunk: int = -1) -> None:
         moment = now()
         self._lane.context(where=self.job.recorder.where)
         number = self.job.recorder.name(name)
-        self._lane.write(CODE["metric"], moment, moment, peer, name=number, value=value)
+        self._lane.write(
+            CODE["metric"], moment, moment, peer, chunk=chunk, name=number, value=value
+        )

@@ -1,0 +1,245 @@
+// @ts-check
+/**
+ * The boxes of the picture of a run with actors: what a rank is, what it does, what it has; the
+ * strip of what replay holds.
+ *
+ * @typedef {import("../../chrome/stage.js").Look} Look
+ * @typedef {import("./draw.js").RlSeen} RlSeen
+ * @typedef {import("./place.js").Spot} Spot
+ * @typedef {import("./place.js").Box} Box
+ * @typedef {import("./frame.js").RoleNow} RoleNow
+ */
+import { ageInk, writeAt } from "../../drawing/colors.js";
+import { cross } from "../../drawing/glyph.js";
+import { grouped } from "../../engine/format.js";
+import {
+  actorLines,
+  behindWords,
+  learnerLines,
+  replayLines,
+  roleName,
+  serverLines,
+} from "./lines.js";
+
+const STRIP_WIDE = 7; // px of the strip that is tinted by the version held
+const BOX_PAD = 15; // px from a box's edge to its words
+const BOX_LINE = 15; // px from line to line
+
+/**
+ * The longest of these words that there is room for; "" none.
+ * @param {CanvasRenderingContext2D} g
+ * @param {string} font
+ * @param {string[]} words  the longest first
+ * @param {number} room
+ * @param {boolean} [bold]
+ */
+export function longestOf(g, font, words, room, bold = false) {
+  g.font = `${bold ? 700 : 400} 11px ${font}`;
+  return words.find((one) => g.measureText(one).width <= room) ?? "";
+}
+
+/**
+ * The box itself: dashed where it waits, crossed where its rank is lost.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {Box} box
+ * @param {RoleNow} now
+ * @param {string} [tint]
+ */
+function drawBox(g, { ink, choice }, { x, y, w, h }, now, tint) {
+  const chosen = choice?.rank === now.rank;
+  const lost = now.does === "lost";
+  g.fillStyle = ink.panel;
+  g.beginPath();
+  g.roundRect(x, y, w, h, Math.min(4, h / 4));
+  g.fill();
+  if (tint) {
+    g.fillStyle = tint;
+    g.fillRect(x + 1, y + 1, STRIP_WIDE, h - 2);
+  }
+  g.strokeStyle = chosen
+    ? ink.focus
+    : lost
+      ? ink.fault
+      : now.does === "waits"
+        ? ink.wait
+        : now.does === "works"
+          ? ink["ink-2"]
+          : ink.edge;
+  g.lineWidth = chosen ? 2 : now.does === "idle" || now.does === "ended" ? 0.75 : 1.5;
+  g.setLineDash(lost ? [4, 3] : now.does === "waits" ? [3, 2.6] : []);
+  g.beginPath();
+  g.roundRect(x, y, w, h, Math.min(4, h / 4));
+  g.stroke();
+  g.setLineDash([]);
+  if (!lost) return;
+  g.strokeStyle = ink.fault;
+  g.lineWidth = 2.5;
+  cross(g, x + w - 10, y + Math.min(h / 2, 12), Math.min(4, h / 3));
+}
+
+/** The ink of what it does. @param {Record<string, string>} ink @param {RoleNow} now */
+const doesInk = (ink, { does }) =>
+  does === "waits" ? ink.wait : does === "lost" ? ink.fault : ink["ink-2"];
+
+/** How it is with the rank of a box. @param {RlSeen} seen @param {Spot} spot */
+export function nowOfSpot({ frame }, { rank, role }) {
+  const all = { actor: frame.actors, replay: frame.replays, learner: frame.learners };
+  const list = role === "server" ? frame.servers : all[role === "bundle" ? "learner" : role];
+  return /** @type {any} */ (list.find((one) => one.rank === rank));
+}
+
+/** @param {CanvasRenderingContext2D} g @param {Look} look @param {RlSeen} seen @param {Spot} spot */
+export function drawRole(g, look, seen, spot) {
+  const { ink } = look;
+  const { frame } = seen;
+  const now = nowOfSpot(seen, spot);
+  const tinted = spot.role === "actor" || spot.role === "learner";
+  const tint =
+    spot.role === "server"
+      ? ink["age-0"]
+      : tinted && now.version >= 0
+        ? ageInk(ink, now.behind, frame.step)
+        : "";
+  drawBox(g, look, spot, now, spot.level === "dots" && !tint ? ink.track : tint);
+  const lines =
+    spot.role === "actor"
+      ? actorLines(now)
+      : spot.role === "learner"
+        ? learnerLines(now)
+        : spot.role === "server"
+          ? serverLines(now)
+          : replayLines(now);
+  const strip = spot.role === "replay" && spot.h >= 60;
+  const words = strip ? { ...spot, h: spot.h - 20 - stripHigh(spot.h) } : spot;
+  drawLines(g, look, words, now, lines);
+  if (strip) drawReplay(g, look, seen, spot, now);
+}
+
+/**
+ * A box's words: its name, what it does, then what else there is room for; each line has something
+ * on the left and something on the right.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {Box} box
+ * @param {RoleNow} now
+ * @param {[string[], string[]][]} lines  the longest words first
+ */
+function drawLines(g, { ink, font }, { x, y, w, h }, now, lines) {
+  const left = x + BOX_PAD;
+  const right = x + w - (now.does === "lost" ? 20 : 7);
+  if (h < 11) return;
+  const many = Math.max(1, Math.min(lines.length, Math.floor((h - 2) / BOX_LINE)));
+  const shown = many === 1 ? [inOneLine(lines)] : lines.slice(0, many);
+  const top = y + (h - many * BOX_LINE) / 2 + BOX_LINE / 2;
+  shown.forEach(([first, second], i) => {
+    const at = top + i * BOX_LINE;
+    const begin = longestOf(g, font, first, right - left, i === 0);
+    const wide = begin ? g.measureText(begin).width + 8 : 0;
+    const end = longestOf(g, font, second, right - left - wide);
+    const colour = i === 0 ? ink.ink : i === 1 ? doesInk(ink, now) : ink["ink-2"];
+    writeAt(g, font, begin, left, at, colour, "left", i === 0);
+    const doing = many === 1;
+    writeAt(g, font, end, right, at, doing ? doesInk(ink, now) : ink["ink-2"], "right");
+  });
+}
+
+/**
+ * A name and what its rank does, where there is room for no more.
+ * @param {[string[], string[]][]} lines
+ * @returns {[string[], string[]]}
+ */
+function inOneLine([[name], does]) {
+  const words = does?.[0] ?? [];
+  const more = does?.[1][0];
+  return [name, more && words.length ? [`${words[0]} · ${more}`, ...words] : words];
+}
+
+/** How high the strip of a replay's box is. @param {number} h */
+const stripHigh = (h) => Math.max(20, Math.min(48, h - 90));
+
+/**
+ * What replay holds, from the newest, on the left, to the oldest: tinted by the age of the policy
+ * that played it, as high as it is likely to be drawn.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {RlSeen} seen
+ * @param {Box} box
+ * @param {import("./frame.js").ReplayNow} now
+ */
+function drawReplay(g, { ink, font }, { frame }, { x, y, w, h }, now) {
+  const left = x + BOX_PAD;
+  const wide = w - BOX_PAD - 7;
+  const base = y + h - 17;
+  const high = stripHigh(h);
+  g.fillStyle = ink.track;
+  g.fillRect(left, base, wide, 1.5);
+  const most = Math.max(1, ...now.columns.map(({ mass }) => mass || 0));
+  const each = wide / Math.max(1, now.columns.length);
+  now.columns.forEach(({ behind, mass }, i) => {
+    const tall = Number.isNaN(mass) ? high / 2 : Math.max(1.5, (high * mass) / most);
+    g.fillStyle = ageInk(ink, behind, frame.old);
+    g.fillRect(left + each * i, base - tall, each - 1, tall);
+  });
+  const oldest = now.columns.at(-1)?.behind ?? NaN;
+  if (!Number.isFinite(oldest))
+    return writeAt(g, font, "nothing yet", left, base + 9, ink["ink-3"]);
+  const words = longestOf(
+    g,
+    font,
+    [`oldest: ${grouped(oldest)} updates ago`, `${grouped(oldest)} updates ago`, grouped(oldest)],
+    wide - 30,
+  );
+  writeAt(g, font, "new", left, base + 9, ink["ink-3"]);
+  writeAt(g, font, words, x + w - 7, base + 9, ink["ink-3"], "right");
+}
+
+/**
+ * A bundle: one place with three rooms. What is played stays in it.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {RlSeen} seen
+ * @param {Spot} spot
+ */
+export function drawBundle(g, look, seen, spot) {
+  const { ink, font } = look;
+  const { frame } = seen;
+  const { rank, x, y, w, h } = spot;
+  const actor = frame.actors.find((one) => one.rank === rank);
+  const replay = frame.replays.find((one) => one.rank === rank);
+  const learner = frame.learners.find((one) => one.rank === rank);
+  if (!actor || !replay || !learner) return;
+  drawBox(g, look, spot, learner, ageInk(ink, learner.behind, frame.step));
+  const name = w > 420 ? 96 : 62;
+  const room = (w - name - BOX_PAD) / 3;
+  const plays = actor.words === "plays";
+  const own = { ...learner, words: plays ? "plays" : learner.words || "between two things" };
+  drawLines(g, look, { x, y, w: name + 6, h }, own, [
+    [[`${roleName("bundle")} ${rank}`, String(rank)], []],
+    [behindWords(learner), []],
+  ]);
+  const idle = { ...learner, does: /** @type {const} */ ("idle") };
+  const rooms = /** @type {[string, boolean, [string[], string[]][]][]} */ ([
+    ["plays", plays, actorLines({ ...actor, words: plays ? "plays" : "" }).slice(1)],
+    ["replay", false, replayLines({ ...replay, words: "" }).slice(1)],
+    [
+      "learns",
+      learner.does !== "idle" && !plays,
+      learnerLines({ ...learner, words: plays ? "" : learner.words }).slice(1),
+    ],
+  ]);
+  rooms.forEach(([title, active, lines], i) => {
+    const box = { x: x + name + BOX_PAD + i * room, y: y + 3, w: room - 4, h: h - 6 };
+    g.fillStyle = ink.ground;
+    g.strokeStyle = active ? (learner.does === "waits" ? ink.wait : ink["ink-2"]) : ink.rule;
+    g.lineWidth = active ? 1.5 : 1;
+    g.setLineDash(active && learner.does === "waits" ? [3, 2.6] : []);
+    g.beginPath();
+    g.roundRect(box.x, box.y, box.w, box.h, 3);
+    g.fill();
+    g.stroke();
+    g.setLineDash([]);
+    const inner = { x: box.x - BOX_PAD + 7, y: box.y, w: box.w + BOX_PAD - 7, h: box.h };
+    drawLines(g, look, inner, active ? learner : idle, [[[title], []], ...lines]);
+  });
+}

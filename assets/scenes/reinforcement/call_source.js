@@ -1,0 +1,113 @@
+// @ts-check
+/**
+ * How a run with actors and one learner is told: in its *updates*, each from the end of the one
+ * before to its own, so that what actors and replay do meanwhile is seen too. Where there are
+ * servers of parameters it is told in their rounds. They have the form of the table's calls, so
+ * that the player (player.js) tells them as it tells those.
+ *
+ * @typedef {import("../../engine/table.js").Table} Table
+ * @typedef {import("../../engine/table.js").CallHead} CallHead
+ * @typedef {import("../../engine/model.js").Call} Call
+ */
+import { clockOf } from "../../engine/model.js";
+import { DerivedCalls } from "../../engine/derived_calls.js";
+import { rlArrived, rlIndexOf, rlRoles } from "./index.js";
+
+const MOST_IN_UPDATE = 600; // messages of an update, that its pace is fitted to
+const OPEN_UPDATES = 8; // updates that are kept opened
+
+/** @type {import("../../engine/call_source.js").Words} */
+const UPDATE_WORDS = {
+  units: { chunk: "message", step: "message", iteration: "update" },
+  strip: "updates",
+  real: "real messages",
+  where: "update",
+};
+
+export class Updates extends DerivedCalls {
+  /** @param {Table} table @param {number} learner */
+  constructor(table, learner) {
+    super(table, "updates", "update", UPDATE_WORDS);
+    this.learner = learner;
+    this.index = rlIndexOf(table);
+  }
+
+  /** Add the updates that have ended since; the last one goes on. */
+  update() {
+    const { table, calls, learner } = this;
+    if (this.life !== table.life) Object.assign(this, new Updates(table, learner)); // row numbers have changed
+    this.index = rlIndexOf(table);
+    if (this.index.version === this.read || !Number.isFinite(table.from)) return this;
+    this.read = this.index.version;
+    if (calls.length && !calls[calls.length - 1].complete)
+      this.callOf.delete(/** @type {CallHead} */ (calls.pop()).key);
+    const { t, v } = this.index.of(learner, "version");
+    let start = calls.at(-1)?.end ?? Math.max(0, table.from);
+    for (let k = calls.length; k < t.length; k++) {
+      const end = Math.max(start + 1, t[k]);
+      this.put(v[k], start, end, true, 1);
+      start = end;
+    }
+    if (table.to > start) this.put((v.at(-1) ?? 0) + 1, start, table.to, false, 1);
+    return this;
+  }
+
+  /**
+   * An update as the player takes it: what flew, counted from its start, and its pace.
+   * @param {string} key
+   * @returns {Call | null}
+   */
+  open(key) {
+    const head = this.callOf.get(key);
+    const had = this.opened.get(key);
+    if (!head) return null;
+    if (had?.rows === head.rows) return had.call;
+    const span = head.end - head.start;
+    const flights = this.index
+      .flownBetween(head.start, head.end, MOST_IN_UPDATE)
+      .map((one) => ({
+        from: one.from,
+        to: one.to,
+        step: 0,
+        chunk: 0,
+        slot: 0,
+        phase: one.kind,
+        nbytes: one.nbytes,
+        fused: false,
+        track: 0,
+        start: Math.max(0, one.start - head.start),
+        end: Math.min(span, rlArrived(one) - head.start),
+      }))
+      .filter((one) => one.end > one.start);
+    const { passages, parties, through, sends, rows, ...named } = head;
+    const call = {
+      ...named,
+      number: head.iteration,
+      left_out: "",
+      rows: [],
+      flights,
+      waits: [],
+      came: new Map(),
+      moments: [...new Set(flights.map((one) => one.end))].sort((a, b) => a - b),
+      clock: clockOf(flights, span),
+    };
+    this.opened.set(key, { rows: head.rows, call });
+    if (this.opened.size > OPEN_UPDATES)
+      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
+    return call;
+  }
+}
+
+const updatesOfTables = /** @type {WeakMap<Table, Updates>} */ (new WeakMap());
+
+/**
+ * This run in updates of its one learner, or null where there is none.
+ * @param {import("../../engine/player.js").Known} known
+ */
+export function updatesOf({ table, run }) {
+  const roles = rlRoles(run);
+  if (!roles || roles.servers.length || roles.learners.length !== 1) return null;
+  let updates = updatesOfTables.get(table);
+  if (!updates) updatesOfTables.set(table, (updates = new Updates(table, roles.learners[0])));
+  return updates.update();
+}

@@ -1,0 +1,196 @@
+// @ts-check
+/**
+ * The picture of a run with actors: a box for each rank in the column of its role, what is on its
+ * way between them, and how much each way has carried. The tint is that of the parameter server's
+ * picture: what has missed updates fades.
+ *
+ * @typedef {import("../../chrome/stage.js").Look} Look
+ * @typedef {import("./place.js").RlPlace} RlPlace
+ * @typedef {import("./place.js").Spot} Spot
+ * @typedef {import("./frame.js").RlFrame} RlFrame
+ * @typedef {{place: RlPlace, frame: RlFrame, index: import("./index.js").RlIndex,
+ *   roles: import("./index.js").RlRoles}} RlSeen
+ */
+import { drawBundle, drawRole } from "./boxes.js";
+import { ageInk, writeAt } from "../../drawing/colors.js";
+import { bytes } from "../../engine/format.js";
+import { rlAlong, rlWay } from "./place.js";
+
+const MOST_LINKS = 60; // ways that are drawn while nothing is on them
+const ASKS = new Set(["request", "pull", "grant", "farewell"]); // a few numbers, not what is learned
+
+/** How a role is called above its column. @type {Record<string, [string, string]>} */
+const HEADS = {
+  actor: ["actor", "actors"],
+  replay: ["replay", "replay shards"],
+  learner: ["learner", "learners"],
+  server: ["server", "servers"],
+  bundle: ["bundle: actor, replay and learner", "bundles: actor, replay and learner"],
+};
+
+/** @param {CanvasRenderingContext2D} g @param {Look} look @param {RlSeen} seen */
+export function drawRl(g, look, seen) {
+  const { ink, font } = look;
+  const { place, frame } = seen;
+  for (const { role, x, w, many } of place.columns) {
+    g.font = `700 11px ${font}`;
+    const [one, more] = HEADS[role];
+    const words = many > 1 ? (w > 96 ? `${many} ${more}` : more) : one;
+    writeAt(g, font, words, x, 8, ink["ink-2"], "left", true);
+  }
+  drawLinks(g, look, seen);
+  drawBusWords(g, look, seen);
+  for (const spot of place.spots)
+    if (spot.role === "bundle") drawBundle(g, look, seen, spot);
+    else drawRole(g, look, seen, spot);
+  for (const comet of frame.comets) {
+    const way = rlWay(place, comet.from, comet.to);
+    if (!way.length) continue;
+    drawTail(g, ink, way, comet);
+    drawMessage(g, ink, rlAlong(way, comet.share), comet.kind, frame.newest - comet.version, frame);
+  }
+}
+
+/** All bytes that went between two ranks by now, both ways apart. @param {RlSeen} seen */
+function carried({ index, frame }) {
+  const found = new Map(/** @type {[string, {from: number, to: number, nbytes: number}][]} */ ([]));
+  for (const way of index.ways.values()) {
+    if (ASKS.has(way.kind) || !way.kind) continue;
+    const key = `${way.from}>${way.to}`;
+    const one = found.get(key) ?? { from: way.from, to: way.to, nbytes: 0 };
+    one.nbytes += index.sentOver(way, frame.t).nbytes;
+    found.set(key, one);
+  }
+  return [...found.values()].filter((one) => one.nbytes > 0);
+}
+
+/** @param {CanvasRenderingContext2D} g @param {{x: number, y: number}[]} points */
+function trace(g, points) {
+  g.beginPath();
+  points.forEach(({ x, y }, i) => (i ? g.lineTo(x, y) : g.moveTo(x, y)));
+  g.stroke();
+}
+
+/**
+ * Lines as wide as what has gone there; of very many only those of who is chosen or at work.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {RlSeen} seen
+ */
+function drawLinks(g, { ink, choice }, seen) {
+  const { place, frame } = seen;
+  const links = carried(seen);
+  const most = Math.max(1, ...links.map((one) => one.nbytes));
+  const used = new Set(frame.comets.map((one) => `${one.from}>${one.to}`));
+  g.lineJoin = "round";
+  for (const { from, to, nbytes } of links) {
+    const mine = choice?.rank === from || choice?.rank === to;
+    if (links.length > MOST_LINKS && !mine && !used.has(`${from}>${to}`)) continue;
+    const way = rlWay(place, from, to);
+    if (!way.length) continue;
+    g.strokeStyle = mine ? ink.focus : ink.rule;
+    g.lineWidth = 0.75 + 3 * (nbytes / most);
+    trace(g, way);
+  }
+}
+
+/**
+ * What the way back above the boxes is, written on it.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look} look
+ * @param {RlSeen} seen
+ */
+function drawBusWords(g, { ink, font }, seen) {
+  const { place, roles } = seen;
+  if (Number.isNaN(place.bus)) return;
+  const nbytes = carried(seen)
+    .filter((one) => roles.actors.includes(one.to))
+    .reduce((sum, one) => sum + one.nbytes, 0);
+  const [, replay] = place.columns;
+  const words = nbytes ? `parameters to actors, ${bytes(nbytes)}` : "parameters to actors";
+  g.font = `400 11px ${font}`;
+  const wide = g.measureText(words).width + 8;
+  const x = Math.max(replay.x, replay.x + (replay.w - wide) / 2);
+  g.fillStyle = ink.ground;
+  g.fillRect(x, place.bus - 7, wide, 14);
+  writeAt(g, font, words, x + 4, place.bus, ink["ink-2"]);
+}
+
+/**
+ * The way that a message has come.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {{x: number, y: number}[]} way
+ * @param {{share: number, kind: string}} comet
+ */
+function drawTail(g, ink, way, { share, kind }) {
+  if (ASKS.has(kind)) return;
+  g.strokeStyle = kind === "parameters" ? ink["age-0"] : ink.comm;
+  g.lineWidth = 2.5;
+  g.globalAlpha = 0.4;
+  trace(
+    g,
+    Array.from({ length: 13 }, (_, k) => rlAlong(way, share * (k / 12))),
+  );
+  g.globalAlpha = 1;
+}
+
+/**
+ * A message on its way: each kind has a shape of its own.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {{x: number, y: number, turn: number}} at
+ * @param {string} kind
+ * @param {number} behind  updates that have been made since its sender's parameters
+ * @param {{step: number}} frame
+ */
+export function drawMessage(g, ink, { x, y, turn }, kind, behind, { step }) {
+  const path = (/** @type {[number, number][]} */ points) => {
+    g.beginPath();
+    for (const [a, b] of points)
+      g.lineTo(
+        x + a * Math.cos(turn) - b * Math.sin(turn),
+        y + a * Math.sin(turn) + b * Math.cos(turn),
+      );
+    g.closePath();
+  };
+  g.setLineDash([]);
+  g.lineWidth = 1;
+  g.strokeStyle = ink.ground;
+  g.fillStyle = ink.comm;
+  if (kind === "experience") {
+    g.beginPath();
+    g.arc(x, y, 5.5, 0, 7);
+    g.fillStyle = ageInk(ink, Math.max(0, behind), step);
+    g.strokeStyle = ink.comm;
+    g.lineWidth = 2;
+  } else if (kind === "minibatch") {
+    g.beginPath();
+    g.roundRect(x - 5.5, y - 5.5, 11, 11, 2);
+  } else if (kind === "priorities") {
+    path([
+      [-6, 0],
+      [0, -6],
+      [6, 0],
+      [0, 6],
+    ]);
+    g.fillStyle = ink.ground;
+    g.strokeStyle = ink.comm;
+    g.lineWidth = 2;
+  } else if (ASKS.has(kind)) {
+    g.beginPath();
+    g.arc(x, y, 3, 0, 7);
+    g.fillStyle = ink.ground;
+    g.strokeStyle = ink["ink-2"];
+    g.lineWidth = 1.5;
+  } else {
+    path([
+      [-6.5, -5.5],
+      [6.5, 0],
+      [-6.5, 5.5],
+    ]);
+    if (kind === "parameters") g.fillStyle = ink["age-0"];
+  }
+  g.fill();
+  g.stroke();
+}

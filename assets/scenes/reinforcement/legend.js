@@ -1,0 +1,89 @@
+// @ts-check
+/**
+ * The keys of the picture of a run with actors: every mark that this run can show, drawn as the
+ * picture draws it.
+ *
+ * @typedef {import("../../drawing/key_row.js").KeyItem} KeyItem
+ * @typedef {import("./draw.js").RlSeen} RlSeen
+ */
+import { ageInk } from "../../drawing/colors.js";
+import { cross } from "../../drawing/glyph.js";
+import { grouped } from "../../engine/format.js";
+import { drawMessage } from "./draw.js";
+import { RL_TINTS } from "./frame.js";
+
+/**
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {RlSeen} seen
+ * @returns {KeyItem[]}
+ */
+export function rlKeys({ ink }, { frame, roles }) {
+  const items = /** @type {KeyItem[]} */ ([]);
+  const put = (
+    /** @type {string} */ name,
+    /** @type {number} */ width,
+    /** @type {string} */ words,
+    /** @type {KeyItem["draw"]} */ draw,
+  ) => items.push({ name, words, width, draw });
+  const tints = (/** @type {CanvasRenderingContext2D} */ g) => {
+    for (let k = 0; k < 8; k++) ((g.fillStyle = ageInk(ink, k)), g.fillRect(k * 7, 3, 6, 10));
+  };
+  const { step, old } = frame;
+  put(
+    `ages ${step}`,
+    56,
+    `updates that parameters lack: 0 to ${grouped(RL_TINTS * step)} or more`,
+    tints,
+  );
+  if (!frame.bundles)
+    put(
+      `old ${old}`,
+      56,
+      `in replay, updates since it was played: 0 to ${grouped(RL_TINTS * old)}`,
+      tints,
+    );
+  const message = (/** @type {string} */ kind, /** @type {string} */ words, turn = 0) =>
+    put(kind, 16, words, (g) => drawMessage(g, ink, { x: 8, y: 8, turn }, kind, step, frame));
+  if (!frame.bundles) {
+    message("experience", "experience, tinted so");
+    message("minibatch", "minibatch");
+    if (roles.options.replay !== "uniform") {
+      message("priorities", "priorities");
+      put("mass", 18, "higher: drawn more often", (g) => {
+        g.fillStyle = ageInk(ink, 3);
+        g.fillRect(1, 9, 7, 5);
+        g.fillRect(9, 2, 7, 12);
+      });
+    }
+  }
+  if (roles.servers.length) message("gradients", "gradients");
+  message("parameters", "parameters", Math.PI);
+  message("request", "a request, an answer");
+  put("works", 20, "computes", (g) => keyBox(g, ink, ink["ink-2"], []));
+  put("waits", 20, "waits", (g) => keyBox(g, ink, ink.wait, [3, 2.6]));
+  if ([...frame.actors, ...frame.learners, ...frame.replays].some((one) => one.does === "lost"))
+    put("lost", 16, "lost", (g) => {
+      g.strokeStyle = ink.fault;
+      g.lineWidth = 2.5;
+      cross(g, 8, 8, 5);
+    });
+  return items;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {string} colour
+ * @param {number[]} dash
+ */
+function keyBox(g, ink, colour, dash) {
+  g.fillStyle = ink.panel;
+  g.strokeStyle = colour;
+  g.lineWidth = 1.5;
+  g.setLineDash(dash);
+  g.beginPath();
+  g.roundRect(1, 2, 18, 12, 3);
+  g.fill();
+  g.stroke();
+  g.setLineDash([]);
+}

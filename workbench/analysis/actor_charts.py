@@ -92,13 +92,16 @@ def _frames_caption(columns: pl.DataFrame) -> str:
 
 
 def _ages(columns: pl.DataFrame) -> list[Trace]:
-    x = columns["seconds"].to_numpy()
-    parts = {"sample age": "age", "policy lag": "lag"}
-    return [Trace(words, x, columns[part].to_numpy()) for words, part in parts.items()]
+    lines = []
+    for words, part in {"sample age": "age", "policy lag": "lag"}.items():
+        own = columns.filter(pl.col(part).is_not_nan())
+        lines.append(Trace(words, own["seconds"].to_numpy(), own[part].to_numpy()))
+    return lines
 
 
 def _ages_caption(columns: pl.DataFrame) -> str:
-    age, lag = (mean(columns[part]) for part in ("age", "lag"))
+    recent = columns.tail(-(-columns.height // 5))
+    age, lag = (mean(recent[part]) for part in ("age", "lag"))
     words = "{0} a sample" + (" is not drawn yet" if age is None else f" is {age:,.1f} updates old")
     return words + ("" if lag is None else f", {{1}} a pull brings {lag:,.1f} updates")
 

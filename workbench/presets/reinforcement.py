@@ -31,17 +31,18 @@ def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) 
 
 def balancing(iterations: int = 10_000) -> Experiment:
     """Return DQN on CartPole, with what it takes to learn that steadily: a replay that forgets no
-    early fall, five rewards to a transition, larger minibatches, and a target that stays longer.
+    early fall, larger minibatches, a wider network, and little exploration in the end.
     """
     return Experiment(
         strategy="sequential",
         task="gymnasium_game",
+        task_options={"hidden": [128, 128]},
         ranks=1,
         iterations=iterations,
-        batch_size=64,
+        batch_size=128,
         optimizer="adam",
         threads=1,
-        options={"capacity": 50_000, "n_step": 5, "target_every": 250, "epsilon_frames": 3_000},
+        options={"capacity": 50_000, "epsilon": 0.02, "epsilon_frames": 3_000},
     )
 
 

@@ -22,6 +22,7 @@ import { rlKeys } from "../../assets/scenes/reinforcement/legend.js";
 import { rlMarks } from "../../assets/scenes/reinforcement/marks.js";
 import { rlAlong, rlPlace, rlWay, underRl } from "../../assets/scenes/reinforcement/place.js";
 import { reinforcementScene } from "../../assets/scenes/reinforcement/scene.js";
+import { roundsOf } from "../../assets/scenes/server/call_source.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";
 import { recorded } from "./recorded.js";
 import { sample } from "./sample.js";
@@ -342,6 +343,13 @@ test("it is offered where there are actors, and one learner's run is told in its
   assert.ok(call.flights.length > 0);
   assert.ok(call.flights.every((f) => f.start >= 0 && f.end <= call.end - call.start));
   assert.equal(updatesOf(recorded("played_gorila")), null);
+});
+
+test("a parameter server's workers are learners: actors pull, and have no rounds", () => {
+  const known = recorded("played_gorila");
+  const { index, calls } = roundsOf(known.table);
+  assert.deepEqual([...index.workers.keys()], known.run.roles.learners);
+  assert.ok(calls.length >= known.run.iterations, String(calls.length));
 });
 
 test("a step of the tint is 1, 2 or 5 times a power of ten, and enough", () => {

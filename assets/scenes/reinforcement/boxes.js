@@ -17,7 +17,7 @@ import {
   behindWords,
   learnerLines,
   replayLines,
-  roleName,
+  roomsOf,
   serverLines,
 } from "./lines.js";
 
@@ -202,7 +202,7 @@ function drawReplay(g, { ink, font }, { frame }, { x, y, w, h }, now) {
  * @param {Spot} spot
  */
 export function drawBundle(g, look, seen, spot) {
-  const { ink, font } = look;
+  const { ink } = look;
   const { frame } = seen;
   const { rank, x, y, w, h } = spot;
   const actor = frame.actors.find((one) => one.rank === rank);
@@ -210,36 +210,26 @@ export function drawBundle(g, look, seen, spot) {
   const learner = frame.learners.find((one) => one.rank === rank);
   if (!actor || !replay || !learner) return;
   drawBox(g, look, spot, learner, ageInk(ink, learner.behind, frame.step));
-  const name = w > 420 ? 96 : 62;
-  const room = (w - name - BOX_PAD) / 3;
-  const plays = actor.words === "plays";
-  const own = { ...learner, words: plays ? "plays" : learner.words || "between two things" };
-  drawLines(g, look, { x, y, w: name + 6, h }, own, [
-    [[`${roleName("bundle")} ${rank}`, String(rank)], []],
+  const name = w > 420 ? 110 : 92;
+  const room = (w - name) / 3;
+  drawLines(g, look, { x, y, w: name, h }, learner, [
+    [[`bundle ${rank}`, String(rank)], []],
+    [[actor.words === "plays" ? "plays" : learner.words], []],
     [behindWords(learner), []],
   ]);
-  const idle = { ...learner, does: /** @type {const} */ ("idle") };
-  const rooms = /** @type {[string, boolean, [string[], string[]][]][]} */ ([
-    ["plays", plays, actorLines({ ...actor, words: plays ? "plays" : "" }).slice(1)],
-    ["replay", false, replayLines({ ...replay, words: "" }).slice(1)],
-    [
-      "learns",
-      learner.does !== "idle" && !plays,
-      learnerLines({ ...learner, words: plays ? "" : learner.words }).slice(1),
-    ],
-  ]);
-  rooms.forEach(([title, active, lines], i) => {
-    const box = { x: x + name + BOX_PAD + i * room, y: y + 3, w: room - 4, h: h - 6 };
+  const { level } = spot;
+  roomsOf(actor, replay, learner).forEach(({ name: title, works, lines }, i) => {
+    const box = { x: x + name + i * room, y: y + 3, w: room - 4, h: h - 6 };
     g.fillStyle = ink.ground;
-    g.strokeStyle = active ? (learner.does === "waits" ? ink.wait : ink["ink-2"]) : ink.rule;
-    g.lineWidth = active ? 1.5 : 1;
-    g.setLineDash(active && learner.does === "waits" ? [3, 2.6] : []);
+    g.strokeStyle = works ? ink["ink-2"] : ink.rule;
+    g.lineWidth = works ? 1.5 : 1;
     g.beginPath();
     g.roundRect(box.x, box.y, box.w, box.h, 3);
     g.fill();
     g.stroke();
-    g.setLineDash([]);
     const inner = { x: box.x - BOX_PAD + 7, y: box.y, w: box.w + BOX_PAD - 7, h: box.h };
-    drawLines(g, look, inner, active ? learner : idle, [[[title], []], ...lines]);
+    const idle = { ...learner, does: /** @type {const} */ ("idle") };
+    // where it is low there is a line for each room: what it has
+    drawLines(g, look, inner, idle, level === "line" ? [lines[0]] : [[[title], []], ...lines]);
   });
 }

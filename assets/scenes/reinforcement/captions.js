@@ -13,10 +13,10 @@ import { isOver } from "../../engine/player.js";
 import { failedWords } from "../../engine/failure_caption.js";
 import { countUntil } from "../../engine/search.js";
 import { bytes, counted, duration, grouped, sentence } from "../../engine/format.js";
-import { processes } from "../../engine/run_words.js";
+import { allOf, processes } from "../../engine/run_words.js";
 import { rlNumber } from "./lines.js";
 
-const EPISODES = 20; // of which the mean return is said
+export const EPISODES = 20; // of which the mean return is said
 
 /** What a message is. @type {Record<string, string>} */
 export const MESSAGE_WORDS = {
@@ -97,13 +97,12 @@ function doingSentence({ actors, learners, replays }) {
   const living = actors.filter((one) => one.does !== "lost");
   const play = living.filter((one) => one.words === "plays").length;
   const pulls = living.filter((one) => one.does === "waits");
-  const plays = `${play === living.length && play > 1 ? `all ${play}` : play} of ${living.length}`;
   const who =
     living.length === 1
       ? `${named("actor", [living[0].rank])} ${living[0].words || "is between two things"}`
       : play === living.length
-        ? `all ${play} actors play`
-        : `${plays} actors play`;
+        ? `${allOf(play)} actors play`
+        : `${play} of ${living.length} actors play`;
   if (waits) {
     const replay = replays.some((one) => one.rank === waits.forWhom);
     const whom = replay
@@ -128,7 +127,7 @@ function bundleSentence({ learners, actors }) {
   if (waits) return `Bundle ${waits.rank} waits for parameters of rank ${waits.forWhom}`;
   if (!play.length) return "All bundles learn from what they have played themselves";
   return living.length === play.length && play.length > 1
-    ? `All ${play.length} bundles play`
+    ? `${begins(allOf(play.length))} bundles play`
     : `${begins(named("bundle", play))} ${play.length > 1 ? "play" : "plays"}`;
 }
 

@@ -8,15 +8,18 @@
  * @typedef {import("./index.js").RlRoles} RlRoles
  * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, width: number,
  *   height: number}} Chart
- * @typedef {{t: number, mean: number, low: number, high: number}} Bin
+ * @typedef {{t: number, mean: number, low: number, high: number, many: number}} Bin
  */
 import { bytes, duration, ticks } from "../../engine/format.js";
 import { countUntil } from "../../engine/search.js";
 import { writeAt } from "../../drawing/colors.js";
+import { EPISODES } from "./captions.js";
+import { inBundles } from "./index.js";
 import { rlNumber } from "./lines.js";
 
 export const RL_CHART = 138; // px
 const BINS = 48;
+const KIND_HIGH = 32;
 /** From which role to which each kind goes. @type {Record<string, string>} */
 const WAYS = {
   experience: "actor → replay",
@@ -52,6 +55,7 @@ export function binsOf(index, ranks, name, t) {
             mean: values.reduce((sum, one) => sum + one, 0) / values.length,
             low: Math.min(...values),
             high: Math.max(...values),
+            many: values.length,
           },
         ]
       : [],
@@ -91,7 +95,7 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
       g.fillStyle = ink.track;
       const each = (right - left) / BINS;
       for (const bin of bins)
-        g.fillRect(X(bin.t) - each / 2, Y(bin.high), each, Math.max(1, Y(bin.low) - Y(bin.high)));
+        g.fillRect(X(bin.t) - each / 2, Y(bin.high) - 1, each, Y(bin.low) - Y(bin.high) + 2);
     }
     g.strokeStyle = colour;
     g.lineWidth = 2;
@@ -131,7 +135,24 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
 export function drawReturns(chart, index, { actors }, t) {
   const bins = binsOf(index, actors, "return", t);
   const from = Math.max(0, index.table.from);
-  drawBinned(chart, [{ bins, colour: chart.ink.ink, dash: [], name: "" }], from, t, false, true);
+  const smooth = bins.map((bin, i) => {
+    // the mean of the last episodes by then, as the sentence says it
+    let many = 0;
+    let sum = 0;
+    for (let k = i; k >= 0 && many < EPISODES; k--) {
+      many += bins[k].many;
+      sum += bins[k].many * bins[k].mean;
+    }
+    return { ...bin, mean: sum / many };
+  });
+  drawBinned(
+    chart,
+    [{ bins: smooth, colour: chart.ink.ink, dash: [], name: "" }],
+    from,
+    t,
+    false,
+    true,
+  );
 }
 
 /** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */
@@ -172,17 +193,28 @@ export function bytesByKind(index, t) {
   });
 }
 
+/**
+ * Whether messages of a kind go from rank to rank in such a run.
+ * @param {string} kind
+ * @param {RlRoles} roles
+ */
+function travels(kind, roles) {
+  if (kind === "gradients") return roles.servers.length > 0;
+  if (kind === "parameters") return true;
+  return !inBundles(roles) && (kind !== "priorities" || roles.options.replay !== "uniform");
+}
+
+/** How high the chart of bytes is where it stands alone. @param {RlRoles} roles */
+export const kindsHigh = (roles) =>
+  4 + KIND_HIGH * Object.keys(WAYS).filter((kind) => travels(kind, roles)).length;
+
 /** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */
 export function drawKinds({ g, ink, font, width, height }, index, roles, t) {
-  const shown = bytesByKind(index, t).filter(
-    ({ kind }) =>
-      (kind !== "gradients" || roles.servers.length > 0) &&
-      (kind !== "priorities" || roles.options.replay !== "uniform"),
-  );
+  const shown = bytesByKind(index, t).filter(({ kind }) => travels(kind, roles));
   const most = Math.max(1, ...shown.map((one) => one.nbytes));
-  const each = (height - 6) / shown.length;
+  const each = Math.min(KIND_HIGH, height / shown.length);
   shown.forEach(({ kind, way, nbytes }, i) => {
-    const y = each * i;
+    const y = 3 + each * i;
     writeAt(g, font, kind, 0, y + 7, ink.ink);
     g.font = `400 11px ${font}`;
     const wide = g.measureText(kind).width;

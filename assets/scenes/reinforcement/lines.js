@@ -7,9 +7,6 @@
  */
 import { grouped } from "../../engine/format.js";
 
-/** @param {string} role */
-export const roleName = (role) => (role === "replay" ? "replay" : role);
-
 /** A number in three digits, with a real minus. @param {number} x */
 export const rlNumber = (x) =>
   Number.isFinite(x) ? String(Number(x.toPrecision(3))).replace("-", "−") : "–";
@@ -85,5 +82,43 @@ export function serverLines({ rank, words, version, queue }) {
   return [
     [[`server ${rank}`, String(rank)], [`v ${grouped(version)}`]],
     [[words, words.replace(" a gradient", "")], queue > 1 ? [`${queue} wait`] : []],
+  ];
+}
+
+/** A line with words on the left only. @param {string[]} words @returns {[string[], string[]]} */
+const onlyLeft = (words) => [words, []];
+
+/**
+ * The three rooms of a bundle: each with its name, whether it is at work, and what it has.
+ * @param {import("./frame.js").ActorNow} actor
+ * @param {import("./frame.js").ReplayNow} replay
+ * @param {import("./frame.js").LearnerNow} learner
+ * @returns {{name: string, works: boolean, lines: BoxLines}[]}
+ */
+export function roomsOf(actor, replay, learner) {
+  const plays = actor.words === "plays";
+  const [[, epsilon], , [last, frames]] = actorLines(actor);
+  const [, , [held]] = replayLines(replay);
+  const [, , updates, [age]] = learnerLines(learner);
+  return [
+    {
+      name: "plays",
+      works: plays,
+      lines: [
+        [epsilon, []],
+        [last, []],
+        [frames, []],
+      ],
+    },
+    { name: "replay", works: false, lines: [onlyLeft(held)] },
+    {
+      name: "learns",
+      works: learner.does === "works" && !plays,
+      lines: [
+        [updates[0], []],
+        [updates[1], []],
+        [age, []],
+      ],
+    },
   ];
 }

@@ -26,7 +26,7 @@ const LEAST_HIGH = 148; // px of the boxes together
 /** The share of the width that a role's column takes. @type {Record<Role, number>} */
 const ROLE_WIDE = { actor: 1.3, replay: 1.45, learner: 1.15, server: 0.95, bundle: 5 };
 /** The height that a role's box likes to have. @type {Record<Role, number>} */
-const ROLE_TALL = { actor: 62, replay: 112, learner: 74, server: 58, bundle: 62 };
+const ROLE_TALL = { actor: 62, replay: 112, learner: 74, server: 58, bundle: 74 };
 
 /** How much there is to say in a box of this height. @param {number} h @returns {Level} */
 const levelOf = (h) => (h >= 56 ? "full" : h >= 36 ? "two" : h >= 17 ? "line" : "dots");

@@ -17,6 +17,7 @@ import {
   drawKinds,
   drawOld,
   drawReturns,
+  kindsHigh,
   kindsWords,
   RL_CHART,
 } from "./charts.js";
@@ -29,11 +30,12 @@ import { rlPlace } from "./place.js";
 import { RlPointer } from "./pointer.js";
 
 const LEARNED = 2; // lines of what happened last
+const BESIDE = 760; // px of width from which all charts stand beside each other (theme.css)
 
 const RL_BODY = `<div class="wb-ps-picture"><canvas class="wb-rl" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks"></div></div>
   <p class="wb-key"></p>
   <div class="wb-rl-charts">
-    <section><h3>Return <small>of episodes: mean, lowest to highest</small></h3><canvas class="wb-rl-return" role="img"></canvas></section>
+    <section><h3>Return <small>mean of 20 episodes; lowest to highest</small></h3><canvas class="wb-rl-return" role="img"></canvas></section>
     <section><h3>How old <small>updates since it was the newest</small></h3><canvas class="wb-rl-old" role="img"></canvas></section>
     <section><h3>Sent <small>up to the playhead, by kind</small></h3><canvas class="wb-rl-kinds" role="img"></canvas></section>
   </div>
@@ -87,10 +89,10 @@ class RlView {
     const key = [index.version, t, width, ratio, ink.ground, ink.wait].join();
     if (key === this.charted) return;
     this.charted = key;
-    const [returns, old, kinds] = this.charts.map((canvas) => {
+    const [returns, old, kinds] = this.charts.map((canvas, i) => {
       const wide = canvas.clientWidth || 300;
-      const g = this.stage.paper(canvas, wide, RL_CHART);
-      return { g, ink, font, width: wide, height: RL_CHART };
+      const height = i === 2 && width < BESIDE ? kindsHigh(roles) : RL_CHART;
+      return { g: this.stage.paper(canvas, wide, height), ink, font, width: wide, height };
     });
     drawReturns(returns, index, roles, t);
     drawOld(old, index, roles, t);

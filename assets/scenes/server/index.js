@@ -37,6 +37,7 @@ import { goneSince, joinsWithin } from "../../engine/generations.js";
 import { addKeys } from "./lookups.js";
 
 const SERVES = ["push", "apply", "clock"]; // a pull may be of examples
+const ACTOR_PULL = "parameters"; // as actor.py calls it
 
 export class ServerIndex {
   /** @param {Table} table */
@@ -90,8 +91,10 @@ export class ServerIndex {
     const iteration = passages.iteration[p];
     if (k === code.apply) this.#applied(p, row, rank, peer, iteration);
     else if (k === code.push) this.#pushed(p, row, rank, peer, iteration);
-    else if (k === code.pull) this.#pulled(p, row, rank, peer, iteration);
-    else if (k === code.clock) this.#granted(rank, iteration, table.end[row]);
+    else if (k === code.pull) {
+      // an actor's pull has a name: it is no worker, and has no iterations of its own
+      if (table.text(table.name[row]) !== ACTOR_PULL) this.#pulled(p, row, rank, peer, iteration);
+    } else if (k === code.clock) this.#granted(rank, iteration, table.end[row]);
     else if (k === code.send || k === code.recv) this.#message(p, row, rank, peer, k === code.send);
     else if (k === code.metric && rank >= 0) this.#measured(p, row, rank, peer, iteration);
     else if (k === code.detect && peer >= 0 && table.text(table.name[row]) === "lost")

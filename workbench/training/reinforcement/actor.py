@@ -102,7 +102,7 @@ class Actor:
 
     def _begin_block(self) -> None:
         """Let faults strike that were due at an iteration which a learner has come to since."""
-        job, iteration = self.job, self.version // self._updates
+        job, iteration = self.job, self._iteration(self.version)
         job.recorder.where = Where(iteration, version=self.version)
         # A step of one iteration goes as far as the slowest rank is: that is never this one.
         job.control.set_rank(job.run_rank, ITERATION, iteration + 1)
@@ -110,6 +110,10 @@ class Actor:
         for one in range(self._struck, iteration + 1):
             job.strike(one)
         self._struck = iteration + 1
+
+    def _iteration(self, version: int) -> int:
+        """Return the iteration of a learner that begins with this version; the last one at most."""
+        return min(version // self._updates, self.job.exp.iterations - 1)
 
     # -- parameters --
 
@@ -152,7 +156,7 @@ class Actor:
 
     def _note_pull(self, rank: int, start: int, version: int) -> None:
         lane, part = self.job.recorder.lane("compute"), self._parts[rank].section_n
-        lane.context(where=Where(version // self._updates, version=version))
+        lane.context(where=Where(self._iteration(version), version=version))
         nbytes = part.numel() * part.element_size()
         name = self.job.recorder.name("parameters")
         lane.write(CODE["pull"], start, now(), rank, nbytes=nbytes, name=name)

@@ -139,7 +139,7 @@ class ReplayRank:
             return self._inbox.forget(learner)
         if version > self._newest:
             self._newest = version
-            self._strike(version // self._updates)
+            self._strike(min(version // self._updates, self.job.exp.iterations - 1))
         self._asked.append((learner, count, inserted))
         self._answer()
         self._inbox.expect(messages.numbers(3), learner, REQUEST, self._request)

@@ -273,6 +273,7 @@ def test_a_kill_is_asked_twice_and_its_end_told(
     assert "killed" not in viewer.stage.locator("[data-rank='1']").inner_text()
 
 
+@pytest.mark.full
 def test_a_rank_is_removed_another_added_and_a_checkpoint_written(
     view: Callable[..., tuple[wb.Run, Viewer]], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_every_mark_is_a_row_at_its_place(saved: str, open_page: Callable[..., W
     wait_for(twenty, "twenty chunks")
 
 
+@pytest.mark.full
 def test_a_row_removed_is_a_chunk_less(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
     """At the moment at which that chunk was on its way it is not there any more."""
     events = training(1)

@@ -283,6 +283,7 @@ def test_viewers_keep_no_run_alive(web_app: str, open_page: Open) -> None:
     wait_for(lambda: state(watched) == "finished", "its end on the page")
 
 
+@pytest.mark.full
 def test_a_reload_comes_back_to_the_live_run_with_its_history(
     web_app: str, open_page: Open
 ) -> None:

@@ -130,6 +130,7 @@ def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_
 # ---- light and dark, and whose runs they are
 
 
+@pytest.mark.full
 def test_light_and_dark(web_app: str, open_page: Open) -> None:
     page = open_page(color_scheme="dark").page
     start_page(page, web_app)
@@ -162,6 +163,7 @@ def test_past_runs_are_their_own_browsers(web_app: str, open_page: Open) -> None
     stranger.get_by_text("None yet.").wait_for()
 
 
+@pytest.mark.full
 def test_behind_a_login_everything_works(serve: Serve, open_page: Open) -> None:
     address, page = serve("--basic-auth", "ann:s3cret"), open_page().page
     page.goto(address)

@@ -271,6 +271,7 @@ def _plain(x: Any) -> Any:
     return x
 
 
+@pytest.mark.full
 def test_fsdp2_and_hsdp() -> None:
     compare([fsdp2, fsdp2_equals_one_process, fsdp2_by_hand, fsdp2_state, hsdp], 4)
 

@@ -67,6 +67,7 @@ def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(tmp_path: P
     assert (tmp_path / "a.parquet").exists()
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_a_run_cleanly_and_saves_it(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(
         "strategy: data_parallel\ntask: lenet_digits\nranks: 2\niterations: 100000\n"

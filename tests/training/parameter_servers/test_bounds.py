@@ -137,7 +137,7 @@ def test_under_the_same_jitter_whoever_is_bound_more_waits_more() -> None:
         {"consistency": "ssp", "staleness": 4},
         {"consistency": "asp"},
     ):
-        run, result = done(served(pad_compute="15 ms", faults=JITTER, iterations=70, **options))
+        run, result = done(served(pad_compute="15 ms", faults=JITTER, iterations=50, **options))
         waiting.append(blocked(run))
         seconds.append(result.wall_seconds)
     assert waiting == sorted(waiting, reverse=True) and seconds[:3] == sorted(seconds[:3])[::-1]

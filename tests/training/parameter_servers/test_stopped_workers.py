@@ -82,6 +82,7 @@ def test_a_frozen_worker_stops_nobody_under_asp() -> None:
 
 
 @pytest.mark.parametrize("consistency", ["asp", "ssp"])
+@pytest.mark.full
 def test_a_worker_that_somebody_else_stops_is_an_error_after_the_timeout(consistency: str) -> None:
     """Under ASP too, where the others first finish without it."""
     exp = served(consistency, timeout="2 s", iterations=60, pad_compute="5 ms")

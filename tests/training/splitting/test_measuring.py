@@ -90,6 +90,7 @@ def test_times_follow_the_work() -> None:
     assert large.backward_s > large.forward_s
 
 
+@pytest.mark.full
 def test_what_holds_up_the_machine_for_a_moment_is_in_no_layer_s_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

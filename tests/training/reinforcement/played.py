@@ -10,7 +10,9 @@ import torch
 
 import workbench as wb
 from workbench import laws
+from workbench.training.reinforcement.transitions import BESIDE
 
+TRANSITION = 2 * 50 + BESIDE  # bytes
 SMALL = {"learn_from": 60, "capacity": 400}  # replay is full, and evicts, within a test
 IN_STEP = {
     "ape_x": (3, {"lockstep": True}),

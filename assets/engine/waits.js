@@ -39,12 +39,20 @@ export function placeInLane(table, lane, t) {
 }
 
 /**
- * Whether a rank stands still for messages at all.
+ * Whether a rank stands still for messages at all: a replay's takes whichever comes next.
  * @param {import("./player.js").RunFacts | null | undefined} run
  * @param {number} rank
  */
 export const standsForMessages = (run, rank) =>
-  (run?.peers?.stands ?? null)?.includes(rank) ?? true;
+  ((run?.peers?.stands ?? null)?.includes(rank) ?? true) && !onlyReplays(run, rank);
+
+/**
+ * Whether a rank holds a shard of replay, and is nothing else.
+ * @param {import("./player.js").RunFacts | null | undefined} run
+ * @param {number} rank
+ */
+const onlyReplays = (run, rank) =>
+  !!run?.roles && !run.roles.options.bundle && run.roles.replays.includes(rank);
 
 /**
  * Whether this rank serves examples: it waits for nobody, but for somebody to ask.

@@ -39,6 +39,22 @@ export function longestOf(g, font, words, room, bold = false) {
 }
 
 /**
+ * The longest of these words beside which others have room; where none leaves it, the longest.
+ * @param {CanvasRenderingContext2D} g
+ * @param {string} font
+ * @param {string[]} words
+ * @param {string | undefined} others
+ * @param {number} room
+ * @param {boolean} bold
+ */
+function besideOf(g, font, words, others, room, bold) {
+  g.font = `400 11px ${font}`;
+  const taken = others ? g.measureText(others).width + 8 : 0;
+  const whole = words.filter((one) => /[^\d]/.test(one)); // a number alone says too little
+  return longestOf(g, font, whole, room - taken, bold) || longestOf(g, font, words, room, bold);
+}
+
+/**
  * The box itself: dashed where it waits, crossed where its rank is lost.
  * @param {CanvasRenderingContext2D} g
  * @param {Look} look
@@ -134,7 +150,8 @@ function drawLines(g, { ink, font }, { x, y, w, h }, now, lines) {
   const top = y + (h - many * BOX_LINE) / 2 + BOX_LINE / 2;
   shown.forEach(([first, second], i) => {
     const at = top + i * BOX_LINE;
-    const begin = longestOf(g, font, first, right - left, i === 0);
+    const begin = besideOf(g, font, first, second[0], right - left, i === 0);
+    g.font = `${i === 0 ? 700 : 400} 11px ${font}`;
     const wide = begin ? g.measureText(begin).width + 8 : 0;
     const end = longestOf(g, font, second, right - left - wide);
     const colour = i === 0 ? ink.ink : i === 1 ? doesInk(ink, now) : ink["ink-2"];

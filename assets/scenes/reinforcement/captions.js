@@ -92,14 +92,14 @@ export function rlSentence(known, frame, index, roles, live) {
 }
 
 /** @param {RlFrame} frame */
-function doingSentence({ actors, learners, replays }) {
+function doingSentence({ actors, learners, replays, servers }) {
   const waits = learners.find((one) => one.does === "waits");
   const living = actors.filter((one) => one.does !== "lost");
   const play = living.filter((one) => one.words === "plays").length;
   const pulls = living.filter((one) => one.does === "waits");
   const who =
     living.length === 1
-      ? `${named("actor", [living[0].rank])} ${living[0].words || "is between two things"}`
+      ? `actor ${living[0].rank} ${living[0].does === "waits" ? "waits for parameters" : living[0].words || "is between two things"}`
       : play === living.length
         ? `${allOf(play)} actors play`
         : `${play} of ${living.length} actors play`;
@@ -115,7 +115,7 @@ function doingSentence({ actors, learners, replays }) {
     return `${named(
       "actor",
       pulls.map((one) => one.rank),
-    )} ${pulls.length > 1 ? "wait" : "waits"} for parameters of rank ${pulls[0].forWhom}; ${who}`;
+    )} ${pulls.length > 1 ? "wait" : "waits"} for parameters of ${servers.length ? "server" : "learner"} ${pulls[0].forWhom}; ${who}`;
   return learner ? `learner ${learner.rank} ${learner.words}; ${who}` : who;
 }
 
@@ -124,7 +124,7 @@ function bundleSentence({ learners, actors }) {
   const waits = learners.find((one) => one.does === "waits");
   const play = actors.filter((one) => one.words === "plays").map((one) => one.rank);
   const living = learners.filter((one) => one.does !== "lost");
-  if (waits) return `Bundle ${waits.rank} waits for parameters of rank ${waits.forWhom}`;
+  if (waits) return `Bundle ${waits.rank} waits for parameters of server ${waits.forWhom}`;
   if (!play.length) return "All bundles learn from what they have played themselves";
   return living.length === play.length && play.length > 1
     ? `${begins(allOf(play.length))} bundles play`

@@ -14,7 +14,7 @@
 import { drawBundle, drawRole } from "./boxes.js";
 import { ageInk, writeAt } from "../../drawing/colors.js";
 import { bytes } from "../../engine/format.js";
-import { rlAlong, rlWay } from "./place.js";
+import { rlAlong, rlDone, rlWay } from "./place.js";
 
 const MOST_LINKS = 60; // ways that are drawn while nothing is on them
 const ASKS = new Set(["request", "pull", "grant", "farewell"]); // a few numbers, not what is learned
@@ -95,7 +95,7 @@ function drawLinks(g, { ink, choice }, seen) {
 }
 
 /**
- * What the way back above the boxes is, written on it.
+ * What the way back above the boxes is, written below it: messages pass there.
  * @param {CanvasRenderingContext2D} g
  * @param {Look} look
  * @param {RlSeen} seen
@@ -111,9 +111,7 @@ function drawBusWords(g, { ink, font }, seen) {
   g.font = `400 11px ${font}`;
   const wide = g.measureText(words).width + 8;
   const x = Math.max(replay.x, replay.x + (replay.w - wide) / 2);
-  g.fillStyle = ink.ground;
-  g.fillRect(x, place.bus - 7, wide, 14);
-  writeAt(g, font, words, x + 4, place.bus, ink["ink-2"]);
+  writeAt(g, font, words, x + 4, place.bus + 14, ink["ink-2"]);
 }
 
 /**
@@ -128,10 +126,7 @@ function drawTail(g, ink, way, { share, kind }) {
   g.strokeStyle = kind === "parameters" ? ink["age-0"] : ink.comm;
   g.lineWidth = 2.5;
   g.globalAlpha = 0.4;
-  trace(
-    g,
-    Array.from({ length: 13 }, (_, k) => rlAlong(way, share * (k / 12))),
-  );
+  trace(g, rlDone(way, share));
   g.globalAlpha = 1;
 }
 

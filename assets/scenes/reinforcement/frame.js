@@ -35,6 +35,7 @@ import { rlArrived, inBundles } from "./index.js";
 export const AGES = 12; // columns of what replay holds; replay_rank.py tells of as many
 export const RL_TINTS = 7; // steps of the tint
 const SECOND = 1e9;
+const LAGS = 12; // pulls of an actor that the tint goes by
 
 /** What a rank that computes does. @type {Record<string, string>} */
 const WORKS = {
@@ -48,11 +49,11 @@ const WORKS = {
   push: "pushes gradients",
 };
 
-/** A step of the tint for so many updates: 1, 2 or 5 times a power of ten. @param {number} most */
+/** A step of the tint for so many updates: a round number. @param {number} most */
 export function tintStep(most) {
   const raw = Math.max(1, most / RL_TINTS);
   const unit = 10 ** Math.floor(Math.log10(raw) + 1e-9);
-  return unit * ([1, 2, 5, 10].find((k) => k * unit >= raw - 1e-9) ?? 10);
+  return unit * ([1, 2, 3, 4, 5, 6, 8, 10].find((k) => k * unit >= raw - 1e-9) ?? 10);
 }
 
 /** Those who hold the newest parameters. @param {RlRoles} roles */
@@ -315,8 +316,8 @@ export function rlFrame(index, roles, t, iterations = -1) {
 }
 
 /**
- * The largest lag that any actor had up to t, by what it told at its pulls: it only grows, so that
- * the tint does not change its meaning back and forth.
+ * The largest lag that any actor told at its last pulls up to t: of several, so that the tint does
+ * not change its meaning back and forth.
  * @param {RlIndex} index
  * @param {RlRoles} roles
  * @param {number} t
@@ -324,9 +325,10 @@ export function rlFrame(index, roles, t, iterations = -1) {
 function largestLag(index, { actors }, t) {
   return Math.max(
     0,
-    ...actors.map((rank) => {
-      const { t: times, peak } = index.of(rank, "policy lag");
-      return peak[countUntil(times, t, Number) - 1] ?? 0;
+    ...actors.flatMap((rank) => {
+      const { t: times, v } = index.of(rank, "policy lag");
+      const end = countUntil(times, t, Number);
+      return v.slice(Math.max(0, end - LAGS), end);
     }),
   );
 }

@@ -16,9 +16,9 @@
  * @typedef {{kind: string, from: number, to: number, list: RlMessage[], sums: number[],
  *   read: number}} RlWay  the messages of one kind between two ranks, in the order in which they
  *   left; sums: bytes up to each, of which `read` hold
- * @typedef {{t: number[], v: number[], sums: number[], peak: number[], version: number[],
+ * @typedef {{t: number[], v: number[], sums: number[], version: number[],
  *   peer: number[]}} Series
- *   v: values at the times t; sums, peak: of the values up to each; version, peer: of the rows, or the
+ *   v: values at the times t; sums: of the values up to each; version, peer: of the rows, or the
  *   place that a value is of
  * @typedef {{start: number[], end: number[], what: string[], peer: number[]}} Spans
  *   what a rank did, in the order of the ends
@@ -33,7 +33,7 @@ const RL_FLYING = 12; // messages of one way that may be on their way at once
 export const rlArrived = ({ sent, got, there }) => (sent > 0 && got >= sent ? there : NaN);
 
 /** @returns {Series} */
-const emptySeries = () => ({ t: [], v: [], sums: [], peak: [], version: [], peer: [] });
+const emptySeries = () => ({ t: [], v: [], sums: [], version: [], peer: [] });
 
 /** Something a rank never measured. */
 const NO_SERIES = emptySeries();
@@ -107,11 +107,10 @@ export class RlIndex {
   }
 
   /** @param {Series} series @param {number} p @param {number} row @param {number} value */
-  #put({ t, v, sums, peak, version, peer }, p, row, value) {
+  #put({ t, v, sums, version, peer }, p, row, value) {
     const { table } = this;
     sums.push((sums.at(-1) ?? 0) + (Number.isFinite(value) ? value : 0));
     t.push(Math.max(t.at(-1) ?? -Infinity, table.end[row]));
-    peak.push(Math.max(peak.at(-1) ?? -Infinity, value));
     v.push(value);
     version.push(table.passages.version[p]);
     peer.push(table.chunk[row] >= 0 ? table.chunk[row] : table.peer[row]);

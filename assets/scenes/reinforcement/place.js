@@ -17,7 +17,7 @@
  */
 import { inBundles } from "./index.js";
 
-const RL_HEAD = 42; // px above the boxes: the columns' names, and the way back
+const RL_HEAD = 50; // px above the boxes: the columns' names, and the way back
 const BUNDLE_HEAD = 22;
 const ROW_GAP = 8;
 const SIDE = 13; // px from a column to the way back beside it
@@ -102,7 +102,7 @@ export function rlPlace(roles, width) {
     spots,
     of: new Map(spots.map((spot) => [spot.rank, spot])),
     columns: placed,
-    bus: bundles ? NaN : 25,
+    bus: bundles ? NaN : 24,
   };
 }
 
@@ -151,7 +151,7 @@ export function rlWay(place, from, to) {
  * A point of a way, and where it leads there.
  * @param {Point[]} way
  * @param {number} share
- * @returns {Point & {turn: number}}
+ * @returns {Point & {turn: number, after: number}} after: how many of its points lie behind
  */
 export function rlAlong(way, share) {
   const lengths = way.map((p, i) => (i ? Math.hypot(p.x - way[i - 1].x, p.y - way[i - 1].y) : 0));
@@ -164,7 +164,19 @@ export function rlAlong(way, share) {
     x: a.x + (b.x - a.x) * f,
     y: a.y + (b.y - a.y) * f,
     turn: Math.atan2(b.y - a.y, b.x - a.x),
+    after: i,
   };
+}
+
+/**
+ * The part of a way that is done.
+ * @param {Point[]} way
+ * @param {number} share
+ * @returns {Point[]}
+ */
+export function rlDone(way, share) {
+  const end = rlAlong(way, share);
+  return [...way.slice(0, end.after), { x: end.x, y: end.y }];
 }
 
 /**

@@ -24,6 +24,7 @@ def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) 
         iterations=iterations,
         batch_size=32,
         optimizer="adam",
+        threads=1,  # the network is small: threads would only wait for each other
         pad_environment="2 ms",
         options=options,
     )

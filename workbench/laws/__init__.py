@@ -9,6 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from workbench.laws.collectives import complete_sums, everyone_takes_part, steps_and_bytes
+from workbench.laws.experience import conserved_experience
 from workbench.laws.results import replicas_identical, sum_error
 from workbench.laws.rows import gapless_lanes, matched_messages, nested_spans, ordered_times
 from workbench.laws.violation import MOST, Violation
@@ -19,6 +20,7 @@ __all__ = [
     "Violation",
     "check_events",
     "complete_sums",
+    "conserved_experience",
     "contributors",
     "everyone_takes_part",
     "gapless_lanes",
@@ -49,4 +51,5 @@ def check_events(
         *everyone_takes_part(events, complete=complete),
         *steps_and_bytes(events, complete=complete, itemsize=itemsize),
         *complete_sums(events, complete=complete),
+        *conserved_experience(events, complete=complete),
     ]

@@ -21,6 +21,7 @@ from workbench.analysis.actors import mean
 from workbench.analysis.curves import Curves
 from workbench.analysis.recovery import measure
 from workbench.common.units import print_size
+from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.spec import Experiment
 from workbench.store.event_store import Store
 from workbench.user_code.source import Source
@@ -48,7 +49,7 @@ def way_kind(exp: Experiment) -> str:
 
 def way(exp: Experiment) -> str:
     """Return how ranks combine: an algorithm, another backend, a server's policy, or a schedule."""
-    if exp.ranks == 1:
+    if exp.ranks == 1 or only_plays(exp):
         return ""
     if exp.strategy == stages.STRATEGY:
         schedule = exp.options.get("schedule", "1f1b")

@@ -28,6 +28,16 @@ def has_environment(exp: Fields) -> bool | None:
     return None if methods is None else "environment" in methods
 
 
+def only_plays(exp: Fields) -> bool:
+    """Return whether the strategy takes tasks with an environment only; False where its source is
+    gone, as it may be of a saved run.
+    """
+    try:
+        return _defines(exp.strategy, ONLY_PLAYS)
+    except SpecError:
+        return False
+
+
 def check_environment(exp: Fields) -> None:
     """Check that the strategy plays where the task has an environment, and only there."""
     plays = has_environment(exp)

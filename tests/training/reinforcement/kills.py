@@ -21,8 +21,8 @@ import workbench as wb
 from tests.live import gone, until
 from tests.training.reinforcement.played import TRANSITION, counts, game, roles, sent
 
-ITERATIONS = 60
-LONGEST = 0.5  # seconds after the iteration that was waited for
+ITERATIONS = 400
+LONGEST = 0.1  # seconds after the iteration that was waited for
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def strike(name: str, number: int) -> str:
     fields: dict[str, Any] = {"pull_every": 8, "pad_environment": "1 ms", "seed": number}
     run = wb.run(game(case.strategy, case.ranks, iterations=ITERATIONS, **fields, **case.options))
     try:
-        at = chance.randrange(0, ITERATIONS - 5)
+        at = chance.randrange(0, ITERATIONS * 3 // 4)
         until(lambda: run.done or run.iteration >= at, what=f"iteration {at}")
         time.sleep(chance.uniform(0, LONGEST))
         victim = chance.choice(roles(run)[case.role])

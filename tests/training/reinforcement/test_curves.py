@@ -185,5 +185,6 @@ def test_a_comparison_of_strategies_shows_returns(both: Comparison) -> None:
     assert {"Returns" in one.text for one in both.figure("frames").layout.annotations} == {True}
     assert both.reached(-1.0)["frames"].null_count() == 0
     measured = both.runs
+    assert set(measured["algorithm"]) == {""}, "no all-reduce, no schedule"
     assert measured["score"].is_between(-1, 1).all() and (measured["frames_per_s"] > 0).all()
     assert (measured["sample_age"] > 0).all() and "policy_lag" in MEASURES

@@ -73,7 +73,9 @@ RUNS: dict[str, wb.Experiment] = {
         all_reduce="ring",
         faults=wb.Corrupt(rank=1, at_iteration=1),
     ),
-    "played_ape_x": played("ape_x", 4, 30, faults=wb.Kill(rank=3, at_iteration=20)),
+    "played_ape_x": played(
+        "ape_x", 4, 40, options={"pull_every": 8}, faults=wb.Kill(rank=3, at_iteration=20)
+    ),
     "played_gorila": played(
         "gorila",
         14,

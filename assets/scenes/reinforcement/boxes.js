@@ -12,6 +12,7 @@
 import { ageInk, writeAt } from "../../drawing/colors.js";
 import { cross } from "../../drawing/glyph.js";
 import { grouped } from "../../engine/format.js";
+import { SHADES } from "./frame.js";
 import {
   actorLines,
   behindWords,
@@ -128,8 +129,36 @@ export function drawRole(g, look, seen, spot) {
           : replayLines(now);
   const strip = spot.role === "replay" && spot.h >= 60;
   const words = strip ? { ...spot, h: spot.h - 20 - stripHigh(spot.h) } : spot;
-  drawLines(g, look, words, now, lines);
+  const wide = spot.role === "actor" ? drawGame(g, ink, spot, now.picture) : 0;
+  drawLines(g, look, { ...words, x: words.x + wide, w: words.w - wide }, now, lines);
   if (strip) drawReplay(g, look, seen, spot, now);
+}
+
+/**
+ * The game as its actor saw it last, where there is room. Returns how wide it is.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {Box} box
+ * @param {number[][]} picture  rows of shades
+ */
+export function drawGame(g, ink, { x, y, w, h }, picture) {
+  const columns = picture[0]?.length ?? 0;
+  const each = Math.floor(((h - 8) / picture.length) * 2) / 2;
+  const wide = columns * each;
+  if (!columns || h < 40 || w < 118 + wide) return 0;
+  const left = x + STRIP_WIDE + 5;
+  const top = y + (h - each * picture.length) / 2;
+  g.fillStyle = ink.track;
+  g.fillRect(left, top, wide, each * picture.length);
+  g.fillStyle = ink.ink;
+  picture.forEach((row, i) =>
+    row.forEach((shade, k) => {
+      g.globalAlpha = shade / (SHADES - 1);
+      if (shade) g.fillRect(left + k * each, top + i * each, each, each);
+    }),
+  );
+  g.globalAlpha = 1;
+  return wide + 3;
 }
 
 /**

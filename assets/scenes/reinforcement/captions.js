@@ -214,13 +214,13 @@ export function rlCometWords(comet, frame) {
 export function rlSpotWords(frame, { rank, role }) {
   const of = (/** @type {{rank: number}[]} */ all) =>
     /** @type {any} */ (all.find((one) => one.rank === rank));
-  if (role === "actor") return actorWords(of(frame.actors));
+  if (role === "actor") return actorWords(of(frame.actors), frame.t);
   if (role === "replay") return replayWords(of(frame.replays));
   if (role === "learner") return learnerWords(of(frame.learners));
   if (role === "server") return serverWords(of(frame.servers));
   return [
     `bundle ${rank}: an actor, a replay and a learner in one rank`,
-    ...actorWords(of(frame.actors)).slice(1),
+    ...actorWords(of(frame.actors), frame.t).slice(1),
     `replay: ${grouped(of(frame.replays).held)} transitions, which never travel`,
     ...learnerWords(of(frame.learners)).slice(1),
   ];
@@ -232,8 +232,8 @@ const versionSaid = ({ version, behind }) =>
     ? "parameters: none yet"
     : `parameters: version ${grouped(version)}${behind ? `, ${counted(behind, "update")} behind` : ", the newest"}`;
 
-/** @param {import("./frame.js").ActorNow} now */
-const actorWords = (now) => [
+/** @param {import("./frame.js").ActorNow} now @param {number} t */
+const actorWords = (now, t) => [
   `actor ${now.rank}: ${now.words || "between two things"}`,
   versionSaid(now),
   `${counted(now.frames, "frame")}, ${grouped(now.rate)} in the last second` +
@@ -241,6 +241,7 @@ const actorWords = (now) => [
   now.episodes
     ? `${counted(now.episodes, "episode")}, the last with return ${rlNumber(now.episode)}`
     : "no episode has ended yet",
+  ...(now.picture.length ? [`picture of the game: ${duration(t - now.seen)} old`] : []),
 ];
 
 /** @param {import("./frame.js").ReplayNow} now */

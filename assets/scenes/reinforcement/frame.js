@@ -11,7 +11,8 @@
  *   works: it computes; forWhom: the rank that it waits for, -1: none; version: of its parameters,
  *   -1: none yet; behind: updates that they lack
  * @typedef {RoleNow & {epsilon: number, episode: number, episodes: number, frames: number,
- *   rate: number}} ActorNow
+ *   rate: number, picture: number[][], seen: number}} ActorNow
+ *   picture: rows of shades of what it saw at the time `seen`, [] unknown;
  *   episode: the return of the last one; rate: frames in the last second
  * @typedef {RoleNow & {held: number, capacity: number, inserted: number, dropped: number,
  *   late: number, needed: number, asked: number[], columns: {behind: number, mass: number}[]}}
@@ -35,6 +36,7 @@ import { rlArrived, inBundles } from "./index.js";
 export const AGES = 12; // columns of what replay holds; replay_rank.py tells of as many
 export const RL_TINTS = 7; // steps of the tint
 const SECOND = 1e9;
+export const SHADES = 16; // of a pixel
 const LAGS = 12; // pulls of an actor that the tint goes by
 
 /** What a rank that computes does. @type {Record<string, string>} */
@@ -148,6 +150,7 @@ function actorOf(index, roles, rank, t) {
     episodes: countUntil(returns.t, t, Number),
     frames,
     rate: frames - before,
+    ...pictureOf(index, rank, t),
   };
   if (now.does !== "idle" || inBundles(roles)) return actor;
   for (const holder of holders)
@@ -155,6 +158,26 @@ function actorOf(index, roles, rank, t) {
       return { ...actor, does: "waits", words: `pulls from ${holder}`, forWhom: holder };
   const full = roles.replays.find((replay) => isOnWay(index.way("experience", rank, replay), t));
   return full === undefined ? actor : { ...actor, words: `sends to ${full}` };
+}
+
+/**
+ * What an actor saw last: 16 shades, told row by row (picture.py).
+ * @param {RlIndex} index
+ * @param {number} rank
+ * @param {number} t
+ */
+function pictureOf(index, rank, t) {
+  const { t: times, v, peer } = index.of(rank, "picture");
+  const end = countUntil(times, t, Number);
+  const picture = /** @type {number[][]} */ ([]);
+  for (let i = end - 1; i >= 0; i--) {
+    const row = [];
+    for (let left = v[i]; left >= SHADES; left = Math.floor(left / SHADES))
+      row.unshift(left % SHADES);
+    picture.unshift(row);
+    if (peer[i] === 0) break;
+  }
+  return { picture, seen: times[end - 1] ?? NaN };
 }
 
 /**

@@ -59,6 +59,14 @@ export function rlKeys({ ink }, { frame, roles }) {
   if (roles.servers.length) message("gradients", "gradients");
   message("parameters", "parameters", Math.PI);
   message("request", "a request, an answer");
+  if (frame.actors.some((one) => one.picture.length))
+    put("game", 12, "the game, at most 1 s old where there is room", (g) => {
+      g.fillStyle = ink.track;
+      g.fillRect(1, 1, 10, 14);
+      g.fillStyle = ink.ink;
+      g.fillRect(5, 4, 3, 3);
+      g.fillRect(3, 12, 3, 3);
+    });
   put("works", 20, "computes", (g) => keyBox(g, ink, ink["ink-2"], []));
   put("waits", 20, "waits", (g) => keyBox(g, ink, ink.wait, [3, 2.6]));
   if ([...frame.actors, ...frame.learners, ...frame.replays].some((one) => one.does === "lost"))

@@ -47,12 +47,18 @@ class Player:
         self._whole: list[np.ndarray] = []  # transitions that are in no block yet
         self._return = 0.0
         self.frames = 0
+        self.shown_ns = 0  # when pages were told what it sees
         self.returns: list[float] = []  # of episodes that ended in the latest block
 
     @property
     def epsilon(self) -> float:
         """The probability of a random action in the next frame."""
         return self._exploration.at(self.frames)
+
+    @property
+    def observation(self) -> np.ndarray:
+        """What it sees now."""
+        return self._observation
 
     def block(self, count: int, version: int) -> np.ndarray:
         """Play until there are ``count`` transitions more, and return them as records.

@@ -19,6 +19,7 @@ from workbench.training.parameter_servers.flat import Flat
 from workbench.training.reinforcement.exploring import Exploration
 from workbench.training.reinforcement.learning import Batch, Target, batch_of
 from workbench.training.reinforcement.options import Options, exponents, warm_up_blocks
+from workbench.training.reinforcement.picture import show
 from workbench.training.reinforcement.playing import Player
 from workbench.training.reinforcement.replay import Replay
 from workbench.training.reinforcement.transitions import layout_of
@@ -72,6 +73,7 @@ def play(job: Job, player: Player, count: int, version: int) -> np.ndarray:
     for value in player.returns:
         job.recorder.mark(_METRIC, "return", value=value)
     job.recorder.mark(_METRIC, "frames", value=player.frames)
+    show(job, player)
     return block
 
 

@@ -329,7 +329,7 @@ export function rlFrame(index, roles, t, iterations = -1) {
     learners,
     servers,
     newest,
-    step: tintStep(largestLag(index, roles, t)),
+    step: tintStep(largestLag(index, actors, t)),
     old: tintStep(Math.max(0, ...replays.flatMap((one) => one.columns.map((c) => c.behind)))),
     comets: index
       .flyingAt(t)
@@ -339,16 +339,17 @@ export function rlFrame(index, roles, t, iterations = -1) {
 }
 
 /**
- * The largest lag that any actor told at its last pulls up to t: of several, so that the tint does
+ * The largest lag that any actor that lives told at its last pulls up to t: of several, so that the tint does
  * not change its meaning back and forth.
  * @param {RlIndex} index
- * @param {RlRoles} roles
+ * @param {ActorNow[]} actors
  * @param {number} t
  */
-function largestLag(index, { actors }, t) {
+function largestLag(index, actors, t) {
   return Math.max(
     0,
-    ...actors.flatMap((rank) => {
+    ...actors.flatMap(({ rank, does }) => {
+      if (does === "lost") return [];
       const { t: times, v } = index.of(rank, "policy lag");
       const end = countUntil(times, t, Number);
       return v.slice(Math.max(0, end - LAGS), end);

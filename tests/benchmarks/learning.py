@@ -28,7 +28,7 @@ BARS = {
 
 
 def measure(seeds: range = SEEDS) -> list[Figure]:
-    """Measure all; it takes a quarter of an hour."""
+    """Measure all; it takes some ten minutes."""
     figures: list[Figure] = []
     for preset, (what, score, seconds) in BARS.items():
         figures += learned(presets()[preset].experiment, what, score, seconds, seeds)

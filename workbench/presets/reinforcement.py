@@ -58,7 +58,7 @@ def presets() -> list[Words]:
         (
             "Ape-X: four actors, one learner",
             "Experience flows to replay, priorities come back. How old is what is learned from?",
-            lambda: catching("ape_x", 6),
+            lambda: catching("ape_x", 6, 3000),
         ),
         (
             "Gorila: actors, learners, a server",

@@ -94,6 +94,14 @@ def test_what_is_checked_stands_in_the_experiment_that_is_stored(text: str) -> N
 
 
 CASES: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {
+            "iterations": 9,
+            "recovery": "shrink",
+            "faults": wb.Preempt(rank=1, at_iteration=8),
+        },
+        [""],  # it leaves with all others
+    ),
     ({"recovery": "shrink", "faults": wb.Kill(rank=1, at_iteration=2)}, ["killed"]),
     ({"faults": wb.Kill(rank=1, at_iteration=2)}, ["killed"]),
     (

@@ -327,3 +327,26 @@ def test_a_server_that_joins_takes_its_share_again() -> None:
     held = rows.group_by("generation").agg(pl.col("value").sort())
     sizes = dict(held.rows())
     assert len(sizes[0]) == 2 and len(sizes[1]) == 1 and sizes[2] == sizes[0]
+
+
+def test_workers_that_were_apart_when_one_was_lost_do_not_wait_for_a_checkpoint_of_before(
+    tmp_path: Path,
+) -> None:
+    """Rank 3 has pushed what rank 1 still computes, and a checkpoint is due before each."""
+    run = wb.run(
+        served(
+            1,
+            3,
+            consistency="asp",
+            recovery="shrink",
+            iterations=4,
+            checkpoint=wb.Checkpoint(folder=str(tmp_path), every=1),
+            pad_compute="40 ms",
+            timeout="30 s",
+            faults=(wb.Slow(rank=1, factor=8), wb.Kill(rank=2, after="0.9 s")),
+        )
+    )
+    result = run.wait(timeout=90)
+    assert (
+        result.ok and len(result.losses) == 4 and run.recovery().table["lost"][0].to_list() == [2]
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.soak import cells, checks, drivers, runs
+from tests.soak import cells, checks, drivers, recoveries, runs
 from tests.soak.held import Held, held, megabytes, pool_pid, settled
 from tests.soak.runs import Say
 from tests.soak.trend import Trend, trend
@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[Kind, int]] = {
     "killed": (runs.killed, 16),
     "stands still": (runs.stood_still, 6),
     "planned faults": (runs.with_faults, 8),
+    "recovers": (recoveries.recovers, 20),
     "own code is wrong": (runs.raised, 6),
     "pool ended": (runs.pool_ended, 2),
     "two at once": (runs.two_at_once, 4),

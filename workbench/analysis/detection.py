@@ -7,7 +7,8 @@ or of the user. What was noticed are the ``detect`` rows.
     missed       nothing did, although it is looked for
     not looked   a freeze stops the clocks of the run, who is slow is not lost, a link that is cut
                  for less than two seconds is used again, a rank that joins is no loss (it is found
-                 as it arrives), and what the experiment does not check
+                 as it arrives), one that is told to go in the last iteration leaves with all
+                 others, and what the experiment does not check
     false alarm  something was noticed, and no fault was there that could explain it
 
 That a peer is late because it computes, or has no core, is no alarm: it is so.
@@ -32,6 +33,7 @@ TOGETHER_NS = 100_000_000  # cuts that follow each other so closely are one
 CUT_IS_FELT_NS = 2_000_000_000  # a stall is named after one second, by who uses the link
 LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
 ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
+NOTICES = ("preempt", "remove")  # of those, the ones that let it finish its iteration
 # Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
 # while: nobody's fault.
 COME = ("arrived", "absent", "left out", "data source down", "data source back")
@@ -138,6 +140,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
     done = wanted.filter(p("kind") == "fault")
     noticed = wanted.filter(p("kind") == "detect").to_dicts()
     looks = _looked_for(metadata)
+    stays = _trained_to_the_end(rows, done, metadata)
     claimed = set[int]()
     corrupt = {row["peer"] for row in noticed if row["name"] == DIFFERS}
     each = []
@@ -152,7 +155,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
             ),
             None,
         )
-        expected = _expected(name, at, until, looks)
+        expected = (ranks[0], at) not in stays and _expected(name, at, until, looks)
         if found is None:
             each.append(Scored(name, ranks, at, until, None, -1, "", expected))
             continue
@@ -246,11 +249,43 @@ def _expected(fault: str, at: int, until: int, looks: Mapping[str, bool]) -> boo
     return fault in ENDS
 
 
-def _looked_for(metadata: Mapping[str, str]) -> dict[str, bool]:
-    """Return what the experiment checks by itself, as it is stored."""
+def _trained_to_the_end(
+    rows: pl.LazyFrame, done: pl.DataFrame, metadata: Mapping[str, str]
+) -> set[tuple[int, int]]:
+    """Return rank and time of each notice to leave that came so late that the rank took part in the
+    last iteration.
+    """
+    p = pl.col
+    told = done.filter(p("name").is_in(NOTICES), p("rank") >= 0)
+    if told.is_empty():
+        return set()
+    iterations = _spec_of(metadata).get("iterations")
+    if not isinstance(iterations, int):
+        return set()
+    there = (
+        rows.filter(p("iteration") == iterations - 1)
+        .select("rank", "generation")
+        .unique()
+        .collect()
+    )
+    late = told.join(there, on=["rank", "generation"])
+    return set(late.select("rank", "start_ns").iter_rows())
+
+
+def _spec_of(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return the experiment's fields, as it is stored; none if they cannot be read."""
     try:
-        spec = yaml.safe_load(metadata.get("experiment", "")) or {}
+        spec = yaml.safe_load(metadata.get("experiment", ""))
+    except yaml.YAMLError:
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _looked_for(metadata: Mapping[str, str]) -> dict[str, bool]:
+    """Return what the experiment checks by itself."""
+    spec = _spec_of(metadata)
+    try:
         data = spec.get("bad_minibatch", "keep") != "keep"
         return {"data": data, "replicas": int(spec.get("digest_every", 0)) > 0}
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return {"data": False, "replicas": False}

@@ -102,11 +102,11 @@ def train(job: Job, config: Config) -> None:
             loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
             # A gradient counts by its samples, so that the mean of all is the minibatch's.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))
+        if not attempt.skipped:
+            job.report(loss, len(mine))
         with pairs.averaged():  # what others did to the parameters meanwhile is in them
             if not attempt.skipped:
                 job.update(optimizer)
             job.sketch(model)
-        if not attempt.skipped:
-            job.report(loss, len(mine))
     pairs.end()
     job.finish(model, average=True)

@@ -105,11 +105,10 @@ def train(job: Job, config: Config) -> None:
         if config.mix == "before":
             mixing.finish()
         if not attempt.skipped:
+            job.report(loss, len(mine))
             job.update(optimizer)
         if config.mix == "after":
             mixing.start()
             mixing.finish()
         job.sketch(model)
-        if not attempt.skipped:
-            job.report(loss, len(mine))
     job.finish(model, average=True)

@@ -115,12 +115,11 @@ def train(job: Job, config: Config) -> None:
             # A gradient counts by its samples, so that the mean of all is the minibatch's.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))
         if not attempt.skipped:
+            job.report(loss, len(mine))
             job.update(optimizer)
         if (minibatch.iteration + 1) % config.cb == 0:
             shared.send()
             shared.average()
         job.sketch(model)
-        if not attempt.skipped:
-            job.report(loss, len(mine))
     shared.end()
     job.finish(model, average=True)

@@ -274,11 +274,14 @@ class Server:
 
     def _checkpoint_waits(self, iteration: int) -> bool:
         """Return whether a checkpoint is due before this iteration, and some worker has not come to
-        it. Write it once all have: then no gradient is on its way.
+        it. Write it once all have: then no gradient is on its way. After a recovery some may have
+        begun that iteration before: then none is written.
         """
         if not self.job.checkpoints.due(iteration):
             return False
         live = [worker for worker in self.workers if worker in self.shard_of[worker].clock]
+        if any(self.shard_of[worker].clock[worker] > iteration for worker in live):
+            return False
         if any(self.waiting.get(worker) != iteration for worker in live):
             return True
         self.job.checkpoints.save(iteration)

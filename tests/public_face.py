@@ -203,6 +203,7 @@ FACE: dict[str, dict[str, str]] = {
     "Ranks": {"size": "nothing", "bare": "flag", "timeout": "nothing"},
     "Comparison.against": {"option": "text", "measures": "text", "theme": "nothing"},
     "Comparison.figure": {"by": "text", "theme": "nothing", "smooth": "count?"},
+    "Comparison.reached": {"score": "real"},
     "Comparison.until": {"loss": "real"},
     "Comparison.wait": {"timeout": "seconds?", "check": "flag", "progress": "flag?"},
     "Crossing.fastest": {"kind": "text"},

@@ -108,7 +108,7 @@ class Run(Elastic, Shown):
             self._start,
         )
         self._collector.start()
-        self._thread = start_thread(self._supervise, "workbench run")
+        start_thread(self._supervise, "workbench run")
 
     # -- starting --
 
@@ -147,6 +147,7 @@ class Run(Elastic, Shown):
     # -- watching over it --
 
     def _supervise(self) -> None:
+        self._thread = threading.current_thread()
         supervisor = self._supervisor
         try:
             supervisor.follow()

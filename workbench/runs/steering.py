@@ -54,6 +54,7 @@ class Steering:
     _recorder: Recorder
     _lock: threading.RLock
     _ended: dict[int, int]
+    _thread: threading.Thread | None = None  # the one that watches over the run
 
     def pause(self) -> None:
         """Hold the ranks at their next chunk or iteration.
@@ -268,7 +269,7 @@ class Steering:
         self, name: str, rank: int, value: float = math.nan, group: str = "", nbytes: int = -1
     ) -> None:
         # What the thread does that watches over the run, nobody but the experiment has asked for.
-        own = threading.current_thread() is getattr(self, "_thread", None)
+        own = threading.current_thread() is self._thread
         with self._lock:
             self._recorder.mark(
                 CODE["fault"],

@@ -15,7 +15,7 @@ from workbench.store.event_store import Store
 from workbench.training.pipelines import bubble
 from workbench.training.pipelines.idle import WHYS
 from workbench.training.pipelines.schedule import Schedule
-from workbench.views.stills.pipeline import Bar, Piped
+from workbench.views.stills.pipeline import Bar, Piped, _span
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
 from workbench.views.stills.svg_pipeline import LEFT, MOST, RIGHT, marks
@@ -104,6 +104,22 @@ def test_the_all_reduce_over_replicas_comes_after_the_last_backward() -> None:
     assert max(bar.end for bar in still.bars) == pytest.approx(still.whole)
     assert "all-reduce" in words(svg(select(run.store)))
     assert {wait.place for wait in still.waits} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("joins", "long"),
+    [
+        ([], 100),
+        ([(100, 110), (101, 108)], 110),
+        ([(100, 170)], 115),
+        ([(130, 170)], 145),  # late, on busy cores: it is seen to begin
+        ([(500, 600)], 200),  # too late
+    ],
+)
+def test_a_picture_is_as_long_as_it_takes_to_see_an_all_reduce_begin(
+    joins: list[tuple[int, int]], long: int
+) -> None:
+    assert _span(100, joins) == long
 
 
 def test_without_flush_an_iteration_ends_where_the_next_begins() -> None:

@@ -8,7 +8,7 @@ is from the first forward of an iteration to that of the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ from workbench.training.pipelines.idle import Order, Span, split
 from workbench.training.pipelines.schedule import Action, Schedule
 
 OVER_REPLICAS = "replicas "  # how their groups' names begin
-MARGIN = 1.15  # iterations that the picture is long at most, for what comes after
+MARGIN = 0.15  # of an iteration: room for an all-reduce that comes after, to be seen in part
+LONGEST = 2.0  # iterations that the picture is long at most, where that begins late
 RECENT_ITERATIONS = 4  # of these the newest that is complete is shown
 
 
@@ -94,7 +95,7 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     if plan["flush"]:
         seen = seen.filter(p("iteration") == iteration)
     joins = _joins(rows, iteration, ranks) if plan["replicas"] > 1 else []
-    span = int(min(max([whole, *(stop - start for _, _, stop in joins)]), MARGIN * whole))
+    span = _span(whole, [(a - start, b - start) for _, a, b in joins])
     bars = tuple(
         Bar(rank, stage, what, microbatch, max(0, a - start) / span, min(whole, b - start) / span)
         for rank, stage, what, microbatch, a, b in seen.select(
@@ -114,9 +115,20 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     mean = f"{sum(idle) / ranks:.0%}".replace("%", " %")
     words = f"Iteration {iteration}: {whole / 1e6:.3g} ms; the ranks are idle {mean}{alone}"
     after = tuple(
-        (rank, min(1.0, (a - start) / span), min(1.0, (b - start) / span)) for rank, a, b in joins
+        (rank, (a - start) / span, min(1.0, (b - start) / span))
+        for rank, a, b in joins
+        if a - start < span
     )
     return Piped(ranks, rank_of, bars, idle, words, waits, after, whole / span)
+
+
+def _span(whole: int, joins: Sequence[tuple[int, int]]) -> int:
+    """Return how long the picture is, in ns: the iteration, and at least the beginning of the
+    all-reduces after it; ``joins`` has their begins and ends, from the iteration's begin.
+    """
+    room = MARGIN * whole
+    ends = [min(b, max(a, whole) + room, LONGEST * whole) for a, b in joins]
+    return int(max([whole, *ends]))
 
 
 def _joins(rows: pl.LazyFrame, iteration: int, ranks: int) -> list[tuple[int, int, int]]:

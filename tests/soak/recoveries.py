@@ -16,7 +16,7 @@ WAITS = ("wait", "quorum")  # bounds of these policies are short here
 
 
 def recovers(chance: random.Random, say: Callable[[str], None]) -> None:
-    """It goes on to its end where the policy can; else its error names a rank that was struck."""
+    """Run it to its end where the policy can; else its error must name a rank that was struck."""
     with tempfile.TemporaryDirectory() as folder:
         trial = drawn(chance, folder)
         exp = trial.experiment

@@ -23,8 +23,8 @@ from statistics import median
 from typing import Any
 
 import polars as pl
-import yaml
 
+from workbench.analysis.servers import settings
 from workbench.common.units import counted
 from workbench.store.link_faults import CUT, LINK
 
@@ -139,8 +139,9 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
     last = events.lazy().select(p("end_ns").max()).collect().item()
     done = wanted.filter(p("kind") == "fault")
     noticed = wanted.filter(p("kind") == "detect").to_dicts()
-    looks = _looked_for(metadata)
-    stays = _trained_to_the_end(rows, done, metadata)
+    spec = settings(metadata)
+    looks = _looked_for(spec)
+    stays = _trained_to_the_end(rows, done, spec)
     claimed = set[int]()
     corrupt = {row["peer"] for row in noticed if row["name"] == DIFFERS}
     each = []
@@ -250,7 +251,7 @@ def _expected(fault: str, at: int, until: int, looks: Mapping[str, bool]) -> boo
 
 
 def _trained_to_the_end(
-    rows: pl.LazyFrame, done: pl.DataFrame, metadata: Mapping[str, str]
+    rows: pl.LazyFrame, done: pl.DataFrame, spec: Mapping[str, Any]
 ) -> set[tuple[int, int]]:
     """Return rank and time of each notice to leave that came so late that the rank took part in the
     last iteration.
@@ -259,7 +260,7 @@ def _trained_to_the_end(
     told = done.filter(p("name").is_in(NOTICES), p("rank") >= 0)
     if told.is_empty():
         return set()
-    iterations = _spec_of(metadata).get("iterations")
+    iterations = spec.get("iterations")
     if not isinstance(iterations, int):
         return set()
     there = (
@@ -272,18 +273,8 @@ def _trained_to_the_end(
     return set(late.select("rank", "start_ns").iter_rows())
 
 
-def _spec_of(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the experiment's fields, as it is stored; none if they cannot be read."""
-    try:
-        spec = yaml.safe_load(metadata.get("experiment", ""))
-    except yaml.YAMLError:
-        return {}
-    return spec if isinstance(spec, dict) else {}
-
-
-def _looked_for(metadata: Mapping[str, str]) -> dict[str, bool]:
+def _looked_for(spec: Mapping[str, Any]) -> dict[str, bool]:
     """Return what the experiment checks by itself."""
-    spec = _spec_of(metadata)
     try:
         data = spec.get("bad_minibatch", "keep") != "keep"
         return {"data": data, "replicas": int(spec.get("digest_every", 0)) > 0}

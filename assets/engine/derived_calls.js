@@ -7,9 +7,16 @@
  * @typedef {import("./table.js").Table} Table
  * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {import("./model.js").Call} Call
+ * @typedef {import("./model.js").Flight} Flight
  * @typedef {import("./call_source.js").Words} Words
+ * @typedef {{number: number, flights: Flight[], moments: number[],
+ *   clock: ReturnType<typeof clockOf>}} Contents  of a call: its number for people, what flew, when
+ *   something ended, and its pace
  */
+import { clockOf } from "./model.js";
 import { countUntil } from "./search.js";
+
+const MOST_OPENED = 8; // calls that are kept opened
 
 export class DerivedCalls {
   /**
@@ -98,11 +105,74 @@ export class DerivedCalls {
   }
 
   /**
-   * A call by its key, opened; the sources that derive calls say what is in it.
+   * A call by its key, as the player takes it.
    * @param {string} key
    * @returns {Call | null}
    */
   open(key) {
-    throw new Error(`${this.constructor.name} does not open calls: ${key}`);
+    const head = this.callOf.get(key);
+    const had = this.opened.get(key);
+    if (!head) return null;
+    if (had?.rows === head.rows && had.call.end === head.end) return had.call;
+    const { passages, parties, through, sends, rows, ...named } = head;
+    const call = {
+      ...named,
+      left_out: "",
+      rows: [],
+      waits: [],
+      came: new Map(),
+      ...this.contents(head),
+    };
+    this.opened.set(key, { rows: head.rows, call });
+    if (this.opened.size > MOST_OPENED)
+      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
+    return call;
   }
+
+  /**
+   * What is in a call; the sources that derive calls say it.
+   * @param {CallHead} head
+   * @returns {Contents}
+   */
+  contents(head) {
+    throw new Error(`${this.constructor.name} does not open calls: ${head.key}`);
+  }
+}
+
+/**
+ * The contents of a call in which nothing but messages counts.
+ * @param {CallHead} head
+ * @param {number} number
+ * @param {Flight[]} flights  counted from its start
+ * @returns {Contents}
+ */
+export function contentsOf(head, number, flights) {
+  const moments = [...new Set(flights.map((one) => one.end))].sort((a, b) => a - b);
+  return { number, flights, moments, clock: clockOf(flights, head.end - head.start) };
+}
+
+/**
+ * Messages of a call, counted from its start and cut at its end; those outside are left out.
+ * @param {CallHead} head
+ * @param {{from: number, to: number, step?: number, chunk?: number, phase: string, nbytes: number,
+ *   start: number, end: number}[]} messages
+ * @returns {Flight[]}
+ */
+export function flightsIn(head, messages) {
+  const span = head.end - head.start;
+  return messages
+    .map((one) => ({
+      from: one.from,
+      to: one.to,
+      step: one.step ?? 0,
+      chunk: one.chunk ?? 0,
+      slot: 0,
+      phase: one.phase,
+      nbytes: one.nbytes,
+      fused: false,
+      track: 0,
+      start: Math.max(0, one.start - head.start),
+      end: Math.min(span, one.end - head.start),
+    }))
+    .filter((one) => one.end > one.start);
 }

@@ -5,13 +5,14 @@
  * scale.
  *
  * @typedef {import("../../engine/table.js").Table} Table
- * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/table.js").CallHead} CallHead
+ * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  * @typedef {{group: string, label: string, notes?: string[]}} Side  the group under which its rows
  *   are, what it is called, and what of it is made by us
  * @typedef {{left: Side, right: Side}} PairFacts
  */
-import { clockOf, openCall } from "../../engine/model.js";
-import { DerivedCalls } from "../../engine/derived_calls.js";
+import { openCall } from "../../engine/model.js";
+import { DerivedCalls, contentsOf } from "../../engine/derived_calls.js";
 
 /** @param {import("../../engine/player.js").Known} known @returns {PairFacts | null} */
 export const pairOf = (known) => known.run?.pair ?? null;
@@ -62,20 +63,14 @@ class CallPairs extends DerivedCalls {
   }
 
   /**
-   * A pair as the player takes it: what flew on both sides, and its pace.
-   * @param {string} key
-   * @returns {Call | null}
+   * A pair: what flew on both sides, and its pace.
+   * @param {CallHead} head
+   * @returns {Contents}
    */
-  open(key) {
-    const head = this.callOf.get(key);
-    const had = this.opened.get(key);
-    if (!head) return null;
-    if (had) return had.call;
-    const both = this.keys(key)
+  contents(head) {
+    const flights = this.keys(head.key)
       .flatMap((k) => this.table.callOf.get(k) ?? [])
-      .map((h) => openCall(this.table, h));
-    const span = head.end - head.start;
-    const flights = both
+      .map((h) => openCall(this.table, h))
       .flatMap((c) =>
         c.flights.map((f) => ({
           ...f,
@@ -84,21 +79,7 @@ class CallPairs extends DerivedCalls {
         })),
       )
       .sort((a, b) => a.start - b.start);
-    const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
-    const { passages, parties, through, sends, rows, ...named } = head;
-    const call = {
-      ...named,
-      number: head.iteration,
-      left_out: "",
-      rows: [],
-      flights,
-      waits: [],
-      came: new Map(),
-      moments,
-      clock: clockOf(flights, span),
-    };
-    this.opened.set(key, { rows: head.rows, call });
-    return call;
+    return contentsOf(head, head.iteration, flights);
   }
 }
 

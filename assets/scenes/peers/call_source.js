@@ -7,13 +7,12 @@
  *
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
- * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  * @typedef {import("./index.js").PeerFacts} PeerFacts
  */
-import { clockOf } from "../../engine/model.js";
 import { arrivedAt, mixes, peerFacts, peersIndexOf } from "./index.js";
 import { countUntil } from "../../engine/search.js";
-import { DerivedCalls } from "../../engine/derived_calls.js";
+import { DerivedCalls, contentsOf, flightsIn } from "../../engine/derived_calls.js";
 
 const MOST_FLOWN = 600; // of a mixing, that its pace is fitted to
 
@@ -86,49 +85,19 @@ export class Mixings extends DerivedCalls {
   }
 
   /**
-   * A mixing as the player takes it: what flew, counted from its start, and its pace.
-   * @param {string} key
-   * @returns {Call | null}
+   * A mixing: what flew, counted from its start, and its pace.
+   * @param {CallHead} head
+   * @returns {Contents}
    */
-  open(key) {
-    const head = this.callOf.get(key);
-    const had = this.opened.get(key);
-    if (!head) return null;
-    if (had?.rows === head.rows) return had.call;
-    const span = head.end - head.start;
+  contents(head) {
     const all = this.index?.flownBetween(head.start, head.end, MOST_FLOWN) ?? [];
-    const flights = all
-      .map((f) => ({
-        from: f.from,
-        to: f.to,
-        step: f.iteration,
-        chunk: 0,
-        slot: 0,
-        phase: f.name,
-        nbytes: f.nbytes,
-        fused: false,
-        track: 0,
-        start: Math.max(0, f.start - head.start),
-        end: Math.min(span, arrivedAt(f) - head.start),
-      }))
-      .filter((f) => f.end > f.start);
-    const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
-    const { passages, parties, through, sends, rows, ...named } = head;
-    const call = {
-      ...named,
-      number: head.iteration,
-      left_out: "",
-      rows: [],
-      flights,
-      waits: [],
-      came: new Map(),
-      moments,
-      clock: clockOf(flights, span),
-    };
-    this.opened.set(key, { rows: head.rows, call });
-    if (this.opened.size > 8)
-      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
-    return call;
+    const messages = all.map((f) => ({
+      ...f,
+      step: f.iteration,
+      phase: f.name,
+      end: arrivedAt(f),
+    }));
+    return contentsOf(head, head.iteration, flightsIn(head, messages));
   }
 }
 

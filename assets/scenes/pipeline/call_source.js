@@ -7,7 +7,7 @@
  *
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
- * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  * @typedef {import("../../engine/player.js").Known} Known
  * @typedef {import("./index.js").Iteration} Iteration
  * @typedef {import("./index.js").Task} Task
@@ -15,7 +15,7 @@
  */
 import { clockOf } from "../../engine/model.js";
 import { pipelineIndexOf } from "./index.js";
-import { DerivedCalls } from "../../engine/derived_calls.js";
+import { DerivedCalls, flightsIn } from "../../engine/derived_calls.js";
 
 /** Iterations that an iteration without flush may reach into, before and after it. */
 export const REACH = 2;
@@ -140,56 +140,30 @@ export class Passes extends DerivedCalls {
   }
 
   /**
-   * An iteration as the player takes it: what is on its way, counted from its start.
-   * @param {string} key
-   * @returns {Call | null}
+   * A pass: its hops, and when each of its tasks began and ended.
+   * @param {CallHead} head
+   * @returns {Contents}
    */
-  open(key) {
-    const head = this.callOf.get(key);
-    const had = this.opened.get(key);
-    if (!head) return null;
-    if (had?.rows === head.rows && had.call.end === head.end) return had.call;
+  contents(head) {
     const span = head.end - head.start;
     const hops = [...(this.index.iterations.get(head.iteration)?.hops.values() ?? [])];
-    const flights = hops
-      .map((hop) => ({
-        from: hop.from,
-        to: hop.to,
-        step: hop.stage,
-        chunk: hop.microbatch,
-        slot: 0,
-        phase: hop.what,
-        nbytes: hop.nbytes,
-        fused: false,
-        track: 0,
-        start: Math.max(0, hop.start - head.start),
-        end: Math.min(span, hop.arrive - head.start),
-      }))
-      .filter((f) => f.end > f.start)
-      .sort((a, b) => a.start - b.start);
-    const moments = [
-      ...new Set(
-        this.tasksIn(head).flatMap((task) => [task.start - head.start, task.end - head.start]),
-      ),
-    ]
-      .filter((t) => t >= 0 && t <= span)
-      .sort((a, b) => a - b);
-    const { passages, parties, through, sends, rows, ...named } = head;
-    const call = {
-      ...named,
+    const messages = hops.map((hop) => ({
+      ...hop,
+      step: hop.stage,
+      chunk: hop.microbatch,
+      phase: hop.what,
+      end: hop.arrive,
+    }));
+    const times = this.tasksIn(head).flatMap((task) => [
+      task.start - head.start,
+      task.end - head.start,
+    ]);
+    return {
       number: head.iteration + 1,
-      left_out: "",
-      rows: [],
-      flights,
-      waits: [],
-      came: new Map(),
-      moments,
+      flights: flightsIn(head, messages).sort((a, b) => a.start - b.start),
+      moments: [...new Set(times)].filter((t) => t >= 0 && t <= span).sort((a, b) => a - b),
       clock: clockOf([], span),
     };
-    this.opened.set(key, { rows: head.rows, call });
-    if (this.opened.size > 8)
-      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
-    return call;
   }
 }
 

@@ -7,14 +7,12 @@
  *
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
- * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  */
-import { clockOf } from "../../engine/model.js";
-import { DerivedCalls } from "../../engine/derived_calls.js";
+import { DerivedCalls, contentsOf, flightsIn } from "../../engine/derived_calls.js";
 import { rlArrived, rlIndexOf, rlRoles } from "./index.js";
 
 const MOST_IN_UPDATE = 600; // messages of an update, that its pace is fitted to
-const OPEN_UPDATES = 8; // updates that are kept opened
 
 /** @type {import("../../engine/call_source.js").Words} */
 const UPDATE_WORDS = {
@@ -53,48 +51,14 @@ export class Updates extends DerivedCalls {
   }
 
   /**
-   * An update as the player takes it: what flew, counted from its start, and its pace.
-   * @param {string} key
-   * @returns {Call | null}
+   * An update: what flew, counted from its start, and its pace.
+   * @param {CallHead} head
+   * @returns {Contents}
    */
-  open(key) {
-    const head = this.callOf.get(key);
-    const had = this.opened.get(key);
-    if (!head) return null;
-    if (had?.rows === head.rows) return had.call;
-    const span = head.end - head.start;
-    const flights = this.index
-      .flownBetween(head.start, head.end, MOST_IN_UPDATE)
-      .map((one) => ({
-        from: one.from,
-        to: one.to,
-        step: 0,
-        chunk: 0,
-        slot: 0,
-        phase: one.kind,
-        nbytes: one.nbytes,
-        fused: false,
-        track: 0,
-        start: Math.max(0, one.start - head.start),
-        end: Math.min(span, rlArrived(one) - head.start),
-      }))
-      .filter((one) => one.end > one.start);
-    const { passages, parties, through, sends, rows, ...named } = head;
-    const call = {
-      ...named,
-      number: head.iteration,
-      left_out: "",
-      rows: [],
-      flights,
-      waits: [],
-      came: new Map(),
-      moments: [...new Set(flights.map((one) => one.end))].sort((a, b) => a - b),
-      clock: clockOf(flights, span),
-    };
-    this.opened.set(key, { rows: head.rows, call });
-    if (this.opened.size > OPEN_UPDATES)
-      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
-    return call;
+  contents(head) {
+    const all = this.index.flownBetween(head.start, head.end, MOST_IN_UPDATE);
+    const messages = all.map((one) => ({ ...one, phase: one.kind, end: rlArrived(one) }));
+    return contentsOf(head, head.iteration, flightsIn(head, messages));
   }
 }
 

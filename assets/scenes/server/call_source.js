@@ -10,13 +10,12 @@
  *
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
- * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  */
-import { clockOf } from "../../engine/model.js";
 import { countUntil } from "../../engine/search.js";
 import { serverIndexOf } from "./index.js";
 import { acceptedBy, turnAt } from "./lookups.js";
-import { DerivedCalls } from "../../engine/derived_calls.js";
+import { DerivedCalls, contentsOf, flightsIn } from "../../engine/derived_calls.js";
 
 const LOOK_BACK = 6; // rounds
 const MOST_FLIGHTS = 600; // of a round, that its pace is fitted to
@@ -146,49 +145,14 @@ export class Rounds extends DerivedCalls {
   }
 
   /**
-   * A round as the player takes it: its flights, counted from its start, and its pace.
-   * @param {string} key
-   * @returns {Call | null}
+   * A round: what flew, counted from its start, and its pace.
+   * @param {CallHead} head
+   * @returns {Contents}
    */
-  open(key) {
-    const head = this.callOf.get(key);
-    const had = this.opened.get(key);
-    if (!head) return null;
-    if (had?.rows === head.rows) return had.call;
-    const span = head.end - head.start;
+  contents(head) {
     const all = flightsBetween(this.index, head.start, head.end).slice(0, MOST_FLIGHTS);
-    const flights = all
-      .map((f) => ({
-        from: f.from,
-        to: f.to,
-        step: f.iteration,
-        chunk: 0,
-        slot: 0,
-        phase: f.kind,
-        nbytes: f.nbytes,
-        fused: false,
-        track: 0,
-        start: Math.max(0, f.start - head.start),
-        end: Math.min(span, f.end - head.start),
-      }))
-      .filter((f) => f.end > f.start);
-    const moments = [...new Set(flights.map((f) => f.end))].sort((a, b) => a - b);
-    const { passages, parties, through, sends, rows, ...named } = head;
-    const call = {
-      ...named,
-      number: head.iteration + 1,
-      left_out: "",
-      rows: [],
-      flights,
-      waits: [],
-      came: new Map(),
-      moments,
-      clock: clockOf(flights, span),
-    };
-    this.opened.set(key, { rows: head.rows, call });
-    if (this.opened.size > 8)
-      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
-    return call;
+    const messages = all.map((f) => ({ ...f, step: f.iteration, phase: f.kind }));
+    return contentsOf(head, head.iteration + 1, flightsIn(head, messages));
   }
 
   /**

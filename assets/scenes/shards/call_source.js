@@ -6,13 +6,11 @@
  *
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
- * @typedef {import("../../engine/model.js").Call} Call
+ * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  */
 import { clockOf } from "../../engine/model.js";
 import { shardsIndexOf } from "./index.js";
 import { DerivedCalls } from "../../engine/derived_calls.js";
-
-const SHARDINGS_OPEN = 8;
 
 /** @type {import("../../engine/call_source.js").Words} */
 const SHARDINGS_WORDS = {
@@ -48,35 +46,21 @@ export class Shardings extends DerivedCalls {
     return this;
   }
 
-  /** @param {string} key @returns {Call | null} */
-  open(key) {
-    const head = this.callOf.get(key);
-    const had = this.opened.get(key);
-    if (!head) return null;
-    if (had?.rows === head.rows && had.call.end === head.end) return had.call;
-    const span = head.end - head.start;
-    const times = [...this.index.holders.values()].flatMap(({ layers }) =>
-      [...layers.values()].flatMap(({ t }) => t),
-    );
-    const moments = [
-      ...new Set(times.filter((t) => t >= head.start && t <= head.end).map((t) => t - head.start)),
-    ].sort((a, b) => a - b);
-    const { passages, parties, through, sends, rows, ...named } = head;
-    const call = {
-      ...named,
+  /**
+   * An iteration: when a layer became whole or free again.
+   * @param {CallHead} head
+   * @returns {Contents}
+   */
+  contents(head) {
+    const times = [...this.index.holders.values()]
+      .flatMap(({ layers }) => [...layers.values()].flatMap(({ t }) => t))
+      .filter((t) => t >= head.start && t <= head.end);
+    return {
       number: head.iteration + 1,
-      left_out: "",
-      rows: [],
       flights: [],
-      waits: [],
-      came: new Map(),
-      moments,
-      clock: clockOf([], span),
+      moments: [...new Set(times.map((t) => t - head.start))].sort((a, b) => a - b),
+      clock: clockOf([], head.end - head.start),
     };
-    this.opened.set(key, { rows: head.rows, call });
-    if (this.opened.size > SHARDINGS_OPEN)
-      this.opened.delete(/** @type {string} */ (this.opened.keys().next().value));
-    return call;
   }
 }
 

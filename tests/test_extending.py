@@ -169,7 +169,7 @@ FILES = {
         {"label": "Heat", "order": 95, "facts": {"heat": {"found": True}}}
     ),
     "scenes/heat/scene.py": '''
-        """How many messages each rank has sent."""
+        """Return the number of messages that each rank has sent."""
 
         import polars as pl
 

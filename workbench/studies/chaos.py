@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What goes wrong in it."""
+        """The faults of its experiment."""
         return self.experiment.faults
 
 

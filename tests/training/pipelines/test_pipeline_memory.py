@@ -58,7 +58,7 @@ def test_nothing_stays_held_when_a_pass_is_over() -> None:
     ),
 )
 def test_a_rank_holds_what_was_planned_wherever_it_is_cut(second: str, third: str) -> None:
-    """What arrives lies in memory as where nothing is cut: attention's answer does as its query,
+    """Received tensors lie in memory as where nothing is cut: attention's answer does as its query,
     and what follows copies the one that does not suit it, and keeps the copy. Of the last stage,
     the logarithms of all characters' probabilities are most of it.
     """

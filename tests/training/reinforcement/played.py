@@ -55,8 +55,8 @@ def roles(run: wb.Run) -> dict[str, list[int]]:
 
 
 def counts(run: wb.Run) -> dict[int, Any]:
-    """What each replay rank says at its end: transitions that came and that it dropped, by actor;
-    those that it inserted.
+    """Return what each replay rank says at its end: transitions that came and that it dropped, by
+    actor; those that it inserted.
     """
     return {
         int(key.removeprefix("replay ")): json.loads(text)

@@ -21,7 +21,7 @@ NETWORK = 25_939  # parameters of the small convolution
 
 
 def conserved(run: wb.Run) -> None:
-    """What actors sent came, and was inserted or dropped; what was sampled had come before."""
+    """Check that all that actors sent was inserted or dropped, and none sampled before it came."""
     events, who, kept = run.events, roles(run), counts(run)
     block = 4
     for actor in who["actors"]:

@@ -57,7 +57,7 @@ class Player:
 
     @property
     def observation(self) -> np.ndarray:
-        """What it sees now."""
+        """The newest observation."""
         return self._observation
 
     def block(self, count: int, version: int) -> np.ndarray:

@@ -11,6 +11,7 @@
 #   make fuzz       five minutes of input that nobody would write: specs, links, forms, saved runs ...
 #   make picture    the README's moving picture, taken again from a real run
 #   make notebooks  run the notebooks and keep what they show
+#   make mover      compile the C sources again; every other target does it, when they have changed
 #   make clean      remove .venv and the caches; runs/ stays
 #
 #   PYTHON=python3.12           which Python makes .venv
@@ -39,10 +40,15 @@ FORMATTED = 'assets/**/*.js' 'tests/js/**/*.{js,mjs}' 'workbench/**/*.js'
 NODE = command -v node >/dev/null || \
 	{ echo "make $@: the tests of the JavaScript need node 20 or newer, and there is none on PATH"; exit 1; }
 
-.PHONY: lab demo serve test test-all check bench soak fuzz picture notebooks clean again
+# What every target needs: .venv, and the mover compiled from the sources as they are.
+NATIVE := workbench/native
+COMPILED := build/mover
+SET_UP := $(READY) $(COMPILED)
+
+.PHONY: lab demo serve test test-all check bench soak fuzz picture notebooks mover clean again
 .DEFAULT_GOAL := demo
 
-lab demo serve: $(READY)
+lab demo serve: $(SET_UP)
 	@$(BIN)/workbench $@
 
 # Three files at a time, because most of what tests do is wait; then, one by one, those that would
@@ -57,7 +63,7 @@ test-all: MARKS := not benchmark
 test-all: PROFILE := full
 test-all: NOTEBOOKS = $(filter-out $(FINE),$(CHAPTERS))
 test-all: ONE_BY_ONE = $(FINE)
-test test-all: $(READY)
+test test-all: $(SET_UP)
 	@$(NODE)
 	@$(BIN)/python -m tests.browser.install
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(MARKS) and not alone" --hypothesis-profile=$(PROFILE) tests
@@ -65,7 +71,7 @@ test test-all: $(READY)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NBVAL) $(NOTEBOOKS)
 	$(if $(ONE_BY_ONE),$(BIN)/python -m pytest -q $(NBVAL) $(ONE_BY_ONE))
 
-check: $(READY)
+check: $(SET_UP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -74,20 +80,20 @@ check: $(READY)
 	npx --yes -p typescript@5.9.3 tsc -p tests/js/tsconfig.json
 	node tests/js/all.js
 
-bench: $(READY)
+bench: $(SET_UP)
 	$(BIN)/python -m tests.benchmarks
 
-soak: $(READY)
+soak: $(SET_UP)
 	$(BIN)/python -m tests.soak --minutes 60
 
 # From new seeds each time; a case that fails is kept in runs/fuzz, and said how to have it again.
-fuzz: $(READY)
+fuzz: $(SET_UP)
 	$(BIN)/python -m tests.fuzz --seconds 300
 
-picture: $(READY)
+picture: $(SET_UP)
 	$(BIN)/python -m tests.browser.picture
 
-notebooks: $(READY)
+notebooks: $(SET_UP)
 	$(BIN)/python -m tests.notebooks
 
 clean:
@@ -114,5 +120,22 @@ $(READY): pyproject.toml
 	fi; \
 	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
 	echo "Setting up $(VENV), once, in a few minutes: $$want"; $$pip $$want; \
-	echo "Setting up $(VENV): the workbench and what it stands on"; $$pip -e '.[all]'; \
+	echo "Setting up $(VENV): the workbench and what it stands on"; \
+	WORKBENCH_ZIG=1 $$pip -e '.[all]' || $$pip -e '.[all]'; \
 	echo "$$want" >$@
+
+# In a second where there is a C compiler. Where there is none, pip brings zig's for the build, 98 MB;
+# where it cannot, Python does the mover's work. The stamp says what there was.
+ifeq ($(wildcard $(NATIVE)/_mover.abi3.so)$(filter none,$(file <$(COMPILED))),)
+$(COMPILED): again
+endif
+
+$(COMPILED): $(wildcard $(NATIVE)/*.[ch]) $(NATIVE)/build.py | $(READY)
+	@mkdir -p build
+	@$(BIN)/python $(NATIVE)/build.py && echo compiled >$@ || \
+	{ WORKBENCH_ZIG=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . && \
+	test -e $(NATIVE)/_mover.abi3.so && echo compiled >$@; } || echo none >$@
+
+mover:
+	@$(firstword $(wildcard $(BIN)/python) $(PYTHON)) $(NATIVE)/build.py
+	@mkdir -p build && echo compiled >$(COMPILED)

@@ -37,6 +37,11 @@ VARIABLES = {
     "WORKBENCH_SPIN_US": Variable(
         "200", "microseconds that a wait stays awake where every rank has a core of its own"
     ),
+    "WORKBENCH_MOVER": Variable(
+        "",
+        "c: an error where the compiled mover is not there; python: without it; left out: the "
+        "compiled one where it is there",
+    ),
     "WORKBENCH_COSTS": Variable(
         "",
         "file of this machine's measured costs, by which auto goes; left out: one in the user's "

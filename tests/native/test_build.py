@@ -1,0 +1,138 @@
+"""The compiled mover: built without a warning, of today's sources, and refused when it is stale."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from workbench import native
+from workbench.common.errors import SpecError
+from workbench.native import build
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the sources with a binary of its own, which may be broken."""
+    copy = tmp_path / "native"
+    shutil.copytree(build.HERE, copy, ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__"))
+    build.build(copy / native.BINARY)
+    return copy
+
+
+def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
+    """By every compiler that is here."""
+    compilers = list(build.compilers())
+    assert compilers
+    for compiler in compilers:
+        command = build.command(compiler, tmp_path / "mover.so", ["-Werror"])
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_fresh_binary_is_used_and_a_stale_one_is_not(folder: Path) -> None:
+    fresh = native.load(folder)
+    assert fresh.module is not None and fresh.reason == ""
+    (folder / "module.c").open("a").write("/* changed since */\n")
+    assert native.load(folder).module is None
+    assert native.load(folder).reason.startswith("it is older than its sources; `make mover`")
+
+
+def test_without_a_binary_or_with_one_that_cannot_be_loaded_there_is_none(folder: Path) -> None:
+    binary = folder / native.BINARY
+    binary.unlink()
+    assert native.load(folder).reason.startswith("it was not compiled")
+    binary.write_text("not a library")
+    assert native.load(folder).reason.startswith("it cannot be loaded")
+
+
+def test_where_it_is_asked_for_and_is_not_there_the_first_import_of_it_says_so() -> None:
+    code = "import sys; from workbench import native; sys.abiflags = 't'; native.compiled()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"WORKBENCH_MOVER": "c"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode
+    assert "WORKBENCH_MOVER=c asks for the compiled mover: a free-threaded Python" in done.stderr
+
+
+def test_the_variable_decides() -> None:
+    assert native._chosen("python").module is None
+    assert "asks for it" in native._chosen("python").reason
+    assert native._chosen("c").module is not None, "run `make mover`"
+    with pytest.raises(SpecError, match="WORKBENCH_MOVER='rust': it takes c or python"):
+        native._chosen("rust")
+
+
+def test_a_free_threaded_python_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "abiflags", "t")
+    assert native.load(build.HERE).reason.startswith("a free-threaded Python")
+
+
+def test_a_failed_build_says_what_the_compiler_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RuntimeError, match="no-such-option"):
+        build.build(tmp_path / "mover.so", ["--no-such-option"])
+    monkeypatch.setattr(build, "compilers", lambda: iter(()))
+    with pytest.raises(RuntimeError, match="no C compiler"):
+        build.build(tmp_path / "mover.so")
+    assert list(tmp_path.iterdir()) == []
+
+
+NUMBERS = (
+    "PyBUF_WRITABLE PyBUF_FORMAT PyBUF_CONTIG_RO PyBUF_CONTIG METH_VARARGS METH_KEYWORDS "
+    "METH_NOARGS METH_O METH_FASTCALL T_INT T_LONGLONG READONLY Py_tp_alloc Py_tp_clear "
+    "Py_tp_dealloc Py_tp_doc Py_tp_init Py_tp_methods Py_tp_new Py_tp_traverse Py_tp_members "
+    "Py_tp_getset Py_tp_free Py_TPFLAGS_HAVE_GC Py_TPFLAGS_LONG_SUBCLASS"
+).split()
+TYPES = "PyObject Py_buffer PyMethodDef PyMemberDef PyGetSetDef PyType_Slot PyType_Spec PyModuleDef"
+PROBE = """
+#define PY_SSIZE_T_CLEAN
+#include HEADER
+#ifdef Py_PYTHON_H
+#include <structmember.h>
+#endif
+#include <stdio.h>
+#include <stddef.h>
+int main(void) {
+"""
+
+
+def layout(header: str, folder: Path, *options: str) -> list[str]:
+    """Compile a program against a header; return the numbers and sizes that it sees there."""
+    lines = [f'printf("{name} %lld\\n", (long long){name});' for name in NUMBERS]
+    lines += [f'printf("{name} %zu\\n", sizeof({name}));' for name in TYPES.split()]
+    fields = "buf obj len itemsize readonly ndim format shape strides suboffsets internal".split()
+    lines += [f'printf("{name} %zu\\n", offsetof(Py_buffer, {name}));' for name in fields]
+    source = folder / "probe.c"
+    source.write_text(PROBE + "\n".join(lines) + "\nreturn 0; }\n")
+    compiler = next(build.compilers())
+    program = folder / "probe"
+    done = subprocess.run(
+        [*compiler, f"-DHEADER={header}", *options, str(source), "-o", str(program)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return subprocess.run([program], capture_output=True, text=True).stdout.splitlines()
+
+
+def test_our_declarations_are_those_of_python_h(tmp_path: Path) -> None:
+    include = sysconfig.get_path("include")
+    if not Path(include, "Python.h").exists():
+        pytest.skip("this Python has no Python.h")
+    theirs = layout("<Python.h>", tmp_path, "-DPy_LIMITED_API=0x030B0000", f"-I{include}")
+    ours = layout('"abi3.h"', tmp_path, f"-I{build.HERE}")
+    assert len(ours) > 40 and ours == theirs

@@ -1,0 +1,78 @@
+"""Compile the mover: ``python workbench/native/build.py``, which ``make mover`` runs.
+
+The wheel's build hook (build_mover.py) loads this file by its path, where nothing is installed yet:
+it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BINARY = HERE / "_mover.abi3.so"
+# A parameter that a calling convention asks for may be unused.
+FLAGS = (
+    "-std=gnu11 -O3 -fPIC -shared -pthread -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter"
+).split()
+
+
+def digest(folder: Path = HERE) -> str:
+    """Return a digest of the C sources; it is compiled in, to tell a stale binary."""
+    state = hashlib.blake2b(digest_size=8)
+    for path in sorted([*folder.glob("*.c"), *folder.glob("*.h")]):
+        text = path.read_bytes()
+        state.update(f"{path.name} {len(text)}\n".encode() + text)
+    return state.hexdigest()
+
+
+def compilers() -> Iterator[list[str]]:
+    """Yield the commands of the C compilers that are here: $CC, the system's, then zig's."""
+    named = os.environ.get("CC", "").split()
+    for command in [named, ["cc"], ["gcc"], ["clang"]]:
+        if command and shutil.which(command[0]):
+            yield command
+    if importlib.util.find_spec("ziglang"):
+        yield [sys.executable, "-m", "ziglang", "cc"]
+
+
+def command(compiler: Sequence[str], to: Path, more: Sequence[str] = ()) -> list[str]:
+    """Return the one call that compiles the sources into ``to``."""
+    sources = sorted(map(str, HERE.glob("*.c")))
+    return [*compiler, *FLAGS, *more, f'-DSOURCES="{digest()}"', *sources, "-o", str(to)]
+
+
+def build(to: Path = BINARY, more: Sequence[str] = ()) -> str:
+    """Compile into ``to``, in one step for whoever loads it. Returns the compiler, in words.
+
+    Raises RuntimeError with what the compilers said, or that there is none.
+    """
+    said = []
+    fresh = to.with_name(f"{to.name}.{os.getpid()}")
+    for compiler in compilers():
+        try:
+            done = subprocess.run(command(compiler, fresh, more), capture_output=True, text=True)
+            if done.returncode == 0:
+                print(done.stderr, end="", file=sys.stderr)  # warnings
+                fresh.replace(to)  # who runs the old one keeps it
+                return " ".join(compiler)
+        finally:
+            fresh.unlink(missing_ok=True)
+        said.append(f"{' '.join(compiler)}: {done.stderr[-2000:]}")
+    raise RuntimeError(
+        "\n".join(said) or "no C compiler here ($CC, cc, gcc, clang, or pip's ziglang)"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        print(f"compiled the mover with {build()}: {BINARY}")
+    except RuntimeError as error:
+        BINARY.unlink(missing_ok=True)  # rather none than a stale one
+        sys.exit(f"no compiled mover, so that Python does its work, slower. {error}")

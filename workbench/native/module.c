@@ -1,0 +1,45 @@
+/* The extension workbench.native._mover: what its files offer to Python.
+
+   Each file declares its functions and types here; Python sees a function under its name in
+   `functions`, a type under the last part of its spec's name. */
+#include "abi3.h"
+
+static PyMethodDef functions[] = {
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Spec *const types[] = {
+    NULL,
+};
+
+static PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "workbench.native._mover",
+    .m_doc = "Moves messages and reads records, compiled.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+/* Adds what a spec makes under the name that follows the last dot of its own. */
+static int add_type(PyObject *module, PyType_Spec *spec) {
+    const char *name = spec->name;
+    for (const char *at = spec->name; *at; at++)
+        if (*at == '.') name = at + 1;
+    PyObject *type = PyType_FromSpec(spec);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(module, name, type);
+    Py_DECREF(type);
+    return failed;
+}
+
+PyMODINIT_FUNC PyInit__mover(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (!module) return NULL;
+    int failed = PyModule_AddStringConstant(module, "SOURCES", SOURCES); /* their digest: build.py */
+    for (PyType_Spec *const *spec = types; *spec && !failed; spec++) failed = add_type(module, *spec);
+    if (failed) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

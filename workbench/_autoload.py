@@ -36,6 +36,31 @@ def register() -> None:
     elif given not in ("", "0"):
         text = f"[workbench] WORKBENCH_DEFAULT={given!r} is ignored: it takes 1, or 0"
         print(text, file=sys.stderr, flush=True)
+    if way := os.environ.get("WORKBENCH_ATTACH", ""):
+        _attach(dist.distributed_c10d, way)
+
+
+def _attach(c10d: Any, way: str) -> None:
+    """Stand in front of the function by which torch makes groups. An attached job runs in any case:
+    whatever fails in here, its groups are torch's own.
+    """
+    helper = c10d._new_process_group_helper
+
+    @wraps(helper)
+    def make(*args: Any, **options: Any) -> Any:
+        try:
+            from workbench.attaching import groups
+
+            problem = groups.fits(helper)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            print(f"[workbench] not attached: {problem}", file=sys.stderr, flush=True)
+            c10d._new_process_group_helper = helper
+            return helper(*args, **options)
+        return groups.make_group(helper, way, *args, **options)
+
+    c10d._new_process_group_helper = make
 
 
 def _create(*options: Any) -> Any:

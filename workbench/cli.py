@@ -10,13 +10,15 @@ import sys
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Never, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 
 from workbench.common.output_files import regular
 from workbench.common.units import counted
+from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail
+from workbench.interface.job_commands import add as add_job_commands
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -35,7 +37,6 @@ app = typer.Typer(
 console = Console(highlight=False, soft_wrap=True)
 
 # What a server is asked to be, where the words are long.
-Port = Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)]
 Host = Annotated[
     str, typer.Option(help="Address to listen on; anything else than 127.0.0.1 lets others in.")
 ]
@@ -281,45 +282,6 @@ def serve(
 
 
 @app.command()
-def watch(
-    folder: Annotated[
-        Path, typer.Argument(help="The folder that WORKBENCH_TRACE names; it may come later.")
-    ],
-    port: Port = 5006,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
-) -> None:
-    """Show live a job that someone else started as `WORKBENCH_TRACE=FOLDER torchrun ...`.
-
-    Its ranks cannot be touched from here. The page is for this machine only.
-    """
-    if not find_spec("panel"):
-        fail(NO_USER_INTERFACE)
-    from workbench.common.errors import WorkbenchError
-    from workbench.interface.app.watch_page import serve_run
-    from workbench.runs.attach import Watching
-
-    try:
-        watching = Watching(folder)
-        words = f"{watching.folder} · the ranks are in other hands: nothing here changes them"
-        if browser and has_screen():
-            import threading
-            import webbrowser
-
-            address = f"http://127.0.0.1:{port}/watch"
-            threading.Timer(1.0, webbrowser.open, [address]).start()
-        ready = f"Following {watching.folder} at"
-        serve_run(watching, port, title=watching.folder.name, words=words, ready=ready)
-        watching.close()
-    except WorkbenchError as error:
-        fail(error)
-
-
-def has_screen() -> bool:
-    """Return whether there is a desktop; in a terminal alone a text browser would take it over."""
-    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-
-
-@app.command()
 def demo(
     html: Annotated[
         Path | None, typer.Option(help="Where the replay goes [runs/demo.html].")
@@ -336,21 +298,6 @@ def demo(
     finally:
         wb.shutdown()
     raise typer.Exit(0 if holds else 1)
-
-
-NO_USER_INTERFACE = (
-    "the user interface is not installed here; install it with: "
-    "pip install 'distributed-training-workbench[ui]'"
-)
-
-
-def fail(error: object) -> Never:
-    """End with status 1 and the message, without a traceback: it says what to do."""
-    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
-        f"{kind}{error}", style="red", markup=False
-    )
-    raise typer.Exit(1)
 
 
 def find_notebook() -> Path:
@@ -377,6 +324,8 @@ def in_words(live: Run, result: Result) -> str:
         f"{counted(len(result.bytes_sent), 'rank')}, {counted(live.dropped, 'record')} dropped"
     )
 
+
+add_job_commands(app)
 
 if __name__ == "__main__":
     app()

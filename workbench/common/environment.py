@@ -26,6 +26,11 @@ VARIABLES = {
         "1: in programs that name no backend, or gloo, groups of the host's tensors are this "
         "one's (read when torch is imported)",
     ),
+    "WORKBENCH_ATTACH": Variable(
+        "",
+        "set by `workbench attach`: engine (groups of the host's tensors are this backend's, under "
+        "the name that the program asks for) or operations (the program's own, observed)",
+    ),
     "WORKBENCH_ALL_REDUCE": Variable("auto", "algorithm: ring, tree, one_shot, ... or auto"),
     "WORKBENCH_ALGORITHMS": Variable(
         "",

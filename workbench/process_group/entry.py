@@ -12,6 +12,14 @@ def create(*options: Any) -> Any:
     return _making().create(*options)
 
 
+def session_of_job(rank: int) -> Any:
+    """Return the session of this process, of world rank ``rank``, whose end is recorded too."""
+    _making()
+    from workbench.process_group.session import session
+
+    return session(rank)
+
+
 @cache
 def _making() -> Any:
     from workbench.process_group import live_groups

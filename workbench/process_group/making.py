@@ -28,16 +28,21 @@ def create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
 
 
 def _group_name(number: str) -> str:
-    """Name a sub-group for the records: "mesh_dp:3", its description and torch's number.
-
-    Several groups may have one description, so the number stays (of a hash, enough of it). torch
-    gives us only the number: the description is an argument of the function that calls us.
+    """Name a sub-group for the records. torch gives us only its number: the description is an
+    argument of the function that calls us.
     """
-    short = number if len(number) < 12 else number[:8]
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
         frame = frame.f_back
     description = "" if frame is None else str(frame.f_locals.get("group_desc") or "")
+    return name_in_records(number, description)
+
+
+def name_in_records(number: str, description: str) -> str:
+    """Return "mesh_dp:3": a group's description, and torch's number (of a hash, enough of it),
+    since several groups may have one description.
+    """
+    short = number if len(number) < 12 else number[:8]
     return f"{description[:40]}:{short}" if description not in ("", "undefined") else number
 
 

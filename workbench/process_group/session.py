@@ -18,6 +18,8 @@ from workbench.choosing.costs import Costs
 from workbench.collectives import OPERATIONS, algorithms, refusal
 from workbench.common import environment, extensions
 from workbench.common.errors import SpecError, WorkbenchError
+from workbench.process_group.call_site import call_site
+from workbench.recording.events import Where
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import LOST, OUTDATED, SLICE, Control
 
@@ -60,9 +62,18 @@ class Session:
         # The ranks of a run that lost some, in order; empty: all, from 0 on.
         self.members: Sequence[int] = ()
         self._labels = _Labels()
+        self.attached = False  # the job knows nothing of us: see attaching/
         self.next_group = (
             ""  # the name of the group that is made next, if it is to have a certain one
         )
+
+    def attach(self) -> None:
+        """Note that the job knows nothing of us: its calls are named by their lines, and its
+        iterations are counted from outside.
+        """
+        self.attached = True
+        if self.recorder.where.iteration < 0:
+            self.recorder.where = Where(iteration=0)
 
     def run_rank(self, rank: int) -> int:
         """Return the rank in the run of a rank of torch's default group."""
@@ -125,7 +136,8 @@ class Session:
             self._labels.text = before
 
     def current_label(self) -> str:
-        return self._labels.text
+        """Return the name of what this thread starts; in an attached job, the line that does."""
+        return self._labels.text or (call_site() if self.attached else "")
 
     def group_name(self, torch_name: str, whole: bool) -> str:
         """Return the name of a new process group in the records."""

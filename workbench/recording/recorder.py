@@ -33,6 +33,7 @@ from workbench.recording.events import (
     H_LOST_NOT,
     H_MAGIC,
     H_NAMES,
+    H_OPERATIONS,
     H_PID,
     H_RANK,
     H_SIZE,
@@ -94,6 +95,7 @@ class Recorder:
             (H_LOST, 0),
             (H_LOST_NOT, ~0),
             (H_ERROR, 0),
+            (H_OPERATIONS, 0),
         ):
             self._words[word] = value
         self._words[H_MAGIC] = MAGIC
@@ -134,6 +136,10 @@ class Recorder:
         if not self._words[H_ATTEMPT]:
             self._words[H_JOB] = 1 + self.name(job)
             self._words[H_ATTEMPT] = 1 + attempt  # last: what it names is there
+
+    def only_operations(self) -> None:
+        """Note that operations are recorded as a whole, nothing of their inside."""
+        self._words[H_OPERATIONS] = 1
 
     def joined(self, size: int) -> None:
         """Note how many ranks the whole group has, so that readers of the trace can wait for the

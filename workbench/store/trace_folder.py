@@ -32,6 +32,8 @@ from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
 from workbench.store.trace_sources import Attempts, Source, traces
 
 _AT_ONCE = 16 * ROWS  # records
+PRECISION = "precision"  # in a store's metadata: how much its rows say, if that is not everything
+OPERATIONS_ONLY = "operations only"
 
 
 class Fillable(Protocol):
@@ -146,6 +148,8 @@ def _read_rank(
     words = memory[:PAGE].cast("q")
     if words[events.H_FULL]:
         problems.append(f"{source.folder.name}: the disk was full: later records are missing")
+    if words[events.H_OPERATIONS]:
+        store.metadata[PRECISION] = OPERATIONS_ONLY
     store.dropped += events.lost_rows(words)
     names = NameTable(store.number, memory)
     names.read()

@@ -41,13 +41,21 @@ from workbench.store.growing_file import Growing, Pages
 from workbench.store.recoveries import KEY
 from workbench.store.restarts import Ended, told
 from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
-from workbench.store.trace_sources import Attempts, Origin, Source, find_sources, origin, origin_of
+from workbench.store.trace_folder import OPERATIONS_ONLY, PRECISION
+from workbench.store.trace_sources import (
+    Attempts,
+    Origin,
+    Source,
+    find_sources,
+    is_living,
+    origin,
+    origin_of,
+)
 
 PERIOD_S = 0.04
 LOOK_S = 0.2  # between two looks for ranks that are new
 STRAGGLER_S = 2.0  # so long a rank is awaited when all others have gone
 QUIET_S = 5.0  # so long nothing comes of a rank whose process cannot be seen: it has ended
-CLOCKS_S = 1.0  # by which the kernel's two clocks may differ
 
 
 class Follower:
@@ -294,6 +302,8 @@ class Rank:
                     lane.learn(contexts)
                 self._names.read()
                 self._append(lane, rows)
+        if self._words[events.H_OPERATIONS]:
+            self._store.metadata[PRECISION] = OPERATIONS_ONLY
         lost = events.lost_rows(self._words)
         self._store.dropped += lost - self._lost
         self._lost = lost
@@ -384,17 +394,3 @@ def _hold(source: Source) -> int | None:
         if is_living(source):
             return os.pidfd_open(source.pid)
     return None
-
-
-def is_living(source: Source) -> bool:
-    """Return whether the process that made this folder is alive.
-
-    A later process may have its number.
-    """
-    try:
-        stat = Path(f"/proc/{source.pid}/stat").read_text().rpartition(")")[2].split()
-        result = source.folder.stat().st_mtime
-    except OSError:
-        return False
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK")
-    return stat[0] not in "ZX" and time.time() - age < result + CLOCKS_S

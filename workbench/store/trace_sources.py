@@ -9,7 +9,9 @@ generations. Several jobs that wrote to one folder are several runs.
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
 from workbench.store.parquet import opened
 from workbench.store.table import NameTable, Records
 
+CLOCKS_S = 1.0  # by which the kernel's two clocks may differ
 _NAME = re.compile(r"rank-(\d{1,5})-(\d{1,10})(?:-restart-\d{1,6})?(?:\.\d{1,6})?", re.ASCII)
 
 
@@ -52,6 +55,20 @@ def find_sources(folder: Path) -> list[Source]:
         ),
         key=lambda source: (source.rank, source.pid, source.folder.name),
     )
+
+
+def is_living(source: Source) -> bool:
+    """Return whether the process that made this folder is alive.
+
+    A later process may have its number.
+    """
+    try:
+        stat = Path(f"/proc/{source.pid}/stat").read_text().rpartition(")")[2].split()
+        result = source.folder.stat().st_mtime
+    except OSError:
+        return False
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK")
+    return stat[0] not in "ZX" and time.time() - age < result + CLOCKS_S
 
 
 def origin(header: memoryview) -> Origin:

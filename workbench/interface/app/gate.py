@@ -10,9 +10,12 @@ that it was made for: its token names that browser, and nobody else's websocket 
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import inspect
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -71,6 +74,7 @@ class Listening:
     host: str
     origins: tuple[str, ...]
     proxied: bool = False  # a proxy in front says whose requests it passes on
+    listener: socket.socket | None = None  # one that listens there already
 
 
 def open_server(
@@ -80,35 +84,55 @@ def open_server(
 
     Raises OSError if it cannot listen.
     """
-    server = pn.io.server.get_server(
-        dict(pages),
-        port=at.port,
-        address=at.host,
-        websocket_origin=[*at.origins],
-        auth_provider=door,
-        extra_patterns=[*extra],
-        secret_key=settings.secret_key_bytes() or secrets.token_bytes(32),
-        sign_sessions=True,
-        include_headers=[],  # a page's token stands in the page: no cookie and no header is in it
-        include_cookies=[],
-        use_xheaders=at.proxied,
-        websocket_max_message_size=MOST_MESSAGE,
-        http_server_kwargs={
-            "max_body_size": MOST_BODY,
-            "max_header_size": MOST_HEADER,
-            "idle_connection_timeout": SLOW_SECONDS,
-            "body_timeout": SLOW_SECONDS,
-        },
-        unused_session_lifetime_milliseconds=UNUSED_MS,
-        check_unused_sessions_milliseconds=1000,
-        title=title,
-    )
+    with _bound_to(at.listener):
+        server = pn.io.server.get_server(
+            dict(pages),
+            port=at.port,
+            address=at.host,
+            websocket_origin=[*at.origins],
+            auth_provider=door,
+            extra_patterns=[*extra],
+            secret_key=settings.secret_key_bytes() or secrets.token_bytes(32),
+            sign_sessions=True,
+            include_headers=[],  # a page's token stands in the page: no cookie and no header does
+            include_cookies=[],
+            use_xheaders=at.proxied,
+            websocket_max_message_size=MOST_MESSAGE,
+            http_server_kwargs={
+                "max_body_size": MOST_BODY,
+                "max_header_size": MOST_HEADER,
+                "idle_connection_timeout": SLOW_SECONDS,
+                "body_timeout": SLOW_SECONDS,
+            },
+            unused_session_lifetime_milliseconds=UNUSED_MS,
+            check_unused_sessions_milliseconds=1000,
+            title=title,
+        )
     shorten_logs()
     application = server._tornado
     for context in application.applications.values():
         context.application.add(_Visitor(door))
     close_routes(application, Gate(door, application, normal(at.origins)), pages, extra)
     return server
+
+
+@contextlib.contextmanager
+def _bound_to(listener: socket.socket | None) -> Iterator[None]:
+    """Make Bokeh's server take this socket: it has an option for a port only."""
+    server: Any = importlib.import_module("bokeh.server.server")
+    bind = server.bind_sockets
+    if listener is not None:
+        server.bind_sockets = lambda address, port: ([listener], port)
+    try:
+        yield
+    finally:
+        server.bind_sockets = bind
+
+
+def connected(server: Any) -> int:
+    """Return how many browsers have a page open."""
+    contexts = server._tornado.applications.values()
+    return sum(session.connection_count for each in contexts for session in each.sessions)
 
 
 def needed(pages: Pages, extra: Iterable[Route]) -> list[str]:

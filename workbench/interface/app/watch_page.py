@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import panel as pn
-from tornado.ioloop import IOLoop
+from tornado.ioloop import IOLoop, PeriodicCallback
 
 from workbench.common.errors import WorkbenchError
-from workbench.interface.app.gate import open_server
+from workbench.interface.app.gate import connected, open_server
 from workbench.interface.app.login import Door
 from workbench.interface.app.page import BarPart, Ground, Stage, frame
 from workbench.interface.app.serving import Options, cannot_listen, listening
@@ -23,21 +27,25 @@ def serve_run(
     title: str,
     words: str,
     ready: str = "",
+    listener: socket.socket | None = None,
+    ended: Callable[[], bool] = lambda: False,
+    grace_s: float = 0.0,
 ) -> None:
     """Serve ``run`` at / and /watch, read-only, until SIGINT or SIGTERM. Its end is no end of ours:
     the page stays. ``title`` and ``words`` stand over the picture; ``ready`` is printed, followed
-    by the address, once the server listens. Raises WorkbenchError if it cannot.
+    by the address, once the server listens. ``listener``: a socket that does so already, of which
+    nothing is printed. Once ``ended()`` the page stays for those who look, and ``grace_s`` seconds.
+    Raises WorkbenchError if it cannot listen.
     """
     options = Options(port, host)
+    at = replace(listening(options), listener=listener)
     pn.extension()
 
     def page() -> pn.Template:  # Panel takes plain functions only
         return run_page(run, title, words)
 
     try:
-        server = open_server(
-            {"/": page, "/watch": page}, listening(options), Door(None, port), title
-        )
+        server = open_server({"/": page, "/watch": page}, at, Door(None, port), title)
     except OSError as error:
         raise WorkbenchError(cannot_listen(options, error)) from None
     loop = IOLoop.current()
@@ -48,7 +56,18 @@ def serve_run(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     server.start()
-    print(f"{ready} http://{host}:{port}/watch  Ctrl-C ends it.".strip(), flush=True)
+    if listener is None:
+        print(f"{ready} http://{host}:{port}/watch  Ctrl-C ends it.".strip(), flush=True)
+    looked_at = time.monotonic()
+
+    def look() -> None:
+        nonlocal looked_at
+        if connected(server) or not ended():
+            looked_at = time.monotonic()
+        elif time.monotonic() - looked_at >= grace_s:
+            loop.stop()
+
+    PeriodicCallback(look, 500).start()
     try:
         loop.start()
     finally:

@@ -31,6 +31,7 @@ from workbench.common.errors import SpecError
 from workbench.recording.events import KINDS
 from workbench.store.event_store import Store, Tap
 from workbench.store.table import Batch, from_frame
+from workbench.store.trace_folder import PRECISION
 from workbench.views.packing import Message, Passages, pack, passages
 from workbench.views.pages.commands import Orders
 from workbench.views.pages.facts import (
@@ -284,7 +285,8 @@ class Feed:
         tally, state = self._tally, getattr(run, "control_state", None)
         self._hear_of(run.store.metadata)
         header_facts = self._facts | {"ranks": self._facts["ranks"] or tally.ranks}
-        notes = [*header_facts["notes"], *tally.badges]
+        precision = run.store.metadata.get(PRECISION)
+        notes = [*([precision] if precision else []), *header_facts["notes"], *tally.badges]
         if state is not None:
             before = link_notes(header_facts["link_levels"])
             header_facts["emulated"], levels = emulated(

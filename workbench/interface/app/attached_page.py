@@ -1,0 +1,94 @@
+"""The page of an attached job: served beside the job, and ended after it.
+
+    python -m workbench.interface.app.attached_page FOLDER SOCKET JOB
+
+SOCKET is a descriptor that listens already, so that the address could be told before the server was
+ready; JOB is a descriptor of the job's process, readable once that has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from workbench.common.errors import WorkbenchError
+
+GRACE_S = 15.0  # so long the page stays after the job has ended and the last browser has gone
+LAST_LOOK_S = 5.0  # for the last rows, once the job has ended
+
+
+def open_beside(folder: Path, port: int) -> str:
+    """Start the page's process for the job that this process is about to become; return the page's
+    address. Raises WorkbenchError if the port is taken.
+
+    The page's process is nobody's child: a job that waits for its children does not find it.
+    """
+    own = socket.socket()
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        own.bind(("127.0.0.1", port))
+    except OSError as error:
+        raise WorkbenchError(
+            f"the page cannot listen on 127.0.0.1:{port}: {error.strerror}. Name another port, or "
+            "leave --port out: a free one is taken"
+        ) from None
+    own.listen(128)
+    job = os.pidfd_open(os.getpid())
+    words = [sys.executable, "-m", "workbench.interface.app.attached_page"]
+    if (starter := os.fork()) == 0:
+        with contextlib.suppress(BaseException):
+            nothing = subprocess.DEVNULL
+            subprocess.Popen(
+                [*words, str(folder), str(own.fileno()), str(job)],
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                pass_fds=(own.fileno(), job),
+                start_new_session=True,
+                env={k: v for k, v in os.environ.items() if not k.startswith("WORKBENCH_")},
+            )
+        os._exit(0)
+    os.waitpid(starter, 0)
+    os.close(job)
+    address = f"http://127.0.0.1:{own.getsockname()[1]}/watch"
+    own.close()
+    return address
+
+
+def main(folder: Path, listening: int, job: int) -> None:
+    """Serve the page until the job has ended and nobody looks any more."""
+    from workbench.interface.app.watch_page import serve_run
+    from workbench.runs.attach import Watching
+
+    watching = Watching(folder)
+    ended = threading.Event()
+
+    def wait() -> None:
+        select.select([job], [], [])
+        watching.wait(LAST_LOOK_S)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    with socket.socket(fileno=listening) as own:
+        own.setblocking(False)
+        words = f"{folder} · attached: nothing here changes the job"
+        serve_run(
+            watching,
+            own.getsockname()[1],
+            title=folder.name,
+            words=words,
+            listener=own,
+            ended=ended.is_set,
+            grace_s=GRACE_S,
+        )
+    watching.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

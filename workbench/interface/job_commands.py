@@ -1,0 +1,102 @@
+"""Commands for jobs that somebody else started, or that know nothing of the workbench.
+
+Heavy imports wait inside the commands, so that ``workbench --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail, has_screen
+
+
+def add(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command()(watch)
+    as_given = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(context_settings=as_given)(attach)
+
+
+def watch(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder that WORKBENCH_TRACE names; it may come later.")
+    ],
+    port: Port = 5006,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Show live a job that someone else started as `WORKBENCH_TRACE=FOLDER torchrun ...`.
+
+    Its ranks cannot be touched from here. The page is for this machine only.
+    """
+    if not find_spec("panel"):
+        fail(NO_USER_INTERFACE)
+    from workbench.common.errors import WorkbenchError
+    from workbench.interface.app.watch_page import serve_run
+    from workbench.runs.attach import Watching
+
+    try:
+        watching = Watching(folder)
+        words = f"{watching.folder} · the ranks are in other hands: nothing here changes them"
+        if browser and has_screen():
+            import threading
+            import webbrowser
+
+            address = f"http://127.0.0.1:{port}/watch"
+            threading.Timer(1.0, webbrowser.open, [address]).start()
+        ready = f"Following {watching.folder} at"
+        serve_run(watching, port, title=watching.folder.name, words=words, ready=ready)
+        watching.close()
+    except WorkbenchError as error:
+        fail(error)
+
+
+def attach(
+    context: typer.Context,
+    observe: Annotated[
+        bool,
+        typer.Option("--observe", help="Leave the job's backend alone: record its operations."),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Where the records go; without it a new folder in runs/.", metavar="DIR"),
+    ] = None,
+    page: Annotated[bool, typer.Option(help="Serve a page that shows the job live.")] = True,
+    port: Annotated[
+        int, typer.Option(help="Port of the page; 0 takes a free one.", min=0, max=65535)
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+) -> None:
+    """Run a job that knows nothing of the workbench, and see it: `workbench attach -- torchrun
+    --nproc-per-node 4 train.py`.
+
+    The script needs no change. Groups whose tensors lie on a CPU run over the workbench's backend,
+    chunk by chunk, under the name that the script asks for; all others, and with --observe every
+    group, are the script's own, and their operations are recorded. The command becomes the job:
+    output, signals and exit status are the job's.
+    """
+    import time
+
+    from workbench.attaching.command import prepare
+    from workbench.common.errors import WorkbenchError
+
+    folder = trace or Path("runs", f"attached-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    try:
+        job = prepare(context.args, folder, observe=observe)
+        words = [f"records {job.trace}"]
+        if page and find_spec("panel"):
+            from workbench.interface.app.attached_page import open_beside
+
+            words.insert(0, f"page {open_beside(job.trace, port)}")
+        elif page:
+            words.append(f"no page: {NO_USER_INTERFACE}")
+    except WorkbenchError as error:
+        fail(error)
+    if not quiet:
+        print(f"[workbench] {' · '.join(words)}", file=sys.stderr, flush=True)
+    job.become()

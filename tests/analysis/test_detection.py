@@ -86,6 +86,22 @@ def test_a_fault_lasts_until_it_is_undone() -> None:
     assert [one.ranks for one in found.missed] == [(1, 2)] and not found.false_alarms
 
 
+def test_a_share_that_is_corrupt_again_after_a_recovery_is_one_fault() -> None:
+    found = score(
+        table(
+            (100, "fault", "corrupt nan", 0, -1, 7.0, ""),
+            (101, "fault", "kill", 2, -1, 0.0, ""),
+            (130, "detect", "killed", -1, 2, 0.0, ""),
+            (6200, "fault", "corrupt nan", 0, -1, 8.0, ""),  # its share is another one now
+            (6210, "detect", "bad minibatch: not finite", 0, 0, 8.0, ""),
+            (6300, "fault", "corrupt nan", 1, -1, 9.0, ""),
+        ),
+        {"experiment": "bad_minibatch: skip"},
+    )
+    assert [one.latency_ms for one in found.each] == [6110, 29, None]
+    assert [one.ranks for one in found.missed] == [(1,)] and not found.false_alarms
+
+
 @pytest.mark.parametrize("text", ["", "[", "bad_minibatch: skip", "- 1", "digest_every: x"])
 def test_what_is_checked_stands_in_the_experiment_that_is_stored(text: str) -> None:
     rows = table((1, "fault", "corrupt nan", 1, -1, 5.0, ""))

@@ -131,13 +131,24 @@ def _conclude(soak: object, console: Console) -> int:
     from tests.soak.soak import Soak
 
     assert isinstance(soak, Soak)
-    table = Table("kind", "cases", "median s", "longest s")
+    table = Table("kind", "cases", "faults", "wrong", "median s", "longest s")
     for kind in sorted({done.kind for done in soak.done}):
-        seconds = [done.seconds for done in soak.done if done.kind == kind]
-        median, longest = statistics.median(seconds), max(seconds)
-        table.add_row(kind, str(len(seconds)), f"{median:.1f}", f"{longest:.1f}")
+        cases = [done for done in soak.done if done.kind == kind]
+        seconds = [done.seconds for done in cases]
+        counts = (
+            len(cases),
+            sum(one.faults for one in cases),
+            sum(bool(one.wrong) for one in cases),
+        )
+        times = (f"{statistics.median(seconds):.1f}", f"{max(seconds):.1f}")
+        table.add_row(kind, *map(str, counts), *times)
     console.print(table)
     failed = any(done.wrong for done in soak.done)
+    if soak.done:
+        first, last = soak.done[0], soak.done[-1]
+        console.print(
+            f"driver: {first.megabytes:.0f} MB after case 1, {last.megabytes:.0f} at the end"
+        )
     for name, trend in soak.growth.items():
         console.print(f"{name}, MB: {trend}; surely {trend.least:.1f}", soft_wrap=True)
         failed = failed or trend.least > MOST_GROWN

@@ -15,8 +15,10 @@ DRAWS = 200  # at most, until a policy fits a strategy
 WAITS = ("wait", "quorum")  # bounds of these policies are short here
 
 
-def recovers(chance: random.Random, say: Callable[[str], None]) -> None:
-    """Run it to its end where the policy can; else its error must name a rank that was struck."""
+def recovers(chance: random.Random, say: Callable[[str], None]) -> int:
+    """Run it to its end where the policy can; else its error must name a rank that was struck.
+    Returns how many faults struck.
+    """
     with tempfile.TemporaryDirectory() as folder:
         trial = drawn(chance, folder)
         exp = trial.experiment
@@ -24,6 +26,7 @@ def recovers(chance: random.Random, say: Callable[[str], None]) -> None:
         say(f"{[one.fault for one in exp.faults]}")
         outcome = chaos.done(trial)
     assert not outcome.wrong, f"{outcome.words}\n{trial.experiment.to_yaml()}"
+    return outcome.struck
 
 
 def drawn(chance: random.Random, folder: str) -> chaos.Trial:

@@ -19,7 +19,7 @@ from tests.soak.held import Held, held, megabytes, pool_pid, settled
 from tests.soak.runs import Say
 from tests.soak.trend import Trend, trend
 
-Kind = Callable[[random.Random, Say], None]
+Kind = Callable[[random.Random, Say], int | None]  # returns how many faults struck, if it counts
 LIMIT = 180.0  # seconds that a case may take: none of them waits that long for anything
 # How often each kind comes, of the sum of all.
 KINDS: dict[str, tuple[Kind, int]] = {
@@ -60,6 +60,7 @@ class Done:
     megabytes: float  # of the driver, after it
     pool_megabytes: float
     wrong: str = ""
+    faults: int = 0
 
 
 @dataclass
@@ -94,7 +95,7 @@ class Soak:
             self._warm_up()
         assert self._before is not None
         words: list[str] = []
-        begin, wrong = time.monotonic(), ""
+        begin, wrong, faults = time.monotonic(), "", 0
 
         def say(text: str) -> None:
             at = time.monotonic() - begin
@@ -102,7 +103,7 @@ class Soak:
 
         try:
             with _limited(LIMIT):
-                KINDS[kind][0](chance, say)
+                faults = KINDS[kind][0](chance, say) or 0
         except (Exception, Hang, KeyboardInterrupt):
             wrong = traceback.format_exc()
         seconds = time.monotonic() - begin
@@ -119,6 +120,7 @@ class Soak:
             megabytes(os.getpid()),
             megabytes(pool) if pool else float("nan"),
             wrong,
+            faults,
         )
         self.done.append(done)
         return done

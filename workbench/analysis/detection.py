@@ -179,8 +179,11 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
 def _faults(
     rows: Sequence[Mapping[str, Any]], last: int
 ) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
-    """Yield each fault's name, ranks, begin and end; cuts of the same moment are one."""
+    """Yield each fault's name, ranks, begin and end. Cuts of the same moment are one, and so is a
+    share that is corrupt again as its iteration is done again, after a recovery.
+    """
     cut: list[Mapping[str, Any]] = []
+    corrupt = {_share(row): row["start_ns"] for row in rows}  # the last time
     for at, row in enumerate(rows):
         name, rank = row["name"], row["peer"] if row["rank"] < 0 else row["rank"]
         if name == CUT:
@@ -188,12 +191,20 @@ def _faults(
                 yield _cut(cut, rows, last)
                 cut = []
             cut.append(row)
-        elif name in (*ENDS, "join") or name.startswith("corrupt"):
+        elif name.startswith("corrupt"):
+            if (last_time := corrupt.pop(_share(row), None)) is not None:
+                yield name, (rank,), row["start_ns"], last_time
+        elif name in (*ENDS, "join"):
             yield name, (rank,), row["start_ns"], row["start_ns"]
         elif name == "freeze" or (name == "slow" and row["value"] > 1):
             yield name, (rank,), row["start_ns"], _until(name, rank, row, rows[at + 1 :], last)
     if cut:
         yield _cut(cut, rows, last)
+
+
+def _share(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return what is the same of a corrupt share whenever it is loaded."""
+    return row["name"], row["rank"], row["iteration"]
 
 
 def _until(

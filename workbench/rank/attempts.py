@@ -244,7 +244,7 @@ def is_good(job: Job, model: nn.Module, one: np.ndarray, ids: np.ndarray) -> tup
     model.eval()
     try:
         batch = job.batch(job.corruption.samples(job.train, ids, mark=False), one)
-        loss = job.corruption.loss(job.task.loss(model, batch))
+        loss = job.corruption.loss(job.task.loss(model, batch), one)
         wanted = [x for x in model.parameters() if x.requires_grad]
         gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
         finite = all(x is None or bool(x.isfinite().all()) for x in gradients)

@@ -49,6 +49,7 @@ class Corruption:
         self._flips = {one.at_iteration for one in mine if one.kind == "bitflip"}
         self._faults = {fault.at_iteration: fault for fault in mine if fault.kind != "bitflip"}
         self._whole = False  # has the sample no floating number that could be a NaN?
+        self._chosen = (-1, -1)  # the newest iteration with a corrupt sample, and its id
         self._loads = False  # has the driver been told that this rank loads samples?
         self._by_hand: Corrupt | None = None  # the newest that the user asked for
 
@@ -57,17 +58,19 @@ class Corruption:
         return self._faults.get(iteration)
 
     def samples(self, dataset: Any, ids: np.ndarray, *, mark: bool = True) -> Any:
-        """Return the data set, in which the first of these samples may be corrupt. ``mark``: record
-        it.
+        """Return the data set, in which one sample may be corrupt: the first that this rank loads
+        of the minibatch, however many parts it loads. ``mark``: these samples are trained on.
         """
+        iteration = self._recorder.where.iteration
         if mark and len(ids):
-            self._hear(self._recorder.where.iteration)
-        fault = self.of(self._recorder.where.iteration)
+            self._hear(iteration)
+        fault = self.of(iteration)
         if fault is None or not len(ids):
             return dataset
-        if mark:
+        if mark and self._chosen[0] != iteration:
+            self._chosen = iteration, int(ids[0])
             self._mark(fault.kind, float(ids[0]), by_hand=fault is self._by_hand)
-        return _WithOneCorrupt(dataset, int(ids[0]), fault, self._note_whole)
+        return _WithOneCorrupt(dataset, self._chosen[1], fault, self._note_whole)
 
     def _hear(self, iteration: int) -> None:
         """Announce that this rank loads samples, and take the user's wish for this minibatch, if
@@ -92,10 +95,17 @@ class Corruption:
         group = BY_HAND if by_hand else ""
         self._recorder.mark(CODE["fault"], f"corrupt {kind}", value=value, group=group)
 
-    def loss(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return the loss: a NaN where samples, of whole numbers only, can hold none."""
-        fault = self.of(self._recorder.where.iteration)
-        if fault is None or fault.kind != "nan" or not self._whole:
+    def loss(
+        self, loss: torch.Tensor, ids: np.ndarray | None = None, *, uses_inputs: bool = True
+    ) -> torch.Tensor:
+        """Return the loss: a NaN where samples, of whole numbers only, can hold none, or where this
+        rank takes only their targets. ``ids``: those that it is of; None: all that it has loaded.
+        """
+        iteration = self._recorder.where.iteration
+        fault = self.of(iteration)
+        if fault is None or fault.kind != "nan" or (uses_inputs and not self._whole):
+            return loss
+        if self._chosen[0] != iteration or (ids is not None and self._chosen[1] not in ids):
             return loss
         return loss * math.nan
 

@@ -55,12 +55,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial that is over. ``wrong``: what should not be, in words; "" where all is well."""
+    """A trial that is over. ``wrong``: what should not be, in words; "" where all is well.
+    ``struck``: how many faults there were; a run that ends early meets fewer than were drawn.
+    """
 
     trial: Trial
     seconds: float
     wrong: str
     how: str  # it ended
+    struck: int
 
     @property
     def words(self) -> str:
@@ -134,7 +137,7 @@ def done(trial: Trial) -> Outcome:
     how = "ended well" if result.ok else f"ended by {type(result.error).__name__}, as it must"
     if result.lost:
         how += f" without {counted(len(result.lost), 'rank')}"
-    return Outcome(trial, time.monotonic() - start, wrong, how)
+    return Outcome(trial, time.monotonic() - start, wrong, how, len(live.detection().each))
 
 
 def _judge(exp: Experiment, live: Run, result: Result) -> str:

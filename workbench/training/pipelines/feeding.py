@@ -84,7 +84,9 @@ class Feeding:
     def loss(self, key: Key, given: Any) -> torch.Tensor:
         """Return the task's loss of the model's output, weighted by the microbatch's share."""
         job, batch, (iteration, number) = self.job, self.batches.pop(key), key
-        loss: torch.Tensor = job.task.loss(answering(given), batch)
+        whole: torch.Tensor = job.task.loss(answering(given), batch)
+        mine = self.ids[iteration][number]
+        loss = job.corruption.loss(whole, mine, uses_inputs=self.first)
         share = self.shares[iteration][number]
         self.losses[iteration] += float(loss.detach()) * share
         if iteration % METRICS_EVERY == 0 and job.recorder.active and hasattr(job.task, "metrics"):

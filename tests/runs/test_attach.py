@@ -26,8 +26,8 @@ from workbench.recording.recorder import Recorder
 from workbench.runs.attach import Watching
 from workbench.store import growing_file
 from workbench.store.event_store import Store
-from workbench.store.trace_follower import Follower, is_living
-from workbench.store.trace_sources import Source
+from workbench.store.trace_follower import Follower
+from workbench.store.trace_sources import Source, is_living
 from workbench.views.packing import Message
 from workbench.views.pages.feed import Feed
 

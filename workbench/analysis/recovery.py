@@ -93,7 +93,7 @@ class Recovered:
     def words(self) -> str:
         """The recovery in a sentence."""
         if self.iteration < 0:  # torchrun's doing: only the script knows its iterations
-            who = f"{_ranks(self.lost)} failed" if self.lost else "a rank failed"
+            who = f"{_ranks(self.lost)} failed" if self.lost else "nodes joined or left"
             return f"{who}; torchrun restarted the job with {_ranks(self.members)}"
         on = f"{_ranks(self.members)} went on with iteration {self.iteration}"
         fresh = f", {_ranks(self.fresh)} in a new process" if self.fresh else ""

@@ -100,11 +100,12 @@ assert STATUS_AT + STATUS.size <= METER_AT and METER_AT + METER_BYTES <= PAGE
 # H_FULL: there was no room for more records at some time; H_LOST: how many rows had no lane, and
 # H_LOST_NOT the same number inverted: stray bytes are no count. H_BORN: nanoseconds since 1970;
 # H_HOST, H_JOB: 1 + the number of a name; H_ATTEMPT: 1 + which attempt of the job; H_LEFT: how
-# often torchrun, process H_AGENT, may still restart it. H_ERROR: 1 + the number of the error that
-# it raised, as JSON.
+# often torchrun, process H_AGENT, may still restart it; H_AGENT_BORN: when that began, in ticks
+# since the machine's start. H_ERROR: 1 + the number of the error that it raised, as JSON.
 H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_SIZE, H_END, H_FULL = range(9)
 H_LOST, H_LOST_NOT, H_BORN, H_HOST, H_JOB, H_ATTEMPT, H_LEFT, H_AGENT, H_ERROR = range(9, 18)
 H_OPERATIONS = 18  # 1: operations are recorded as a whole, nothing of their inside
+H_AGENT_BORN = 19
 MORE_NAMES = "(more names than a trace can hold)"  # stands for each of them
 
 now = time.monotonic_ns

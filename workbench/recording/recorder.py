@@ -19,6 +19,7 @@ from workbench.recording.events import (
     CONTEXTS,
     DATA_AT,
     H_AGENT,
+    H_AGENT_BORN,
     H_ATTEMPT,
     H_BORN,
     H_COST_PS,
@@ -53,7 +54,13 @@ from workbench.recording.events import (
 from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, no_write, nowhere
 from workbench.recording.meter import Meter, Samples
 from workbench.recording.trace_memory import map_block, new_folder
-from workbench.shared_memory.segments import Segment, need_ordered_stores, publish, reserve
+from workbench.shared_memory.segments import (
+    Segment,
+    birth_ticks,
+    need_ordered_stores,
+    publish,
+    reserve,
+)
 
 
 class Recorder:
@@ -126,7 +133,8 @@ class Recorder:
         words[H_BORN], words[H_HOST] = time.time_ns(), 1 + recorder.name(os.uname().nodename)
         if "TORCHELASTIC_MAX_RESTARTS" in os.environ:
             words[H_LEFT] = int(os.environ["TORCHELASTIC_MAX_RESTARTS"]) - int(restart)
-            words[H_AGENT] = os.getppid()
+            words[H_AGENT] = agent = os.getppid()
+            words[H_AGENT_BORN] = birth_ticks(agent)
         return recorder
 
     def belongs(self, job: str, attempt: int) -> None:

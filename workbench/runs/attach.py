@@ -21,7 +21,8 @@ from workbench.runs.failure import as_facts, standing
 from workbench.shared_memory.control_block import ControlState
 from workbench.store.event_store import Store
 from workbench.store.result import Overhead
-from workbench.store.trace_follower import Follower, Rank
+from workbench.store.trace_follower import Follower
+from workbench.store.trace_rank import Rank
 
 
 class Watching(Shown):
@@ -56,7 +57,7 @@ class Watching(Shown):
 
     @property
     def ranks(self) -> int:
-        """The number of ranks of the job, as far as it is known."""
+        """The most ranks that the job has had, as far as it is known."""
         return self._follower.size
 
     @property
@@ -71,12 +72,13 @@ class Watching(Shown):
     @property
     def state_in_words(self) -> tuple[str, str]:
         """starting, running, finished or failed, and a sentence."""
-        here, ranks, problems = len(self._ranks), self.ranks, " ".join(self._problem_notes())
+        here, ranks = len(self._follower.newest), self._follower.expected
+        problems = " ".join(self._problem_notes())
         if self.done and (error := self.error):
             return "failed", error
         if self.done:
             all_of = "The rank has" if ranks == 1 else f"All {ranks} ranks have"
-            if any(rank.unread for rank in self._ranks.values()):
+            if any(rank.unread for rank in self._follower.newest.values()):
                 all_of = "What could be read of the ranks has"
             return "finished", f"{all_of} ended{self._after_restarts}. {problems}".strip()
         if not here:
@@ -99,7 +101,9 @@ class Watching(Shown):
     @property
     def _restarted(self) -> str:
         """Return what torchrun does, or has done, with ranks that have failed; "" if nothing."""
-        again = [n for n, rank in self._ranks.items() if rank.gone and rank.may_come_again]
+        again = [
+            n for n, rank in self._follower.newest.items() if rank.gone and rank.may_come_again
+        ]
         if again:
             which = f"rank{'s' * (len(again) > 1)} {', '.join(map(str, sorted(again)))}"
             return f"Waiting for torchrun to restart {which}."
@@ -112,7 +116,8 @@ class Watching(Shown):
             return ""
         ends = self._ends()
         if not ends:
-            missing = sorted(set(range(self.ranks)) - set(self._ranks))
+            newest = self._follower.newest
+            missing = sorted(set(range(self._follower.expected)) - set(newest))
             return f"rank {missing[0]} never came" if missing else ""
         cause = min(ends, key=self._cause_first)
         rest = [number for number in sorted(ends) if number != cause]
@@ -178,10 +183,10 @@ class Watching(Shown):
         return [f"{name}: {words}." for name, words in self.problems.items()]
 
     def _ends(self) -> dict[int, str]:
-        """Return the ranks that have ended badly, and how."""
+        """Return the ranks of the newest attempt that have ended badly, and how."""
         how = {
             number: rank.last_words
-            for number, rank in self._ranks.items()
+            for number, rank in self._follower.newest.items()
             if rank.gone and not rank.unread
         }  # "" ended well
         return {

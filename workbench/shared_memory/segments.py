@@ -153,6 +153,15 @@ def process_state(pid: int) -> str:
         return "X"
 
 
+def birth_ticks(pid: int) -> int:
+    """Return when a process began, in clock ticks since the machine's start; 0: there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
 def describe_end(code: int) -> str:
     """Describe how a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
     if code < 0:

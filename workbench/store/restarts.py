@@ -58,16 +58,28 @@ def lost_in(ends: Mapping[int, Ended]) -> dict[str, str]:
     return {str(cause): "raised" if bad[cause].words else "killed"}
 
 
+def _nodes_changed(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    """Return whether an attempt was ended because a node joined or left: no agent that went on has
+    counted it as a restart, as those do whose rank has failed.
+    """
+    went_on = before.keys() & after.keys() - {""}
+    return bool(went_on) and all(before[agent] == after[agent] for agent in went_on)
+
+
 def told(
-    members: Mapping[int, Sequence[int]], ends: Mapping[int, Mapping[int, Ended]]
+    members: Mapping[int, Sequence[int]],
+    ends: Mapping[int, Mapping[int, Ended]],
+    left: Mapping[int, Mapping[str, int]],
 ) -> str | None:
-    """Return the restarts as metadata: by generation its ranks, and how those of each ended. None
-    where there was none.
+    """Return the restarts as metadata: by generation its ranks, how those of each ended, and how
+    often each agent may still restart (``Origin.left``). None where there was none.
     """
     each = [
         Recovery(
             generation,
-            lost_in(ends.get(generation - 1, {})),
+            {}
+            if _nodes_changed(left.get(generation - 1, {}), left.get(generation, {}))
+            else lost_in(ends.get(generation - 1, {})),
             -1,
             -1,
             tuple(sorted(members[generation])),

@@ -29,7 +29,7 @@ from workbench.store.recoveries import KEY
 from workbench.store.restarts import Ended, ended_in, told
 from workbench.store.result import Overhead
 from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
-from workbench.store.trace_sources import Attempts, Source, traces
+from workbench.store.trace_sources import Attempts, Origin, Source, traces
 
 _AT_ONCE = 16 * ROWS  # records
 PRECISION = "precision"  # in a store's metadata: how much its rows say, if that is not everything
@@ -83,7 +83,7 @@ def read_folder(
         ]
     )
     if any(generation for _, generation in result.sources):
-        store.metadata |= _restarts(store, result.sources)
+        store.metadata |= _restarts(store, result.sources, result.origins)
     if result.jobs > 1:
         which = job % result.jobs
         store.metadata["jobs"] = f"{which} of {result.jobs}"
@@ -104,17 +104,21 @@ def read_folder(
             )
 
 
-def _restarts(store: Fillable, sources: Sequence[tuple[Source, int]]) -> dict[str, str]:
+def _restarts(
+    store: Fillable, sources: Sequence[tuple[Source, int]], origins: Sequence[Origin]
+) -> dict[str, str]:
     """Return the metadata of a job's attempts, told as recoveries are."""
     last = store.scan().group_by("generation", "rank").agg(pl.col("end_ns").max()).collect()
     when = {(generation, rank): end for generation, rank, end in last.iter_rows()}
     members: dict[int, list[int]] = {}
     ends: dict[int, dict[int, Ended]] = {}
-    for source, generation in sources:
+    left: dict[int, dict[str, int]] = {}
+    for (source, generation), one in zip(sources, origins, strict=True):
+        left.setdefault(generation, {})[one.agent] = one.left
         at = float(when.get((generation, source.rank), 0))
         members.setdefault(generation, []).append(source.rank)
         ends.setdefault(generation, {})[source.rank] = ended_in(source, at)
-    text = told(members, ends)
+    text = told(members, ends, left)
     return {KEY: text} if text is not None else {}
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.common.errors import WorkbenchError
@@ -37,12 +37,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a rank's records. ``job``: "" before it has joined its group."""
+    """The origin of a rank's records. ``job``: "" before it has joined its group. ``agent``: the
+    torchrun that started it, host, process and when that began; "" if none did. ``left``: how often
+    it may still restart ranks that fail.
+    """
 
     job: str = ""
     attempt: int = 0
     host: str = ""
     born_ns: int = 0
+    agent: str = ""
+    left: int = 0
 
 
 def find_sources(folder: Path) -> list[Source]:
@@ -77,8 +82,11 @@ def origin(header: memoryview) -> Origin:
     names.read()
     words = header[:PAGE].cast("q")
     job, host = (names.text(words[word] - 1) for word in (events.H_JOB, events.H_HOST))
-    attempt = max(words[events.H_ATTEMPT] - 1, 0)
-    return Origin(job if words[events.H_ATTEMPT] > 0 else "", attempt, host, words[events.H_BORN])
+    attempt, born = max(words[events.H_ATTEMPT] - 1, 0), words[events.H_BORN]
+    pid, began = words[events.H_AGENT], words[events.H_AGENT_BORN]
+    agent = f"{host} {pid} {began}" if began else ""
+    job = job if words[events.H_ATTEMPT] > 0 else ""
+    return Origin(job, attempt, host, born, agent, words[events.H_LEFT])
 
 
 def origin_of(source: Source) -> Origin:
@@ -91,6 +99,40 @@ def origin_of(source: Source) -> Origin:
     if len(data) < NAMES_AT + NAMES_BYTES or int.from_bytes(data[:8], "little") != events.MAGIC:
         return Origin()
     return origin(memoryview(data))
+
+
+def linked(origins: Sequence[Origin]) -> list[Origin]:
+    """Return these origins with one job and one count of attempts for each torchrun.
+
+    A store counts the attempts of a job. torchrun makes another one when rank 0 is another agent's
+    from now on, and for every attempt with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, which it takes for
+    agents to join a job that goes on. An agent works for one job: stores whose ranks had an agent
+    in common were of the same. Their attempts follow each other by the time that their ranks began.
+    """
+    jobs = {one.job: one.job for one in origins if one.job}
+
+    def root(job: str) -> str:
+        while jobs[job] != job:
+            job = jobs[job]
+        return job
+
+    agents: dict[str, str] = {}
+    born: dict[tuple[str, int], int] = {}
+    for one in origins:
+        if one.job:
+            key = one.job, one.attempt
+            born[key] = min(born.get(key, one.born_ns), one.born_ns)
+        if one.job and one.agent:
+            jobs[root(one.job)] = root(agents.setdefault(one.agent, one.job))
+    numbers: dict[tuple[str, int], int] = {}
+    counts: dict[str, int] = {}
+    for key in sorted(born, key=lambda key: (born[key], key[1])):
+        numbers[key] = counts.get(root(key[0]), 0)
+        counts[root(key[0])] = numbers[key] + 1
+    return [
+        replace(one, job=root(one.job), attempt=numbers[one.job, one.attempt]) if one.job else one
+        for one in origins
+    ]
 
 
 class Attempts:
@@ -131,7 +173,9 @@ def traces(folder: Path, job: int) -> Traces:
 
     Raises WorkbenchError if there is nothing to read, or no such job.
     """
-    result = [(source, origin_of(source)) for source in _sources(folder)]
+    sources = _sources(folder)
+    origins = linked([origin_of(source) for source in sources])
+    result = [*zip(sources, origins, strict=True)]
     born: dict[str, int] = {}
     for _, one in result:
         born[one.job] = min(born.get(one.job, one.born_ns), one.born_ns)

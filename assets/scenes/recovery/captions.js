@@ -117,7 +117,7 @@ export function recoveryCost(loss, known) {
       `torchrun started ${someRanks(after.members)} anew` +
       (loss.ends.first >= 0
         ? `: the last of them was there ${duration(loss.ends.first - loss.origin)} after the ` +
-          "last row of the rank that failed."
+          (loss.lost.length ? "last row of the rank that failed." : "end of the attempt before.")
         : ".")
     );
   const before = loss.lanes.length;

@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * The menu of a rank or a link: a small dialog at its place. It says what a button will do before,
- * and what the run answers after; everything goes through `stage.act`.
+ * The menu of a rank or a link: a small dialog beside the picture, or below it where there is no room
+ * beside, so that what it changes stays in sight. It says what a button will do before, and what the
+ * run answers after; everything goes through `stage.act`.
  *
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("../engine/actions.js").Action} Action
@@ -13,12 +14,12 @@ import { isOver, nowOf } from "../engine/player.js";
 import { linkRows, rankRows } from "./rank_menu_rows.js";
 import { codeOf, fillTargets, nameOf, piece, targetOf } from "./targets.js";
 
-/** The dialog that is open over each stage. @type {WeakMap<Stage, RankMenu>} */
+/** The dialog that is open beside each stage's picture. @type {WeakMap<Stage, RankMenu>} */
 const openOver = new WeakMap();
 
 export class RankMenu {
-  /** @param {Stage} stage @param {Target} target @param {number} x @param {number} y */
-  constructor(stage, target, x, y) {
+  /** @param {Stage} stage @param {Target} target */
+  constructor(stage, target) {
     this.stage = stage;
     this.target = target;
     this.undo = /** @type {Action[]} */ ([]);
@@ -34,21 +35,10 @@ export class RankMenu {
     this.menu = document.createElement("select");
     this.body.setAttribute("role", "dialog");
     this.body.onkeydown = (event) => this.#key(event);
-    this.away = (/** @type {Event} */ event) =>
-      !event.composedPath().includes(this.body) && this.close(false);
     this.#build();
-    stage.root.append(this.body);
-    this.#place(x, y);
-    document.addEventListener("pointerdown", this.away, true);
-    this.menu.focus();
-  }
-
-  /** Beside the pointer, inside the stage. @param {number} x @param {number} y */
-  #place(x, y) {
-    const box = this.stage.root.getBoundingClientRect();
-    const { offsetWidth: w, offsetHeight: h } = this.body;
-    this.body.style.left = `${Math.max(8, Math.min(x - box.left + 10, box.width - w - 8))}px`;
-    this.body.style.top = `${Math.max(8, Math.min(y - box.top + 10, box.height - h - 8))}px`;
+    stage.$(".wb-menu-place").replaceChildren(this.body);
+    this.menu.focus({ preventScroll: true });
+    this.body.scrollIntoView({ block: "nearest" });
   }
 
   #build() {
@@ -57,7 +47,7 @@ export class RankMenu {
     const close = piece("button", "wb-rank-menu-close", "✕");
     this.menu.setAttribute("aria-label", "What to change");
     fillTargets(this.menu, this.stage, codeOf(target));
-    this.menu.onchange = () => this.#turnTo(targetOf(this.menu.value));
+    this.menu.onchange = () => this.turnTo(targetOf(this.menu.value));
     close.setAttribute("aria-label", "Close");
     close.onclick = () => this.close();
     top.append(this.menu, piece("span", "wb-rank-menu-now"), close);
@@ -74,7 +64,7 @@ export class RankMenu {
   }
 
   /** @param {Target} target */
-  #turnTo(target) {
+  turnTo(target) {
     this.target = target;
     this.sure = false;
     this.undo = [];
@@ -226,7 +216,6 @@ export class RankMenu {
 
   /** @param {boolean} [refocus] */
   close(refocus = true) {
-    document.removeEventListener("pointerdown", this.away, true);
     this.body.remove();
     if (openOver.get(this.stage) === this) openOver.delete(this.stage);
     if (refocus) (this.back?.isConnected ? this.back : this.stage.root).focus();
@@ -237,33 +226,30 @@ export class RankMenu {
  * Choose a rank: everything is then shown as seen from it. Once more: what can be done to it.
  * @param {Stage} stage
  * @param {number} rank
- * @param {number} x
- * @param {number} y
  * @param {() => void} quiet  what is said under the pointer makes room
  */
-export function takeRank(stage, rank, x, y, quiet) {
+export function takeRank(stage, rank, quiet) {
   const again = stage.choice?.rank === rank;
   stage.choose({ rank });
   if (!again) return;
   quiet();
-  openRankMenu(stage, { rank }, x, y);
+  openRankMenu(stage, { rank });
 }
 
 /**
- * Open the dialog for a rank or a link; one that is open closes. None opens on a page that only
+ * Open the dialog for a rank or a link; one that is open turns to it. None opens on a page that only
  * watches.
  * @param {Stage} stage
  * @param {Target} target
- * @param {number} x
- * @param {number} y  of the pointer, or of what was pressed: clientX, clientY
  */
-export function openRankMenu(stage, target, x, y) {
-  openOver.get(stage)?.close();
-  if (!onlyWatches(stage)) openOver.set(stage, new RankMenu(stage, target, x, y));
+export function openRankMenu(stage, target) {
+  const open = openOver.get(stage);
+  if (open) open.turnTo(target);
+  else if (!onlyWatches(stage)) openOver.set(stage, new RankMenu(stage, target));
 }
 
 /**
- * Bring the dialog that is open over a stage up to date; called with its texts.
+ * Bring the dialog that is open beside a stage's picture up to date; called with its texts.
  * @param {Stage} stage
  */
 export const refreshRankMenu = (stage) => openOver.get(stage)?.say();

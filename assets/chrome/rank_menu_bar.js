@@ -19,18 +19,14 @@ export function rankMenuBar(body, stage) {
   const open = /** @type {HTMLButtonElement} */ (piece("button", "", "Change …"));
   label.append(piece("span", "wb-sr", "Rank or link"), menu);
   body.append(label, open);
-  open.onclick = () => {
-    const box = open.getBoundingClientRect();
-    openRankMenu(stage, targetOf(menu.value), box.left, box.top);
-  };
+  open.onclick = () => openRankMenu(stage, targetOf(menu.value));
   return {
     /** @param {Look} look */
     say({ known }) {
       const why = whyNot(known);
       if (!why) fillTargets(menu, stage, menu.value);
       if (!menu.options.length) menu.append(new Option("a rank or a link", ""));
-      menu.disabled = open.disabled = !!why || !menu.value;
-      open.title = menu.title = why;
+      label.hidden = open.hidden = !!why || !menu.value; // what cannot be done is not offered
       return why;
     },
   };

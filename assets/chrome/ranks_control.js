@@ -89,10 +89,10 @@ export function ranksControl(body, stage) {
       if (words.textContent !== told) words.textContent = told;
       const label = held ? "▶ Let them run" : "■ Hold the ranks";
       if (hold.textContent !== label) hold.textContent = label;
-      for (const item of /** @type {HTMLButtonElement[]} */ ([
-        ...body.querySelectorAll("button, select"),
-      ]))
-        item.disabled = !!why || (item.classList.contains("wb-one") && !held);
+      // what cannot be done is not offered; steps keep their place while the ranks run
+      body.classList.toggle("wb-words-only", !!why);
+      for (const item of [pick, hold, steps, stop]) item.hidden = !!why;
+      steps.style.visibility = held ? "visible" : "hidden";
       body.title = why;
       if (why) answer.textContent = "";
       chosen(known.control?.slow_motion ?? 1);

@@ -31,16 +31,20 @@ import { isOver } from "../engine/player.js";
 let stages = 0; // on this page
 const TEXT_MS = 250; // text changes at most four times a second
 const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
+const STACKED_BELOW = 760; // px: below it everything stands in one column
+const BESIDE_FROM = 1180; // px: from it on what happened, and what can be changed, stand beside the scene
 const ANSWER_MS = 10_000; // to a command; then it is said that none came
 
 const FRAME = `
-  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span><span class="wb-meter"></span></div>
-  <nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav>
-  <p class="wb-say" role="status"></p>
-  <div class="wb-scenes"></div>
-  <div class="wb-feed"></div>
+  <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
+  <div class="wb-head"><nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav></div>
+  <p class="wb-say"><span role="status"></span></p>
+  <div class="wb-main">
+    <div class="wb-scenes"></div>
+    <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div></div></aside>
+  </div>
   <div class="wb-time"></div>
-  <p class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 to 9 views, V all · H holds the ranks</p>`;
+  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 to 9 views, V all · H holds the ranks</span><span class="wb-meter"></span></p>`;
 
 export class Stage {
   /**
@@ -61,7 +65,8 @@ export class Stage {
     el.append(this.root);
     this.wire = wireOf(model, view);
     this.choice = /** @type {Choice | null} */ (null);
-    this.width = 0;
+    this.width = 0; // of the scene
+    this.wide = 0; // of the time bar, and of all that is above and below the scene
     this.texts = -Infinity;
     this.dirty = this.alive = this.visible = true;
     this.introduced = false; // the run's own first scene has been opened
@@ -137,12 +142,16 @@ export class Stage {
   }
 
   watchHost() {
+    const scenes = this.$(".wb-scenes");
     const size = new ResizeObserver(() => {
-      this.width = this.root.clientWidth - 32;
-      this.root.classList.toggle("narrow", this.width < 760);
+      this.wide = this.root.clientWidth - 32;
+      this.root.classList.toggle("narrow", this.wide < STACKED_BELOW);
+      this.root.classList.toggle("wide", this.wide >= BESIDE_FROM);
+      this.width = scenes.clientWidth; // what lies beside it takes some of the width
       this.dirty = true;
     });
     size.observe(this.root);
+    size.observe(scenes);
     const seen = new IntersectionObserver((entries) => {
       this.visible = entries[entries.length - 1].isIntersecting;
       this.dirty = true;
@@ -235,7 +244,7 @@ export class Stage {
     this.dirty = false;
     this.drawn = { t, epoch, key };
     this.view.draw(look);
-    this.bar.draw(look, this.view.score ?? false);
+    this.bar.draw({ ...look, width: this.wide }, this.view.score ?? false);
     this.cost = performance.now() - began;
   }
 

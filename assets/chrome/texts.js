@@ -22,7 +22,9 @@ export function refreshTexts(stage, look) {
   root.classList.toggle("alone", !!known.run?.alone);
   put(".wb-facts", factsOf(known));
   const behind = nowOf(known, look.at) - look.t;
-  put(".wb-real", known.table.rows ? badge(look, behind, stage.playback.player) : "");
+  const real = known.table.rows ? badge(look, behind, stage.playback.player) : "";
+  put(".wb-real", real);
+  stage.$(".wb-top").title = [stage.$(".wb-facts").textContent, real].filter(Boolean).join(" · ");
   refreshChips(stage.$(".wb-made"), [
     ...(known.run?.emulated.map((link) => link.words) ?? []),
     ...(known.run?.notes ?? []),
@@ -31,7 +33,10 @@ export function refreshTexts(stage, look) {
   put(".wb-meter", meter(known));
   stage.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);
   const trouble = stage.wire.trouble(look.at);
-  put(".wb-say", trouble || view.sentence(look));
+  const words = trouble || view.sentence(look);
+  put(".wb-say span", words);
+  const say = stage.$(".wb-say");
+  if (say.title !== words) say.title = words; // it has so many lines, and no more
   root.classList.toggle("cut-off", !!trouble);
 }
 

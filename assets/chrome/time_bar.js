@@ -142,11 +142,13 @@ export class TimeBar {
       const score = stage.view.score;
       const own =
         // of the whole run
-        typeof score === "object" ? score.at?.(x, stage.look(performance.now())) : undefined;
+        typeof score === "object"
+          ? score.at?.(x, { ...stage.look(performance.now()), width: stage.wide })
+          : undefined;
       if (own !== undefined) {
         if (own !== null) stage.playback.goto(own);
       } else if (call)
-        stage.playback.goto(call.start + timeAt(x, call.end - call.start, stage.width));
+        stage.playback.goto(call.start + timeAt(x, call.end - call.start, stage.wide));
     });
   }
 
@@ -155,7 +157,7 @@ export class TimeBar {
     const { stage } = this;
     const calls = this.calls();
     if (!calls.length) return;
-    const room = stage.width - STRIP.left - STRIP.right;
+    const room = stage.wide - STRIP.left - STRIP.right;
     const place = ((x - STRIP.left) / room) * placesFor(calls.length, isOver(stage.known));
     const call = calls[Math.min(calls.length - 1, Math.max(0, Math.floor(place)))];
     stage.playback.goto(call.start + Math.min(1, Math.max(0, place % 1)) * (call.end - call.start));

@@ -4,7 +4,7 @@ import { killedIn, reworded } from "./failures.js";
 import { nothing, receive } from "../../assets/engine/page_state.js";
 import { circleOf, underCircle } from "../../assets/drawing/rank_circle.js";
 import {
-  bigButton,
+  startWords,
   inCounts,
   meaning,
   tellOverview,
@@ -125,19 +125,17 @@ test("the end in numbers: all iterations, or fewer", () => {
   );
 });
 
-test("one large button, by state; none where nothing can be done", () => {
-  const words = (more) => bigButton(heard(more))?.words ?? null;
+test("the large button starts a run, where the page may and none goes on; it never stops one", () => {
+  const words = (more) => startWords(heard(more));
   assert.deepEqual(
     STATES.map((state) => words({ state })),
-    [null, "■ Stop", "■ Stop", null, null, null],
+    STATES.map(() => ""),
   );
   assert.deepEqual(
     STATES.map((state) => words({ state, run: { ...RUN, can_start: true } })),
-    ["▶ Start", "■ Stop", "■ Stop", "▶ Start again", "▶ Start again", "▶ Start again"],
+    ["▶ Start", "", "", "▶ Start again", "▶ Start again", "▶ Start again"],
   );
-  assert.equal(words({ control: { ...CONTROL, held: true } }), "▶ Let them run");
-  assert.match(bigButton(heard({ run: { ...RUN, readonly: true } })).why, /only watches/);
-  assert.equal(bigButton(nothing()), null);
+  assert.equal(startWords(nothing()), "");
 });
 
 const doing = (rank, mark, waits = 0, forWhom = -1) => ({

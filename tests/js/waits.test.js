@@ -10,7 +10,7 @@ import { peersScene } from "../../assets/scenes/peers/scene.js";
 import { serverScene } from "../../assets/scenes/server/scene.js";
 import { pipelineScene } from "../../assets/scenes/pipeline/scene.js";
 import { shardsScene } from "../../assets/scenes/shards/scene.js";
-import { bigButton, meaning, waysOn } from "../../assets/scenes/overview/captions.js";
+import { meaning, startWords, waysOn } from "../../assets/scenes/overview/captions.js";
 import { busySpans, joined, waitPieces } from "../../assets/engine/waits.js";
 import { SCENES } from "./scenes.js";
 import { CONTROL, RUN, batch, row, tableOf } from "./rows.js";
@@ -287,5 +287,5 @@ test("the first way on leads to the picture of this kind of run", () => {
   assert.equal(waysOn(piped, [], pipelineScene.lookNext(piped))[0][0], "See the stages");
   for (const scene of [serverScene, peersScene, shardsScene, pipelineScene])
     assert.equal(scene.lookNext(heard([], { run: RUN })), null);
-  assert.equal(bigButton(heard([], { run: RUN, control: CONTROL, state: "replay" })), null);
+  assert.equal(startWords(heard([], { run: RUN, control: CONTROL, state: "replay" })), "");
 });

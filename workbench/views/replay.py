@@ -35,7 +35,7 @@ _PAGE = Template("""<!doctype html>
 <title>$title</title>
 <style>:root { color-scheme: light dark; }
 body { margin: 0; background: light-dark(#ffffff, #14171b); color: light-dark(#14181d, #eceff2); }
-body > main { max-width: 992px; margin: 0 auto; }
+body > main { max-width: 1320px; margin: 0 auto; }
 body > main > p { font: 14px/1.5 sans-serif; padding: 0 16px; }
 $style</style></head>
 <body><main id="stage"><noscript><p>This page draws a run of distributed training from its

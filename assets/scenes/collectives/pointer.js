@@ -52,8 +52,8 @@ export class CollectivesPointer {
     ) => {
       const name = "rank" in target ? `rank ${target.rank}` : `link ${target.from} → ${target.to}`;
       const box = { x: x - r, y: y - r, w: 2 * r, h: 2 * r };
-      const button = this.pointed.spot(box, name, this.#placed("ring", x, y), (_, at) =>
-        this.#openMenu(target, at.right, at.bottom),
+      const button = this.pointed.spot(box, name, this.#placed("ring", x, y), () =>
+        this.#openMenu(target),
       );
       button.dataset.code = "rank" in target ? String(target.rank) : `${target.from}>${target.to}`;
       return button;
@@ -195,17 +195,13 @@ export class CollectivesPointer {
     return look.known.control?.held ? valueWords(look, rank, chunk) : [];
   }
 
-  /**
-   * @param {Target} target
-   * @param {number} x
-   * @param {number} y
-   */
-  #openMenu(target, x, y) {
+  /** @param {Target} target */
+  #openMenu(target) {
     this.stage.choose(
       "rank" in target ? { rank: target.rank } : { rank: target.from, peer: target.to },
     );
     this.pointed.point(null);
-    openRankMenu(this.stage, target, x, y);
+    openRankMenu(this.stage, target);
   }
 
   /** @param {"ring" | "matrix"} part @param {MouseEvent} event */
@@ -213,10 +209,10 @@ export class CollectivesPointer {
     const hit = /** @type {any} */ (this.#under(part, event.offsetX, event.offsetY));
     const call = this.view.seen?.reading?.call;
     if (!hit) return this.stage.choose(null);
-    if ("rank" in hit) return this.#openMenu({ rank: hit.rank }, event.clientX, event.clientY);
+    if ("rank" in hit) return this.#openMenu({ rank: hit.rank });
     if (hit.link && this.view.pairs)
       return this.stage.choose({ rank: hit.link.from, peer: hit.link.to });
-    if (hit.link) return this.#openMenu(hit.link, event.clientX, event.clientY);
+    if (hit.link) return this.#openMenu(hit.link);
     if (hit.chunk && call)
       return this.stage.choose({
         rank: hit.chunk.from,

@@ -50,7 +50,7 @@ export function niceRate(x) {
  * Height of the picture in CSS pixels; it depends on the ranks only, so nothing jumps.
  * @param {number} ranks
  */
-export const ringHeight = (ranks) => (ranks > SLOTTED ? 392 : ranks > 4 ? 350 : 320);
+export const ringHeight = (ranks) => (ranks > SLOTTED ? 372 : ranks > 4 ? 340 : 290);
 
 /**
  * Places that hold for a whole run: ranks clockwise from the top.

@@ -36,8 +36,9 @@ const LINES = 2; // of what happened last
 
 const COLLECTIVES_BODY = `<div class="wb-co-grid">
   <div><h3 class="wb-co-head"><span>Where the chunks are</span><button class="wb-co-links" aria-pressed="false" title="bytes and busy time of each pair of ranks">links as a table</button></h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
-    <p class="wb-co-fact"></p><p class="wb-key"></p></div>
-  <div><h3>What each rank holds</h3><div class="wb-co-picture"><canvas class="wb-matrix" role="img" tabindex="0"></canvas></div><p class="wb-key"></p></div></div>
+    <p class="wb-co-fact"></p></div>
+  <div><h3>What each rank holds</h3><div class="wb-co-picture"><canvas class="wb-matrix" role="img" tabindex="0"></canvas></div></div></div>
+  <div class="wb-co-keys"><p class="wb-key"></p><p class="wb-key"></p></div>
   <ol class="wb-story wb-co-story" aria-label="The last moments up to the playhead"></ol><div class="wb-co-tip" hidden></div><p class="wb-sr" role="status"></p>`;
 
 export class CollectivesView {

@@ -6,11 +6,9 @@
  * @typedef {import("../../engine/rank_activity.js").Doing} Doing
  * @typedef {import("../../engine/run_words.js").Meaning} Meaning
  * @typedef {{colour: string, say: string, small: string}} Told  colour: the name of an ink
- * @typedef {{words: string, verb: string, look: string, why: string} | null} BigButton
  */
 import { recoveryNote } from "../../engine/generations.js";
 import { lostByError, worstWait } from "../../engine/lost_ranks.js";
-import { whyNot } from "../../engine/actions.js";
 import { lossWords } from "../../engine/losses.js";
 import { isOver } from "../../engine/player.js";
 import { failedHead } from "../../engine/failure_caption.js";
@@ -198,24 +196,15 @@ function tellState({ known, held }, { here, newest }, losses, means) {
   return { colour: "live", say, small: words || small };
 }
 
-/** The one large button. @param {Known} known @returns {BigButton} */
-export function bigButton(known) {
-  const { state, run, control } = known;
-  const over = isOver(known) || state === "empty";
-  if (over)
-    return run?.can_start
-      ? {
-          words: state === "empty" ? "▶ Start" : "▶ Start again",
-          verb: "start",
-          look: "start",
-          why: "",
-        }
-      : null;
-  if (!run) return null;
-  const why = whyNot(known);
-  return control?.held
-    ? { words: "▶ Let them run", verb: "resume", look: "start", why }
-    : { words: "■ Stop", verb: "stop", look: "stop", why };
+/**
+ * What the large button says: it starts a run where there is none, and is not there otherwise (what
+ * holds and stops the ranks stands at the time bar, once).
+ * @param {Known} known
+ */
+export function startWords(known) {
+  if (!known.run?.can_start) return "";
+  if (known.state === "empty") return "▶ Start";
+  return isOver(known) ? "▶ Start again" : "";
 }
 
 /**

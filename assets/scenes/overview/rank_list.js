@@ -13,7 +13,7 @@ export const LISTED = 8; // ranks with a line of their own
 export class RankList {
   /**
    * @param {HTMLElement} list
-   * @param {(rank: number, x: number, y: number) => void} take  what a click on a rank's line does
+   * @param {(rank: number) => void} take  what a click on a rank's line does
    */
   constructor(list, take) {
     this.list = list;
@@ -72,11 +72,7 @@ export class RankList {
       document.createElement("b"),
       document.createElement("span"),
     );
-    if (own)
-      line.onclick = () => {
-        const box = line.getBoundingClientRect();
-        this.take(Number(line.dataset.rank), box.left + 40, box.bottom - 6);
-      };
+    if (own) line.onclick = () => this.take(Number(line.dataset.rank));
     return li;
   }
 

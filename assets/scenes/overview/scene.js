@@ -21,7 +21,7 @@ import {
 } from "../../engine/losses.js";
 import { isOver, nowOf } from "../../engine/player.js";
 import { circleOf, drawCircle, underCircle } from "../../drawing/rank_circle.js";
-import { bigButton, meaning, tellOverview, waysOn } from "./captions.js";
+import { meaning, startWords, tellOverview, waysOn } from "./captions.js";
 import { fillOverviewKey } from "./legend.js";
 import { RecentLinks } from "./links.js";
 import { LISTED, RankList } from "./rank_list.js";
@@ -52,7 +52,7 @@ class Overview {
     this.answer = { words: "", at: -Infinity };
     this.drawn = { circle: "", loss: "" };
     this.links = new RecentLinks(stage.playback);
-    this.list = new RankList(this.$(".wb-ov-list"), (rank, x, y) => this.#take({ rank }, x, y));
+    this.list = new RankList(this.$(".wb-ov-list"), (rank) => this.#take({ rank }));
     this.menuBar = rankMenuBar(this.$(".wb-ov-next p"), stage);
     fillOverviewKey(this.$(".wb-ov-key"));
     this.#listen();
@@ -92,7 +92,7 @@ class Overview {
     };
     circle.onclick = (/** @type {MouseEvent} */ event) => {
       const found = under(event);
-      if (found) this.#take(found, event.clientX, event.clientY);
+      if (found) this.#take(found);
     };
     const iterationUnder = (/** @type {MouseEvent} */ event) =>
       Math.max(0, Math.min(this.at.newest, iterationAtX(this.#axes(), event.offsetX)));
@@ -109,23 +109,17 @@ class Overview {
     };
   }
 
-  /**
-   * @param {{rank: number} | {from: number, to: number}} target
-   * @param {number} x
-   * @param {number} y
-   */
-  #take(target, x, y) {
+  /** @param {{rank: number} | {from: number, to: number}} target */
+  #take(target) {
     this.stage.choose(
       "rank" in target ? { rank: target.rank } : { rank: target.from, peer: target.to },
     );
-    openRankMenu(this.stage, target, x, y);
+    openRankMenu(this.stage, target);
   }
 
   async #big() {
-    const button = bigButton(this.stage.known);
-    if (!button || button.why) return;
-    const { ok, words } = await this.stage.act(button.verb, {});
-    this.answer = { words: ok && button.verb !== "stop" ? "" : words, at: performance.now() };
+    const { ok, words } = await this.stage.act("start", {});
+    this.answer = { words: ok ? "" : words, at: performance.now() };
     this.stage.touch();
   }
 
@@ -208,11 +202,9 @@ class Overview {
       at - this.answer.at < ANSWERED_MS && this.answer.words ? this.answer.words : told.small,
     );
     const big = this.$(".wb-ov-big");
-    const button = bigButton(known);
-    big.className = `wb-ov-big ${button?.look ?? "none"}`;
-    big.disabled = !button || !!button.why;
-    big.title = button?.why ?? "";
-    this.#put(".wb-ov-big", button?.words ?? "");
+    const words = startWords(known);
+    big.hidden = !words;
+    this.#put(".wb-ov-big", words);
     this.#put(".wb-ov-when", when);
     const total = known.run?.iterations ?? -1;
     this.#put(

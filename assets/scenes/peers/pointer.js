@@ -38,9 +38,7 @@ export class PeersPointer {
     this.spots.replaceChildren(
       ...place.circle.nodes.map(({ x, y }, rank) => {
         const box = { x: x - r, y: y - r, w: 2 * r, h: 2 * r };
-        const button = this.pointed.spot(box, `rank ${rank}`, { x, y }, (_, at) =>
-          this.#take(rank, at.right, at.bottom),
-        );
+        const button = this.pointed.spot(box, `rank ${rank}`, { x, y }, () => this.#take(rank));
         button.dataset.rank = String(rank);
         return button;
       }),
@@ -61,7 +59,7 @@ export class PeersPointer {
           iteration: hit.comet.iteration,
         });
       if (hit.link) return stage.choose({ rank: hit.link.from, peer: hit.link.to });
-      this.#take(hit.rank, event.clientX, event.clientY);
+      this.#take(hit.rank);
     };
     walkWithArrows(this.spots);
   }
@@ -69,11 +67,9 @@ export class PeersPointer {
   /**
    * Choose a rank; once more: what can be done to it.
    * @param {number} rank
-   * @param {number} x
-   * @param {number} y
    */
-  #take(rank, x, y) {
-    takeRank(this.stage, rank, x, y, () => this.pointed.point(null));
+  #take(rank) {
+    takeRank(this.stage, rank, () => this.pointed.point(null));
   }
 
   /** @param {number} x @param {number} y */

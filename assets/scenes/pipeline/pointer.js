@@ -53,13 +53,13 @@ export class PipelinePointer {
           { x: 0, y, w: place.left - 4, h: place.pitch - 2 },
           `${rowName(pass.lanes, row)}: Enter chooses what it does at the playhead`,
           { x: 40, y: y + 12 },
-          (event, at) => {
+          (event) => {
             const now = this.shown();
             const task = now
               ? taskAt(now.pass.rows[row], this.stage.look(performance.now()).t)
               : undefined;
             // a pointer on a name means the rank
-            this.#take(row, event.detail ? undefined : task, at.left + 60, at.top + 20);
+            this.#take(row, event.detail ? undefined : task);
           },
         );
         button.style.borderRadius = "3px";
@@ -108,8 +108,6 @@ export class PipelinePointer {
       this.#take(
         under.row,
         under.part === "name" ? undefined : this.#taskAt(event.offsetX, event.offsetY),
-        event.clientX,
-        event.clientY,
       );
     };
     walkWithArrows(spots);
@@ -119,10 +117,8 @@ export class PipelinePointer {
    * Choose an action, or a rank; the same rank once more: what can be done to it.
    * @param {number} row
    * @param {Task | undefined} task
-   * @param {number} x
-   * @param {number} y
    */
-  #take(row, task, x, y) {
+  #take(row, task) {
     const now = this.shown();
     const before = this.stage.choice;
     if (!now) return;
@@ -148,7 +144,7 @@ export class PipelinePointer {
     this.stage.choose({ rank });
     if (!again) return;
     this.pointed.point(null);
-    openRankMenu(this.stage, { rank }, x, y);
+    openRankMenu(this.stage, { rank });
   }
 
   /** @param {number} x @param {number} y */

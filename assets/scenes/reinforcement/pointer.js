@@ -37,8 +37,8 @@ export class RlPointer {
     this.spots.replaceChildren(
       ...place.spots.map(({ x, y, w, h, rank, role }) => {
         const middle = { x: x + w / 2, y: y + h / 2 };
-        const button = this.pointed.spot({ x, y, w, h }, `${role} ${rank}`, middle, (_, at) =>
-          this.#take(rank, at.left + Math.min(w, 120), at.top + h / 2),
+        const button = this.pointed.spot({ x, y, w, h }, `${role} ${rank}`, middle, () =>
+          this.#take(rank),
         );
         button.dataset.rank = String(rank);
         return button;
@@ -59,7 +59,7 @@ export class RlPointer {
           op: hit.comet.op,
           group: "default",
         });
-      this.#take(hit.spot.rank, event.clientX, event.clientY);
+      this.#take(hit.spot.rank);
     };
     walkWithArrows(this.spots);
   }
@@ -67,11 +67,9 @@ export class RlPointer {
   /**
    * Choose a rank; once more: what can be done to it.
    * @param {number} rank
-   * @param {number} x
-   * @param {number} y
    */
-  #take(rank, x, y) {
-    takeRank(this.stage, rank, x, y, () => this.pointed.point(null));
+  #take(rank) {
+    takeRank(this.stage, rank, () => this.pointed.point(null));
   }
 
   /** @param {number} x @param {number} y */

@@ -46,9 +46,7 @@ export class ServerPointer {
       /** @type {number} */ h,
     ) => {
       const middle = { x: x + w / 2, y: y + h / 2 };
-      const button = this.pointed.spot({ x, y, w, h }, name, middle, (_, at) =>
-        this.#take(rank, at.left + Math.min(w, 120), at.top + h / 2),
-      );
+      const button = this.pointed.spot({ x, y, w, h }, name, middle, () => this.#take(rank));
       button.dataset.rank = String(rank);
       return button;
     };
@@ -84,11 +82,7 @@ export class ServerPointer {
           group: "default",
           iteration: hit.comet.iteration,
         });
-      this.#take(
-        "shard" in hit ? frame.shards[hit.shard].rank : frame.workers[hit.worker].rank,
-        event.clientX,
-        event.clientY,
-      );
+      this.#take("shard" in hit ? frame.shards[hit.shard].rank : frame.workers[hit.worker].rank);
     };
     walkWithArrows(spots);
   }
@@ -97,11 +91,9 @@ export class ServerPointer {
    * Choose a worker or a shard: everything is then shown as seen from it. Once more: what can be
    * done to it.
    * @param {number} rank
-   * @param {number} x
-   * @param {number} y
    */
-  #take(rank, x, y) {
-    takeRank(this.stage, rank, x, y, () => this.pointed.point(null));
+  #take(rank) {
+    takeRank(this.stage, rank, () => this.pointed.point(null));
   }
 
   /** @param {number} x @param {number} y */

@@ -154,9 +154,7 @@ class ShardsView {
         const y = place.top + rank * place.row;
         const box = { x: 0, y, w: place.left - 4, h: place.row };
         const middle = { x: place.left / 2, y: y + place.row / 2 };
-        const button = this.pointed.spot(box, `rank ${rank}`, middle, (_, at) =>
-          this.#take(rank, at.right, at.top + place.row / 2),
-        );
+        const button = this.pointed.spot(box, `rank ${rank}`, middle, () => this.#take(rank));
         button.style.borderRadius = "3px";
         button.dataset.rank = String(rank);
         return button;
@@ -262,7 +260,7 @@ class ShardsView {
     canvas.onclick = (event) => {
       const hit = this.#under(event.offsetX, event.offsetY);
       if (!hit) return this.stage.choose(null);
-      this.#take(hit.rank, event.clientX, event.clientY);
+      this.#take(hit.rank);
     };
     for (const chart of [this.held, this.when])
       chart.onclick = (event) =>
@@ -273,11 +271,9 @@ class ShardsView {
   /**
    * Choose a rank; once more: what can be done to it.
    * @param {number} rank
-   * @param {number} x
-   * @param {number} y
    */
-  #take(rank, x, y) {
-    takeRank(this.stage, rank, x, y, () => this.pointed.point(null));
+  #take(rank) {
+    takeRank(this.stage, rank, () => this.pointed.point(null));
   }
 
   /** @param {number} x @param {number} y */

@@ -1,0 +1,96 @@
+"""The frame around the scenes: one screen holds it, and nothing in it moves or covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.browser.conftest import Watched, let_draw, open_scene
+from tests.browser.test_collectives import held
+from tests.pairwise import first
+
+pytestmark = pytest.mark.browser
+
+# A laptop's screen; what JupyterLab leaves of it beside its list of files, its menus and tool bars.
+LAPTOP, IN_JUPYTERLAB = (1440, 900), (1060, 785)
+SEEN = [".wb-top b", ".wb-say", ".wb-ring", ".wb-matrix", ".wb-bar", ".wb-strip"]
+BOX = """(root, name) => { const { left, top, right, bottom } = root.querySelector(name)
+  .getBoundingClientRect(); return [left, top, right, bottom]; }"""
+
+
+def box(stage: Locator, name: str) -> list[float]:
+    return list(stage.evaluate(BOX, name))
+
+
+def apart(a: list[float], b: list[float]) -> bool:
+    return a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def at_size(page: Page, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    let_draw(page, 400)
+
+
+@pytest.mark.parametrize("ranks", first(1, [4, 8]))
+def test_one_screen_holds_the_picture_and_the_time(
+    tmp_path: Path, open_page: Callable[..., Watched], ranks: int
+) -> None:
+    """Title, sentence, ring, holdings and the strip of calls, without scrolling."""
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=ranks)
+    for width, height in (LAPTOP, IN_JUPYTERLAB):
+        at_size(page, (width, height))
+        boxes = [box(stage, name) for name in SEEN]
+        for name, (left, top, right, bottom) in zip(SEEN, boxes, strict=True):
+            assert 0 <= left < right <= width and 0 <= top < bottom <= height, (name, width)
+        for i, one in enumerate(boxes):
+            assert all(apart(one, other) for other in boxes[:i]), (SEEN[i], width)
+    at_size(page, LAPTOP)
+    assert box(stage, ".wb-feed")[0] >= box(stage, ".wb-matrix")[2], "a third column"
+
+
+def test_the_head_never_changes_its_height(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    """Whatever the badge and the sentence say: what is below stays under the pointer."""
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=4)
+    for size in (LAPTOP, IN_JUPYTERLAB, (400, 860)):
+        at_size(page, size)
+        tops = set()
+        for scene in ("collectives", "timeline"):
+            open_scene(stage, scene)
+            for words in ("", "real · held · " * 40):
+                stage.evaluate(
+                    "(root, words) => { for (const name of ['.wb-real', '.wb-say span', '.wb-facts'])"
+                    " root.querySelector(name).textContent = words; }",
+                    words,
+                )
+                tops.add(box(stage, ".wb-main")[1] - box(stage, ".wb-top")[1])
+        assert len(tops) == 1, (size, tops)
+
+
+def test_what_changes_a_rank_does_not_cover_it(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    """Beside the picture where there is room, else below it; another rank turns it, Escape closes."""
+    page = open_page().page
+    stage = held(tmp_path, page)
+    for size in (LAPTOP, IN_JUPYTERLAB):
+        at_size(page, size)
+        stage.locator(".wb-co-spots button[data-code='0']").focus()
+        page.keyboard.press("Enter")
+        dialog = stage.get_by_role("dialog", name="Change rank 0")
+        assert dialog.is_visible()
+        for name in (".wb-ring", ".wb-matrix", ".wb-bar", ".wb-say", ".wb-tabs"):
+            assert apart(box(stage, ".wb-rank-menu"), box(stage, name)), (name, size)
+        link = stage.locator(".wb-co-spots button[data-code='1>2']").bounding_box()
+        assert link
+        page.mouse.click(link["x"] + link["width"] / 2, link["y"] + link["height"] / 2)
+        assert stage.get_by_role("dialog", name="Change link 1 → 2").is_visible()
+        assert stage.get_by_role("dialog").count() == 1
+        page.keyboard.press("Escape")
+        assert stage.get_by_role("dialog").count() == 0

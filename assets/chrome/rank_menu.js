@@ -38,6 +38,8 @@ export class RankMenu {
     this.#build();
     stage.$(".wb-menu-place").replaceChildren(this.body);
     this.menu.focus({ preventScroll: true });
+    // the time bar stands at the foot of the window, over what is there
+    this.body.style.scrollMarginBottom = `${stage.$(".wb-time").offsetHeight + 8}px`;
     this.body.scrollIntoView({ block: "nearest" });
   }
 

@@ -5,7 +5,7 @@
  * call of the run, to see and to scrub.
  * @typedef {import("../engine/table.js").CallHead} CallHead
  */
-import { duration, grouped, speed, stateOf } from "../engine/format.js";
+import { duration, grouped, numberSaid, speed, stateOf } from "../engine/format.js";
 import { isOver, nowOf } from "../engine/player.js";
 import { burstNumber } from "../engine/bursts_of_run.js";
 import { countUntil } from "../engine/search.js";
@@ -215,8 +215,8 @@ export class TimeBar {
       ? ""
       : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
     if (call.words?.numbered)
-      return `${call.words.where} ${grouped(call.iteration)} of ${grouped(this.calls().length)}`;
-    if (call.words) return `${call.words.where} ${grouped(call.iteration)}${behind}`;
+      return `${call.words.where} ${numberSaid(call)} of ${grouped(this.calls().length)}`;
+    if (call.words) return `${call.words.where} ${numberSaid(call)}${behind}`;
     if (call.collective === "p2p")
       return (
         `${call.name ? `${call.name}, ` : ""}messages ` +

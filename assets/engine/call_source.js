@@ -8,9 +8,10 @@
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {{units: Record<string, string>, strip: string, real: string, where: string,
- *   numbered?: boolean}} Words
+ *   numbered?: boolean, ofIterations?: boolean}} Words
  *   of calls that are derived: what one steps by, what the strip holds, what the badge says is
- *   real, what is said of where the playhead is; numbered: which of how many is said there, too
+ *   real, what is said of where the playhead is; numbered: which of how many is said there, too;
+ *   ofIterations: its number is an iteration's, which rows count from 0 and pages from 1
  * @typedef {{calls: CallHead[], newest: CallHead | null, rows: number, from: number, to: number,
  *   callOf: {get(key: string): CallHead | undefined, has(key: string): boolean},
  *   callAt(t: number, group?: string): CallHead | null, indexOf(call: CallHead | Call): number,

@@ -16,6 +16,13 @@ export const grouped = (x) => String(Math.round(x)).replace(/\B(?=(\d{3})+$)/g, 
 export const counted = (n, what) =>
   `${grouped(n)} ${what}${n === 1 ? "" : /(s|x|ch|sh)$/.test(what) ? "es" : "s"}`;
 
+/**
+ * The number of a derived call, as it is said.
+ * @param {{iteration: number, words?: import("./call_source.js").Words}} call
+ */
+export const numberSaid = ({ iteration, words }) =>
+  grouped(iteration + (words?.ofIterations ? 1 : 0));
+
 /** A time as people say it. @param {number} ns */
 export function duration(ns) {
   if (ns < 999.5) return `${Math.round(ns)} ns`;
@@ -96,7 +103,7 @@ export function badge({ known, call: own, told, live, held }, behind, player) {
   const over = isOver(known);
   const by = call?.words;
   const parts = [by ? by.real : isPlanned(call) ? "planned: computed, nothing ran" : "real"];
-  if (call && by) parts.push(`${by.units.iteration} ${grouped(call.iteration)}`);
+  if (call && by) parts.push(`${by.units.iteration} ${numberSaid(call)}`);
   else if (call?.collective === "p2p")
     parts.push(
       `${call.name ? `${call.name} · ` : ""}messages ` +

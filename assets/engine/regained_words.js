@@ -12,7 +12,7 @@ export function sourceWords({ source, holder, version }) {
   if (source === "buddy")
     return (
       `from rank ${holder}'s copy, made ` +
-      (version > 0 ? `after iteration ${grouped(version - 1)}` : "before the first iteration")
+      (version > 0 ? `after iteration ${grouped(version)}` : "before the first iteration")
     );
   if (source === "pull") return `from worker ${holder}'s latest pull, version ${grouped(version)}`;
   if (source === "checkpoint") return `from the last checkpoint, version ${grouped(version)}`;

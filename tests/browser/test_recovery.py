@@ -36,7 +36,7 @@ def test_its_phases_are_those_that_are_measured(
         last = max(mark["end"] for mark in drawn if mark["phase"] == phase)
         assert (last - begun) / 1e6 == pytest.approx(getattr(one, f"{phase}_ms"), abs=0.01)
     words = stage.locator(".wb-rc-one").inner_text()
-    assert "Rank 1 was killed in iteration 4" in words and "rank 1 in a new process" in words
+    assert "Rank 1 was killed in iteration 5" in words and "rank 1 in a new process" in words
     assert f"{one.samples_repeated} samples repeated" in words
     assert f"{100 * saved[1].goodput:.1f} %" in stage.locator(".wb-rc-good").inner_text()
 

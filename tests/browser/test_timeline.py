@@ -126,7 +126,7 @@ def test_where_buckets_are_rebuilt_is_a_mark_with_words(saved: Saved, open_page:
     for rank in range(RANKS):
         said = [one for _, one in pointed(stage, rank, MARKED, step=2) if "rebuilt" in one]
         assert said == [
-            f"rank {rank} rebuilt its buckets in iteration 1: from now on in the order in which "
+            f"rank {rank} rebuilt its buckets in iteration 2: from now on in the order in which "
             f"gradients came, 4 of them instead of 1, at most {most} each"
         ]
     wait_for(lambda: "buckets rebuilt" in key.inner_text(), "the mark's key")

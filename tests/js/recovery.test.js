@@ -180,7 +180,7 @@ test("while it goes on, what is not known yet is not claimed", () => {
   assert.ok(open.ends.rebuild > 0 && Number.isNaN(open.ends.restore));
   assert.match(
     recoverySentence(joining, [open], 42 * MS, true, NaN),
-    /^Rank 1 was killed in iteration 2: the members take over/,
+    /^Rank 1 was killed in iteration 3: the members take over/,
   );
 });
 
@@ -193,10 +193,10 @@ test("it is offered where ranks were lost, and nowhere else", () => {
 test("in words: who, with whom, and what it cost", () => {
   const { known } = recovered({ fresh: true });
   const [loss] = lossesOfRanks(known);
-  assert.deepEqual(recoveryHead(loss), ["Rank 1 was killed in iteration 2", "generation 0 → 1"]);
+  assert.deepEqual(recoveryHead(loss), ["Rank 1 was killed in iteration 3", "generation 0 → 1"]);
   assert.equal(
     recoveryCost(loss, known),
-    "Ranks 0, 1 and 2 went on, rank 1 in a new process, and tried iteration 2 again. No " +
+    "Ranks 0, 1 and 2 went on, rank 1 in a new process, and tried iteration 3 again. No " +
       "iteration lost, 32 samples repeated, 1.00 kB received. Its first iteration ended 38.2 ms " +
       "after the fault.",
   );
@@ -237,8 +237,8 @@ test("a rank that joins is no loss: it came, and the others went on with it", ()
   const [one, ...more] = lossesOfRanks(known);
   assert.equal(more.length, 0);
   assert.deepEqual([one.lost, one.joined, one.since, ms(one.ends.detect)], [[], [1], "detect", 25]);
-  assert.equal(recoveryHead(one)[0], "Rank 1 joined in iteration 2");
-  assert.match(recoveryCost(one, known), /went on, rank 1 in a new process with iteration 2\./);
+  assert.equal(recoveryHead(one)[0], "Rank 1 joined in iteration 3");
+  assert.match(recoveryCost(one, known), /went on, rank 1 in a new process with iteration 3\./);
   assert.deepEqual([...lostAt(known, 70 * MS).keys()], []);
   assert.equal(recoveryNote(known, false), "");
 });

@@ -244,12 +244,12 @@ test("a stage's and a shard's copy: whose, and after which iteration it was made
     const [loss] = lossesOfRanks(known);
     assert.match(
       recoveryCost(loss, known),
-      /rank 1 in a new process, from rank 0's copy, made after iteration 2, with iteration 3\./,
+      /rank 1 in a new process, from rank 0's copy, made after iteration 3, with iteration 4\./,
     );
     const lane = loss.lanes.findIndex(({ rank }) => rank === 1);
     const bar = loss.lanes[lane].bars.find(({ phase }) => phase === "restore");
     const [words] = recoveryLines(loss, lane, (bar.start + bar.end) / 2 - loss.origin);
-    assert.match(words, /^rank 1, restore \(received from rank 0's copy, made after iteration 2, /);
+    assert.match(words, /^rank 1, restore \(received from rank 0's copy, made after iteration 3, /);
   }
   const [replaced] = lossesOfRanks(recorded("server_replaced"));
   assert.ok(replaced.ends.first > replaced.ends.restore, "servers end an iteration with an update");

@@ -43,7 +43,7 @@ test(
     assert.equal(
       serverSentence(known, frame, RULES.ssp, true),
       `Worker ${blocked.rank} stands at the wall: ${workersOf(frame.slowest)} ` +
-        `${frame.slowest.length > 1 ? "are" : "is"} still in iteration ${frame.min}, and ` +
+        `${frame.slowest.length > 1 ? "are" : "is"} still in iteration ${frame.min + 1}, and ` +
         "nobody may start more than 3 ahead.",
     );
     const frozen = { ...known, control: { ...CONTROL, frozen: frame.slowest } };
@@ -137,9 +137,9 @@ test("w at time t in words, a shard's, a worker's, a push's: all from the frame"
     );
     w.behind.forEach((b, k) => assert.equal(b, frame.shards[k].version - w.held[k]));
     const said = workerWords(frame, i, RULES.ssp, "frozen").join("\n");
-    assert.match(said, new RegExp(`^worker ${w.rank}, iteration ${w.iteration}: `));
+    assert.match(said, new RegExp(`^worker ${w.rank}, iteration ${w.iteration + 1}: `));
     assert.match(said, /\nfrozen\n/);
-    assert.match(said, new RegExp(`may start up to iteration ${w.limit}$`));
+    assert.match(said, new RegExp(`may start up to iteration ${w.limit + 1}$`));
   });
   assert.match(
     shardWords(frame, 0, index).join("\n"),
@@ -151,14 +151,14 @@ test("w at time t in words, a shard's, a worker's, a push's: all from the frame"
   assert.match(
     cometWords(push)[0],
     new RegExp(
-      `^push: worker ${push.from}'s gradient of iteration ${push.iteration} to shard ${push.to}$`,
+      `^push: worker ${push.from}'s gradient of iteration ${push.iteration + 1} to shard ${push.to}$`,
     ),
   );
   assert.match(spokenServer(frame), /shard 1 at version \d+.*from rank \d to rank \d/);
   const late = table.to;
   const words = logWords(index, 2, 3, late);
   assert.equal(words.length, 2);
-  assert.match(words[0], /^shard 0 applied worker 2's gradient of iteration 3: /);
+  assert.match(words[0], /^shard 0 applied worker 2's gradient of iteration 4: /);
   const [[when, what]] = lastUpdates(index, late, 1);
   const newest = rows
     .filter((r) => r.kind === "apply")

@@ -100,7 +100,7 @@ test("pointing at backward or an all-reduce names what the bucket holds", () => 
   );
   assert.ok(
     words.some((one) =>
-      /backward of iteration 2 .*until bucket 0 was full; bucket 0 holds b\.bias, b\.weight$/.test(
+      /backward of iteration 3 .*until bucket 0 was full; bucket 0 holds b\.bias, b\.weight$/.test(
         one,
       ),
     ),
@@ -160,13 +160,13 @@ test("where buckets are rebuilt is a mark of its own, with words and a key", () 
     .map((hit) => hitWords(table, hit, told))
     .filter((one) => one.includes("rebuilt"));
   assert.deepEqual(found, [
-    "rank 2 rebuilt its buckets in iteration 1: from now on in the order in which " +
+    "rank 2 rebuilt its buckets in iteration 2: from now on in the order in which " +
       "gradients came, 2 of them instead of 1, at most 2.00 kB each",
   ]);
   assert.ok(keysOf(index, "full", false, false).has("tl-rebuilt"));
   assert.ok(!keysOf(drawn(rows).index, "full", false, false).has("tl-rebuilt"));
   assert.equal(
     rebuiltWords(2, null, 1),
-    "rank 2 rebuilt its buckets in iteration 1: from now on in the order in which gradients came",
+    "rank 2 rebuilt its buckets in iteration 2: from now on in the order in which gradients came",
   );
 });

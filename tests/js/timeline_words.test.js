@@ -55,7 +55,7 @@ test("with iterations from before, the sentence tells what it was like", () => {
   );
   assert.match(
     costWords(factsAt(index, 59), straggler),
-    /^9\.30 ms an iteration, on all ranks, since iteration 31$/,
+    /^9\.30 ms an iteration, on all ranks, since iteration 32$/,
   );
   assert.deepEqual(
     beginningOf(
@@ -107,13 +107,13 @@ test("what an iteration was made of", () => {
   const facts = factsAt(index, 4);
   assert.equal(
     iterationWords(facts, 8),
-    "Iteration 4 took 33.5 ms; the mean rank spent 31.1 ms computing and 2.40 ms " +
+    "Iteration 5 took 33.5 ms; the mean rank spent 31.1 ms computing and 2.40 ms " +
       "communicating with nothing to hide it.",
   );
   assert.equal(overlapWords(facts), "none: no rank computes while it communicates");
   assert.match(
     iterationWords(factsAt(indexOf({ queue: () => 12 }), 4), 2),
-    /^Iteration 4 took 45\.5 ms; 4 ranks share 2 cores, and each waited 12\.0 ms of it for one\.$/,
+    /^Iteration 5 took 45\.5 ms; 4 ranks share 2 cores, and each waited 12\.0 ms of it for one\.$/,
   );
   assert.equal(iterationWords([], 2), "");
 });
@@ -167,9 +167,9 @@ test("marks in words with numbers", () => {
   assert.equal(words("recv", 1), "rank 1 added chunk 1 from rank 0 in 200 µs, 4.00 kB (step 0)");
   assert.equal(
     words("backward", 0),
-    "rank 0: backward of iteration 0 took 22.0 ms, 2.00 ms of it waiting for a core",
+    "rank 0: backward of iteration 1 took 22.0 ms, 2.00 ms of it waiting for a core",
   );
-  assert.equal(words("forward", 2, 3), "rank 2: forward of iteration 3 took 14.0 ms");
+  assert.equal(words("forward", 2, 3), "rank 2: forward of iteration 4 took 14.0 ms");
   assert.match(words("collective", 3), /^rank 3: all-reduce of bucket 0 took 10\.4 ms, 16\.0 kB$/);
   const call = table.calls.find((c) => c.name === "bucket 1");
   assert.match(

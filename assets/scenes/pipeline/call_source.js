@@ -64,6 +64,7 @@ const PASSES_WORDS = {
   strip: "iterations",
   real: "real microbatches",
   where: "iteration",
+  ofIterations: true,
 };
 
 export class Passes extends DerivedCalls {

@@ -73,7 +73,7 @@ export function pipelineSentence(known, pass, live) {
   const whole = facts.rows.reduce((sum, row) => sum + row.length, 0);
   if (!pass.complete)
     return (
-      `${held}Iteration ${grouped(pass.iteration)} goes on: ` +
+      `${held}Iteration ${grouped(pass.iteration + 1)} goes on: ` +
       `${grouped(done)}${whole ? ` of ${grouped(whole)}` : ""} actions are done.`
     );
   const idle = idleShare(all);
@@ -163,7 +163,7 @@ export function taskWords(pass, task) {
   const late = lateBy(pass, task);
   const input = inputTo(pass, task);
   const lines = [
-    `${actionWords(task)}${task.iteration !== pass.iteration ? ` (of iteration ${grouped(task.iteration)})` : ""}: ` +
+    `${actionWords(task)}${task.iteration !== pass.iteration ? ` (of iteration ${grouped(task.iteration + 1)})` : ""}: ` +
       `${duration(task.end - task.start)}`,
   ];
   const at = (/** @type {number} */ t) => duration(Math.max(0, t - pass.from));
@@ -245,7 +245,7 @@ export function stageRowWords(pass, row) {
 export function wordsUnder(pass, { part, row, t }, task, chosen) {
   if (part === "axis")
     return [
-      `${duration(Math.max(0, t))} into iteration ${grouped(pass.iteration)}: click or ` +
+      `${duration(Math.max(0, t))} into iteration ${grouped(pass.iteration + 1)}: click or ` +
         "drag to go there",
     ];
   if (part === "name" || part === "held")

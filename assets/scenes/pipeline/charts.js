@@ -200,7 +200,7 @@ export function drawHistory(g, { ink, font, width, told, t, known }, past, plann
         shown.w;
     g.fillStyle = ink.focus;
     g.fillRect(x - 1, 0, 2, base + 4);
-    put(`iteration ${told.iteration}`, shown.x + shown.w / 2, true);
+    put(`iteration ${told.iteration + 1}`, shown.x + shown.w / 2, true);
   }
   if (bars.length) {
     put(String(bars[0].first.iteration), bars[0].x + bars[0].w / 2, false);

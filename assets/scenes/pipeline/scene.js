@@ -228,7 +228,7 @@ class PipelineView {
     this.canvas.setAttribute(
       "aria-label",
       seen
-        ? `Iteration ${seen.pass.iteration}. ${spokenPass(seen.pass)}`
+        ? `Iteration ${seen.pass.iteration + 1}. ${spokenPass(seen.pass)}`
         : "Stages of a pipeline; nothing has been computed yet",
     );
     if (seen) {

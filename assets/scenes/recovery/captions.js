@@ -58,7 +58,7 @@ export function recoveryHead(loss) {
     ? `${someRanks(loss.lost.map(({ rank }) => rank))} ${howRanksEnded(loss)}`
     : joined || "nobody was lost";
   const who = upper(loss.lost.length && joined ? `${lost} and ${joined}` : lost);
-  const where = loss.failedIn >= 0 ? ` in iteration ${grouped(loss.failedIn)}` : "";
+  const where = loss.failedIn >= 0 ? ` in iteration ${grouped(loss.failedIn + 1)}` : "";
   const after = loss.after ? `generation ${loss.before} → ${loss.after.number}` : "";
   return [`${who}${where}`, after];
 }
@@ -89,14 +89,14 @@ function keysWords({ after }) {
 function takenFrom({ after, lost, failedIn, iteration }) {
   const state = after?.fact?.state;
   if (state === "checkpoint")
-    return `, back at the checkpoint before iteration ${grouped(iteration)}`;
+    return `, back at the checkpoint before iteration ${grouped(iteration + 1)}`;
   if (state === "beginning") return ", from the beginning";
   const buddies = regainedIn(after).filter(({ source }) => source === "buddy");
   if (buddies.length)
-    return `, ${sourceWords(buddies[0])}${buddies.length > 1 ? " and so on" : ""}, with iteration ${grouped(iteration)}`;
+    return `, ${sourceWords(buddies[0])}${buddies.length > 1 ? " and so on" : ""}, with iteration ${grouped(iteration + 1)}`;
   return iteration === failedIn && lost.length
-    ? `, and tried iteration ${grouped(iteration)} again`
-    : ` with iteration ${grouped(iteration)}`;
+    ? `, and tried iteration ${grouped(iteration + 1)} again`
+    : ` with iteration ${grouped(iteration + 1)}`;
 }
 
 /**

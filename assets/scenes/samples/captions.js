@@ -59,7 +59,7 @@ export function dealSentence(deal, at, runs) {
   const batch = deal.batches[slowest < 0 ? newest : slowest];
   if (!batch)
     return (
-      `The ranks are in iteration ${grouped(newest)}; ` +
+      `The ranks are in iteration ${grouped(newest + 1)}; ` +
       `${told === 1 ? "the first minibatch is" : `the first ${told} minibatches are`} told.`
     );
   const spread =

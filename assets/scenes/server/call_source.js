@@ -81,6 +81,7 @@ const ROUNDS_WORDS = {
   strip: "rounds",
   real: "real pushes and pulls",
   where: "slowest: iteration",
+  ofIterations: true,
 };
 
 export class Rounds extends DerivedCalls {

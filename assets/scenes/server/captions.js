@@ -76,7 +76,8 @@ export function serverSentence(known, frame, rule, live) {
     const names = begin(workersOf(blocked.map((w) => w.rank)));
     const one = blocked.length === 1;
     const still =
-      `${who} ${others.length > 1 ? "are" : "is"} ` + `still in iteration ${grouped(min)}${why}`;
+      `${who} ${others.length > 1 ? "are" : "is"} ` +
+      `still in iteration ${grouped(min + 1)}${why}`;
     if (rule.models > 1)
       return told(
         `${names} stand${one ? "s" : ""} at the wall of ${one ? "its" : "their"} model: ` +
@@ -114,8 +115,8 @@ export function serverSentence(known, frame, rule, live) {
     ahead > 0 && fastest.length < active.length
       ? `${begin(workersOf(fastest))} ${fastest.length > 1 ? "are" : "is"} ${ahead} ahead of ${who}`
       : active.every((w) => w.iteration === min)
-        ? `All are in iteration ${grouped(min)}`
-        : `All pushes of iteration ${grouped(min - 1)} are in`;
+        ? `All are in iteration ${grouped(min + 1)}`
+        : `All pushes of iteration ${grouped(min)} are in`;
   const old =
     stale && stale.worst > 0
       ? `worker ${stale.rank} computes on parameters that lack ${counted(stale.worst, "update")}`
@@ -160,7 +161,7 @@ export function lastUpdates(index, t, lines, frame) {
 export function updateWords(shard, push) {
   const waited = push.begin - push.arrive;
   const queue = waited > LONG_QUEUE ? `, after ${duration(waited)} at the shard` : "";
-  const what = `worker ${push.worker}'s gradient of iteration ${grouped(push.iteration)}`;
+  const what = `worker ${push.worker}'s gradient of iteration ${grouped(push.iteration + 1)}`;
   if (push.dropped)
     return (
       `shard ${shard} dropped ${what}: ${counted(push.stale, "update")} stale, ` +
@@ -215,7 +216,7 @@ const DOINGS = {
 export function workerWords(frame, i, rule, befell) {
   const w = frame.workers[i];
   const lines = [
-    `worker ${w.rank}, iteration ${grouped(w.iteration)}: ` +
+    `worker ${w.rank}, iteration ${grouped(w.iteration + 1)}: ` +
       `${DOINGS[w.doing]}${w.since > 0 && w.doing !== "ended" ? `, for ${duration(frame.t - w.since)}` : ""}`,
   ];
   if (befell) lines.push(befell);
@@ -230,7 +231,7 @@ export function workerWords(frame, i, rule, befell) {
   if (w.limit !== null && w.doing !== "lost")
     lines.push(
       "it may start up to iteration " +
-        `${grouped(w.limit)}${rule.low !== rule.high && w.limit > frame.min + (rule.low ?? 0) ? `, ${w.limit - frame.min - (rule.low ?? 0)} more than the bound: granted` : ""}`,
+        `${grouped(w.limit + 1)}${rule.low !== rule.high && w.limit > frame.min + (rule.low ?? 0) ? `, ${w.limit - frame.min - (rule.low ?? 0)} more than the bound: granted` : ""}`,
     );
   return lines;
 }
@@ -287,13 +288,13 @@ export function cometWords({ kind, from, to, start, end, share, nbytes, iteratio
   const done = `${Math.round(share * 100)} % of its ${duration(end - start)}, ${bytes(nbytes)}`;
   return kind === "push"
     ? [
-        `push: worker ${from}'s gradient of iteration ${grouped(iteration)} to shard ${to}`,
+        `push: worker ${from}'s gradient of iteration ${grouped(iteration + 1)} to shard ${to}`,
         `computed on version ${grouped(version)}`,
         done,
       ]
     : [
         `pull: version ${grouped(version)} of shard ${from} to worker ${to}`,
-        `for its iteration ${grouped(iteration)}`,
+        `for its iteration ${grouped(iteration + 1)}`,
         done,
       ];
 }
@@ -320,7 +321,7 @@ export function logWords(index, worker, iteration, t) {
     return [
       fate === "applied" || fate === "dropped"
         ? updateWords(server, push)
-        : `worker ${worker}'s push of iteration ${grouped(iteration)} to shard ${server}: ` +
+        : `worker ${worker}'s push of iteration ${grouped(iteration + 1)} to shard ${server}: ` +
           `${fates[fate]}`,
     ];
   });
@@ -330,7 +331,7 @@ export function logWords(index, worker, iteration, t) {
 export function spokenServer(frame) {
   const workers = frame.workers.map(
     (w) =>
-      `worker ${w.rank} in iteration ${w.iteration} ${DOINGS[w.doing]}, ` +
+      `worker ${w.rank} in iteration ${w.iteration + 1} ${DOINGS[w.doing]}, ` +
       `${w.worst ? `${w.worst} behind` : "newest"}`,
   );
   const shards = frame.shards.map(

@@ -188,7 +188,7 @@ export function drawWorker(
   }
   if (off && level === "full") {
     // it was left behind: where it is, in words
-    const words = `in iteration ${worker.iteration}`;
+    const words = `in iteration ${worker.iteration + 1}`;
     g.font = `400 11px ${font}`;
     g.fillStyle = ink.ground;
     g.fillRect(x + ring + 3, y - 8, g.measureText(words).width + 6, 16);

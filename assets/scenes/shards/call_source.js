@@ -18,6 +18,7 @@ const SHARDINGS_WORDS = {
   strip: "iterations",
   real: "real gathers",
   where: "iteration",
+  ofIterations: true,
 };
 
 export class Shardings extends DerivedCalls {

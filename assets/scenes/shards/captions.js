@@ -119,7 +119,7 @@ export function holderWords(frame, rank) {
   if (!held) return [`rank ${rank}: nothing is known yet`];
   return [
     "rank " +
-      `${rank}${iteration >= 0 ? `, iteration ${iteration}` : ""}${doing ? `: ${HOLDER_DOING[doing]}` : ""}`,
+      `${rank}${iteration >= 0 ? `, iteration ${iteration + 1}` : ""}${doing ? `: ${HOLDER_DOING[doing]}` : ""}`,
     `holds ${bytes(held)}, of it ${bytes(active)} activations`,
     whole.length
       ? `whole here: ${whole

@@ -140,7 +140,7 @@ class ShardsView {
     this.held.setAttribute("aria-label", shardsHeldWords(index, frame, this.span));
     this.when.setAttribute(
       "aria-label",
-      `Iteration ${head.iteration} of rank ${Math.max(0, chosen)}: when it has which layer whole`,
+      `Iteration ${head.iteration + 1} of rank ${Math.max(0, chosen)}: when it has which layer whole`,
     );
     this.$("h3 span").textContent = `When rank ${Math.max(0, chosen)} has which layer whole`;
   }

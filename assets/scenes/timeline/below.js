@@ -114,7 +114,7 @@ function linesBelow({ choice, table }, { facts, straggler, iteration }, { index,
   else if (mine)
     lines.push([
       "selected",
-      `rank ${mine.rank} in iteration ${grouped(iteration)}: ${duration(mine.computing)} computing, ${duration(mine.hidden + mine.exposed)} communicating, ${duration(mine.waiting)} waiting${
+      `rank ${mine.rank} in iteration ${grouped(iteration + 1)}: ${duration(mine.computing)} computing, ${duration(mine.hidden + mine.exposed)} communicating, ${duration(mine.waiting)} waiting${
         Number.isFinite(mine.queue) ? `, ${duration(mine.queue)} for a core` : ""
       }`,
     ]);

@@ -62,7 +62,7 @@ export function bucketWords(told, bucket, iteration) {
  */
 export function rebuiltWords(rank, told, iteration) {
   const what =
-    `rank ${rank} rebuilt its buckets in iteration ${grouped(iteration)}: from now on in the ` +
+    `rank ${rank} rebuilt its buckets in iteration ${grouped(iteration + 1)}: from now on in the ` +
     "order in which gradients came";
   if (!told?.rebuilt) return what;
   const count = told.rebuilt.length;

@@ -190,7 +190,7 @@ export function iterationWords(facts, cores) {
   if (!facts.length) return "";
   const lasts = lengthOf(facts);
   const queue = meanOver(facts, (f) => f.queue);
-  const what = `Iteration ${grouped(facts[0].iteration)} took ${duration(lasts)}`;
+  const what = `Iteration ${grouped(facts[0].iteration + 1)} took ${duration(lasts)}`;
   if (facts.length > cores && queue > 0.2 * lasts)
     return (
       `${what}; ${facts.length} ranks share ${cores} ${cores === 1 ? "core" : "cores"}, and ` +
@@ -241,7 +241,7 @@ export function costWords(facts, found) {
   if (found && found.before > 0 && found.lasts > 1.03 * found.before)
     return (
       `${duration(found.lasts - found.before)} an iteration, on all ranks, since iteration ` +
-      `${grouped(found.since)}`
+      `${grouped(found.since + 1)}`
     );
   const cost = meanOver(facts, (f) => f.exposed + f.waiting);
   const lasts = lengthOf(facts);
@@ -326,7 +326,7 @@ export function rowWords(table, row, more = "") {
       `${who}: ${callName(table.text(passages.collective[p]), name)} took ` +
       `${took}${size}${more}`
     );
-  const in_ = iteration >= 0 ? ` of iteration ${grouped(iteration)}` : "";
+  const in_ = iteration >= 0 ? ` of iteration ${grouped(iteration + 1)}` : "";
   if (kind === "metric") return `${who}: measuring ${name}${in_} took ${took}${more}`;
   const queued =
     table.value[row] >= 1e4 &&

@@ -194,7 +194,7 @@ function drawUnder(g, { index, place, win, ink, font, crowded }, rank, y, single
     for (let dot = end - 2; dot > x - 0.5; dot -= 4) g.fillRect(dot, line - 1, 2, 2);
     const words =
       `rank ${rank.rank} waited ${duration(step.queue)} for a core in iteration ` +
-      `${grouped(step.iteration)}, in all: it is not known where`;
+      `${grouped(step.iteration + 1)}, in all: it is not known where`;
     hits.push({ x, y: line - 4, w: end - x, h: 8, rank: rank.rank, row: -1, words });
     if (crowded || step.queue > 0.03 * lasts)
       told.push([x, `waits for a core ${duration(step.queue)}`]);
@@ -277,7 +277,7 @@ function drawFaults(g, { index, place, win, ink, font }, ranks, hits) {
   const within = rank.steps[first + 1]?.start < win.to; // else none begins in the window
   for (let k = first; k < rank.steps.length && rank.steps[k].start < win.to; k++) {
     const x = windowX(win, place, rank.steps[k].start);
-    const text = `iteration ${grouped(rank.steps[k].iteration)}`;
+    const text = `iteration ${grouped(rank.steps[k].iteration + 1)}`;
     const wide = g.measureText(text).width;
     if (x < place.left - 1 && within) continue;
     const at = Math.max(place.left, x);

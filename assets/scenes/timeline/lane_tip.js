@@ -66,6 +66,6 @@ function laneWordsAt({ index, ranks, width, lanes, window, buckets }, x, y) {
       `around ${duration(t - win.from)}`,
     );
   return step && t < step.end
-    ? `rank ${rank.rank}, iteration ${grouped(step.iteration)}: nothing is recorded here`
+    ? `rank ${rank.rank}, iteration ${grouped(step.iteration + 1)}: nothing is recorded here`
     : "";
 }

@@ -231,7 +231,7 @@ export class TimelineMap {
     const middle = this.x(place, (win.from + win.to) / 2);
     if (win.iteration >= 0)
       put(
-        `iteration ${grouped(win.iteration)}`,
+        `iteration ${grouped(win.iteration + 1)}`,
         Math.max(left + 36, Math.min(right - 36, middle)),
         ["middle"],
         ink.ink,
@@ -253,9 +253,15 @@ export class TimelineMap {
     }
     const steps = index.ranks.get(ranks[0])?.steps ?? [];
     if (steps.length) {
-      put(`iteration ${grouped(steps[0].iteration)}`, left - 7, ["right"], ink["ink-3"], false);
+      put(`iteration ${grouped(steps[0].iteration + 1)}`, left - 7, ["right"], ink["ink-3"], false);
       const last = steps[steps.length - 1];
-      put(`${grouped(last.iteration)}`, this.x(place, last.end) + 5, ["left"], ink["ink-3"], false);
+      put(
+        `${grouped(last.iteration + 1)}`,
+        this.x(place, last.end) + 5,
+        ["left"],
+        ink["ink-3"],
+        false,
+      );
     }
     g.textAlign = "right";
     g.textBaseline = "middle";

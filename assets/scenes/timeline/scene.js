@@ -172,7 +172,7 @@ export class TimelineView {
       if (node.textContent !== text) node.textContent = text;
     };
     const span = duration(win.to - win.from);
-    const at = win.iteration >= 0 ? `iteration ${grouped(win.iteration)}` : "the run";
+    const at = win.iteration >= 0 ? `iteration ${grouped(win.iteration + 1)}` : "the run";
     put(
       ".wb-tl-where",
       !look.table.rows

@@ -10,6 +10,7 @@
 import { roundedSpan } from "./layout.js";
 import { drawWait, inkOn } from "./paint.js";
 import { inMs } from "./captions.js";
+import { grouped } from "../../engine/format.js";
 
 const SPLIT = { left: 52, most: 12, many: 24 };
 
@@ -125,6 +126,6 @@ export function drawSplit(g, ink, font, waiting, facts, reach, width, straggler)
   g.fillStyle = ink["ink-3"];
   const words =
     "ms in iteration " +
-    `${facts[0].iteration}${facts.length > SPLIT.many ? `, the ${SPLIT.most} costliest of ${facts.length} ranks` : ""}`;
+    `${grouped(facts[0].iteration + 1)}${facts.length > SPLIT.many ? `, the ${SPLIT.most} costliest of ${facts.length} ranks` : ""}`;
   g.fillText(words, SPLIT.left, splitHeight(facts.length) - 8);
 }

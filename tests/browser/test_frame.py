@@ -20,6 +20,9 @@ SEEN = [".wb-top b", ".wb-say", ".wb-ring", ".wb-matrix", ".wb-bar", ".wb-strip"
 BOX = """(root, name) => { const { left, top, right, bottom } = root.querySelector(name)
   .getBoundingClientRect(); return [left, top, right, bottom]; }"""
 
+SAY = """(root, words) => { for (const name of [".wb-real", ".wb-say span", ".wb-facts"])
+  root.querySelector(name).textContent = words; }"""
+
 
 def box(stage: Locator, name: str) -> list[float]:
     return list(stage.evaluate(BOX, name))
@@ -64,11 +67,7 @@ def test_the_head_never_changes_its_height(
         for scene in ("collectives", "timeline"):
             open_scene(stage, scene)
             for words in ("", "real · held · " * 40):
-                stage.evaluate(
-                    "(root, words) => { for (const name of ['.wb-real', '.wb-say span', '.wb-facts'])"
-                    " root.querySelector(name).textContent = words; }",
-                    words,
-                )
+                stage.evaluate(SAY, words)
                 tops.add(box(stage, ".wb-main")[1] - box(stage, ".wb-top")[1])
         assert len(tops) == 1, (size, tops)
 
@@ -76,7 +75,7 @@ def test_the_head_never_changes_its_height(
 def test_what_changes_a_rank_does_not_cover_it(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
-    """Beside the picture where there is room, else below it; another rank turns it, Escape closes."""
+    """Beside the picture where there is room, else below it. Another rank turns it."""
     page = open_page().page
     stage = held(tmp_path, page)
     for size in (LAPTOP, IN_JUPYTERLAB):

@@ -15,6 +15,7 @@ const INKS = [
   "rule",
   "edge",
   "track",
+  "link",
   "forward",
   "backward",
   "weight-grad",

@@ -40,7 +40,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, made, scale, stu
     /** @type {string} */ words,
     /** @type {KeyItem["draw"]} */ draw,
   ) => items.push({ name, words, width, draw });
-  const line = place.links.length > 2 * place.members ? ink.edge : ink.rule;
+  const line = place.links.length > 2 * place.members ? ink.edge : ink.link;
   if (scale) {
     put(`narrow ${widthOf(scale / 4, scale, place)}`, 22, bitRate(scale / 4), (g) =>
       stroke(g, line, widthOf(scale / 4, scale, place), []),

@@ -65,7 +65,7 @@ export function drawWays(g, ink, place, reading, scale, made, gone) {
     const [a, b] = wayOf(place, from, to);
     const ours = made.get(key);
     const dead = gone.has(from) || gone.has(to);
-    g.strokeStyle = ours ? ink.hold : place.links.length > 2 * place.members ? ink.edge : ink.rule;
+    g.strokeStyle = ours ? ink.hold : place.links.length > 2 * place.members ? ink.edge : ink.link;
     g.lineWidth = dead
       ? 1.5
       : Math.max(ours ? 2 : 0.75, widthOf(reading?.links.get(key)?.rate ?? 0, scale, place));

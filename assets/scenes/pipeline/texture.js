@@ -92,7 +92,7 @@ export function textured(name, color, ratio) {
  * @param {import("./idle.js").Why} why
  */
 export const whyInk = (ink, why) =>
-  ({ warm: ink.edge, imbalance: ink.wait, comm: ink.comm, fault: ink.fault })[why];
+  ({ warm: ink.edge, imbalance: ink.wait, comm: ink["ink-2"], fault: ink.fault })[why];
 
 /**
  * Idle time: open, never a solid.

@@ -21,14 +21,14 @@ from workbench.training.pipelines.theory import UNIT, Planned, Times, bubble, ti
 
 # theme.css, light, as the still picture has it: the colours of identities 0 to 7
 HUES = (
-    "#3a77ea",
-    "#ce6b02",
-    "#299c72",
-    "#cd27b4",
-    "#79571a",
-    "#3f1998",
-    "#0f7174",
-    "#711125",
+    "#1644ff",
+    "#7c0014",
+    "#749455",
+    "#c65af0",
+    "#5491be",
+    "#64319e",
+    "#4301ac",
+    "#a96370",
 )
 WIDTH, LEFT, RIGHT, TOP = 960, 96, 84, 62
 STRIP, GAP = 20, 12  # px: height of a stage's strip, between ranks

@@ -45,6 +45,7 @@ AGES = pl.Schema(
     }
 )
 _METRIC, _LOSS = CODE["metric"], "loss"
+_COUNTED = (*bytes_by_kind.KINDS, _LOSS)  # texts whose rows are only counted
 
 
 def frames(rows: pl.DataFrame, origin_ns: int) -> pl.DataFrame:
@@ -108,9 +109,7 @@ class Actors(MetricRows):
     """Such rows of one store; the messages of each kind are only counted."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store, NAMES)
-        self._kinds: dict[int, str] = {}  # their numbers in the store
-        self._told = 0  # texts of the store
+        super().__init__(store, NAMES, counted=_COUNTED)
         self._messages: Counter[str] = Counter()
         self._nbytes: Counter[str] = Counter()
 
@@ -144,13 +143,9 @@ class Actors(MetricRows):
 
     def of_batches(self, batches: Sequence[Batch]) -> None:
         super().of_batches(batches)
-        for number, text in enumerate(self._store.names(self._told), self._told):
-            self._told = number + 1
-            if text in (*bytes_by_kind.KINDS, _LOSS):
-                self._kinds[number] = text
-        for batch in batches if self._kinds else ():
+        for batch in batches if self._numbers_counted else ():
             kind, named = batch.rows["kind"], batch.rows["name"]
-            for number, text in self._kinds.items():
+            for number, text in self._numbers_counted.items():
                 own = batch.rows[(kind == (_METRIC if text == _LOSS else SEND)) & (named == number)]
                 if len(own):
                     self._messages[text] += len(own)

@@ -24,8 +24,8 @@ from typing import Any
 
 import polars as pl
 
-from workbench.analysis.servers import settings
 from workbench.common.units import counted
+from workbench.experiment.stored import settings
 from workbench.store.link_faults import CUT, LINK
 
 GRACE_NS = 5_000_000_000  # after a fault has ended, for what follows from it

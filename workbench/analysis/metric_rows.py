@@ -35,10 +35,12 @@ def pick(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 class MetricRows:
     """The metrics ``names`` of one store; a run without them costs next to nothing."""
 
-    def __init__(self, store: Store, names: Sequence[str]) -> None:
-        self._store, self._names = store, names
+    def __init__(self, store: Store, names: Sequence[str], counted: Sequence[str] = ()) -> None:
+        """``counted``: other texts; a subclass counts their rows."""
+        self._store, self._names, self._counted = store, names, counted
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=ROWS)]
         self._numbers: dict[int, str] = {}  # of the names, in the store
+        self._numbers_counted: dict[int, str] = {}  # of the other texts
         self._seen = 0  # texts of the store
         self.active = False  # is there a row of the first name?
 
@@ -63,6 +65,8 @@ class MetricRows:
             self._seen = number + 1
             if text in self._names:
                 self._numbers[number] = text
+            if text in self._counted:
+                self._numbers_counted[number] = text
         for batch in batches if self._numbers else ():
             for number, text in self._numbers.items():
                 rows = batch.rows[(batch.rows["kind"] == _METRIC) & (batch.rows["name"] == number)]

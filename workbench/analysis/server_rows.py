@@ -9,6 +9,7 @@ import polars as pl
 
 from workbench.analysis import servers
 from workbench.analysis.servers import ROWS
+from workbench.experiment.stored import settings
 from workbench.recording.events import CODE, KINDS, ROW
 from workbench.store.event_store import Store
 from workbench.store.iterations import MANY
@@ -29,7 +30,7 @@ class Served:
         self._store = store
         self._parts = [pl.DataFrame(schema=ROWS)]
         self._texts = pl.Series([], dtype=pl.String)
-        self.active = servers.settings(store.metadata).get("strategy") == servers.STRATEGY
+        self.active = settings(store.metadata).get("strategy") == servers.STRATEGY
 
     @property
     def rows(self) -> pl.DataFrame:

@@ -14,12 +14,11 @@ the first worker began.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import polars as pl
-import yaml
 
+from workbench.experiment.stored import settings
 from workbench.store.iterations import COMPUTE
 
 STRATEGY = "parameter_server"
@@ -57,15 +56,6 @@ def pick(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     return (
         events.lazy().filter(wanted()).select(pl.col(name).cast(ROWS[name]) for name in ROWS)
     ).collect()
-
-
-def settings(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the experiment of a store as plain values; {} if there is none."""
-    try:
-        facts = yaml.safe_load(metadata.get("experiment", "")) or {}
-    except yaml.YAMLError:
-        return {}
-    return facts if isinstance(facts, dict) else {}
 
 
 def bound(metadata: Mapping[str, str]) -> int | None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from workbench.analysis import servers
 from workbench.analysis.stages import KEEP, STRATEGY
+from workbench.experiment.stored import settings
 from workbench.recording.events import CODE, ROW
 from workbench.store.event_store import Store
 from workbench.store.iterations import MANY
@@ -31,7 +31,7 @@ class Staged:
         self._parts: list[pl.DataFrame] = [EMPTY]
         self._newest = -1  # iteration
         self.memory: dict[int, float] = {}  # rank -> the most bytes that it has held
-        self.active = servers.settings(store.metadata).get("strategy") == STRATEGY
+        self.active = settings(store.metadata).get("strategy") == STRATEGY
 
     @property
     def rows(self) -> pl.DataFrame:

@@ -17,8 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from workbench.analysis.servers import settings
 from workbench.common.units import size_bytes
+from workbench.experiment.stored import settings
 from workbench.training.pipelines.bubble import shares
 
 STRATEGY = "pipeline"

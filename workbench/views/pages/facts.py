@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-import yaml
-
 from workbench.common import extensions, topology
 from workbench.common.errors import CollectiveError, WorkbenchError
 from workbench.common.units import size_bytes
@@ -70,7 +68,6 @@ def _as_stored() -> Iterator[None]:
         LookupError,
         TypeError,
         ValueError,
-        yaml.YAMLError,
     ) as e:
         raise WorkbenchError(
             f"what is stored with this run is not what a run stores ({type(e).__name__}: {e}): it "
@@ -127,8 +124,7 @@ def _title(strategy: str) -> str:
 def slow_ranks(metadata: Mapping[str, str]) -> dict[int, float]:
     """Return the ranks that the spec slows from the beginning, with their factors."""
     with _as_stored():
-        spec = yaml.safe_load(metadata.get("experiment", "")) or {}
-        faults = spec.get("faults") or []
+        faults = RunRecord(metadata).spec.get("faults") or []
         return {fault["rank"]: fault["factor"] for fault in faults if fault["fault"] == "slow"}
 
 

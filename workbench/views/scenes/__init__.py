@@ -29,10 +29,10 @@ from types import ModuleType
 from typing import Any
 
 import polars as pl
-import yaml
 
 from workbench.common import extensions
 from workbench.common.assets import scene_manifests
+from workbench.experiment.stored import read_stored
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class RunRecord:
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:
-        """Return the experiment as its YAML says; {} where none is stored."""
-        return yaml.safe_load(self.metadata.get("experiment", "")) or {}
+        """Return the experiment's fields; {} where none is stored."""
+        return read_stored(self.metadata)
 
     @cached_property
     def strategy(self) -> str:

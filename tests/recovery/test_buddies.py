@@ -44,7 +44,7 @@ def assert_as_uninterrupted(exp: wb.Experiment, result: wb.Result) -> None:
 
 
 @pytest.mark.parametrize("every", first(1, [1, 3]))
-@pytest.mark.parametrize(("strategy", "ranks", "options"), first(3, DIVIDED), ids=str)
+@pytest.mark.parametrize(("strategy", "ranks", "options"), first(2, DIVIDED), ids=str)
 def test_a_replaced_rank_goes_on_with_its_buddys_copy(
     strategy: str, ranks: int, options: dict[str, Any], every: int
 ) -> None:

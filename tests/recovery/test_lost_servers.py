@@ -80,7 +80,7 @@ def minibatches_in(run: wb.Run, result: wb.Result) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("policy", "lost", "options"),
     first(
-        2,
+        1,
         [
             ("replace", (1,), {}),
             ("shrink", (0,), {}),

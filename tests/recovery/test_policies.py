@@ -88,7 +88,7 @@ def assert_every_sample_once(run: wb.Run) -> None:
 
 
 @pytest.mark.parametrize("policy", first(3, ["shrink", "replace"]))
-@pytest.mark.parametrize(("strategy", "options"), first(3, REPLICAS), ids=str)
+@pytest.mark.parametrize(("strategy", "options"), first(2, REPLICAS), ids=str)
 def test_what_is_trained_is_what_nobody_interrupted(
     strategy: str, options: dict[str, Any], policy: str
 ) -> None:
@@ -121,7 +121,7 @@ def test_what_is_trained_is_what_nobody_interrupted(
 
 
 @pytest.mark.parametrize("seed", first(1, range(12)))
-@pytest.mark.parametrize("policy", ["shrink", "replace"])
+@pytest.mark.parametrize("policy", first(1, ["replace", "shrink"]))
 def test_a_rank_that_is_lost_at_any_moment_takes_nothing_along(policy: str, seed: int) -> None:
     draw = random.Random(f"{policy} {seed}")
     strategy = draw.choice(["data_parallel", "ddp", "fusion"])

@@ -39,7 +39,7 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(
     ("case", "kind"),
-    first(4, [(case, KINDS[at % 3]) for at, case in enumerate(SHARED)])
+    first(2, [(case, KINDS[at % 3]) for at, case in enumerate(SHARED)])
     + [(SHARED[2], "nan")]  # the last stage takes only the targets
     + [pytest.param(case, kind, marks=pytest.mark.full) for case in SHARED for kind in KINDS],
     ids=str,
@@ -106,7 +106,7 @@ def replay(exp: wb.Experiment, workers: int, bad: int, *, mean_of_present: bool)
 
 @pytest.mark.parametrize(
     ("case", "kind"),
-    first(2, [(case, KINDS[at % 3]) for at, case in enumerate(ALONE)])
+    first(1, [(case, KINDS[at % 3]) for at, case in enumerate(ALONE)])
     + [pytest.param(case, kind, marks=pytest.mark.full) for case in ALONE for kind in KINDS],
     ids=str,
 )

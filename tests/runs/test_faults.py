@@ -274,7 +274,7 @@ class RaisesOnOne:
         return model(batch[0]).sum()
 
 
-@pytest.mark.parametrize("strategy", ["data_parallel", "ddp"])
+@pytest.mark.parametrize("strategy", first(1, ["ddp", "data_parallel"]))
 def test_a_task_that_raises_on_one_rank_ends_all_with_its_traceback(strategy: str) -> None:
     with started(task=RaisesOnOne, strategy=strategy) as run:
         error, seconds = failure(run, 30)

@@ -36,7 +36,7 @@ class MetricRows:
     """The metrics ``names`` of one store; a run without them costs next to nothing."""
 
     def __init__(self, store: Store, names: Sequence[str], counted: Sequence[str] = ()) -> None:
-        """``counted``: other texts; a subclass counts their rows."""
+        """Pick rows of ``names``; those of the texts ``counted`` are a subclass's to count."""
         self._store, self._names, self._counted = store, names, counted
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=ROWS)]
         self._numbers: dict[int, str] = {}  # of the names, in the store

@@ -1,5 +1,5 @@
-"""When operations on a GPU began and ended, by CUDA events: the device runs them later than they
-are called.
+"""Moments at which operations on a GPU began and ended, by CUDA events: the device runs them
+later than they are called.
 
 An event that was recorded at a known moment of the host's clock gives every other one its moment.
 It is recorded anew every second, on a stream of its own, since the two clocks drift apart.

@@ -15,6 +15,7 @@ from workbench.store.event_store import Store
 from workbench.training.pipelines import bubble
 from workbench.training.pipelines.idle import WHYS
 from workbench.training.pipelines.schedule import Schedule
+from workbench.training.pipelines.schedule_picture import HUES
 from workbench.views.stills.pipeline import Bar, Piped, _span
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
@@ -148,7 +149,7 @@ def test_many_ranks_and_several_stages_a_rank_fit() -> None:
     many = Piped(20, (*range(20), 0), bars, (0.5,) * 20, "x")
     drawn = [ET.fromstring(mark) for mark in marks(many)]
     assert any(node.text == f"{20 - MOST} more ranks" for node in drawn)
-    hues = [node for node in drawn if node.attrib.get("fill") == "#cd27b4"]
+    hues = [node for node in drawn if node.attrib.get("fill") == HUES[3]]
     tops = [float(node.attrib["y"]) for node in hues]
     assert len(set(tops)) == 2 and all(
         float(n.attrib["height"]) <= tops[1] - tops[0] + 0.1 for n in hues

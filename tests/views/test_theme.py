@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from workbench.common.assets import theme
-from workbench.training.pipelines.schedule_picture import HUES
+from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 
 GROUNDS = ("light", "dark")
 TOKENS = {
@@ -107,3 +107,4 @@ def test_marks_stand_out_of_their_ground_and_inks_can_be_read(ground: str) -> No
 
 def test_the_stills_have_the_colours_of_the_pages() -> None:
     assert list(HUES) == [TOKENS[name][0] for name in RANKS]
+    assert list(ON_DARK) == [k for k in range(8) if TOKENS[f"on-s{k}"][0] == "#fff"]

@@ -30,6 +30,7 @@ HUES = (
     "#4301ac",
     "#a96370",
 )
+ON_DARK = (0, 1, 5, 6)  # hues that white is read on; black on the others
 WIDTH, LEFT, RIGHT, TOP = 960, 96, 84, 62
 STRIP, GAP = 20, 12  # px: height of a stage's strip, between ranks
 LEAST = 13  # px a bar must have to be numbered
@@ -230,8 +231,9 @@ def _bar(action: Action, x: float, y: float, width: float, told: str) -> list[st
                 f'<rect x="{x:.2f}" y="{y:.1f}" width="{clear}" height="{high}" fill="{hue}"/>'
             )
         middle = x + (drawn / 2 if action.kind == "F" else clear / 2)
+        ink = "#ffffff" if action.microbatch % len(HUES) in ON_DARK else "#000000"
         parts.append(
-            f'<text x="{middle:.2f}" y="{y + 13:.1f}" fill="#ffffff" font-size="11" '
+            f'<text x="{middle:.2f}" y="{y + 13:.1f}" fill="{ink}" font-size="11" '
             f'font-weight="700" text-anchor="middle">{number}</text>'
         )
     return [*parts, "</g>"]

@@ -12,14 +12,13 @@ from itertools import accumulate
 from typing import Any
 
 from workbench.common.svg import INK, opened, text
-from workbench.training.pipelines.schedule_picture import HUES
+from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 from workbench.training.splitting.cut import brief
 
 WIDTH, HEIGHT, EDGE = 960, 258, 16
 TOP, BOTTOM, HIGHEST = 98.0, 190.0, 34.0  # of the boxes; of an arc above them
 LEAST, NAMED = 2.0, 13.0  # px: of a layer, and of one that has its name in it
 LETTERS = 16  # of a name that stands upright in its box
-ON_DARK = (3, 4, 5, 6, 7)  # hues that white is read on
 
 
 def svg(facts: Mapping[str, Any], memory: tuple[int, ...], words: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from workbench.common.svg import INK, line, text
-from workbench.training.pipelines.schedule_picture import HUES
+from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 from workbench.views.stills.pipeline import Bar, Piped
 
 TOP, BOTTOM = 92.0, 292.0
 LEFT, RIGHT, IDLE = 70.0, 410.0, 446.0  # of the bars; where the idle share is written
 MOST = 16  # ranks that are drawn
 DIGIT, HIGH = 6.2, 12  # px: of a number; of a bar that is numbered
-ON_DARK = (3, 4, 5, 6, 7)  # hues that white is read on
 WHYS = {  # a reason to idle: its words, and the pattern that is the page's too
     "warm_up": ("warm-up and drain", "wb-idle"),
     "imbalance": ("imbalance", "wb-imbalance"),

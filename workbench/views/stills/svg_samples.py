@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.common.svg import INK, opened, text
-from workbench.training.pipelines.schedule_picture import HUES
+from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 
 WIDTH, EDGE, LEFT, GAP, SPLIT = 960, 16, 92, 22, 7
 TITLE, BELOW, HIGH = 20, 14, 420  # px: above a minibatch, under it, of all
 DIGIT = 6.5
-ON_DARK = (3, 4, 5, 6, 7)  # hues that white is read on
 
 
 @dataclass(frozen=True)

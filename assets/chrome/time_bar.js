@@ -26,12 +26,27 @@ const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1];
 export const placesFor = (calls, over) =>
   over ? Math.max(1, calls) : 2 ** Math.max(6, Math.ceil(Math.log2(Math.max(1, calls))));
 
+const CUT_FROM = 4; // times the scale: from there on a bar is cut, and drawn broken
+
+/**
+ * The time that the highest bar stands for: the longest, or, where few calls last many times as long
+ * as all others, that of the 98th percentile. A minute in which the ranks were held then leaves the
+ * others to be seen.
+ * @param {number[]} spans  ns
+ */
+export function stripScale(spans) {
+  const sorted = [...spans].sort((a, b) => a - b);
+  const longest = sorted.at(-1) ?? 0;
+  const most = sorted[Math.floor(0.98 * (sorted.length - 1))] ?? 0;
+  return most > 0 && longest > CUT_FROM * most ? most : longest;
+}
+
 /**
  * The strip's bars: one a call, or one a few calls (the longest of them) where there are more than
  * pixels.
  * @param {CallHead[]} calls @param {number} width @param {boolean} over  no more will come
- * @returns {{x: number, w: number, h: number, first: number, last: number}[]} h from 0 to 1: the
- *   longest bar is 1
+ * @returns {{x: number, w: number, h: number, first: number, last: number, cut: boolean}[]} h from 0
+ *   to 1, the scale's (stripScale); cut: it lasts longer than that
  */
 export function callBars(calls, width, over) {
   const room = width - STRIP.left - STRIP.right;
@@ -39,21 +54,24 @@ export function callBars(calls, width, over) {
   const each = Math.max(1, Math.ceil(places / (room / 3)));
   const w = (room * each) / places;
   const bars = [];
-  let longest = 0;
   for (let first = 0; first < calls.length; first += each) {
     let span = 0;
     for (let i = first; i < Math.min(first + each, calls.length); i++)
       span = Math.max(span, calls[i].end - calls[i].start);
-    longest = Math.max(longest, span);
     bars.push({
       x: STRIP.left + (first / places) * room,
       w: Math.max(0.5, w - (w > 3 ? 1 : 0)),
       h: span,
       first,
       last: Math.min(first + each, calls.length) - 1,
+      cut: false,
     });
   }
-  for (const bar of bars) bar.h = longest ? Math.max(0.06, Math.sqrt(bar.h / longest)) : 0.06;
+  const scale = stripScale(bars.map((bar) => bar.h));
+  for (const bar of bars) {
+    bar.cut = bar.h > scale;
+    bar.h = scale ? Math.max(0.06, Math.sqrt(Math.min(1, bar.h / scale))) : 0.06;
+  }
   return bars;
 }
 
@@ -97,6 +115,7 @@ export class TimeBar {
     );
     for (const canvas of [this.strip, this.score]) canvas.setAttribute("role", "slider");
     this.strip.setAttribute("aria-label", "the run, call by call");
+    this.strip.title = "the height of a bar: how long it lasted; a broken one lasted longer";
     this.score.setAttribute("aria-label", "time within this call");
     this.ranks = ranksControl(this.$("span.wb-ranks"), stage);
     /** @type {HTMLSelectElement} */
@@ -283,6 +302,7 @@ function drawStrip(g, ink, font, calls, index, width, over, words) {
     if (on) shown = bar;
     g.fillStyle = on ? ink.comm : ink.edge;
     g.fillRect(bar.x, STRIP.bars + 3 - h, Math.max(on ? 2 : 0.5, bar.w), h);
+    if (bar.cut) g.clearRect(bar.x, STRIP.bars + 8 - h, Math.max(2, bar.w), 2); // it is broken: longer
   }
   if (!shown) return;
   const x = shown.x + shown.w / 2; // the funnel: this call is what lies below

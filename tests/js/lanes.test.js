@@ -10,6 +10,7 @@ import {
 import { counterWords } from "../../assets/scenes/collectives/counters.js";
 import { openCall } from "../../assets/engine/model.js";
 import { readingOf } from "../../assets/engine/rates.js";
+import { callBars, stripScale } from "../../assets/chrome/time_bar.js";
 import { callOf, row } from "./rows.js";
 import { knownOf, ringRows } from "./simulated.js";
 
@@ -100,4 +101,18 @@ test("how far a rank is, in words", () => {
   const [first, second] = counterWords(readingOfRing(4, { slow: [2, 6] }), 0, 1e12);
   assert.equal(first, "rank 0: step 6 of 6, 360 kB sent; by theory the busiest rank sends 360 kB");
   assert.match(second, /^ideal: every step as fast as this call's fastest, 6 in 1\.80 ms$/);
+});
+
+test("one long call leaves the others to be seen: its bar is cut", () => {
+  const calls = Array.from({ length: 100 }, (_, i) => ({ start: i * 1e9, end: i * 1e9 + 1e6 }));
+  assert.ok(callBars(calls, 960, true).every((bar) => bar.h === 1 && !bar.cut));
+  calls[40].end = calls[40].start + 60e9; // the ranks were held for a minute
+  const bars = callBars(calls, 960, true);
+  assert.deepEqual(
+    bars.filter((bar) => bar.cut).map((bar) => bar.first),
+    [40],
+  );
+  assert.ok(bars.every((bar) => bar.h === 1));
+  assert.equal(stripScale([]), 0);
+  assert.equal(stripScale([1, 2, 3]), 3, "no bar is cut that the others can be seen beside");
 });

@@ -31,6 +31,7 @@ def register() -> None:
     if not dist.is_available() or "WORKBENCH" in dist.Backend._plugins:
         return
     dist.Backend.register_backend("workbench", _create, extended_api=True, devices=["cpu", "cuda"])
+    _adopt_jobs()
     if (given := os.environ.get("WORKBENCH_DEFAULT", "0")) == "1":
         _stand_in_for_gloo(dist)
     elif given not in ("", "0"):
@@ -67,6 +68,24 @@ def _create(*options: Any) -> Any:
     from workbench.process_group.entry import create
 
     return create(*options)
+
+
+def _adopt_jobs() -> None:
+    """Let ``env://``, which is torch's way where a program names none, know the variables of
+    mpiexec and srun: only where RANK is missing, so that it could but fail.
+    """
+    handlers = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers
+    torchs = handlers["env"]
+
+    @wraps(torchs)
+    def handler(url: Any, *args: Any, **options: Any) -> Any:
+        if "RANK" not in os.environ and "rank=" not in str(url):
+            from workbench.process_group.job_variables import adopt
+
+            adopt(os.environ, *args[:1], **{k: v for k, v in options.items() if k == "timeout"})
+        return torchs(url, *args, **options)
+
+    handlers["env"] = handler
 
 
 def _stand_in_for_gloo(dist: Any) -> None:

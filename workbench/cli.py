@@ -22,8 +22,6 @@ from workbench.interface.job_commands import add as add_job_commands
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
-    from workbench.runs.run import Run
-    from workbench.store.result import Result
 
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
@@ -64,6 +62,28 @@ Proxy = Annotated[
         help="Every request comes through a proxy that says whose it is (X-Forwarded-For).",
     ),
 ]
+Launchers = Annotated[
+    list[str] | None,
+    typer.Option(help="A launcher that visitors may name besides local; may be repeated."),
+]
+AllowCode = Annotated[
+    bool, typer.Option("--allow-code", help="Allow a spec that carries source code to run it.")
+]
+Page = Annotated[
+    Path | None, typer.Option(help="Write a page that replays the run; opens from disk.")
+]
+Saved = Annotated[
+    Path | None, typer.Option(help="Write all events as Parquet; wb.load() reads them.")
+]
+Launcher = Annotated[
+    str | None, typer.Option(help="What starts the ranks: local, torchrun, mpiexec, ...")
+]
+LauncherOptions = Annotated[
+    str | None, typer.Option(help="Its options, as YAML: 'bind_to: core', '{nodes: 2, ...}'.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check the experiment, print what would start its ranks.")
+]
 DataFolders = Annotated[
     list[str] | None,
     typer.Option(
@@ -91,23 +111,25 @@ def run(
         Path | None,
         typer.Option(help="What goes wrong in it, as YAML: see wb.Scenario.", exists=True),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page that replays the run; opens from disk.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(help="Write all events as Parquet; wb.load() reads them.")
-    ] = None,
-    allow_code: Annotated[
-        bool, typer.Option("--allow-code", help="Allow a spec that carries source code to run it.")
-    ] = False,
+    html: Page = None,
+    save: Saved = None,
+    allow_code: AllowCode = False,
+    launcher: Launcher = None,
+    launcher_options: LauncherOptions = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Run the experiment that SPEC describes. What was recorded is saved even if the run fails."""
     import workbench as wb
+    from workbench.runs.launching import command_of, launch_in_words, launched_by
+    from workbench.runs.progress import in_words
 
     if spec is None and resume is None:
         fail(wb.SpecError("name the experiment's YAML file, or --resume FOLDER"))
     try:
         experiment = _experiment(spec, resume, scenario, allow_code)
+        experiment = launched_by(experiment, launcher, launcher_options)
+        if dry_run:
+            return console.print(command_of(experiment), markup=False)
         for out in filter(None, (save, html)):
             out.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour of training
             regular(out, "the run")
@@ -127,7 +149,9 @@ def run(
         wb.shutdown()
     if result.error:
         fail(result.error)
-    console.print(in_words(live, result))
+    console.print(in_words(result, live.dropped))
+    if words := launch_in_words(live.store.metadata):
+        console.print(words, markup=False)
     if len(result.losses) < experiment.iterations:
         console.print("stopped before its end")
         raise typer.Exit(INTERRUPTED)
@@ -253,6 +277,7 @@ def serve(
         float, typer.Option(help="Seconds after its last page has gone until a run ends.", min=0)
     ] = 15.0,
     data: DataFolders = None,
+    launcher: Launchers = None,
 ) -> None:
     """Serve the web app. Runs started there are data only: it never takes code."""
     if not find_spec("panel"):
@@ -274,6 +299,7 @@ def serve(
             max_rows,
             grace,
             tuple(data or ()),
+            launchers=tuple(launcher or ()),
         )
         keys = None if basic_auth is None else read_keys(basic_auth)
         serve_app(Options(port, host, tuple(origin or ()), keys, proxy, limits))
@@ -310,18 +336,6 @@ def find_notebook() -> Path:
     fail(
         f"found no notebooks/{FIRST_NOTEBOOK} beside the package or in {Path.cwd()}: "
         "the notebooks come with the repository; clone it and run `make lab` there"
-    )
-
-
-def in_words(live: Run, result: Result) -> str:
-    """Return one line on a run that went well."""
-    moved = sum(result.bytes_sent.values())
-    speed = len(result.losses) / result.wall_seconds if result.wall_seconds else 0.0
-    loss = f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}, " if result.losses else ""
-    return (
-        f"{counted(len(result.losses), 'iteration')} in {result.wall_seconds:.2f} s "
-        f"({speed:.0f} a second), {loss}{moved / 1e6:,.1f} MB sent by "
-        f"{counted(len(result.bytes_sent), 'rank')}, {counted(live.dropped, 'record')} dropped"
     )
 
 

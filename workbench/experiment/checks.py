@@ -28,6 +28,12 @@ GRIDS = ("schedule",)  # of them, those that may be given in place, as a text of
 CAN_SKIP = "CAN_SKIP"  # of a strategy: its ranks can leave a minibatch out together
 EQUAL = "EQUAL_REPLICAS"  # of a strategy: all ranks hold the same parameters, to the bit
 
+_TAKE_OPTIONS = {
+    "strategies": "A strategy of your own takes options by a dataclass Config: "
+    "def train(job, config: Config)",
+    "launchers": "A launcher of your own takes options by a dataclass Config: self.config",
+}
+
 FEW = 1 << 20  # ranks whose factors are found at once
 
 _TAKES = re.compile(r"^(def takes\b|(\w+\.)?takes\s*=)", re.MULTILINE)
@@ -182,6 +188,7 @@ def check_pads(exp: Fields) -> None:
 def check_options(exp: Fields) -> None:
     _check_keys(exp.task_options, "task_options", "tasks", exp.task, "Task")
     _check_keys(exp.options, "options", "strategies", exp.strategy, "Config")
+    _check_keys(exp.launcher_options, "launcher_options", "launchers", exp.launcher, "Config")
     if any(isinstance(one, Source) for one in walk(exp.task_options)):
         raise SpecError.at("task_options", "a task takes plain values, no functions or classes")
     for option, folder in POLICIES.items():
@@ -234,6 +241,7 @@ def prepare(exp: Fields) -> dict[str, str]:
 def _prepare(exp: Fields) -> dict[str, str]:
     check_task(exp)
     check_algorithm(exp, trusted=True)
+    check_launcher(exp)
     if not isinstance(exp.strategy, str) or split_path(exp.strategy):
         return {}
     if "prepare" not in source.names_defined(
@@ -261,6 +269,24 @@ def check_task(exp: Fields) -> None:
             raise SpecError.at("task_options", str(error), dict(exp.task_options)) from None
 
 
+def check_launcher(exp: Fields) -> None:
+    """Check what a launcher needs of this machine, such as a program, with its file's ``check``.
+
+    Not in the constructor: a spec can be read where it cannot be run. Raises SpecError.
+    """
+    if not isinstance(exp.launcher, str) or split_path(exp.launcher):
+        return
+    names = source.names_defined(source.text_of("launchers", exp.launcher), exp.launcher)
+    if "Config" in names:
+        config = configure(
+            source.load("launchers", exp.launcher, "Config"),
+            exp.launcher_options,
+            "launcher_options",
+        )
+        if "check" in names:
+            source.load("launchers", exp.launcher, "check")(exp, config)
+
+
 def _check_keys(
     options: Mapping[str, Any], field: str, folder: str, value: str | Source, holder: str
 ) -> None:
@@ -273,13 +299,9 @@ def _check_keys(
     ):
         holder = own
     code, what = source.text_of(folder, value), source.shown(value)
-    if folder == "strategies" and holder not in source.names_defined(code, what):
-        raise SpecError.at(
-            field,
-            f"{what} takes none. A strategy of your own takes options by a dataclass Config: "
-            "def train(job, config: Config)",
-            dict(options),
-        )
+    if holder == "Config" and holder not in source.names_defined(code, what):
+        why = f"{what} takes none. {_TAKE_OPTIONS[folder]}"
+        raise SpecError.at(field, why, dict(options))
     names = source.keywords(code, holder, what)
     for key in options:
         if names is not None and key not in names:
@@ -291,10 +313,10 @@ def _check_keys(
 C = TypeVar("C")
 
 
-def configure(config: type[C], options: Mapping[str, Any]) -> C:
-    """Return a strategy's Config made from ``options``: each value checked against its field's
-    type. Lists become tuples where the field says so. A Source is passed on as it is. Raises
-    SpecError.
+def configure(config: type[C], options: Mapping[str, Any], field: str = "options") -> C:
+    """Return the Config of a strategy, or of a launcher, made from ``options``: each value checked
+    against its field's type. Lists become tuples where the field says so. A Source is passed on as
+    it is. ``field``: of the Experiment. Raises SpecError.
     """
     values = dict(options)
     hints = get_type_hints(config)
@@ -302,20 +324,20 @@ def configure(config: type[C], options: Mapping[str, Any]) -> C:
         if key not in hints:
             near = nearest(key, hints)
             why = f"there is no option {key!r}{near}. It has: {listed(hints)}"
-            raise SpecError.at("options", why, allowed=hints).within("Experiment")
+            raise SpecError.at(field, why, allowed=hints).within("Experiment")
         if not isinstance(value, Source):
             try:
                 values[key] = _adapter(hints[key]).validate_python(value)
             except ValidationError as error:
                 why = error.errors()[0]["msg"].replace("Input should be", "must be")
-                wrong = SpecError.at(("options", key), why, value)
+                wrong = SpecError.at((field, key), why, value)
                 raise wrong.within("Experiment") from None
     try:
         return config(**values)
     except SpecError as error:
-        raise error.within("Experiment", "options") from None
+        raise error.within("Experiment", field) from None
     except (TypeError, ValueError) as error:  # of a Config of the user's own
-        wrong = SpecError.at("options", str(error), dict(options))
+        wrong = SpecError.at(field, str(error), dict(options))
         raise wrong.within("Experiment") from None
 
 

@@ -131,6 +131,9 @@ class Fields(FrozenModel):
         default="local",
         description="how ranks come to exist: a file launchers/*.py, or a path",
     )
+    launcher_options: Options = Field(
+        default_factory=Fixed, description="fields of the launcher's Config: hosts, binding, ..."
+    )
     chunk_bytes: Int = Field(
         default=262_144,
         ge=64,

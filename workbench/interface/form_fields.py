@@ -63,6 +63,11 @@ LINES: dict[str, tuple[Callable[..., str | None], Callable[[str], Any], str]] = 
     "faults": (form_lines.print_faults, form_lines.parse_faults, form_lines.FAULTS_HELP),
     "options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
     "task_options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
+    "launcher_options": (
+        form_lines.print_options,
+        form_lines.parse_options,
+        "one a line, name: value",
+    ),
     "checkpoint": (
         form_lines.print_checkpoint,
         form_lines.parse_checkpoint,

@@ -36,6 +36,7 @@ PLACES = {
     "backend": ("Backend", "Communication", "", True),
     "device": ("Device", "Machine", "", True),
     "launcher": ("Launcher", "Machine", "", True),
+    "launcher_options": ("Options of the launcher", "Machine", "", True),
     "threads": ("Threads of a rank", "Machine", "", True),
     "bind": ("Cores of its own for each rank", "Machine", "", True),
     "memory_limit": ("Memory of a rank", "Machine", "", True),
@@ -120,4 +121,5 @@ EXAMPLES = {
     "checkpoint": "folder: checkpoints",
     "resume": "checkpoints",
     "options": "bucket_cap_mb: 0.05",
+    "launcher_options": "bind_to: core",
 }

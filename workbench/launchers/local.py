@@ -43,6 +43,12 @@ class Launcher:
     def must_be_ours(self, what: str) -> None:
         self._pool.must_be_ours(what)
 
+    def words(self, count: int) -> str:
+        return "forked from the warm pool of this machine"
+
+    def facts(self) -> dict[str, str]:
+        return {}  # they are where the driver is
+
     def close(self, ranks: int) -> None:
         """Prepare this many processes for the next run."""
         self._pool.keep(ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import weakref
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.choosing.costs import Costs, links_of, load
 from workbench.common.threads import start as start_thread
+from workbench.experiment.checks import prepare
 from workbench.experiment.spec import Experiment, Slow
-from workbench.launchers.processes.launcher import MeetingPlace
+from workbench.experiment.yaml_text import as_fields, parse
+from workbench.launchers.processes.launcher import MeetingPlace, launcher_of
 from workbench.shared_memory.control_block import SLOW, Control
 
 if TYPE_CHECKING:
@@ -42,6 +45,41 @@ def costs_of(exp: Experiment) -> Costs:
     return load().over(links_of(exp.network, exp.ranks))
 
 
+def threads_of(exp: Experiment) -> int:
+    """Return the computing threads of each rank."""
+    return exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks)
+
+
+def launched_by(exp: Experiment, launcher: str | None, options: str | None) -> Experiment:
+    """Return the experiment under another launcher, with its options as YAML; None: as it is."""
+    changes: dict[str, Any] = {}
+    if launcher is not None:
+        changes = {"launcher": launcher, "launcher_options": {}}
+    if options is not None:
+        changes["launcher_options"] = as_fields(parse(options), "the launcher's options")
+    return exp.replace(**changes) if changes else exp
+
+
+def command_of(exp: Experiment) -> str:
+    """Return what would start the experiment's ranks, once all of it has been checked."""
+    prepare(exp)
+    launcher = launcher_of(exp.launcher, exp.launcher_options, threads_of(exp))
+    return launcher.words(exp.ranks)
+
+
+def launch_in_words(metadata: Mapping[str, str]) -> str:
+    """Return how a run's ranks were started, and where they are bound to; "": by the driver."""
+    launch = json.loads(metadata.get("launch", "{}"))
+    if not launch:
+        return ""
+    ranks = [
+        f"rank {rank} on {one['host']}, cores {','.join(map(str, one['cores']))}"
+        for rank, one in launch["ranks"].items()
+    ]
+    threads = sorted({one["threads"] for one in launch["ranks"].values()})
+    return f"{launch['command']}\nOMP_NUM_THREADS={','.join(threads)}; {'; '.join(ranks)}"
+
+
 def orders_of(
     exp: Experiment, meeting: MeetingPlace, prepared: Mapping[str, str], costs: Costs
 ) -> dict[str, Any]:
@@ -50,7 +88,7 @@ def orders_of(
         "spec": exp.to_json(),
         "host": meeting.host,
         "port": meeting.port,
-        "threads": exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks),
+        "threads": threads_of(exp),
         "prepared": dict(prepared),
         "costs": costs.to_json(),
         "folder": os.getcwd(),

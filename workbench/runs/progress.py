@@ -219,3 +219,15 @@ def _in_kernel() -> bool:
     """Return whether this is a notebook's kernel; IPython is only asked if it has been imported."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
+
+
+def in_words(result: Result, dropped: int) -> str:
+    """Return one line on a run that went well."""
+    moved = sum(result.bytes_sent.values())
+    speed = len(result.losses) / result.wall_seconds if result.wall_seconds else 0.0
+    loss = f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}, " if result.losses else ""
+    return (
+        f"{counted(len(result.losses), 'iteration')} in {result.wall_seconds:.2f} s "
+        f"({speed:.0f} a second), {loss}{moved / 1e6:,.1f} MB sent by "
+        f"{counted(len(result.bytes_sent), 'rank')}, {counted(dropped, 'record')} dropped"
+    )

@@ -37,7 +37,7 @@ from workbench.runs.checkpoints import checkpoint_of, lock_of, sizes_of, write_n
 from workbench.runs.display_mixin import Shown
 from workbench.runs.elastic import Elastic
 from workbench.runs.failure import as_facts, how_of
-from workbench.runs.launching import costs_of, note_choice, orders_of, set_up_links
+from workbench.runs.launching import costs_of, note_choice, orders_of, set_up_links, threads_of
 from workbench.runs.outcome import outcome, past_losses
 from workbench.runs.regrouping import Regrouping
 from workbench.runs.supervisor import Supervisor
@@ -113,13 +113,14 @@ class Run(Elastic, Shown):
     # -- starting --
 
     def _launch(self, exp: Experiment) -> list[RankHandle]:
-        launcher = self._launcher = launcher_of(exp.launcher)
+        threads = threads_of(exp)
+        launcher = self._launcher = launcher_of(exp.launcher, exp.launcher_options, threads)
         self._rendezvous = launcher.meeting_place(exp.ranks)
         handles = list(launcher.take(range(exp.ranks)))
         costs = costs_of(exp)
         self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
-        threads = str(self._orders["threads"])
-        self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": threads}
+        self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": str(threads)}
+        self.store.metadata |= launcher.facts()
         fail, later = not_there(exp.faults)
         for one in handles:
             if one.rank in fail | later:

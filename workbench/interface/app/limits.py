@@ -39,6 +39,7 @@ class Limits:
     rows: int = 50_000_000  # that one run may record
     grace: float = 15.0  # seconds after its last page has gone until a run's ranks end
     data: tuple[str, ...] = ()  # folders that tasks may read when a visitor names them
+    launchers: tuple[str, ...] = ()  # that visitors may name besides "local", without options
     actions: int = 2_500  # forwards and backwards of a pipeline's schedule in an iteration
     actions_of_all: int = 200_000  # the same of a whole run, where its schedule has no flush
 
@@ -70,6 +71,7 @@ class Limits:
         to the Experiment.
         """
         refuse_code(code_in(fields))
+        self._check_launcher(fields.get("launcher"), fields.get("launcher_options"))
         for name in ("checkpoint", "resume"):
             if fields.get(name):
                 raise Refused(
@@ -98,6 +100,20 @@ class Limits:
                 f"This run's ranks would reserve up to {reserved / 1e9:,.2f} GB for what travels "
                 f"between them, and {print_size(self.memory)} are the most here. A smaller "
                 "chunk_bytes or fewer ranks take less. (--max-memory)"
+            )
+
+    def _check_launcher(self, launcher: Any, options: Any) -> None:
+        """Refuse what would start processes elsewhere than the operator allows."""
+        allowed = ("local", *self.launchers)
+        if launcher not in (None, *allowed):
+            raise Refused(
+                f"This server starts ranks by {listed(allowed)}, and this run asks for "
+                f"{short(launcher)}. (--launcher)"
+            )
+        if options:
+            raise Refused(
+                "launcher_options name hosts and queues, and here those are the operator's: leave "
+                "them out."
             )
 
     def _check_links(self, network: Any, ranks: int) -> None:

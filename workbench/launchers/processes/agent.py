@@ -3,18 +3,20 @@ workbench.launchers.processes.agent``, started by whatever starts processes wher
 
     driver ── a stream ── agent ─ rank
 
-It finds the driver by WORKBENCH_AGENT ("host:port/key"), starts the rank's process as its child,
-gives it a control block and a trace of its own, and relays (relay.py). When the driver goes, it
-ends the rank and whatever that has left.
+It finds the driver by WORKBENCH_AGENT ("host:port/key"), forks the rank's process, gives it a
+control block and a trace of its own, and relays: control words and records (relay.py), signals, and
+what the rank prints. When the driver goes, it ends the rank and whatever that has left; and when
+the agent is killed, the kernel kills the rank.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
 import select
 import signal
 import socket
-import subprocess
 import sys
 from typing import Any
 
@@ -22,55 +24,70 @@ from workbench.common import descriptors, environment, ipc
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.launchers.processes.relay import PERIOD_S, TraceReader, Words
+from workbench.process_group.job_variables import place_in_job
 from workbench.recording.trace_memory import trace_segment
 from workbench.shared_memory.control_block import Control
 
-RANK = (
-    "import os, socket, sys\n"
-    "from workbench.launchers.processes.guardian import end_with\n"
-    "end_with({parent})\n"
-    "from workbench.rank.main import main\n"
-    "sys.exit(main(socket.socket(fileno={fd})))"
-)
+CALL = 30.0  # seconds for the driver to answer an agent that calls
+AT_ONCE = 1 << 16  # bytes of what a rank prints that travel together
 
 
 class Agent:
-    """``driver``: the stream to the driver."""
+    """``driver``: the stream to the driver; ``rank``: the rank's end of its messages; ``printed``:
+    the ends of what it prints, by descriptor.
+    """
 
-    def __init__(self, driver: socket.socket, key: str) -> None:
-        guardian.adopt()
-        mine, theirs = socket.socketpair()
-        code = RANK.format(parent=os.getpid(), fd=theirs.fileno())
-        self._driver, self._rank = driver, mine
-        self._child = subprocess.Popen(
-            [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
-        )
-        theirs.close()
+    def __init__(
+        self, driver: socket.socket, rank: socket.socket, pid: int, printed: dict[int, int]
+    ) -> None:
+        self._driver, self._rank, self._pid = driver, rank, pid
+        self._printed = printed
+        self._code: int | None = None
         self._words: Words | None = None
         self._trace: TraceReader | None = None
         self._kept: list[Any] = []  # the memory that the rank has too
-        number = int(os.environ.get("RANK", "-1"))
-        ipc.send(driver, {"key": key, "rank": number, "pid": self._child.pid})
 
-    def serve(self) -> int:
-        """Relay until the rank has ended, or the driver has gone. Returns the rank's exit code."""
-        heard = [self._driver, self._rank]
-        while self._child.poll() is None:
-            readable, _, _ = select.select(heard, [], [], PERIOD_S)
+    def greet(self, key: str) -> None:
+        """Tell the driver who calls: the rank's number, if there is one, its process, its place."""
+        place = place_in_job(os.environ)
+        hello = {
+            "key": key,
+            "rank": int(os.environ.get("RANK", -1 if place is None else place.rank)),
+            "pid": self._pid,
+            "host": platform.node(),
+            "cores": sorted(os.sched_getaffinity(0)),
+            "threads": os.environ.get("OMP_NUM_THREADS", ""),
+        }
+        ipc.send(self._driver, hello)
+
+    def serve(self) -> None:
+        """Relay until the rank has ended, or the driver has gone; tell how it ended."""
+        heard: set[Any] = {self._driver, self._rank}
+        while not self._ended():
+            readable, _, _ = select.select([*heard, *self._printed], [], [], PERIOD_S)
             if self._driver in readable and not self._obey():
-                self._child.kill()
+                os.kill(self._pid, signal.SIGKILL)  # a child of ours: nobody else's number yet
                 break
             if self._rank in readable and not self._pass_up():
-                heard.remove(self._rank)
+                heard.discard(self._rank)
+            self._pass_on(readable)
             self._relay()
-        code = self._child.wait()
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         while self._rank in heard and select.select([self._rank], [], [], 0)[0]:
             if not self._pass_up():
                 break
+        while last := select.select([*self._printed], [], [], 0)[0]:
+            self._pass_on(last)
         self._relay()
         guardian.end_children(guardian.PATIENCE)
-        ipc.send(self._driver, {"ended": code})
-        return code
+        ipc.send(self._driver, {"ended": self._code})
+
+    def _ended(self) -> bool:
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid:
+            self._code = os.waitstatus_to_exitcode(status)
+        return bool(pid)
 
     def _obey(self) -> bool:
         """Do what the driver asks for; False: it has gone."""
@@ -79,11 +96,11 @@ class Agent:
             return False
         body, payload, _ = message
         if "order" in body:
-            self._order(body["order"], body["ranks"], payload)
+            self._order(body["order"], body.get("ranks", 0), payload)
         elif "words" in body and self._words is not None:
             self._words.apply(body["words"])
         elif "signal" in body:
-            self._child.send_signal(signal.Signals(body["signal"]))
+            os.kill(self._pid, signal.Signals(body["signal"]))
         elif "hang_up" in body:
             self._rank.shutdown(socket.SHUT_RDWR)
         return True
@@ -112,6 +129,15 @@ class Agent:
             ipc.send(self._driver, {"rank": message[0]}, memoryview(message[1]))
         return message is not None
 
+    def _pass_on(self, readable: list[Any]) -> None:
+        """Send the driver what the rank has printed."""
+        for fd in [one for one in readable if one in self._printed]:
+            if data := os.read(fd, AT_ONCE):
+                ipc.send(self._driver, {"printed": self._printed[fd]}, data)
+            else:
+                del self._printed[fd]
+                os.close(fd)
+
     def _relay(self) -> None:
         """Send the driver what has changed: first records, then words that may say that it is
         over.
@@ -127,7 +153,14 @@ class Agent:
 
 
 def main() -> int:
-    """Find the driver and serve it. Returns the rank's exit code."""
+    """Find the driver, fork the rank and serve it. In the rank's process: be the rank.
+
+    Returns the exit code: an agent's is 0 where it could tell how its rank ended, since what has
+    started it (mpiexec, torchrun) would end the other ranks for any other one, and that is for the
+    driver to decide.
+    """
+    if sys.argv[1:]:  # the process that started it, where only that is ended with its job
+        guardian.end_with(int(sys.argv[1]))
     address, _, key = environment.text("WORKBENCH_AGENT").rpartition("/")
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit() and key):
@@ -136,13 +169,54 @@ def main() -> int:
             f"{environment.text('WORKBENCH_AGENT') or 'none'!r}"
         )
     del os.environ["WORKBENCH_AGENT"]  # the key is no business of the rank's
-    driver = socket.create_connection((host, int(port)))
+    driver = socket.create_connection((host, int(port)), timeout=CALL)
+    driver.settimeout(None)
     driver.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        return Agent(driver, key).serve()
-    except (ConnectionError, BrokenPipeError):  # the driver has gone
-        guardian.end_children(0.0)
-        return 1
+    guardian.adopt()
+    mine, theirs = socket.socketpair()
+    pipes = {os.pipe(): descriptor for descriptor in (1, 2)}
+    agent = os.getpid()
+    # Before any thread: what has been imported here (numpy, pydantic) is shared, and torch is
+    # imported by the rank, beside the agent's first messages.
+    pid = os.fork()
+    if pid == 0:
+        return _be_the_rank(agent, theirs, (driver, mine), pipes)
+    theirs.close()
+    printed = {}
+    for (reading, writing), descriptor in pipes.items():
+        os.close(writing)
+        printed[reading] = descriptor
+    serving = Agent(driver, mine, pid, printed)
+    with contextlib.suppress(ConnectionError):
+        serving.greet(key)
+        serving.serve()
+        return 0
+    guardian.end_children(0.0)  # the driver has gone
+    return 1
+
+
+def _be_the_rank(
+    agent: int,
+    orders: socket.socket,
+    others: tuple[socket.socket, ...],
+    pipes: dict[tuple[int, int], int],
+) -> int:
+    """Be the rank whose orders come from that socket. Returns its exit code."""
+    guardian.end_with(agent)
+    guardian.adopt()
+    for one in others:
+        one.close()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    for (reading, writing), descriptor in pipes.items():
+        os.dup2(writing, descriptor)
+        os.close(reading)
+        os.close(writing)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # as a user sees it
+    from workbench.rank.main import main as rank_main
+
+    return rank_main(orders)
 
 
 if __name__ == "__main__":

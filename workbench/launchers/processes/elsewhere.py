@@ -4,13 +4,15 @@
         def start(self, count: int, environment: dict[str, str]) -> None:
             ...  # so many times `python -m workbench.launchers.processes.agent`, with it
 
-That is all of a launcher: mpirun, ssh, sbatch start processes, and the rest is here.
+That is all of a launcher: mpiexec, ssh, sbatch start processes, and the rest is here. Options of a
+launcher are the fields of a frozen dataclass ``Config`` in its file; ``self.config`` has them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import json
 import os
 import secrets
 import signal
@@ -27,20 +29,24 @@ from workbench.launchers.processes.relay import PERIOD_S, Words, apply
 from workbench.shared_memory.control_block import RANKS
 from workbench.shared_memory.segments import Segment, how_it_ended
 
-LONGEST = 60.0  # seconds for an agent to call
+LONGEST_LINE = 1 << 16  # bytes that are printed without an end of line
 HELLO = 5.0  # seconds for one that has called to say who it is
 
 
 class RemoteRank:
-    """A rank below an agent (launcher.RankHandle)."""
+    """A rank below an agent (launcher.RankHandle). ``place``: where it is, as the agent says;
+    ``silent``: its agent is gone, and has not told how it ended.
+    """
 
-    def __init__(self, rank: int, pid: int, agent: socket.socket) -> None:
-        self.rank, self.pid = rank, pid
+    def __init__(self, rank: int, place: Mapping[str, Any], agent: socket.socket) -> None:
+        self.rank, self.pid, self.place = rank, int(place["pid"]), place
         self.socket, self._inner = socket.socketpair()  # its messages, as if there were no agent
         self._agent, self._owner = agent, os.getpid()
         self._words: Words | None = None
         self._trace: Segment | None = None
         self._code: int | None = None
+        self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
+        self.silent = False
         threads.start(self._listen, f"workbench rank {rank} elsewhere")
 
     @property
@@ -91,15 +97,17 @@ class RemoteRank:
 
     def _listen(self) -> None:
         """Take what the agent sends, until the rank has ended or the agent is gone."""
-        code = -signal.SIGKILL
+        code, silent = -signal.SIGKILL, True
         with contextlib.suppress(OSError, ValueError):
             while (message := ipc.receive(self._agent)) is not None:
                 body, payload, _ = message
                 if "ended" in body:
-                    code = int(body["ended"])
+                    code, silent = int(body["ended"]), False
                     break
                 self._take(body, payload)
-        self._code = code
+        for descriptor, line in self._line.items():
+            _write(descriptor, line)
+        self.silent, self._code = silent, code
         self._inner.close()
         self._agent.close()
 
@@ -110,15 +118,49 @@ class RemoteRank:
             self._words.apply(body["words"])
         elif "trace" in body and self._trace is not None:
             apply(self._trace.memory, body["trace"], memoryview(payload))
+        elif "printed" in body:
+            self._print(1 if body["printed"] == 1 else 2, payload)
+
+    def _print(self, descriptor: int, data: bytes) -> None:
+        """Print what the rank has printed, in whole lines, so that ranks do not mix in one."""
+        line = self._line[descriptor]
+        line += data
+        end = max(line.rfind(b"\n"), line.rfind(b"\r")) + 1
+        if end or len(line) > LONGEST_LINE:
+            _write(descriptor, line[: end or None])
+            del line[: end or None]
+
+
+def _write(descriptor: int, data: bytearray) -> None:
+    """Print where a rank of this machine would have printed by itself."""
+    with contextlib.suppress(OSError):  # nobody listens there any more
+        while data:
+            del data[: os.write(descriptor, data)]
 
 
 class AgentLauncher:
-    """A launcher that starts agents: a subclass says how."""
+    """A launcher that starts agents: a subclass says how.
 
-    host = "127.0.0.1"  # the driver's address, as agents reach it
+    ``host``: the driver's address, as agents reach it; ``patience``: seconds for all to call.
+    ``config``: its options, where its file has a ``Config``; ``threads``: of each rank.
+    """
+
+    host = "127.0.0.1"
+    patience = 120.0
+    config: Any = None
+    threads = 1
 
     def __init__(self) -> None:
         self._owner, self._ranks = os.getpid(), list[RemoteRank]()
+
+    def configure(self, config: Any, threads: int) -> None:
+        """Take the options of an experiment, before anything is started."""
+        self.config, self.threads = config, threads
+        self.host = getattr(config, "address", "") or self.host
+
+    def words(self, count: int) -> str:
+        """Return what starts this number of ranks, such as a command; "": nothing to say."""
+        return ""
 
     def start(self, count: int, environment: dict[str, str]) -> None:
         """Start this number of agents, with these environment variables besides their own."""
@@ -140,35 +182,51 @@ class AgentLauncher:
         key = secrets.token_hex(16)
         with socket.create_server((self.host, 0), backlog=len(ranks)) as listener:
             port = listener.getsockname()[1]
-            self.start(len(ranks), {"WORKBENCH_AGENT": f"{self.host}:{port}/{key}"})
+            self.start(len(ranks), self._variables(f"{self.host}:{port}/{key}"))
             called: dict[int, RemoteRank] = {}
             try:
                 self._wait(listener, key, [*ranks], called)
             except BaseException:
                 for one in called.values():
                     one.signal(signal.SIGKILL)
+                self.close(0)
                 raise
         self._ranks = [called[rank] for rank in ranks]
         return self._ranks
+
+    def _variables(self, call: str) -> dict[str, str]:
+        """Return the environment variables of an agent that calls there."""
+        variables = {"WORKBENCH_AGENT": call, "OMP_NUM_THREADS": str(self.threads)}
+        if self.host.startswith("127."):  # ranks of one host talk over loopback alone
+            variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
+        return variables
+
+    def facts(self) -> dict[str, str]:
+        """Return what the run keeps of how its ranks were started."""
+        places = {
+            one.rank: {key: one.place.get(key) for key in ("host", "cores", "threads")}
+            for one in self._ranks
+        }
+        return {"launch": json.dumps({"command": self.words(len(places)), "ranks": places})}
 
     def _wait(
         self, listener: socket.socket, key: str, ranks: list[int], called: dict[int, RemoteRank]
     ) -> None:
         listener.settimeout(0.1)
-        deadline = time.monotonic() + LONGEST
+        deadline = time.monotonic() + self.patience
         while len(called) < len(ranks):
             with contextlib.suppress(TimeoutError):
                 agent, _ = listener.accept()
                 if (hello := _hello(agent, key)) is not None:
                     free = [rank for rank in ranks if rank not in called]
                     rank = hello["rank"] if hello["rank"] in free else free[0]
-                    called[rank] = RemoteRank(rank, int(hello["pid"]), agent)
+                    called[rank] = RemoteRank(rank, hello, agent)
                 continue
             why = self.failure() or ("" if time.monotonic() < deadline else "no more came")
             if why:
                 raise WorkbenchError(
                     f"{len(called)} of {len(ranks)} ranks have called the driver within "
-                    f"{LONGEST:.0f} s: {why}"
+                    f"{self.patience:.0f} s: {why}"
                 )
 
     def must_be_ours(self, what: str) -> None:

@@ -14,9 +14,12 @@ launcher.close(4)
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from workbench.experiment.checks import configure
+from workbench.experiment.frozen_model import Fixed
 from workbench.user_code.source import Source, load
 
 
@@ -91,13 +94,28 @@ class Launcher(Protocol):
     def must_be_ours(self, what: str) -> None:
         """Raise WorkbenchError in a fork of the process that made the launcher."""
 
+    def words(self, count: int) -> str:
+        """Return what starts this number of ranks, such as a command, or a job's script."""
+
+    def facts(self) -> dict[str, str]:
+        """Return what the run keeps of how its ranks were started, once they are taken: name ->
+        text. "launch": the command, and host, cores and threads of each rank, as JSON.
+        """
+
     def close(self, ranks: int) -> None:
         """Release what the run held; ``ranks`` processes may soon be needed again."""
 
 
-def launcher_of(value: str | Source) -> Launcher:
-    """Return the launcher of that name or path. Raises SpecError where there is none, and
-    WorkbenchError where it cannot start anything here.
+def launcher_of(
+    value: str | Source, options: Mapping[str, Any] = Fixed(), threads: int = 1
+) -> Launcher:
+    """Return the launcher of that name or path, with options for its ``Config``, for ranks of so
+    many threads. Raises SpecError where there is none, and WorkbenchError where it cannot start
+    anything here.
     """
-    result: Launcher = load("launchers", value, "Launcher")()
+    made = load("launchers", value, "Launcher")
+    result: Launcher = made()
+    config = getattr(sys.modules.get(made.__module__), "Config", None)
+    if config is not None and hasattr(result, "configure"):
+        result.configure(configure(config, options, "launcher_options"), threads)
     return result

@@ -28,6 +28,7 @@ from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.recording.run_queue import LOOK, OwnTime
 from workbench.shared_memory.segments import how_it_ended, process_state
+from workbench.transports.meeting_place import meeting_place as meeting_place
 
 START_DEADLINE = 60.0  # seconds of its own for the fork server to import torch, from a cold disk
 
@@ -282,23 +283,6 @@ def must_own(owner: int, what: str) -> None:
             f"{what} was started by process {owner}, of which this one ({os.getpid()}) "
             "is a fork: wait for it there, or start one of your own here"
         )
-
-
-def meeting_place(ranks: int, host: str = "127.0.0.1") -> Any:
-    """Return a store of the driver for ``ranks`` ranks to meet at; its ``port`` is free."""
-    from torch._C._distributed_c10d import TCPStore
-
-    listener = socket.socket()
-    listener.bind((host, 0))
-    listener.listen(ranks + 8)
-    return TCPStore(
-        host,
-        listener.getsockname()[1],
-        None,
-        is_master=True,
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
 
 
 _warm_pool: ForkServer | None = None

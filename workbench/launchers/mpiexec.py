@@ -1,0 +1,81 @@
+"""Ranks started by mpiexec, of MPICH or of Open MPI; on several hosts as these start processes.
+
+The ranks need no MPI themselves: a rank's number comes from PMI_RANK or OMPI_COMM_WORLD_RANK, all
+else from the driver. mpiexec would end all ranks with the first that is killed; here each of its
+processes is an agent, which stays, so that the run says whom it has lost.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from workbench.common.errors import SpecError
+from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.needs import check_hosts, need_program
+from workbench.launchers.processes.started_command import AGENT, CommandLauncher
+
+TITLE = "mpiexec"
+REMEDY = "pip install 'distributed-training-workbench[mpi]' brings MPICH's; or apt install mpich"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    hosts: tuple[str, ...] = ()  # as mpiexec reaches them; none: this machine alone
+    address: str = ""  # of the driver, as hosts reach it; with hosts
+    bind_to: Literal["", "none", "hwthread", "core", "socket", "numa"] = ""  # mpiexec's --bind-to
+    map_by: Literal["", "hwthread", "core", "socket", "numa"] = ""  # mpiexec's --map-by
+
+
+def check(exp: Experiment, config: Config) -> None:
+    """Raise SpecError where this launcher cannot start the experiment's ranks here."""
+    found = need_program("mpiexec", "mpiexec", REMEDY)
+    check_hosts(exp, config.hosts, config.address)
+    if not flavour(found):
+        raise SpecError.at(
+            "launcher",
+            f"{found} is neither MPICH's nor Open MPI's: {REMEDY}",
+            "mpiexec",
+        )
+
+
+@cache
+def flavour(found: str) -> str:
+    """Return whose mpiexec it is: "mpich", "openmpi", or "" for another's."""
+    words = [found, "--version"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = done.stdout + done.stderr
+    if "HYDRA" in said:
+        return "mpich"
+    return "openmpi" if any(name in said for name in ("Open MPI", "OpenRTE", "PRRTE")) else ""
+
+
+class Launcher(CommandLauncher):
+    """One mpiexec for all hosts."""
+
+    config: Config
+
+    def command(self, count: int) -> list[str]:
+        found = need_program("mpiexec", "mpiexec", REMEDY)
+        config, words = self.config, [found, "-n", str(count)]
+        if config.hosts:
+            each = count // len(config.hosts)
+            places = [f"{host}:{each}" for host in config.hosts]
+            words += ["-hosts" if flavour(found) == "mpich" else "--host", ",".join(places)]
+        bound = {"bind-to": config.bind_to, "map-by": config.map_by}
+        if flavour(found) == "mpich":
+            for name, value in bound.items():
+                words += [f"-{name}", value] if value else []
+        else:
+            for name, value in bound.items():
+                words += [f"--{name}", value] if value else []
+            words += ["--oversubscribe", "-x", "WORKBENCH_AGENT", "-x", "OMP_NUM_THREADS"]
+            words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return [*words, sys.executable, *AGENT]

@@ -1,0 +1,75 @@
+"""Needs of launchers on this machine, checked before anything starts: programs, packages, hosts."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+
+from workbench.common.errors import SpecError
+from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.started_command import program
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@:-]*[A-Za-z0-9])?")
+
+
+def need_program(launcher: str, name: str, remedy: str) -> str:
+    """Return where a program is. Raises SpecError, with the remedy, where there is none."""
+    found = program(name)
+    if found is None:
+        raise SpecError.at(
+            "launcher",
+            f"{launcher} needs the program {name}, and there is none beside this Python or on "
+            f"PATH: {remedy}",
+            launcher,
+        )
+    return found
+
+
+def need_module(launcher: str, name: str, extra: str) -> None:
+    """Raise SpecError where a package is not installed; ``extra`` of ours has it."""
+    from importlib.util import find_spec
+
+    if find_spec(name) is None:
+        raise SpecError.at(
+            "launcher",
+            f"{launcher} needs the package {name}, which is not installed here: "
+            f"pip install 'distributed-training-workbench[{extra}]'",
+            launcher,
+        )
+
+
+def check_hosts(exp: Experiment, hosts: Sequence[str], address: str) -> None:
+    """Raise SpecError unless ranks divide over the hosts, and these know where the driver is."""
+    for host in hosts:
+        if not _HOST.fullmatch(host):  # it stands on a command line
+            raise SpecError.at("launcher_options.hosts", "is not the name of a host", host)
+    if hosts and exp.ranks % len(hosts):
+        raise SpecError.at(
+            "ranks",
+            f"{len(hosts)} hosts get an equal number of ranks each, and {exp.ranks} does not "
+            f"divide by {len(hosts)}",
+            exp.ranks,
+        )
+    if hosts and not address:
+        raise SpecError.at(
+            "launcher_options.address",
+            "ranks on other hosts call the driver: name an address of this machine by which they "
+            "reach it, such as address='10.0.0.5'",
+        )
+    if address:
+        check_address(address)
+
+
+def check_address(address: str) -> None:
+    """Raise SpecError unless the driver can listen at that address."""
+    try:
+        with socket.create_server((address, 0)):
+            pass
+    except (OSError, ValueError):
+        raise SpecError.at(
+            "launcher_options.address",
+            "is no address of this machine, such as 10.0.0.5: the driver listens there, and there "
+            "alone",
+            address,
+        ) from None

@@ -1,0 +1,174 @@
+"""Launchers that start their agents with a command: mpiexec, torchrun, srun.
+
+    driver ─ guardian ─ mpiexec ─ ... ─ agents ─ ranks
+
+The command runs below a guardian of its own (guardian.py), so that it ends with the driver, however
+that ends, and with all that it has started on this machine. What the command itself says is kept,
+and its last words are the reason where no agent calls; what ranks print comes through their agents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from workbench.common import threads
+from workbench.launchers.processes import guardian
+from workbench.launchers.processes.elsewhere import AgentLauncher
+from workbench.shared_memory.segments import how_it_ended
+
+AGENT = ("-m", "workbench.launchers.processes.agent")  # of a Python, as a module
+WORDS = 12  # last lines of a command that are kept
+GENTLE = 1.5  # seconds for a command to end by itself, once its ranks have
+# Without the package, which would take longer to import than all that this does.
+_KEEPER = """
+import os
+import runpy
+
+def serve(fd, life_lines):
+    os.set_inheritable({fd}, False)
+    os.execvp({words}[0], {words})
+
+runpy.run_path({guardian!r})["main"]({fd}, {driver}, serve)
+"""
+# What tells a program started here that it is a rank of somebody else's job.
+_OTHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "TORCHELASTIC_")
+
+
+class Command:
+    """A command that runs while the driver does. ``script``: what it reads from its input."""
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], script: str = ""
+    ) -> None:
+        self.name = Path(words[0]).name
+        mine, theirs = socket.socketpair()
+        code = _KEEPER.format(
+            words=list(words), guardian=guardian.__file__, fd=theirs.fileno(), driver=os.getpid()
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno()],
+            env={**_own_environment(), **environment},
+            stdin=subprocess.PIPE if script else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C is the driver's business
+        )
+        theirs.close()
+        self._line = mine
+        if script:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+                stdin.write(script.encode())
+        self._words: deque[str] = deque(maxlen=WORDS)
+        self._reader = threads.start(self._read, f"workbench {self.name}", self._hang_up)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if text := line.decode(errors="replace").strip():
+                self._words.append(text)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def end(self) -> str:
+        """How it ended, and its last words; "" while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return ""
+        self._reader.join(1.0)
+        said = f": {' / '.join([*self._words][-3:])}" if self._words else ""
+        return f"{self.name} {how_it_ended(code)}{said}"
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended, no longer than that."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def close(self, gentle: float = GENTLE) -> None:
+        """End it with all that it has started here, unless it ends by itself in that time."""
+        self.wait(gentle)
+        self._hang_up()
+        try:
+            self._process.wait(guardian.LONGEST)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        self._reader.join(1.0)
+        self._line.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _hang_up(self) -> None:
+        """Have the guardian end it, which reads that the driver has gone."""
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+
+
+def _own_environment() -> dict[str, str]:
+    """Return this process's environment, without another job's ranks."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OTHERS and not name.startswith(_PREFIXES)
+    }
+
+
+class CommandLauncher(AgentLauncher):
+    """A launcher that starts its agents with one command: a subclass says which."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._commands: list[Command] = []
+
+    def command(self, count: int) -> list[str]:
+        """Return the words of the command that starts this number of agents."""
+        raise NotImplementedError
+
+    def start(self, count: int, environment: dict[str, str]) -> None:
+        self._commands = [Command(self.command(count), environment)]
+
+    def words(self, count: int) -> str:
+        return shlex.join(self.command(count))
+
+    def failure(self) -> str:
+        return next((one.end for one in self._commands if not one.alive), "")
+
+    @property
+    def alive(self) -> bool:  # type: ignore[override]  # as it is now
+        if self._ranks and all(one.silent for one in self._ranks):  # with it, it seems: is it so?
+            for one in self._commands:
+                one.wait(GENTLE)
+        return all(one.alive for one in self._commands)
+
+    @property
+    def end(self) -> str:  # type: ignore[override]
+        return self.failure()
+
+    def close(self, ranks: int) -> None:
+        """End what is left of the command."""
+        super().close(ranks)
+        deadline = time.monotonic() + GENTLE
+        for one in self._commands:
+            one.close(max(0.0, deadline - time.monotonic()))
+        self._commands = []
+
+
+def program(name: str) -> str | None:
+    """Return the path of a program: beside this Python, or on PATH; None where there is none."""
+    beside = shutil.which(name, path=str(Path(sys.executable).parent))
+    return beside or shutil.which(name)

@@ -149,9 +149,8 @@ def run(
         wb.shutdown()
     if result.error:
         fail(result.error)
-    console.print(in_words(result, live.dropped))
-    if words := launch_in_words(live.store.metadata):
-        console.print(words, markup=False)
+    words = [in_words(result, live.dropped), launch_in_words(live.store.metadata)]
+    console.print(*filter(None, words), sep="\n", markup=False)
     if len(result.losses) < experiment.iterations:
         console.print("stopped before its end")
         raise typer.Exit(INTERRUPTED)

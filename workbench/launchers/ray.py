@@ -87,10 +87,10 @@ class Launcher(AgentLauncher):
                 f"Ray has no room for {count} actors of {cpus:g} CPU each within {ROOM:.0f} s "
                 f"({self.config.placement}): the cluster has {has:g} CPU, which others may hold"
             )
-        make = ray.remote(num_cpus=cpus)(Actor)
+        make: Any = ray.remote(num_cpus=cpus)(Actor)
         for rank in range(count):
             at = PlacementGroupSchedulingStrategy(self._group, rank)
-            actor = make.options(scheduling_strategy=at).remote()
+            actor: Any = make.options(scheduling_strategy=at).remote()
             self._actors.append(actor)
             self._ends.append(actor.serve.remote({**environment, "RANK": str(rank)}))
 

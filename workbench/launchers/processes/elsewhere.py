@@ -119,7 +119,7 @@ class RemoteRank:
         elif "trace" in body and self._trace is not None:
             apply(self._trace.memory, body["trace"], memoryview(payload))
         elif "printed" in body:
-            self._print(1 if body["printed"] == 1 else 2, payload)
+            self._print(1 if body["printed"] == 1 else 2, bytes(payload))
 
     def _print(self, descriptor: int, data: bytes) -> None:
         """Print what the rank has printed, in whole lines, so that ranks do not mix in one."""

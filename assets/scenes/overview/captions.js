@@ -215,7 +215,7 @@ export function startWords(known) {
  * @returns {[string, string][]}
  */
 export function waysOn({ run, state }, doings, look = null) {
-  const ring = !run?.algorithm || run.algorithm === "ring" ? "See the ring" : "See the chunks";
+  const ring = run?.algorithm === "ring" ? "See the ring" : "See the chunks";
   const behind =
     run?.strategy === "ddp"
       ? "what hides behind backward, and what does not"

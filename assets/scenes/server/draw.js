@@ -88,7 +88,7 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
       rule.low === null ? right : Math.min(right, columnX(place, (worker.limit ?? min) + 1, min));
     g.fillRect(from, top + i * lane, Math.max(0, to - from), lane);
   });
-  const digits = String(min + columns).length * 6.2 + 10;
+  const digits = String(min + columns + 1).length * 6.2 + 10;
   const every = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((k) => k * column >= digits) ?? 1000;
   g.fillStyle = ink.rule;
   for (let k = 0; k <= columns; k++)
@@ -105,7 +105,7 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
     writeAt(
       g,
       font,
-      String(c),
+      String(c + 1),
       x,
       top - 10,
       c === min ? ink.ink : ink["ink-3"],

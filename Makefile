@@ -5,6 +5,7 @@
 #   make serve      the web app, on this machine's own address only
 #   make test       every law on a sample of cases; the browser; the notebooks
 #   make test-all   the same, on the full product of cases
+#   make test-launchers  ranks of a real Slurm, Ray and Spark
 #   make check      format, lint, types, the tests of the JavaScript
 #   make bench      speed against Gloo (and MPI, where mpi4py is installed), and the stage's
 #   make soak       an hour of runs that are killed, frozen and cut off: nothing may be left of them
@@ -45,7 +46,7 @@ NATIVE := workbench/native
 COMPILED := build/mover
 SET_UP := $(READY) $(COMPILED)
 
-.PHONY: lab demo serve test test-all check bench soak fuzz picture notebooks mover clean again
+.PHONY: lab demo serve test test-all test-launchers check bench soak fuzz picture notebooks mover clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(SET_UP)
@@ -56,10 +57,10 @@ lab demo serve: $(SET_UP)
 # FINE and LONG ones assert is a test's subject elsewhere, so that they run under make test-all only.
 # Python keeps what it compiled (the tests, above all), whatever the environment says.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
-test: MARKS := not benchmark and not full
+test: MARKS := not benchmark and not full and not cluster
 test: PROFILE := sample
 test: NOTEBOOKS = $(filter-out $(FINE) $(LONG),$(CHAPTERS))
-test-all: MARKS := not benchmark
+test-all: MARKS := not benchmark and not cluster
 test-all: PROFILE := full
 test-all: NOTEBOOKS = $(filter-out $(FINE),$(CHAPTERS))
 test-all: ONE_BY_ONE = $(FINE)
@@ -70,6 +71,11 @@ test test-all: $(SET_UP)
 	$(PYTEST) -m "$(MARKS) and alone" --hypothesis-profile=$(PROFILE) $(ALONE)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NBVAL) $(NOTEBOOKS)
 	$(if $(ONE_BY_ONE),$(BIN)/python -m pytest -q $(NBVAL) $(ONE_BY_ONE))
+
+# Sets up what it needs as far as it can (pip; as root also apt); a test says why it is not run.
+test-launchers: $(SET_UP)
+	$(BIN)/python -m tests.launchers.install
+	$(PYTEST) -m cluster tests/launchers
 
 check: $(SET_UP)
 	$(BIN)/ruff format --check .

@@ -1,0 +1,40 @@
+"""Install the packages of `make test-launchers`, as far as they can be had.
+
+A test that needs one that is missing says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+
+from tests.processes import ROOT
+
+MINUTES = 4  # for each of the two
+
+
+def main() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    packages = [one for name in ("ray", "spark", "slurm", "mpi") for one in extras[name]]
+    commands = [[sys.executable, "-m", "pip", "install", "-q", *packages]]
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        wanted = [] if shutil.which("java") else ["default-jre-headless"]
+        wanted += [] if shutil.which("slurmctld") else ["slurm-wlm", "munge"]
+        if wanted:
+            quiet = ["apt-get", "-y", "-qq"]
+            commands.append([*quiet, "update"])
+            commands.append([*quiet, "install", "--no-install-recommends", *wanted])
+    for words in commands:
+        try:
+            subprocess.run(words, timeout=60 * MINUTES, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"not installed: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,7 @@ class RemoteRank:
         self._trace: Segment | None = None
         self._code: int | None = None
         self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
-        self.silent = False
+        self.silent, self.gone_at = False, 0.0
         threads.start(self._listen, f"workbench rank {rank} elsewhere")
 
     @property
@@ -107,6 +107,7 @@ class RemoteRank:
                 self._take(body, payload)
         for descriptor, line in self._line.items():
             _write(descriptor, line)
+        self.gone_at = time.monotonic()
         self.silent, self._code = silent, code
         self._inner.close()
         self._agent.close()

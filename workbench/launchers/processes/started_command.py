@@ -85,6 +85,10 @@ class Command:
         return self._process.poll() is None
 
     @property
+    def killed(self) -> bool:
+        return (self._process.poll() or 0) < 0
+
+    @property
     def end(self) -> str:
         """How it ended, and its last words; "" while it runs."""
         code = self._process.poll()
@@ -157,7 +161,14 @@ class CommandLauncher(AgentLauncher):
 
     @property
     def end(self) -> str:  # type: ignore[override]
-        return self.failure()
+        """How the command ended; mpiexec ends by itself, with all ranks, once an agent is killed:
+        then also whose was the first to go.
+        """
+        gone = [one for one in self._ranks if one.silent]
+        if not gone or any(one.killed for one in self._commands):
+            return self.failure()
+        first = min(gone, key=lambda one: one.gone_at)
+        return f"the agent of rank {first.rank} is gone, and {self.failure()}"
 
     def close(self, ranks: int) -> None:
         """End what is left of the command."""

@@ -123,6 +123,27 @@ MUTANTS = [
         ("training/reinforcement/test_replay.py",),
     ),
     Mutant(
+        "A transition names the actor that made it.",
+        "training/reinforcement/transitions.py",
+        'record["number"] = self._actor, begun.number',
+        'record["number"] = 0, begun.number',
+        ("laws/test_transitions.py", "-k", "live"),
+    ),
+    Mutant(
+        "A transition is drawn only as long as replay holds it.",
+        "training/reinforcement/replay.py",
+        "self._records[slots] = records",
+        "self._records[slots[1:]] = records[1:]",
+        ("laws/test_transitions.py", "-k", "live"),
+    ),
+    Mutant(
+        "An actor gives each transition a number of its own.",
+        "training/reinforcement/transitions.py",
+        "self._number += 1",
+        "self._number += self._number < 100",
+        ("laws/test_transitions.py", "-k", "live"),
+    ),
+    Mutant(
         "Gorila and Ape-X in lockstep are sequential DQN, bit by bit.",
         "training/reinforcement/actor.py",
         "self._pull(self._blocks - warm_up + 1)",

@@ -112,6 +112,7 @@ OPTION_PLACES = {
     "max_policy_lag": ("Policy lag at most", "updates", False),
     "when_lagging": ("What lags more", "", True),
     "lockstep": ("In lockstep", "", True),
+    "record_transitions": ("Record each transition", "", True),
 }
 EXAMPLES = {
     "network.links": "0->1: 20 ms",

@@ -12,6 +12,7 @@ from workbench.laws.collectives import complete_sums, everyone_takes_part, steps
 from workbench.laws.experience import conserved_experience
 from workbench.laws.results import replicas_identical, sum_error
 from workbench.laws.rows import gapless_lanes, matched_messages, nested_spans, ordered_times
+from workbench.laws.transitions import conserved_transitions
 from workbench.laws.violation import MOST, Violation
 from workbench.theory.provenance import contributors, plain_texts
 
@@ -21,6 +22,7 @@ __all__ = [
     "check_events",
     "complete_sums",
     "conserved_experience",
+    "conserved_transitions",
     "contributors",
     "everyone_takes_part",
     "gapless_lanes",
@@ -52,4 +54,5 @@ def check_events(
         *steps_and_bytes(events, complete=complete, itemsize=itemsize),
         *complete_sums(events, complete=complete),
         *conserved_experience(events, complete=complete),
+        *conserved_transitions(events, complete=complete),
     ]

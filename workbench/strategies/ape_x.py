@@ -47,6 +47,7 @@ class Config:
     max_policy_lag: int | None = None  # updates that an actor's parameters may be behind
     when_lagging: Literal["drop", "wait"] = "drop"  # drop what it sends, or have learners wait
     lockstep: bool = False  # one of each role, in turns: equal to sequential training
+    record_transitions: bool = False  # a row for each: made, inserted, dropped, drawn, learned from
 
     @property
     def replay(self) -> str:

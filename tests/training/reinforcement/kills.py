@@ -1,7 +1,8 @@
 """``python -m tests.training.reinforcement.kills N``: N random kills of each role, one a run.
 
-A role of which there is another rank can be spared: the run goes on, every update is made, and what
-was played is conserved. Of one that cannot, the run's error names the rank. Nothing is left.
+A role of which there is another rank can be spared: the run goes on, every update is made, and the
+end is recorded. Of one that cannot, the run's error names the rank. Either way each transition and
+each gradient is conserved, and nothing is left.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import polars as pl
 import workbench as wb
 from tests.live import gone, until
 from tests.training.reinforcement.played import TRANSITION, counts, game, roles, sent
+from workbench.laws import check_events
+from workbench.training.parameter_servers.laws import every_push_counts_once
 
-ITERATIONS = 400
+ITERATIONS = 200
 LONGEST = 0.1  # seconds after the iteration that was waited for
 
 
@@ -32,7 +35,7 @@ class Case:
     role: str  # as the run's facts name it
     strategy: str
     ranks: int
-    options: dict[str, int]
+    options: dict[str, Any]
     spared: bool = True
 
 
@@ -44,6 +47,8 @@ CASES = {
     "the only learner": Case("learners", "ape_x", 4, {}, spared=False),
     "the only replay": Case("replays", "ape_x", 4, {}, spared=False),
     "a server": Case("servers", "gorila", 6, {"servers": 2}, spared=False),
+    "a bundle": Case("learners", "gorila", 4, {"bundle": True}),
+    "the bundles' server": Case("servers", "gorila", 3, {"bundle": True}, spared=False),
 }
 
 
@@ -52,7 +57,12 @@ def strike(name: str, number: int) -> str:
     AssertionError where that is wrong.
     """
     case, chance = CASES[name], random.Random(f"{name}/{number}")
-    fields: dict[str, Any] = {"pull_every": 8, "pad_environment": "1 ms", "seed": number}
+    fields: dict[str, Any] = {
+        "pull_every": 8,
+        "pad_environment": "1 ms",
+        "seed": number,
+        "record_transitions": True,
+    }
     run = wb.run(game(case.strategy, case.ranks, iterations=ITERATIONS, **fields, **case.options))
     try:
         at = chance.randrange(0, ITERATIONS * 3 // 4)
@@ -75,6 +85,9 @@ def strike(name: str, number: int) -> str:
 
 def judge(run: wb.Run, result: wb.Result, case: Case, victim: int) -> None:
     """Raise AssertionError if the run did not end as it should without this rank."""
+    whole = result.ok and not result.lost
+    assert run.dropped == 0 and check_events(run.events, complete=whole) == []
+    assert every_push_counts_once(run.events, complete=whole) == []
     if not result.ok:
         assert not case.spared, f"rank {victim} could have been spared: {result.error}"
         assert isinstance(result.error, wb.PeerLost), result.error
@@ -82,7 +95,12 @@ def judge(run: wb.Run, result: wb.Result, case: Case, victim: int) -> None:
         return
     assert set(result.lost) <= {victim}
     assert len(result.losses) == ITERATIONS
+    if result.lost:
+        noticed = run.events.filter(kind="detect", name="lost")["peer"]
+        assert victim in noticed.to_list()
     kept, who = counts(run), roles(run)
+    if case.options.get("bundle"):
+        return
     assert {*kept} == {*who["replays"]} - {*result.lost}
     for rank, one in kept.items():
         assert sum(one["came"].values()) == one["inserted"] + sum(one["dropped"].values())
@@ -91,9 +109,10 @@ def judge(run: wb.Run, result: wb.Result, case: Case, victim: int) -> None:
             assert out["nbytes"].sum() == one["came"][str(actor)] * TRANSITION, (actor, rank)
 
 
-def main(many: int) -> int:
+def main(many: int, names: list[str]) -> int:
+    """Kill ``many`` ranks of each of these cases; all cases where none is named."""
     wrong = 0
-    for name in CASES:
+    for name in names or CASES:
         found: dict[str, int] = {}
         for number in range(many):
             try:
@@ -106,4 +125,4 @@ def main(many: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

@@ -26,9 +26,10 @@ from workbench.training.reinforcement.messages import (
     PARAMETERS,
     PULL,
 )
-from workbench.training.reinforcement.options import Options, warm_up_blocks
+from workbench.training.reinforcement.options import Distributed, warm_up_blocks
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.sequential import play, player_of
+from workbench.training.reinforcement.transition_rows import MADE, TransitionRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ class Actor:
     def __init__(
         self,
         job: Job,
-        options: Options,
+        options: Distributed,
         roles: Roles,
         exploration: Exploration,
         *,
@@ -74,6 +75,7 @@ class Actor:
         self._pull_every, self._pulled_at = pull_every, 0
         self._ends: dict[int, Any] = {}  # what is done when a replay has ended
         self._leaving: deque[tuple[Any, Any]] = deque()  # handle, block
+        self._rows = TransitionRows(job, options.record_transitions)
         self.version = self._struck = self._blocks = 0
 
     def run(self) -> None:
@@ -170,6 +172,7 @@ class Actor:
         if not self._replays:
             return
         replay = self._replays[key % len(self._replays)]
+        self._rows.note(MADE, block, replay, self._index)
         self._post(block, replay, EXPERIENCE)
         self._sent[replay] += 1
         self._drain(0 if self._lockstep else IN_FLIGHT)

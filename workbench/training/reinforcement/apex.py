@@ -10,10 +10,11 @@ import torch
 from workbench.recording.events import CODE, Where
 from workbench.training.parameter_servers.flat import Flat
 from workbench.training.reinforcement.asking import Asking
-from workbench.training.reinforcement.options import Options
+from workbench.training.reinforcement.options import Distributed
 from workbench.training.reinforcement.pulls import Pulls
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.sequential import load, note_age, target_of
+from workbench.training.reinforcement.transition_rows import LEARNED, TransitionRows
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -30,7 +31,7 @@ class Learner:
     def __init__(
         self,
         job: Job,
-        options: Options,
+        options: Distributed,
         roles: Roles,
         layout: np.dtype,
         *,
@@ -46,6 +47,7 @@ class Learner:
         self._optimizer = job.optimizer([self._parameter], keep=False)
         self._target = target_of(job, options)
         self._asking = Asking(job, options, roles, layout, ahead=ahead, lockstep=lockstep)
+        self._rows = TransitionRows(job, options.record_transitions)
         self._copy: tuple[int, torch.Tensor] = -1, torch.empty(0)
         self._pulls = Pulls(job, roles.actors, lambda: self.version, self._newest)
 
@@ -72,6 +74,7 @@ class Learner:
         target.follow(self.model, self.version)
         shard, sampled = self._asking.minibatch(self.version, self._wait)
         note_age(job, sampled, self.version)
+        self._rows.note(LEARNED, sampled["transition"], shard)
         self._flat.grads_N.zero_()
         loss = job.forward(self.model, load(job, sampled), target.loss)
         job.backward(loss)

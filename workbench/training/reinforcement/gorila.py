@@ -21,7 +21,7 @@ from workbench.training.parameter_servers.service import Service
 from workbench.training.parameter_servers.worker import Worker, send_farewell
 from workbench.training.reinforcement.asking import Asking
 from workbench.training.reinforcement.exploring import Exploration
-from workbench.training.reinforcement.options import Options, warm_up_blocks
+from workbench.training.reinforcement.options import Distributed, warm_up_blocks
 from workbench.training.reinforcement.outliers import Outliers
 from workbench.training.reinforcement.pulls import Pulls
 from workbench.training.reinforcement.roles import Roles
@@ -32,6 +32,13 @@ from workbench.training.reinforcement.sequential import (
     player_of,
     replay_of,
     target_of,
+)
+from workbench.training.reinforcement.transition_rows import (
+    DRAWN,
+    INSERTED,
+    LEARNED,
+    MADE,
+    TransitionRows,
 )
 
 if TYPE_CHECKING:
@@ -135,11 +142,14 @@ class _WithActors(Service):
 class _Learns(Worker):
     """A worker that learns from transitions, wherever they come from."""
 
-    def __init__(self, job: Job, config: ServerOptions, options: Options, outliers: float) -> None:
+    def __init__(
+        self, job: Job, config: ServerOptions, options: Distributed, outliers: float
+    ) -> None:
         super().__init__(job, config)
         self.options = options
         self.target = target_of(job, options)
         self._outliers = Outliers(outliers)
+        self.rows = TransitionRows(job, options.record_transitions)
 
     def run(self) -> None:
         """Learn until the last iteration, or until a server stops this learner."""
@@ -168,6 +178,7 @@ class _Learns(Worker):
         while outlier:
             shard, sampled = self.draw(version)
             note_age(job, sampled, version)
+            self.rows.note(LEARNED, sampled["transition"], shard)
             self.flat.grads_N.zero_()
             loss = job.forward(self.model, load(job, sampled), self.target.loss)
             if outlier := self._outliers.is_one(float(loss.detach())):
@@ -198,7 +209,7 @@ class GorilaLearner(_Learns):
         self,
         job: Job,
         config: ServerOptions,
-        options: Options,
+        options: Distributed,
         outliers: float,
         asking: Asking,
     ) -> None:
@@ -225,7 +236,7 @@ class Bundle(_Learns):
         self,
         job: Job,
         config: ServerOptions,
-        options: Options,
+        options: Distributed,
         outliers: float,
         exploration: Exploration,
         number: int,
@@ -233,7 +244,9 @@ class Bundle(_Learns):
         super().__init__(job, config, options, outliers)
         self._player = player_of(job, self.model, options, exploration, number)
         self._replay = replay_of(job, self._player.layout, options, options.capacity, number)
+        self._number = number
         self._played = 0  # iterations for which it has
+        self.rows.holds(options.capacity)
 
     def draw(self, version: int) -> tuple[int, np.ndarray]:
         """Play, before the first draw of an iteration; then draw."""
@@ -241,9 +254,14 @@ class Bundle(_Learns):
         iteration = job.recorder.where.iteration
         if self._played == iteration:
             for _ in range(1 if iteration else warm_up_blocks(self.options)):
-                self._replay.add(play(job, self._player, self.options.block, version))
+                block = play(job, self._player, self.options.block, version)
+                self._replay.add(block)
+                self.rows.note(MADE, block, job.rank, self._number)
+                self.rows.note(INSERTED, block, job.rank)
             self._played += 1
-        return -1, self._replay.sample(job.exp.batch_size)
+        sampled = self._replay.sample(job.exp.batch_size)
+        self.rows.note(DRAWN, sampled["transition"], job.rank)
+        return job.rank, sampled
 
     def learned(self, shard: int, sampled: np.ndarray) -> None:
         self._replay.update(self.target.priorities(sampled))

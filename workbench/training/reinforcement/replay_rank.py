@@ -29,10 +29,16 @@ from workbench.training.reinforcement.messages import (
     REQUEST,
     Inbox,
 )
-from workbench.training.reinforcement.options import Options
+from workbench.training.reinforcement.options import Distributed
 from workbench.training.reinforcement.replay import PRIORITY
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.sequential import replay_of
+from workbench.training.reinforcement.transition_rows import (
+    DRAWN,
+    DROPPED,
+    INSERTED,
+    TransitionRows,
+)
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -52,7 +58,7 @@ class ReplayRank:
     def __init__(
         self,
         job: Job,
-        options: Options,
+        options: Distributed,
         roles: Roles,
         layout: np.dtype,
         *,
@@ -68,6 +74,8 @@ class ReplayRank:
         self._replay = replay_of(job, layout, options, -(-options.capacity // shards), shard)
         self._prioritised = options.replay == "prioritised"
         self._lane = job.recorder.lane("server")
+        self._rows = TransitionRows(job, options.record_transitions, "server")
+        self._rows.holds(self._replay.capacity)
         self._inbox = Inbox(job, self._lost)
         self._actors, self._learners = {*roles.actors}, {*roles.learners}
         self._asked: list[tuple[int, int, int]] = []  # learner, count, inserted before
@@ -112,8 +120,10 @@ class ReplayRank:
         if self._max_lag is not None and (old := lag > self._max_lag).any():
             self._dropped[actor] += int(old.sum())
             self._mark("dropped experience", int(old.sum()), actor)
+            self._rows.note(DROPPED, block[old], actor)
             block = block[~old]
         self._replay.add(block)
+        self._rows.note(INSERTED, block, actor)
         self._mark("inserted", len(block), actor)
         self._expect_block(actor)
         self._let_leave(actor)
@@ -153,6 +163,7 @@ class ReplayRank:
                 continue
             start = now()
             sampled = self._replay.sample(count)
+            self._rows.note(DRAWN, sampled["transition"], learner)
             self.job.stretch(start)
             self._lane.context(where=self.job.recorder.where)
             nbytes, name = sampled.nbytes, self.job.recorder.name("sample")

@@ -14,7 +14,7 @@ from workbench.theory.provenance import plain_texts
 from workbench.training.parameter_servers.laws import every_push_counts_once
 
 RUNS = {
-    "ape_x": ("ape_x", 6, {"replays": 2, "max_policy_lag": 2, "pull_every": 60}),
+    "ape_x": ("ape_x", 6, {"replays": 2, "max_policy_lag": 8, "pull_every": 60}),
     "gorila": ("gorila", 7, {"learners": 2, "servers": 2, "stale_above": 0}),
     "bundle": ("gorila", 3, {"bundle": True}),
 }
@@ -23,7 +23,7 @@ RUNS = {
 def recorded(kind: str, **fields: object) -> wb.Experiment:
     """An experiment whose replay evicts, and which records each transition."""
     strategy, ranks, options = RUNS[kind]
-    base = {"iterations": 60, "pad_environment": "1 ms", "capacity": 120}
+    base = {"iterations": 60, "pad_environment": "1 ms", "pad_compute": "3 ms", "capacity": 64}
     return game(strategy, ranks, **{**base, **options, **fields}, record_transitions=True)
 
 

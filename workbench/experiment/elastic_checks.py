@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.common.errors import SpecError
+from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.fields import Fields
 from workbench.user_code import source
 
@@ -19,6 +20,9 @@ def check_elastic(exp: Fields) -> None:
             "recovery='shrink', 'replace', 'wait' or 'quorum'",
             exp.recovery,
         )
+    if only_plays(exp):
+        why = "each of its ranks has a role from the beginning on, and none comes or goes"
+        raise SpecError.at("strategy", why, source.shown(exp.strategy))
     source.load("recovery", "shrink", "check")(exp)
 
 

@@ -12,6 +12,7 @@ from workbench.user_code.source import Source, listed, split_path
 
 PLAYS = "PLAYS"  # of a strategy: it takes tasks with an environment
 ONLY_PLAYS = "ONLY_PLAYS"  # and no others
+SERVED = "check_survivors"  # of a strategy: others have, or restore, what a lost rank had
 
 
 def has_environment(exp: Fields) -> bool | None:
@@ -72,19 +73,24 @@ def check_environment(exp: Fields) -> None:
 
 def _check_fields(exp: Fields) -> None:
     """Raise SpecError for fields of the experiment that do not go with playing."""
-    strategy = source.shown(exp.strategy)
+    strategy, served = source.shown(exp.strategy), _defines(exp.strategy, SERVED)
+    alone = f"of {strategy} one rank has all that is trained, and nobody a copy"
+    others = f"{alone}: leave it out, or take strategy='gorila', whose servers recover"
+    fixed = "each rank has a role from the beginning on, and none comes or goes: leave it out"
     unfit = {
-        "checkpoint": exp.checkpoint,
-        "resume": exp.resume,
-        "memory_limit": exp.memory_limit,
-        "recovery": exp.recovery if exp.recovers else None,
-        "scale_batch": exp.scale_batch or None,
-        "bad_minibatch": None if exp.bad_minibatch == "keep" else exp.bad_minibatch,
-        "min_ranks": exp.min_ranks,
+        "checkpoint": (None if served else exp.checkpoint, others),
+        "recovery": (exp.recovery if exp.recovers and not served else None, others),
+        "resume": (exp.resume, "games and replay are in no checkpoint: leave it out"),
+        "memory_limit": (exp.memory_limit, f"{strategy} does not measure it: leave it out"),
+        "scale_batch": (exp.scale_batch or None, fixed),
+        "min_ranks": (exp.min_ranks, fixed),
+        "bad_minibatch": (
+            None if exp.bad_minibatch == "keep" else exp.bad_minibatch,
+            "transitions are played, not read: leave it out",
+        ),
     }
-    for name, value in unfit.items():
+    for name, (value, why) in unfit.items():
         if value is not None:
-            why = f"a run of {strategy} on an environment has none: leave it out"
             raise SpecError.at(name, why, value)
     if exp.backend != "workbench":
         why = f"strategy {strategy} on an environment runs over backend='workbench'"

@@ -69,6 +69,7 @@ OPTION_PLACES = {
     "split": ("Split", "", False),
     "stages_per_rank": ("Stages of a rank", "", False),
     "replicas": ("Replicas", "", False),
+    "restored_from": ("Lost keys come from", "", True),
     "every": ("Average every", "iterations", False),
     "graph": ("Graph", "", False),
     "pairs": ("Pairs", "", False),

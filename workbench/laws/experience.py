@@ -11,7 +11,7 @@ import polars as pl
 
 from workbench.laws.violation import Row, Violation, report
 
-_PAIR = ["actor", "replay"]
+_PAIR = ["actor", "replay", "generation"]
 
 
 def conserved_experience(events: pl.DataFrame, *, complete: bool = True) -> list[Violation]:
@@ -21,12 +21,12 @@ def conserved_experience(events: pl.DataFrame, *, complete: bool = True) -> list
     p, named = pl.col, pl.col("name")
     metrics = events.filter(p("kind") == "metric")
     came = metrics.filter(named == "inserted").select(
-        p("peer").alias("actor"), p("rank").alias("replay"), "end_ns", "value"
+        p("peer").alias("actor"), p("rank").alias("replay"), "generation", "end_ns", "value"
     )
     if not came.height:
         return []
     sent = events.filter(p("kind") == "send", named == "experience").select(
-        p("rank").alias("actor"), p("peer").alias("replay"), "start_ns"
+        p("rank").alias("actor"), p("peer").alias("replay"), "generation", "start_ns"
     )
     number = pl.int_range(pl.len()).over(_PAIR).alias("block")
     matched = (
@@ -47,7 +47,7 @@ def _lost(events: pl.DataFrame, came: pl.DataFrame, sent: pl.DataFrame) -> pl.Da
     """Return the pairs that have parted while a block was not taken in."""
     p = pl.col
     parted = events.filter(p("kind") == "recv", p("name") == "farewell").select(
-        p("peer").alias("actor"), p("rank").alias("replay")
+        p("peer").alias("actor"), p("rank").alias("replay"), "generation"
     )
     counts = parted.unique().join(
         sent.group_by(_PAIR).agg(pl.len().alias("sent")), on=_PAIR, how="left"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
 from workbench.experiment.checks import configure
+from workbench.experiment.environment_checks import ONLY_PLAYS
 from workbench.user_code import source
 from workbench.user_code.source import Source, listed, split_path
 
@@ -49,6 +50,7 @@ def comes_and_goes(recovery: object, strategy: object) -> bool:
         and isinstance(strategy, str)
         and _defines(strategy, CHECK)
         and not _defines(strategy, REPLACED_ONLY)
+        and not _defines(strategy, ONLY_PLAYS)  # each rank has a role from the beginning on
     )
 
 

@@ -285,7 +285,8 @@ class Run(Elastic, Shown):
     def iteration(self) -> int:
         """The iteration that the slowest rank is in."""
         here = [rank for rank in self.pids if rank not in self._ended] or [*self.pids]
-        return min(self._control.rank_word(rank, ITERATION) for rank in here)
+        slowest = min(self._control.rank_word(rank, ITERATION) for rank in here)
+        return min(slowest, self.experiment.iterations - 1)  # a server counts those that are done
 
     @property
     def loss(self) -> float | None:

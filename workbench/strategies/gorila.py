@@ -4,7 +4,9 @@ The first ``servers`` ranks are servers, then come ``learners``, then ``replays`
 actors. A learner pulls the parameters, draws a minibatch from replay, and pushes the gradient of
 DQN's loss to the servers, which apply it as it comes: unless it has missed too many updates. An
 actor pulls them now and then. With ``bundle`` every rank but the servers is an actor, a replay and
-a learner in one, as the paper ran it: experience does not travel then.
+a learner in one, as the paper ran it: experience does not travel then. Where a rank is lost, the
+recovery policies of the parameter server apply: actors and replays keep what they have, and a fresh
+one begins with nothing.
 
 Papers Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning", ICML workshop on
        Deep Learning, 2015; Mnih et al., Nature 518, 2015.
@@ -37,6 +39,8 @@ class Config:
     actors: int | None = None  # left out: all ranks that have no other role
     bundle: bool = False  # every rank but the servers is an actor, a replay and a learner in one
     placement: Literal["even", "hash"] | tuple[float, ...] = "even"  # or a share for each server
+    replicas: int = 1  # of each parameter: 2, and a lost server's are whole in the next server
+    restored_from: Literal["pull", "checkpoint"] = "pull"  # parameters of which no replica is left
     shard_by: Literal["hash", "actor"] = "hash"  # of replay: blocks by hash, or one for each actor
     replay: Literal["uniform", "prioritised"] = "uniform"  # which transitions are learned from
     capacity: int = 10_000  # transitions that replay holds
@@ -73,6 +77,9 @@ class Config:
         if self.lockstep and self.outlier_above:
             why = "must be 0 in lockstep: sequential training discards no gradient"
             raise SpecError.at("outlier_above", why, self.outlier_above)
+        if not 1 <= self.replicas <= self.servers:
+            why = f"must be between 1 and servers = {self.servers}: each is on that many servers"
+            raise SpecError.at("replicas", why, self.replicas)
         if self.bundle:
             self._check_bundle()
         if isinstance(self.placement, tuple):
@@ -101,6 +108,20 @@ def check(exp: Experiment, config: Config) -> None:
     counts = {name: getattr(config, name) for name in others}
     roles.check_counts(exp.ranks, counts, config.actors)
     options.check_lockstep(config, exp.ranks, 2 if config.bundle else 4)
+    if config.restored_from == "checkpoint" and exp.checkpoint is None:
+        raise SpecError.at(
+            "options.restored_from",
+            "this experiment writes no checkpoints: add "
+            'checkpoint=wb.Checkpoint(folder="checkpoints", every=20), or take "pull"',
+            config.restored_from,
+        )
+    if config.lockstep and exp.recovers:
+        why = "with lockstep one rank of each role takes its turn, and a lost one has none: 'abort'"
+        raise SpecError.at("recovery", why, exp.recovery)
+
+
+def check_survivors(config: Config, same_ranks: bool) -> None:
+    """Accept all options: what a lost rank had, others have, or it is recorded as lost."""
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:
@@ -126,9 +147,10 @@ def roles_of(ranks: int, config: Config) -> Roles:
 def train(job: Job, config: Config) -> None:
     from workbench.training.reinforcement.roles import spare
 
-    roles = roles_of(job.ranks, config)
-    for name in ("control", "metrics"):  # every rank makes them, in this order
-        job.group(name)
+    roles, served = roles_of(job.exp.ranks, config), _server_options(config)
+    if len(job.team.members) < job.exp.ranks:
+        roles = roles.living(job.team.members)
+    served.prepare(job, roles)
     spare(roles, job)
     if job.rank in roles.servers or job.rank in roles.learners:
         return _serve_or_learn(job, config, roles)
@@ -144,7 +166,7 @@ def train(job: Job, config: Config) -> None:
         ahead, learners = (0 if config.lockstep else config.ask_ahead), config.learners
         layout = layout_of_task(job)
         return ReplayRank(
-            job, config, roles, layout, max_lag=drops, ahead=ahead, updates=learners
+            job, config, roles, layout, max_lag=drops, ahead=ahead, updates=learners, served=served
         ).run()
     elements = len(Flat(job.build()).values_N)
     Actor(
@@ -152,11 +174,12 @@ def train(job: Job, config: Config) -> None:
         config,
         roles,
         options.annealed(config.epsilon_first, config.epsilon, config.epsilon_frames),
-        holders=[*enumerate(owned_ranges(elements, job, _server_options(config)))],
+        holders=[*enumerate(owned_ranges(elements, job, served))],
         pull_every=config.pull_every,
         by_hash=config.shard_by == "hash",
         lockstep=config.lockstep,
         updates=config.learners,
+        served=served,
     ).run()
 
 
@@ -172,11 +195,10 @@ def _serve_or_learn(job: Job, config: Config, roles: Roles) -> None:
         return gorila.GorilaServer(job, served, roles, waits).run()
     if roles.bundles:
         exploration = options.annealed(config.epsilon_first, config.epsilon, config.epsilon_frames)
-        number = job.rank - config.servers
-        return gorila.Bundle(job, served, config, config.outlier_above, exploration, number).run()
+        return gorila.Bundle(job, served, config, roles, config.outlier_above, exploration).run()
     layout = layout_of_task(job)
     asking = Asking(job, config, roles, layout, ahead=config.ask_ahead, lockstep=config.lockstep)
-    gorila.GorilaLearner(job, served, config, config.outlier_above, asking).run()
+    gorila.GorilaLearner(job, served, config, roles, config.outlier_above, asking).run()
 
 
 def _server_options(config: Config) -> ServerOptions:
@@ -189,4 +211,6 @@ def _server_options(config: Config) -> ServerOptions:
         placement=config.placement,
         stale_gradients="keep" if stale is None else "drop",
         drop_above=stale or 0,
+        replicas=config.replicas,
+        restored_from=config.restored_from,
     )

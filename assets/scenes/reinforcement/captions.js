@@ -27,8 +27,8 @@ export const MESSAGE_WORDS = {
   parameters: "parameters",
   request: "a request for a minibatch",
   pull: "a request for parameters",
-  grant: "the version that follows",
-  farewell: "a farewell",
+  grant: "the version number of the parameters that follow",
+  farewell: "the number of blocks sent: no more follow",
 };
 
 /** "actor 3", "actors 3 and 5", "4 actors". @param {string} role @param {number[]} ranks */
@@ -99,15 +99,17 @@ function doingSentence({ actors, learners, replays, servers }) {
   const pulls = living.filter((one) => one.does === "waits");
   const who =
     living.length === 1
-      ? `actor ${living[0].rank} ${living[0].does === "waits" ? "waits for parameters" : living[0].words || "is between two things"}`
+      ? `actor ${living[0].rank} ${living[0].does === "waits" ? "waits for parameters" : living[0].words || "is idle"}`
       : play === living.length
         ? `${allOf(play)} actors play`
         : `${play} of ${living.length} actors play`;
   if (waits) {
     const replay = replays.some((one) => one.rank === waits.forWhom);
     const whom = replay
-      ? `a minibatch of replay ${waits.forWhom}`
-      : `parameters of server ${waits.forWhom}`;
+      ? `a minibatch from replay ${waits.forWhom}`
+      : waits.held
+        ? `server ${waits.forWhom} to grant its next update`
+        : `parameters from server ${waits.forWhom}`;
     return `learner ${waits.rank} waits for ${whom}; ${who}`;
   }
   const learner = learners.find((one) => one.does === "works");
@@ -115,7 +117,7 @@ function doingSentence({ actors, learners, replays, servers }) {
     return `${named(
       "actor",
       pulls.map((one) => one.rank),
-    )} ${pulls.length > 1 ? "wait" : "waits"} for parameters of ${servers.length ? "server" : "learner"} ${pulls[0].forWhom}; ${who}`;
+    )} ${pulls.length > 1 ? "wait" : "waits"} for parameters from ${servers.length ? "server" : "learner"} ${pulls[0].forWhom}; ${who}`;
   return learner ? `learner ${learner.rank} ${learner.words}; ${who}` : who;
 }
 
@@ -124,7 +126,10 @@ function bundleSentence({ learners, actors }) {
   const waits = learners.find((one) => one.does === "waits");
   const play = actors.filter((one) => one.words === "plays").map((one) => one.rank);
   const living = learners.filter((one) => one.does !== "lost");
-  if (waits) return `Bundle ${waits.rank} waits for parameters of server ${waits.forWhom}`;
+  if (waits)
+    return waits.held
+      ? `Bundle ${waits.rank} waits for server ${waits.forWhom} to grant its next update`
+      : `Bundle ${waits.rank} waits for parameters from server ${waits.forWhom}`;
   if (!play.length) return "All bundles learn from what they have played themselves";
   return living.length === play.length && play.length > 1
     ? `${begins(allOf(play.length))} bundles play`
@@ -234,7 +239,7 @@ const versionSaid = ({ version, behind }) =>
 
 /** @param {import("./frame.js").ActorNow} now @param {number} t */
 const actorWords = (now, t) => [
-  `actor ${now.rank}: ${now.words || "between two things"}`,
+  `actor ${now.rank}: ${now.words || "idle"}`,
   versionSaid(now),
   `${counted(now.frames, "frame")}, ${grouped(now.rate)} in the last second` +
     (Number.isFinite(now.epsilon) ? `, ε ${rlNumber(now.epsilon)}` : ""),
@@ -258,7 +263,7 @@ const replayWords = (now) => [
 
 /** @param {import("./frame.js").LearnerNow} now */
 const learnerWords = (now) => [
-  `learner ${now.rank}: ${now.words || "between two things"}`,
+  `learner ${now.rank}: ${now.held ? `waits for server ${now.forWhom} to grant its next update` : now.words || "idle"}`,
   versionSaid(now),
   `${counted(now.updates, "update")}${Number.isFinite(now.loss) ? `, loss ${rlNumber(now.loss)}` : ""}`,
   ...(Number.isFinite(now.age)
@@ -275,9 +280,9 @@ const serverWords = (now) => [
 
 /** The picture to a screen reader. @param {RlFrame} frame */
 export const spokenRl = ({ actors, learners, replays, newest }) =>
-  `Version ${newest}. ${actors.map((one) => `Actor ${one.rank} ${one.words || "is between two things"}, ${one.behind} behind`).join(". ")}. ` +
+  `Version ${newest}. ${actors.map((one) => `Actor ${one.rank} ${one.words || "is idle"}, ${one.behind} behind`).join(". ")}. ` +
   `${replays.map((one) => `Replay ${one.rank} holds ${one.held}`).join(". ")}. ` +
-  `${learners.map((one) => `Learner ${one.rank} ${one.words || "is between two things"}`).join(". ")}.`;
+  `${learners.map((one) => `Learner ${one.rank} ${one.words || "is idle"}`).join(". ")}.`;
 
 /**
  * What training together means here.

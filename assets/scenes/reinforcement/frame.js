@@ -21,8 +21,9 @@
  *   needed: transitions that are still to come before the first minibatch; asked: learners that
  *   wait here; columns: from the newest to the oldest: updates since they were played, and how much
  *   more often than the mean they are drawn, NaN unknown
- * @typedef {RoleNow & {updates: number, loss: number, age: number}} LearnerNow
- *   age: updates since what it learned from last was played
+ * @typedef {RoleNow & {updates: number, loss: number, age: number, held: boolean}} LearnerNow
+ *   age: updates since what it learned from last was played; held: it waits for a server to grant
+ *   its next update
  * @typedef {RoleNow & {queue: number}} ServerNow  queue: gradients that are there and not applied
  * @typedef {{t: number, bundles: boolean, actors: ActorNow[], replays: ReplayNow[],
  *   learners: LearnerNow[], servers: ServerNow[], newest: number, step: number, old: number,
@@ -265,6 +266,7 @@ function learnerOf(index, roles, rank, t, iterations) {
     updates: countUntil(losses.t, t, Number),
     loss: index.last(losses, t),
     age: index.last(index.of(rank, "sample age"), t),
+    held: false,
   };
   if (now.does !== "idle") return learner;
   if (iterations > 0 && learner.updates >= iterations)
@@ -272,9 +274,25 @@ function learnerOf(index, roles, rank, t, iterations) {
   const open = roles.replays
     .flatMap((replay) => unanswered(index, rank, replay, "request", "minibatch", t) ?? [])
     .sort((a, b) => a.start - b.start)[0];
-  return open
-    ? { ...learner, does: "waits", words: `waits for ${open.to}`, forWhom: open.to }
-    : learner;
+  if (open) return { ...learner, does: "waits", words: `waits for ${open.to}`, forWhom: open.to };
+  const server = grantedBy(index, roles, rank, t);
+  if (server < 0) return learner;
+  return { ...learner, does: "waits", words: `waits for ${server}`, forWhom: server, held: true };
+}
+
+/**
+ * The server whose grant a learner awaits at t, or -1. A server grants the next update once it has
+ * taken in the gradient of the last one, and no actor would be left too far behind. Of several it
+ * is the one that has taken in least.
+ * @param {RlIndex} index
+ * @param {RlRoles} roles
+ * @param {number} rank
+ * @param {number} t
+ */
+function grantedBy(index, { servers }, rank, t) {
+  if (!servers.length || index.done(rank, t) !== "push") return -1;
+  const made = servers.map((server) => newestOf(index, server, t));
+  return servers[made.indexOf(Math.min(...made))];
 }
 
 /**

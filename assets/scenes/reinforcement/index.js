@@ -232,6 +232,12 @@ export class RlIndex {
     return null;
   }
 
+  /** What a rank had done last by t; "": nothing. @param {number} rank @param {number} t */
+  done(rank, t) {
+    const spans = this.spans.get(rank);
+    return spans?.what[countUntil(spans.end, t, Number) - 1] ?? "";
+  }
+
   /** What is on its way at t. @param {number} t @returns {RlMessage[]} */
   flyingAt(t) {
     const found = [];

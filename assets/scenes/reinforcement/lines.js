@@ -17,7 +17,7 @@ export const behindWords = ({ version, behind }) =>
 
 /** What a rank does, also without the rank that it does it with. @param {string} words */
 const doingWords = (words) =>
-  words ? [words, words.replace(/ (from|to|for) \d+$/, "")] : ["between two things", ""];
+  words ? [words, words.replace(/ (from|to|for) \d+$/, "")] : ["idle", ""];
 
 /** @param {number} epsilon */
 const epsilonWords = (epsilon) =>

@@ -12,7 +12,7 @@ import pytest
 from torch import nn
 
 import workbench as wb
-from tests.training.reinforcement.played import game
+from tests.training.reinforcement.played import IN_STEP, game
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,6 +34,18 @@ ROOT = Path(__file__).parents[3]
         ({"strategy": "sequential", "capacity": 10**9}, r"capacity.*10,000,000 at most"),
         ({"strategy": "sequential", "discount": 1.5}, r"discount.*between 0 and 1"),
         ({"strategy": "sequential", "recovery": "shrink"}, r"recovery.*leave it out"),
+        (
+            {"strategy": "ape_x", "ranks": 4, "recovery": "shrink"},
+            r"recovery.*nobody a copy.*gorila",
+        ),
+        ({"strategy": "gorila", "ranks": 4, "recovery": "quorum"}, r"recovery.*'wait' or 'shrink'"),
+        ({"strategy": "gorila", "ranks": (4, 6), "recovery": "shrink"}, r"none comes or goes"),
+        ({"strategy": "gorila", "ranks": 4, "replicas": 2}, r"replicas.*between 1 and servers = 1"),
+        ({"strategy": "gorila", "ranks": 4, "restored_from": "checkpoint"}, r"no checkpoints"),
+        (
+            {"strategy": "gorila", "ranks": 4, "recovery": "shrink", **IN_STEP["gorila"][1]},
+            r"recovery.*lockstep",
+        ),
         ({"strategy": "sequential", "device": "cuda"}, r"device.*cpu"),
         ({"strategy": "sequential", "pad_environment": "soon"}, r"pad_environment"),
     ],

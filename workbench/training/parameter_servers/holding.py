@@ -127,13 +127,14 @@ class Pulled:
 @dataclass
 class Carried:
     """The state that a rank takes along to the next generation. ``older``: what it had taken along
-    to this one, until all servers have what they need of it.
+    to this one, until all servers have what they need of it. ``beside``: what its strategy keeps.
     """
 
     generation: int
     holdings: list[Holding] = field(default_factory=list)
     pulled: Pulled | None = None
     older: Carried | None = None
+    beside: Any = None
 
     def all_holdings(self) -> Iterator[tuple[int, Holding]]:
         """Yield the holdings with their generation, newest first."""

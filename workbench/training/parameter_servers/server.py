@@ -148,9 +148,17 @@ class Server:
             self._heed_stop()
             self._let_start()
         job.ended_ns = now()
+        if job.exp.recovers:  # a last checkpoint would wait for a server that is lost too
+            self._check_workers()
         stop = job.control.words[STOP]
         if not stop or self._in_step():
             job.checkpoints.at_end(min(stop or job.exp.iterations, job.exp.iterations))
+        self._check_workers()
+        self._finish()
+        self.service.wait_for_end()
+
+    def _check_workers(self) -> None:
+        """Raise PeerLost where all workers were lost."""
         if self.lost and self.lost == {*self.workers}:
             raise PeerLost(
                 "every worker has ended: nobody is left to train",
@@ -158,8 +166,6 @@ class Server:
                 how="ended",
                 found_by=self.job.rank,
             )
-        self._finish()
-        self.service.wait_for_end()
 
     def _awaited(self) -> list[tuple[int, int]]:
         """Return the workers and tags of whom messages are awaited."""

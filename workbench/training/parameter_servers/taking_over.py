@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 
+_SERVER, _WORKER, _BESIDE = "server", "worker", "beside"
+
+
 @dataclass(frozen=True)
 class Regain:
     """The facts of a generation that taking over needs.
@@ -76,11 +79,8 @@ def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | No
     start = now()
     carried = before.carried if before is not None else None
     offered = [*_offers(job.run_rank, carried)] if isinstance(carried, Carried) else []
-    told = _exchanged(job, before, offered, own is not None)
-    at = {one["rank"]: one["at"] for one in told if not one["serves"]}
-    if not regain.owned or not at:
-        what = "server" if at else "worker"
-        raise RankError(f"every {what} has ended: nobody is left to train", job.run_rank)
+    told = _exchanged(job, before, offered, _WORKER if own is None else _SERVER)
+    at = {one["rank"]: one["at"] for one in told if one["role"] == _WORKER}
     pieces = [Piece.from_fields(each) for one in told for each in one["pieces"]]
     plan = make_plan(
         regain.owned,
@@ -97,6 +97,15 @@ def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | No
         _put_back(own, plan, regain, received)
     _note(job, plan, start, folder)
     return plan
+
+
+def attend(job: Job, said: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Take part in a take-over as a rank that neither serves nor pushes. ``said``: what others of
+    that kind are to know of it, as JSON has it. Returns what each of them says, by its rank.
+    """
+    told = _exchanged(job, None, [], _BESIDE, said)
+    job.group("recovery")  # all ranks make it
+    return {one["rank"]: one["said"] for one in told if one["role"] == _BESIDE}
 
 
 def _offers(rank: int, carried: Carried) -> Iterator[_Offered]:
@@ -132,22 +141,33 @@ def _offers(rank: int, carried: Carried) -> Iterator[_Offered]:
 
 
 def _exchanged(
-    job: Job, before: Before | None, offered: Sequence[_Offered], serves: bool
+    job: Job,
+    before: Before | None,
+    offered: Sequence[_Offered],
+    role: str,
+    said: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return what each rank offers, in order."""
+    """Return what each rank offers, in order. Raises RankError where there is no server any more,
+    or no worker.
+    """
     checkpoint = ""
     if job.rank == 0 and job.exp.checkpoint is not None:
         with contextlib.suppress(CheckpointError):  # none was written yet
             checkpoint = str(newest(Path(job.exp.checkpoint.folder).absolute())[0].path)
-    said = {
+    own = {
         "rank": job.run_rank,
-        "serves": serves,
+        "role": role,
+        "said": said or {},
         "at": -1 if before is None else before.completed,
         "history": {} if before is None else before.history,
         "pieces": [one.piece.as_fields() for one in offered],
         "checkpoint": checkpoint,
     }
-    return [json.loads(one) for one in exchange(job, "offers", json.dumps(said))]
+    told = [json.loads(one) for one in exchange(job, "offers", json.dumps(own))]
+    for needed in (_SERVER, _WORKER):
+        if not any(one["role"] == needed for one in told):
+            raise RankError(f"every {needed} has ended: nobody is left to train", job.run_rank)
+    return told
 
 
 def _move(

@@ -46,7 +46,8 @@ class Worker:
         self.servers = range(len(self.run_ranks))
         number = job.rank - len(self.servers)
         job.of_model(number % config.models)
-        mates = range(job.number, job.ranks - len(self.servers), config.models)
+        self.workers = self.find_workers()
+        mates = range(job.number, len(self.workers), config.models)
         self.place, self.mates = mates.index(number), len(mates)
         self.control = job.group("control")
         job.group("metrics")
@@ -63,13 +64,16 @@ class Worker:
         self.acknowledged = -1  # the last iteration whose push all servers have
         self._prepare_to_recover()
 
+    def find_workers(self) -> range:
+        """Return the ranks that push gradients: they follow the servers."""
+        return range(len(self.servers), self.job.ranks)
+
     def run(self) -> None:
         """Train until the last iteration, or until a server stops this worker."""
         job = self.job
         done = 0
         job.wait_until_all_are_ready()  # a rank that ends earlier leaves the others without groups
-        if not job.goes_on_from_memory:  # else its end concerns all
-            job.control.set_rank(job.run_rank, SPARE, 1)
+        self._say_spare()
         for minibatch in job.iterations():
             done = minibatch.iteration
             if not self._granted(minibatch.iteration):
@@ -87,6 +91,16 @@ class Worker:
                 job.report(loss, len(mine))  # before servers learn of the gradient: see take_over
             self._push()
             done = minibatch.iteration + 1
+        self._leave(done)
+
+    def _say_spare(self) -> None:
+        """Announce that the run goes on without this worker, unless its end concerns all."""
+        if not self.job.goes_on_from_memory:
+            self.job.control.set_rank(self.job.run_rank, SPARE, 1)
+
+    def _leave(self, done: int) -> None:
+        """Leave after so many iterations, once the servers need no worker any more."""
+        job = self.job
         if done < job.exp.iterations:
             send_farewell(self.servers)
         if job.goes_on_from_memory:
@@ -117,7 +131,7 @@ class Worker:
         """Wait for every server's grant; return False where the run ends here."""
         job, known = self.job, self.acknowledged + 1
         job.completed = known if known else iteration  # the grant is what acknowledges a push
-        told = job.ranks - len(self.servers) if job.goes_on_from_memory else 0  # all clocks
+        told = len(self.workers) if job.goes_on_from_memory else 0  # all clocks
         grants = [torch.zeros(2 + told, dtype=torch.int64) for _ in self.servers]
         works = [
             _posted(dist.irecv(grant, server, group=self.control))
@@ -149,7 +163,7 @@ class Worker:
             self.values[server].scatter()
             self._note("pull", server, start)
         if self.pulled is not None:
-            workers = job.team.members[len(self.servers) :]
+            workers = [job.team.members[worker] for worker in self.workers]
             total, parts = len(self.flat.values_N), {}
             for server, rank in enumerate(self.run_ranks):
                 rows = Rows.of_ranges(total, self.ranges[server])

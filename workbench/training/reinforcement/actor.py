@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from workbench.rank.preemption import leave_if_told
 from workbench.recording.events import CODE, Where, now
 from workbench.shared_memory.control_block import ITERATION, SPARE
 from workbench.training.parameter_servers.flat import Flat, Section
@@ -27,24 +30,37 @@ from workbench.training.reinforcement.messages import (
     PULL,
 )
 from workbench.training.reinforcement.options import Distributed, warm_up_blocks
+from workbench.training.reinforcement.playing import Player
+from workbench.training.reinforcement.regrouping import BEFORE_ANY, kept, stay, take_part
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.sequential import play, player_of
 from workbench.training.reinforcement.transition_rows import MADE, TransitionRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from workbench.rank.job import Job
+    from workbench.training.parameter_servers.options import Options
 
 IN_FLIGHT = 2  # blocks that an actor has sent and replay has not taken in
 _METRIC = CODE["metric"]
+
+
+@dataclass
+class _Playing:
+    """What an actor keeps where others are lost. ``sent``: transitions, by the replay's rank in the
+    run.
+    """
+
+    player: Player
+    version: int = 0  # of the parameters that it plays by
+    sent: dict[int, int] = field(default_factory=dict)
 
 
 class Actor:
     """One actor's rank.
 
     ``holders``: the ranks that have the parameters, each with its ranges of them. ``pull_every``:
-    frames after which it pulls. ``updates``: of one iteration of a learner.
+    frames after which it pulls. ``updates``: of one iteration of a learner. ``served``: the options
+    of the parameter server, if there is one.
     """
 
     def __init__(
@@ -59,9 +75,10 @@ class Actor:
         by_hash: bool = True,
         lockstep: bool = False,
         updates: int = 1,
+        served: Options | None = None,
     ) -> None:
         self.job, self.options, self.roles = job, options, roles
-        self._index = roles.actors.index(job.rank)
+        self._index = roles.first.actors.index(job.run_rank)
         model = job.build()
         flat = Flat(model)
         whole = [range(len(flat.values_N))]
@@ -69,21 +86,29 @@ class Actor:
             rank: Section(flat.values_N, ranges)
             for rank, ranges in holders or [(rank, whole) for rank in roles.learners]
         }
-        self._player = player_of(job, model, options, exploration, self._index)
+        self._kept = kept(job, _Playing) or _Playing(
+            player_of(job, model, options, exploration, self._index)
+        )
+        self._player = self._kept.player
+        self._player.plays_by(model)
         self._replays, self._sent = [*roles.replays], dict.fromkeys(roles.replays, 0)
         self._by_hash, self._lockstep, self._updates = by_hash, lockstep, updates
-        self._pull_every, self._pulled_at = pull_every, 0
+        self._served = served
+        self._pull_every = pull_every  # in a later generation this rank has no parameters at first
+        self._pulled_at = self._player.frames - (pull_every if job.team.generation else 0)
         self._ends: dict[int, Any] = {}  # what is done when a replay has ended
         self._leaving: deque[tuple[Any, Any]] = deque()  # handle, block
         self._rows = TransitionRows(job, options.record_transitions)
-        self.version = self._struck = self._blocks = 0
+        self.version = self._kept.version
+        self._struck = self._blocks = 0
 
     def run(self) -> None:
         """Play until the holders of the parameters say that the run is over."""
         job = self.job
-        job.control.set_rank(job.run_rank, SPARE, 1)
+        job.control.set_rank(job.run_rank, SPARE, int(not job.goes_on_from_memory))
         job.wait_until_all_are_ready()
-        if len(self._replays) > 1:  # else the run ends with it
+        self._note_lost(take_part(job, self._kept, {}))
+        if len(self._replays) > 1 and not job.goes_on_from_memory:  # else its end concerns all
             self._ends = {
                 rank: messages.receive(job, messages.numbers(1), rank, NEVER)
                 for rank in self._replays
@@ -100,6 +125,7 @@ class Actor:
             self._post([self._sent[rank]], rank, FAREWELL)
         self._drain(0)
         job.ended_ns = now()
+        stay(job, self._served)
         self._player.close()
 
     def _begin_block(self) -> None:
@@ -109,6 +135,7 @@ class Actor:
         # A step of one iteration goes as far as the slowest rank is: that is never this one.
         job.control.set_rank(job.run_rank, ITERATION, iteration + 1)
         job.session.look()
+        leave_if_told(job, BEFORE_ANY)
         for one in range(self._struck, iteration + 1):
             job.strike(one)
         self._struck = iteration + 1
@@ -152,8 +179,8 @@ class Actor:
                 messages.send(job, [END], rank, PULL).wait()
             return False
         newest = min(int(grant[0]) for grant in grants.values())
-        job.recorder.mark(_METRIC, "policy lag", value=newest - self.version)
-        self.version = newest
+        job.recorder.mark(_METRIC, "policy lag", value=max(0, newest - self.version))
+        self.version = self._kept.version = newest
         return True
 
     def _note_pull(self, rank: int, start: int, version: int) -> None:
@@ -161,7 +188,8 @@ class Actor:
         lane.context(where=Where(self._iteration(version), version=version))
         nbytes = part.numel() * part.element_size()
         name = self.job.recorder.name("parameters")
-        lane.write(CODE["pull"], start, now(), rank, nbytes=nbytes, name=name)
+        whom = self.job.session.run_rank(rank)
+        lane.write(CODE["pull"], start, now(), whom, nbytes=nbytes, name=name)
 
     # -- experience --
 
@@ -173,8 +201,10 @@ class Actor:
             return
         replay = self._replays[key % len(self._replays)]
         self._rows.note(MADE, block, replay, self._index)
-        self._post(block, replay, EXPERIENCE)
         self._sent[replay] += 1
+        whom = self.job.session.run_rank(replay)
+        self._kept.sent[whom] = self._kept.sent.get(whom, 0) + len(block)
+        self._post(block, replay, EXPERIENCE)
         self._drain(0 if self._lockstep else IN_FLIGHT)
 
     def _post(self, x: Any, to: int, kind: int) -> None:
@@ -191,5 +221,16 @@ class Actor:
         for rank in [rank for rank, work in self._ends.items() if work.is_completed()]:
             del self._ends[rank]
             self._replays.remove(rank)
-            lost = self._sent[rank] * self.options.block
-            self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=rank)
+            whom = self.job.session.run_rank(rank)
+            lost = self._kept.sent.pop(whom, 0)
+            self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=whom)
+
+    def _note_lost(self, told: Mapping[int, Mapping[str, Any]]) -> None:
+        """Record what replays do not have of what was sent in the generation before."""
+        if not told:
+            return
+        for replay, sent in [*self._kept.sent.items()]:
+            came = told.get(replay, {}).get("came", {}).get(str(self.job.run_rank), 0)
+            self._kept.sent[replay] = came
+            if lost := sent - came:
+                self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=replay)

@@ -58,6 +58,8 @@ class Asking:
             try:
                 wait(work)
             except PeerLost as error:
+                if self.job.goes_on_from_memory:
+                    raise
                 self._leave(shard, error)
                 continue
             return shard, room
@@ -93,7 +95,8 @@ class Asking:
 
     def _leave(self, shard: int, error: PeerLost) -> None:
         """Go on with the other shards."""
-        self.job.recorder.mark(CODE["metric"], "lost replay", value=shard, peer=shard)
+        rank = self.job.session.run_rank(shard)
+        self.job.recorder.mark(CODE["metric"], "lost replay", value=rank, peer=rank)
         self._shards = [one for one in self._shards if one != shard]
         self._asked = deque(one for one in self._asked if one[0] != shard)
         if not self._shards:

@@ -15,15 +15,18 @@ import numpy as np
 import torch
 
 from workbench.recording.events import CODE
-from workbench.shared_memory.control_block import SPARE
+from workbench.training.parameter_servers.holding import Carried
 from workbench.training.parameter_servers.server import Server
 from workbench.training.parameter_servers.service import Service
-from workbench.training.parameter_servers.worker import Worker, send_farewell
+from workbench.training.parameter_servers.worker import Worker
 from workbench.training.reinforcement.asking import Asking
 from workbench.training.reinforcement.exploring import Exploration
 from workbench.training.reinforcement.options import Distributed, warm_up_blocks
 from workbench.training.reinforcement.outliers import Outliers
+from workbench.training.reinforcement.playing import Player
 from workbench.training.reinforcement.pulls import Pulls
+from workbench.training.reinforcement.regrouping import kept
+from workbench.training.reinforcement.replay import Replay
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.sequential import (
     load,
@@ -65,6 +68,14 @@ class ServerOptions:
     dssp_mode: str = "strict"
     replicas: int = 1
     restored_from: str = "pull"
+
+    def prepare(self, job: Job, roles: Roles) -> None:
+        """Have every rank make the same groups, in the same order; say who writes checkpoints."""
+        for name in ("control", "metrics"):
+            job.group(name)
+        if self.replicas > 1:
+            job.group("replicas", roles.servers)
+        job.checkpoints.writers = range(roles.servers.start, roles.learners.stop)
 
 
 class GorilaServer(Server):
@@ -143,20 +154,29 @@ class _Learns(Worker):
     """A worker that learns from transitions, wherever they come from."""
 
     def __init__(
-        self, job: Job, config: ServerOptions, options: Distributed, outliers: float
+        self,
+        job: Job,
+        config: ServerOptions,
+        options: Distributed,
+        roles: Roles,
+        outliers: float,
     ) -> None:
+        self.roles = roles
         super().__init__(job, config)
         self.options = options
         self.target = target_of(job, options)
         self._outliers = Outliers(outliers)
         self.rows = TransitionRows(job, options.record_transitions)
 
+    def find_workers(self) -> range:
+        return self.roles.learners
+
     def run(self) -> None:
         """Learn until the last iteration, or until a server stops this learner."""
         job, done = self.job, 0
         self.begin()
         job.wait_until_all_are_ready()
-        job.control.set_rank(job.run_rank, SPARE, 1)
+        self._say_spare()
         for minibatch in job.iterations():
             done = minibatch.iteration
             if not self._granted(done):
@@ -168,9 +188,8 @@ class _Learns(Worker):
             with job.label("gradients"):
                 self._push()
             done += 1
-        if done < job.exp.iterations:
-            send_farewell(self.servers)
         self.end()
+        self._leave(done)
 
     def _learn(self, version: int) -> None:
         """Compute the gradient of a minibatch whose loss is no outlier."""
@@ -210,10 +229,11 @@ class GorilaLearner(_Learns):
         job: Job,
         config: ServerOptions,
         options: Distributed,
+        roles: Roles,
         outliers: float,
         asking: Asking,
     ) -> None:
-        super().__init__(job, config, options, outliers)
+        super().__init__(job, config, options, roles, outliers)
         self._asking = asking
 
     def draw(self, version: int) -> tuple[int, np.ndarray]:
@@ -226,39 +246,52 @@ class GorilaLearner(_Learns):
         self._asking.close()
 
 
-class Bundle(_Learns):
-    """An actor, a replay and a learner in one rank, in turns, as the paper ran them.
+@dataclass
+class _InBundle:
+    """What a bundle keeps where others are lost. ``played``: iterations for which it has."""
 
-    ``number``: of the bundle, from 0.
-    """
+    player: Player
+    replay: Replay
+    played: int = 0
+
+
+class Bundle(_Learns):
+    """An actor, a replay and a learner in one rank, in turns, as the paper ran them."""
 
     def __init__(
         self,
         job: Job,
         config: ServerOptions,
         options: Distributed,
+        roles: Roles,
         outliers: float,
         exploration: Exploration,
-        number: int,
     ) -> None:
-        super().__init__(job, config, options, outliers)
-        self._player = player_of(job, self.model, options, exploration, number)
-        self._replay = replay_of(job, self._player.layout, options, options.capacity, number)
-        self._number = number
-        self._played = 0  # iterations for which it has
-        self.rows.holds(options.capacity)
+        super().__init__(job, config, options, roles, outliers)
+        self._number = number = roles.first.actors.index(job.run_rank)
+        self._kept = kept(job, _InBundle) or self._begin(exploration, number)
+        self._player, self._replay = self._kept.player, self._kept.replay
+        self._player.plays_by(self.model)
+        if isinstance(job.carried, Carried):
+            job.carried.beside = self._kept
+
+    def _begin(self, exploration: Exploration, number: int) -> _InBundle:
+        player = player_of(self.job, self.model, self.options, exploration, number)
+        capacity = self.options.capacity
+        self.rows.holds(capacity)
+        return _InBundle(player, replay_of(self.job, player.layout, self.options, capacity, number))
 
     def draw(self, version: int) -> tuple[int, np.ndarray]:
         """Play, before the first draw of an iteration; then draw."""
         job = self.job
         iteration = job.recorder.where.iteration
-        if self._played == iteration:
-            for _ in range(1 if iteration else warm_up_blocks(self.options)):
+        if self._kept.played <= iteration:
+            for _ in range(1 if self._replay.inserted else warm_up_blocks(self.options)):
                 block = play(job, self._player, self.options.block, version)
                 self._replay.add(block)
                 self.rows.note(MADE, block, job.rank, self._number)
                 self.rows.note(INSERTED, block, job.rank)
-            self._played += 1
+            self._kept.played = iteration + 1
         sampled = self._replay.sample(job.exp.batch_size)
         self.rows.note(DRAWN, sampled["transition"], job.rank)
         return job.rank, sampled

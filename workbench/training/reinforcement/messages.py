@@ -84,7 +84,8 @@ def _tensor(x: Any) -> torch.Tensor:
 class Inbox:
     """Receives that are posted, by (kind, rank): what is called when each has come.
 
-    A rank that ends takes its own receives with it; ``lost`` is called once for it.
+    A rank that ends takes its own receives with it; ``lost`` is called once for it. Where its end
+    has all others form a new group, PeerLost is raised instead.
     """
 
     def __init__(self, job: Job, lost: Callable[[int], None]) -> None:
@@ -121,6 +122,8 @@ class Inbox:
         try:
             work.wait()
         except PeerLost:
+            if self._job.goes_on_from_memory:
+                raise
             if key[1] not in self.gone:
                 self.gone.add(key[1])
                 self.forget(key[1])

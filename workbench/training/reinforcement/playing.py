@@ -23,6 +23,8 @@ class Player:
     """One actor's game.
 
     ``actor``: its number, from 0. ``pad_ns``: least duration of a step of the environment.
+    ``life``: 0; of one that replaces a lost one another number, so that it plays other games.
+    ``first``: the number of its first transition.
     """
 
     def __init__(
@@ -36,19 +38,26 @@ class Player:
         steps: int,
         discount: float,
         pad_ns: int = 0,
+        life: int = 0,
+        first: int = 0,
     ) -> None:
-        self._game = Game(environment, _seed_of_game(seed, actor))
+        again = [life] if life else []
+        self._game = Game(environment, _seed_of_game([seed, PLAYING, actor, *again]))
         self._model, self._exploration, self._pad_ns = model, exploration, pad_ns
         self._dtype = next(model.parameters()).dtype
-        self._random = np.random.default_rng([seed, ACTING, actor])
+        self._random = np.random.default_rng([seed, ACTING, actor, *again])
         self.layout = layout_of(self._game.dtype, self._game.shape)
-        self._steps = NSteps(self.layout, actor, steps, discount)
+        self._steps = NSteps(self.layout, actor, steps, discount, first)
         self._observation = self._game.reset()
         self._whole: list[np.ndarray] = []  # transitions that are in no block yet
         self._return = 0.0
         self.frames = 0
         self.shown_ns = 0  # when pages were told what it sees
         self.returns: list[float] = []  # of episodes that ended in the latest block
+
+    def plays_by(self, model: torch.nn.Module) -> None:
+        """Play by this network from now on."""
+        self._model = model
 
     @property
     def epsilon(self) -> float:
@@ -105,5 +114,5 @@ class Player:
         return following
 
 
-def _seed_of_game(seed: int, actor: int) -> int:
-    return int(np.random.SeedSequence([seed, PLAYING, actor]).generate_state(1)[0])
+def _seed_of_game(words: list[int]) -> int:
+    return int(np.random.SeedSequence(words).generate_state(1)[0])

@@ -12,11 +12,13 @@ Conservation  transitions that came = inserted + dropped, by actor. ``max_policy
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workbench.common.errors import PeerLost
+from workbench.rank.preemption import leave_if_told
 from workbench.recording.events import CODE, Where, now
 from workbench.shared_memory.control_block import ITERATION, SPARE
 from workbench.training.reinforcement import messages
@@ -30,7 +32,8 @@ from workbench.training.reinforcement.messages import (
     Inbox,
 )
 from workbench.training.reinforcement.options import Distributed
-from workbench.training.reinforcement.replay import PRIORITY
+from workbench.training.reinforcement.regrouping import BEFORE_ANY, kept, stay, take_part
+from workbench.training.reinforcement.replay import PRIORITY, Replay
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.sequential import replay_of
 from workbench.training.reinforcement.transition_rows import (
@@ -42,17 +45,30 @@ from workbench.training.reinforcement.transition_rows import (
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
+    from workbench.training.parameter_servers.options import Options
 
 
 AGES = 12  # equal parts of what replay holds, from the newest to the oldest; pages draw as many
 TELL_NS = 250_000_000  # at least between two times that it tells how likely each is drawn
 
 
+@dataclass
+class _Kept:
+    """What a replay keeps where others are lost. ``came``, ``dropped``: transitions, by the actor's
+    rank in the run.
+    """
+
+    replay: Replay
+    came: dict[int, int] = field(default_factory=dict)
+    dropped: dict[int, int] = field(default_factory=dict)
+
+
 class ReplayRank:
     """One shard of replay. ``max_lag``: updates; None: nothing is dropped.
 
     ``ahead``: minibatches that are drawn for a learner before the priorities of an earlier one have
-    come back. ``updates``: of one iteration of a learner.
+    come back. ``updates``: of one iteration of a learner. ``served``: the options of the parameter
+    server, if there is one.
     """
 
     def __init__(
@@ -65,31 +81,41 @@ class ReplayRank:
         max_lag: int | None,
         ahead: int,
         updates: int = 1,
+        served: Options | None = None,
     ) -> None:
         self.job, self.options, self.roles = job, options, roles
         self._layout, self._max_lag, self._updates = layout, max_lag, updates
+        self._served = served
         self._ahead, self._owed = ahead, dict.fromkeys(roles.learners, 0)
         self._sent: dict[int, int] = {}  # actor -> transitions that it has sent, once it has left
-        shard, shards = roles.replays.index(job.rank), len(roles.replays)
-        self._replay = replay_of(job, layout, options, -(-options.capacity // shards), shard)
+        first = roles.first.replays
+        shard, shards = first.index(job.run_rank), len(first)
+        capacity = -(-options.capacity // shards)
+        self._kept = kept(job, _Kept) or _Kept(replay_of(job, layout, options, capacity, shard))
+        self._replay = self._kept.replay
         self._prioritised = options.replay == "prioritised"
         self._lane = job.recorder.lane("server")
         self._rows = TransitionRows(job, options.record_transitions, "server")
-        self._rows.holds(self._replay.capacity)
+        if not self._replay.inserted:
+            self._rows.holds(self._replay.capacity)
         self._inbox = Inbox(job, self._lost)
         self._actors, self._learners = {*roles.actors}, {*roles.learners}
         self._asked: list[tuple[int, int, int]] = []  # learner, count, inserted before
         self._leaving: list[Any] = []  # minibatches that have not left yet
         self._told_ns = 0  # when it told how likely transitions are drawn
         self._newest = self._struck = 0  # the version that any learner has told
-        self._came = dict.fromkeys(roles.actors, 0)  # transitions, by actor
-        self._dropped = dict.fromkeys(roles.actors, 0)
+        self._came = dict.fromkeys(roles.actors, 0)  # transitions in this generation, by actor
+        for actor in map(job.session.run_rank, roles.actors):
+            self._kept.came.setdefault(actor, 0)
+            self._kept.dropped.setdefault(actor, 0)
 
     def run(self) -> None:
         """Serve until all learners and all actors have left."""
         job = self.job
-        job.control.set_rank(job.run_rank, SPARE, int(job.rank in self.roles.spare))
+        spare = job.rank in self.roles.spare and not job.goes_on_from_memory
+        job.control.set_rank(job.run_rank, SPARE, int(spare))
         job.wait_until_all_are_ready()
+        take_part(job, self._kept, {"came": self._kept.came})
         job.started_ns = now()
         for actor in self.roles.actors:
             self._expect_block(actor)
@@ -100,10 +126,13 @@ class ReplayRank:
         while self._actors or self._learners:
             self._inbox.look()
             job.session.look()
+            leave_if_told(job, BEFORE_ANY)
         for work, _ in self._leaving:
             messages.quietly(work)
         job.ended_ns = now()
-        counts = {"came": self._came, "dropped": self._dropped, "inserted": self._replay.inserted}
+        stay(job, self._served)
+        kept = self._kept
+        counts = {"came": kept.came, "dropped": kept.dropped, "inserted": self._replay.inserted}
         job.tell({f"replay {job.run_rank}": json.dumps(counts)})
 
     # -- experience --
@@ -114,11 +143,13 @@ class ReplayRank:
 
     def _experience(self, actor: int, block: np.ndarray) -> None:
         """Insert a block, without what is too old."""
+        whom = self.job.session.run_rank(actor)
         self._came[actor] += len(block)
+        self._kept.came[whom] += len(block)
         lag = np.maximum(self._newest - block["version"], 0)
         self._mark("insert lag", float(lag.mean()), actor)
         if self._max_lag is not None and (old := lag > self._max_lag).any():
-            self._dropped[actor] += int(old.sum())
+            self._kept.dropped[whom] += int(old.sum())
             self._mark("dropped experience", int(old.sum()), actor)
             self._rows.note(DROPPED, block[old], actor)
             block = block[~old]
@@ -167,7 +198,8 @@ class ReplayRank:
             self.job.stretch(start)
             self._lane.context(where=self.job.recorder.where)
             nbytes, name = sampled.nbytes, self.job.recorder.name("sample")
-            self._lane.write(CODE["load"], start, now(), learner, nbytes=nbytes, name=name)
+            whom = self.job.session.run_rank(learner)
+            self._lane.write(CODE["load"], start, now(), whom, nbytes=nbytes, name=name)
             self._leaving = [one for one in self._leaving if not one[0].is_completed()]
             work = messages.send(self.job, sampled, learner, MINIBATCH)
             self._leaving.append((work, sampled))
@@ -224,7 +256,7 @@ class ReplayRank:
     def _mark(self, name: str, value: float, peer: int, chunk: int = -1) -> None:
         moment = now()
         self._lane.context(where=self.job.recorder.where)
-        number = self.job.recorder.name(name)
+        number, whom = self.job.recorder.name(name), self.job.session.run_rank(peer)
         self._lane.write(
-            CODE["metric"], moment, moment, peer, chunk=chunk, name=number, value=value
+            CODE["metric"], moment, moment, whom, chunk=chunk, name=number, value=value
         )

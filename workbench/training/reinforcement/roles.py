@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from workbench.common.errors import SpecError
+from workbench.common.errors import RankError, SpecError
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
+
+
+_NAMES = ("servers", "learners", "replays", "actors")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Roles:
     replays: range
     actors: range
     bundles: bool = False
+    whole: Roles | None = None  # the roles of the first generation, where ranks were lost since
 
     @classmethod
     def of(cls, ranks: int, servers: int, learners: int, replays: int) -> Roles:
@@ -42,6 +47,27 @@ class Roles:
         rest = range(servers, ranks)
         return cls(range(servers), rest, rest, rest, bundles=True)
 
+    def living(self, members: Sequence[int]) -> Roles:
+        """Return the roles in a team of which these ranks of the run are ``members``, by place.
+
+        Raises RankError where a role has no rank left.
+        """
+        places = {}
+        for name in _NAMES:
+            here = [place for place, rank in enumerate(members) if rank in getattr(self, name)]
+            if getattr(self, name) and not here:
+                words = f"every {name.removesuffix('s')} has ended: the run cannot go on without"
+                raise RankError(words, members[0], how="ended")
+            places[name] = range(min(here, default=0), max(here, default=-1) + 1)
+        return Roles(**places, bundles=self.bundles, whole=self)
+
+    @property
+    def first(self) -> Roles:
+        """The roles of the first generation, by the ranks of the run: they number actors and
+        replays.
+        """
+        return self.whole or self
+
     @property
     def spare(self) -> set[int]:
         """The ranks without which the run goes on: actors, and one of several learners or replays,
@@ -52,8 +78,7 @@ class Roles:
 
     def facts(self) -> dict[str, list[int]]:
         """Return the ranks by role, as pages read them."""
-        names = ("servers", "learners", "replays", "actors")
-        return {name: [*getattr(self, name)] for name in names}
+        return {name: [*getattr(self, name)] for name in _NAMES}
 
 
 def check_counts(ranks: int, needed: dict[str, int], actors: int | None) -> None:
@@ -80,5 +105,9 @@ def check_counts(ranks: int, needed: dict[str, int], actors: int | None) -> None
 
 
 def spare(roles: Roles, job: Job) -> None:
-    """Have this rank's messages go on without the ranks that the run can spare."""
+    """Have this rank's messages go on without the ranks that the run can spare; where a lost rank
+    has all others form a new group, there are none.
+    """
+    if job.goes_on_from_memory:
+        return
     dist.group.WORLD.spare(roles.spare - {job.rank})  # type: ignore[union-attr]

@@ -27,6 +27,7 @@ from workbench.training.reinforcement.transitions import layout_of
 if TYPE_CHECKING:
     from workbench.rank.job import Job
 
+GENERATION = 2**40  # transitions that no actor makes in one generation
 REPLAYING = 3  # what random numbers are for: what is drawn from replay; 1 and 2 are a player's
 _METRIC = CODE["metric"]
 
@@ -44,6 +45,8 @@ def player_of(
         steps=options.n_step,
         discount=options.discount,
         pad_ns=job.exp.pad_environment_ns,
+        life=job.team.generation if job.team.state == "memory" else 0,
+        first=job.team.generation * GENERATION,
     )
 
 

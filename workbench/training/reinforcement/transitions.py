@@ -49,14 +49,18 @@ class _Begun:
 
 
 class NSteps:
-    """Turns the frames of one actor into transitions of n steps."""
+    """Turns the frames of one actor into transitions of n steps. ``first``: the number of the first
+    one.
+    """
 
-    def __init__(self, layout: np.dtype, actor: int, steps: int, discount: float) -> None:
+    def __init__(
+        self, layout: np.dtype, actor: int, steps: int, discount: float, first: int = 0
+    ) -> None:
         self._layout, self._actor = layout, actor
         self._steps, self._discount = steps, discount
         self._begun: deque[_Begun] = deque()
         self._rewards: deque[float] = deque()
-        self._number = 0
+        self._number = first
 
     def add(
         self,

@@ -57,31 +57,6 @@ function seenOf(known, t, width = 928) {
   };
 }
 
-test("a learner that has pushed and not been granted its next update waits for that server", () => {
-  for (const name of ["played_gorila", "played_bundles"]) {
-    const known = recorded(name);
-    const { index, roles } = seenOf(known, known.table.to);
-    const rank = roles.learners[0];
-    const { what, end, start } = index.spans.get(rank);
-    const gaps = what.flatMap((one, i) =>
-      one === "push" && start[i + 1] > end[i] + 2 ? [(end[i] + start[i + 1]) / 2] : [],
-    );
-    assert.ok(gaps.length > 5, name);
-    const held = gaps.filter((t) => {
-      const { frame } = seenOf(known, t);
-      const learner = frame.learners.find((one) => one.rank === rank);
-      if (!learner.held) return false;
-      assert.equal(learner.does, "waits");
-      assert.ok(roles.servers.includes(learner.forWhom));
-      assert.match(rlSpotWords(frame, { rank, role: "learner" })[0], /to grant its next update/);
-      const said = rlSentence(known, frame, index, roles, false);
-      if (/waits for server/.test(said)) assert.match(said, /waits for server \d+ to grant its/);
-      return true;
-    });
-    assert.ok(held.length > gaps.length / 2, `${name}: ${held.length} of ${gaps.length}`);
-  }
-});
-
 const momentOf = ({ table }, share) => table.from + (table.to - table.from) * share;
 
 /** The rows of a table, one by one. */

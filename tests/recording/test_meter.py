@@ -29,6 +29,12 @@ from workbench.tasks.lenet_digits import Task as LeNet
 SLOWER_NS = 20_000
 
 
+@pytest.fixture
+def python_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are written by Python: the tests that break its writer mean that one."""
+    monkeypatch.setenv("WORKBENCH_MOVER", "python")
+
+
 def wait(ns: int) -> None:
     """Busy for so long: as a slow writer is."""
     until = time.perf_counter_ns() + ns
@@ -47,7 +53,11 @@ def written(rows: int, lanes: tuple[str, ...] = ("comm",)) -> Segment:
     return segment
 
 
-def test_every_251st_row_of_every_lane_is_timed_and_every_row_is_there_once() -> None:
+@pytest.mark.parametrize("mover", ("c", "python"))
+def test_every_251st_row_of_every_lane_is_timed_and_every_row_is_there_once(
+    mover: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKBENCH_MOVER", mover)
     rows = 3 * ROWS + 100  # three laps of the ring
     segment = written(rows, ("comm", "send"))
     samples, _ = read_meters(segment.memory)
@@ -92,6 +102,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.usefixtures("python_s")
 def test_it_rises_with_a_slower_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     before = read_meters(written(4000).memory)[0].mean_ns()
     with slow(monkeypatch):
@@ -100,7 +111,9 @@ def test_it_rises_with_a_slower_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after > before + 0.95 * SLOWER_NS
 
 
-def test_a_wrapped_write_shows_too() -> None:
+@pytest.mark.parametrize("mover", ("c", "python"))
+def test_a_wrapped_write_shows_too(mover: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_MOVER", mover)
     recorder = Recorder.into_segment(segment := trace_segment("a test"), 0)
     lane = recorder.lane("comm")
     plain = lane.write
@@ -142,6 +155,7 @@ class SlowWriting(LeNet):
             slow_down(lane.write)
 
 
+@pytest.mark.usefixtures("python_s")
 def test_a_run_s_meter_is_read_while_it_goes_on_and_rises_with_its_ranks_writer() -> None:
     costs, shares = [], []
     for slower in (0, SLOWER_NS):

@@ -59,6 +59,9 @@ def test_sizes_are_scaled_and_not_lost() -> None:
         assert max(move.nbytes for move in moves[0]) == 1 << 18
 
 
+PYTHON = {"WORKBENCH_MOVER": "python"}  # whose moves of a slot can be listened to
+
+
 def _sends(rank: int, size: int) -> dict[str, list[list[int]]]:
     """Of real all-reduces: what this rank's transport was given, slot by slot."""
     import numpy as np
@@ -94,7 +97,7 @@ def _sends(rank: int, size: int) -> dict[str, list[list[int]]]:
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_walk_moves_what_real_ranks_move(n: int) -> None:
-    told = values(_sends, n, env={"WORKBENCH_CHUNK": str(SLOT)})
+    told = values(_sends, n, env={"WORKBENCH_CHUNK": str(SLOT)} | PYTHON)
     for name in candidates("all_reduce", n):
         moves = walk("all_reduce", function_of("all_reduce", name), n, 10 * SLOT + 12, SLOT)
         for rank in range(n):

@@ -44,8 +44,8 @@ VARIABLES = {
     ),
     "WORKBENCH_MOVER": Variable(
         "",
-        "c: an error where the compiled mover is not there; python: without it; left out: the "
-        "compiled one where it is there",
+        "c: messages and records by the compiled mover, and an error where it is not there; "
+        "python, and left out: without it",
     ),
     "WORKBENCH_COSTS": Variable(
         "",

@@ -14,7 +14,9 @@ from typing import Any
 
 from workbench.messaging.chunk_index import Whole, part_of
 from workbench.messaging.members import Members
+from workbench.messaging.mover import NoMover
 from workbench.messaging.pacing import sleep_until
+from workbench.messaging.slot_by_slot import SlotBySlot, pieces_of, slots_of
 from workbench.messaging.slots import Slots
 from workbench.messaging.watchdog import Patience
 from workbench.recording.events import CODE, COLLECTIVE, REDUCE, Where, now
@@ -24,7 +26,6 @@ from workbench.transports.mailbox import SLOTS
 
 __all__ = ["MAX", "MIN", "PRODUCT", "SUM", "Communicator"]
 _METRIC = CODE["metric"]
-AHEAD = SLOTS - 1  # slots that an exchange sends before it takes the first: latencies overlap
 
 
 class Communicator:
@@ -55,6 +56,9 @@ class Communicator:
         self.levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
         self.way = ""  # how an algorithm goes that can go several ways: its outer row's phase
         self._step, self._chunk, self._phase, self._next_step = -1, -1, 0, 0
+        self._mover = self.slots.mover
+        self._framed = not isinstance(self._mover, NoMover)
+        self._rest = SlotBySlot(self.slots, members.slot_bytes)
 
     # -- what a collective begins and ends with --
 
@@ -70,9 +74,14 @@ class Communicator:
     ) -> None:
         """Begin a collective, the group's ``op``-th: the rows that follow belong to it."""
         slots, name = self.slots, self.recorder.name
-        slots.op, slots.signature, slots.where = op, signature, where
-        slots.doing = f"{collective} {op}"
+        slots.op, slots.signature, slots.where, slots.call = op, signature, where, (collective, op)
         self._next_step, self.whole, self.untold, self.way = 0, None, False, ""
+        if self._framed:
+            wrong = self._mover.begin(collective, algorithm, op, signature, where, shape, dtype)
+            if wrong or slots.watch.error or slots.watch.closing:
+                slots.watch.check(op)
+            return
+        self._mover.most_heard = -1
         self.members.board.begin(op, signature)
         slots.watch.check(op)
         numbers = name(collective), name(algorithm), slots.group_number
@@ -93,8 +102,11 @@ class Communicator:
         """Write the outer row of the collective that ends here. Its ``value`` is the bytes per
         element; its ``peer`` the root's world rank, where the operation has a root.
         """
-        name = self.recorder.name(label) if label else 0
         way = "untold" if self.untold else self.way
+        if self._framed:
+            self._mover.end(start, nbytes, label, itemsize, peer, way)
+            return
+        name = self.recorder.name(label) if label else 0
         phase = self.recorder.name(way) if way else 0
         self.lane.write(
             COLLECTIVE, start, now(), peer, nbytes=nbytes, name=name, phase=phase, value=itemsize
@@ -153,35 +165,16 @@ class Communicator:
         if longest * itemsize <= self.members.slot_bytes:
             yield 0, [*chunks]
             return
-        slots, per = self._cut(longest, itemsize)
+        slots, per = slots_of(longest, itemsize, self.members.slot_bytes)
         for first in range(0, slots, stride):
             a, b = first * per, (first + stride) * per
             yield first, [chunk[a:b] for chunk in chunks]
 
-    def _cut(self, elements: int, itemsize: int) -> tuple[int, int]:
-        """Return the number of slots for these elements, and the elements per slot.
-
-        The slots are even, without a small rest.
-        """
-        most = max(1, self.members.slot_bytes // itemsize)
-        slots = max(1, -(-elements // most))
-        return slots, -(-elements // slots)
-
     def _pieces(self, x: Any, first: int) -> list[Any]:
-        """Yield the slots of ``x``. An empty tensor is still one message, unless it is a tail
-        (``first`` > 0).
-        """
-        elements, itemsize = len(x), x.itemsize
-        if elements == 0:
-            return [x] if first == 0 else []
-        if elements * itemsize <= self.members.slot_bytes:
-            return [x]
-        slots, per = self._cut(elements, itemsize)
-        return [x[i * per : (i + 1) * per] for i in range(slots)]
+        """Return the slots of ``x``, whose first one has this number."""
+        return pieces_of(x, first, self.members.slot_bytes)
 
-    def _place(
-        self, step: int | None, chunk: int | None, phase: str, leaving: Any = None
-    ) -> tuple[int, int, int]:
+    def _place(self, step: int | None, chunk: Any, leaving: Any = None) -> tuple[int, Any]:
         """Return where a call stands in its algorithm: as the call says, as the span says, or
         counted.
 
@@ -189,15 +182,16 @@ class Communicator:
         """
         if step is None:
             step = self._step
-            if step < 0 and leaving is not None:
-                step, self._next_step = self._next_step, self._next_step + 1
-            elif step < 0:
-                step = max(self._next_step - 1, 0)
+            if step < 0:
+                heard: int = self._mover.most_heard
+                self._next_step = max(self._next_step, heard + 1)
+                step = self._next_step if leaving is not None else max(self._next_step - 1, 0)
+                self._next_step += leaving is not None
         if chunk is None:
             chunk = self._chunk
             if chunk < 0 and leaving is not None:
                 chunk = part_of(leaving, self.whole, self.size)
-        return step, chunk, self.recorder.name(phase) if phase else self._phase
+        return step, chunk
 
     # -- the primitives --
 
@@ -212,13 +206,12 @@ class Communicator:
         slot: int = 0,
     ) -> None:
         """Send ``x``. May return before it is received; does not where ``rendezvous`` is set."""
-        place = self._place(step, chunk, phase, x)
-        if self.additions is not None:
-            self.additions.sends(x)
-        for i, piece in enumerate(self._pieces(flat_array(x), slot), slot):
-            self.slots.put(piece, to, place[0], place[1], i, place[2])
+        if step is None or chunk is None:
+            step, chunk = self._place(step, chunk, x)
+        self.post(x, to=to, step=step, chunk=chunk, phase=phase, slot=slot)
         if self.rendezvous:
-            self.slots.until_taken(to, *place)
+            number = self.recorder.name(phase) if phase else self._phase
+            self.slots.until_taken(to, step, chunk, number)
 
     def post(
         self,
@@ -235,11 +228,13 @@ class Communicator:
         For what is sent before it can be received, such as the first message of a ring: the caller
         relies on room in the mailbox, which ``slices`` leaves.
         """
-        place = self._place(step, chunk, phase, x)
+        if step is None or chunk is None:
+            step, chunk = self._place(step, chunk, x)
+        name = phase or self._phase
         if self.additions is not None:
             self.additions.sends(x)
-        for i, piece in enumerate(self._pieces(flat_array(x), slot), slot):
-            self.slots.put(piece, to, place[0], place[1], i, place[2])
+        if code := self._mover.post(x, to, step, chunk, slot, name):
+            self._rest.post(code, x, to, step, chunk, slot, name)
 
     def recv(
         self,
@@ -256,13 +251,14 @@ class Communicator:
 
         ``frm=None`` receives from any rank that has sent something.
         """
-        place = self._place(step, chunk, phase)
+        if step is None or chunk is None:
+            step, chunk = self._place(step, chunk)
+        name = phase or self._phase
         frm = self._anyone() if frm is None else frm
-        for i, piece in enumerate(self._pieces(flat_array(into), slot), slot):
-            self.slots.take(piece, frm, reduce, place[0], place[1], i, place[2])
+        if code := self._mover.recv(into, frm, reduce, step, chunk, slot, name):
+            self._rest.recv(code, into, frm, reduce, step, chunk, slot, name)
         if self.additions is not None:
             self._tell(into, frm, reduce, slot)
-        self._next_step = max(self._next_step, self.slots.heard + 1)
         return frm
 
     def exchange(
@@ -287,31 +283,17 @@ class Communicator:
         ``before``: what arrives stands in front of ``into`` where they are combined. Two ranks that
         both add the same must do it in one order: -0.0 and 0.0 are equal, and so may be two NaN.
         """
-        step, chunk, number = self._place(step, chunk, phase, x)
+        if step is None or chunk is None:
+            step, chunk = self._place(step, chunk, x)
+        name, into_chunk = phase or self._phase, chunk if into_chunk is None else into_chunk
         if self.additions is not None:
             for part in x if isinstance(x, list) else [x]:
                 self.additions.sends(part)
-        out = self._numbered(x, chunk, slot)
-        arriving = self._numbered(into, chunk if into_chunk is None else into_chunk, slot)
-        for i in range(max(len(out), len(arriving) + AHEAD)):
-            if i < len(out):
-                piece, c, at = out[i]
-                self.slots.put(piece, to, step, c, at, number)
-            if AHEAD <= i < len(arriving) + AHEAD:
-                piece, c, at = arriving[i - AHEAD]
-                self.slots.take(piece, frm, reduce, step, c, at, number, before)
+        of = x, to, into, frm, reduce, step, chunk, into_chunk, slot, name, before
+        if code := self._mover.exchange(*of):
+            self._rest.exchange(code, *of)
         if self.additions is not None:
             self._tell(into, frm, reduce, slot)
-        self._next_step = max(self._next_step, self.slots.heard + 1)
-
-    def _numbered(self, x: Any, chunk: Any, slot: int) -> list[tuple[Any, int, int]]:
-        """Yield all slots of ``x``, with the numbers of its chunk and slot."""
-        chunks = zip(x, chunk, strict=True) if isinstance(x, list) else [(x, chunk)]
-        return [
-            (piece, c, i)
-            for one, c in chunks
-            for i, piece in enumerate(self._pieces(flat_array(one), slot), slot)
-        ]
 
     def relay(
         self,
@@ -333,10 +315,10 @@ class Communicator:
         ``reduce=None`` replaces ``mine`` and passes it on. ``keep=False`` leaves ``mine`` alone:
         the sum goes from slot to slot in one pass over memory (NCCL calls this recvReduceSend).
         """
-        name = self.recorder.name
-        phases = name(phase), name(next_phase or phase)
-        for i, piece in enumerate(self._pieces(flat_array(mine), slot), slot):
-            self.slots.pass_on(piece, frm, to, reduce, keep, step, chunk, i, phases)
+        name = phase or self._phase
+        of = mine, frm, to, reduce, keep, step, chunk, slot, name, next_phase or name
+        if code := self._mover.relay(*of):
+            self._rest.relay(code, *of)
 
     def combine(
         self,
@@ -375,8 +357,8 @@ class Communicator:
         self.additions.received(
             into,
             self.members.world[frm],
-            self.slots.heard,
-            self.slots.heard_chunk,
+            self._mover.heard,
+            self._mover.heard_chunk,
             tuple(piece.nbytes for piece in pieces),
         )
 

@@ -145,7 +145,7 @@ class SendEngine(Engine):
             0,
             slowness,
         )
-        slots.bytes_sent += nbytes
+        slots.messages_sent += nbytes
         transfer.slot += 1
         return departs, slowness
 

@@ -16,6 +16,7 @@ from workbench.common import environment
 from workbench.common.errors import CollectiveError
 from workbench.messaging.members import COLLECTIVE_PLANE, Members
 from workbench.messaging.mismatch import Side, mismatch
+from workbench.messaging.mover import YIELDS, YIELDS_ASIDE, open_mover, wire
 from workbench.messaging.pacing import Pacer, sleep_until
 from workbench.messaging.watchdog import Patience
 from workbench.recording.events import NOWHERE, RECV, SEND, WAIT, now
@@ -48,18 +49,39 @@ class Slots:
         self.verify = environment.text("WORKBENCH_VERIFY") == "1"
         self._out: dict[int, Any] = {}
         self._in: dict[int, Any] = {}
-        self.bytes_sent = 0
         # Staying awake helps only who has a core of its own, and not on a thread beside computing:
         # there it would hold the interpreter's lock that computing needs.
         local = sum(peer.board is not None for peer in members.peers)
         spin_ns = environment.whole("WORKBENCH_SPIN_US", 0) * 1000  # as it is now: a warm process
         self.spin_ns = spin_ns if local <= (os.cpu_count() or 1) else 0  # is older than its orders
-        self.inline = True
-        self.op, self.signature, self.doing, self.where = -1, 0, "", NOWHERE
-        self.heard = self.heard_chunk = -1  # step and chunk of the message that was taken last
-        self._fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
+        self.op, self.signature, self.where = -1, 0, NOWHERE
+        self.call = ("", -1)  # the collective that is under way, and its number
+        self.fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
         self.untaken = self.recorder.name("not taken yet")
         self.group_number = self.recorder.name(group)
+        self.messages_sent = 0  # bytes of messages from one rank to another
+        self.mover = open_mover(self, control)  # what both of us count, it counts
+        self.inline = True
+
+    @property
+    def doing(self) -> str:
+        return f"{self.call[0]} {self.call[1]}"
+
+    @property
+    def bytes_sent(self) -> int:
+        """The payload bytes that this rank has sent in this group."""
+        return int(self.mover.bytes_sent) + self.messages_sent
+
+    @property
+    def inline(self) -> bool:
+        """Whether a collective runs in its caller, not on a thread beside computing."""
+        return self._inline
+
+    @inline.setter
+    def inline(self, inline: bool) -> None:
+        self._inline = inline
+        self.mover.awake_ns = self.spin_ns if inline else 0
+        self.mover.yields = 0 if self.mover.awake_ns else YIELDS if inline else YIELDS_ASIDE
 
     # -- the three moves; ``phase`` is a name's number --
 
@@ -149,7 +171,9 @@ class Slots:
                 continue
             box = self._in.get(peer) or self.members.inbox(peer, COLLECTIVE_PLANE, None)
             if box is not None:
-                self._in[peer] = box
+                if peer not in self._in:
+                    self._in[peer] = box
+                    wire(self.mover, False, peer, box)
                 if box.ready.acquire(False):
                     box.ready.release()
                     return peer
@@ -182,6 +206,7 @@ class Slots:
         if box is None:
             self._meet(to, "send to")
             box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
+            wire(self.mover, True, to, box)
         if not box.free.acquire(False):
             self._wait(box.free, to, step, chunk, -1, self.full, phase)
         if self.attention[ATTENTION] and self.attention[HELD] and self.gate is not None:
@@ -241,7 +266,7 @@ class Slots:
         )
         if departs:
             sleep_until(departs, self.watch.check, self.attention, slowness)
-        self.bytes_sent += nbytes
+        self.mover.bytes_sent += nbytes
         self._write(SEND, start, now(), self.world[to], step, chunk, slot, nbytes, 0, phase)
 
     def _arrived(
@@ -254,6 +279,7 @@ class Slots:
         if box is None:
             self._meet(frm, "receive from")
             box = self._in[frm] = self._open(frm, step, chunk, slot, phase)
+            wire(self.mover, False, frm, box)
         if not box.ready.acquire(False):
             self._wait(box.ready, frm, step, chunk, slot, 0, phase)
         fields: tuple[int, ...] = box.fields()
@@ -300,10 +326,12 @@ class Slots:
             fields[F_CHUNK],
             fields[F_SLOT],
             fields[F_NBYTES],
-            self._fused if fused else 0,
+            self.fused if fused else 0,
             phase,
         )
-        self.heard, self.heard_chunk = fields[F_STEP], fields[F_CHUNK]
+        mover = self.mover
+        mover.heard, mover.heard_chunk = fields[F_STEP], fields[F_CHUNK]
+        mover.most_heard = max(mover.most_heard, mover.heard)
 
     def _wait(
         self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
@@ -311,7 +339,7 @@ class Slots:
         """Wait, and record it; stay awake at first, as sleeping and waking outlasts most waits."""
         start = now()
         acquire = semaphore.acquire
-        looks, awake_until = LOOKS, start + (self.spin_ns if self.inline else 0)
+        looks, awake_until = LOOKS, start + self.mover.awake_ns
         try:
             while looks > 0 or now() < awake_until:
                 looks -= 1

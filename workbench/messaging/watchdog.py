@@ -184,15 +184,21 @@ class Patience:
     """One wait: how long it has lasted, not counting the time in which the user holds the ranks."""
 
     def __init__(
-        self, watch: Watch, peer: int, lane: Lane, doing: str, limit_ns: int | None = None
+        self,
+        watch: Watch,
+        peer: int,
+        lane: Lane,
+        doing: str,
+        limit_ns: int | None = None,
+        since: int = 0,
     ) -> None:
         """Start to wait for ``peer``; ``limit_ns``: silence after which it is an error.
 
-        None: the collective's limit.
+        None: the collective's limit. ``since``: when the wait began, if not now.
         """
         self.watch, self.peer, self.lane, self.doing = watch, peer, lane, doing
         self.limit_ns = watch.limit_ns if limit_ns is None else limit_ns
-        self.since = self._last = now()
+        self.since = self._last = since or now()
         self._waited = 0
         self._told, self._farewells = False, set[int]()
         # Once it lasts: since when it is known what peers (and this rank) do, and their times then.

@@ -81,6 +81,8 @@ enum {
 #define Py_TPFLAGS_HAVE_GC (1UL << 14)
 #define Py_TPFLAGS_DEFAULT (1UL << 18)
 #define Py_TPFLAGS_LONG_SUBCLASS (1UL << 24)
+#define Py_TPFLAGS_LIST_SUBCLASS (1UL << 25)
+#define Py_TPFLAGS_UNICODE_SUBCLASS (1UL << 28)
 PyObject *PyType_FromSpec(PyType_Spec *);
 void *PyType_GetSlot(PyTypeObject *, int);
 unsigned long PyType_GetFlags(PyTypeObject *);
@@ -138,20 +140,30 @@ Py_ssize_t PyList_Size(PyObject *);
 PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t); /* borrowed */
 Py_ssize_t PyTuple_Size(PyObject *);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);
+PyObject *PyObject_Call(PyObject *, PyObject *, PyObject *);
+PyObject *PyObject_GetAttr(PyObject *, PyObject *);
+PyObject *PyObject_GetAttrString(PyObject *, const char *);
+PyObject *PyUnicode_InternFromString(const char *);
 
 /* With PY_SSIZE_T_CLEAN, as Python 3.10 and later want it. */
 #define PyArg_ParseTuple _PyArg_ParseTuple_SizeT
 #define PyObject_CallFunction _PyObject_CallFunction_SizeT
 #define Py_BuildValue _Py_BuildValue_SizeT
+#define PyObject_CallMethod _PyObject_CallMethod_SizeT
 int PyArg_ParseTuple(PyObject *, const char *, ...);
 PyObject *PyObject_CallFunction(PyObject *, const char *, ...);
+PyObject *PyObject_CallMethod(PyObject *, const char *, const char *, ...);
 PyObject *Py_BuildValue(const char *, ...);
 
 /* -- errors, and the interpreter's lock -- */
-extern PyObject *PyExc_TypeError, *PyExc_ValueError, *PyExc_RuntimeError;
+extern PyObject *PyExc_TypeError, *PyExc_ValueError, *PyExc_RuntimeError, *PyExc_OverflowError;
 PyObject *PyErr_Occurred(void);
 PyObject *PyErr_Format(PyObject *, const char *, ...);
 void PyErr_SetString(PyObject *, const char *);
 void PyErr_Clear(void);
+typedef enum { PyGILState_LOCKED, PyGILState_UNLOCKED } PyGILState_STATE;
+PyGILState_STATE PyGILState_Ensure(void);
+void PyGILState_Release(PyGILState_STATE);
+void PyErr_WriteUnraisable(PyObject *);
 PyThreadState *PyEval_SaveThread(void);
 void PyEval_RestoreThread(PyThreadState *);

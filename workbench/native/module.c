@@ -2,13 +2,15 @@
 
    Each file declares its functions and types here; Python sees a function under its name in
    `functions`, a type under the last part of its spec's name. */
-#include "abi3.h"
+#include "mover.h"
 
 static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Spec *const types[] = {
+    &journal_spec,
+    &mover_spec,
     NULL,
 };
 

@@ -66,6 +66,8 @@ from workbench.process_group.context import join
 from workbench.process_group.gloo_operations import GlooCall
 from workbench.process_group.messages import Messages
 from workbench.process_group.overloads import lists, options, several
+from workbench.process_group.reductions import reduction_of
+from workbench.process_group.short_way import ShortWay
 from workbench.process_group.work import AllWork, JobQueue, WorkbenchWork
 from workbench.recording.events import Where
 from workbench.transports.gloo import break_connections
@@ -101,6 +103,7 @@ class WorkbenchGroup(ProcessGroup):
         self.queue = JobQueue(self.comm.lane.name, before=lambda: setattr(slots, "inline", False))
         self._messages = Messages(self.comm, context.session, name)
         self._numbers = itertools.count()  # of collectives
+        self._short_way = ShortWay(context, self.queue, self._numbers)
         self._counts: deque[WorkbenchWork] = deque(maxlen=8)
         self._together: list[Any] | None = None
         self._pid, self._closed, self.counted = os.getpid(), False, False
@@ -167,6 +170,9 @@ class WorkbenchGroup(ProcessGroup):
     def allreduce(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
     ) -> Any:
+        plain = type(opts) is AllreduceOptions and type(tensors) is list and len(tensors) == 1
+        if plain and self._is_short("all_reduce", tensors, reduction_of(opts), opts):
+            return None
         opts = options(AllreduceOptions, opts, timeout, reduceOp=op)
         return self.run(reductions.all_reduce(self.context, several(tensors), opts), opts)
 
@@ -180,6 +186,9 @@ class WorkbenchGroup(ProcessGroup):
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, root: Any = None
     ) -> Any:
+        plain = type(opts) is BroadcastOptions and type(tensors) is list and len(tensors) == 1
+        if plain and self._is_short("broadcast", tensors, opts.rootRank, opts):
+            return None
         opts = options(BroadcastOptions, opts, timeout, rootRank=root)
         return self.run(operations.broadcast(self.context, several(tensors), opts), opts)
 
@@ -202,6 +211,8 @@ class WorkbenchGroup(ProcessGroup):
 
     def _allgather_base(self, out: Tensor, x: Tensor, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
+        if self._is_short("all_gather", (out, x), None, opts):
+            return None
         return self.run(operations.all_gather_single(self.context, out, x, opts), opts)
 
     def allgather_coalesced(self, out: Any, x: list[Tensor], opts: Any = None) -> Any:
@@ -254,6 +265,8 @@ class WorkbenchGroup(ProcessGroup):
 
     def _reduce_scatter_base(self, out: Tensor, x: Tensor, opts: Any = None) -> Any:
         opts = opts or ReduceScatterOptions()
+        if self._is_short("reduce_scatter", (out, x), reduction_of(opts), opts):
+            return None
         return self.run(reductions.reduce_scatter_single(self.context, out, x, opts), opts)
 
     def reduce_scatter_tensor_coalesced(
@@ -267,6 +280,9 @@ class WorkbenchGroup(ProcessGroup):
         self, out: Tensor, x: Tensor, out_splits: Any, in_splits: Any, opts: Any = None
     ) -> Any:
         opts = options(AllToAllOptions, opts)
+        even = not out_splits and not in_splits
+        if even and self._is_short("all_to_all", (out, x), None, opts):
+            return None
         call = operations.all_to_all_single(self.context, out, x, out_splits, in_splits, opts)
         return self.run(call, opts)
 
@@ -286,6 +302,10 @@ class WorkbenchGroup(ProcessGroup):
     all_to_all_single = alltoall_base
 
     # -- running --
+
+    def _is_short(self, operation: str, tensors: Any, detail: Any, opts: Any) -> bool:
+        """Perform a plain call at once; return whether it was one (process_group/short_way.py)."""
+        return not self._closed and self._short_way.goes(operation, tensors, detail, opts)
 
     def run(self, call: Call | SeveralCalls, opts: Any) -> Any:
         """Perform a call; return its handle, or None if all is done by then."""

@@ -38,7 +38,7 @@ DENSE = PLAIN | LEFT_TO_TORCH
 
 
 def all_reduce(group: GroupContext, tensors: list[torch.Tensor], opts: Any) -> Call | SeveralCalls:
-    x, reduction = tensors[0], _reduction(opts)
+    x, reduction = tensors[0], reduction_of(opts)
     if not _adds(group, "all_reduce", [x], reduction):
         return gloo.all_reduce(group, tensors, opts, reduction)
     if len(tensors) > 1:
@@ -61,7 +61,7 @@ def all_reduce(group: GroupContext, tensors: list[torch.Tensor], opts: Any) -> C
 
 
 def reduce(group: GroupContext, tensors: list[torch.Tensor], opts: Any) -> Call:
-    x, reduction = tensors[0], _reduction(opts)
+    x, reduction = tensors[0], reduction_of(opts)
     if not _adds(group, "reduce", [x], reduction):
         return gloo.reduce(group, tensors, opts)
     root, ready = opts.rootRank, values_ready(tensors)
@@ -84,7 +84,7 @@ def reduce_scatter(
 ) -> Call:
     parts = x[0]
     uneven = len({part.numel() for part in parts}) > 1  # ranks keep what is theirs of it all
-    if uneven or not _adds(group, "reduce_scatter", [*parts, *out], _reduction(opts)):
+    if uneven or not _adds(group, "reduce_scatter", [*parts, *out], reduction_of(opts)):
         return gloo.reduce_scatter(group, out, x, opts)
     check_equal_parts(group, "reduce_scatter", parts, out[0])
     return _reduce_parts(group, out[0], parts, opts)
@@ -93,7 +93,7 @@ def reduce_scatter(
 def reduce_scatter_single(
     group: GroupContext, out: torch.Tensor, x: torch.Tensor, opts: Any
 ) -> Call:
-    if not _adds(group, "reduce_scatter", [x, out], _reduction(opts)):
+    if not _adds(group, "reduce_scatter", [x, out], reduction_of(opts)):
         return gloo.reduce_scatter_single(group, out, x, opts)
     check_shares(group, out, x)
     return _reduce_parts(group, out, [x], opts)
@@ -102,7 +102,7 @@ def reduce_scatter_single(
 def _reduce_parts(
     group: GroupContext, out: torch.Tensor, xs: Sequence[torch.Tensor], opts: Any
 ) -> CollectiveCall:
-    reduction, ready = _reduction(opts), values_ready(xs)
+    reduction, ready = reduction_of(opts), values_ready(xs)
     comm, staging = group.comm, group.staging
 
     def move(algorithm: Algorithm) -> None:
@@ -135,7 +135,8 @@ def _adds(
     return x.dtype in DENSE and reduction in OURS
 
 
-def _reduction(opts: Any) -> str:
+def reduction_of(opts: Any) -> str:
+    """Return the name of the reduction that a call asks for; "" of one that has none here."""
     return REDUCE_NAMES.get(opts.reduceOp.op.value, "")
 
 

@@ -10,8 +10,9 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from workbench.native import compiled
 from workbench.recording.events import NOWHERE, PAGE, RECORD_BYTES, SEND, STATUS_AT, Where, now
 from workbench.recording.meter import EVERY, FIRST, Meter
 
@@ -46,17 +47,25 @@ class Lane:
     """
 
     write: Write
+    journal: Any = None  # what the mover writes through, if it writes to this lane
 
     def __init__(
         self, recorder: Names, name: str, number: int, place: Place, written: int = 0
     ) -> None:
         """Open a lane; ``number``: the name's; ``written``: the rows already under that name."""
         self.recorder, self.name, self.index, self.users = recorder, name, place.index, 0
-        self._number, self._place, self._page = number, place, place.page
-        self._contexts, self._first = place.contexts, place.rows.seq - written
-        self._status_seq = 0
-        self.write, self._use_context, self._end = row_writer(place.rows, self, place.meter)
+        self._number, self._place, self._first = number, place, place.rows.seq - written
+        self._open()
         self.context()
+
+    def _open(self) -> None:
+        place = self._place
+        self._page, self._contexts, self._status_seq = place.page, place.contexts, 0
+        self.write, self._use_context, self._end = row_writer(place.rows, self, place.meter)
+
+    def mute(self, lost: Callable[[], None] | None) -> None:
+        """Write nothing: ``lost`` counts the rows, None if they are of no interest."""
+        self.write = no_write if lost is None else _counting(lost)
 
     def leave(self, lost: Callable[[], None]) -> int:
         """Write here no more; who still does is ``lost``. Returns how many rows there are."""
@@ -319,11 +328,22 @@ def no_write(*_: object, **__: object) -> None:
     """Stand in for ``write`` where nothing is recorded."""
 
 
+def _counting(lost: Callable[[], None]) -> Write:
+    def write(*_: object, **__: object) -> None:
+        lost()
+
+    return write
+
+
 def cost_of_a_record(times: int = 512) -> float:
     """Measure what writing one row costs here and now, in nanoseconds (best of five), clock reading
     included.
     """
-    write, *_ = row_writer(Log(memoryview(bytearray(1024 * RECORD_BYTES)), 0, 1024, None))
+    memory = memoryview(bytearray(1024 * RECORD_BYTES))
+    write, *_ = row_writer(Log(memory, 0, 1024, None))
+    if native := compiled():
+        rows, contexts = (memory, 0, 1024, 0, False), (bytearray(RECORD_BYTES), 0, 1, 0, False)
+        write = native.Journal(lambda: None, 0, 0, bytearray(PAGE), False, *rows, *contexts).write
     best = math.inf
     for _ in range(5):
         start = time.perf_counter_ns()

@@ -15,6 +15,7 @@ from typing import Any
 
 from workbench.common.errors import WorkbenchError
 from workbench.recording import meter as meters
+from workbench.recording.compiled_lane import open_lane
 from workbench.recording.events import (
     CONTEXTS,
     DATA_AT,
@@ -51,7 +52,7 @@ from workbench.recording.events import (
     ROWS,
     now,
 )
-from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, no_write, nowhere
+from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, nowhere
 from workbench.recording.meter import Meter, Samples
 from workbench.recording.trace_memory import map_block, new_folder
 from workbench.shared_memory.segments import (
@@ -79,7 +80,7 @@ class Recorder:
         self.where = NOWHERE
         self.generation = 0  # of the group that this rank is in
         self._words = memory[:PAGE].cast("q")
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
         self._written: dict[str, int] = {}  # rows of lanes that were given back, by name
         self._free: list[Place] = []
@@ -168,12 +169,12 @@ class Recorder:
         """Return the number that stands for ``text`` in this rank's records; equal texts have equal
         numbers.
         """
-        number = self._numbers.get(text)
+        number = self.numbers.get(text)
         if number is None:
             with self._naming:
-                number = self._numbers.get(text)
+                number = self.numbers.get(text)
                 number = self._new_name(text) if number is None else number
-            if number == self._numbers.get(MORE_NAMES) and not self._nameless:
+            if number == self.numbers.get(MORE_NAMES) and not self._nameless:
                 self._nameless = True
                 self._warn(
                     f"the trace is full of names: {text[:80]!r} and those that follow are recorded "
@@ -184,15 +185,15 @@ class Recorder:
     def _new_name(self, text: str) -> int:
         data = text.encode()[:255]
         used = self._words[H_NAMES]
-        if MORE_NAMES in self._numbers:  # a table that is full must not stop training
-            return self._numbers[MORE_NAMES]
+        if MORE_NAMES in self.numbers:  # a table that is full must not stop training
+            return self.numbers[MORE_NAMES]
         if used + 1 + len(data) > NAMES_BYTES - (len(MORE_NAMES) + 1):
             text, data = MORE_NAMES, MORE_NAMES.encode()
-        number = len(self._numbers)
+        number = len(self.numbers)
         at = NAMES_AT + used
         self.memory[at : at + 1 + len(data)] = bytes([len(data)]) + data
         publish(self._words, H_NAMES, used + 1 + len(data))
-        self._numbers[text] = number
+        self.numbers[text] = number
         return number
 
     # -- lanes --
@@ -230,17 +231,17 @@ class Recorder:
         place = self._new_place(name, number) if self.active else None
         if place is not None:
             publish(memoryview(place.page)[:8].cast("q"), 0, number)
-            lane = Lane(self, name, number, place, self._written.get(name, 0))
+            lane = open_lane(self, name, number, place, self._written.get(name, 0))
         else:
             place = Place(-1, bytearray(PAGE), nowhere(), nowhere())
-            lane = Lane(self, name, number, place)
-            lane.write = self._lose if self.active else no_write
+            lane = open_lane(self, name, number, place)
+            lane.mute(self._lose if self.active else None)
         self._lanes[name] = lane
         return lane
 
     def _new_place(self, name: str, number: int) -> Place | None:
         """Return where a lane may write; None: there is no room for it."""
-        if number == self._numbers.get(MORE_NAMES):
+        if number == self.numbers.get(MORE_NAMES):
             return None
         if self._free:
             return self._free.pop()
@@ -263,7 +264,7 @@ class Recorder:
         publish(self._words, H_LANES, index + 1)
         return place
 
-    def _lose(self, *_: object, **__: object) -> None:
+    def _lose(self) -> None:
         """Count a row for which there is no lane."""
         with self._losing:
             count = self._words[H_LOST] + 1

@@ -18,6 +18,7 @@ import torch  # noqa: F401 (before what stands on it: torch brings our backend i
 
 from workbench.common.errors import CollectiveError
 from workbench.messaging.communicator import Communicator
+from workbench.messaging.mover import NoMover
 from workbench.transports.arrays import flat_array
 
 SEND, RECV, RELAY, COMBINE = range(4)
@@ -41,11 +42,10 @@ class Move(NamedTuple):
 class _Slots:
     """Takes the place of ``slots.Slots``."""
 
-    heard = heard_chunk = -1  # of the message that was taken last: of a walk's, nobody asks
-
     def __init__(self, members: Any, *_: Any) -> None:
         self.moves: list[Move] = []
         self.unit, self.doing, self.lane = members.unit, "a walk", members.recorder
+        self.recorder, self.mover = members.recorder, NoMover()
 
     def put(self, x: Any, to: int, *_: Any, **__: Any) -> None:
         self.moves.append(Move(SEND, -1, to, len(x) * self.unit))

@@ -98,6 +98,14 @@ class Parts:
         return self.arrays[i][at.start - self.ends[i] : at.stop - self.ends[i]]
 
 
+def at_address(address: int, elements: int, dtype: torch.dtype) -> Any:
+    """Return host memory as a flat array. It keeps nothing alive: only for as long as its owner has
+    what lies there.
+    """
+    memory: Any = (ctypes.c_char * (elements * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, IN_NUMPY[dtype])
+
+
 def together(flats: Sequence[torch.Tensor], view: Callable[[torch.Tensor], Any]) -> Any:
     """Return flat host tensors as one flat array; ``view``: ``moved`` or ``fast_array``."""
     arrays = [view(flat) for flat in flats]

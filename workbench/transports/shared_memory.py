@@ -15,6 +15,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
 from workbench.transports.sizes import HEAD_BYTES, mailbox_bytes
 
+TURN, MOVED = range(2)  # of a mailbox's counts
 _unpack, _pack = HEADER.unpack_from, HEADER.pack_into
 
 
@@ -30,10 +31,15 @@ class _Mailbox:
         self._headers = starts
         payloads = [segment.memory[at + HEADER_BYTES : at + self.stride] for at in starts]
         self._views = [Views(payload, {}) for payload in payloads]
-        self._turn = 0
+        # Its next slot, and the bytes sent: of this end alone, for Python and the mover.
+        self.counts = memoryview(bytearray(16)).cast("q")
+
+    @property
+    def moved(self) -> int:
+        return self.counts[MOVED]
 
     def slot(self, dtype: Any) -> Any:
-        return self._views[self._turn].get(dtype)
+        return self._views[self.counts[TURN]].get(dtype)
 
 
 class SharedOutbox(_Mailbox):
@@ -41,7 +47,6 @@ class SharedOutbox(_Mailbox):
 
     def __init__(self, slot_bytes: int, what: str) -> None:
         super().__init__(Segment.create(mailbox_bytes(slot_bytes), what), fresh=True)
-        self.moved = 0
         self.bell: Any = (
             None  # set for point to point: wakes a receiver that waits for several senders
         )
@@ -61,7 +66,8 @@ class SharedOutbox(_Mailbox):
         checksum: int = 0,
         slowness: int = 0,
     ) -> None:
-        turn = self._turn
+        counts = self.counts
+        turn = counts[TURN]
         _pack(
             self.memory,
             self._headers[turn],
@@ -78,8 +84,8 @@ class SharedOutbox(_Mailbox):
             checksum,
             slowness,
         )
-        self.moved += nbytes
-        self._turn = (turn + 1) % SLOTS
+        counts[MOVED] += nbytes
+        counts[TURN] = (turn + 1) % SLOTS
         self.ready.release()
         if self.bell is not None:
             self.bell.ring()
@@ -100,13 +106,13 @@ class SharedInbox(_Mailbox):
         """Return the header of the oldest slot as plain numbers, in the order of ``Header``'s
         fields.
         """
-        return _unpack(self.memory, self._headers[self._turn])
+        return _unpack(self.memory, self._headers[self.counts[TURN]])
 
     def header(self) -> Header:
         return Header(*self.fields())
 
     def release(self) -> None:
-        self._turn = (self._turn + 1) % SLOTS
+        self.counts[TURN] = (self.counts[TURN] + 1) % SLOTS
         self.free.release()
         if self.bell is not None:
             self.bell.ring()

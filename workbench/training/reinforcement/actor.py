@@ -46,8 +46,8 @@ _METRIC = CODE["metric"]
 
 @dataclass
 class _Playing:
-    """What an actor keeps where others are lost. ``sent``: transitions, by the replay's rank in the
-    run.
+    """An actor that goes on where others are lost. ``sent``: transitions, by the replay's
+    rank in the run.
     """
 
     player: Player

@@ -248,7 +248,7 @@ class GorilaLearner(_Learns):
 
 @dataclass
 class _InBundle:
-    """What a bundle keeps where others are lost. ``played``: iterations for which it has."""
+    """A bundle that goes on where others are lost. ``played``: iterations for which it has."""
 
     player: Player
     replay: Replay

@@ -1,4 +1,4 @@
-"""What actors and replays do where ranks are lost and the others form a new group: they keep all.
+"""Actors and replays where ranks are lost and the others form a new group: they keep all.
 
 Servers and learners go on as those of a parameter server do. Actors and replays take part in that
 exchange and say what came, so that each actor can record what was on its way and is lost.

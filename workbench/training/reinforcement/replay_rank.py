@@ -54,8 +54,8 @@ TELL_NS = 250_000_000  # at least between two times that it tells how likely eac
 
 @dataclass
 class _Kept:
-    """What a replay keeps where others are lost. ``came``, ``dropped``: transitions, by the actor's
-    rank in the run.
+    """A replay that goes on where others are lost. ``came``, ``dropped``: transitions, by the
+    actor's rank in the run.
     """
 
     replay: Replay

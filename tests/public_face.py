@@ -144,6 +144,7 @@ FACE: dict[str, dict[str, str]] = {
     },
     "lab": {"experiment": "nothing?"},
     "load": {"path": "path", "partial": "flag", "job": "job"},
+    "watch": {"folder": "path"},
     "partition": {
         "samples": "nothing?",
         "batch_size": "nothing?",
@@ -228,6 +229,7 @@ FACE: dict[str, dict[str, str]] = {
     "Report.to_html": {"path": "path"},
     "Run.at_end": {"call": "function"},
     "Run.checkpoint": {"timeout": "seconds"},
+    "Watching.wait": {"timeout": "seconds?"},
     "Run.wait": {"timeout": "seconds?", "check": "flag", "progress": "flag?"},
     "Scenario.drawn": {"exp": "nothing"},
     "Scenario.from_yaml": {"path_or_text": "yaml"},
@@ -241,13 +243,14 @@ FACE: dict[str, dict[str, str]] = {
     "Store.save": {"path": "path"},
     "Store.since": {"position": "number"},
     "Store.to_perfetto": {"path": "path"},
+    "Store.to_chakra": {"folder": "path"},
     "Study.figure": {"theme": "nothing"},
     "Study.wait": WAIT,
     "Report of drift.figure": {"theme": "nothing"},
     "Report of drift.wait": WAIT,
     **{
         f"{name}.{method}": arguments
-        for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide")
+        for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide", "Watching")
         for method, arguments in VIEWS.items()
     },
     "Run.remove_rank": {"rank": "rank"},
@@ -296,7 +299,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "Store.from_frame": {"events": Store().events},
     **{
         f"{name}.figure": {"name": "loss"}
-        for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide")
+        for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide", "Watching")
     },
 }
 OF_THE_COLLECTOR = {"append", "names", "number", "set_now"}  # methods that only the engine calls

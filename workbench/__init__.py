@@ -55,6 +55,7 @@ from workbench.store.result import Result
 if TYPE_CHECKING:
     from workbench.cells.team import Ranks, ranks
     from workbench.interface.laboratory import lab
+    from workbench.runs.attach import watch
     from workbench.runs.loaded import load
     from workbench.studies.checking.check import check
     from workbench.studies.comparison.comparison import Comparison, compare
@@ -129,6 +130,7 @@ __all__ = [
     "side_by_side",
     "speed_up",
     "split",
+    "watch",
     "why",
 ]
 

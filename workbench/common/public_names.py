@@ -28,5 +28,6 @@ LATER = {
     "side_by_side": ("studies.side_by_side", "side_by_side"),
     "speed_up": ("studies.speed_up.study", "speed_up"),
     "split": ("studies.split", "split"),
+    "watch": ("runs.attach", "watch"),
     "why": ("studies.crossover.ask", "why"),
 }

@@ -5,11 +5,12 @@ Heavy imports wait inside the commands, so that ``workbench --help`` answers at 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +22,7 @@ def add(app: typer.Typer) -> None:
     app.command()(watch)
     as_given = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command(context_settings=as_given)(attach)
+    app.command(name="open")(open_files)
 
 
 def watch(
@@ -43,12 +45,7 @@ def watch(
     try:
         watching = Watching(folder)
         words = f"{watching.folder} · the ranks are in other hands: nothing here changes them"
-        if browser and has_screen():
-            import threading
-            import webbrowser
-
-            address = f"http://127.0.0.1:{port}/watch"
-            threading.Timer(1.0, webbrowser.open, [address]).start()
+        _show_later(port, browser)
         ready = f"Following {watching.folder} at"
         serve_run(watching, port, title=watching.folder.name, words=words, ready=ready)
         watching.close()
@@ -100,3 +97,75 @@ def attach(
     if not quiet:
         print(f"[workbench] {' · '.join(words)}", file=sys.stderr, flush=True)
     job.become()
+
+
+def open_files(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A saved run, a trace folder, or files of torch's profiler or flight recorder, of "
+            "Horovod or Chakra: one a rank, or their folder."
+        ),
+    ],
+    port: Port = 5006,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page that replays it, and serve none.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write all events as Parquet, and serve no page.")
+    ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(help="Write a trace for ui.perfetto.dev, and serve no page.")
+    ] = None,
+    chakra: Annotated[
+        Path | None,
+        typer.Option(help="Write a Chakra trace a rank into this folder, and serve no page."),
+    ] = None,
+) -> None:
+    """Show what was recorded, by the workbench or by others, or write it in another form."""
+    from workbench.common.errors import WorkbenchError
+    from workbench.formats.reading import read
+    from workbench.runs.loaded import Loaded, load
+
+    try:
+        loaded = load(files[0]) if len(files) == 1 else Loaded(read(files))
+        if precision := loaded.store.metadata.get("precision"):
+            print(f"{len(loaded.store):,} rows: {precision}")
+        for words in json.loads(loaded.store.metadata.get("findings", "[]")):
+            print(words)
+        written = [path for path in (html, save, perfetto, chakra) if path is not None]
+        if html:
+            loaded.to_html(html)
+        if save:
+            loaded.store.save(save)
+        if perfetto:
+            loaded.store.to_perfetto(perfetto)
+        if chakra:
+            loaded.store.to_chakra(chakra)
+        for path in written:
+            print(f"wrote {path}")
+        if not written:
+            _serve(loaded, files[0], port, browser)
+    except (WorkbenchError, OSError) as error:
+        fail(error)
+
+
+def _serve(run: Any, path: Path, port: int, browser: bool) -> None:
+    if not find_spec("panel"):
+        fail(NO_USER_INTERFACE)
+    from workbench.interface.app.watch_page import serve_run
+
+    _show_later(port, browser)
+    title = run.store.metadata.get("title") or path.name
+    serve_run(run, port, title=title, words=str(path.absolute()), ready=f"{path.name} at")
+
+
+def _show_later(port: int, browser: bool) -> None:
+    """Open the page in a browser once it is served."""
+    if browser and has_screen():
+        import threading
+        import webbrowser
+
+        address = f"http://127.0.0.1:{port}/watch"
+        threading.Timer(1.0, webbrowser.open, [address]).start()

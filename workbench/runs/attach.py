@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from workbench.common.arguments import Place, Seconds, checked
 from workbench.common.errors import How, PeerLost, RankError, WorkbenchError
 from workbench.common.units import counted
 from workbench.runs.display_mixin import Shown
@@ -167,7 +168,8 @@ class Watching(Shown):
             max(end - begin, 0.0) * 1e-9 * min(self.ranks, os.cpu_count() or 1),
         )
 
-    def wait(self, timeout: float | None = None) -> bool:
+    @checked
+    def wait(self, timeout: Seconds | None = None) -> bool:
         """Block until the job is over, or for ``timeout`` seconds; return whether it is over."""
         return _until(lambda: self.done, timeout)
 
@@ -211,6 +213,17 @@ class Watching(Shown):
             if row["rank"] == number:
                 return f", {standing(row).words}"
         return ""
+
+
+@checked
+def watch(folder: Place) -> Watching:
+    """Watch a job that somebody else started, and that records into ``folder``: as ``workbench
+    attach`` prints it, or as WORKBENCH_TRACE names it. The folder may come later than the watcher.
+
+    What comes back shows itself in Jupyter, follows the job, and changes nothing in it; ``wait()``
+    waits for the job's end, and ``close()`` ends the following.
+    """
+    return Watching(folder)
 
 
 def _until(condition: Callable[[], bool], timeout: float | None) -> bool:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from workbench.common.arguments import Job, Place, checked
+from workbench.formats.reading import read, recognised
 from workbench.runs.display_mixin import Shown
 from workbench.store.event_store import Store
 from workbench.store.overlap import Overlap, measure
+from workbench.store.parquet import opened
 from workbench.store.result import Overhead
+from workbench.store.trace_sources import find_sources
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,26 @@ class Loaded(Shown):
 
 @checked
 def load(path: Place, *, partial: bool = False, job: Job = -1) -> Loaded:
-    """Read what ``run.store.save`` wrote to ``path``, or the WORKBENCH_TRACE folder there.
+    """Read what ``run.store.save`` wrote to ``path``, the WORKBENCH_TRACE folder there, or what
+    others recorded: files of torch's profiler or flight recorder, of Horovod or Chakra (formats/),
+    one file or a folder of one a rank.
 
     Of a folder, ``partial`` takes what is whole of a damaged one; ``job`` says whose records, if
     several jobs wrote there: 0 is the oldest, -1 the newest. Attempts of a job that was restarted
     are read together: the column ``generation`` counts them. Raises WorkbenchError.
     """
+    place = Path(path)
+    if not _is_ours(place) and (files := recognised(place)):
+        return Loaded(read(files))
     return Loaded(Store.load(path, partial=partial, job=job))
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether this is a file or folder of the workbench's own."""
+    if path.is_dir():
+        return bool(find_sources(path))
+    try:
+        with opened(path) as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return True  # whose error says more

@@ -326,6 +326,13 @@ class Store:
 
         write(self, Path(path))
 
+    @checked
+    def to_chakra(self, folder: Place) -> None:
+        """Write into ``folder`` a Chakra execution trace for each rank (store/chakra.py)."""
+        from workbench.store.chakra import write
+
+        write(self, Path(folder))
+
 
 class Tap:
     """A store's rows from ``position`` on, as raw batches (references, no copies).

@@ -36,7 +36,7 @@ BIN = Path(sys.executable).parent
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return what the environment of every process has that is started from now on."""
-    token = f"WORKBENCH_TEST_MARK={os.getpid()}-{time.monotonic_ns()}"
+    token = f"WORKBENCH_OF_A_TEST={os.getpid()}-{time.monotonic_ns()}"
     monkeypatch.setenv(*token.split("="))
     return token
 

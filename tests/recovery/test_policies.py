@@ -310,7 +310,7 @@ def test_without_a_checkpoint_yet_all_begin_again(tmp_path: Path) -> None:
         ({"recovery": "restart"}, "writes none: add checkpoint=wb.Checkpoint"),
         (
             {"recovery": "shrink", "strategy": "fsdp"},
-            "ad_psgd, data_parallel, ddp, diloco, fusion, gossip",
+            "ad_psgd, data_parallel, ddp, diloco, fusion, gorila, gossip",
         ),
         ({"recovery": "replace", "strategy": "top_k"}, "Take recovery='restart'"),
         ({"recovery": "shrink", "backend": "gloo"}, "needs backend='workbench'"),

@@ -140,7 +140,7 @@ def test_strong_scaling_shares_out_what_is_padded() -> None:
     assert cases(piped, (2, 4), "strong", {})[1].experiment.pad_compute == "30 ms"
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_strong_scaling_of_padded_training_gains_and_says_what_it_costs() -> None:
     study = speed_up(small(pad_compute="300 ms"), ranks=(1, 2), repeats=1, ceiling=False)
     study.wait(timeout=120)

@@ -7,7 +7,6 @@ is asked to send and to receive; nothing travels.
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ class Written:
 
     def __init__(self, rank: int, phases: list[str]) -> None:
         self.rank, self.phases = rank, phases
-        self.unit, self.heard, self.moves = 1, -1, list[Any]()  # of a walk, and of no interest here
+        self.unit, self.moves = 1, list[Any]()  # of a walk, and of no interest here
         self.left: Counter[tuple[Any, ...]] = Counter()  # step, phase, source, target, chunk
         self.came: Counter[tuple[Any, ...]] = Counter()
         self.elements = 0
@@ -105,8 +104,7 @@ def written(operation: str, name: str, n: int, elements: int, root: int = 0) -> 
             phases.append(text)
             return len(phases) - 1
 
-        comm.recorder = SimpleNamespace(name=number)
-        comm.slots = Written(rank, phases)
+        comm.note_in(Written(rank, phases), number)
         given = arguments(operation, rank, n, elements, root, np.float32)
         getattr(module, operation)(comm, *given)
         found.append(comm.slots)

@@ -19,6 +19,8 @@ OF_RANKS = (
     "messaging/progress_engine.py",
     "process_group/work.py",
     "transports/gloo.py",
+    "transports/meeting_place.py",
+    "attaching/device_time.py",
     "training/communication_efficient/cycles.py",
     "training/gossip/pairs.py",
     "cells/rank.py",

@@ -1,4 +1,4 @@
-"""What moves a message in one call: the compiled mover, or nothing, so that Python moves each slot.
+"""A mover moves a message in one call: the compiled one, or none, so that Python moves each slot.
 
 A call of the mover returns DONE; LOOK: it was blocked for a while, so that we look around and call
 it again; PYTHON: slot ``at`` is held, slowed, paced, damaged or disagreed about, so that Slots

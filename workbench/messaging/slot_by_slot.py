@@ -1,4 +1,4 @@
-"""What the mover leaves to Python: looking around while it is blocked, slots, whole messages."""
+"""Python's part beside a mover: it looks around while that is blocked, moves slots, or all."""
 
 from __future__ import annotations
 

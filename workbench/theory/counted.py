@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from workbench.collectives import refusal
@@ -46,8 +45,6 @@ class Walk(NamedTuple):
 class _Notes:
     """Takes the place of a rank's slots."""
 
-    heard = heard_chunk = -1  # of the message that was taken last: nobody asks of a walk
-
     def __init__(self, rank: int, into: Walk, phases: list[str]) -> None:
         self.rank, self.walk, self.phases = rank, into, phases
         self.unit, self.moves = 1, list[Any]()  # of walk.py
@@ -55,7 +52,6 @@ class _Notes:
     def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int, *_: Any) -> None:
         noted = Message(step, self.phases[phase], self.rank, to, chunk, len(x))
         self.walk.messages.append(noted)
-        self.heard = step
 
     def take(self, into: Any, frm: int, reduce: Any, step: int, *_: Any) -> None:
         if reduce is not None:
@@ -116,8 +112,7 @@ def walk(operation: str, function: Callable[..., Any], n: int, elements: int) ->
             phases.append(text)
             return len(phases) - 1
 
-        comm.recorder = SimpleNamespace(name=number)
-        comm.slots = _Notes(rank, found, phases)
+        comm.note_in(_Notes(rank, found, phases), number)
         function(comm, *arguments(operation, rank, n, elements))
         late = late or comm.late
     ordered = sorted(found.messages, key=lambda message: message.step)

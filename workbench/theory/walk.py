@@ -19,6 +19,7 @@ import torch  # noqa: F401 (before what stands on it: torch brings our backend i
 from workbench.common.errors import CollectiveError
 from workbench.messaging.communicator import Communicator
 from workbench.messaging.mover import NoMover
+from workbench.messaging.slot_by_slot import SlotBySlot
 from workbench.transports.arrays import flat_array
 
 SEND, RECV, RELAY, COMBINE = range(4)
@@ -79,6 +80,13 @@ class Walker(Communicator):
             recorder=nobody,
         )
         super().__init__(members, "comm", "walk", control=None)
+
+    def note_in(self, slots: Any, name: Callable[[str], int]) -> None:
+        """Let ``slots`` note the moves in place of this rank's own; ``name`` numbers the names."""
+        recorder: Any = SimpleNamespace(name=name)
+        self.slots, self.recorder, self._mover = slots, recorder, NoMover()
+        slots.recorder, slots.mover = recorder, self._mover
+        self._rest = SlotBySlot(slots, self.members.slot_bytes)
 
     def combine(self, into: Any, other: Any, reduce: str, *, slot: int = 0, **_: Any) -> None:
         for piece in self._pieces(flat_array(into), slot):

@@ -17,6 +17,7 @@ import sys
 import threading
 from pathlib import Path
 
+from workbench.common import threads
 from workbench.common.errors import WorkbenchError
 
 GRACE_S = 15.0  # so long the page stays after the job has ended and the last browser has gone
@@ -70,11 +71,13 @@ def main(folder: Path, listening: int, job: int) -> None:
     ended = threading.Event()
 
     def wait() -> None:
-        select.select([job], [], [])
+        while not select.select([job], [], [], 0.5)[0]:
+            if ended.is_set():
+                return
         watching.wait(LAST_LOOK_S)
         ended.set()
 
-    threading.Thread(target=wait, daemon=True).start()
+    threads.start(wait, "workbench attached job", stop=ended.set)
     with socket.socket(fileno=listening) as own:
         own.setblocking(False)
         words = f"{folder} · attached: nothing here changes the job"

@@ -137,7 +137,7 @@ class Spans:
 
     @property
     def under_way(self) -> int:
-        """How many operations have begun and not ended."""
+        """Return the number of operations that have begun and not ended."""
         return len(self._made) - sum(map(len, self._free.values()))
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.messaging.mover import AHEAD, DONE, FOREIGN, LOOK
+from workbench.messaging.mover import AHEAD, DONE, FOREIGN, LOOK, NoMover
 from workbench.messaging.slots import Slots
 from workbench.messaging.watchdog import Patience
 from workbench.transports.arrays import flat_array
@@ -171,7 +171,8 @@ class SlotBySlot:
         arrays: list[Any],
     ) -> None:
         mover, slots = self._mover, self._slots
-        if code == FOREIGN and all(isinstance(x, np.ndarray) for x in arrays):
+        there = not isinstance(mover, NoMover)
+        if there and code == FOREIGN and all(isinstance(x, np.ndarray) for x in arrays):
             code = again()  # a tensor, which numpy has shown it by now
         if code == FOREIGN:
             for turn in range(turns):

@@ -61,7 +61,7 @@ class ShortWay:
         """
         if opts.asyncOp or profiler._is_profiler_enabled or not self._queue.idle():
             return False
-        if self._session.attached:  # where numpy's warnings are nobody's
+        if self._session.attached:  # the long way silences numpy for such jobs
             return False
         key = [operation, detail, self._session.chosen(operation)]
         for x in tensors:

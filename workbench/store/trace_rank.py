@@ -92,7 +92,7 @@ class Rank:
 
     @property
     def ended(self) -> Ended:
-        """How it ended."""
+        """Return how it ended."""
         return Ended(self.last_words, str(self.raised.get("kind", "")), self.last_ns)
 
     @property

@@ -90,7 +90,7 @@ class Command:
 
     @property
     def end(self) -> str:
-        """How it ended, and its last words; "" while it runs."""
+        """Return how it ended, and its last words; "" while it runs."""
         code = self._process.poll()
         if code is None:
             return ""
@@ -161,8 +161,8 @@ class CommandLauncher(AgentLauncher):
 
     @property
     def end(self) -> str:  # type: ignore[override]
-        """How the command ended; mpiexec ends by itself, with all ranks, once an agent is killed:
-        then also whose was the first to go.
+        """Say how the command ended; mpiexec ends by itself, with all ranks, once an agent is
+        killed: then also whose was the first to go.
         """
         gone = [one for one in self._ranks if one.silent]
         if not gone or any(one.killed for one in self._commands):

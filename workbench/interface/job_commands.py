@@ -1,4 +1,4 @@
-"""Commands for jobs that somebody else started, or that know nothing of the workbench.
+"""Commands for jobs that someone else started, or that know nothing of the workbench.
 
 Heavy imports wait inside the commands, so that ``workbench --help`` answers at once.
 """
@@ -23,6 +23,7 @@ def add(app: typer.Typer) -> None:
     as_given = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command(context_settings=as_given)(attach)
     app.command(name="open")(open_files)
+    app.command()(stacks)
 
 
 def watch(
@@ -97,6 +98,42 @@ def attach(
     if not quiet:
         print(f"[workbench] {' · '.join(words)}", file=sys.stderr, flush=True)
     job.become()
+
+
+def stacks(
+    process: Annotated[
+        int | None,
+        typer.Argument(
+            help="The job's torchrun or mpiexec, or one of its ranks: a process number."
+        ),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print every thread's whole stack.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Say where each rank of a job stands that runs already: at which line, in which collective.
+
+    The job needs no change and knows nothing of it: py-spy reads its memory, twice, so that a rank
+    that moves is told from one that hangs. Ranks on this host only.
+    """
+    from dataclasses import asdict
+
+    from workbench.common.errors import WorkbenchError
+    from workbench.runs.running_job import running_ranks
+    from workbench.runs.stacks import findings, read_stacks
+
+    try:
+        ranks = read_stacks(running_ranks(process))
+    except WorkbenchError as error:
+        fail(error)
+    if as_json:
+        return print(json.dumps([asdict(one) | {"words": one.words} for one in ranks], indent=1))
+    for one in ranks if full else ():
+        print(f"rank {one.process.rank}, process {one.process.pid}: {one.process.command}")
+        for stack in one.stacks:
+            print(f"  thread {stack.thread}{', on a core' if stack.active else ''}")
+            for frame in stack.frames:
+                print(f"    {frame.file}:{frame.line} {frame.function}")
+    print("\n".join(findings(ranks)))
 
 
 def open_files(

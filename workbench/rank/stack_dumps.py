@@ -23,6 +23,7 @@ ASK = signal.SIGUSR1
 PATIENCE = 5.0  # seconds for an answer, on a busy machine
 STILL = 0.03  # seconds without another byte: that was all
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")  # of another Python, too
 _OF_A_SOURCE = re.compile(r"<source of (?P<name>\w+), \w+>")
 
 
@@ -93,8 +94,9 @@ class Place:
         """Whether the code is the user's: neither ours nor a library's."""
         if self.file.startswith("<"):
             return _OF_A_SOURCE.fullmatch(self.file) is not None
-        libraries = (str(FOLDERS), str(Path(os.__file__).parent))
-        return not self.file.startswith(libraries) and "/site-packages/" not in self.file
+        if self.file.startswith((str(FOLDERS), str(Path(os.__file__).parent))):
+            return False
+        return _LIBRARY.search(self.file) is None
 
     def words(self, exp: Experiment) -> str:
         """Describe the place: "line 4 of the source of MyTask, in loss: while True:"."""

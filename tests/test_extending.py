@@ -1,7 +1,7 @@
 """One of everything that may be added, from a folder of the user's own, and used for real.
 
 A collective algorithm, a strategy, a consistency policy, a recovery policy, a schedule, a task, a
-scene, a launcher, a preset and a study: a file each (a scene: its folder), found by its name; no
+scene, a launcher, a preset, an exercise and a study: a file each (a scene: its folder), found by its name; no
 list names any of them.
 """
 
@@ -164,6 +164,27 @@ FILES = {
         def study(experiment):
             first, second = (wb.run(experiment).wait(120).losses for _ in range(2))
             return first == second
+    ''',
+    "exercises/mine.py": '''
+        """One exercise, judged by two ranks."""
+
+        import workbench as wb
+        from workbench.exercises.answers import number
+        from workbench.exercises.exercise import Exercise
+        from workbench.exercises.verdict import equal
+
+        def judge(answer):
+            run = wb.run(wb.Experiment(ranks=2, iterations=2))
+            run.wait(60)
+            calls = run.events.filter(kind="collective", group="default", rank=0, iteration=1)
+            return [equal("all-reduces", len(calls), answer, "one for each tensor")]
+
+        EXERCISES = (
+            Exercise(
+                name="99.1", title="How many?", difficulty=1, minutes=1, takes=number("calls"),
+                judge=judge, task="Count.", hint="LeNet", solution="Ten.",
+            ),
+        )
     ''',
     "scenes/heat/scene.json": json.dumps(
         {"label": "Heat", "order": 95, "facts": {"heat": {"found": True}}}
@@ -336,3 +357,10 @@ def test_a_preset_stands_in_the_form_and_a_study_runs() -> None:
     assert study("twice")(wb.Experiment(ranks=2, **TINY)) is True
     with pytest.raises(SpecError, match=r"no study 'thrice'.*twice"):
         study("thrice")
+
+
+def test_an_exercise_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_PROGRESS", str(tmp_path / "exercises.json"))
+    assert wb.exercise("99.1").title == "How many?"
+    assert not wb.grade("99.1", 9).solved and wb.grade("99.1", 10).solved
+    assert wb.progress().solved == ["99.1"]

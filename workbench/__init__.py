@@ -54,6 +54,10 @@ from workbench.store.result import Result
 
 if TYPE_CHECKING:
     from workbench.cells.team import Ranks, ranks
+    from workbench.exercises.catalogue import exercise
+    from workbench.exercises.grade import grade
+    from workbench.exercises.guess import guess
+    from workbench.exercises.progress import progress
     from workbench.interface.laboratory import lab
     from workbench.runs.attach import watch
     from workbench.runs.loaded import load
@@ -118,11 +122,15 @@ __all__ = [
     "compare",
     "crossover",
     "drift",
+    "exercise",
+    "grade",
+    "guess",
     "interval",
     "lab",
     "load",
     "partition",
     "plan",
+    "progress",
     "ranks",
     "run",
     "schedule",

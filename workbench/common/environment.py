@@ -60,6 +60,11 @@ VARIABLES = {
         "folders of your own with collectives/, strategies/, scenes/, launchers/, ... beside those "
         "that come with the workbench, with colons between them",
     ),
+    "WORKBENCH_PROGRESS": Variable(
+        "",
+        "file in which solved exercises and guesses are kept; left out: exercises.json in the "
+        "folder runs, here or in a folder above",
+    ),
     "WORKBENCH_AGENT": Variable(
         "",
         "where a rank that shares no memory with its driver finds it: host:port/key; set by the "

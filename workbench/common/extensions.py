@@ -2,7 +2,7 @@
 
     WORKBENCH_EXTENSIONS=~/mine      ~/mine/collectives/all_reduce_star.py
                                      ~/mine/strategies/..., tasks/, consistency/, schedules/
-                                     ~/mine/launchers/, presets/, studies/
+                                     ~/mine/launchers/, presets/, studies/, exercises/
                                      ~/mine/scenes/heat/scene.json, ...
 
 A file's name is the name of what it adds. Nothing is registered: the folders are listed whenever

@@ -1,0 +1,36 @@
+"""All exercises, found by listing the folder ``exercises/``: ours, and the user's own."""
+
+from __future__ import annotations
+
+from workbench.common import extensions
+from workbench.common.arguments import Text, checked
+from workbench.common.errors import SpecError
+from workbench.exercises.exercise import Exercise
+from workbench.user_code.source import listed, nearest
+
+
+def exercises() -> dict[str, Exercise]:
+    """Return every exercise by its name, in the order of the chapters."""
+    found: dict[str, Exercise] = {}
+    for stem in extensions.files("exercises"):
+        for one in getattr(extensions.load("exercises", stem), "EXERCISES", ()):
+            found.setdefault(one.name, one)
+    return dict(sorted(found.items(), key=lambda pair: _order(pair[0])))
+
+
+@checked
+def exercise(name: Text) -> Exercise:
+    """Return the exercise ``name``, such as "01.2": it displays its task, its difficulty, the
+    minutes that it takes, and folded a hint and a solution. Raises SpecError if there is none.
+    """
+    known = exercises()
+    if name not in known:
+        raise SpecError(
+            f"wb.exercise: name = {name!r}: there is no such exercise"
+            f"{nearest(name, known)}. There is: {listed(known)}"
+        )
+    return known[name]
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    return [(int(part) if part.isdecimal() else 10**6, part) for part in name.split(".")]

@@ -1,8 +1,8 @@
 """One of everything that may be added, from a folder of the user's own, and used for real.
 
 A collective algorithm, a strategy, a consistency policy, a recovery policy, a schedule, a task, a
-scene, a launcher, a preset, an exercise and a study: a file each (a scene: its folder), found by its name; no
-list names any of them.
+scene, a launcher, a preset, an exercise and a study: a file each (a scene: its folder), found by
+its name; no list names any of them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from workbench.exercises.answers import Kind
 from workbench.exercises.verdict import Finding
 
 Judge = Callable[[Any], Sequence[Finding]]
-DIFFICULTIES = {1: "easy", 2: "middling", 3: "hard"}
+DIFFICULTIES = {1: "easy", 2: "medium", 3: "hard"}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -14,6 +14,8 @@ const actionsOf = ({ playback, scenes, known, holdRanks }) => ({
   "+": () => playback.faster(1),
   "=": () => playback.faster(1),
   "-": () => playback.faster(-1),
+  s: () => playback.slowest(),
+  S: () => playback.slowest(),
   h: holdRanks,
   H: holdRanks,
   "?": () => scenes.list.open(),

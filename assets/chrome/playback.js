@@ -8,8 +8,10 @@
  * @typedef {import("../engine/model.js").Call} Call
  * @typedef {import("../engine/player.js").Player} Player
  * @typedef {import("../engine/call_source.js").CallSource} CallSource
+ * @typedef {import("../engine/call_choice.js").CallChoice} CallChoice
  * @typedef {import("../engine/call_source.js").Telling} Telling
  */
+import { LARGEST_CALL, nextChosen, slowestCall } from "../engine/call_choice.js";
 import { openCallOf } from "../engine/call_source.js";
 import { busiest } from "../engine/model.js";
 import {
@@ -30,6 +32,7 @@ export class Playback {
     this.stage = stage;
     this.player = /** @type {Player} */ (stage.wire.kept.player ?? AT_START);
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    this.choice = stage.wire.kept.choice ?? LARGEST_CALL;
     this.open = (/** @type {string} */ key) => openCallOf(stage.known, key, stage.scenes.derived);
   }
 
@@ -40,7 +43,13 @@ export class Playback {
 
   /** @returns {Telling} */
   get telling() {
-    return { ...this.stage.known, table: this.source };
+    const { stage, source } = this;
+    // messages, rounds and passes are told as they come
+    return {
+      ...stage.known,
+      table: source,
+      choice: source === stage.known.table ? this.choice : undefined,
+    };
   }
 
   /** The call, or round, that the playhead is in. @returns {Call | null} */
@@ -124,6 +133,29 @@ export class Playback {
     const head = this.source.callOf.get(key);
     if (head)
       this.#play({ ...tell(this.player, key, performance.now()), live: false, t: head.start });
+  }
+
+  /** Tell these of the calls from now on. @param {CallChoice} choice */
+  choose(choice) {
+    this.choice = this.stage.wire.kept.choice = choice;
+    const { told } = this;
+    const { player, telling } = this;
+    const at = performance.now();
+    if (player.live && player.held === null) this.#play(backToLive(player, telling, at));
+    else if (told && choice.by !== "each") {
+      // where the picture stands, in the iteration before it if need be
+      const before = telling.table.calls.findLast(
+        (one) => one.sends && one.start < told.start && one.iteration < told.iteration,
+      );
+      const next = nextChosen(telling.table, choice, before ?? null);
+      if (next) this.show(next.key);
+    }
+  }
+
+  /** Tell the call that lasted longest in the run so far, from its start. */
+  slowest() {
+    const call = slowestCall(this.source);
+    if (call) this.show(call.key);
   }
 
   /**

@@ -44,7 +44,7 @@ const FRAME = `
     <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div></div></aside>
   </div>
   <div class="wb-time"></div>
-  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · + − speed · 1 to 9 views, V all · H holds the ranks</span><span class="wb-meter"></span></p>`;
+  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all · H holds the ranks</span><span class="wb-meter"></span></p>`;
 
 export class Stage {
   /**
@@ -235,10 +235,11 @@ export class Stage {
     const began = performance.now();
     if (this.playback.advance(at)) this.texts = -Infinity;
     const look = this.look(at);
-    if (at - this.texts >= TEXT_MS) this.say(look);
+    const key = look.told?.key ?? "";
+    // words and canvas are of one call, always
+    if (at - this.texts >= TEXT_MS || key !== this.drawn.key) this.say(look);
     const { t } = look;
     const { epoch } = this.known.table;
-    const key = look.told?.key ?? "";
     if (!this.dirty && t === this.drawn.t && epoch === this.drawn.epoch && key === this.drawn.key)
       return; // nothing moves that is not an event
     this.dirty = false;

@@ -4,10 +4,12 @@
  * changes nothing but the picture. Right, in amber: the ranks' time (rank_menu.js). Below: every
  * call of the run, to see and to scrub.
  * @typedef {import("../engine/table.js").CallHead} CallHead
+ * @typedef {import("../engine/call_choice.js").CallChoice} CallChoice
  */
 import { duration, grouped, numberSaid, speed, stateOf } from "../engine/format.js";
 import { isOver, nowOf } from "../engine/player.js";
 import { burstNumber } from "../engine/bursts_of_run.js";
+import { EACH_CALL, LARGEST_CALL, choiceWords } from "../engine/call_choice.js";
 import { countUntil } from "../engine/search.js";
 import { unitsOf } from "../engine/call_source.js";
 import { ranksControl } from "./ranks_control.js";
@@ -98,6 +100,7 @@ const BAR = `<span class="wb-state"></span>
   <span class="wb-group"><button class="wb-back" title="one step back: ←"></button><button class="wb-toggle" title="holds the picture, not the ranks: space"></button><button class="wb-next" title="one step on: →"></button><button class="wb-live" title="the newest: L"></button></span>
   <label class="wb-pick"><span class="wb-sr">Step by</span><select class="wb-unit"><option value="chunk">by chunk</option><option value="step">by step</option><option value="iteration">by iteration</option></select></label>
   <label class="wb-pick"><span class="wb-sr">Speed of the picture</span><select class="wb-pace"></select></label>
+  <label class="wb-pick"><span class="wb-sr">Calls that are shown</span><select class="wb-calls" title="which calls the picture shows one after another; S goes to the slowest of the run"></select></label>
   <span class="wb-where"></span><span class="wb-ranks"></span>`;
 
 export class TimeBar {
@@ -124,9 +127,12 @@ export class TimeBar {
     this.pace = this.$("select.wb-pace");
     this.pace.append(
       ...PACES.map(
-        (pace) => new Option(pace ? `view ${speed(1 / pace)}` : "view: each in 4 s", String(pace)),
+        (pace) =>
+          new Option(pace ? `view ${speed(1 / pace)}` : "view: a call in 4 s", String(pace)),
       ),
     );
+    /** @type {HTMLSelectElement} */
+    this.choices = this.$("select.wb-calls");
     this.drawn = "";
     this.#listen();
   }
@@ -144,6 +150,10 @@ export class TimeBar {
     this.$(".wb-next").onclick = () => stage.playback.step(1);
     this.$(".wb-back").textContent = "◂";
     this.$(".wb-next").textContent = "▸";
+    this.choices.onchange = () => {
+      const [by, name = ""] = this.choices.value.split(/ (.*)/s);
+      stage.playback.choose({ by: /** @type {any} */ (by), name });
+    };
     this.pace.onchange = () => stage.playback.setPace(Number(this.pace.value));
     const drag = (
       /** @type {HTMLCanvasElement} */ canvas,
@@ -214,6 +224,7 @@ export class TimeBar {
     );
     for (const button of buttons) button.disabled = !known.table.rows;
     put(".wb-where", this.#where(look));
+    this.#offerCalls(look);
     this.ranks.say(look);
     for (const canvas of [this.strip, this.score]) canvas.setAttribute("aria-valuemin", "0");
     this.strip.setAttribute("aria-valuemax", String(this.calls().length));
@@ -224,6 +235,28 @@ export class TimeBar {
     this.score.setAttribute("aria-valuemax", String(call ? Math.round(call.end - call.start) : 0));
     this.score.setAttribute("aria-valuenow", String(call ? Math.round(look.t - call.start) : 0));
     this.score.setAttribute("aria-valuetext", call ? duration(look.t - call.start) : "");
+  }
+
+  /** What can be chosen among the calls: that of the call on show, too. @param {any} look */
+  #offerCalls({ told: call, known }) {
+    const { choice, source } = this.stage.playback;
+    const offered = source === known.table && known.table.calls.length > 0;
+    /** @type {HTMLElement} */ (this.choices.parentElement).hidden = !offered;
+    if (!offered) return;
+    const name = choice.name || call?.name;
+    const options = [
+      LARGEST_CALL,
+      EACH_CALL,
+      { by: /** @type {const} */ ("slowest"), name: "" },
+      ...(name ? [{ by: /** @type {const} */ ("name"), name }] : []),
+    ];
+    const valueOf = (/** @type {CallChoice} */ one) => `${one.by} ${one.name}`;
+    if ([...this.choices.options].map((o) => o.value).join() !== options.map(valueOf).join())
+      this.choices.replaceChildren(
+        ...options.map((one) => new Option(choiceWords(one), valueOf(one))),
+      );
+    const on = valueOf(choice);
+    if (this.choices.value !== on) this.choices.value = on;
   }
 
   /** @param {any} look */

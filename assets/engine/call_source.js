@@ -18,7 +18,9 @@
  *   open(key: string): Call | null}} CallSource
  *   newest: the newest one that is complete; callOf: by their keys; callAt: the one in which a
  *   moment lies; open: with its rows and flights, null if there is none of that key
- * @typedef {Omit<Known, "table"> & {table: CallSource}} Telling  a run as the player tells it
+ * @typedef {Omit<Known, "table"> & {table: CallSource, choice?:
+ *   import("./call_choice.js").CallChoice}} Telling  a run as the player tells it, and which of
+ *   its calls
  * @typedef {(known: Known) => CallSource | null} FindSource  null: there is nothing of the kind
  */
 import { burstsOf } from "./bursts_of_run.js";

@@ -3,8 +3,8 @@
  * Where the picture is in the run's time, and how it goes on. Pure functions of what is known and
  * the page's own clock.
  *
- * A chunk flies for microseconds. So a live picture *tells* the newest call that all ranks have
- * completed, stretched to about four seconds, then the then-newest. Where calls last for seconds
+ * A chunk flies for microseconds. So a live picture *tells* a call of the newest iteration that all
+ * ranks have completed (call_choice.js), stretched to about four seconds, then the then-newest. Where calls last for seconds
  * themselves (slow motion, slow links) it *follows* the ranks at their own pace, as far behind as a
  * flight lasts: a flight is known when it has ended. While the ranks are held it goes on,
  * stretched, to the newest row that there is. A reader who holds, scrubs or chooses a speed has the
@@ -21,7 +21,8 @@
  *   null, memory_limit?: number | null, auto?: string | null, alone?: boolean,
  *   can_start?: boolean, planned?: string, emulated: {from: number, to: number,
  *   made: string, down: boolean, words: string}[], notes: string[], levels?: number[],
- *   link_levels?: {made: string, down: boolean}[], theory: Record<string, {steps: number, share: number}>}
+ *   link_levels?: {made: string, down: boolean}[], theory: Record<string, {steps: number, share: number,
+ *   shares?: number[], sends?: string[]}>}
  *   & {[fact: string]: any}} RunFacts  with the facts that scenes bring, by the keys of their
  *   manifests; a scene says of what form its own are
  * @typedef {{events: number, dropped: number, per_second: number, iteration: number,
@@ -51,6 +52,8 @@
  *   telling per page time;
  *   pace: run ns per page ms if a speed was chosen, else 0; t: the playhead of the last frame.
  */
+
+import { EACH_CALL, newestChosen, nextChosen } from "./call_choice.js";
 
 const REST_MS = 700; // a call that is told stands still for so long before the next
 
@@ -201,19 +204,17 @@ export function advance(player, known, at, open) {
  * @returns {string}
  */
 function nextCall(player, known, call) {
-  const { table, state } = known;
-  const { calls } = table;
+  const { table, state, choice = EACH_CALL } = known;
   const last = latest(table);
   if (!last) return "";
   if (state === "failed") return last.key; // its last frame stays
-  if (!call)
-    return state === "replay" ? (calls.find((c) => c.sends)?.key ?? "") : (table.newest?.key ?? "");
-  const at = table.indexOf(/** @type {any} */ (call));
-  const following = calls.slice(at + 1, at + 64).find((c) => c.sends)?.key ?? "";
-  if (state === "finished" || state === "replay")
-    return following || (calls.find((c) => c.sends)?.key ?? "");
-  if (!player.live) return following;
-  return table.newest && table.newest.key !== call.key ? table.newest.key : "";
+  const newest = () => newestChosen(table, choice, isOver(known))?.key ?? "";
+  const after = (/** @type {Call | null} */ one) => nextChosen(table, choice, one)?.key ?? "";
+  if (!call) return state === "replay" ? after(null) : newest();
+  if (state === "finished" || state === "replay") return after(call) || after(null);
+  if (!player.live) return after(call);
+  const next = newest();
+  return next !== call.key ? next : "";
 }
 
 /**
@@ -351,7 +352,8 @@ export function playOn(player, known, at, pace, open) {
  * @returns {Player}
  */
 export function backToLive(player, known, at) {
-  const newest = known.table.newest?.key ?? latest(known.table)?.key ?? "";
+  const { table, choice = EACH_CALL } = known;
+  const newest = newestChosen(table, choice, isOver(known))?.key ?? latest(table)?.key ?? "";
   const fresh = { ...AT_START, t: isOver(known) ? player.t : 0 };
   return newest ? { ...tell(fresh, newest, at), t: 0 } : fresh;
 }

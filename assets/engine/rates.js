@@ -10,9 +10,10 @@
  * @typedef {import("./holdings.js").Holdings} Holdings
  * @typedef {import("./player.js").Known} Known
  * @typedef {ReturnType<typeof import("./model.js").frameAt>} Frame
- * @typedef {{from: number, to: number, rate: number, hop: number, flights: number,
- *   awaited: number}} LinkRate
- *   rate: bytes/s while sending, the median of its sends, 0 if it carried none; hop: the least time
+ * @typedef {{from: number, to: number, rate: number, took: number, hop: number,
+ *   flights: number, awaited: number}} LinkRate
+ *   rate: bytes/s of a chunk's flight, from its send to its receipt, the median, 0 if it carried
+ *   none; took: how long a flight lasted, ns, the median; hop: the least time
  *   that a chunk took for which its receiver stood waiting, ns; if there was none, that of its
  *   sends;
  *   awaited: how many of its chunks the receiver stood waiting for
@@ -21,10 +22,11 @@
  *   of one rank, as they began; onward: its steps never go back
  * @typedef {{call: Call, holdings: Holdings, links: Map<string, LinkRate>,
  *   slowest: LinkRate | null, usual: number, hop: number, steps: number, edges: number[],
- *   ideal: number, bound: number, sends: Map<number, Sends>, most: number, crowd: number}} Reading
+ *   ideal: number, bounds: number[], bound: number, sends: Map<number, Sends>, most: number, crowd: number}} Reading
  *   hop: of the fastest step, ns; steps: of theory, 0 unknown; edges: when each step would end if
  *   it were as fast as the fastest with as many bytes, none if unknown; ideal: the last of them, 0
- *   unknown; bound: bytes of the busiest rank by theory, 0 unknown;
+ *   unknown; bounds: bytes that each of the group's ranks sends by theory, 0 unknown; bound: the
+ *   most of them;
  *   crowd: the most chunks that are on their way at once; most: bytes that the busiest rank sent;
  *   usual: bytes/s of the links besides the slowest
  */
@@ -96,7 +98,7 @@ export function hopsOf(call) {
  * @returns {Map<string, LinkRate>}
  */
 export function linkRates(call, hops) {
-  const links = /** @type {Map<string, LinkRate & {rates: number[], lasted: number[]}>} */ (
+  const links = /** @type {Map<string, LinkRate & {flown: Flight[], lasted: number[]}>} */ (
     new Map()
   );
   const waited = new Set(
@@ -110,16 +112,18 @@ export function linkRates(call, hops) {
       from: f.from,
       to: f.to,
       rate: 0,
+      took: 0,
       hop: Infinity,
       flights: 0,
       awaited: 0,
-      rates: [],
+      flown: [],
       lasted: [],
     };
     links.set(key, link);
     link.flights += 1;
     // the receiver joined in when it was on its way or had long been there
     const late = (call.came.get(f.to) ?? 0) > f.start;
+    if (!late) link.flown.push(f);
     // it may have lain there, its receiver busy
     if (late || !waited.has(`${key}/${f.step}/${f.chunk}/${f.slot}`)) return;
     link.awaited += 1;
@@ -129,12 +133,23 @@ export function linkRates(call, hops) {
     const link = r.kind === "send" ? links.get(`${r.rank}>${r.peer}`) : undefined;
     if (!link || r.end <= r.start) continue;
     link.lasted.push(r.end - r.start);
-    if (r.nbytes > 0) link.rates.push((r.nbytes * 1e9) / (r.end - r.start));
   }
   return new Map(
-    [...links].map(([key, { from, to, hop, flights, awaited, rates, lasted }]) => [
+    [...links].map(([key, { from, to, hop, flights, awaited, flown, lasted }]) => [
       key,
-      { from, to, flights, awaited, rate: median(rates), hop: awaited ? hop : median(lasted) },
+      {
+        from,
+        to,
+        flights,
+        awaited,
+        took: median(flown.map((f) => f.end - f.start)),
+        rate: median(
+          flown
+            .filter((f) => f.nbytes > 0 && f.end > f.start)
+            .map((f) => (f.nbytes * 1e9) / (f.end - f.start)),
+        ),
+        hop: awaited ? hop : median(lasted),
+      },
     ]),
   );
 }
@@ -282,6 +297,46 @@ export function madeLinks(known, links = []) {
   return made;
 }
 
+/**
+ * How many bytes each rank of a call sends by theory: chunk by chunk, of the sizes that they have in
+ * this call, where theory says which rank sends which chunk how often; else its share of the whole.
+ * @param {Call} call
+ * @param {number[]} ranks  of the group
+ * @param {number} root  -1 none: theory counts places from it
+ * @param {{share: number, shares?: number[], sends?: string[]} | undefined} theory
+ */
+export function boundsOf(call, ranks, root, theory) {
+  if (!theory || call.left_out || !(call.nbytes > 0)) return ranks.map(() => 0);
+  const sizes = theory.sends ? chunkSizes(call.rows) : null;
+  const first = Math.max(0, ranks.indexOf(root));
+  const placed = [...ranks.slice(first), ...ranks.slice(0, first)];
+  const told =
+    sizes &&
+    !first &&
+    [...sizes.keys()].every((c) => c >= 0 && c < (theory.sends?.[0].length ?? 0));
+  return ranks.map((rank) => {
+    const place = placed.indexOf(rank);
+    const counts = theory.sends?.[place];
+    if (told && counts)
+      return [...counts].reduce((sum, k, chunk) => sum + Number(k) * (sizes.get(chunk) ?? 0), 0);
+    return (theory.shares?.[place] ?? theory.share) * call.nbytes;
+  });
+}
+
+/** The bytes of each chunk: of all its pieces in one message. @param {Row[]} rows */
+function chunkSizes(rows) {
+  const messages = new Map(/** @type {[string, [number, number]][]} */ ([]));
+  for (const r of rows) {
+    if (r.kind !== "send") continue;
+    const key = `${r.rank}/${r.peer}/${r.step}/${r.chunk}`;
+    messages.set(key, [r.chunk, (messages.get(key)?.[1] ?? 0) + Math.max(0, r.nbytes)]);
+  }
+  const sizes = new Map(/** @type {[number, number][]} */ ([]));
+  for (const [chunk, nbytes] of messages.values())
+    sizes.set(chunk, Math.max(sizes.get(chunk) ?? 0, nbytes));
+  return sizes;
+}
+
 /** The most flights at once. @param {Flight[]} flights */
 function crowdOf(flights) {
   const edges = flights
@@ -318,7 +373,7 @@ export function readingOf(call, known) {
   const steps = theory?.steps ?? 0;
   const edges = stepEdges(call, hops, sends, steps);
   const ideal = edges.at(-1) ?? 0;
-  const whole = !call.left_out && call.nbytes > 0;
+  const bounds = boundsOf(call, holdings.ranks, holdings.root, theory);
   const slowest =
     call.collective === "p2p"
       ? null
@@ -340,7 +395,8 @@ export function readingOf(call, known) {
     steps,
     edges,
     ideal,
-    bound: whole ? (theory?.share ?? 0) * call.nbytes : 0,
+    bounds,
+    bound: Math.max(0, ...bounds),
     sends,
     most: Math.max(0, ...[...sends.values()].map((s) => s.sum.at(-1) ?? 0)),
     crowd: crowdOf(call.flights),

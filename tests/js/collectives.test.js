@@ -127,7 +127,7 @@ test("every mark has its key, at any width", () => {
     .map((k) => k.words)
     .join("; ");
   for (const mark of [
-    "while sending",
+    "from send to receipt",
     "on its way",
     "waits",
     "has not joined in yet",

@@ -99,7 +99,7 @@ test("the matrix's height depends on the ranks alone, and stays low", () => {
 
 test("how far a rank is, in words", () => {
   const [first, second] = counterWords(readingOfRing(4, { slow: [2, 6] }), 0, 1e12);
-  assert.equal(first, "rank 0: step 6 of 6, 360 kB sent; by theory the busiest rank sends 360 kB");
+  assert.equal(first, "rank 0: step 6 of 6, 360 kB sent, by theory 360 kB in all");
   assert.match(second, /^ideal: every step as fast as this call's fastest, 6 in 1\.80 ms$/);
 });
 

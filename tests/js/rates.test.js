@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { frameAt, openCall } from "../../assets/engine/model.js";
 import {
+  boundsOf,
   causeOf,
   groupOf,
   heldUp,
@@ -21,12 +22,17 @@ const reading = (n, rows, more) => {
 };
 const emulated = [{ from: 2, to: 3, made: "emulated: 25 Mbit/s", down: false }];
 
-test("a link's rate is that of its sends, its hop the least time that a chunk took", () => {
+test("a link's rate is that of its flights, its hop the least time that a chunk took", () => {
   const call = callOf(ringRows(4, { slow: [2, 5], hop: 300, nbytes: 240_000 }));
   const links = linkRates(call, hopsOf(call));
   assert.deepEqual([...links.keys()].sort(), ["0>1", "1>2", "2>3", "3>0"]);
-  assert.ok(Math.abs(links.get("0>1").rate - 60_000 / 300e-6) < 1);
-  assert.ok(Math.abs(links.get("2>3").rate - 60_000 / 1500e-6) < 1);
+  // with what passes from the end of the send to that of the receive, as in the words beside it
+  for (const [key, link] of links) {
+    const flown = call.flights.filter((f) => `${f.from}>${f.to}` === key);
+    assert.equal(link.took, median(flown.map((f) => f.end - f.start)));
+    assert.ok(Math.abs(link.rate - 60_000e9 / link.took) < 1, key);
+    assert.ok(link.took > (key === "2>3" ? 1500 : 300) * US);
+  }
   assert.equal(links.get("2>3").hop, 1500 * US);
 });
 
@@ -88,6 +94,26 @@ test("bytes sent meet the bound of the ring", () => {
   const { sends, most, bound } = reading(4, ringRows(4));
   assert.equal(most, bound);
   for (const mine of sends.values()) assert.equal(sentAt(mine, 1e12, 6).nbytes, bound);
+});
+
+test("each rank has its own bound, by the sizes that chunks have in the call", () => {
+  // a bias of ten floats: chunks of 12, 12, 8 and 8 bytes
+  const size = [12, 12, 8, 8];
+  const rows = ringRows(4, { nbytes: 40 }).map((r) =>
+    r.kind === "send" || r.kind === "recv" ? { ...r, nbytes: size[r.chunk] } : r,
+  );
+  const theory = { "all_reduce/ring": { steps: 6, share: 1.5 } };
+  const sends = ["2112", "2211", "1221", "1122"];
+  const told = { "all_reduce/ring": { ...theory["all_reduce/ring"], sends } };
+  const own = reading(4, rows, { run: { theory: told } });
+  assert.deepEqual(own.bounds, [60, 64, 60, 56]);
+  for (const [place, rank] of own.holdings.ranks.entries())
+    assert.equal(sentAt(own.sends.get(rank), 1e12, 6).nbytes, own.bounds[place]);
+  assert.deepEqual(reading(4, rows, { run: { theory } }).bounds, [60, 60, 60, 60]);
+  // of a tree each rank has another share; counted from the root
+  const tree = { steps: 2, share: 2, shares: [2, 0, 1, 0] };
+  const call = { nbytes: 100, left_out: "", rows: [] };
+  assert.deepEqual(boundsOf(call, [0, 1, 2, 3], 1, tree), [0, 200, 0, 100]);
 });
 
 test("how far a rank is: the step that it is in, its bytes so far", () => {

@@ -240,13 +240,13 @@ test(
       known: { run: { emulated } },
     });
     assert.deepEqual(middleFact(reading, look.known), [
-      { words: "link 2 → 3: 133 Mbit/s", ours: false },
-      { words: "the others 800 Mbit/s", ours: false },
+      { words: "link 2 → 3: 1.80 ms per hop", ours: false },
+      { words: "the others 300 µs", ours: false },
       { words: "emulated: 25 Mbit/s", ours: true },
     ]);
     assert.equal(
       factLine(middleFact(all(4, ringRows(4), 0.5).reading, look.known).slice(0, 2)),
-      "links carry 1.6 Gbit/s",
+      "a chunk of 60.0 kB takes 320 µs",
     );
   },
 );
@@ -296,7 +296,7 @@ test("under the pointer: cells, chunks, links, ranks, in words with numbers", ()
   );
   assert.match(
     linkWords(reading, seen.reading && { run: null, control: null }, 2, 3, frame.t)[0],
-    /^link 2 → 3: 267 Mbit\/s while sending, a hop takes at least 1\.80 ms$/,
+    /^link 2 → 3: a chunk takes 1\.82 ms from send to receipt, 264 Mbit\/s; a hop at least 1\.80 ms$/,
   );
   const waiting = seen.ranks.find((s) => s.wait);
   assert.match(

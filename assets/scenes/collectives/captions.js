@@ -13,17 +13,22 @@
 import { cellAt, holdingsAt, isComplete } from "../../engine/holdings.js";
 import { sendKey } from "../../engine/replayed_cells.js";
 import { frameAt } from "../../engine/model.js";
-import { heldUp, madeLinks } from "../../engine/rates.js";
+import { heldUp, madeLinks, median } from "../../engine/rates.js";
 import { generationAt, generationsOf, lostAt } from "../../engine/generations.js";
 import { failedWords } from "../../engine/failure_caption.js";
 import { poisonOf, reachedWords } from "../../engine/poison.js";
 import { messagesSentence } from "./message_captions.js";
-import { awaited, bytes, deedWords, duration, isPlanned, sentence } from "../../engine/format.js";
+import {
+  awaited,
+  bytes,
+  deedWords,
+  duration,
+  isPlanned,
+  pieceName,
+  sentence,
+} from "../../engine/format.js";
 
 const LATE = 0.2; // of a call: a rank that joins in later than that after the first is late
-
-// bytes of a message, less of which say nothing of how much a link carries
-const TELLS_RATE = 16_384;
 
 export const FOR_LONG = 0.05; // of a call: shorter waits are not told
 
@@ -204,38 +209,30 @@ export function collectiveSentence({ known, call, live }, reading, frame) {
 }
 
 /**
- * The fact in the middle of the ring: the slowest link against the others.
+ * The fact in the middle of the ring: how long a chunk is on its way, or the slowest link against
+ * the others.
  * @param {Reading} reading
  * @param {Known} known
  * @returns {{words: string, ours: boolean}[]}
  */
 export function middleFact(reading, known) {
-  const { slowest, usual, links } = reading;
-  const small =
-    reading.call.collective === "p2p" && !reading.call.flights.some((f) => f.nbytes >= TELLS_RATE);
-  const rates = small ? [] : [...links.values()].filter((l) => l.rate > 0);
+  const { slowest, links, call } = reading;
   const lines = [];
   if (slowest) {
-    const name = `link ${slowest.from} → ${slowest.to}`;
-    const others = [...links.values()].filter((l) => l !== slowest);
-    if (slowest.rate > 0 && slowest.rate < usual / 2)
-      lines.push(`${name}: ${bitRate(slowest.rate)}`, `the others ${bitRate(usual)}`);
-    else
-      lines.push(
-        `${name}: ${duration(slowest.hop)} a hop`,
-        "the others " +
-          `${duration(others.map((l) => l.hop).sort((a, b) => a - b)[others.length >> 1])}`,
-      );
-  } else if (rates.length) {
-    const sorted = rates.map((l) => bitRate(l.rate));
-    const [low, high] = [
-      rates.reduce((a, b) => (b.rate < a.rate ? b : a)),
-      rates.reduce((a, b) => (b.rate > a.rate ? b : a)),
-    ];
+    const others = [...links.values()].filter((l) => l !== slowest).map((l) => l.hop);
     lines.push(
-      links.size > 1 ? "links carry" : "the link carries",
-      new Set(sorted).size === 1 ? sorted[0] : `${bitRate(low.rate)} to ${bitRate(high.rate)}`,
+      `link ${slowest.from} → ${slowest.to}: ${duration(slowest.hop)} per hop`,
+      `the others ${duration(median(others))}`,
     );
+  } else {
+    const took = [...links.values()].map((l) => l.took).filter((t) => t > 0);
+    const size = Math.max(0, ...call.flights.map((f) => f.nbytes));
+    const [low, high] = [Math.min(...took), Math.max(...took)].map(duration);
+    if (took.length)
+      lines.push(
+        `a ${pieceName(call)}${size ? ` of ${bytes(size)}` : ""} takes`,
+        low === high ? low : `${low} to ${high}`,
+      );
   }
   const ours = [...madeLinks(known, links.keys())]
     .filter(([key]) => links.has(key))
@@ -261,7 +258,7 @@ export const factLine = (lines) =>
   lines
     .map((l) => l.words)
     .join(", ")
-    .replace(/(carry|carries), /, "$1 ");
+    .replace(/ takes, /, " takes ");
 
 /** @param {Reading} reading @param {number} rank @param {number} chunk */
 export const cellOf = ({ holdings }, rank, chunk) =>

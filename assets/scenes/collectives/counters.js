@@ -11,6 +11,13 @@ import { sentAt } from "../../engine/rates.js";
 import { duration } from "../../engine/format.js";
 import { unitOf } from "./matrix.js";
 
+/** What ranks send by theory, each or from the least to the most. @param {number[]} bounds @param {number} unit */
+function boundWords(bounds, unit) {
+  const least = plainNumber(Math.min(...bounds) / unit);
+  const most = plainNumber(Math.max(...bounds) / unit);
+  return least === most ? `bound ${most}` : `bound ${least}–${most}`;
+}
+
 /**
  * How far each rank is: its step and its bytes, against what theory says of them.
  * @param {CanvasRenderingContext2D} g
@@ -21,7 +28,7 @@ import { unitOf } from "./matrix.js";
  * @param {number} told  the moment whose numbers are written
  */
 export function drawCounters(g, { ink, font }, grid, reading, t, told) {
-  const { steps, bound, ideal, edges, most, holdings, sends } = reading;
+  const { steps, bound, bounds, ideal, edges, most, holdings, sends } = reading;
   const done = ideal
     ? along(Math.min(t, ideal), [0, ...edges], [0, ...edges.map((_, k) => (k + 1) / edges.length)])
     : 0;
@@ -39,7 +46,7 @@ export function drawCounters(g, { ink, font }, grid, reading, t, told) {
   if (bars) head(`${name} sent`, grid.sent.x, 7);
   else head(name, grid.sent.end - 36, 7);
   if (steps) head(`of ${steps}`, grid.tail, 22);
-  if (bound && bars) head(`bound ${plainNumber(bound / unit)}`, grid.sent.x + 6, 22);
+  if (bound && bars) head(boundWords(bounds, unit), grid.sent.x + 6, 22);
   if (steps && ideal && bars)
     head("ideal", grid.tail + g.measureText(`of ${steps}`).width + 11, 22);
   g.fillStyle = ink.ideal;
@@ -68,7 +75,12 @@ export function drawCounters(g, { ink, font }, grid, reading, t, told) {
     if (bars && steps && ideal)
       g.fillRect(grid.steps.x + grid.steps.bar * done - 0.6, y - reach, 1.25, 2 * reach);
     if (bars && bound)
-      g.fillRect(grid.sent.x + (grid.sent.bar * bound) / scale - 0.6, y - reach, 1.25, 2 * reach);
+      g.fillRect(
+        grid.sent.x + (grid.sent.bar * bounds[i]) / scale - 0.6,
+        y - reach,
+        1.25,
+        2 * reach,
+      );
     if (i % rows) continue;
     const said = sentAt(mine, told, steps);
     g.font = `700 11px ${font}`;
@@ -89,11 +101,12 @@ const plainNumber = (x) =>
  * @param {number} row
  * @param {number} t
  */
-export function counterWords({ call, steps, bound, most, ideal, holdings, sends }, row, t) {
+export function counterWords({ call, steps, bounds, most, ideal, holdings, sends }, row, t) {
   const { step, nbytes } = sentAt(sends.get(holdings.ranks[row]), t, steps);
-  const [unit, name] = unitOf(Math.max(bound, most));
+  const bound = bounds[row];
+  const [unit, name] = unitOf(Math.max(...bounds, most));
   const lines = [
-    `rank ${holdings.ranks[row]}: ${call.collective === "p2p" ? `${step} ` + `${step === 1 ? "message" : "messages"}` : `step ${step}${steps ? ` of ${steps}` : ""}`}, ${plainNumber(nbytes / unit)} ${name} sent${bound ? "; by theory the busiest rank sends " + `${plainNumber(bound / unit)} ${name}` : ""}`,
+    `rank ${holdings.ranks[row]}: ${call.collective === "p2p" ? `${step} ` + `${step === 1 ? "message" : "messages"}` : `step ${step}${steps ? ` of ${steps}` : ""}`}, ${plainNumber(nbytes / unit)} ${name} sent${bound ? `, by theory ${plainNumber(bound / unit)} ${name} in all` : ""}`,
   ];
   if (ideal)
     lines.push(`ideal: every step as fast as this call's fastest, ${steps} in ${duration(ideal)}`);

@@ -45,8 +45,11 @@ export function spaceKeys(look, { place, reading, frame, ranks, made, scale, stu
     put(`narrow ${widthOf(scale / 4, scale, place)}`, 22, bitRate(scale / 4), (g) =>
       stroke(g, line, widthOf(scale / 4, scale, place), []),
     );
-    put(`wide ${widthOf(scale, scale, place)}`, 22, `${bitRate(scale)} while sending`, (g) =>
-      stroke(g, line, widthOf(scale, scale, place), []),
+    put(
+      `wide ${widthOf(scale, scale, place)}`,
+      22,
+      `${bitRate(scale)}, from send to receipt`,
+      (g) => stroke(g, line, widthOf(scale, scale, place), []),
     );
   }
   const gathers = reading?.holdings.way === "keep";

@@ -186,7 +186,8 @@ export function linkWords(reading, known, from, to, t) {
     const gone = reading.call.flights.filter((f) => f.from === from && f.to === to && f.end <= t);
     lines.push(
       `link ${from} → ${to}: ` +
-        `${link.rate > 0 ? `${bitRate(link.rate)} while sending, ` : ""}a hop takes at least ` +
+        `a ${piece} takes ${duration(link.took || link.hop)} from send to receipt` +
+        `${link.rate > 0 ? `, ${bitRate(link.rate)}` : ""}; a hop at least ` +
         `${duration(link.hop)}`,
       `${gone.length} of ${link.flights} ` +
         `${link.flights === 1 ? `${piece} has` : `${piece}s have`} arrived, ` +

@@ -182,7 +182,7 @@ export class CollectivesView {
   /** @param {Look} look */
   say(look) {
     if (!look.ink.ground || look.width <= 0) return;
-    const seen = (this.seen ??= preparedOf(look, this.seen));
+    const seen = (this.seen = preparedOf(look, this.seen)); // of this moment, as the canvas
     const { reading, frame, t, place } = seen;
     // how long they have waited is part of the picture
     if (seen.stuck.size) this.stage.dirty = true;

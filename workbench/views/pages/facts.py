@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ _LANE_NOW = (
 )  # as they are
 
 
+MOST_SENDS = 16  # ranks: of more, pages are not told which chunks each sends
 MOST_WALKED = 64  # ranks: of more, numbers that have no formula are not counted
 
 
@@ -148,9 +150,12 @@ def _pad_words(pad: str | Mapping[str, str]) -> str:
     return ", ".join(f"{names[name]} {duration}" for name, duration in pad.items())
 
 
-def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, float]]:
-    """Return, for each collective that has formulas, its steps and the share of the whole tensor's
-    bytes that the busiest rank sends. ``levels``: of the ranks' hosts, where they are known.
+def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, Any]]:
+    """Return the steps of each collective that has formulas, and what its ranks send.
+
+    ``share``: of the whole tensor's bytes, what the busiest rank sends; ``shares``: what each does,
+    where they differ; ``sends``: how often each sends each chunk, a digit for a chunk. ``levels``:
+    of the ranks' hosts, where they are known.
     """
     if ranks < 2:
         return {}
@@ -163,7 +168,7 @@ def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, floa
 
 
 @cache
-def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, float]]:
+def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, Any]]:
     way = levels_told(levels) if levels else ""
     return {
         f"{operation}/{name}": _numbers(find(name, operation, way, ranks), ranks)
@@ -172,10 +177,26 @@ def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, float]]:
     }
 
 
-def _numbers(algorithm: Algorithm, ranks: int) -> dict[str, float]:
+def _numbers(algorithm: Algorithm, ranks: int) -> dict[str, Any]:
     elements = ranks << 20  # whole chunks
-    share = max(algorithm.sent(ranks, elements)) / elements
-    return {"steps": algorithm.steps(ranks), "share": share}
+    shares = [round(sent / elements, 6) for sent in algorithm.sent(ranks, elements)]
+    numbers = {"steps": algorithm.steps(ranks), "share": max(shares)}
+    if len(set(shares)) > 1:
+        numbers["shares"] = shares
+    if sends := _sends(algorithm, ranks):
+        numbers["sends"] = sends
+    return numbers
+
+
+def _sends(algorithm: Algorithm, ranks: int) -> list[str]:
+    """Return how often each rank sends each chunk; empty if that is not known in so few digits."""
+    if algorithm.schedule is None or ranks > MOST_SENDS:
+        return []
+    counts = Counter((t.source, t.chunk) for t in algorithm.schedule(ranks))
+    chunks = 1 + max((chunk for _, chunk in counts), default=-1)
+    if chunks > ranks or max(counts.values(), default=0) > 9:
+        return []
+    return ["".join(str(counts[rank, c]) for c in range(chunks)) for rank in range(ranks)]
 
 
 # ---- what is done to the ranks

@@ -14,7 +14,7 @@ import { countUntil } from "../engine/search.js";
 import { unitsOf } from "../engine/call_source.js";
 import { ranksControl } from "./ranks_control.js";
 import { BAND_HEIGHT, bandsOf, drawBands, hasBands } from "../drawing/generation_bands.js";
-import { drawScore, scoreHeight, timeAt } from "../drawing/lanes.js";
+import { drawScore, openWaits, scoreHeight, spanOf, timeAt } from "../drawing/lanes.js";
 
 const STRIP = { left: 58, right: 8, height: 34, bars: 22 };
 // run time per page time; 0: each call in about four seconds
@@ -28,6 +28,7 @@ const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1];
 export const placesFor = (calls, over) =>
   over ? Math.max(1, calls) : 2 ** Math.max(6, Math.ceil(Math.log2(Math.max(1, calls))));
 
+const GROWS_EVERY = 2.5e8; // ns: so often the bar of a call in which ranks wait grows
 const CUT_FROM = 4; // times the scale: from there on a bar is cut, and drawn broken
 
 /**
@@ -47,10 +48,12 @@ export function stripScale(spans) {
  * The strip's bars: one a call, or one a few calls (the longest of them) where there are more than
  * pixels.
  * @param {CallHead[]} calls @param {number} width @param {boolean} over  no more will come
- * @returns {{x: number, w: number, h: number, first: number, last: number, cut: boolean}[]} h from 0
- *   to 1, the scale's (stripScale); cut: it lasts longer than that
+ * @param {number} [now]  ns: the newest call goes on until then; 0: it does not
+ * @returns {{x: number, w: number, h: number, first: number, last: number, cut: boolean,
+ *   top: number}[]} h from 0 to 1, the scale's (stripScale); cut: it lasts longer than that; top: ns
+ *   of the scale
  */
-export function callBars(calls, width, over) {
+export function callBars(calls, width, over, now = 0) {
   const room = width - STRIP.left - STRIP.right;
   const places = placesFor(calls.length, over);
   const each = Math.max(1, Math.ceil(places / (room / 3)));
@@ -58,8 +61,10 @@ export function callBars(calls, width, over) {
   const bars = [];
   for (let first = 0; first < calls.length; first += each) {
     let span = 0;
-    for (let i = first; i < Math.min(first + each, calls.length); i++)
-      span = Math.max(span, calls[i].end - calls[i].start);
+    for (let i = first; i < Math.min(first + each, calls.length); i++) {
+      const end = i === calls.length - 1 ? Math.max(now, calls[i].end) : calls[i].end;
+      span = Math.max(span, end - calls[i].start);
+    }
     bars.push({
       x: STRIP.left + (first / places) * room,
       w: Math.max(0.5, w - (w > 3 ? 1 : 0)),
@@ -67,11 +72,13 @@ export function callBars(calls, width, over) {
       first,
       last: Math.min(first + each, calls.length) - 1,
       cut: false,
+      top: 0,
     });
   }
   const scale = stripScale(bars.map((bar) => bar.h));
   for (const bar of bars) {
     bar.cut = bar.h > scale;
+    bar.top = scale;
     bar.h = scale ? Math.max(0.06, Math.sqrt(Math.min(1, bar.h / scale))) : 0.06;
   }
   return bars;
@@ -118,7 +125,8 @@ export class TimeBar {
     );
     for (const canvas of [this.strip, this.score]) canvas.setAttribute("role", "slider");
     this.strip.setAttribute("aria-label", "the run, call by call");
-    this.strip.title = "the height of a bar: how long it lasted; a broken one lasted longer";
+    this.strip.title =
+      "the height of a bar: how long it lasted, up to the time that stands beside it; a broken one lasted longer";
     this.score.setAttribute("aria-label", "time within this call");
     this.ranks = ranksControl(this.$("span.wb-ranks"), stage);
     /** @type {HTMLSelectElement} */
@@ -177,7 +185,9 @@ export class TimeBar {
       if (own !== undefined) {
         if (own !== null) stage.playback.goto(own);
       } else if (call)
-        stage.playback.goto(call.start + timeAt(x, call.end - call.start, stage.wide));
+        stage.playback.goto(
+          call.start + timeAt(x, spanOf(stage.look(performance.now()), call), stage.wide),
+        );
     });
   }
 
@@ -281,12 +291,24 @@ export class TimeBar {
   draw(look, score) {
     const { stage, strip } = this;
     const { ink, font, told: call, width, known } = look;
-    const calls = this.calls();
+    const { source } = stage.playback;
+    const { calls } = source;
     this.strip.hidden = (!calls.length && !score) || (typeof score === "object" && !!score.whole);
     this.score.hidden = !score;
     if (!this.strip.hidden) {
       const index = call ? stage.playback.source.indexOf(call) : -1;
-      const key = [known.table.epoch, index, width, look.ratio, ink.comm, isOver(known)].join();
+      const last = source.calls.at(-1);
+      const open = last && source === known.table ? known.table.open(last.key) : null;
+      const now = open && openWaits(look, open).length ? nowOf(known, look.at) : 0;
+      const key = [
+        known.table.epoch,
+        index,
+        width,
+        look.ratio,
+        ink.comm,
+        isOver(known),
+        Math.floor(now / GROWS_EVERY),
+      ].join();
       if (key !== this.drawn) {
         this.drawn = key;
         const above = hasBands(known) ? BAND_HEIGHT + 3 : 0;
@@ -302,6 +324,7 @@ export class TimeBar {
           width,
           isOver(known),
           call?.words?.strip ?? "each call",
+          now,
         );
       }
     }
@@ -319,17 +342,21 @@ export class TimeBar {
  * @param {number} width
  * @param {boolean} over
  * @param {string} words
+ * @param {number} now  ns: the newest call goes on until then; 0: it does not
  */
-function drawStrip(g, ink, font, calls, index, width, over, words) {
+function drawStrip(g, ink, font, calls, index, width, over, words, now) {
+  const bars = callBars(calls, width, over, now);
+  const top = duration(bars[0]?.top ?? 0);
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
   g.fillStyle = ink["ink-3"];
-  g.fillText(words, STRIP.left - 8, STRIP.bars / 2 + 4);
+  g.fillText(words, STRIP.left - 8, bars.length ? 20 : STRIP.bars / 2 + 4);
+  if (bars.length) g.fillText(top, STRIP.left - 8, 6);
   g.fillStyle = ink.rule;
   g.fillRect(STRIP.left, STRIP.bars + 3, width - STRIP.left - STRIP.right, 1);
   let shown = null;
-  for (const bar of callBars(calls, width, over)) {
+  for (const bar of bars) {
     const on = index >= bar.first && index <= bar.last;
     const h = Math.round(bar.h * STRIP.bars);
     if (on) shown = bar;

@@ -9,6 +9,7 @@
  * @typedef {import("../engine/page_state.js").Look} Look
  */
 import { hatched } from "./hatch.js";
+import { isOver, nowOf } from "../engine/player.js";
 import { readingOf } from "../engine/rates.js";
 import { duration, ticks } from "../engine/format.js";
 
@@ -41,6 +42,30 @@ export const xOf = (t, span, width) => LEFT + (span > 0 ? t / span : 0) * (width
  */
 export const timeAt = (x, span, width) =>
   Math.min(1, Math.max(0, (x - LEFT) / (width - LEFT - RIGHT))) * span;
+
+/**
+ * Waits of a call that go on: they have no row before they end.
+ * @param {Look} look
+ * @param {Call} call
+ * @returns {{rank: number, start: number}[]}  start: ns from the call's
+ */
+export const openWaits = ({ known }, call) =>
+  call.complete || isOver(known) || known.control?.held
+    ? []
+    : known.lanesNow
+        .filter((l) => l.kind === "wait" && l.op === call.op && l.group === call.group)
+        .map((l) => ({ rank: l.rank, start: Math.max(0, l.since - call.start) }));
+
+/**
+ * How long the axis of a call is, ns: while ranks wait in it, it goes on to now, and grows in steps.
+ * @param {Look} look
+ * @param {Call} call
+ */
+export function spanOf(look, call) {
+  const own = call.end - call.start;
+  const now = openWaits(look, call).length ? nowOf(look.known, look.at) - call.start : 0;
+  return now > 1.1 * own ? 2 ** (Math.ceil(2 * Math.log2(now)) / 2) : own;
+}
 
 /**
  * The bars of a call in CSS pixels; what is too short to see is one pixel wide, never left out.
@@ -216,9 +241,17 @@ export function drawScoreKey(g, { ink, font, width, ranks, ratio }, ideal) {
  * @param {number} t
  * @param {{x: number, time: number} | null} ideal
  * @param {number} [above]  px above the lanes through which the playhead goes too
+ * @param {number} [span]  ns of the axis
  */
-export function drawAxis(g, { ink, font, width, ranks }, call, t, ideal, above = 0) {
-  const span = call.end - call.start;
+export function drawAxis(
+  g,
+  { ink, font, width, ranks },
+  call,
+  t,
+  ideal,
+  above = 0,
+  span = call.end - call.start,
+) {
   const bottom = TOP + ranks * scoreLane(ranks);
   const x = xOf(t, span, width);
   const taken = /** @type {[number, number][]} */ ([]);
@@ -268,7 +301,7 @@ export function drawScore(g, look) {
   const { call, known, width } = look;
   drawNames(g, look);
   if (!call || width <= LEFT + RIGHT) return;
-  const span = call.end - call.start;
+  const span = spanOf(look, call);
   const reading = readingOf(call, known);
   const lines = drawCallBars(g, look, reading, span);
   const last = lines[lines.length - 1];
@@ -278,8 +311,26 @@ export function drawScore(g, look) {
     call,
     Math.min(span, Math.max(0, look.t - call.start)),
     last ? { x: last.x, time: reading.ideal } : null,
+    0,
+    span,
   );
+  drawOpenWaits(g, look, call, span);
   drawScoreKey(g, look, lines.length > 0);
+}
+
+/**
+ * Waits that go on, up to now: in full, with nothing at their end.
+ * @param {CanvasRenderingContext2D} g @param {Look} look @param {Call} call @param {number} span
+ */
+function drawOpenWaits(g, look, call, span) {
+  const { ink, ratio, known, at, width, ranks } = look;
+  const lane = scoreLane(ranks);
+  const end = xOf(Math.min(span, nowOf(known, at) - call.start), span, width);
+  g.fillStyle = hatched(ink.wait, ratio);
+  for (const { rank, start } of openWaits(look, call)) {
+    const x = xOf(Math.min(span, start), span, width);
+    g.fillRect(x, TOP + rank * lane + lane / 2, Math.max(1, end - x), Math.max(0.5, lane / 2 - 1));
+  }
 }
 
 /**

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { barsOf, idealLines, scoreHeight, timeAt, xOf } from "../../assets/drawing/lanes.js";
+import {
+  barsOf,
+  idealLines,
+  openWaits,
+  scoreHeight,
+  spanOf,
+  timeAt,
+  xOf,
+} from "../../assets/drawing/lanes.js";
 import {
   cellBox,
   cellUnder,
@@ -12,7 +20,7 @@ import { openCall } from "../../assets/engine/model.js";
 import { readingOf } from "../../assets/engine/rates.js";
 import { callBars, stripScale } from "../../assets/chrome/time_bar.js";
 import { callOf, row } from "./rows.js";
-import { knownOf, ringRows } from "./simulated.js";
+import { US, knownOf, ringRows } from "./simulated.js";
 
 const readingOfRing = (n, options) => {
   const known = knownOf(n, ringRows(n, options));
@@ -115,4 +123,44 @@ test("one long call leaves the others to be seen: its bar is cut", () => {
   assert.ok(bars.every((bar) => bar.h === 1));
   assert.equal(stripScale([]), 0);
   assert.equal(stripScale([1, 2, 3]), 3, "no bar is cut that the others can be seen beside");
+});
+
+test("a wait that goes on is drawn up to now, and the axis grows with it, in steps", () => {
+  // rank 1 is frozen after a few chunks: all others wait, and no row tells of it
+  const rows = ringRows(4).filter((r) => r.kind !== "collective" && r.start < 700 * US);
+  const known = {
+    ...knownOf(4, rows),
+    state: "running",
+    clock: 0,
+    control: { held: false },
+    lanesNow: [0, 2, 3].map((rank) => ({
+      ...{ rank, kind: "wait", op: 0, group: "default", since: 700 * US },
+    })),
+  };
+  const call = openCall(known.table, known.table.calls[0]);
+  assert.ok(!call.complete);
+  const lookAt = (ms) => ({ known, call, at: ms, t: call.end, ranks: 4, width: 960, ratio: 1 });
+  const spans = [4700, 4720, 4740, 9000].map((ms) => spanOf(lookAt(ms), call));
+  assert.ok(spans.every((span, i) => span >= [4700, 4720, 4740, 9000][i] * 1e6));
+  assert.equal(spans[0], spans[1]);
+  assert.ok(spans[3] > spans[0] && spans[0] < 1.42 * 4.7e9);
+  assert.equal(openWaits(lookAt(4700), call).length, 3);
+  // what is over, and ranks that are held, wait for nobody
+  for (const other of [{ state: "failed" }, { control: { held: true } }]) {
+    const look = { ...lookAt(4700), known: { ...known, ...other } };
+    assert.equal(spanOf(look, call), call.end - call.start);
+  }
+  const calls = [
+    { start: 0, end: 1e6 },
+    { start: 2e6, end: 3e6 },
+  ];
+  assert.deepEqual(
+    [0, 3.5e6, 4.7e9].map((now) => callBars(calls, 960, false, now)[1]).map((b) => [b.cut, b.top]),
+    [
+      [false, 1e6],
+      [false, 1.5e6],
+      [true, 1e6],
+    ],
+    "the newest call's bar lasts until now, and is broken where it lasts many times as long",
+  );
 });

@@ -180,7 +180,7 @@ def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, Any]]:
 def _numbers(algorithm: Algorithm, ranks: int) -> dict[str, Any]:
     elements = ranks << 20  # whole chunks
     shares = [round(sent / elements, 6) for sent in algorithm.sent(ranks, elements)]
-    numbers = {"steps": algorithm.steps(ranks), "share": max(shares)}
+    numbers: dict[str, Any] = {"steps": algorithm.steps(ranks), "share": max(shares)}
     if len(set(shares)) > 1:
         numbers["shares"] = shares
     if sends := _sends(algorithm, ranks):

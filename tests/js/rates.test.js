@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { frameAt, openCall } from "../../assets/engine/model.js";
 import {
-  boundsOf,
   causeOf,
   groupOf,
   heldUp,
@@ -13,6 +12,7 @@ import {
   readingOf,
   sentAt,
 } from "../../assets/engine/rates.js";
+import { boundsOf } from "../../assets/engine/bounds.js";
 import { RUN, callOf, tableOf } from "./rows.js";
 import { US, allRows, knownOf, ringRows, starRows } from "./simulated.js";
 

@@ -33,11 +33,13 @@ const TEXT_MS = 250; // text changes at most four times a second
 const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
 const STACKED_BELOW = 760; // px: below it everything stands in one column
 const BESIDE_FROM = 1180; // px: from it on what happened, and what can be changed, stand beside the scene
+const LAST_OPENED = 1; // the iteration after which a scene is not opened any more for the first time
 const ANSWER_MS = 10_000; // to a command; then it is said that none came
 
 const FRAME = `
   <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
   <div class="wb-head"><nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav></div>
+  <p class="wb-question" hidden></p>
   <p class="wb-say"><span role="status"></span></p>
   <div class="wb-main">
     <div class="wb-scenes"></div>
@@ -70,6 +72,7 @@ export class Stage {
     this.texts = -Infinity;
     this.dirty = this.alive = this.visible = true;
     this.introduced = false; // the run's own first scene has been opened
+    this.opened = ""; // the one that was opened in its place, as long as it has nothing to show
     this.drawn = { t: NaN, epoch: -1, key: "" };
     this.asked = new Map();
     this.commands = 0;
@@ -117,12 +120,31 @@ export class Stage {
     }
     if (message.type === "batch") {
       if (message.other) this.playback.begin(); // another run than before
-      if (message.other || !this.introduced)
-        this.scenes.open(this.wire.kept.scene ?? message.run.scene ?? "", false);
-      this.introduced = true;
+      if (message.other) [this.introduced, this.opened] = [false, ""];
+      if (!this.introduced) this.#introduce(message.run);
       if (message.turn) this.texts = -Infinity; // a new state is said at once
     }
     this.dirty = true;
+  }
+
+  /**
+   * Open the scene that the reader had chosen, or the run's own; as long as there is nothing to see
+   * in it yet, another one.
+   * @param {import("../engine/player.js").RunFacts} run
+   */
+  #introduce(run) {
+    const { kept } = this.wire;
+    const { scenes, opened } = this;
+    // the reader has gone elsewhere meanwhile
+    if (opened && scenes.current?.name !== opened) this.introduced = true;
+    else {
+      const name = kept.scene ?? run.scene ?? "";
+      scenes.open(name, false);
+      this.opened = scenes.current?.name ?? "";
+      const { counters } = this.known;
+      this.introduced =
+        this.opened === name || isOver(this.known) || (counters?.iteration ?? -1) > LAST_OPENED;
+    }
   }
 
   /**

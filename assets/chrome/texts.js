@@ -30,6 +30,8 @@ export function refreshTexts(stage, look) {
     ...(known.run?.notes ?? []),
     ...(view.badges?.(look) ?? []),
   ]);
+  put(".wb-question", known.run?.question ?? "");
+  stage.$(".wb-question").hidden = !known.run?.question;
   put(".wb-meter", meter(known));
   stage.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);
   const trouble = stage.wire.trouble(look.at);

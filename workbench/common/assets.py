@@ -38,12 +38,15 @@ def asset(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a scene's scene.json. ``facts``: key -> flags (views/scenes)."""
+    """The content of a scene's scene.json. ``facts``: key -> flags (views/scenes). ``opens``: the
+    strategies whose runs open in this scene, "*" all others of several ranks.
+    """
 
     folder: Path
     label: str
     order: float
     facts: dict[str, dict[str, bool]]
+    opens: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -68,7 +71,8 @@ def _manifest(file: Path) -> Manifest:
     try:
         values = json.loads(file.read_text())
         facts = dict(values.get("facts", {}))
-        return Manifest(file.parent, str(values["label"]), float(values["order"]), facts)
+        opens = tuple(map(str, values.get("opens", ())))
+        return Manifest(file.parent, str(values["label"]), float(values["order"]), facts, opens)
     except KeyError as error:
         raise ValueError(f"{file} is not the manifest of a scene: it lacks {error}") from None
     except (AttributeError, OSError, TypeError, ValueError) as error:

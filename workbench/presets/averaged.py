@@ -8,6 +8,12 @@ from workbench.experiment.spec import Experiment, Jitter, Kill, Link, Network, S
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 GROUP, ORDER = "Averaged gradients", 10
+SCENES = {
+    "A straggler": "timeline",
+    "Now and then slow": "timeline",
+    "No overlap (padded)": "timeline",
+    "Sequential, to compare": "timeline",
+}
 
 
 def presets() -> list[Words]:

@@ -8,6 +8,8 @@ They stand in the files of presets/, ours and the user's own (extensions.py). A 
     GROUP, ORDER     under which name its presets stand, and where among the others
     presets()        a list of (name, a line of words on what to look for, make -> Experiment)
     comparisons()    a list of (name, the question in a line, make -> {name: Experiment}); or none
+    SCENES           name -> the scene in which the question is seen, "" all others; without it that
+                     of the strategy
 """
 
 from __future__ import annotations
@@ -29,11 +31,16 @@ class Preset:
     words: str
     make: Callable[[], Experiment]
     group: str = "Averaged gradients"  # under which it stands where there are many
+    scene: str = ""  # in which its question is seen; "": that of its strategy
 
     @cached_property
     def experiment(self) -> Experiment:
         """Made when asked for: to check a strategy's options takes importing torch."""
         return self.make()
+
+    def facts(self) -> dict[str, str]:
+        """Return what a run of it keeps: the question above its picture, and its first scene."""
+        return {"question": self.words} | ({"scene": self.scene} if self.scene else {})
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,22 @@ class Compared:
 def presets() -> dict[str, Preset]:
     """Return them by name, the one to begin with first."""
     return {
-        name: Preset(name, words, make, file.GROUP)
+        name: Preset(name, words, make, file.GROUP, _scene(file, name))
         for file in _files()
         for name, words, make in file.presets()
     }
+
+
+def _scene(file: ModuleType, name: str) -> str:
+    scenes: Mapping[str, str] = getattr(file, "SCENES", {})
+    return scenes.get(name, scenes.get("", ""))
+
+
+def note(metadata: dict[str, str], name: str, exp: Experiment) -> None:
+    """Keep with a run what its preset says of it, if it is a run of the preset of this name."""
+    preset = presets().get(name)
+    if preset is not None and preset.experiment == exp:
+        metadata |= preset.facts()
 
 
 def comparisons() -> dict[str, Compared]:

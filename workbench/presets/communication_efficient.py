@@ -14,6 +14,12 @@ from workbench.experiment.spec import Experiment, Network
 Words = tuple[str, str, Callable[[], Experiment]]
 Question = tuple[str, str, Callable[[], dict[str, Experiment]]]
 GROUP, ORDER = "Fewer words", 60
+SCENES = {
+    "200 small tensors": "timeline",
+    "200 small tensors, fused": "timeline",
+    "Fused in cycles (padded)": "timeline",
+    "A large minibatch, warmed up": "overview",
+}
 
 
 def presets() -> list[Words]:

@@ -14,6 +14,9 @@ from workbench.experiment.spec import Experiment, Kill, Link, Network
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Examples", 40
+SCENES = {
+    "A partitioned data set": "samples",
+}
 WAY = Link(latency="10 ms", bandwidth="20 Mbit/s")  # of examples, from a server to a worker
 
 

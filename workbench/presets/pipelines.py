@@ -14,6 +14,13 @@ from workbench.experiment.spec import Experiment, Network, Pads, Slow
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Models over ranks", 100
+SCENES = {
+    "Pipeline of convolutions": "model",
+    "Too large for one rank": "overview",
+    "Split, it fits": "model",
+    "Inside the layers": "model",
+    "Inside, the sequence too": "model",
+}
 TRANSFORMER = {"layers": 8}  # so that eight stages have a layer each
 
 

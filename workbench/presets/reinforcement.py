@@ -13,6 +13,11 @@ from workbench.experiment.spec import Experiment, Kill
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Reinforcement learning", 80
+SCENES = {
+    "": "reinforcement",
+    "DQN in one process": "timeline",
+    "CartPole": "overview",
+}
 
 
 def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) -> Experiment:

@@ -8,6 +8,9 @@ from workbench.experiment.spec import Experiment
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 GROUP, ORDER = "Partitions", 70
+SCENES = {
+    "": "samples",
+}
 
 
 def presets() -> list[Words]:

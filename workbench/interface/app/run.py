@@ -25,6 +25,7 @@ from workbench.interface.app.page import (
 )
 from workbench.interface.app.runs import Hosted
 from workbench.interface.app.start import link_of
+from workbench.views.scenes import first_scene
 
 SOON = 300.0  # seconds before its end from which a run's page says how much time is left
 NONE = (
@@ -46,7 +47,7 @@ class RunPage:
         self.starting = ""
         if (run := hosted.run) is not None:
             self.stage = Stage()
-            scene = "collectives" if hosted.past.experiment.ranks > 1 else "overview"
+            scene = first_scene(run.store.metadata)
             start = None if readonly else self.on_start
             self.stage.watch(run, scene, readonly, start)
             charts = Charts(site, run, self.ground, self.owner)

@@ -28,6 +28,7 @@ from workbench.experiment.spec import Experiment
 from workbench.interface.app.limits import Limits, Refused
 from workbench.interface.app.reserved import held
 from workbench.launchers.processes.pool import shutdown
+from workbench.presets.catalogue import note
 from workbench.runs.history import History, Past
 from workbench.runs.run import Run, run
 
@@ -97,7 +98,9 @@ class Runs:
         self._admit(exp, owner)
         past = None
         try:
-            past = self.history(owner).add(_run(exp), title, secrets.token_urlsafe(16))
+            run = _run(exp)
+            note(run.store.metadata, title, exp)
+            past = self.history(owner).add(run, title, secrets.token_urlsafe(16))
         finally:
             with self._lock:  # in one: between the two it would count neither as starting nor live
                 self._starting -= 1

@@ -24,6 +24,7 @@ from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Sheet
 from workbench.interface.laboratory.stage import LiveStage
 from workbench.launchers.processes.pool import warm_pool
+from workbench.presets.catalogue import note
 from workbench.runs.history import History, Past, describe, label
 from workbench.runs.run import Run
 from workbench.runs.run import run as start
@@ -197,6 +198,7 @@ class Lab(w.VBox):
             run = self.run = start(exp)
             preset = self.presets[self.preset.value]
             title = preset.name if exp == preset.experiment else describe(exp)
+            note(run.store.metadata, title, exp)
             past = self.history.add(run, title)
         self.show(past)
         self.start_button.disabled, self.stop_button.disabled = True, False

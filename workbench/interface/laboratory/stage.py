@@ -7,6 +7,7 @@ from typing import Any
 from workbench.views.packing import Message
 from workbench.views.pages.feed import Page, Start, feed, nothing
 from workbench.views.pages.widget import Picture
+from workbench.views.scenes import first_scene
 
 
 class LiveStage(Picture):
@@ -21,7 +22,8 @@ class LiveStage(Picture):
 
     def watch(self, run: Any) -> None:
         self.leave()
-        self._page = feed(run).join(self.push, on_start=self._on_start)
+        scene = first_scene(run.store.metadata)
+        self._page = feed(run).join(self.push, on_start=self._on_start, scene=scene)
         if self._greeted:
             self._page.hear({"type": "hello"})
 

@@ -84,6 +84,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
     planned, link_levels = run.read("planned"), levels_of_spec(network)
     return {
         "title": metadata.get("title", "") or _title(strategy),
+        "question": metadata.get("question", ""),
         "strategy": strategy,
         "ranks": ranks,
         "cells": "cells" in metadata,  # ranks that run a notebook's cells train only if these do

@@ -47,7 +47,7 @@ from workbench.views.pages.facts import (
 from workbench.views.pages.link_facts import changed, emulated, link_notes
 from workbench.views.pages.page import Page, Ready, Send, Start
 from workbench.views.pages.tally import Tally
-from workbench.views.scenes import RunRecord, reported, scenes
+from workbench.views.scenes import RunRecord, first_scene, reported, scenes
 
 __all__ = ["Feed", "Page", "Send", "Start", "feed", "nothing"]
 
@@ -178,7 +178,7 @@ class Feed:
         """Send the history of a run that is over, here and now: what a saved page holds. Raises
         what ``send`` raises.
         """
-        scene = self._store.metadata.get("scene", "overview")
+        scene = first_scene(self._store.metadata)
         page = self.join(send, readonly=True, scene=scene)
         page.ask({"type": "hello"})
         self._work(run)

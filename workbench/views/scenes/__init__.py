@@ -1,7 +1,8 @@
 """Scenes: the pictures of a run. A scene is a folder of assets/scenes/ with a manifest, scene.json:
 
-    {"label": "Shards", "order": 90, "facts": {"shards": {"found": true}}}
+    {"label": "Shards", "order": 90, "opens": ["fsdp"], "facts": {"shards": {"found": true}}}
 
+    opens   the strategies whose runs open in it; "*" all others that have several ranks
     facts   keys of the page's ``known.run`` that the scene brings. "found": ranks find them out
             while they run. "heavy": pages keep them, so they are sent with a history and when they
             change, not with every message
@@ -127,6 +128,18 @@ def _side(folder: Path) -> ModuleType | None:
     if folder.name in extensions.files("views/scenes"):
         return extensions.load("views/scenes", folder.name)
     return None
+
+
+def first_scene(metadata: Mapping[str, str]) -> str:
+    """Return the scene in which a run opens: what is stored with it, else that of its strategy."""
+    if (stored := metadata.get("scene")) in (manifests := {m.name: m for m in scene_manifests()}):
+        return str(stored)
+    run = RunRecord(metadata)
+    for strategy in (run.strategy, "*" if int(run.spec.get("ranks", 1)) > 1 else ""):
+        for name, manifest in manifests.items():
+            if strategy and strategy in manifest.opens:
+                return name
+    return next(iter(manifests))
 
 
 def facts_of(run: RunRecord) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""A run opens in the scene in which its question is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import workbench as wb
+from tests.synthetic import training
+from workbench.common.assets import scene_manifests
+from workbench.presets.catalogue import note, presets
+from workbench.store.event_store import Store
+from workbench.views.pages.facts import facts
+from workbench.views.replay import page
+from workbench.views.scenes import first_scene, scenes
+
+
+def opens(exp: wb.Experiment, **more: str) -> str:
+    return first_scene({"experiment": exp.to_yaml(), **more})
+
+
+def test_a_strategy_has_its_scene() -> None:
+    one, two = {"ranks": 1}, {"ranks": 2}
+    assert opens(wb.Experiment(strategy="pipeline", task="char_transformer", **two)) == "pipeline"
+    assert opens(wb.Experiment(strategy="ddp", **two)) == "timeline"
+    assert opens(wb.Experiment(strategy="data_parallel", **two)) == "collectives"
+    assert opens(wb.Experiment(strategy="sequential", **one)) == "overview"
+    assert opens(wb.Experiment(strategy="ddp", **two), scene="samples") == "samples"
+    assert opens(wb.Experiment(strategy="ddp", **two), scene="no such scene") == "timeline"
+    assert first_scene({}) == "overview"  # a record that says nothing of its experiment
+
+
+def test_every_preset_names_a_scene_and_keeps_its_question() -> None:
+    known = scenes()
+    for name, preset in presets().items():
+        metadata = {"experiment": preset.experiment.to_yaml()}
+        note(metadata, name, preset.experiment)
+        assert metadata["question"] == preset.words == facts(metadata)["question"]
+        assert first_scene(metadata) in known, name
+        if preset.scene:
+            assert first_scene(metadata) == preset.scene
+    opened = {
+        first_scene({"experiment": one.experiment.to_yaml(), **one.facts()})
+        for one in presets().values()
+    }
+    assert opened >= {"collectives", "timeline", "pipeline", "server", "peers", "shards", "samples"}
+
+
+def test_what_was_changed_is_no_run_of_the_preset() -> None:
+    straggler = presets()["A straggler"]
+    for name, exp in (
+        ("A straggler, changed", straggler.experiment),
+        ("A straggler", straggler.experiment.replace(iterations=7)),
+        ("no preset", straggler.experiment),
+    ):
+        metadata: dict[str, str] = {}
+        note(metadata, name, exp)
+        assert metadata == {}
+
+
+def test_a_saved_page_opens_in_it_under_its_question(tmp_path: Path) -> None:
+    """What the page is told of the run has both."""
+    straggler = presets()["A straggler"]
+    metadata = {"experiment": straggler.experiment.to_yaml()}
+    note(metadata, straggler.name, straggler.experiment)
+    store = Store.from_frame(training(3), metadata)
+    store.save(tmp_path / "run.parquet")
+    again = wb.load(tmp_path / "run.parquet").store
+    assert facts(again.metadata)["question"] == straggler.words
+    assert first_scene(again.metadata) == "timeline"
+    assert "<!doctype html>" in page(again)
+
+
+def test_a_strategy_opens_in_one_scene_only() -> None:
+    opens = [name for one in scene_manifests() for name in one.opens]
+    assert len(opens) == len(set(opens)) > 5

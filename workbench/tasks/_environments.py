@@ -37,7 +37,9 @@ def plays(task: Any) -> bool:
 
 
 def make(name: str) -> Any:
-    """Return the environment of a gymnasium id. Raises SpecError if there is none."""
+    """Return the environment of a gymnasium id; nested observations, such as a Tuple, as one flat
+    array. Raises SpecError if there is none.
+    """
     library = gymnasium()
     if ":" in name:  # gymnasium imports what stands before it
         raise SpecError.at(
@@ -46,7 +48,10 @@ def make(name: str) -> Any:
             name,
         )
     try:
-        return library.make(name)
+        environment = library.make(name)
+        if isinstance(environment.observation_space, _plain(library.spaces)):
+            return environment
+        return importlib.import_module("gymnasium.wrappers").FlattenObservation(environment)
     except Exception as error:
         raise SpecError.at("task_options.id", f"gymnasium cannot make it: {error}", name) from None
 
@@ -102,7 +107,7 @@ def check_spaces(environment: Any) -> None:
             "needs discrete ones. Take an environment whose action_space is gymnasium.spaces."
             "Discrete, such as 'CartPole-v1', or wrap this one so that it has a few actions",
         )
-    if not isinstance(environment.observation_space, spaces.Box | spaces.Discrete):
+    if not isinstance(environment.observation_space, _plain(spaces)):
         raise SpecError.at(
             "task",
             f"{name} has observations {environment.observation_space}: expected a Box or Discrete. "
@@ -155,6 +160,11 @@ def evaluate(task: Any, model: Any, seed: int) -> dict[str, float]:
         returns.append(total)
     game.close()
     return {"return": float(np.mean(returns))}
+
+
+def _plain(spaces: Any) -> tuple[type, ...]:
+    """Return the spaces whose observations are one array."""
+    return spaces.Box, spaces.Discrete
 
 
 def _name(environment: Any) -> str:

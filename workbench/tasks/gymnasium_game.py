@@ -1,6 +1,7 @@
 """An environment of gymnasium, by its id: any with discrete actions, CartPole-v1 left to itself.
 
-The network is a multilayer perceptron on the flat observation. For images write a task of your
+The network is a multilayer perceptron on the flat observation: of a Discrete space zeros and a one,
+of a Tuple or Dict all of its parts in one array. For images write a task of your
 own, with a network that fits: ``environment()`` and ``model()`` are all that it needs.
 """
 

@@ -54,11 +54,19 @@ def test_discrete_observations_are_a_one_among_zeros() -> None:
     assert game.reset().tolist() == [1] + [0] * 15 and game.shape == (16,)
 
 
+def test_nested_observations_of_an_id_are_one_flat_array() -> None:
+    gymnasium_game.check("Blackjack-v1")
+    task = gymnasium_game.Task("Blackjack-v1")
+    game = Game(task.environment(), 0)
+    assert game.shape == (32 + 11 + 2,) and game.reset().sum() == 3, "a one for each of three parts"
+    check_network(task.model(), game, "Blackjack-v1")
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
         (lambda: gymnasium_game.check("Pendulum-v1"), "takes actions Box.*discrete ones"),
-        (lambda: gymnasium_game.check("Blackjack-v1"), "observations Tuple.*FlattenObservation"),
+        (lambda: Game(gymnasium.make("Blackjack-v1"), 0), "observations Tuple.*FlattenObservation"),
         (lambda: gymnasium_game.check("os:CartPole-v1"), "names a module to import"),
         (lambda: gymnasium_game.check("CartPool-v7"), "gymnasium cannot make it.*CartPool"),
         (lambda: check_network(nn.Linear(4, 3), cartpole(), "mine"), r"makes \(1, 3\).*\(1, 2\)"),

@@ -27,6 +27,11 @@ ROOT = Path(__file__).parents[3]
         ({"strategy": "ape_x", "ranks": 4, "actors": 0}, r"actors.*1 or more"),
         ({"strategy": "gorila", "ranks": 4, "learners": 0}, r"learners.*1 or more"),
         ({"strategy": "ape_x", "ranks": 900, "replays": 500}, r"replays.*only capacity = 400"),
+        (
+            {"strategy": "gorila", "ranks": 9, "servers": 3, "replays": 2}
+            | {"capacity": 1, "learn_from": 1, "block": 1},
+            r"replays = 2.*only capacity = 1",
+        ),
         ({"strategy": "ape_x", "ranks": 4, "lockstep": True}, r"lockstep.*ranks=3, and ranks=4"),
         ({"strategy": "gorila", "ranks": 4, "lockstep": True}, r"outlier_above.*0 in lockstep"),
         ({"strategy": "gorila", "ranks": 4, "bundle": True, "replays": 2}, r"replays.*bundle"),

@@ -31,7 +31,7 @@ def table(*rows: Row) -> pl.DataFrame:
         for name in ("start_ns", "end_ns", "kind", "name", "rank", "peer", "value", "group")
     ]
     assert {"start_ns", "kind"} <= set(empty.columns)
-    return frame.select(*columns, pl.lit(0).alias("iteration"))
+    return frame.select(*columns, pl.lit(0).alias("iteration"), pl.lit(0).alias("generation"))
 
 
 def test_each_fault_has_its_own_detection_and_what_is_left_is_a_false_alarm() -> None:
@@ -54,6 +54,19 @@ def test_each_fault_has_its_own_detection_and_what_is_left_is_a_false_alarm() ->
     assert alarms == [("stalled", 1), ("killed", 3)]
     assert found.table["missed"].to_list() == [False, False, True]
     assert "3 faults, 2 found (median 17.0 ms), 1 missed, 2 false alarms" in repr(found)
+
+
+def test_a_corrupt_share_is_not_looked_at_where_its_iteration_is_given_up() -> None:
+    """Rank 1's is: it left before the iteration began again. Rank 2 looked, and said nothing."""
+    found = score(
+        table(
+            (0, "fault", "corrupt shape", 1, -1, 7.0, ""),
+            (0, "fault", "corrupt shape", 2, -1, 8.0, ""),
+            (50, "abort", "", 1, -1, 0.0, ""),
+        ),
+        {"experiment": wb.Experiment(bad_minibatch="skip").to_json()},
+    )
+    assert [one.missed for one in found.each] == [False, True]
 
 
 def test_a_fault_lasts_until_it_is_undone() -> None:

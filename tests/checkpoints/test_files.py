@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ import workbench as wb
 from tests.live import ROOT, lenet, until
 from tests.pairwise import first
 from workbench.checkpoints.folder import MANIFEST, iterations, name_of, newest
+from workbench.checkpoints.parts import Parts
 from workbench.checkpoints.rows import Rows
+from workbench.checkpoints.saver import Saver
 from workbench.checkpoints.tensor_file import write
+from workbench.recording.recorder import Recorder
 
 EXPERIMENT: dict[str, Any] = {"ranks": 2, "iterations": 4}
 
@@ -217,6 +221,31 @@ def writer(folder: Path, limit: int = 0) -> subprocess.Popen[str]:
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
+
+
+def test_who_waits_for_files_of_a_lost_rank_hears_of_its_loss_at_once(tmp_path: Path) -> None:
+    """Rank 1's files never come. Without the look, the next copy waits for them for 60 s."""
+    parts = Parts(equal=True)
+    parts.keep("model", torch.nn.Linear(3, 3))
+    plan = wb.Checkpoint(folder=str(tmp_path), every=1)
+    exp = wb.Experiment(ranks=2, checkpoint=plan, timeout="60 s")
+    lost: list[float] = []
+
+    def look() -> None:
+        if lost:
+            raise wb.WorkbenchError("a rank was lost", how="aborted")
+
+    saver = Saver(exp, "run", Recorder.off(0), torch.device("cpu"), look)
+    try:
+        saver.save(parts, 1, {})
+        saver.write(0, [0, 1], 2, lambda *_: None)
+        lost.append(time.monotonic())
+        with pytest.raises(wb.WorkbenchError, match="lost"):
+            saver.save(parts, 2, {})
+    finally:
+        saver.abandon()
+    assert time.monotonic() - lost[0] < 30, "it did not wait for its time limit"
+    assert not [*tmp_path.glob("iteration-*")], "a checkpoint without rank 1 is none"
 
 
 KILLED = """

@@ -281,8 +281,18 @@ def test_a_server_lost_while_another_is_replaced_is_a_failure_too() -> None:
 def test_without_a_server_or_a_worker_the_run_ends_and_says_so() -> None:
     for lost, words in ((0, "every server has ended"), (1, "every worker has ended")):
         run = wb.run(served(1, 1, recovery="shrink", faults=kill(lost)))
-        with pytest.raises(wb.RankError, match=words):
+        with pytest.raises(wb.TooFewRanks, match=words) as caught:
             run.wait(timeout=60)
+        assert (caught.value.rank, caught.value.how) == (lost, "killed")
+        assert f"rank {lost} (killed)" in str(caught.value)
+
+
+@pytest.mark.full
+def test_the_only_server_never_starts() -> None:
+    exp = served(1, 2, recovery="shrink").replace(ranks=(2, 3), faults=wb.FailToStart(rank=0))
+    with pytest.raises(wb.TooFewRanks, match="every server has ended") as caught:
+        wb.run(exp).wait(timeout=60)
+    assert caught.value.rank == 0
 
 
 def test_a_worker_that_the_run_could_spare_is_lost_too_when_all_restart(tmp_path: Path) -> None:

@@ -204,6 +204,19 @@ def test_a_rank_that_is_told_to_go_leaves_at_the_end_of_its_iteration() -> None:
     assert done == faults["iteration"].max(), "not in the midst of one"
 
 
+def test_a_data_server_that_is_told_to_go_leaves_and_is_replaced() -> None:
+    exp = experiment("data_servers", 3, recovery="replace", iterations=40, batch_size=6)
+    run = wb.run(exp)
+    training(run, 2)
+    run.preempt(0)
+    result = run.wait(timeout=90)
+    assert_as_sequential(run, result, {1, 2})
+    assert [(one.lost, one.fresh) for one in recoveries_of(run.store.metadata)] == [
+        ({"0": "ended"}, (0,))
+    ]
+    assert not run.detection().missed, run.detection()
+
+
 @pytest.mark.parametrize("policy", first(1, ["shrink", "replace"]))
 def test_a_rank_that_is_stopped_for_too_long_is_evicted(policy: str) -> None:
     exp = experiment("data_parallel", 3, recovery=policy, iterations=60, timeout="2 s")

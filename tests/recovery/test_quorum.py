@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import Any
 
 import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import lenet
+from tests.live import lenet, over_in_the_end, training, until
 from tests.pairwise import first
 from tests.recovery.test_elastic import generations
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
@@ -77,6 +80,31 @@ def test_where_too_few_would_be_left_the_late_one_is_waited_for() -> None:
     run = wb.run(exp.replace(faults=fault))
     assert_as_sequential(run, run.wait(timeout=90), {0, 1})
     assert generations(run) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "recovery"), first(1, [("local_sgd", "quorum"), ("data_parallel", "shrink")])
+)
+def test_a_stopped_rank_is_kept_where_all_others_are_lost(strategy: str, recovery: str) -> None:
+    """It alone has what is trained, also where the others have just left it out."""
+    fields = {"recovery": recovery, "pad_compute": "5 ms", "iterations": 40}
+    if recovery == "quorum":
+        fields["quorum_timeout"] = "0.3 s"
+    with over_in_the_end(wb.run(experiment(strategy, 2, **fields))) as run:
+        training(run)
+        for pid in run.pids.values():  # so that rank 1 does not leave the group before it is killed
+            os.kill(pid, signal.SIGSTOP)
+        if recovery == "quorum":
+            told = pl.col("name").cast(pl.String) == "left out"
+            until(lambda: run.events.filter(told).height, 30, "rank 0 is left out")
+        run.kill(1)
+        detected = pl.col("name").cast(pl.String) == "killed"
+        until(lambda: run.done or run.events.filter(detected).height, 30, "the loss is noticed")
+        time.sleep(0.2)  # in which it must not be ended
+        os.kill(run.pids[0], signal.SIGCONT)
+        result = run.wait(timeout=60)
+    assert len(result.losses) == 40 and result.lost == [1]
+    assert [one.members for one in generations(run)] == [(0,)]
 
 
 def test_what_a_rank_says_of_another_grows_old() -> None:

@@ -8,7 +8,8 @@ or of the user. What was noticed are the ``detect`` rows.
     not looked   a freeze stops the clocks of the run, who is slow is not lost, a link that is cut
                  for less than two seconds is used again, a rank that joins is no loss (it is found
                  as it arrives), one that is told to go in the last iteration leaves with all
-                 others, and what the experiment does not check
+                 others, a share is not looked at where its iteration is given up and its rank
+                 leaves, and what the experiment does not check
     false alarm  something was noticed, and no fault was there that could explain it
 
 That a peer is late because it computes, or has no core, is no alarm: it is so.
@@ -141,7 +142,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
     noticed = wanted.filter(p("kind") == "detect").to_dicts()
     spec = settings(metadata)
     looks = _looked_for(spec)
-    stays = _trained_to_the_end(rows, done, spec)
+    idle = _trained_to_the_end(rows, done, spec) | _given_up(rows, done)
     claimed = set[int]()
     corrupt = {row["peer"] for row in noticed if row["name"] == DIFFERS}
     each = []
@@ -156,7 +157,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
             ),
             None,
         )
-        expected = (ranks[0], at) not in stays and _expected(name, at, until, looks)
+        expected = (ranks[0], at) not in idle and _expected(name, at, until, looks)
         if found is None:
             each.append(Scored(name, ranks, at, until, None, -1, "", expected))
             continue
@@ -282,6 +283,27 @@ def _trained_to_the_end(
     )
     late = told.join(there, on=["rank", "generation"])
     return set(late.select("rank", "start_ns").iter_rows())
+
+
+def _given_up(rows: pl.LazyFrame, done: pl.DataFrame) -> set[tuple[int, int]]:
+    """Return rank and first time of each corrupt share whose iteration was given up before its rank
+    could look at it, and that the rank did not load again: it had left by then.
+    """
+    p = pl.col
+    corrupt = done.filter(p("name").is_in(_DATA))
+    if corrupt.is_empty():
+        return set()
+    gave_up = {
+        (row["rank"], row["generation"]): row["end_ns"]
+        for row in rows.filter(p("kind") == "abort").collect().iter_rows(named=True)
+    }
+    last = {_share(row): row for row in corrupt.iter_rows(named=True)}
+    first = {_share(row): row["start_ns"] for row in reversed(corrupt.to_dicts())}
+    return {
+        (row["rank"], first[share])
+        for share, row in last.items()
+        if gave_up.get((row["rank"], row["generation"]), -1) > row["start_ns"]
+    }
 
 
 def _looked_for(spec: Mapping[str, Any]) -> dict[str, bool]:

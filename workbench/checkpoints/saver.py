@@ -26,17 +26,27 @@ from workbench.recording.events import CODE, Where, now
 from workbench.recording.recorder import Recorder
 
 _KIND = CODE["checkpoint"]
+_LOOK = 0.02  # seconds of waiting after which it looks whether a rank was lost
 
 
 class Saver:
     """Writes one rank's files of every checkpoint; the first rank makes them whole."""
 
-    def __init__(self, exp: Experiment, run: str, recorder: Recorder, device: torch.device) -> None:
-        """Prepare to write. ``run``: a word that no other run has."""
+    def __init__(
+        self,
+        exp: Experiment,
+        run: str,
+        recorder: Recorder,
+        device: torch.device,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare to write. ``run``: a word that no other run has. ``look``: raises where a rank
+        was lost, whose files will never come.
+        """
         assert exp.checkpoint is not None
         self._exp, self.plan, self._run = exp, exp.checkpoint, run
         self._folder = Path(self.plan.folder).absolute()
-        self._recorder, self._device = recorder, device
+        self._recorder, self._device, self._look = recorder, device, look
         self._buffers: dict[str, torch.Tensor] = {}  # of the copy, used again and again
         self._copied: tuple[int, Snapshot] | None = None
         self._thread: threading.Thread | None = None
@@ -97,15 +107,20 @@ class Saver:
     def abandon(self) -> None:
         """End writing: a checkpoint that is not whole yet never will be."""
         self._abandoned.set()
-        self._await(-1)
+        if self._thread is not None:
+            self._thread.join(self._exp.timeout_ns * 1e-9)
 
     def _await(self, iteration: int) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            start = now()
-            thread.join(self._exp.timeout_ns * 1e-9)
-            if now() - start > 100_000:  # else there was nothing to wait for
-                self._mark("compute", start, "wait", iteration)
+        """Wait for the checkpoint before. Raises what ``look`` raises."""
+        if self._thread is None:
+            return
+        start, limit = now(), self._exp.timeout_ns
+        while self._thread.is_alive() and now() - start < limit:
+            self._thread.join(_LOOK)
+            self._look()
+        self._thread = None
+        if now() - start > 100_000:  # else there was nothing to wait for
+            self._mark("compute", start, "wait", iteration)
 
     def _copy(self, snapshot: Snapshot) -> None:
         """Copy the tensors into buffers in host memory, which the next checkpoint uses again."""

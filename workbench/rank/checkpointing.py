@@ -83,7 +83,8 @@ class Checkpointing:
     @property
     def _saver(self) -> Saver | None:
         if self._made is None and self._job.exp.checkpoint is not None:
-            self._made = Saver(self._job.exp, self._run, self._job.recorder, self._job.device)
+            job = self._job
+            self._made = Saver(job.exp, self._run, job.recorder, job.device, job.session.look)
         return self._made
 
     def put_back(self) -> int:

@@ -7,15 +7,21 @@ that knows most is: a rank that waited for it, or was told to end, reports a con
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import How, LastReport, PeerLost, WorkbenchError, from_fields
+from workbench.rank.stack_dumps import ASK
 from workbench.shared_memory.segments import describe_end, how_it_ended, process_state
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from workbench.experiment.spec import Experiment
+    from workbench.launchers.processes.launcher import RankHandle
+    from workbench.rank.stack_dumps import Lookout
 
 Reports = Mapping[int, Mapping[str, Any]]  # of the ranks that failed, as rank/main.py sends them
 
@@ -130,6 +136,17 @@ def _knows_least(report: Mapping[str, Any]) -> tuple[bool, bool]:
     that waits for a stopped process knows more than one that waits for a rank that waits itself.
     """
     return _told_to_end(report), report["how"] != "stopped"
+
+
+def places_of(handles: Iterable[RankHandle], lookout: Lookout, exp: Experiment) -> list[str]:
+    """Return where in the user's code each of these ranks is, which say nothing any more."""
+    result = []
+    for one in handles:
+        if process_state(one.pid) in "TtZX":
+            continue
+        if place := lookout.place(one.rank, partial(one.signal, ASK)):
+            result.append(f"rank {one.rank} (process {one.pid}) is at {place.words(exp)}")
+    return result
 
 
 # ---- as data: stored with a run, and sent to its pages

@@ -36,9 +36,9 @@ class Quorum:
         self._since: dict[int, float] = {}  # when a member was first seen stopped
         control.words[QUORUM] = round(self._bound * 1e9)
 
-    def late(self, missing: Collection[int] = ()) -> list[int]:
+    def late(self, missing: Collection[int] = (), lost: Collection[int] = ()) -> list[int]:
         """Return the members to leave out now, as many as can be spared. ``missing``: those that
-        have not left their group yet.
+        have not left their group yet; ``lost``: those that have ended.
         """
         if not self._bound:
             return []
@@ -52,8 +52,8 @@ class Quorum:
         found |= self._named(members)
         if missing and regrouping.seconds() > self._bound:
             found |= {*missing}
-        spared = len({*members} - regrouping.out) - self._least
-        return sorted(found & {*members} - regrouping.out)[: max(0, spared)]
+        here = {*members} - regrouping.out - {*lost}
+        return sorted(found & here)[: max(0, len(here) - self._least)]
 
     def _named(self, members: Collection[int]) -> set[int]:
         """Return the ranks that others wait for at this moment."""

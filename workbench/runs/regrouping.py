@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,15 @@ from workbench.common.errors import (
     PeerLost,
     RankError,
     RunTimeout,
-    TooFewRanks,
     WorkbenchError,
     short,
     timed_out,
 )
-from workbench.common.units import counted
 from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Failure, Team
 from workbench.rank.unreachable import evicts_unreachable
+from workbench.runs.enough import check_enough
 from workbench.runs.failure import how_of
 from workbench.runs.membership import Membership
 from workbench.shared_memory.control_block import CHECKPOINT, LOST, REGROUP, Control
@@ -43,7 +42,8 @@ class Regrouping:
 
     ``left``: what ranks said that have left their generation. ``evicted``: members that are being
     ended; ``corrupt``: those of them whose replica differs; ``out``: members, or ranks that were,
-    that do not answer. ``membership``: who is to join, or to
+    that do not answer; ``said``: what those said once they had left their generation too.
+    ``membership``: who is to join, or to
     leave. ``recoveries``: those so far.
     """
 
@@ -56,6 +56,7 @@ class Regrouping:
         self.absent: dict[int, str] = {}  # ranks that the first team begins without
         self.evicted, self.corrupt = set[int](), set[int]()
         self.out = set[int]()
+        self.said: dict[int, Mapping[str, Any]] = {}
         self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
         self._exp, self._control = exp, control
@@ -68,6 +69,19 @@ class Regrouping:
         if self._control.words[LOST] <= self.team.generation:
             self._control.words[LOST] = self.team.generation + 1
             self._since, self._waited = time.monotonic(), 0.0
+
+    def call_back(self, lost: Collection[int]) -> None:
+        """Count members that were left out of the next team among it after all, where the others
+        are ``lost``: nobody else has what is trained.
+        """
+        members = {*self.team.members} - {*lost}
+        if not members or members - self.out:
+            return
+        for rank in members:
+            self.out.discard(rank)
+            self.membership.forget(rank)
+            if rank in self.said:
+                self.left[rank] = self.said.pop(rank)
 
     def meets(self) -> bool:
         """Return whether the ranks are about to leave, all before the same iteration; for as long
@@ -107,7 +121,7 @@ class Regrouping:
         ranks that ended. ``done``: members that have finished, and need nobody any more.
 
         Raises RankError where a policy of the user's own raises, or gives something else, PeerLost
-        where nobody that goes on has what was trained.
+        where nobody that goes on has what was trained, TooFewRanks where too few go on.
         """
         gone = self.membership.leaving & {*lost}
         members = tuple(rank for rank in self.team.members if rank not in done)
@@ -138,15 +152,8 @@ class Regrouping:
                 rank,
                 how=ends[rank],
             )
-        least = self._exp.min_ranks or 1
-        if not done and len(team.members) < least:
-            raise TooFewRanks(
-                f"{counted(len(team.members), 'rank')} can go on, and the run needs {least} "
-                f"(ranks=({least}, {self._exp.ranks})). Lost: "
-                + ", ".join(f"rank {rank} ({how})" for rank, how in ends.items()),
-                min(ends),
-                how=ends[min(ends)],
-            )
+        if not done:
+            check_enough(self._exp, team.members, ends)
         iteration = failure.iteration if team.state == "memory" else _iteration_of(team)
         team = self._waiting(team.after(self.team, iteration), iteration)
         self.recoveries.append(
@@ -160,7 +167,7 @@ class Regrouping:
                 team.state,
             )
         )
-        self.team, self.left = team, {}
+        self.team, self.left, self.said = team, {}, {}
         return team
 
     def _waiting(self, team: Team, iteration: int) -> Team:

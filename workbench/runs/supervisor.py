@@ -7,20 +7,20 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from workbench.common.errors import RunTimeout, TooFewRanks, WorkbenchError
+from workbench.common.errors import How, RunTimeout, TooFewRanks, WorkbenchError
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.launchers.processes import rank_handle
 from workbench.launchers.processes.launcher import Launcher, RankHandle
 from workbench.rank.samples_taken import merge
-from workbench.rank.stack_dumps import ASK, Lookout
+from workbench.rank.stack_dumps import Lookout
 from workbench.rank.stop_watch import StopWatch
 from workbench.rank.unreachable import cut_off
 from workbench.runs.conducting import Conductor
-from workbench.runs.failure import what_went_wrong
+from workbench.runs.enough import check_enough
+from workbench.runs.failure import places_of, what_went_wrong
 from workbench.runs.gathering import Gathering
 from workbench.runs.outcome import Reports
 from workbench.runs.quorum import Quorum
@@ -38,7 +38,7 @@ from workbench.shared_memory.control_block import (
     TRAINING,
     Control,
 )
-from workbench.shared_memory.segments import how_it_ended, process_state
+from workbench.shared_memory.segments import how_it_ended
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,7 +95,7 @@ class Supervisor:
                 for key, _ in selector.select(0.01):
                     self._read_report(key, selector)
                 self._thaw_due()
-                self._leave_out(self._quorum.late())
+                self._leave_out(self._quorum.late(lost=self.lost(spare=False)))
                 self._conductor.look(self.trained_from)
                 self._admit()
                 if (late := self._stops.look()) and not self._evict(self._stops.stopped()):
@@ -133,6 +133,10 @@ class Supervisor:
             }
             try:
                 team = gathering.team(membership.waiting, ended)
+                if team is not None:
+                    absent = {*range(self._exp.ranks)} - {*team.members}
+                    lost: dict[int, How] = {r: "ended" if r in ended else "silent" for r in absent}
+                    check_enough(self._exp, team.members, lost)
             except TooFewRanks as error:
                 self._late = error
                 return False
@@ -199,7 +203,10 @@ class Supervisor:
         iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
         reports = {**failures, **self.regrouping.left}
         error = what_went_wrong(lost, reports, self._pids, iterations, now)
-        if isinstance(error, RunTimeout) and (places := self._places()):
+        silent = [one for one in self._handles if one.rank not in self.reports]
+        if isinstance(error, RunTimeout) and (
+            places := places_of(silent, self._lookout, self._exp)
+        ):
             return RunTimeout("\n  ".join([str(error), *places]))
         return error
 
@@ -235,6 +242,7 @@ class Supervisor:
         members = regrouping.team.members  # of those it could spare nobody leaves any more
         lost |= {rank: code for rank, code in self.lost(spare=True).items() if rank in members}
         self._note_lost(lost)
+        regrouping.call_back(lost)
         lost = {**{rank: 0 for rank in members if rank in regrouping.out}, **lost}
         live = [rank for rank in regrouping.team.members if rank not in lost]
         regrouping.corrupt |= {
@@ -245,16 +253,18 @@ class Supervisor:
         if missing and not lost and regrouping.meets():
             return True
         regrouping.call_off()
-        if missing and self._leave_out(self._quorum.late(missing)):
+        if missing and self._leave_out(self._quorum.late(missing, lost)):
             return True
         if missing:
-            self._evict(self._stops.stopped())
+            stopped = self._stops.stopped()
+            if {*live} - {*stopped}:  # else nobody would be left that has what is trained
+                self._evict(stopped)
             self._late = self._late or regrouping.overdue(missing)
             return self._late is None
         if not lost:
             return self._all_live(live)
         done = [rank for rank in live if rank in self.reports]
-        if len(done) == len(live):
+        if live and len(done) == len(live):
             return self._finish_without(lost)
         return self._regroup(lost, done)
 
@@ -362,6 +372,7 @@ class Supervisor:
                 self._run._note(key.data.rank, "arrived")
         elif "left" in message[0] and key.data.rank in self.regrouping.out:
             self.regrouping.membership.arrive(key.data.rank)
+            self.regrouping.said[key.data.rank] = message[0]
             self._run._note(key.data.rank, "arrived")
         elif "left" in message[0]:
             self.regrouping.left[key.data.rank] = message[0]
@@ -380,14 +391,3 @@ class Supervisor:
                 self._control.set_rank(rank, THAW_AT, 0)
                 self._run._note_frozen(rank, False)
                 self._run._signal(rank, signal.SIGCONT)
-
-    def _places(self) -> list[str]:
-        """Return where in the user's code each rank is that says nothing any more."""
-        result = []
-        for one in self._handles:
-            if one.rank in self.reports or process_state(one.pid) in "TtZX":
-                continue
-            if place := self._lookout.place(one.rank, partial(one.signal, ASK)):
-                words = place.words(self._exp)
-                result.append(f"rank {one.rank} (process {one.pid}) is at {words}")
-        return result

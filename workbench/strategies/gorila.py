@@ -15,6 +15,7 @@ Law    in lockstep with one rank of each role it equals sequential DQN, bit by b
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -142,6 +143,11 @@ def roles_of(ranks: int, config: Config) -> Roles:
     if config.bundle:
         return Roles.bundled(ranks, config.servers)
     return Roles.of(ranks, config.servers, config.learners, config.replays)
+
+
+def missing_role(config: Config, ranks: int, members: Collection[int]) -> str:
+    """Return a role that none of these ranks of the run plays; "" where each is played."""
+    return roles_of(ranks, config).missing(members)
 
 
 def train(job: Job, config: Config) -> None:

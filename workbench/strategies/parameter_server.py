@@ -15,6 +15,7 @@ Law    bsp equals sequential training within rounding; shards do not change it b
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -118,6 +119,12 @@ def check_survivors(config: Config, same_ranks: bool) -> None:
             "recovery='replace'",
             list(config.shares),
         )
+
+
+def missing_role(config: Config, ranks: int, members: Collection[int]) -> str:
+    """Return "server" or "worker" where none of these ranks of the run is one; "" otherwise."""
+    serving = [rank for rank in members if rank < config.servers]
+    return "server" if not serving else "worker" if len(serving) == len(members) else ""
 
 
 def train(job: Job, config: Config) -> None:

@@ -6,7 +6,8 @@
 
 Seed and number of a trial decide its faults, so that a failure can be had again. What must hold:
 the run ends in time; where it recovers, or nobody was lost, it ends well, with every loss there and
-replicas that are equal to the bit; where it may not go on, its error names a rank that was struck;
+replicas that are equal to the bit; where it may not go on, or nobody is left of a role (such as the
+only server), its error names a rank that was struck;
 nothing was noticed without a fault, no loss of a rank went unnoticed, no process is left.
 
 Source  Basiri et al., "Chaos Engineering", IEEE Software 33(3), 2016: a steady state is defined
@@ -29,6 +30,7 @@ from workbench.experiment.elastic_checks import check_elastic
 from workbench.experiment.faults import FailToStart, Fault, Kill, Preempt
 from workbench.experiment.scenario import Kind, Scenario
 from workbench.experiment.spec import Experiment
+from workbench.runs.enough import missing_role
 from workbench.runs.run import Run, run
 from workbench.shared_memory.segments import process_state
 from workbench.store.result import Result
@@ -166,13 +168,22 @@ def _judge(exp: Experiment, live: Run, result: Result) -> str:
 def _judge_error(exp: Experiment, error: WorkbenchError, ends: set[int]) -> str:
     """Return why a run should not have ended by this error; "" where it must."""
     told = str(error).splitlines()[0] if str(error) else ""
-    if isinstance(error, TooFewRanks) and exp.min_ranks and len(ends) > exp.ranks - exp.min_ranks:
+    if isinstance(error, TooFewRanks) and error.rank in ends and _too_few(exp, ends):
         return ""
     if exp.recovers or not ends:
         return f"it ended by {type(error).__name__}: {told}"
     if not isinstance(error, PeerLost) or error.rank not in ends:
         return f"ranks {sorted(ends)} were struck, and it ended by {type(error).__name__}: {told}"
     return ""
+
+
+def _too_few(exp: Experiment, ends: set[int]) -> bool:
+    """Return whether without these ranks the run may end: there are fewer than its minimum, or
+    nobody plays one of the roles, and no policy starts another.
+    """
+    rest = {*range(exp.ranks)} - ends
+    replaced = exp.recovery in ("replace", "restart")
+    return len(rest) < (exp.min_ranks or 1) or (not replaced and missing_role(exp, rest) != "")
 
 
 def _left(pids: set[int]) -> str:

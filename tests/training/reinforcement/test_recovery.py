@@ -119,5 +119,6 @@ def test_bundles_go_on_with_their_games_and_their_replay(lost: int) -> None:
 def test_without_any_rank_of_a_role_the_run_ends_and_says_which() -> None:
     fault = wb.Kill(rank=3, at_iteration=5)
     run = wb.run(game("gorila", 4, iterations=40, recovery="shrink", faults=fault))
-    with pytest.raises(wb.RankError, match="every actor has ended"):
+    with pytest.raises(wb.TooFewRanks, match="every actor has ended") as caught:
         run.wait(timeout=60)
+    assert (caught.value.rank, caught.value.how) == (3, "killed")

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from workbench.process_group.work import wait_any
 from workbench.rank.batches import Minibatches, partition
 from workbench.rank.data_source import is_down, reread, wait
+from workbench.rank.preemption import leave_if_told
 from workbench.rank.take_over import attend
 from workbench.recording.events import CODE, Where, now
 from workbench.shared_memory.control_block import (
@@ -56,6 +57,7 @@ class Server:
             ranks = [*self.inbox]
             here = wait_any([self.inbox[rank][0] for rank in ranks], LOOK)
             self._heed_stop()
+            leave_if_told(job, self.newest)
             for at in here:
                 work, told = self.inbox.pop(ranks[at])
                 work.wait()

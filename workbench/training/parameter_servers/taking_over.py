@@ -17,7 +17,7 @@ from workbench.checkpoints.folder import newest, read_manifest
 from workbench.checkpoints.parts import Snapshot
 from workbench.checkpoints.rows import Rows
 from workbench.checkpoints.saved import Saved
-from workbench.common.errors import CheckpointError, RankError
+from workbench.common.errors import CheckpointError
 from workbench.rank.take_over import Before, exchange, resume_losses
 from workbench.recording.events import CODE, Where, now
 from workbench.store.recoveries import REGAINED
@@ -73,8 +73,6 @@ class _Offered:
 def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | None) -> Plan:
     """Offer, plan, send and receive. ``own``: the new holding of a server, which is filled; None on
     a worker. Returns the plan.
-
-    Raises RankError where there is no server any more, or no worker.
     """
     start = now()
     carried = before.carried if before is not None else None
@@ -147,9 +145,7 @@ def _exchanged(
     role: str,
     said: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return what each rank offers, in order. Raises RankError where there is no server any more,
-    or no worker.
-    """
+    """Return what each rank offers, in order."""
     checkpoint = ""
     if job.rank == 0 and job.exp.checkpoint is not None:
         with contextlib.suppress(CheckpointError):  # none was written yet
@@ -163,11 +159,7 @@ def _exchanged(
         "pieces": [one.piece.as_fields() for one in offered],
         "checkpoint": checkpoint,
     }
-    told = [json.loads(one) for one in exchange(job, "offers", json.dumps(own))]
-    for needed in (_SERVER, _WORKER):
-        if not any(one["role"] == needed for one in told):
-            raise RankError(f"every {needed} has ended: nobody is left to train", job.run_rank)
-    return told
+    return [json.loads(one) for one in exchange(job, "offers", json.dumps(own))]
 
 
 def _move(

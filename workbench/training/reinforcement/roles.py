@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from workbench.common.errors import RankError, SpecError
+from workbench.common.errors import SpecError
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -48,18 +48,20 @@ class Roles:
         return cls(range(servers), rest, rest, rest, bundles=True)
 
     def living(self, members: Sequence[int]) -> Roles:
-        """Return the roles in a team of which these ranks of the run are ``members``, by place.
-
-        Raises RankError where a role has no rank left.
-        """
+        """Return the roles in a team of which these ranks of the run are ``members``, by place."""
         places = {}
         for name in _NAMES:
             here = [place for place, rank in enumerate(members) if rank in getattr(self, name)]
-            if getattr(self, name) and not here:
-                words = f"every {name.removesuffix('s')} has ended: the run cannot go on without"
-                raise RankError(words, members[0], how="ended")
             places[name] = range(min(here, default=0), max(here, default=-1) + 1)
         return Roles(**places, bundles=self.bundles, whole=self)
+
+    def missing(self, members: Collection[int]) -> str:
+        """Return a role that none of these ranks of the run plays; "" where each is played."""
+        for name in _NAMES:
+            ranks = getattr(self, name)
+            if ranks and not any(rank in ranks for rank in members):
+                return name.removesuffix("s")
+        return ""
 
     @property
     def first(self) -> Roles:

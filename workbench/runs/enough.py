@@ -1,0 +1,52 @@
+"""Whether those that are left are enough to train: their number, and the roles that they play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from workbench.common.errors import How, TooFewRanks
+from workbench.common.units import counted
+from workbench.experiment.checks import configure
+from workbench.experiment.spec import Experiment
+from workbench.user_code import source
+
+ROLES = "missing_role"  # of a strategy: the role that none of these ranks plays
+Missing = Callable[[Any, int, Collection[int]], str]
+
+
+def check_enough(exp: Experiment, members: Collection[int], lost: Mapping[int, How]) -> None:
+    """Raise TooFewRanks where these ranks cannot go on by themselves. ``lost``: the others, and how
+    each ended.
+    """
+    least = exp.min_ranks or 1
+    named = ", ".join(f"rank {rank} ({how})" for rank, how in lost.items())
+    if len(members) < least:
+        raise TooFewRanks(
+            f"{counted(len(members), 'rank')} can go on, and the run needs {least} "
+            f"(ranks=({least}, {exp.ranks})). Lost: {named}",
+            min(lost),
+            how=lost[min(lost)],
+        )
+    if role := missing_role(exp, members):
+        played = [rank for rank in lost if missing_role(exp, {*members, rank}) != role]
+        rank = min(played or lost)
+        raise TooFewRanks(
+            f"every {role} has ended, and without one nobody can train. Lost: {named}. A run goes "
+            "on without one of several; recovery='replace' starts a new one",
+            rank,
+            how=lost[rank],
+        )
+
+
+def missing_role(exp: Experiment, members: Collection[int]) -> str:
+    """Return the role of the experiment's strategy that none of these ranks plays; "" where each is
+    played, or all ranks do the same.
+    """
+    if not isinstance(exp.strategy, str) or source.split_path(exp.strategy):
+        return ""
+    if ROLES not in source.names_defined(source.text_of("strategies", exp.strategy), exp.strategy):
+        return ""
+    config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+    missing: Missing = source.load("strategies", exp.strategy, ROLES)
+    return missing(config, exp.ranks, members)

@@ -55,7 +55,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class RankStack:
-    """Where one rank stands. ``moved``: its stack changed between the two looks, or it ran."""
+    """One rank and its stacks. ``moved``: its stack changed between the two looks, or it ran."""
 
     process: RankProcess
     stacks: tuple[Stack, ...]

@@ -33,17 +33,22 @@ from workbench.views.pages.feed import Feed
 
 ORDER = ["rank", "lane", "seq"]
 TRAIN = """
-import sys, time
+import os, sys, time
 import torch, torch.distributed as dist
 import workbench
 dist.init_process_group("workbench")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for i in range(60):
+seen = torch.zeros(1)
+for i in range(6000):
     optimizer.zero_grad()
     model(torch.ones(5, 300)).sum().backward()
     optimizer.step()
     time.sleep(0.05)
+    seen += os.path.exists(sys.argv[1])
+    dist.all_reduce(seen)  # so that both end in the same iteration
+    if seen:
+        break
 dist.destroy_process_group()
 """
 
@@ -67,7 +72,7 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "WORKBENCH_TRACE": str(folder)}
     with (tmp_path / "log").open("wb") as log:
         job = subprocess.Popen(
-            [*words, str(script)],
+            [*words, str(script), str(tmp_path / "seen")],
             env={**env, "OMP_NUM_THREADS": "1"},
             stdout=log,
             stderr=log,
@@ -89,6 +94,7 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
         assert watching.ranks == 2 and sorted(watching.pids) == [0, 1]
         assert set(watching.events["rank"].unique()) == {0, 1}
         assert 0 < watching.overhead().share < 1
+        (tmp_path / "seen").touch()
         assert job.wait(60) == 0
         assert watching.wait(20), "the end is seen"
     finally:

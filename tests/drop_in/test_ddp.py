@@ -263,15 +263,15 @@ def sampler(rank: int, n: int) -> Any:
 
 
 def test_options_of_ddp() -> None:
+    compare([plain, bucket_views, unused_parameters, no_sync, sparse_gradients], 4)
+
+
+@pytest.mark.full
+def test_more_options_of_ddp() -> None:
     compare(
         [
-            plain,
-            bucket_views,
-            unused_parameters,
             static_graph,
-            no_sync,
             buffers_of_their_own,
-            sparse_gradients,
             complex_parameters,
             in_halves,
             some_parameters_ignored,

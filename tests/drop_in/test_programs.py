@@ -68,7 +68,7 @@ FILES = {
     "pipeline_1f1b": "pipeline",
     "pipeline_gpipe": "pipeline",
 }
-QUICK = ("ddp_tutorial", "nano_gpt", "by_hand")
+QUICK = ("ddp_tutorial", "by_hand")
 
 
 def _compared(names: Sequence[str], trace: Path) -> None:

@@ -40,7 +40,7 @@ def group(pgid: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("command", first(1, ["lab", "serve"]))
+@pytest.mark.parametrize("command", first(1, ["serve", "lab"]))
 def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     words = {

@@ -130,16 +130,22 @@ const meets = (a, b, slack) =>
 const within = (a, b) =>
   a.x >= b.x - 1 && a.y >= b.y - 1 && a.x + a.w <= b.x + b.w + 1 && a.y + a.h <= b.y + b.h + 1;
 
-/** Whether a shape is nowhere near a box, at a glance. */
-function apart(shape, text) {
+/** The edges of a shape's box: worked out once, as each is compared with every text. */
+function edges(shape) {
   const line = shape.kind === "line";
-  const left = line ? Math.min(shape.x1, shape.x2) : Math.min(shape.x, shape.x + shape.w);
-  const right = line ? Math.max(shape.x1, shape.x2) : Math.max(shape.x, shape.x + shape.w);
-  if (right < text.x || left > text.x + text.w) return true;
-  const top = line ? Math.min(shape.y1, shape.y2) : Math.min(shape.y, shape.y + shape.h);
-  const bottom = line ? Math.max(shape.y1, shape.y2) : Math.max(shape.y, shape.y + shape.h);
-  return bottom < text.y || top > text.y + text.h;
+  const [x1, x2] = line ? [shape.x1, shape.x2] : [shape.x, shape.x + shape.w];
+  const [y1, y2] = line ? [shape.y1, shape.y2] : [shape.y, shape.y + shape.h];
+  return {
+    left: Math.min(x1, x2),
+    right: Math.max(x1, x2),
+    top: Math.min(y1, y2),
+    bottom: Math.max(y1, y2),
+  };
 }
+
+/** Whether edges are nowhere near a box. */
+const apart = ({ left, right, top, bottom }, text) =>
+  bottom < text.y || top > text.y + text.h || right < text.x || left > text.x + text.w;
 
 /**
  * Whether a shape lies over a box: a line through it, an outline through it, a filled shape that
@@ -186,10 +192,13 @@ export function lies(shape, text) {
  */
 export function collisions(drawn) {
   const texts = drawn.map((d, i) => ({ ...d, i })).filter((d) => d.kind === "text");
-  const shapes = drawn.map((d, i) => ({ d, i })).filter(({ d }) => d.kind !== "text");
+  const shapes = drawn
+    .map((d, i) => ({ d, i }))
+    .filter(({ d }) => d.kind !== "text")
+    .map((one) => ({ ...one, edges: edges(one.d) }));
   const found = [];
   for (const text of texts) {
-    const near = shapes.filter(({ d }) => !apart(d, text));
+    const near = shapes.filter((one) => !apart(one.edges, text));
     const ground = near.findLast(
       ({ d, i }) => i < text.i && d.kind !== "line" && d.filled && within(text, d),
     );

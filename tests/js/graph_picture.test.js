@@ -119,7 +119,7 @@ test(
 test("nothing is written over anything else", () => {
   const g = canvas();
   onto(g);
-  for (const [name, told] of CASES)
+  for (const [name, told] of sample(CASES, 6))
     for (const folding of [AUTO, OPEN])
       for (const width of sample([608, 960])) {
         const { model, nodes, wires, place } = laid(told, folding, width);

@@ -89,7 +89,7 @@ MUTANTS = [
     ),
     Mutant(
         "A saved run that was damaged is refused.",
-        "store/parquet.py",
+        "store/checksum.py",
         "_checksum(path, result[0]) != result[1]",
         "result[1] < 0",
         ("store/test_saved_store.py", "fuzz/test_fuzz.py", "-k", "damaged"),

@@ -17,7 +17,7 @@ import polars as pl
 
 from workbench.common.errors import WorkbenchError
 from workbench.recording.events import KINDS
-from workbench.store.parquet import opened
+from workbench.store.regular_file import opened
 
 LARGEST = 2 << 30  # bytes of a text, unpacked
 _HEAD = 1 << 16

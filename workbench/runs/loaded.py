@@ -12,7 +12,7 @@ from workbench.formats.reading import read, recognised
 from workbench.runs.display_mixin import Shown
 from workbench.store.event_store import Store
 from workbench.store.overlap import Overlap, measure
-from workbench.store.parquet import opened
+from workbench.store.regular_file import opened
 from workbench.store.result import Overhead
 from workbench.store.trace_sources import find_sources
 

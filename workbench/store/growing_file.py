@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from workbench.recording.events import RECORD_BYTES
-from workbench.store.parquet import opened
+from workbench.store.regular_file import opened
 from workbench.store.table import Records
 
 

@@ -18,13 +18,7 @@ numbers, or end the process.
 from __future__ import annotations
 
 import contextlib
-import errno
-import io
 import json
-import os
-import re
-import stat
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +30,8 @@ from workbench.common.errors import WorkbenchError
 from workbench.common.output_files import atomically
 from workbench.recording.events import COLUMNS
 from workbench.store import link_faults
+from workbench.store.checksum import BLANK, TAIL, check, damage_words, seal
+from workbench.store.regular_file import opened
 from workbench.store.table import SCHEMA, conform
 
 FORMAT = 2  # grows when an older reader would misread a newer file
@@ -44,29 +40,13 @@ PIECE_ROWS = 1 << 20
 GROUP_ROWS = 1 << 17
 LEVEL = 6  # of zstd
 _UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # a panic is no PolarsError
-_TAIL = b"PAR1"
-_LARGEST_FOOTER = 1 << 28  # bytes
-_READ_BYTES = 1 << 20
 _LINKS = "links in columns"  # of the document: fault rows of links are as link_faults.py has them
-_BLANK = "0" * 8  # stands for the checksum while it is worked out
-_SEALED = re.compile(rb'\{"format": \d+, "checksum": "([0-9a-f]{8})"')
 _ROW = "__row"
 _DISK = {name: dtype for name, dtype in SCHEMA.items() if name not in ("end_ns", "seq")} | {
     "took": pl.Int64(),
     "rest": pl.UInt8(),
     "ahead": pl.Int64(),
 }
-
-
-def opened(path: Path) -> io.BufferedReader:
-    """Open a regular file to read. Raises OSError where it is something else: reading a pipe would
-    wait.
-    """
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
-    return os.fdopen(number, "rb")
 
 
 # ---- writing
@@ -76,14 +56,14 @@ def write(
     frames: Iterable[pl.DataFrame], path: Path, dropped: int, metadata: Mapping[str, str]
 ) -> None:
     """Write one file of ``frames``, rows of the event table in the order of arrival."""
-    document = {"format": FORMAT, "checksum": _BLANK, "dropped": dropped, _LINKS: True}
+    document = {"format": FORMAT, "checksum": BLANK, "dropped": dropped, _LINKS: True}
     text = json.dumps(document | {"metadata": dict(metadata)})
     with atomically(path, "the event table") as beside:
         try:
             _sink(_on_disk(frames), beside, text)
         except _UNREADABLE as error:  # polars' own words for what the system said
             raise OSError(str(error)) from error
-        _seal(beside)
+        seal(beside)
 
 
 def _sink(pieces: Iterator[pl.DataFrame], path: Path, document: str) -> None:
@@ -133,65 +113,6 @@ def _regroup(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting)
 
 
-# ---- the checksum
-
-
-def _seal(path: Path) -> None:
-    """Put the checksum of the file, itself blank, into the file."""
-    result = _find(path)
-    assert result is not None, "the document was written a moment ago"
-    at, _ = result
-    checksum = _checksum(path, at)
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(f"{checksum:08x}".encode())
-
-
-def check(path: Path) -> bool:
-    """Raise WorkbenchError if the file is not as it was written; return False if it does not say
-    how that was, as one of an older version or of another program.
-    """
-    result = _find(path)
-    if result is not None and _checksum(path, result[0]) != result[1]:
-        raise WorkbenchError(_damage_words(path, "it differs"))
-    return result is not None
-
-
-def _damage_words(path: Path, how: str) -> str:
-    return (
-        f"{path}: expected the bytes that were written, found others (of the checksum: {how}): the "
-        "file was damaged since. Which of its numbers are still right cannot be told. Copy it "
-        "again, or save the run again."
-    )
-
-
-def _find(path: Path) -> tuple[int, int] | None:
-    """Return where the checksum stands in the file, and its value."""
-    size = path.stat().st_size
-    with opened(path) as file:
-        file.seek(max(size - 8, 0))
-        end = file.read()
-        length = int.from_bytes(end[:4], "little")
-        if end[4:] != _TAIL or length > min(size - 8, _LARGEST_FOOTER):
-            return None
-        begin = size - 8 - length
-        file.seek(begin)
-        match = _SEALED.search(file.read(length))
-    return (begin + match.start(1), int(match[1], 16)) if match else None
-
-
-def _checksum(path: Path, at: int) -> int:
-    """Return the CRC-32 of all bytes, with those at ``at`` as blanks."""
-    result, place = 0, 0
-    with opened(path) as file:
-        while piece := bytearray(file.read(_READ_BYTES)):
-            inside = slice(max(at - place, 0), max(at + len(_BLANK) - place, 0))
-            piece[inside] = b"0" * len(piece[inside])
-            result = zlib.crc32(piece, result)
-            place += len(piece)
-    return result
-
-
 # ---- reading
 
 
@@ -214,7 +135,7 @@ def open_parquet(path: Path) -> tuple[pl.LazyFrame, int, int, dict[str, str]]:
             "Store.from_frame takes them if they are events."
         )
     if document["format"] == FORMAT and not sealed:
-        raise WorkbenchError(_damage_words(path, "there is none"))
+        raise WorkbenchError(damage_words(path, "there is none"))
     if document["format"] > FORMAT:
         raise WorkbenchError(
             f"{path}: expected format {FORMAT} or older, found format {document['format']}, of a "
@@ -291,12 +212,12 @@ def _what_is(path: Path) -> str:
         start = file.read(4)
         file.seek(max(size - 4, 0))
         end = file.read()
-    if start == end == _TAIL:
+    if start == end == TAIL:
         return (
             f"{size:,} bytes that begin and end as Parquet and are none in between: damaged. "
             "Nothing of it can be read. Copy it again, or save the run again."
         )
-    if start == _TAIL:
+    if start == TAIL:
         return (
             f"{size:,} bytes that begin as Parquet and do not end so: truncated. Nothing of it can "
             "be read, as Parquet keeps its index at the end. Copy it again, or save the run again."

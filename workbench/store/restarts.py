@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from workbench.recording import events
 from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
-from workbench.store.parquet import opened
 from workbench.store.recoveries import Recovery
+from workbench.store.regular_file import opened
 from workbench.store.table import NameTable
 from workbench.store.trace_sources import Source
 

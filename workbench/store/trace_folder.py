@@ -24,8 +24,8 @@ from workbench.recording import events
 from workbench.recording.events import CONTEXT, CONTEXTS, LANES, PAGE, RECORD_BYTES, ROW, ROWS
 from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
-from workbench.store.parquet import opened
 from workbench.store.recoveries import KEY
+from workbench.store.regular_file import opened
 from workbench.store.restarts import Ended, ended_in, told
 from workbench.store.result import Overhead
 from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve

@@ -19,7 +19,7 @@ from pathlib import Path
 from workbench.common.errors import WorkbenchError
 from workbench.recording import events
 from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
-from workbench.store.parquet import opened
+from workbench.store.regular_file import opened
 from workbench.store.table import NameTable, Records
 
 CLOCKS_S = 1.0  # by which the kernel's two clocks may differ

@@ -10,6 +10,7 @@ import numpy as np
 
 from workbench.formulas import lower_bound
 from workbench.laws import sum_error
+from workbench.studies.checking.case_faults import first_fault
 from workbench.studies.checking.cases import (
     MODES,
     RENDEZVOUS,
@@ -110,7 +111,9 @@ def judge(outcome: Outcome, costs: Traffic) -> Verdict:
         return is_("unreceived", f"{words} at {first.place.words}")
     if outcome.deadlock is not None:
         return is_("deadlock", outcome.deadlock.words, deadlock=outcome.deadlock)
-    return _broken(outcome, is_) or _result(outcome, is_)
+    if (fault := first_fault(outcome)) is not None:
+        return is_(*fault)
+    return _result(outcome, is_)
 
 
 def _for_nobody(outcome: Outcome) -> tuple[Stand, ...]:
@@ -122,71 +125,6 @@ def _for_nobody(outcome: Outcome) -> tuple[Stand, ...]:
     if deadlock is None or deadlock.cycle or outcome.case.mode != RENDEZVOUS:
         return ()
     return deadlock.stands if all(stand.doing == "send" for stand in deadlock.stands) else ()
-
-
-def _broken(outcome: Outcome, is_: VerdictMaker) -> Verdict | None:
-    """Return the verdict on a case that did not end well; None if it did."""
-    reports, place = sorted(outcome.reports.items()), outcome.places
-    raised = [(rank, r["raised"]) for rank, r in reports if "raised" in r]
-    own_errors = [(rank, error) for rank, error in raised if not _consequence(rank, error)]
-    if own_errors or (raised and not outcome.ended and not outcome.late):
-        rank, error = (own_errors or raised)[0]
-        where = place(error["line"], error["function"])
-        return is_(
-            "raised", f"rank {rank} raised {error['kind']} at {where.words}: {error['text']}"
-        )
-    if outcome.ended and not outcome.late:
-        words = ", ".join(f"rank {rank} {how}" for rank, how in sorted(outcome.ended.items()))
-        return is_("ended", words)
-    if outcome.late:
-        running = [stand for stand in outcome.late if stand.peer == -2] or outcome.late
-        words = "; ".join(
-            f"rank {stand.rank} is still running at {stand.place.words}"
-            if stand.doing == "running"
-            else f"rank {stand.rank} does not answer: it is in native code"
-            if stand.doing == "silent"
-            else stand.words
-            for stand in running
-        )
-        waiting = [str(stand.rank) for stand in outcome.late if stand not in running]
-        more = f"; ranks that wait meanwhile: {', '.join(waiting)}" if waiting else ""
-        return is_("late", f"not done in time: {words}{more}")
-    for rank, report in reports:
-        if "outside" in report:
-            what, line = report["outside"]
-            return is_("outside", f"rank {rank} wrote {what}, at {place(line, '').words}")
-    for rank, report in reports:
-        if "shape" in report:
-            what, line = report["shape"]
-            want = f"{outcome.case.dtype} of shape ({_length(outcome.case, rank)},), or None"
-            return is_(
-                "shape",
-                f"rank {rank} returned {what} at {place(line, '').words}; expected {want}",
-            )
-    for rank, report in reports:
-        if report["changed"]:
-            words = f"rank {rank} changed {report['changed'][0]}, which must stay as it is"
-            return is_("changed", words)
-    if outcome.left:
-        source, target, where, slots = outcome.left[0]
-        more = f", and {len(outcome.left) - 1} more such" if len(outcome.left) > 1 else ""
-        count = f" ({slots} slots)" if slots > 1 else ""
-        words = (
-            f"rank {target} never received what rank {source} sent it{count} at {where.words}{more}"
-        )
-        return is_("unreceived", words)
-    return None
-
-
-def _consequence(rank: int, error: dict[str, Any]) -> bool:
-    """Return whether an error that ``rank`` raised only reports the failure of another rank."""
-    reported = error["found_by"] not in (-1, rank) or error["how"] == "aborted"
-    return reported or error["kind"] == "PeerLost"
-
-
-def _length(case: Case, rank: int) -> int:
-    want = expected(case, rank)
-    return case.whole if want is None else len(want)
 
 
 def _result(outcome: Outcome, is_: VerdictMaker) -> Verdict:

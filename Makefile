@@ -12,6 +12,7 @@
 #   make fuzz       five minutes of input that nobody would write: specs, links, forms, saved runs ...
 #   make picture    the README's moving picture, taken again from a real run
 #   make notebooks  run the notebooks and keep what they show
+#   make site       the documentation site, in build/site: chapters, replays, guides, reference
 #   make mover      compile the C sources again; every other target does it, when they have changed
 #   make clean      remove .venv and the caches; runs/ stays
 #
@@ -46,7 +47,7 @@ NATIVE := workbench/native
 COMPILED := build/mover
 SET_UP := $(READY) $(COMPILED)
 
-.PHONY: lab demo serve test test-all test-launchers check bench soak fuzz picture notebooks mover clean again
+.PHONY: lab demo serve test test-all test-launchers check bench soak fuzz picture notebooks site mover clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(SET_UP)
@@ -101,6 +102,10 @@ picture: $(SET_UP)
 
 notebooks: $(SET_UP)
 	$(BIN)/python -m tests.notebooks
+
+site: $(SET_UP)
+	$(BIN)/pip install --quiet -e ".[site]"
+	$(BIN)/python -m docs.site build/site
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,7 +23,9 @@ def text(path: Path) -> str:
 
 
 def headings(path: Path) -> list[str]:
-    return re.findall(r"^#+ (.+)$", text(path), re.M)
+    """Return the headings, without the textbook's name that stands in brackets at the end."""
+    found = re.findall(r"^#+ (.+)$", text(path), re.M)
+    return [re.sub(r" \([^)]*\)$", "", heading) for heading in found]
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -8,7 +8,7 @@ from typing import Any
 from workbench.exercises.answers import function, number, numbers
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.recorded import between_ends_ms, calls_ms, finished, sent_bytes
-from workbench.exercises.verdict import Finding, either, equal, near
+from workbench.exercises.verdict import Finding, equal, near, timed
 from workbench.experiment.network import Link, Network
 from workbench.experiment.spec import Experiment
 
@@ -49,7 +49,7 @@ def two_slow_links(answer: float) -> list[Finding]:
         "and yet each adds its share, because every chunk crosses both links in turn."
     )
     measured = between_ends_ms(record, group="default")
-    return [either("milliseconds from one all-reduce to the next", 60, measured, answer, 0.1, why)]
+    return [timed("milliseconds from one all-reduce to the next", 60, measured, answer, 0.1, why)]
 
 
 def narrow_link(answer: Mapping[str, float]) -> list[Finding]:
@@ -61,7 +61,7 @@ def narrow_link(answer: Mapping[str, float]) -> list[Finding]:
     (measured,) = calls_ms(record, group="default", nbytes=max(sizes))
     over = sum(1.5 * nbytes / 125e3 > 0.030 for nbytes in sizes)
     return [
-        either(
+        timed(
             "milliseconds for the tensor of 192,000 bytes",
             1.5 * max(sizes) / 125,
             measured,

@@ -12,6 +12,11 @@ from workbench.runs.run import Run, run
 PATIENCE = 120.0  # seconds: a run that lasts longer has not ended
 
 
+def experiment(**fields: Any) -> Experiment:
+    """Return an experiment, of a class as its task too."""
+    return Experiment(**fields)
+
+
 def finished(exp: Experiment, timeout: float = PATIENCE) -> Run:
     """Run ``exp`` to its end. Raises what the run raises, a WorkbenchError."""
     started = run(exp)

@@ -1,0 +1,47 @@
+"""Answers to the exercises of chapter 8."""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+
+def weighed(rank, model, minibatches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    size = dist.get_world_size()
+    for images, labels in minibatches:
+        optimizer.zero_grad()
+        mine, own = images[rank::size], labels[rank::size]
+        (F.cross_entropy(model(mine), own, reduction="sum") / len(labels)).backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+
+
+def undivided(rank, model, minibatches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    size = dist.get_world_size()
+    for images, labels in minibatches:
+        optimizer.zero_grad()
+        F.cross_entropy(model(images[rank::size]), labels[rank::size]).backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+
+
+def as_listed(rank, model, minibatches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    size = dist.get_world_size()
+    for images, labels in minibatches:
+        optimizer.zero_grad()
+        F.cross_entropy(model(images[rank::size]), labels[rank::size]).backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= size
+        optimizer.step()
+
+
+ANSWERS = {
+    "08.1": (60, 64, 100),
+    "08.2": ((2, 8), (3, 12), (2.5, 10)),
+    "08.3": (weighed, undivided, as_listed),
+}

@@ -1,0 +1,138 @@
+"""Exercises of chapter 10: speed-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.exercises.answers import number, numbers
+from workbench.exercises.exercise import Exercise
+from workbench.exercises.recorded import finished
+from workbench.exercises.verdict import Finding, near, timed
+from workbench.experiment.faults import Slow
+from workbench.experiment.network import Network
+from workbench.experiment.spec import Experiment
+from workbench.runs.run import Run
+from workbench.tasks.mlp_layers import Task
+from workbench.theory import cost_model
+
+WHOLE_MS = 240  # of a minibatch on one rank
+TENSORS = [one.nbytes for one in Task(layers=2, width=112).model().parameters()]
+FAR = Experiment(
+    strategy="data_parallel",
+    task="mlp_layers",
+    task_options={"layers": 2, "width": 112},
+    ranks=4,
+    batch_size=64,
+    iterations=5,
+    threads=1,
+    all_reduce="ring",
+)
+
+
+def communication_ms(algorithm: str, ranks: int, bytes_per_second: float) -> float:
+    """Return C(p) of the chapter in milliseconds, over links without latency."""
+    cost = cost_model.Cost(0.0, 1 / bytes_per_second, 0.0)
+    return sum(cost_model.predict(algorithm, ranks, nbytes, cost) for nbytes in TENSORS) * 1e3
+
+
+def iteration_ms(record: Run) -> float:
+    """Return the median time from the start of an iteration to that of the next, at rank 0."""
+    starts = record.events.filter(kind="load", rank=0).sort("iteration")["start_ns"]
+    median: Any = starts.diff().drop_nulls().median()
+    return float(median) / 1e6
+
+
+def padded(ranks: int, mbit_s: float, **more: Any) -> float:
+    """Return the measured milliseconds of an iteration with so many ranks."""
+    links = Network(bandwidth=f"{mbit_s:.3f} Mbit/s")
+    pad = f"{WHOLE_MS / ranks:g} ms"
+    return iteration_ms(finished(FAR.replace(ranks=ranks, pad_compute=pad, network=links, **more)))
+
+
+def threefold(answer: float) -> list[Finding]:
+    """Judge the bandwidth for a threefold speed-up, and run four ranks over such links."""
+    n = sum(TENSORS)
+    expected = 1.5 * n * 8 / (WHOLE_MS / 3 - WHOLE_MS / 4) / 1e3  # Mbit/s
+    ms = padded(4, min(max(answer, 1), 1e4))
+    why = f"Over {answer:g} Mbit/s an iteration took {ms:.0f} ms here: {WHOLE_MS / ms:.2f} times."
+    return [near("Mbit/s", round(expected, 1), answer, 0.05, why)]
+
+
+def through_rank_0(answer: Mapping[str, float]) -> list[Finding]:
+    """Judge the iterations of a driver's all-reduce by the formula."""
+    found = []
+    for name, ranks in (("four", 4), ("eight", 8)):
+        expected = WHOLE_MS / ranks + communication_ms("naive", ranks, 20e6 / 8)
+        found.append(near(f"milliseconds with {name} ranks", round(expected), answer[name], 0.05))
+    why = (
+        "Twice (p - 1) n / B through rank 0's links, one after the other: it grows with p, and the "
+        "share that Karp and Flatt take for serial grows with it. (Emulated links are each their "
+        "own, so a run is somewhat better than this.)"
+    )
+    last = found[-1]
+    return [*found[:-1], Finding(last.what, last.ok, last.expected, last.received, why)]
+
+
+def straggler(answer: Mapping[str, float]) -> list[Finding]:
+    """Judge speed-ups with one rank at half speed by formula and record."""
+    found = []
+    for name, ranks in (("two", 2), ("eight", 8)):
+        expected = WHOLE_MS / (2 * WHOLE_MS / ranks + communication_ms("ring", ranks, 20e6 / 8))
+        measured = WHOLE_MS / padded(ranks, 20, faults=(Slow(rank=1, factor=2),))
+        why = "All wait for the slow one: T(p) = 2 T(1) / p + C(p)." if ranks == 2 else ""
+        what = f"speed-up with {name} ranks"
+        found.append(timed(what, round(expected, 2), round(measured, 2), answer[name], 0.05, why))
+    return found
+
+
+EXERCISES = (
+    Exercise(
+        name="10.1",
+        title="Threefold with four ranks",
+        difficulty=2,
+        minutes=10,
+        takes=number("Mbit/s"),
+        judge=threefold,
+        task="""
+            The padded study of *A machine for each rank*: 240 ms of computing on one rank, 101 kB
+            of gradients. At which bandwidth are four ranks three times as fast as one?
+            """,
+        hint="$T(4) = T(1)/3$ leaves $80 - 60 = 20$ ms for $C(4) = 1.5\\,n\\,\\beta$.",
+        solution="$1.5 \\cdot 101{,}248 \\cdot 8 / 0.020 = 60.7$ Mbit/s.",
+    ),
+    Exercise(
+        name="10.2",
+        title="Through rank 0",
+        difficulty=2,
+        minutes=10,
+        takes=numbers("four", "eight"),
+        judge=through_rank_0,
+        task="""
+            `all_reduce="naive"` over 20 Mbit/s: how many milliseconds does an iteration take with
+            four ranks and with eight, by formula? Does Karp and Flatt's share stay constant?
+            """,
+        hint="The driver takes in $p - 1$ gradients and sends $p - 1$ sums, one after the other.",
+        solution="""
+            $240/p + 2(p-1)\\,n\\,\\beta$: 303 and 597 ms. The share grows: more ranks make
+            it slower.
+            """,
+    ),
+    Exercise(
+        name="10.3",
+        title="One slow machine",
+        difficulty=2,
+        minutes=10,
+        takes=numbers("two", "eight"),
+        judge=straggler,
+        task="""
+            A straggler: rank 1 computes at half speed, over links of 20 Mbit/s. What is the
+            speed-up of two ranks and of eight, over one rank that is not slow?
+            """,
+        hint="$T(p) = 2 \\cdot 240/p + C(p)$, with the ring's $C(p) = 2\\frac{p-1}{p} n \\beta$.",
+        solution="""
+            $240 / 280.5 = 0.86$ with two, and $240 / 130.9 = 1.83$ with eight: where computing is
+            the smaller part, a slow machine costs less.
+            """,
+    ),
+)

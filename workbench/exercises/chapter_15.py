@@ -1,0 +1,89 @@
+"""Exercises of chapter 15: a rank dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from workbench.exercises.answers import function, number
+from workbench.exercises.exercise import Exercise
+from workbench.exercises.recorded import finished
+from workbench.exercises.verdict import Finding, equal
+from workbench.experiment.checkpoint import Checkpoint
+from workbench.experiment.faults import Kill
+from workbench.experiment.spec import Experiment
+
+JOB = Experiment(
+    ranks=4, iterations=24, batch_size=32, optimizer="adam", dtype="float64", threads=1
+)
+
+
+def two_spares(policy: Callable[..., Any]) -> list[Finding]:
+    """Judge a recovery policy by three deaths: who came, who was left."""
+    deaths = tuple(Kill(rank=rank, at_iteration=at) for rank, at in ((0, 5), (1, 11), (3, 17)))
+    record = finished(JOB.replace(recovery=policy, faults=deaths))
+    fresh = [len(one.fresh) for one in record.recovery()]
+    alone = finished(JOB.replace(strategy="sequential", ranks=1)).result.losses
+    apart = max(abs(a - b) for a, b in zip(record.result.losses, alone, strict=True))
+    why = "failure.number counts the failures before this one: 0, 1, 2."
+    return [
+        equal("new processes after each death", [1, 1, 0], fresh, why),
+        equal("ranks at the end", 3, len(record.result.digests)),
+        Finding(
+            "losses of one process",
+            apart < 1e-12,
+            "apart by less than 1e-12",
+            f"{apart:.0e}",
+            "The minibatch is shared out among those that are there, so no sample is lost.",
+        ),
+    ]
+
+
+def done_again(answer: float) -> list[Finding]:
+    """Judge the iterations that a restart does again by the record."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Checkpoint(folder=folder, every=5)
+        deaths = (Kill(rank=2, at_iteration=13),)
+        record = finished(JOB.replace(recovery="restart", checkpoint=plan, faults=deaths))
+        lost = record.recovery()[0].iterations_lost
+    why = "The last checkpoint holds iterations 0 to 9; 10, 11 and 12 were done, and are done anew."
+    return [equal("iterations", lost, answer, why)]
+
+
+EXERCISES = (
+    Exercise(
+        name="15.1",
+        title="Two spare processes",
+        difficulty=1,
+        minutes=10,
+        takes=function("policy(failure)"),
+        judge=two_spares,
+        task="""
+            Write a recovery policy that replaces the first two ranks that die, and then makes do
+            with fewer. The grader kills three of four.
+            """,
+        hint="`failure.number` is how many failures there were before this one.",
+        solution="""
+            ```python
+            def policy(failure):
+                return failure.replace() if failure.number < 2 else failure.shrink()
+            ```
+            """,
+    ),
+    Exercise(
+        name="15.2",
+        title="What a restart does again",
+        difficulty=1,
+        minutes=5,
+        takes=number("iterations"),
+        judge=done_again,
+        task="""
+            `recovery="restart"` with a checkpoint after every fifth iteration. Rank 2 is killed as
+            it begins iteration 13 (counted from 0). How many iterations are done again?
+            """,
+        hint="After which iterations is there a checkpoint?",
+        solution="Three: 10, 11 and 12. The newest checkpoint was written after iteration 9.",
+    ),
+)

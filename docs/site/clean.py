@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 
 TAGS = {
     *"a b blockquote br caption code col colgroup details div em h1 h2 h3 h4".split(),
-    *"hr i img li ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u ul".split(),
+    *"hr i img li ol p pre s small span strong sub summary sup table tbody td".split(),
+    *"tfoot th thead tr u ul".split(),
 }
 VOID = {"br", "col", "hr", "img"}
 ATTRIBUTES = {"alt", "title", "colspan", "rowspan", "align", "width", "height"}

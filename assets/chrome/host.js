@@ -59,7 +59,7 @@ function busOf(model, view) {
 const AGAIN_MS = 600; // a notebook's first hello may wait behind a busy cell; the next one need not
 // hellos that were not answered: the answer may be what was lost, so it is asked for anew
 const ANEW = 5;
-const QUIET_MS = 5000; // whoever runs it says something every second while it goes on
+const QUIET_MS = 5000; // a live run sends something every second
 const LATE_MS = 4000; // so long nothing at all has come: it is time to say so
 
 /** @typedef {ReturnType<typeof busOf>} Bus */
@@ -90,7 +90,7 @@ class Wire {
   }
 
   /**
-   * What is to be said of the line itself; "" as long as it is well.
+   * Return the caption of the connection itself; "" as long as it works.
    * @param {number} at  the page's clock, ms
    */
   trouble(at) {

@@ -36,7 +36,7 @@ export class Playback {
     this.open = (/** @type {string} */ key) => openCallOf(stage.known, key, stage.scenes.derived);
   }
 
-  /** What the run is told in on this scene. @returns {CallSource} */
+  /** Return the units that this scene shows the run in. @returns {CallSource} */
   get source() {
     return this.stage.scenes.source(this.stage.known);
   }
@@ -44,7 +44,7 @@ export class Playback {
   /** @returns {Telling} */
   get telling() {
     const { stage, source } = this;
-    // messages, rounds and passes are told as they come
+    // messages, rounds and passes are shown as they come
     return {
       ...stage.known,
       table: source,
@@ -53,7 +53,7 @@ export class Playback {
   }
 
   /** The call, or round, that the playhead is in. @returns {Call | null} */
-  get told() {
+  get current() {
     const { source, player } = this;
     const head =
       player.key && player.held === null ? source.callOf.get(player.key) : source.callAt(player.t);
@@ -63,11 +63,11 @@ export class Playback {
   /** @param {number} at */
   playhead(at) {
     // no motion is wanted: the moment that tells most
-    const call = this.still.matches && this.player.held === null ? this.told : null;
+    const call = this.still.matches && this.player.held === null ? this.current : null;
     return call ? call.start + busiest(call) : playheadOf(this.player, this.telling, at, this.open);
   }
 
-  /** Go on to this moment; whether another call is told from now on. @param {number} at */
+  /** Go on to this moment; return whether another call is current from now on. @param {number} at */
   advance(at) {
     const before = this.player.key;
     this.player = advance(this.player, this.telling, at, this.open);
@@ -138,14 +138,14 @@ export class Playback {
   /** Tell these of the calls from now on. @param {CallChoice} choice */
   choose(choice) {
     this.choice = this.stage.wire.kept.choice = choice;
-    const { told } = this;
+    const { current } = this;
     const { player, telling } = this;
     const at = performance.now();
     if (player.live && player.held === null) this.#play(backToLive(player, telling, at));
-    else if (told && choice.by !== "each") {
+    else if (current && choice.by !== "each") {
       // where the picture stands, in the iteration before it if need be
       const before = telling.table.calls.findLast(
-        (one) => one.sends && one.start < told.start && one.iteration < told.iteration,
+        (one) => one.sends && one.start < current.start && one.iteration < current.iteration,
       );
       const next = nextChosen(telling.table, choice, before ?? null);
       if (next) this.show(next.key);

@@ -23,7 +23,7 @@ export class RankMenu {
     this.stage = stage;
     this.target = target;
     this.undo = /** @type {Action[]} */ ([]);
-    this.said = ""; // the run's answer to the last action
+    this.message = ""; // the run's answer to the last action
     this.refused = false;
     this.hint = ""; // what the button under the pointer will do
     // what is brought up to date four times a second
@@ -70,7 +70,7 @@ export class RankMenu {
     this.target = target;
     this.sure = false;
     this.undo = [];
-    this.said = "";
+    this.message = "";
     this.#build();
     this.menu.focus();
   }
@@ -112,7 +112,7 @@ export class RankMenu {
     const after = this.stage.known.run?.recovers
       ? "the run recovers as its policy says"
       : "with it, as a rule, the run ends";
-    this.said = sure ? `Its process ends at once; ${after}. This cannot be undone.` : "";
+    this.message = sure ? `Its process ends at once; ${after}. This cannot be undone.` : "";
     this.refused = sure;
     this.undo = [];
     this.say();
@@ -136,11 +136,11 @@ export class RankMenu {
     for (const item of items) item.disabled = !!why;
     const words =
       why ||
-      this.said ||
+      this.message ||
       this.hint ||
       "What is changed here is drawn in amber, dashed: made by us.";
     this.#put(".wb-rank-menu-say", words);
-    body.classList.toggle("refused", !why && this.refused && !!this.said);
+    body.classList.toggle("refused", !why && this.refused && !!this.message);
     const undo = /** @type {HTMLElement} */ (body.querySelector(".wb-rank-menu-undo"));
     undo.hidden = !this.undo.length || !!why;
   }
@@ -166,13 +166,13 @@ export class RankMenu {
   /** @param {string} hint */
   tell(hint) {
     this.hint = hint;
-    if (hint && !this.sure) this.said = "";
+    if (hint && !this.sure) this.message = "";
     this.say();
   }
 
   /** @param {boolean} ok @param {string} words */
   answer(ok, words) {
-    this.said = words;
+    this.message = words;
     this.refused = !ok;
     this.say();
   }
@@ -228,7 +228,7 @@ export class RankMenu {
  * Choose a rank: everything is then shown as seen from it. Once more: what can be done to it.
  * @param {Stage} stage
  * @param {number} rank
- * @param {() => void} quiet  what is said under the pointer makes room
+ * @param {() => void} quiet  the tooltip makes room
  */
 export function takeRank(stage, rank, quiet) {
   const again = stage.choice?.rank === rank;

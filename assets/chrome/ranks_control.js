@@ -35,8 +35,8 @@ export function ranksControl(body, stage) {
   }
   body.append(words, pick, hold, steps, stop, answer);
   const act = async (/** @type {string} */ verb, /** @type {Record<string, any>} */ args) => {
-    const said = await stage.act(verb, args);
-    answer.textContent = said.ok ? "" : said.words;
+    const reply = await stage.act(verb, args);
+    answer.textContent = reply.ok ? "" : reply.words;
     stage.touch();
   };
   hold.onclick = () => act(stage.known.control?.held ? "resume" : "pause", {});
@@ -85,8 +85,8 @@ export function ranksControl(body, stage) {
     say({ known }) {
       const why = whyNot(known);
       const held = !!known.control?.held && !why;
-      const told = `Ranks: ${ranksWords(known)}`;
-      if (words.textContent !== told) words.textContent = told;
+      const text = `Ranks: ${ranksWords(known)}`;
+      if (words.textContent !== text) words.textContent = text;
       const label = held ? "▶ Let them run" : "■ Hold the ranks";
       if (hold.textContent !== label) hold.textContent = label;
       // what cannot be done is not offered; steps keep their place while the ranks run

@@ -9,18 +9,18 @@
  * @typedef {import("./stage.js").View} View
  * @typedef {import("../engine/player.js").Known} Known
  * @typedef {import("../engine/call_source.js").CallSource} CallSource
- * @typedef {{title: string, what: string, failed?: boolean, own?: boolean,
+ * @typedef {{title: string, what: string, failed?: boolean, final?: boolean,
  *   scene?: string}} LookNext
- *   where to look next: a title, and what one finds there; failed: also of a run that failed; own:
- *   that stays what is said, whoever waits
+ *   where to look next: a title, and what one finds there; failed: also of a run that failed; final:
+ *   stays the caption, whichever rank waits
  * @typedef {{build(body: HTMLElement, stage: Stage): View, offered?(known: Known): boolean,
  *   source?(known: Known): CallSource | null, tellsRun?: boolean, calls?: boolean,
  *   alone?: boolean, lookNext?(known: Known): LookNext | null,
  *   meaning?(run: import("../engine/player.js").RunFacts): import("../engine/run_words.js").Meaning |
  *   null}} SceneModule
  *   what scene.js exports as <name>Scene. offered: whether there is something of this run to see in
- *   it; source: calls of its own that it is told in; tellsRun: all scenes are told in them; calls:
- *   it shows single calls, also of a run that is told in something else; alone: where it is offered
+ *   it; source: units of its own that it shows; tellsRun: all scenes show them; calls:
+ *   it shows single calls, also of a run with other units; alone: where it is offered
  *   no other scene is; lookNext: why the overview sends a reader there;
  *   meaning: what training together means in a run whose picture it is
  * @typedef {SceneModule & {name: string, label: string, order: number}} Scene
@@ -50,8 +50,8 @@ export class SceneHost {
     if (alone || scene.alone) return scene === alone;
     const { offered = () => true } = scene;
     if (!scene.calls) return offered(known);
-    const told = this.all.some((one) => one.tellsRun && one.offered?.(known));
-    return offered(known) && (!told || known.table.calls.length > 0);
+    const hasRunScene = this.all.some((one) => one.tellsRun && one.offered?.(known));
+    return offered(known) && (!hasRunScene || known.table.calls.length > 0);
   }
 
   /** The scenes that this run offers, in their order. @returns {Scene[]} */
@@ -70,23 +70,26 @@ export class SceneHost {
     return this.offered().find((scene) => this.digitOf(scene) === key);
   }
 
-  /** What derives calls, as the scenes say: that in which the whole run is told first. */
+  /** What derives calls, as the scenes say: the source for the whole run first. */
   #derived() {
-    const own = this.all.filter((scene) => scene.source);
-    const sorted = [...own.filter((one) => one.tellsRun), ...own.filter((one) => !one.tellsRun)];
+    const sources = this.all.filter((scene) => scene.source);
+    const sorted = [
+      ...sources.filter((one) => one.tellsRun),
+      ...sources.filter((one) => !one.tellsRun),
+    ];
     return sorted.map((scene) => /** @type {NonNullable<Scene["source"]>} */ (scene.source));
   }
 
   /**
-   * What the run is told in on this scene: its calls, the rounds of a parameter server or a
+   * Return the units that this scene shows the run in: its calls, the rounds of a parameter server or a
    * pipeline's passes; where calls are what is shown, those.
    * @param {Known} known
    * @returns {CallSource}
    */
   source(known) {
     const { current: scene } = this;
-    const own = scene?.tellsRun ? null : scene?.source?.(known);
-    if (own) return own;
+    const calls = scene?.tellsRun ? null : scene?.source?.(known);
+    if (calls) return calls;
     if (scene?.calls && known.table.calls.length && !burstsOf(known)) return known.table;
     return sourceOf(known, this.ofRun);
   }

@@ -19,8 +19,8 @@ const TYPED_MS = 700; // letters that come within so long of each other are one 
 export function nextThatBegins(labels, typed, at) {
   const text = typed.toLowerCase();
   for (let i = 0; i < labels.length; i++) {
-    const here = (at + i) % labels.length;
-    if (labels[here].toLowerCase().startsWith(text)) return here;
+    const place = (at + i) % labels.length;
+    if (labels[place].toLowerCase().startsWith(text)) return place;
   }
   return -1;
 }
@@ -116,8 +116,8 @@ export class SceneList {
     this.typedAt = now;
     const labels = this.scenes.map((scene) => scene.label);
     // one letter goes on to the next name; more of them stay while the name fits
-    const found = nextThatBegins(labels, this.typed, this.typed.length > 1 ? this.at : this.at + 1);
-    if (found >= 0) this.#choose(found);
+    const place = nextThatBegins(labels, this.typed, this.typed.length > 1 ? this.at : this.at + 1);
+    if (place >= 0) this.#choose(place);
   }
 
   /** @param {boolean} [refocus] */

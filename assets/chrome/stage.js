@@ -34,7 +34,7 @@ const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
 const STACKED_BELOW = 760; // px: below it everything stands in one column
 const BESIDE_FROM = 1180; // px: from it on what happened, and what can be changed, stand beside the scene
 const LAST_OPENED = 1; // the iteration after which a scene is not opened any more for the first time
-const ANSWER_MS = 10_000; // to a command; then it is said that none came
+const ANSWER_MS = 10_000; // to a command; then the page says that none came
 
 const FRAME = `
   <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
@@ -122,7 +122,7 @@ export class Stage {
       if (message.other) this.playback.begin(); // another run than before
       if (message.other) [this.introduced, this.opened] = [false, ""];
       if (!this.introduced) this.#introduce(message.run);
-      if (message.turn) this.texts = -Infinity; // a new state is said at once
+      if (message.turn) this.texts = -Infinity; // a new state is shown at once
     }
     this.dirty = true;
   }
@@ -228,13 +228,13 @@ export class Stage {
   /** @param {number} at @returns {Look} */
   look(at) {
     const { known, playback } = this;
-    const { player, told } = playback;
-    const call = isCall(told) ? told : null;
+    const { player, current } = playback;
+    const call = isCall(current) ? current : null;
     const look = {
       table: known.table,
       known,
       call,
-      told,
+      current,
       t: playback.playhead(at),
       live: player.live && player.held === null,
       held: player.held !== null,
@@ -257,7 +257,7 @@ export class Stage {
     const began = performance.now();
     if (this.playback.advance(at)) this.texts = -Infinity;
     const look = this.look(at);
-    const key = look.told?.key ?? "";
+    const key = look.current?.key ?? "";
     // words and canvas are of one call, always
     if (at - this.texts >= TEXT_MS || key !== this.drawn.key) this.say(look);
     const { t } = look;

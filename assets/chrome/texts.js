@@ -42,12 +42,12 @@ export function refreshTexts(stage, look) {
   root.classList.toggle("cut-off", !!trouble);
 }
 
-/** What was made by us, a chip each. @param {HTMLElement} chips @param {string[]} made */
-function refreshChips(chips, made) {
-  if (chips.dataset.words === made.join("\n")) return;
-  chips.dataset.words = made.join("\n");
+/** What was made by us, a chip each. @param {HTMLElement} chips @param {string[]} texts */
+function refreshChips(chips, texts) {
+  if (chips.dataset.words === texts.join("\n")) return;
+  chips.dataset.words = texts.join("\n");
   chips.replaceChildren(
-    ...made.map((words) =>
+    ...texts.map((words) =>
       Object.assign(document.createElement("span"), {
         className: "wb-badge made",
         textContent: words,

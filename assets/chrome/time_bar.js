@@ -6,7 +6,7 @@
  * @typedef {import("../engine/table.js").CallHead} CallHead
  * @typedef {import("../engine/call_choice.js").CallChoice} CallChoice
  */
-import { duration, grouped, numberSaid, speed, stateOf } from "../engine/format.js";
+import { duration, grouped, numberWords, speed, stateOf } from "../engine/format.js";
 import { isOver, nowOf } from "../engine/player.js";
 import { burstNumber } from "../engine/bursts_of_run.js";
 import { EACH_CALL, LARGEST_CALL, choiceWords } from "../engine/call_choice.js";
@@ -175,15 +175,15 @@ export class TimeBar {
     };
     drag(this.strip, (x) => this.#scrubRun(x));
     drag(this.score, (x) => {
-      const call = stage.playback.told;
+      const call = stage.playback.current;
       const score = stage.view.score;
-      const own =
+      const handled =
         // of the whole run
         typeof score === "object"
           ? score.at?.(x, { ...stage.look(performance.now()), width: stage.wide })
           : undefined;
-      if (own !== undefined) {
-        if (own !== null) stage.playback.goto(own);
+      if (handled !== undefined) {
+        if (handled !== null) stage.playback.goto(handled);
       } else if (call)
         stage.playback.goto(
           call.start + timeAt(x, spanOf(stage.look(performance.now()), call), stage.wide),
@@ -209,7 +209,7 @@ export class TimeBar {
 
   /** @param {any} look */
   say(look) {
-    const { known, held, told: call } = look;
+    const { known, held, current: call } = look;
     const { bar } = this;
     const over = isOver(known);
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
@@ -248,7 +248,7 @@ export class TimeBar {
   }
 
   /** What can be chosen among the calls: that of the call on show, too. @param {any} look */
-  #offerCalls({ told: call, known }) {
+  #offerCalls({ current: call, known }) {
     const { choice, source } = this.stage.playback;
     const offered = source === known.table && known.table.calls.length > 0;
     /** @type {HTMLElement} */ (this.choices.parentElement).hidden = !offered;
@@ -270,15 +270,15 @@ export class TimeBar {
   }
 
   /** @param {any} look */
-  #where({ known, told: call, t, at }) {
+  #where({ known, current: call, t, at }) {
     if (!call) return "";
     const total = known.table.calls.length + (known.counters?.older ? 1 : 0);
     const behind = isOver(known)
       ? ""
       : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
     if (call.words?.numbered)
-      return `${call.words.where} ${numberSaid(call)} of ${grouped(this.calls().length)}`;
-    if (call.words) return `${call.words.where} ${numberSaid(call)}${behind}`;
+      return `${call.words.where} ${numberWords(call)} of ${grouped(this.calls().length)}`;
+    if (call.words) return `${call.words.where} ${numberWords(call)}${behind}`;
     if (call.collective === "p2p")
       return (
         `${call.name ? `${call.name}, ` : ""}messages ` +
@@ -290,7 +290,7 @@ export class TimeBar {
   /** @param {any} look @param {boolean | import("./stage.js").Score} score */
   draw(look, score) {
     const { stage, strip } = this;
-    const { ink, font, told: call, width, known } = look;
+    const { ink, font, current: call, width, known } = look;
     const { source } = stage.playback;
     const { calls } = source;
     this.strip.hidden = (!calls.length && !score) || (typeof score === "object" && !!score.whole);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Labels in a row, none over another: whoever comes first stands. */
+/** Labels in a row, none over another: the first one stands. */
 export class LabelRow {
   /** @param {number} left @param {number} right */
   constructor(left, right) {

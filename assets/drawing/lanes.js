@@ -62,9 +62,9 @@ export const openWaits = ({ known }, call) =>
  * @param {Call} call
  */
 export function spanOf(look, call) {
-  const own = call.end - call.start;
+  const lasts = call.end - call.start;
   const now = openWaits(look, call).length ? nowOf(look.known, look.at) - call.start : 0;
-  return now > 1.1 * own ? 2 ** (Math.ceil(2 * Math.log2(now)) / 2) : own;
+  return now > 1.1 * lasts ? 2 ** (Math.ceil(2 * Math.log2(now)) / 2) : lasts;
 }
 
 /**

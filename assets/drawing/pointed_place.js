@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The place of a picture that the pointer, or the keyboard, is on, and what is said of it: beside
+ * The place of a picture that the pointer, or the keyboard, is on, and its tooltip: beside
  * it, and to a screen reader. Every scene with a picture to point at has one.
  */
 import { pointOn, showTip } from "./tooltip.js";
@@ -13,7 +13,7 @@ export class PointedPlace {
   /**
    * @param {HTMLElement} body  the scene, with its box for words (.wb-co-tip, .wb-sr)
    * @param {HTMLCanvasElement} canvas
-   * @param {(place: Place) => string[]} lines  what is said of a place; none: nothing lies there
+   * @param {(place: Place) => string[]} lines  the tooltip of a place; none: nothing lies there
    * @param {{cursor?: (place: Place, lines: string[]) => string,
    *   moved?: (from: Place | null, to: Place | null) => void}} [more]  cursor: of the pointer there;
    *   moved: called before another place is pointed at

@@ -42,7 +42,7 @@ export function markIcon(mark, halo = false) {
   const { d, fill, dash, thin } = MARKS[mark];
   const colour = `var(--${MARK_INKS[mark]})`;
   const holder = document.createElement("i");
-  const own =
+  const shape =
     `d="${halo ? "M9 5a4 4 0 1 0 .01 0z" : d}" fill="${fill ? colour : "none"}" ` +
     `stroke="${fill ? "none" : colour}" stroke-width="${thin ? 1.25 : 2.5}" ` +
     `stroke-dasharray="${dash ?? "none"}"`;
@@ -51,7 +51,7 @@ export function markIcon(mark, halo = false) {
       `stroke-width="2" stroke-dasharray="3 2.2"/>`
     : "";
   // nothing of a user's in it
-  holder.innerHTML = `<svg class="wb-mark" width="18" height="18" viewBox="0 0 18 18" aria-hidden="true"><path ${own}/>${round}</svg>`;
+  holder.innerHTML = `<svg class="wb-mark" width="18" height="18" viewBox="0 0 18 18" aria-hidden="true"><path ${shape}/>${round}</svg>`;
   return /** @type {Element} */ (holder.firstElementChild);
 }
 
@@ -85,7 +85,7 @@ export function underCircle({ nodes, node }, links, x, y) {
   const nearest = Math.min(...far);
   if (nearest <= Math.max(node, 6) + 2) return { rank: far.indexOf(nearest) };
   let best = 7;
-  let found = null;
+  let hit = null;
   for (const link of links) {
     const [from, to] = link.split(">").map(Number);
     const a = nodes[from];
@@ -94,9 +94,9 @@ export function underCircle({ nodes, node }, links, x, y) {
     const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
     const along = ((x - a.x) * (b.x - a.x) + (y - a.y) * (b.y - a.y)) / length;
     const across = Math.abs((x - a.x) * (b.y - a.y) - (y - a.y) * (b.x - a.x)) / length;
-    if (along > 0 && along < length && across < best) ((best = across), (found = { from, to }));
+    if (along > 0 && along < length && across < best) ((best = across), (hit = { from, to }));
   }
-  return found;
+  return hit;
 }
 
 /**
@@ -155,18 +155,18 @@ export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen
     const ux = (b.x - a.x) / length;
     const uy = (b.y - a.y) / length;
     const gap = node + 3;
-    const made = emulated.find((l) => l.from === from && l.to === to);
+    const slowed = emulated.find((l) => l.from === from && l.to === to);
     const cut = gone(from) || gone(to);
     const many = links.size > 2 * nodes.length;
-    g.strokeStyle = made ? ink.hold : ink.edge;
-    g.lineWidth = cut ? 1 : made ? 2.5 : many ? 0.75 : nodes.length > 8 ? 1.5 : 3;
-    g.setLineDash(cut ? [2, 3] : made ? [5, 3] : []);
+    g.strokeStyle = slowed ? ink.hold : ink.edge;
+    g.lineWidth = cut ? 1 : slowed ? 2.5 : many ? 0.75 : nodes.length > 8 ? 1.5 : 3;
+    g.setLineDash(cut ? [2, 3] : slowed ? [5, 3] : []);
     g.beginPath();
     g.moveTo(a.x + ux * gap, a.y + uy * gap);
     g.lineTo(b.x - ux * gap, b.y - uy * gap);
     g.stroke();
     g.setLineDash([]);
-    if (made?.down) drawCross(g, ink.fault, (a.x + b.x) / 2, (a.y + b.y) / 2, 4);
+    if (slowed?.down) drawCross(g, ink.fault, (a.x + b.x) / 2, (a.y + b.y) / 2, 4);
   }
   g.textAlign = "center";
   g.textBaseline = "middle";

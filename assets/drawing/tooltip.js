@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What is said under the pointer, or of what the keyboard is on: a box beside it that stays within
+ * The tooltip of the place under the pointer or the keyboard: a box beside it that stays within
  * the picture; and how the keyboard gets from one place of a picture to the next.
  */
 

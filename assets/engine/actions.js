@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What a user can do to ranks and links: what it will do, said before; what takes it back; why it
+ * What a user can do to ranks and links: what an action will do; what takes it back; why it
  * cannot be done. Pure functions.
  *
  * @typedef {import("./player.js").Known} Known
@@ -110,7 +110,7 @@ export function willDo({ verb, args }, control, run) {
     : `from rank ${args.source} to rank ${args.target}`;
   if (args.down === true)
     return (
-      `Nothing passes ${ways} until you restore the link. Whoever waits for it makes no ` +
+      `Nothing passes ${ways} until you restore the link. A rank that waits for it makes no ` +
       "progress."
     );
   if (args.down === false) return `Messages pass ${ways} again.`;
@@ -131,8 +131,8 @@ export function willDo({ verb, args }, control, run) {
 export function typedValue(typed, what) {
   const text = typed.trim().replace(",", ".");
   if (what === "bandwidth" && /^unlimited$/i.test(text)) return "unlimited";
-  const found = text.match(/^(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ/]*)$/i);
-  return found ? `${found[1]} ${found[2] || (what === "latency" ? "ms" : "Mbit/s")}` : null;
+  const match = text.match(/^(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ/]*)$/i);
+  return match ? `${match[1]} ${match[2] || (what === "latency" ? "ms" : "Mbit/s")}` : null;
 }
 
 /**
@@ -195,9 +195,9 @@ export function ranksWords(known) {
  */
 export function fittedMotion(flights, steps, motion) {
   const lengths = flights.map((f) => f.end - f.start).sort((a, b) => a - b);
-  const own = (lengths[lengths.length >> 1] ?? 0) / motion;
-  if (!own || !steps) return 1000;
-  const wanted = 4e9 / (own * steps);
+  const length = (lengths[lengths.length >> 1] ?? 0) / motion;
+  if (!length || !steps) return 1000;
+  const wanted = 4e9 / (length * steps);
   const unit = 10 ** Math.floor(Math.log10(Math.max(1, wanted)));
   return Math.max(1, Math.min(1e6, unit * ([1, 2, 5, 10].find((k) => k * unit >= wanted) ?? 10)));
 }

@@ -33,12 +33,12 @@ export function stuckNow({ known, table, live, t, at, call }) {
     return NOBODY;
   const now = nowOf(known, at);
   const cell = newestCell(known);
-  const found = /** @type {StuckRanks} */ (new Map());
+  const stuck = /** @type {StuckRanks} */ (new Map());
   const { frozen = [], ended = {} } = known.control ?? {};
   for (const rank of [...new Set(known.lanesNow.map((lane) => lane.rank))].sort((a, b) => a - b)) {
-    // its process stands or has gone: whatever it was in, it waits for nobody
+    // its process stands or has gone: whatever it was in, it waits for no rank
     if (frozen.includes(rank) || ended[rank]) continue;
-    // a receive may be open that nobody waits for
+    // a receive may be open that no code waits for
     if (cell && (!cell.begun.has(rank) || cell.ended.has(rank))) continue;
     const long = standing(
       table,
@@ -46,16 +46,16 @@ export function stuckNow({ known, table, live, t, at, call }) {
       now,
       standsForMessages(known.run, rank),
     );
-    if (long && long.told.kind === "wait" && !long.computes && long.told.peer >= 0)
-      found.set(rank, {
+    if (long && long.lane.kind === "wait" && !long.computes && long.lane.peer >= 0)
+      stuck.set(rank, {
         rank,
-        peer: long.told.peer,
-        since: long.told.since,
+        peer: long.lane.peer,
+        since: long.lane.since,
         words: "",
-        link: linkFrom(known, long.told.peer, rank),
+        link: linkFrom(known, long.lane.peer, rank),
       });
   }
-  return found;
+  return stuck;
 }
 
 /**
@@ -79,8 +79,8 @@ function linkFrom({ run, control }, from, to) {
 }
 
 /**
- * A look as it is where ranks wait and nothing has left that could be told: nothing at all, or
- * nothing in this cell, of which what was told before says nothing. Then the picture is of this
+ * Return the look of a moment in which ranks wait and nothing is left to show: nothing at all, or
+ * nothing of this cell, and the calls before it say nothing about it. Then the picture shows this
  * moment.
  * @param {Look} look @returns {Look}
  */
@@ -92,7 +92,7 @@ export function atStuck(look) {
   return {
     ...look,
     call: null,
-    told: null,
+    current: null,
     t: Math.max(look.t, Math.floor(nowOf(known, at) / STUCK_EVERY) * STUCK_EVERY),
   };
 }
@@ -123,19 +123,19 @@ export const lasting = (ns) =>
     ? duration(Math.max(0, Math.floor(ns / STUCK_EVERY) * STUCK_EVERY))
     : `${(Math.floor(ns / STUCK_EVERY) / 10).toFixed(1)} s`;
 
-/** What is to be said of it; "" if nothing yet. @param {StuckRanks} stuck @param {Look} look */
+/** Return the caption of blocked ranks; "" before it is worth one. @param {StuckRanks} stuck @param {Look} look */
 export function stuckWords(stuck, { known, at }) {
   const all = [...stuck.values()].sort((a, b) => a.since - b.since);
   const [first] = all;
   const circle = waitingCircle(stuck);
-  const told = Number.isNaN(first?.since);
+  const forGood = Number.isNaN(first?.since);
   if (!first) return "";
   const now = nowOf(known, at);
   const since = circle.length
     ? Math.max(...circle.map((rank) => stuck.get(rank)?.since ?? NaN))
     : first.since;
-  if (!told && now - since < STUCK_TELLS) return "";
-  const lasted = told ? "" : `, ${lasting(now - since)} so far`;
+  if (!forGood && now - since < STUCK_TELLS) return "";
+  const lasted = forGood ? "" : `, ${lasting(now - since)} so far`;
   if (circle.length === 2)
     return (
       `Ranks ${circle[0]} and ${circle[1]} wait for each other${lasted}: neither can go on ` +
@@ -169,7 +169,7 @@ export function stuckWords(stuck, { known, at }) {
               : stuck.has(peer)
                 ? ""
                 : ", which does not wait itself";
-  return `Rank ${rank} ${told ? "waits" : `has waited ${lasting(now - since)}`} for rank ${peer}${why}${others ? "; " + `${others === 1 ? "another rank waits" : `${others} others wait`} ` + "too" : ""}.`;
+  return `Rank ${rank} ${forGood ? "waits" : `has waited ${lasting(now - since)}`} for rank ${peer}${why}${others ? "; " + `${others === 1 ? "another rank waits" : `${others} others wait`} ` + "too" : ""}.`;
 }
 
 const ARROW_HEAD = 8;

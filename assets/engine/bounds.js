@@ -20,14 +20,14 @@ export function boundsOf(call, ranks, root, theory) {
   const sizes = theory.sends ? chunkSizes(call.rows) : null;
   const first = Math.max(0, ranks.indexOf(root));
   const placed = [...ranks.slice(first), ...ranks.slice(0, first)];
-  const told =
+  const byChunk =
     sizes &&
     !first &&
     [...sizes.keys()].every((c) => c >= 0 && c < (theory.sends?.[0].length ?? 0));
   return ranks.map((rank) => {
     const place = placed.indexOf(rank);
     const counts = theory.sends?.[place];
-    if (told && counts)
+    if (byChunk && counts)
       return [...counts].reduce((sum, k, chunk) => sum + Number(k) * (sizes.get(chunk) ?? 0), 0);
     return (theory.shares?.[place] ?? theory.share) * call.nbytes;
   });

@@ -35,11 +35,11 @@ export function burstsOf(known, at = performance.now()) {
     !table.strings.includes("cell")
   )
     return null;
-  let found = burstsOfTables.get(table);
-  if (!found) burstsOfTables.set(table, (found = new Bursts(table)));
+  let bursts = burstsOfTables.get(table);
+  if (!bursts) burstsOfTables.set(table, (bursts = new Bursts(table)));
   const over = ["finished", "failed", "replay"].includes(known.state);
-  found.update(known, !over && Number.isFinite(known.clock) ? known.clock + at * 1e6 : NaN, over);
-  return found.bursts.size ? found : null;
+  bursts.update(known, !over && Number.isFinite(known.clock) ? known.clock + at * 1e6 : NaN, over);
+  return bursts.bursts.size ? bursts : null;
 }
 
 /**

@@ -83,14 +83,14 @@ export function nextChosen(source, choice, call) {
   if (choice.by === "name")
     return calls.slice(at + 1).find((c) => c.sends && c.name === choice.name) ?? null;
   const trains = calls.length > 0 && calls[calls.length - 1].iteration >= 0;
-  const here = at >= 0 ? roundOf(calls[at], at) : "";
+  const current = at >= 0 ? roundOf(calls[at], at) : "";
   let key = "";
   const round = [];
   for (let i = at + 1; i < calls.length; i++) {
-    const own = roundOf(calls[i], i);
-    if (!calls[i].sends || own === here || (trains && calls[i].iteration < 0)) continue;
-    key ||= own;
-    if (own === key) round.push(calls[i]);
+    const itsRound = roundOf(calls[i], i);
+    if (!calls[i].sends || itsRound === current || (trains && calls[i].iteration < 0)) continue;
+    key ||= itsRound;
+    if (itsRound === key) round.push(calls[i]);
     else if (round.length && calls[i].start > round[round.length - 1].end) break;
   }
   return chosenOf(round, choice);

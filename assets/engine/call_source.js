@@ -10,7 +10,7 @@
  * @typedef {{units: Record<string, string>, strip: string, real: string, where: string,
  *   numbered?: boolean, ofIterations?: boolean}} Words
  *   of calls that are derived: what one steps by, what the strip holds, what the badge says is
- *   real, what is said of where the playhead is; numbered: which of how many is said there, too;
+ *   real, how the page names the playhead's place; numbered: with "3 of 12" there, too;
  *   ofIterations: its number is an iteration's, which rows count from 0 and pages from 1
  * @typedef {{calls: CallHead[], newest: CallHead | null, rows: number, from: number, to: number,
  *   callOf: {get(key: string): CallHead | undefined, has(key: string): boolean},
@@ -40,7 +40,7 @@ export const unitsOf = (call) => (call?.collective === "p2p" ? OF_MESSAGES : cal
 export const isCall = (call) => !!call && !call.words;
 
 /**
- * What a run is told in: the first of these sources that has something of it, else its messages
+ * Return the units that a run is shown in: the first of these sources that has any, else its messages
  * with its calls, else its calls alone.
  * @param {Known} known
  * @param {FindSource[]} sources
@@ -62,8 +62,8 @@ export function sourceOf(known, sources) {
  * @returns {Call | null}
  */
 export function openCallOf(known, key, sources) {
-  const own = known.table.open(key);
-  if (own) return own;
+  const collective = known.table.open(key);
+  if (collective) return collective;
   for (const find of sources) {
     const call = find(known)?.open(key);
     if (call) return call;

@@ -15,10 +15,10 @@ const foundIn = new WeakMap();
  */
 export function killedByHand(table) {
   if (!table) return new Map();
-  const found = foundIn.get(table) ?? { next: 0, killed: new Map() };
+  const deaths = foundIn.get(table) ?? { next: 0, killed: new Map() };
   const kill = table.strings.indexOf("kill");
-  const from = Math.max(0, found.next - table.forgotten);
-  foundIn.set(table, found);
+  const from = Math.max(0, deaths.next - table.forgotten);
+  foundIn.set(table, deaths);
   if (kill > 0 && from < table.rows) {
     for (let p = table.passage[from]; p < table.count; p++) {
       if (table.passages.rank[p] >= 0) continue; // the driver's lane alone says what the reader did
@@ -28,11 +28,11 @@ export function killedByHand(table) {
         r++
       )
         if (table.kind[r] === table.code.fault && table.name[r] === kill)
-          found.killed.set(table.peer[r], table.end[r]);
+          deaths.killed.set(table.peer[r], table.end[r]);
     }
   }
-  found.next = table.forgotten + table.rows;
-  return found.killed;
+  deaths.next = table.forgotten + table.rows;
+  return deaths.killed;
 }
 
 /**

@@ -23,7 +23,7 @@ export class DerivedCalls {
    * @param {Table} table
    * @param {string} group
    * @param {string} collective
-   * @param {Words} [words]  what its pieces are called; none: they are told as calls
+   * @param {Words} [words]  what its pieces are called; none: they are calls
    */
   constructor(table, group, collective, words) {
     this.table = table;

@@ -13,8 +13,8 @@ const LONGEST = 120; // characters of what was under way
  * @param {import("./player.js").Known} known
  */
 export function headline({ words, failure }) {
-  const said = failure?.summary || words || "The run failed";
-  return (said.charAt(0).toUpperCase() + said.slice(1)).replace(/\.$/, "");
+  const reason = failure?.summary || words || "The run failed";
+  return (reason.charAt(0).toUpperCase() + reason.slice(1)).replace(/\.$/, "");
 }
 
 /**
@@ -34,10 +34,10 @@ export function failedHead(known) {
 export function failedWords(known) {
   const { failure } = known;
   const head = failedHead(known);
-  const told = underWay(failure);
+  const reports = underWay(failure);
   const lost = [...lostRanks(known).keys()][0] ?? -1;
-  const own = told.get(lost);
-  const noticed = [...told.values()].flatMap(({ rank, error }) =>
+  const report = reports.get(lost);
+  const noticed = [...reports.values()].flatMap(({ rank, error }) =>
     error?.kind === "PeerLost" && error.doing && error.peer === rank && error.found_by === rank
       ? [{ rank, doing: error.doing }]
       : [],
@@ -47,12 +47,12 @@ export function failedWords(known) {
   const elsewhere =
     others > 0 ? `, ${others === 1 ? "another" : `${others} others`} elsewhere` : "";
   const parts = [
-    own?.doing ? `it was ${own.words}` : "",
+    report?.doing ? `it was ${report.words}` : "",
     first ? `rank ${first.rank} noticed it in ${first.doing}${elsewhere}` : "",
   ].filter(Boolean);
-  const other = [...told.values()].find(({ rank }) => rank !== lost);
-  const said = parts.join("; ") || (other ? `rank ${other.rank}: ${other.said}` : "");
-  if (!said) return `${head}.`;
-  const short = `${said.slice(0, LONGEST).replace(/[ ,;]+$/, "")} …`;
-  return `${head}; ${said.length > LONGEST ? short : said}.`;
+  const other = [...reports.values()].find(({ rank }) => rank !== lost);
+  const details = parts.join("; ") || (other ? `rank ${other.rank}: ${other.said}` : "");
+  if (!details) return `${head}.`;
+  const short = `${details.slice(0, LONGEST).replace(/[ ,;]+$/, "")} …`;
+  return `${head}; ${details.length > LONGEST ? short : details}.`;
 }

@@ -17,10 +17,10 @@ export const counted = (n, what) =>
   `${grouped(n)} ${what}${n === 1 ? "" : /(s|x|ch|sh)$/.test(what) ? "es" : "s"}`;
 
 /**
- * The number of a derived call, as it is said.
+ * Return the number of a derived call, in words.
  * @param {{iteration: number, words?: import("./call_source.js").Words}} call
  */
-export const numberSaid = ({ iteration, words }) =>
+export const numberWords = ({ iteration, words }) =>
   grouped(iteration + (words?.ofIterations ? 1 : 0));
 
 /** A time as people say it. @param {number} ns */
@@ -97,13 +97,13 @@ export function titleOf(call) {
  * @param {number} behind nanoseconds
  * @param {Player} player
  */
-export function badge({ known, call: own, told, live, held }, behind, player) {
-  const call = told ?? own;
+export function badge({ known, call: ownCall, current, live, held }, behind, player) {
+  const call = current ?? ownCall;
   const total = Math.max(known.table.calls.length, call?.number ?? 0);
   const over = isOver(known);
   const by = call?.words;
   const parts = [by ? by.real : isPlanned(call) ? "planned: computed, nothing ran" : "real"];
-  if (call && by) parts.push(`${by.units.iteration} ${numberSaid(call)}`);
+  if (call && by) parts.push(`${by.units.iteration} ${numberWords(call)}`);
   else if (call?.collective === "p2p")
     parts.push(
       `${call.name ? `${call.name} · ` : ""}messages ` +

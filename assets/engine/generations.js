@@ -103,9 +103,9 @@ export class GenerationRows {
   /** @param {number} generation @param {ActKind} kind */
   actsOf(generation, kind) {
     const key = `${generation} ${kind}`;
-    const found = this.acts.get(key) ?? new Map();
-    this.acts.set(key, found);
-    return found;
+    const acts = this.acts.get(key) ?? new Map();
+    this.acts.set(key, acts);
+    return acts;
   }
 }
 
@@ -122,7 +122,7 @@ export function generationRows(table) {
 /** @param {Known["run"]} run @returns {RecoveryFact[]} */
 export const recoveryFacts = (run) => run?.recoveries ?? [];
 
-/** @type {WeakMap<Table, {key: string, found: Generation[]}>} */
+/** @type {WeakMap<Table, {key: string, generations: Generation[]}>} */
 const generationsFound = new WeakMap();
 
 /**
@@ -136,15 +136,15 @@ export function generationsOf({ run, table }) {
   const ranks = run?.ranks ?? 0;
   const key = [rows.version, facts.length, ranks].join();
   const had = generationsFound.get(table);
-  if (had?.key === key) return had.found;
+  if (had?.key === key) return had.generations;
   const all = Array.from({ length: ranks }, (_, rank) => rank);
   /** @type {Generation[]} */
-  const found = [{ number: 0, began: -Infinity, members: all, fresh: [], fact: null }];
+  const generations = [{ number: 0, began: -Infinity, members: all, fresh: [], fact: null }];
   const numbers = [...new Set([...facts.map((fact) => fact.generation), ...rows.spans.keys()])];
   for (const number of numbers.filter((n) => n > 0).sort((a, b) => a - b)) {
     const joined = rows.actsOf(number, "rebuild");
     const fact = facts.find((one) => one.generation === number) ?? null;
-    const before = found[found.length - 1];
+    const before = generations[generations.length - 1];
     const lost = lossesIn(rows, before.number).map((loss) => loss.rank);
     const spans = rows.spans.get(number) ?? new Map();
     const who = joined.size ? joined : spans; // torchrun's restarts have no row of their own
@@ -152,7 +152,7 @@ export function generationsOf({ run, table }) {
     const starts = joined.size
       ? [...joined.values()].map((act) => act.start)
       : [...spans.values()].map(({ from }) => from);
-    found.push({
+    generations.push({
       number,
       began: Math.min(Infinity, ...starts),
       members,
@@ -160,8 +160,8 @@ export function generationsOf({ run, table }) {
       fact,
     });
   }
-  generationsFound.set(table, { key, found });
-  return found;
+  generationsFound.set(table, { key, generations });
+  return generations;
 }
 
 /**
@@ -235,7 +235,7 @@ export function lostAt({ run, table }, t) {
   return lost;
 }
 
-/** @type {WeakMap<Table, {key: string, found: Map<number, Loss>}>} */
+/** @type {WeakMap<Table, {key: string, losses: Map<number, Loss>}>} */
 const lostFound = new WeakMap();
 
 /**
@@ -249,9 +249,9 @@ export function goneSince(table, rank, t, since = NaN) {
   const rows = generationRows(table);
   const key = `${rows.version} ${t}`;
   const had = lostFound.get(table);
-  const found = had?.key === key ? had.found : lostAt({ run: null, table }, t);
-  lostFound.set(table, { key, found });
-  const lost = found.get(rank);
+  const losses = had?.key === key ? had.losses : lostAt({ run: null, table }, t);
+  lostFound.set(table, { key, losses });
+  const lost = losses.get(rank);
   if (lost) return lost.t;
   return since <= t && !joinsWithin(table, rank, since, t) ? since : NaN;
 }
@@ -284,18 +284,18 @@ export function recoveryNote(known, over) {
   const generations = generationsOf(known);
   const newest = generations[generations.length - 1];
   const pending = lossesIn(rows, newest.number).map(({ rank }) => rank);
-  const told = [
+  const lostSoFar = [
     ...new Set([
       ...rows.losses.map(({ rank }) => rank),
       ...generations.flatMap(({ fact }) => Object.keys(fact?.lost ?? {}).map(Number)),
     ]),
   ].sort((a, b) => a - b);
-  if (!told.length) return "";
-  const who = ranksNamed(told);
-  const lost = `R${who.slice(1)} ${told.length > 1 ? "were" : "was"} lost`;
+  if (!lostSoFar.length) return "";
+  const who = ranksNamed(lostSoFar);
+  const lost = `R${who.slice(1)} ${lostSoFar.length > 1 ? "were" : "was"} lost`;
   const named = /^\d/.test(who) ? `${who} were lost` : lost;
   if (pending.length) return over ? `${named}.` : `${named}; the others form another group.`;
-  if (told.every((rank) => newest.members.includes(rank))) return `${named} and replaced.`;
+  if (lostSoFar.every((rank) => newest.members.includes(rank))) return `${named} and replaced.`;
   const one = newest.members.length === 1;
   return `${named}; ${ranksNamed(newest.members)} ${over ? "went" : one ? "goes" : "go"} on.`;
 }

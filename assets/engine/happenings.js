@@ -17,7 +17,7 @@ import { isOver } from "./player.js";
 import { isMessage, servesExamples, standsForMessages } from "./waits.js";
 import { headline } from "./failure_caption.js";
 import { areTwins, linkChange, linkFaultWords } from "./link_faults.js";
-import { allTold, lossWords, lossesOf, trainers } from "./losses.js";
+import { newestIsWhole, lossWords, lossesOf, trainers } from "./losses.js";
 
 const SHOWN_KINDS = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
 const PAIR_NS = 5e6; // two directions of a link that are changed together
@@ -58,7 +58,7 @@ export class Happenings {
     this.together = /** @type {Map<string, {line: Line, ranks: Set<number>}>} */ (new Map());
     this.held = known.control?.held ?? false;
     this.motion = known.control?.slow_motion ?? 1;
-    this.tenth = 0; // of the run, the next one to be told
+    this.tenth = 0; // of the run: the next to announce
     this.slowFirst = /** @type {[string, number][] | null} */ (null);
     this.slowed = /** @type {Set<number>} */ (new Set()); // ranks of which a row says so
     this.ends = /** @type {Map<number, Line>} */ (new Map()); // rank -> that its process has ended
@@ -155,7 +155,7 @@ export class Happenings {
       `overrun ${rank}`,
       table.end[r],
       `rank ${rank}: a padded computation lasted ${duration(table.value[r] * 1e6)} longer ` +
-        "than its pad (said once)",
+        "than its pad (shown once)",
       "metric",
       rank,
     );
@@ -224,13 +224,13 @@ export class Happenings {
     const generation = table.passages.generation[table.passage[r]];
     const key = `${generation} ${kind} ${name}`;
     const t = table.end[r];
-    const found = this.together.get(key) ?? {
+    const group = this.together.get(key) ?? {
       line: this.#feed.put(t, "", kind === "abort" ? "detect" : "state", rank),
       ranks: new Set(),
     };
-    this.together.set(key, found);
-    found.ranks.add(rank);
-    const { size } = found.ranks;
+    this.together.set(key, group);
+    group.ranks.add(rank);
+    const { size } = group.ranks;
     const who = size > 1 ? `${size} ranks` : `rank ${rank}`;
     const amount = size === 1 && table.nbytes[r] > 0 ? ` ${bytes(table.nbytes[r])} of` : "";
     const restored =
@@ -244,7 +244,7 @@ export class Happenings {
       rebuild: `joined generation ${generation}`,
       restore: restored,
     }[kind];
-    found.line.words = `${who} ${did}`;
+    group.line.words = `${who} ${did}`;
     this.#feed.changed();
   }
 
@@ -294,7 +294,7 @@ export class Happenings {
       );
     }
     const total = run?.iterations ?? 0;
-    const newest = losses.newest(trainers(run), allTold(known));
+    const newest = losses.newest(trainers(run), newestIsWhole(known));
     for (; total >= 10 && this.tenth < 9; this.tenth++) {
       const iteration = Math.ceil((total * (this.tenth + 1)) / 10) - 1;
       if (iteration > newest) break;

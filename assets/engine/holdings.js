@@ -27,7 +27,7 @@
  *   then is known; owners: of chunks that are kept, whose each is; asked: of each cell, whether its
  *   rank must hold it at the end; sound: at no moment is anything wrong
  */
-import { askedOf, isTold } from "./operation.js";
+import { askedOf, recordsContents } from "./operation.js";
 import { membersOf, ownPart, replayed } from "./replayed_cells.js";
 
 /** @type {WeakMap<Call, Holdings>} */
@@ -44,15 +44,20 @@ const prepared = new WeakMap();
  * @returns {Holdings}
  */
 export function holdingsOf(call, ranks) {
-  const found = prepared.get(call);
-  if (found) return found;
+  const earlier = prepared.get(call);
+  if (earlier) return earlier;
   const who = ranks?.length ? ranks : membersOf(call.rows);
   const n = who.length;
   const { way, root, owners, chunks: all, asks, judged } = askedOf(call, who);
-  const told = isTold(call.rows);
-  const { changes, cells, carried } = replayed(told ? call.rows : [], who, owners, way === "hear");
+  const hasContents = recordsContents(call.rows);
+  const { changes, cells, carried } = replayed(
+    hasContents ? call.rows : [],
+    who,
+    owners,
+    way === "hear",
+  );
   const keeps = way === "keep";
-  const chunks = [...new Set([...(told ? all : []), ...cells.map((c) => c.chunk)])].sort(
+  const chunks = [...new Set([...(hasContents ? all : []), ...cells.map((c) => c.chunk)])].sort(
     (a, b) => a - b,
   );
   const column = new Map(chunks.map((c, i) => [c, i]));

@@ -4,17 +4,17 @@
  * hosts of four ranks. Pure functions.
  */
 
-const LEVELS_SAID = /^levels (\d+(?:,\d+)*)$/;
+const LEVELS_IN_PHASE = /^levels (\d+(?:,\d+)*)$/;
 
 /**
  * The levels that a call went by, as its rows say; none of most algorithms.
  * @param {{kind: string, phase: string}[]} rows
  * @returns {number[]}
  */
-export function levelsSaid(rows) {
+export function levelsOfCall(rows) {
   for (const row of rows) {
-    const found = row.kind === "collective" && LEVELS_SAID.exec(row.phase);
-    if (found) return found[1].split(",").map(Number);
+    const match = row.kind === "collective" && LEVELS_IN_PHASE.exec(row.phase);
+    if (match) return match[1].split(",").map(Number);
   }
   return [];
 }

@@ -20,15 +20,15 @@ export const trainers = (run) =>
     : 1;
 
 /**
- * Whether the newest iteration that anybody told is whole: nothing more comes, and no rank was lost
+ * Return whether the newest recorded iteration is complete: nothing more comes, and no rank was lost
  * in it. Servers of parameters do not wait for all of them.
  * @param {import("./player.js").Known} known
  */
-export const allTold = ({ run, state }) =>
+export const newestIsWhole = ({ run, state }) =>
   ["finished", "replay"].includes(state) || (!!run?.server && state === "failed");
 
 /**
- * Means over the ranks that told one, each counting alike (the page is not told how many samples
+ * Means over the ranks that recorded a loss, with equal weights (the page does not know how many samples
  * each had).
  */
 export class Losses {
@@ -36,14 +36,14 @@ export class Losses {
   constructor(table) {
     this.table = table;
     this.next = 0; // the next row to read, counted over the whole run
-    this.last = -1; // the newest iteration that any rank told
+    this.last = -1; // the newest iteration with a loss of any rank
     this.first = Infinity; // the oldest on this page
     this.low = 0; // of whole iterations: one rank's loss alone may lie outside
     this.high = -Infinity;
     this.measured = 0; // iterations that low and high know
-    this.ranks = 0; // the most that told one
+    this.ranks = 0; // the most that recorded one
     this.sum = new Float64Array(256);
-    this.time = new Float64Array(256); // when the last of its ranks told it
+    this.time = new Float64Array(256); // when the last of its ranks recorded it
     this.count = new Uint16Array(256);
   }
 
@@ -98,13 +98,13 @@ export class Losses {
     this.count = larger(this.count);
   }
 
-  /** The mean loss of an iteration, NaN if none was told. @param {number} iteration */
+  /** Return the mean loss of an iteration, NaN if none was recorded. @param {number} iteration */
   at(iteration) {
     return this.count[iteration] ? this.sum[iteration] / this.count[iteration] : NaN;
   }
 
   /**
-   * The newest iteration that is whole: told by all ranks that train, or followed by another; of a
+   * Return the newest complete iteration: recorded by all ranks that train, or followed by another; of a
    * run that is over the newest. -1: none yet.
    * @param {number} ranks
    * @param {boolean} [over]
@@ -115,7 +115,7 @@ export class Losses {
     return -1;
   }
 
-  /** The last iteration whose loss was told by this time, -1 none. @param {number} t */
+  /** Return the last iteration whose loss was recorded by this time, -1 none. @param {number} t */
   until(t) {
     let low = 0;
     let high = this.last + 1;
@@ -178,7 +178,7 @@ const ROOM_GROWS = 4; // iterations; and how many times as many then
 /**
  * How many iterations an axis has room for: those of the whole run; of a long one the first
  * thousand, then four thousand and so on, or its beginning would be a line at the edge.
- * @param {number} iterations  of the run, or -1 if nobody knows @param {number} done
+ * @param {number} iterations  of the run, -1 if unknown @param {number} done
  */
 export function horizon(iterations, done) {
   if (iterations <= 0) return 2 ** Math.ceil(Math.log2(Math.max(64, done)));
@@ -191,7 +191,7 @@ export function horizon(iterations, done) {
  * Where the axes are: the iterations have their places from the start, as far as the horizon is.
  * @param {number} width
  * @param {number} height
- * @param {number} iterations  of the run, or -1 if nobody knows
+ * @param {number} iterations  of the run, -1 if unknown
  * @param {Losses} losses @returns {LossAxes}
  */
 export function lossAxes(width, height, iterations, losses) {

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Messages between two ranks, told as calls are: in *bursts*. A burst is what the ranks of a group
+ * Messages between two ranks, shown like calls: in *bursts*. A burst is what the ranks of a group
  * say to each other until they are quiet for a while, begin another iteration or another cell of a
  * notebook, or take part in a collective. Bursts and collectives, in the order of their start, are
- * what a page is told in where ranks send messages of their own and nothing else (a parameter
+ * what a page shows where ranks send messages of their own and nothing else (a parameter
  * server, a pipeline, replicas that mix) explains them. In a burst every message is a chunk of its
  * own: number k is the k-th that left. Pure functions; times are ns since the run's origin.
  *
@@ -55,13 +55,13 @@ export class Bursts extends DerivedCalls {
     super(table, "", "p2p");
     this.next = 0;
     this.groups = /** @type {Map<string, Group>} */ (new Map());
-    this.found = /** @type {Map<string, Message>} */ (new Map());
+    this.messageOf = /** @type {Map<string, Message>} */ (new Map());
     this.cells = /** @type {CellMark[]} */ ([]); // in their order
     this.bursts = /** @type {Map<string, Burst>} */ (new Map());
-    const own = this.bursts;
+    const bursts = this.bursts;
     this.callOf = /** @type {any} */ ({
-      get: (/** @type {string} */ key) => own.get(key) ?? table.callOf.get(key),
-      has: (/** @type {string} */ key) => own.has(key) || table.callOf.has(key),
+      get: (/** @type {string} */ key) => bursts.get(key) ?? table.callOf.get(key),
+      has: (/** @type {string} */ key) => bursts.has(key) || table.callOf.has(key),
     });
   }
 
@@ -135,7 +135,7 @@ export class Bursts extends DerivedCalls {
     if (begins) mark.from = Math.min(mark.from, t);
     else mark.over = Math.max(mark.over, t);
     if (begins)
-      // what was told of it had no cell yet
+      // its earlier rows had no cell yet
       for (const group of this.groups.values()) group.dirty = Math.min(group.dirty, mark.from);
   }
 
@@ -162,9 +162,9 @@ export class Bursts extends DerivedCalls {
       if (peer < 0 || (kind !== code.send && kind !== code.recv && kind !== code.wait)) continue;
       const [from, to] = send ? [rank, peer] : [peer, rank];
       const key = `${where}/${from}>${to}/${op}`;
-      let message = this.found.get(key);
+      let message = this.messageOf.get(key);
       if (!message)
-        this.found.set(
+        this.messageOf.set(
           key,
           (message = {
             from,
@@ -242,38 +242,38 @@ export class Bursts extends DerivedCalls {
     if (bursts.length) this.bursts.delete(/** @type {Burst} */ (bursts.pop()).key);
     for (const { messages: all } of bursts) from += all.length;
     group.dirty = Infinity;
-    let own = /** @type {Message[]} */ ([]);
+    let burst = /** @type {Message[]} */ ([]);
     let quiet = -Infinity;
     for (let i = from; i < messages.length; i++) {
-      if (own.length && this.#isOver(group, own, quiet, messages[i])) {
-        this.#put(group, own, quiet, true);
-        own = [];
+      if (burst.length && this.#isOver(group, burst, quiet, messages[i])) {
+        this.#put(group, burst, quiet, true);
+        burst = [];
         quiet = -Infinity;
       }
-      own.push(messages[i]);
+      burst.push(messages[i]);
       quiet = Math.max(quiet, doneAt(messages[i]));
     }
-    if (own.length) this.#put(group, own, quiet, false);
+    if (burst.length) this.#put(group, burst, quiet, false);
   }
 
   /**
    * Whether a message that leaves later belongs to another burst.
    * @param {Group} group
-   * @param {Message[]} own
+   * @param {Message[]} burst
    * @param {number} quiet
    * @param {Message} next
    */
-  #isOver(group, own, quiet, next) {
-    if (own.length >= MOST_MESSAGES || next.iteration !== own[0].iteration) return true;
-    if (this.cells.length && this.cellAt(next.start)?.cell !== this.cellAt(own[0].start)?.cell)
+  #isOver(group, burst, quiet, next) {
+    if (burst.length >= MOST_MESSAGES || next.iteration !== burst[0].iteration) return true;
+    if (this.cells.length && this.cellAt(next.start)?.cell !== this.cellAt(burst[0].start)?.cell)
       return true;
     if (next.start < quiet) return false;
-    if (own.length >= MANY) return true;
+    if (burst.length >= MANY) return true;
     const between = this.table.callAt(next.start, group.group);
-    if (between && between.start > own[own.length - 1].start) return true;
+    if (between && between.start > burst[burst.length - 1].start) return true;
     return (
       !this.cells.length &&
-      next.start - quiet > Math.max(QUIET_NS, QUIET_TIMES * (quiet - own[0].start))
+      next.start - quiet > Math.max(QUIET_NS, QUIET_TIMES * (quiet - burst[0].start))
     );
   }
 

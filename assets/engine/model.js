@@ -21,7 +21,7 @@
  *   end: number, ranks: number, nbytes: number, complete: boolean, left_out: string, rows: Row[],
  *   flights: Flight[], waits: Row[], came: Map<number, number>, moments: number[], clock: Clock,
  *   lying?: Row[], words?: import("./call_source.js").Words}} Call
- *   lying: pieces that have left and that nobody has received: of messages, and of a call that
+ *   lying: pieces that have left and that no rank has received: of messages, and of a call that
  *   broke off or still goes on
  */
 
@@ -192,8 +192,8 @@ function sideBySide(flights) {
     const link = `${flight.from}>${flight.to}`;
     const free = links.get(link) ?? [];
     links.set(link, free);
-    const found = free.findIndex((end) => end <= flight.start);
-    const track = found < 0 ? free.length : found;
+    const reusable = free.findIndex((end) => end <= flight.start);
+    const track = reusable < 0 ? free.length : reusable;
     free[track] = flight.end;
     return { ...flight, track };
   });
@@ -271,7 +271,7 @@ function movesIn(flights, times) {
  * The frame at a playhead: what is on its way and who waits. Nothing else decides what is drawn.
  * @param {Call} call @param {number} t
  * @returns {{t: number, comets: (Flight & {share: number, lying?: boolean})[], waiting: Map<number,
- *   Row>, away: Set<number>}} lying: it is where it was sent to, and nobody has received it
+ *   Row>, away: Set<number>}} lying: it is where it was sent to, and not received yet
  */
 export function frameAt(call, t) {
   const comets = /** @type {(Flight & {share: number, lying?: boolean})[]} */ (

@@ -2,7 +2,7 @@
 /**
  * What a collective asks of its ranks: how parts come together, whose each chunk is at first, and
  * which chunks each rank must hold at the end. Known by the operation and its root alone; how an
- * algorithm gets there is nobody's business here.
+ * algorithm gets there does not matter here.
  *
  * @typedef {import("./model.js").Row} Row
  * @typedef {"sum" | "keep" | "hear"} Way  parts are added; chunks are handed on as they are; who
@@ -54,10 +54,11 @@ function firstSenders(rows) {
  * so.
  * @param {Row[]} rows
  */
-export const isTold = (rows) => !rows.some((r) => r.kind === "collective" && r.phase === "untold");
+export const recordsContents = (rows) =>
+  !rows.some((r) => r.kind === "collective" && r.phase === "untold");
 
 /**
- * Messages between two ranks, each a chunk of its own: whoever sends one has it, whoever it is sent
+ * Messages between two ranks, each a chunk of its own: its sender has it, the rank it is sent
  * to must receive it.
  * @param {Row[]} rows
  * @param {number[]} ranks
@@ -96,7 +97,7 @@ export function askedOf({ collective, rows, complete = true }, ranks) {
   const at = ranks.indexOf(root);
   if (parts) for (let c = 0; c < n; c++) seen.add(c); // a root's own part never travels
   if (!complete && collective === "all_reduce")
-    // of a call that broke off, or has just begun: everybody has a part of chunks that nobody sent
+    // of a call that broke off, or has just begun: every rank has a part of chunks that no rank sent
     // yet
     for (let c = Math.max(...seen, ...rows.map((r) => r.chunk)); c >= 0; c--) seen.add(c);
   const chunks = [...seen].sort((a, b) => a - b);
@@ -107,7 +108,7 @@ export function askedOf({ collective, rows, complete = true }, ranks) {
   else if (owners.size) for (const c of chunks) if (!owners.has(c)) owners.set(c, ranks[c] ?? -1);
   const all = () => true;
   const none = () => false;
-  const own = (/** @type {number} */ place, /** @type {number} */ chunk) => chunk === place;
+  const ownChunk = (/** @type {number} */ place, /** @type {number} */ chunk) => chunk === place;
   const ofRoot = (/** @type {number} */ place) => place === at;
   const asks = /** @type {Record<string, Asked["asks"]>} */ ({
     all_reduce: all,
@@ -116,23 +117,23 @@ export function askedOf({ collective, rows, complete = true }, ranks) {
     barrier: all,
     reduce: ofRoot,
     gather: ofRoot,
-    scatter: own,
-    reduce_scatter: own,
+    scatter: ownChunk,
+    reduce_scatter: ownChunk,
     all_to_all: (place, chunk) => chunk - n * Math.floor(chunk / n) === place,
   })[collective];
   const way = owners.size ? "keep" : collective === "barrier" ? "hear" : "sum";
   const known =
     !!asks &&
-    isTold(rows) &&
+    recordsContents(rows) &&
     (asks !== ofRoot || at >= 0) &&
-    (asks !== own || parts) &&
+    (asks !== ownChunk || parts) &&
     (collective !== "all_to_all" || chunks.every((c) => c < n * n));
   return {
     way,
     root,
     owners,
     chunks,
-    asks: known ? asks : asks === own || asks === ofRoot ? none : all,
+    asks: known ? asks : asks === ownChunk || asks === ofRoot ? none : all,
     judged: known,
   };
 }

@@ -7,10 +7,10 @@
  *   chunk?: number, iteration?: number, stage?: number, microbatch?: number, action?: string}}
  *   Choice
  * @typedef {{table: Table, known: Known, call: Call | null,
- *   told: Call | null, t: number, live: boolean, held: boolean, ranks: number, ink: Record<string,
+ *   current: Call | null, t: number, live: boolean, held: boolean, ranks: number, ink: Record<string,
  *   string>, font: string, width: number, ratio: number, at: number, choice: Choice | null,
  *   fastest?: number}} Look
- *   what a picture is drawn from. told: what it tells, a call, a parameter server's round or a
+ *   what a picture is drawn from. current: the unit at the playhead, a call, a parameter server's round or a
  *   pipeline's pass; call: the same if it is a call; fastest: bytes/s of the widest link that is
  *   drawn elsewhere on the same scale
  */
@@ -41,7 +41,7 @@ export const nothing = () => ({
  */
 export function receive(known, message, buffers, at) {
   if (message?.type !== "batch") return known;
-  // what a message leaves out of the run's facts (schedule, model) stays as it was told before
+  // what a message leaves out of the run's facts (schedule, model) stays as it was
   const other = known.run?.id !== message.run.id;
   const afresh = other || message.reset;
   if (!afresh && message.seq <= known.seq && message.rows) return known; // heard before

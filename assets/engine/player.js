@@ -39,7 +39,7 @@
  * @typedef {{kind: string, rank: number, peer: number, how: string, code: number, doing: string,
  *   found_by: number}} ErrorFields  workbench/common/errors.py says what they mean
  * @typedef {{rank: number, words: string, said: string, doing: string, error: ErrorFields | null}}
- *   LastReport  said: its words without numbers of processes; doing: "" if it raised
+ *   LastReport  said: its words without process numbers; doing: "" if it raised
  * @typedef {ErrorFields & {text: string, summary: string, end: string, under_way: LastReport[]}}
  *   Failure  summary: a sentence, "" if only the text tells; end: how the rank ended, in words
  * @typedef {{run: RunFacts | null, seq: number, missed: number, state: string, words: string,
@@ -48,14 +48,14 @@
  *   origin: number, table: Table}} Known
  * @typedef {{live: boolean, held: number | null, key: string, began: number, at0: number,
  *   rate: number, rows: number, pace: number, lag: number, t: number}} Player
- *   key: the call that is told, "" none; at0: where in its telling (ms) it was at `began`; rate:
- *   telling per page time;
+ *   key: the current call, "" none; at0: where in its animation (ms) it was at `began`; rate:
+ *   animation time per page time;
  *   pace: run ns per page ms if a speed was chosen, else 0; t: the playhead of the last frame.
  */
 
 import { EACH_CALL, newestChosen, nextChosen } from "./call_choice.js";
 
-const REST_MS = 700; // a call that is told stands still for so long before the next
+const REST_MS = 700; // how long the picture rests between two calls
 
 const CATCH_UP_MS = 900; // to what a single step has let happen
 

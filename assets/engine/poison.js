@@ -8,9 +8,9 @@
  * @typedef {import("./table.js").Table} Table
  * @typedef {import("./model.js").Call} Call
  * @typedef {import("./holdings.js").Holdings} Holdings
- * @typedef {{rank: number, sample: number, generation: number, iteration: number, found: boolean,
+ * @typedef {{rank: number, sample: number, generation: number, iteration: number, detected: boolean,
  *   chunks: Map<string, Set<number>>}} Struck
- *   found: before the sum; chunks: that hold a NaN, by parameter; empty if nobody could look
+ *   detected: before the sum; chunks: that hold a NaN, by parameter; empty if they could not be checked
  * @typedef {{rank: number, sample: number, place: number, chunks: Set<number> | null}} Poison
  *   chunks: null for all of them
  */
@@ -42,10 +42,10 @@ export function minibatchesStruck(table) {
       one.rank === rank && one.generation === generation && one.iteration === iteration;
     if (kind === code.fault && table.name[r] === nan && rank >= 0) {
       const sample = table.value[r];
-      kept.all.push({ rank, sample, generation, iteration, found: false, chunks: new Map() });
+      kept.all.push({ rank, sample, generation, iteration, detected: false, chunks: new Map() });
     } else if (kind === code.detect && table.text(table.name[r]).startsWith("bad minibatch")) {
       const struck = kept.all.findLast(same);
-      if (struck) struck.found = true;
+      if (struck) struck.detected = true;
     } else if (kind === code.metric && looked >= 0 && table.name[r] === looked) {
       const struck = kept.all.findLast(same);
       const parameter = table.text(table.phase[r]);
@@ -71,8 +71,8 @@ export function poisonOf(table, call, holdings) {
   if (call.collective !== "all_reduce" || call.group === "metrics" || holdings.way !== "sum")
     return null;
   const struck = minibatchesStruck(table).find(
-    ({ generation, iteration, found }) =>
-      generation === call.generation && iteration === call.iteration && !found,
+    ({ generation, iteration, detected }) =>
+      generation === call.generation && iteration === call.iteration && !detected,
   );
   const place = struck ? holdings.place.get(struck.rank) : undefined;
   if (!struck || place === undefined) return null;
@@ -118,19 +118,19 @@ export const nanWords = ({ rank, sample }) =>
  */
 export function reachedWords(poison, holdings, states) {
   const { ranks, chunks } = holdings;
-  const here = ranks.filter((_, row) =>
+  const holders = ranks.filter((_, row) =>
     chunks.some((_, c) => {
       const cell = row * chunks.length + c;
       return cellHasNaN(poison, holdings, cell, states[cell]);
     }),
   );
-  const others = here.filter((rank) => rank !== poison.rank);
+  const others = holders.filter((rank) => rank !== poison.rank);
   const what = poison.chunks
     ? `${poison.chunks.size} of its ${chunks.length} chunks ${poison.chunks.size > 1 ? "hold" : "holds"}`
     : "its part of the sum holds";
-  const said = `Rank ${poison.rank}: ${what} ${nanWords(poison).replace(` of rank ${poison.rank}`, "")}`;
-  if (!others.length) return `${said}. Nobody else has received it yet.`;
+  const sentence = `Rank ${poison.rank}: ${what} ${nanWords(poison).replace(` of rank ${poison.rank}`, "")}`;
+  if (!others.length) return `${sentence}. Nobody else has received it yet.`;
   return others.length === ranks.length - 1
-    ? `${said}. It has reached all ranks.`
-    : `${said}. It has reached rank${others.length > 1 ? "s" : ""} ${others.join(", ")}.`;
+    ? `${sentence}. It has reached all ranks.`
+    : `${sentence}. It has reached rank${others.length > 1 ? "s" : ""} ${others.join(", ")}.`;
 }

@@ -3,8 +3,8 @@
  * What each rank does, as a mark and in words: at this moment, over the last second, or at a moment
  * of the record. Pure functions.
  *
- * A rank that changes what it does faster than one can read is told by shares of the last second;
- * one that has been in the same for a while is told as it is.
+ * A rank that changes what it does faster than one can read is shown by shares of the last second;
+ * one that has done the same for a while, by what it does.
  *
  * @typedef {import("./table.js").Table} Table
  * @typedef {import("./player.js").Known} Known
@@ -86,7 +86,7 @@ export function rowInLane(table, lane, t) {
 function atMoment(table, rank, lanes, t, past, run) {
   const serves = servesExamples(run, rank);
   const stands = !serves && standsForMessages(run, rank);
-  const found = lanes
+  const flights = lanes
     .flatMap((lane) => rowInLane(table, lane, t) ?? [])
     .flatMap((f) => {
       const kind = table.kindName(table.kind[f.row]);
@@ -108,7 +108,7 @@ function atMoment(table, rank, lanes, t, past, run) {
     // a receive that was posted ahead is what it waits for last
     .sort((a, b) => Number(a.say.collective === "p2p") - Number(b.say.collective === "p2p"));
   const doing = plain(rank, "none", past ? "had nothing under way" : "nothing under way");
-  const inside = found.filter((f) => !f.next);
+  const inside = flights.filter((f) => !f.next);
   const compute = inside.find((f) => f.sort === "compute");
   const other = inside.find((f) => f.sort !== "compute");
   if (compute) {
@@ -137,7 +137,7 @@ function atMoment(table, rank, lanes, t, past, run) {
     };
   if (serves)
     return { ...doing, mark: "serve", words: past ? "served examples" : "serves examples" };
-  return found.length
+  return flights.length
     ? { ...doing, words: past ? "was between two things" : "between two things" }
     : doing;
 }
@@ -177,12 +177,12 @@ const RECOVERS = {
  */
 function inRecovery(table, rank, t, past, lost) {
   if (lost) return plain(rank, "killed", lost.how);
-  const found = recoveringAt(table, rank, t);
-  if (!found) return null;
-  const received = found.act.name === "received";
+  const recovery = recoveringAt(table, rank, t);
+  if (!recovery) return null;
+  const received = recovery.act.name === "received";
   const words = received
     ? ["receives parameters from a survivor", "was receiving parameters from a survivor"]
-    : RECOVERS[found.kind];
+    : RECOVERS[recovery.kind];
   return plain(rank, received ? "move" : "wait", words[past ? 1 : 0]);
 }
 
@@ -212,7 +212,7 @@ export function sharesOf(table, lanes, t0, t1, stands = true) {
   const free = /** @type {import("./waits.js").Span[]} */ ([]);
   let waitsFrom = t0;
   for (const lane of lanes) {
-    const own = { compute: 0, move: 0 };
+    const time = { compute: 0, move: 0 };
     let from = t0;
     let i = Math.min(lane.length, placeInLane(table, lane, t1) + 1) - 1;
     for (let seen = 0; i >= 0 && seen < BUDGET; i--, seen++) {
@@ -225,7 +225,7 @@ export function sharesOf(table, lanes, t0, t1, stands = true) {
       const span = Math.min(t1, table.end[row]) - Math.max(t0, table.start[row]);
       if (span <= 0) continue;
       const sort = sortOf(kind);
-      if (sort !== "wait") own[sort] += span;
+      if (sort !== "wait") time[sort] += span;
       else
         for (const piece of waitPieces(table, row, computing, busy, stands)) {
           const a = Math.max(t0, piece.start);
@@ -240,7 +240,7 @@ export function sharesOf(table, lanes, t0, t1, stands = true) {
         shares.kinds.set(table.kind[row], (shares.kinds.get(table.kind[row]) ?? 0) + span);
     }
     for (const sort of /** @type {const} */ (["compute", "move"]))
-      shares[sort] += own[sort] / Math.max(1, t1 - from);
+      shares[sort] += time[sort] / Math.max(1, t1 - from);
     waitsFrom = Math.max(waitsFrom, from);
   }
   const length = (/** @type {import("./waits.js").Span[]} */ spans) =>
@@ -320,21 +320,21 @@ export function doingNow(known, ranks, now, before = []) {
   const t1 = now - table.to > LONG ? now : table.to;
   const lost = lostRanks(known);
   return lanesOfRanks(table, ranks).map((lanes, rank) => {
-    const own = lanesNow.filter((lane) => lane.rank === rank);
+    const open = lanesNow.filter((lane) => lane.rank === rank);
     const slow = control?.slow?.[rank];
     const serves = servesExamples(known.run, rank);
     const stands = !serves && standsForMessages(known.run, rank);
     const shares = () => {
       const all = sharesOf(table, lanes, t1 - WINDOW, t1, stands);
-      for (const gone of lost.keys()) all.peers.delete(gone); // nobody waits for it any more
+      for (const gone of lost.keys()) all.peers.delete(gone); // no rank waits for it any more
       return all;
     };
     const doing =
       endOf(known, rank, lost) ??
-      standsAt(known, rank, own) ??
-      forLong(table, own, now, stands) ??
+      standsAt(known, rank, open) ??
+      forLong(table, open, now, stands) ??
       (!lanes.some((lane) => lane.length)
-        ? notYet(known, rank, own)
+        ? notYet(known, rank, open)
         : serves
           ? servesNow(rank, shares())
           : overSecond(table, rank, shares(), before[rank]));

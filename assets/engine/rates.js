@@ -53,21 +53,21 @@ export function median(values) {
  * @param {number} [all]  ranks of the run
  */
 export function groupOf(table, call, all = 0) {
-  const own = membersOf(call.rows);
+  const members = membersOf(call.rows);
   if (call.collective === "p2p" && call.group === "default" && all > 1)
     // a message says nothing of who else could have been sent one
     return Array.from({ length: Math.max(all, call.ranks) }, (_, rank) => rank);
-  if (call.complete) return own;
+  if (call.complete) return members;
   const { calls, passages } = table;
   for (let i = calls.length - 1; i >= 0 && i > calls.length - 512; i--) {
     const other = calls[i];
     if (!other.complete || other.group !== call.group || other.generation !== call.generation)
       continue;
-    return [...new Set([...own, ...other.passages.map((p) => passages.rank[p])])].sort(
+    return [...new Set([...members, ...other.passages.map((p) => passages.rank[p])])].sort(
       (a, b) => a - b,
     );
   }
-  return own;
+  return members;
 }
 
 /**
@@ -156,21 +156,21 @@ export function linkRates(call, hops) {
 }
 
 const TIMES = 2;
-const PROOF = 4; // so many times slower; so many chunks, where nobody said that the link is slow
+const PROOF = 4; // so many times slower; so many chunks, where no link is known to be slow
 
 /**
  * The link that holds up the others, if there is one: even its fastest chunk took twice the others'
  * usual time, and who received stood waiting for it. Unless a link was slowed on purpose, it takes
  * several chunks and a core a rank to prove it: else it may be the scheduler.
  * @param {Map<string, LinkRate>} links
- * @param {Set<string>} made  "from>to" of links that are slowed on purpose
+ * @param {Set<string>} slowed  "from>to" of links that are slowed on purpose
  * @param {boolean} crowded  more ranks than cores
  */
-export function slowestOf(links, made, crowded) {
+export function slowestOf(links, slowed, crowded) {
   const [worst, ...rest] = [...links.values()].sort((a, b) => b.hop - a.hop);
   if (!rest.length) return null;
   const usual = median(rest.map((l) => l.hop));
-  const proof = made.has(`${worst.from}>${worst.to}`) || (worst.flights >= PROOF && !crowded);
+  const proof = slowed.has(`${worst.from}>${worst.to}`) || (worst.flights >= PROOF && !crowded);
   return proof && worst.hop >= TIMES * usual && worst.awaited * 2 >= worst.flights ? worst : null;
 }
 
@@ -282,20 +282,20 @@ function stepEdges(call, hops, sends, steps) {
  * @returns {Map<string, {from: number, to: number, words: string, down: boolean}>}
  */
 export function madeLinks(known, links = []) {
-  const made = new Map(
+  const slowed = new Map(
     /** @type {[string, {from: number, to: number, words: string, down: boolean}][]} */ ([]),
   );
   const { link_levels = [], levels = [], emulated = [] } = known.run ?? {};
   for (const link of links) {
     const [from, to] = link.split(">").map(Number);
     const usual = link_levels[hostLevel(levels, from, to)];
-    if (usual?.made) made.set(link, { from, to, words: usual.made, down: usual.down });
+    if (usual?.made) slowed.set(link, { from, to, words: usual.made, down: usual.down });
   }
   for (const { from, to, made: words, down } of emulated)
-    made.set(`${from}>${to}`, { from, to, words, down });
+    slowed.set(`${from}>${to}`, { from, to, words, down });
   for (const { from, to, words, down } of known.control?.links ?? [])
-    made.set(`${from}>${to}`, { from, to, words: down ? "cut" : `emulated: ${words}`, down });
-  return made;
+    slowed.set(`${from}>${to}`, { from, to, words: down ? "cut" : `emulated: ${words}`, down });
+  return slowed;
 }
 
 /** @type {WeakMap<Call, Reading>} */
@@ -307,8 +307,8 @@ const readings = new WeakMap();
  * @returns {Reading}
  */
 export function readingOf(call, known) {
-  const found = readings.get(call);
-  if (found) return found;
+  const earlier = readings.get(call);
+  if (earlier) return earlier;
   const holdings = holdingsOf(call, groupOf(known.table, call, known.run?.ranks));
   const hops = hopsOf(call);
   const links = linkRates(call, hops);

@@ -110,7 +110,7 @@ function iterationsDone(table) {
 export const hasRecoveries = (known) =>
   !!known.run?.recoveries?.length || generationRows(known.table).losses.length > 0;
 
-/** @type {WeakMap<Table, {key: string, found: LossOfRanks[]}>} */
+/** @type {WeakMap<Table, {key: string, losses: LossOfRanks[]}>} */
 const lossesFound = new WeakMap();
 
 /**
@@ -122,16 +122,16 @@ export function lossesOfRanks(known) {
   const { table, run } = known;
   const key = [table.epoch, run?.recoveries?.length ?? 0, run?.ranks].join();
   const had = lossesFound.get(table);
-  if (had?.key === key) return had.found;
+  if (had?.key === key) return had.losses;
   const rows = generationRows(table);
   const generations = generationsOf(known);
-  const found = generations.flatMap((before, i) => {
+  const losses = generations.flatMap((before, i) => {
     const after = generations[i + 1] ?? null;
     const noticed = lossesIn(rows, before.number);
     return after || noticed.length ? [lossOfRanks(known, before, after, noticed)] : [];
   });
-  lossesFound.set(table, { key, found });
-  return found;
+  lossesFound.set(table, { key, losses });
+  return losses;
 }
 
 /**
@@ -236,7 +236,7 @@ function lossOfRanks(known, before, after, noticed) {
  * @returns {LossOfRanks}
  */
 function restartOf(rows, before, after, fact) {
-  const [old, own] = [before, after].map(({ number }) => rows.spans.get(number) ?? new Map());
+  const [old, fresh] = [before, after].map(({ number }) => rows.spans.get(number) ?? new Map());
   const lost = Object.entries(fact.lost).map(([rank, how]) => ({
     rank: Number(rank),
     t: old.get(Number(rank))?.to ?? NaN,
@@ -245,7 +245,7 @@ function restartOf(rows, before, after, fact) {
   }));
   const ends = [...old.values()].map(({ to }) => to);
   const origin = lost[0]?.t ?? Math.min(...ends);
-  const there = lastOf(after.members.map((rank) => own.get(rank)?.from ?? NaN));
+  const there = lastOf(after.members.map((rank) => fresh.get(rank)?.from ?? NaN));
   const everybody = [...new Set([...old.keys(), ...after.members])].sort((a, b) => a - b);
   return {
     key: `${before.number}`,
@@ -262,12 +262,12 @@ function restartOf(rows, before, after, fact) {
         ? /** @type {const} */ ("fresh")
         : /** @type {const} */ ("lost"),
       ended: old.get(rank)?.to ?? NaN,
-      bars: own.has(rank)
+      bars: fresh.has(rank)
         ? [
             {
               phase: /** @type {const} */ ("rebuild"),
               start: origin,
-              end: own.get(rank)?.from ?? origin,
+              end: fresh.get(rank)?.from ?? origin,
               name: "",
               nbytes: -1,
             },

@@ -150,7 +150,7 @@ function cubePlaces({ corner, beside }, width, height, node) {
     const from = nodes[host];
     const far = 2.2 * node + 30;
     let best = -1;
-    let found = from;
+    let place = from;
     for (let k = 0; k < 32; k++) {
       const p = {
         x: from.x + far * Math.cos((k * Math.PI) / 16),
@@ -166,11 +166,11 @@ function cubePlaces({ corner, beside }, width, height, node) {
           ...edges.map(([a, b]) => awayFrom(p, a, b)),
         ) +
         0.02 * Math.hypot(p.x - middle.x, p.y - middle.y);
-      if (free > best) ((best = free), (found = p));
+      if (free > best) ((best = free), (place = p));
     }
-    nodes[r] = found;
+    nodes[r] = place;
     standing.push(r);
-    edges.push([from, found]);
+    edges.push([from, place]);
   });
   return { nodes, out: nodes.map((p) => outOf(p, middle)), boxes: [] };
 }
@@ -243,8 +243,8 @@ function groupPlaces({ size, outer, between }, n, width, height, node) {
     // all together, then each by itself, twice
     const g = Math.floor(i / TURNS) - 1;
     const tried = best.map((by, other) => (g < 0 || other === g % groups ? i % TURNS : by));
-    const found = nearestThird(turned(tried), between);
-    if (found > free) ((best = tried), (free = found));
+    const apart = nearestThird(turned(tried), between);
+    if (apart > free) ((best = tried), (free = apart));
   }
   const nodes = turned(best);
   const boxes = centres.map(({ x, y }) => ({
@@ -270,28 +270,28 @@ const BOX_GAP = 7; // pixels between a box and those in it
  * @param {number} height
  */
 function boxesAround(boxes, count, width, height) {
-  const found = Array.from({ length: boxes.length / count }, (_, g) => {
-    const own = boxes.slice(g * count, (g + 1) * count);
-    const x = Math.min(...own.map((b) => b.x)) - BOX_GAP;
-    const y = Math.min(...own.map((b) => b.y)) - BOX_GAP;
+  const frames = Array.from({ length: boxes.length / count }, (_, g) => {
+    const group = boxes.slice(g * count, (g + 1) * count);
+    const x = Math.min(...group.map((b) => b.x)) - BOX_GAP;
+    const y = Math.min(...group.map((b) => b.y)) - BOX_GAP;
     return {
       x,
       y,
-      w: Math.max(...own.map((b) => b.x + b.w)) + BOX_GAP - x,
-      h: Math.max(...own.map((b) => b.y + b.h)) + BOX_GAP - y,
+      w: Math.max(...group.map((b) => b.x + b.w)) + BOX_GAP - x,
+      h: Math.max(...group.map((b) => b.y + b.h)) + BOX_GAP - y,
     };
   });
   const apart = (/** @type {Box} */ a, /** @type {Box} */ b) =>
     a.x + a.w < b.x || b.x + b.w < a.x || a.y + a.h < b.y || b.y + b.h < a.y;
-  const fits = found.every(
+  const fits = frames.every(
     ({ x, y, w, h }, i) =>
       x >= 0 &&
       y >= 0 &&
       x + w <= width &&
       y + h <= height &&
-      found.every((b, j) => i === j || apart(found[i], b)),
+      frames.every((b, j) => i === j || apart(frames[i], b)),
   );
-  return fits ? found : [];
+  return fits ? frames : [];
 }
 
 /**

@@ -11,7 +11,7 @@ import { COMPUTES } from "./waits.js";
 import { duration } from "./format.js";
 import { INSTANTS, collectiveWords, doesWords, plain, sortOf } from "./does_words.js";
 
-export const LONG = 0.3e9; // ns: what lasts longer is told as it is
+export const LONG = 0.3e9; // ns: what lasts longer is shown as it is
 
 /**
  * Whether what a lane says that it waits for is over: its wait row has come since.
@@ -21,7 +21,7 @@ export const LONG = 0.3e9; // ns: what lasts longer is told as it is
 function isPast(table, now) {
   const lane = table.lanes.get(`${now.rank} ${now.lane}`);
   let i = (lane?.length ?? 0) - 1;
-  // that it stalls is said within a wait
+  // a stall is shown as part of a wait
   while (lane && i >= 0 && INSTANTS.has(table.kindName(table.kind[lane.rows[i]]))) i--;
   return now.kind === "wait" && !!lane && i >= 0 && table.end[lane.rows[i]] > now.since;
 }
@@ -39,7 +39,9 @@ function openReceive(table, lane, stands) {
   if (!stands) return { ...lane, since: Infinity };
   const ends = ["compute", "comm"]
     .map((name) => table.lanes.get(`${lane.rank} ${name}`))
-    .map((own) => (own?.length ? table.end[own.rows[own.length - 1]] : -Infinity));
+    .map((receives) =>
+      receives?.length ? table.end[receives.rows[receives.length - 1]] : -Infinity,
+    );
   return { ...lane, since: Math.max(lane.since, ...ends) };
 }
 
@@ -50,7 +52,7 @@ function openReceive(table, lane, stands) {
  * @param {LaneNow[]} lanes
  * @param {number} now
  * @param {boolean} [stands]  whether it does for messages
- * @returns {{told: LaneNow, computes: boolean} | null}
+ * @returns {{lane: LaneNow, computes: boolean} | null}
  */
 export function standing(table, lanes, now, stands = true) {
   const long = lanes
@@ -60,8 +62,8 @@ export function standing(table, lanes, now, stands = true) {
     .filter((lane) => now - lane.since >= LONG);
   const compute = long.find((lane) => COMPUTES.has(lane.kind));
   const other = long.find((lane) => !COMPUTES.has(lane.kind));
-  const told = other?.kind === "wait" || !compute ? other : compute;
-  return told ? { told, computes: !!compute } : null;
+  const tellsMost = other?.kind === "wait" || !compute ? other : compute;
+  return tellsMost ? { lane: tellsMost, computes: !!compute } : null;
 }
 
 /**
@@ -73,11 +75,11 @@ export function standing(table, lanes, now, stands = true) {
  * @returns {Doing | null}
  */
 export function forLong(table, lanes, now, stands = true) {
-  const found = standing(table, lanes, now, stands);
-  if (!found) return null;
-  const { told, computes } = found;
-  const lasts = duration(Math.floor((now - told.since) / 1e8) * 1e8);
-  const { rank, peer, kind } = told;
+  const lasting = standing(table, lanes, now, stands);
+  if (!lasting) return null;
+  const { lane, computes } = lasting;
+  const lasts = duration(Math.floor((now - lane.since) / 1e8) * 1e8);
+  const { rank, peer, kind } = lane;
   const mark = sortOf(kind);
   if (mark === "wait")
     return {
@@ -92,6 +94,6 @@ export function forLong(table, lanes, now, stands = true) {
       long: true,
     };
   const does =
-    kind === "collective" ? `in ${collectiveWords(told.collective)}` : doesWords(kind, told, false);
+    kind === "collective" ? `in ${collectiveWords(lane.collective)}` : doesWords(kind, lane, false);
   return { ...plain(rank, mark, `${does}, ${lasts} so far`), long: true };
 }

@@ -32,7 +32,7 @@ const APART = new Set(["metrics", "control"]); // groups that do not train
 export class Table {
   constructor() {
     this.rows = this.count = this.forgotten = 0; // rows, passages, rows let go
-    this.life = 0; // grows when row numbers change: whoever keeps row numbers starts afresh
+    this.life = 0; // grows when row numbers change: code that keeps row numbers starts afresh
     this.epoch = 0; // grows with every change
     this.from = Infinity;
     this.to = -Infinity;

@@ -55,7 +55,7 @@ const onlyReplays = (run, rank) =>
   !!run?.roles && !run.roles.options.bundle && run.roles.replays.includes(rank);
 
 /**
- * Whether this rank serves examples: it waits for nobody, but for somebody to ask.
+ * Return whether this rank serves examples: it waits for requests, not for a certain rank.
  * @param {import("./player.js").RunFacts | null | undefined} run
  * @param {number} rank
  */
@@ -68,13 +68,13 @@ export const servesExamples = (run, rank) => rank < (run?.inputs?.servers ?? 0);
  * @returns {Span[]}
  */
 export function joined(spans, slack = 0) {
-  const found = /** @type {Span[]} */ ([]);
+  const merged = /** @type {Span[]} */ ([]);
   for (const [a, b] of spans.sort((x, y) => x[0] - y[0])) {
-    const last = found[found.length - 1];
+    const last = merged[merged.length - 1];
     if (last && a <= last[1] + slack) last[1] = Math.max(last[1], b);
-    else found.push([a, b]);
+    else merged.push([a, b]);
   }
-  return found;
+  return merged;
 }
 
 /**

@@ -43,10 +43,10 @@ export default () => {
     return (el) => {
       listening = [];
       const end = widget.render({ el });
-      const own = listening;
+      const listeners = listening;
       return () => {
         end();
-        for (const [name, call] of own) whole.off(name, call);
+        for (const [name, call] of listeners) whole.off(name, call);
       };
     };
   };
@@ -63,7 +63,7 @@ export default () => {
     /** @param {{model: any, el: HTMLElement}} host */
     render({ model, el }) {
       let over = false;
-      let told = false;
+      let sent = false;
       let end = () => {};
       const ask = () => {
         if (over || answered) return;
@@ -87,8 +87,8 @@ export default () => {
         if (!over) end = drawn(el);
       };
       const take = (/** @type {any} */ message) => {
-        if (message?.type !== "edits" || told) return;
-        answered = told = true;
+        if (message?.type !== "edits" || sent) return;
+        answered = sent = true;
         if (message.lost) void draw(); // the whole state has come before this message
       };
       model.on("msg:custom", take);

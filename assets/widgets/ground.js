@@ -24,10 +24,10 @@ export default {
     look();
     let due = 0;
     const room = new ResizeObserver(([entry]) => {
-      clearTimeout(due); // a window that is being dragged is told of once
+      clearTimeout(due); // a window that is being dragged calls this once
       due = window.setTimeout(() => tell("width", Math.floor(entry.contentRect.width)), 150);
     });
-    const found = requestAnimationFrame(() => {
+    const frame = requestAnimationFrame(() => {
       // by then it has its place in the page
       const charts = el.closest(".wb-charts");
       if (charts) room.observe(charts);
@@ -36,7 +36,7 @@ export default {
       theme.disconnect();
       room.disconnect();
       clearTimeout(due);
-      cancelAnimationFrame(found);
+      cancelAnimationFrame(frame);
       system.removeEventListener("change", look);
     };
   },

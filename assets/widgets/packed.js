@@ -29,10 +29,10 @@ async function compiled(packed) {
 export async function moduleOf(model) {
   const source = await named(model, "source");
   const key = source.get("key");
-  const found = modules.get(key) ?? compiled(source.get("packed"));
-  modules.set(key, found);
-  found.catch(() => modules.delete(key)); // the next one tries anew
-  return found;
+  const module = modules.get(key) ?? compiled(source.get("packed"));
+  modules.set(key, module);
+  module.catch(() => modules.delete(key)); // the next one tries anew
+  return module;
 }
 
 /**

@@ -192,8 +192,8 @@ function blockOf(header) {
 function sumsBefore(numbers) {
   let sum = 0;
   for (let i = 0; i < numbers.length; i++) {
-    const own = numbers[i];
+    const number = numbers[i];
     numbers[i] = sum;
-    sum += own;
+    sum += number;
   }
 }

@@ -62,11 +62,11 @@ def web_app() -> Iterator[dict[str, Family]]:
         page = StartPage(site)
         page.form._handle_msg(told)
         page.past.part._handle_msg(told)
-        assert isinstance(page.form.told["refused"], str)
+        assert isinstance(page.form.state["refused"], str)
 
     def at_partitions(told: Any) -> None:
         samples.form._handle_msg(told)
-        assert isinstance(samples.form.told["refused"], str)
+        assert isinstance(samples.form.state["refused"], str)
 
     try:
         yield {

@@ -152,7 +152,7 @@ def _event(chance: random.Random) -> Any:
             {
                 "kind": "ModelChanged",
                 "model": model,
-                "attr": chance.choice(("told", "esm", "x")),
+                "attr": chance.choice(("state", "esm", "x")),
                 "new": new,
             },
             {

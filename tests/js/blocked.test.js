@@ -219,7 +219,7 @@ test("what was told before a cell in which nothing has left is not told with it"
   const call = openCallOf(known, bursts(known)[0].key, []);
   const look = lookOf(known, call, call.end, { live: true });
   const now = atStuck(look);
-  assert.deepEqual([now.call, now.told, now.t], [null, null, 5000 * MS]);
+  assert.deepEqual([now.call, now.current, now.t], [null, null, 5000 * MS]);
   assert.equal(atStuck({ ...look, t: call.start }).call, call, "while it is being told it stays");
 });
 

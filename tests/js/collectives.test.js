@@ -45,7 +45,7 @@ function drawn(look) {
     seen.place,
     seen.reading,
     seen.scale,
-    seen.made,
+    seen.emulated,
     new Set(seen.ranks.filter((s) => s.ended).map((s) => s.rank)),
   );
   const below = drawSpace(ring, look, seen, {});
@@ -181,9 +181,9 @@ test(
     const first = at(0.4, 1000, false, null);
     const second = at(0.42, 1100, false, first);
     const third = at(0.47, 1260, false, second);
-    assert.equal(second.told.t, first.told.t);
-    assert.ok(third.told.t > second.told.t);
-    assert.equal(at(0.48, 1270, true, third).told.t, at(0.48, 0, true, null).t);
+    assert.equal(second.text.t, first.text.t);
+    assert.ok(third.text.t > second.text.t);
+    assert.equal(at(0.48, 1270, true, third).text.t, at(0.48, 0, true, null).t);
   },
 );
 
@@ -284,7 +284,7 @@ for (const width of sample([608, 928]))
         const [marks, w, h] = pictures.matrix;
         const texts = marks.filter((d) => d.kind === "text");
         assert.ok(
-          texts.some((d) => d.text.startsWith("Not told.")),
+          texts.some((d) => d.text.startsWith("Not recorded.")),
           `${n} ranks`,
         );
         assert.deepEqual(collisions(marks, w, h), []);

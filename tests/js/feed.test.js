@@ -176,7 +176,7 @@ test(
   },
 );
 
-test("a pad that is overrun is said once for each rank", () => {
+test("a pad that is overrun is shown once for each rank", () => {
   const over = (rank, t, value) =>
     row(rank, "metric", t, t, {
       ...DRIVER,
@@ -186,8 +186,8 @@ test("a pad that is overrun is said once for each rank", () => {
       iteration: 1,
     });
   assert.deepEqual(words([over(1, 5, 3), over(1, 9, 4), over(2, 12, 1.5)]), [
-    "rank 1: a padded computation lasted 3.00 ms longer than its pad (said once)",
-    "rank 2: a padded computation lasted 1.50 ms longer than its pad (said once)",
+    "rank 1: a padded computation lasted 3.00 ms longer than its pad (shown once)",
+    "rank 2: a padded computation lasted 1.50 ms longer than its pad (shown once)",
   ]);
 });
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { hostLevel, levelsSaid } from "../../assets/engine/levels.js";
+import { hostLevel, levelsOfCall } from "../../assets/engine/levels.js";
 import { placesOf, ringHeight, wayOf } from "../../assets/scenes/collectives/ring.js";
 import { shapeOf } from "../../assets/engine/shape.js";
 import { awayFrom } from "../../assets/engine/shape_places.js";
@@ -14,14 +14,14 @@ const row = (/** @type {string} */ kind, /** @type {string} */ phase) => ({ kind
 
 test("a call says by which levels it went, most say nothing", () => {
   assert.deepEqual(
-    levelsSaid([row("send", "reduce_scatter"), row("collective", "levels 4,2")]),
+    levelsOfCall([row("send", "reduce_scatter"), row("collective", "levels 4,2")]),
     [4, 2],
   );
-  assert.deepEqual(levelsSaid([row("collective", "levels 8")]), [8]);
+  assert.deepEqual(levelsOfCall([row("collective", "levels 8")]), [8]);
   for (const phase of ["", "untold", "levels", "levels 4,", "levels a,b"])
-    assert.deepEqual(levelsSaid([row("collective", phase)]), []);
+    assert.deepEqual(levelsOfCall([row("collective", phase)]), []);
   assert.deepEqual(
-    levelsSaid([row("send", "levels 4,2")]),
+    levelsOfCall([row("send", "levels 4,2")]),
     [],
     "an inner row's phase is another thing",
   );

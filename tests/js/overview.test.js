@@ -14,11 +14,11 @@ import { SCENES } from "./scenes.js";
 import { CONTROL, RUN, batch, rows } from "./rows.js";
 
 const heard = (more = {}) => receive(nothing(), ...batch(rows, more), 0);
-const say = (more, { held = false, here = 6, newest = 6 } = {}) => {
+const say = (more, { held = false, onShow = 6, newest = 6 } = {}) => {
   const known = heard(more);
   return tellOverview(
     { known, held, live: !held },
-    { here, newest },
+    { onShow, newest },
     { first: 2.3, last: 0.5 },
     meaning(known.run, SCENES),
   );
@@ -28,7 +28,7 @@ const STATES = ["empty", "starting", "running", "finished", "failed", "replay"];
 test("a page that has heard nothing says nothing of the run", () => {
   const told = tellOverview(
     { known: nothing(), held: false, live: true },
-    { here: -1, newest: -1 },
+    { onShow: -1, newest: -1 },
     { first: NaN, last: NaN },
     meaning(null, SCENES),
   );

@@ -79,7 +79,7 @@ export const lookOf = (known, call, t, more = {}) => ({
   table: known.table,
   known,
   call,
-  told: call,
+  current: call,
   t,
   live: false,
   held: false,

@@ -49,7 +49,7 @@ for (const [name, n, peers] of [
             table: known.table,
             known,
             call: null,
-            told: told.open(told.callAt(t).key),
+            current: told.open(told.callAt(t).key),
             t,
             live: false,
             held: true,

@@ -30,7 +30,7 @@ export function seenAt(how, share, width, more = {}) {
     table: known.table,
     known,
     call: null,
-    told: passes.open(head.key),
+    current: passes.open(head.key),
     t,
     live: false,
     held: true,

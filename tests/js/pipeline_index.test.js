@@ -36,7 +36,7 @@ for (const how of [
     () => {
       const { rows, passes } = piped(how);
       const index = pipelineIndexOf(tableOf(heard(rows)));
-      assert.ok(index.found);
+      assert.ok(index.present);
       for (const { iteration, tasks } of passes)
         for (const { stage, kind, microbatch, rank, start, end, made, arrive } of tasks) {
           const told = index.iterations.get(iteration);

@@ -26,7 +26,7 @@ const opened = (iteration) =>
 test("the rank that was struck, its sample, and the chunks of each gradient", () => {
   const [struck, ...more] = minibatchesStruck(table);
   assert.equal(more.length, 0);
-  assert.deepEqual([struck.rank, struck.iteration, struck.found], [1, 1, false]);
+  assert.deepEqual([struck.rank, struck.iteration, struck.detected], [1, 1, false]);
   assert.ok(struck.chunks.size > 0 && struck.sample >= 0);
 });
 

@@ -321,7 +321,7 @@ test("where each rank is, is its newest row of loading", () => {
   );
   assert.equal(
     dealSentence(deal, [7, 7], true),
-    "The ranks are in iteration 8; the first 3 minibatches are told.",
+    "The ranks are in iteration 8; the first 3 minibatches are shown.",
   );
   assert.equal(dealOf({ samples: null }), null);
 });

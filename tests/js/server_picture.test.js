@@ -75,12 +75,12 @@ function seenAt(how, t, width, befell = new Map()) {
       ? wayPoint(place, nth(c.from, frame.workers), nth(c.to, frame.shards), c.share)
       : wayPoint(place, nth(c.to, frame.workers), nth(c.from, frame.shards), 1 - c.share)),
   }));
-  const told = rounds.open(rounds.callAt(at).key);
+  const current = rounds.open(rounds.callAt(at).key);
   const look = {
     table,
     known,
     call: null,
-    told,
+    current,
     t: at,
     live: false,
     held: true,
@@ -313,7 +313,7 @@ test(
     for (let i = 1; i < 200; i++) {
       const { look, seen } = seenAt(how, i / 200, 928);
       const { index, frame } = seen;
-      const bars = roundBars(index, look.told.start, look.told.end, boundOf(RULES.ssp, 24));
+      const bars = roundBars(index, look.current.start, look.current.end, boundOf(RULES.ssp, 24));
       for (const w of frame.workers) {
         const mine = bars.filter((b) => b.rank === w.rank).sort((a, b) => a.start - b.start);
         const now = mine.find((b) => b.start <= look.t && look.t < b.end);

@@ -44,12 +44,12 @@ test(
       serverSentence(known, frame, RULES.ssp, true),
       `Worker ${blocked.rank} stands at the wall: ${workersOf(frame.slowest)} ` +
         `${frame.slowest.length > 1 ? "are" : "is"} still in iteration ${frame.min + 1}, and ` +
-        "nobody may start more than 3 ahead.",
+        "no worker may start more than 3 ahead.",
     );
     const frozen = { ...known, control: { ...CONTROL, frozen: frame.slowest } };
     assert.match(
       serverSentence(frozen, frame, RULES.ssp, true),
-      /iteration \d+, frozen by you, and nobody/,
+      /iteration \d+, frozen by you, and no worker/,
     );
     // not of a moment that is past
     assert.doesNotMatch(serverSentence(frozen, frame, RULES.ssp, false), /frozen/);
@@ -69,7 +69,7 @@ test(
       .find((f) => f.workers.filter((w) => w.doing === "blocked").length === 3);
     assert.match(
       serverSentence(known, kept, RULES.bsp, true),
-      /^Workers 2, 3 and 4 wait at the wall: worker 5 is still in iteration \d+, and nobody starts \d+ before its gradient is in\.$/,
+      /^Workers 2, 3 and 4 wait at the wall: worker 5 is still in iteration \d+, and no worker starts \d+ before its gradient is in\.$/,
     );
     const free = serverIndexOf(tableOf(served({ rule: "asp" })));
     const some = times
@@ -80,7 +80,7 @@ test(
     assert.match(
       said,
       new RegExp(
-        "nobody waits for another worker; worker \\d computes on parameters that lack " +
+        "no worker waits for another; worker \\d computes on parameters that lack " +
           `${stale} updates`,
       ),
     );

@@ -172,7 +172,7 @@ test(
     );
     for (const mark of hatched) {
       const from = win.from + (mark.x - place.left) * dt;
-      const sums = rank.own.within(from, from + mark.w * dt);
+      const sums = rank.compute.within(from, from + mark.w * dt);
       const share = sums.reduce((a, b) => a + b, 0) / (mark.w * dt);
       assert.ok(mark.alpha < 1 ? share > 0.5 : share < 0.5, `${mark.x}: ${share}, ${mark.alpha}`);
     }

@@ -63,7 +63,7 @@ test("rows that come in pieces make the same index as all at once", () => {
   }
   for (const [number, rank] of once.ranks) {
     const other = index.ranks.get(number);
-    for (const line of ["own", "talk", "all"]) {
+    for (const line of ["compute", "talk", "all"]) {
       assert.equal(other[line].length, rank[line].length, `${line} of rank ${number}`);
       assert.deepEqual(other[line].within(0, once.table.to), rank[line].within(0, once.table.to));
     }
@@ -167,7 +167,7 @@ test("an iteration's parts, the wait for a core among them", () => {
   for (const f of facts) {
     assert.ok(near(f.computing, 31.1 * MS + f.rank * MS), `${f.computing}`);
     assert.deepEqual([f.queue, f.queued, f.measured], [f.rank * MS, f.rank * MS, true]);
-    assert.ok(near(f.own[SPAN.forward], 10 * MS) && f.own.length === SPANS.length);
+    assert.ok(near(f.byKind[SPAN.forward], 10 * MS) && f.byKind.length === SPANS.length);
     assert.ok(
       f.hidden + f.exposed + 1 >= 4.8 * MS &&
         f.end - f.start >= f.computing + f.exposed + f.waiting - 1,
@@ -183,7 +183,7 @@ test("measuring takes time, and is no training", () => {
     row(0, "metric", 41, 41, { lane: "compute", op: -1, name: "runqueue", value: 3 }),
   ]);
   const [facts] = index.factsOf(0, 50);
-  assert.deepEqual([facts.computing, facts.own[SPAN.upkeep], facts.queue], [10, 30, 3]);
+  assert.deepEqual([facts.computing, facts.byKind[SPAN.upkeep], facts.queue], [10, 30, 3]);
 });
 
 test("faults and what was noticed, whoever wrote them", () => {

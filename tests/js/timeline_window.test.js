@@ -18,27 +18,27 @@ const extent = (iteration, from, span, done = true) => ({ iteration, from, to: f
 
 test("the window's scale goes in steps, says so, and else nothing moves", () => {
   let win = windowFor(null, extent(0, 0, 41 * MS), 0);
-  assert.deepEqual([win.from, win.to, win.said], [0, 50 * MS, ""]);
+  assert.deepEqual([win.from, win.to, win.change], [0, 50 * MS, ""]);
   for (let i = 1; i < 20; i++) {
     win = windowFor(win, extent(i, i * 40 * MS, (35 + (i % 7)) * MS), i * 40 * MS);
     assert.deepEqual(
-      [win.from, win.to - win.from, win.said],
+      [win.from, win.to - win.from, win.change],
       [i * 40 * MS, 50 * MS, ""],
       `iteration ${i}`,
     );
   }
   win = windowFor(win, extent(20, 900 * MS, 61 * MS), 900 * MS);
   assert.deepEqual(
-    [win.to - win.from, win.said],
+    [win.to - win.from, win.change],
     [80 * MS, "the scale grew from 50.0 ms to 80.0 ms"],
   );
   win = windowFor(win, extent(21, 1000 * MS, 50 * MS), 1000 * MS);
-  assert.deepEqual([win.to - win.from, win.said], [80 * MS, ""]);
+  assert.deepEqual([win.to - win.from, win.change], [80 * MS, ""]);
   win = windowFor(win, extent(22, 2000 * MS, 8 * MS, false), 2000 * MS); // it has only begun
   assert.equal(win.to - win.from, 80 * MS);
   win = windowFor(win, extent(22, 2000 * MS, 30 * MS), 2000 * MS);
   assert.deepEqual(
-    [win.to - win.from, win.said],
+    [win.to - win.from, win.change],
     [40 * MS, "the scale shrank from 80.0 ms to 40.0 ms"],
   );
 });

@@ -139,7 +139,7 @@ test("waiting for a core, apart from waiting for a rank", () => {
   );
   assert.equal(
     coreWords(factsAt(indexOf({}), 4), 8),
-    "4 ranks on 8 cores: nobody had to wait for one",
+    "4 ranks on 8 cores: no rank had to wait for one",
   );
   assert.equal(coreWords(factsAt(indexOf({ cores: false }), 4), 8), "");
   assert.deepEqual(

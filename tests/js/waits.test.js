@@ -4,7 +4,7 @@ import { doingAt, doingNow, sharesOf } from "../../assets/engine/rank_activity.j
 import { forLong } from "../../assets/engine/standing.js";
 import { Happenings } from "../../assets/engine/happenings.js";
 import { nothing, receive } from "../../assets/engine/page_state.js";
-import { allTold, lossesOf, trainers } from "../../assets/engine/losses.js";
+import { newestIsWhole, lossesOf, trainers } from "../../assets/engine/losses.js";
 import { mixingBars } from "../../assets/scenes/peers/score.js";
 import { peersScene } from "../../assets/scenes/peers/scene.js";
 import { serverScene } from "../../assets/scenes/server/scene.js";
@@ -199,7 +199,11 @@ const served = [...Array(20).keys()].flatMap((i) => [1, 2, 3].map((rank) => loss
 test("a run with servers of examples is told with all its iterations", () => {
   for (const state of ["running", "finished", "replay"]) {
     const known = heard(served, { run: INPUTS, state });
-    assert.equal(lossesOf(known.table).newest(trainers(known.run), allTold(known)), 19, state);
+    assert.equal(
+      lossesOf(known.table).newest(trainers(known.run), newestIsWhole(known)),
+      19,
+      state,
+    );
   }
   const lines = new Happenings(heard(served, { run: INPUTS, state: "replay" })).read(
     heard(served, { run: INPUTS, state: "replay" }),
@@ -218,7 +222,7 @@ test(
         served.filter((r) => r.rank > 1 || r.iteration < 19),
         { run: { ...INPUTS, inputs: null, ranks: 3 }, state },
       );
-    const newest = (k) => lossesOf(k.table).newest(3, allTold(k));
+    const newest = (k) => lossesOf(k.table).newest(3, newestIsWhole(k));
     assert.deepEqual(
       ["finished", "replay", "failed", "running"].map((state) => newest(known(state))),
       [19, 19, 18, 18],

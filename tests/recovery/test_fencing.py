@@ -155,7 +155,7 @@ def test_one_that_is_thawed_just_as_the_others_give_it_up_goes_on_with_them(
     assert_as_sequential(run, run.wait(timeout=90), {0, 1, 2})
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {} and recovery.members == (0, 1, 2)
-    assert run.recovery()[0].words.startswith("nobody was lost in iteration")
+    assert run.recovery()[0].words.startswith("no rank was lost in iteration")
 
 
 def process_runs(pid: int) -> bool:

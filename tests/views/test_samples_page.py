@@ -107,7 +107,7 @@ def test_sliders_make_another_partition(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_web_page_takes_what_a_form_holds_and_nothing_else() -> None:
     page = PartitionPage()
     page.heard({"type": "values", "values": START | {"samples": 24, "batch_size": 8, "ranks": 2}})
-    assert page.form.told["code"] == "wb.partition()" and not page.form.told["refused"]
+    assert page.form.state["code"] == "wb.partition()" and not page.form.state["refused"]
     for wrong in (
         START | {"samples": MOST["samples"] + 1},
         START | {"ranks": 0},
@@ -122,8 +122,8 @@ def test_the_web_page_takes_what_a_form_holds_and_nothing_else() -> None:
     ):
         page.form.tell(refused="")
         page.heard({"type": "values", "values": wrong})
-        assert page.form.told["refused"], wrong
-    assert page.form.told["code"] == "wb.partition()", "what is refused is not drawn"
+        assert page.form.state["refused"], wrong
+    assert page.form.state["code"] == "wb.partition()", "what is refused is not drawn"
 
 
 def test_what_is_checked_is_what_is_drawn() -> None:

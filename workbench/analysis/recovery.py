@@ -116,7 +116,7 @@ class Recovered:
     def _event(self) -> str:
         joined = f"{_ranks(self.joined)} joined" if self.joined else ""
         if not self.lost:
-            return joined or "nobody was lost"
+            return joined or "no rank was lost"
         one, *more = sorted({*self.how})
         verb = one if one in ("evicted", "removed", "corrupt", "late") and not more else "lost"
         words = f"{_ranks(self.lost)} {'was' if len(self.lost) == 1 else 'were'} {verb}"

@@ -30,7 +30,7 @@ import {
 
 const LATE = 0.2; // of a call: a rank that joins in later than that after the first is late
 
-export const FOR_LONG = 0.05; // of a call: shorter waits are not told
+export const FOR_LONG = 0.05; // of a call: shorter waits are not mentioned
 
 /** Bytes a second as networks say them, in bits. @param {number} rate */
 export function bitRate(rate) {
@@ -201,7 +201,7 @@ export function collectiveSentence({ known, call, live }, reading, frame) {
         : "nothing"; // a row of the whole call is written at its end
   const whole = size + (call.name && !isPlanned(call) ? ` (${call.name})` : "");
   const moved = `${deedWords(call.collective, n, reading.holdings.root, whole, call.complete)}${call.complete ? ` in ${duration(span)}` : `, for ${duration(span)} so far`}`;
-  if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; nobody waits long.`;
+  if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; no rank waits long.`;
   return (
     `${moved}; rank ${longest.rank} waits longest, ${duration(longest.end - longest.start)} ` +
     `for ${awaited(longest)}.`
@@ -238,19 +238,19 @@ export function middleFact(reading, known) {
     .filter(([key]) => links.has(key))
     .map(([, l]) => l);
   const words = new Set(ours.map((l) => l.words));
-  const told = lines.map((words) => ({ words, ours: false }));
+  const facts = lines.map((words) => ({ words, ours: false }));
   const why = slowest && ours.find((l) => l.from === slowest.from && l.to === slowest.to);
-  if (why) told.push({ words: why.words, ours: true });
+  if (why) facts.push({ words: why.words, ours: true });
   else if (ours.length === 1)
-    told.push({ words: `${ours[0].from} → ${ours[0].to} ${ours[0].words}`, ours: true });
+    facts.push({ words: `${ours[0].from} → ${ours[0].to} ${ours[0].words}`, ours: true });
   else if (ours.length)
-    told.push({
+    facts.push({
       words:
         `${ours.length === links.size ? "all" : ours.length} links ` +
         `${words.size === 1 ? [...words][0] : "emulated"}`,
       ours: true,
     });
-  return told;
+  return facts;
 }
 
 /** The same in a line, where the middle is not free. @param {{words: string}[]} lines */

@@ -25,9 +25,9 @@ function boundWords(bounds, unit) {
  * @param {Grid} grid
  * @param {Reading} reading
  * @param {number} t
- * @param {number} told  the moment whose numbers are written
+ * @param {number} textTime  the moment whose numbers are written
  */
-export function drawCounters(g, { ink, font }, grid, reading, t, told) {
+export function drawCounters(g, { ink, font }, grid, reading, t, textTime) {
   const { steps, bound, bounds, ideal, edges, most, holdings, sends } = reading;
   const done = ideal
     ? along(Math.min(t, ideal), [0, ...edges], [0, ...edges.map((_, k) => (k + 1) / edges.length)])
@@ -82,12 +82,12 @@ export function drawCounters(g, { ink, font }, grid, reading, t, told) {
         2 * reach,
       );
     if (i % rows) continue;
-    const said = sentAt(mine, told, steps);
+    const counts = sentAt(mine, textTime, steps);
     g.font = `700 11px ${font}`;
     g.textAlign = "right";
     g.fillStyle = ink.ink;
-    g.fillText(String(said.step), grid.steps.x - 4, y + 0.5);
-    g.fillText(plainNumber(said.nbytes / unit), grid.sent.end - 1, y + 0.5);
+    g.fillText(String(counts.step), grid.steps.x - 4, y + 0.5);
+    g.fillText(plainNumber(counts.nbytes / unit), grid.sent.end - 1, y + 0.5);
   }
 }
 

@@ -8,13 +8,13 @@
  * @typedef {import("../../engine/rates.js").Reading} Reading
  * @typedef {import("./ring_draw.js").RankState} RankState
  * @typedef {ReturnType<typeof import("../../engine/model.js").frameAt>} Frame
- * @typedef {{t: number, at: number, key: string}} Told  the moment of a call whose numbers are
+ * @typedef {{t: number, at: number, key: string}} TextMoment  the moment of a call whose numbers are
  *   written, and when they were
  * @typedef {{placeKey: string, place: import("./ring.js").Place, grid: import("./matrix.js").Grid,
  *   wide: boolean, left: number, right: number, height: number, tall: number,
  *   reading: Reading | null, t: number, frame: Frame | null, now: number, states: Int32Array,
- *   marks: import("./ring.js").Mark[], scale: number, told: Told,
- *   made: ReturnType<typeof madeLinks>, ranks: RankState[],
+ *   marks: import("./ring.js").Mark[], scale: number, text: TextMoment,
+ *   emulated: ReturnType<typeof madeLinks>, ranks: RankState[],
  *   stuck: import("../../engine/blocked.js").StuckRanks,
  *   poison: import("../../engine/poison.js").Poison | null}} Prepared
  *   now: the ranks' own time, ns; left, right: widths of the two pictures; height, tall: their
@@ -23,7 +23,7 @@
 import { lostAt, recoveringAt } from "../../engine/generations.js";
 import { lostRanks } from "../../engine/lost_ranks.js";
 import { holdingsAt } from "../../engine/holdings.js";
-import { levelsSaid } from "../../engine/levels.js";
+import { levelsOfCall } from "../../engine/levels.js";
 import { gridOf, matrixHeight } from "./matrix.js";
 import { frameAt, openCall } from "../../engine/model.js";
 import { madeLinks, readingOf } from "../../engine/rates.js";
@@ -85,9 +85,9 @@ export function preparedOf(look, before) {
   const afresh =
     look.held ||
     !before ||
-    before.told.key !== key ||
-    look.at - before.told.at >= TEXT_EVERY ||
-    t < before.told.t;
+    before.text.key !== key ||
+    look.at - before.text.at >= TEXT_EVERY ||
+    t < before.text.t;
   return {
     placeKey,
     place,
@@ -106,8 +106,8 @@ export function preparedOf(look, before) {
     poison: reading ? poisonOf(known.table, reading.call, reading.holdings) : null,
     // it grows and shrinks in steps
     scale: most && (most > had || most * 10 < had) ? niceRate(most) : had,
-    told: afresh ? { t, at: look.at, key } : before.told,
-    made: madeLinks(known, links),
+    text: afresh ? { t, at: look.at, key } : before.text,
+    emulated: madeLinks(known, links),
     ranks: ranksNow(look, reading, frame, stuck),
     stuck,
   };
@@ -131,7 +131,7 @@ const shapesOf = new WeakMap();
 function shapeNow(known, reading, ranks) {
   const { call, holdings, links } = reading;
   const { table } = known;
-  const said = levelsSaid(call.rows);
+  const levels = levelsOfCall(call.rows);
   const shapes = shapesOf.get(table) ?? new Map();
   const key = [
     call.generation,
@@ -141,11 +141,11 @@ function shapeNow(known, reading, ranks) {
     holdings.root,
     ranks,
     holdings.ranks,
-    said,
+    levels,
   ].join("/");
   shapesOf.set(table, shapes);
-  const found = shapes.get(key);
-  if (found || call.collective === "p2p") return found ?? CIRCLE;
+  const earlier = shapes.get(key);
+  if (earlier || call.collective === "p2p") return earlier ?? CIRCLE;
   if (!call.complete) {
     // it goes on, or broke off: as one before it was
     const before = table.calls.findLast(
@@ -170,7 +170,7 @@ function shapeNow(known, reading, ranks) {
     [...links.keys()].map((way) => way.split(">").map(at).join(">")),
     at(holdings.root),
     call.algorithm,
-    said,
+    levels,
   );
   shapes.set(key, shape);
   return shape;
@@ -202,8 +202,8 @@ const heardOf = new WeakMap();
 
 /** @param {import("../../engine/table.js").Table} table */
 function lastHeard(table) {
-  const found = heardOf.get(table);
-  if (found?.epoch === table.epoch) return found.last;
+  const earlier = heardOf.get(table);
+  if (earlier?.epoch === table.epoch) return earlier.last;
   const last = /** @type {number[]} */ ([]);
   for (const lane of table.lanes.values())
     if (lane.length)
@@ -261,7 +261,7 @@ export function ranksNow({ known, table, ranks, t, live }, reading, frame, stuck
   });
 }
 
-/** The longest waits, which are said in words. @param {Prepared} seen */
+/** Return the longest waits, which get words beside their ranks. @param {Prepared} seen */
 export function longestWaits({ frame, reading }) {
   if (!frame || !reading) return [];
   const span = reading.call.end - reading.call.start;
@@ -277,7 +277,7 @@ export function longestWaits({ frame, reading }) {
  * @returns {{rank: number, lines: string[], colour: string, aside?: boolean}[]}
  */
 export function besideRanks(seen) {
-  const { ranks, told } = seen;
+  const { ranks, text } = seen;
   const free = (/** @type {RankState} */ s) => !s.ended && !s.frozen;
   return [
     ...ranks
@@ -307,7 +307,7 @@ export function besideRanks(seen) {
       .filter((w) => free(ranks[w.rank]) && !seen.stuck.has(w.rank))
       .map((w) => ({
         rank: w.rank,
-        lines: told.t > w.start ? ["waits", duration(told.t - w.start)] : ["waits"],
+        lines: text.t > w.start ? ["waits", duration(text.t - w.start)] : ["waits"],
         colour: "wait",
       })),
     ...ranks

@@ -30,10 +30,10 @@ import {
 } from "./chips.js";
 
 /** The keys of the ring. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
-export function spaceKeys(look, { place, reading, frame, ranks, made, scale, stuck }) {
+export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale, stuck }) {
   const { ink, font } = look;
   const items = /** @type {KeyItem[]} */ ([]);
-  const has = (/** @type {(s: Prepared["ranks"][0]) => boolean} */ so) => ranks.some(so);
+  const any = (/** @type {(s: Prepared["ranks"][0]) => boolean} */ so) => ranks.some(so);
   const put = (
     /** @type {string} */ name,
     /** @type {number} */ width,
@@ -130,22 +130,23 @@ export function spaceKeys(look, { place, reading, frame, ranks, made, scale, stu
   if (frame?.comets.some((c) => c.lying))
     put("lying", 22, "has come, not received", (g) => lyingChip(g, ink));
   if (
-    (!reading && has((s) => s.away)) ||
+    (!reading && any((s) => s.away)) ||
     (reading &&
       [...reading.call.came.values()].some(
         (start) => start > 0.05 * (reading.call.end - reading.call.start),
       ))
   )
     put("away", 16, "has not joined in yet", (g) => ringAt(g, ink.edge, 6, 2, []));
-  if ([...made.keys()].some((key) => reading?.links.has(key)))
+  if ([...emulated.keys()].some((key) => reading?.links.has(key)))
     put("made", 22, "emulated: made by us", (g) => stroke(g, ink.hold, 2.5, [5, 3]));
-  if ([...made.values()].some((l) => l.down)) put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
-  if (has((s) => !!s.ended)) put("ended", 22, "ended; its links dotted", (g) => endedChip(g, ink));
-  if (has((s) => s.held)) put("held", 16, "held by you", (g) => square(g, ink.hold, []));
-  if (has((s) => s.frozen)) put("frozen", 16, "frozen by you", (g) => square(g, ink.hold, [4, 3]));
-  if (has((s) => s.factor !== 1))
+  if ([...emulated.values()].some((l) => l.down))
+    put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
+  if (any((s) => !!s.ended)) put("ended", 22, "ended; its links dotted", (g) => endedChip(g, ink));
+  if (any((s) => s.held)) put("held", 16, "held by you", (g) => square(g, ink.hold, []));
+  if (any((s) => s.frozen)) put("frozen", 16, "frozen by you", (g) => square(g, ink.hold, [4, 3]));
+  if (any((s) => s.factor !== 1))
     put("slowed", 18, "computes slower: made by us", (g) => ringAt(g, ink.hold, 7, 1.5, [4, 3]));
-  if (has((s) => !s.member))
+  if (any((s) => !s.member))
     put("outside", 16, "not in this group", (g) => ringAt(g, ink.rule, 6, 1, []));
   if (place.boxes.length)
     put(
@@ -248,8 +249,8 @@ export function contentKeys(look, { reading, grid, t, place, poison }) {
       drawNaN(g, ink, look.font, look.ratio, 0, 1, chipWide, 14);
     });
   if (reading?.holdings.way === "keep") {
-    const own = reading.call.collective === "p2p";
-    put("has", grid.strip ? 12 : 22, own ? "received" : "the rank has the chunk", (g) =>
+    const messages = reading.call.collective === "p2p";
+    put("has", grid.strip ? 12 : 22, messages ? "received" : "the rank has the chunk", (g) =>
       grid.strip
         ? drawShade(g, ink, 0, 3, 11, 10, { shares: [1], whole: true, doubled: [], lacking: [] })
         : drawGlyph(g, ink, hues, 0, 1, 22, 14, fillOf(Array(n).fill(1))),
@@ -257,28 +258,32 @@ export function contentKeys(look, { reading, grid, t, place, poison }) {
     put(
       "has not",
       grid.strip ? 12 : 22,
-      own ? "to be received" : "not yet",
+      messages ? "to be received" : "not yet",
       (g) => ((g.fillStyle = ink.track), g.fillRect(0, 1, grid.strip ? 11 : 22, 14)),
     );
     put("arriving", grid.strip ? 12 : 22, "arriving", (g) =>
       grid.strip ? ((g.fillStyle = ink.comm), g.fillRect(0, 4, 8, 8)) : arrivingChip(g, ink),
     );
     if (unasked)
-      put("to hand on", chipWide + 1, own ? "its own, to be sent" : "here to be handed on", (g) =>
-        grid.strip
-          ? drawShade(g, ink, 0, 3, 11, 10, { ...nothing, shares: [1], single: true })
-          : drawGlyph(g, ink, hues, 0, 1, 22, 14, {
-              ...nothing,
-              shares: [1, ...Array(n - 1).fill(0)],
-              single: true,
-            }),
+      put(
+        "to hand on",
+        chipWide + 1,
+        messages ? "its own, to be sent" : "here to be handed on",
+        (g) =>
+          grid.strip
+            ? drawShade(g, ink, 0, 3, 11, 10, { ...nothing, shares: [1], single: true })
+            : drawGlyph(g, ink, hues, 0, 1, 22, 14, {
+                ...nothing,
+                shares: [1, ...Array(n - 1).fill(0)],
+                single: true,
+              }),
       );
     if (unasked && !grid.strip)
-      put("unasked", 23, own ? "not for this rank" : "need not be here at the end", (g) =>
+      put("unasked", 23, messages ? "not for this rank" : "need not be here at the end", (g) =>
         drawGlyph(g, ink, hues, 0, 1, 22, 14, nothing),
       );
     if (wrong)
-      put("missing", 40, own ? "never received" : "missing at the end", (g) =>
+      put("missing", 40, messages ? "never received" : "missing at the end", (g) =>
         grid.strip
           ? ((g.fillStyle = ink.fault), g.fillRect(0, 4, 8, 8))
           : drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...nothing, open: false, lacking: [n - 1] }),

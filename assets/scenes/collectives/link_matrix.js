@@ -76,20 +76,20 @@ export function underPairs({ ranks, left, top, pitch }, x, y) {
  * @param {Pairs} grid
  * @param {Reading | null} reading
  * @param {number} t
- * @param {number} told  the moment whose numbers are written
+ * @param {number} textTime  the moment whose numbers are written
  */
-export function drawPairs(g, { ink, font, choice }, grid, reading, t, told) {
+export function drawPairs(g, { ink, font, choice }, grid, reading, t, textTime) {
   const { ranks, left, top, pitch, cell } = grid;
   const carried = reading ? carriedBy(reading, t) : new Map();
   const [unit, name] = unitOf(mostOn(reading));
-  const said = reading && pitch >= 34 ? carriedBy(reading, told) : new Map();
+  const numbers = reading && pitch >= 34 ? carriedBy(reading, textTime) : new Map();
   const most = Math.max(1, mostOn(reading));
   g.textBaseline = "middle";
   g.textAlign = "left";
   g.font = `11px ${font}`;
   g.fillStyle = ink["ink-3"];
   g.fillText("to rank", left, 7);
-  if (said.size) {
+  if (numbers.size) {
     g.textAlign = "right";
     g.fillText(name, left + ranks * pitch, 7);
   }
@@ -130,7 +130,7 @@ export function drawPairs(g, { ink, font, choice }, grid, reading, t, told) {
             Math.max(2, cell * 0.1),
           );
       }
-      const words = said.get(`${from}>${to}`);
+      const words = numbers.get(`${from}>${to}`);
       if (words && ranks <= NUMBERED_PAIRS) {
         g.fillStyle = ink.ink;
         g.fillText(shortNumber(words.nbytes / unit), x + cell / 2, y + cell / 2 + 0.5);

@@ -47,7 +47,7 @@ export function cellWords(reading, frame, cell, state, poison = null) {
   const { complete, parts, slots, doubled, lacking } = cellAt(holdings, cell, state, frame.t);
   const rank = holdings.ranks[Math.floor(cell / holdings.chunks.length)];
   const chunk = holdings.chunks[cell % holdings.chunks.length];
-  const own = parts.every((p) => p.within > 0 === (p.rank === rank));
+  const untouched = parts.every((p) => p.within > 0 === (p.rank === rank));
   const owner = holdings.owners.get(chunk);
   const asked = !!holdings.asked[cell];
   if (reading.call.collective === "p2p")
@@ -85,7 +85,7 @@ export function cellWords(reading, frame, cell, state, poison = null) {
     ];
   const holds = complete
     ? "complete, the sum of all"
-    : own
+    : untouched
       ? "its own part only"
       : `sum of ${partsWords(parts, slots)}`;
   const lines = [
@@ -105,16 +105,17 @@ export function cellWords(reading, frame, cell, state, poison = null) {
  * What a rank has of a chunk that is handed on as it is.
  * @param {number} rank
  * @param {number} owner
- * @param {number} here  pieces
+ * @param {number} arrived  pieces
  * @param {number} slots  of how many
  * @param {boolean} asked
  */
-function keptWords(rank, owner, here, slots, asked) {
-  if (!here)
+function keptWords(rank, owner, arrived, slots, asked) {
+  if (!arrived)
     return asked
       ? `not here yet, the part of rank ${owner}`
       : "nothing of it must be here at the end";
-  if (here < slots) return `${here} of ${slots} pieces are here, of the part of rank ${owner}`;
+  if (arrived < slots)
+    return `${arrived} of ${slots} pieces are here, of the part of rank ${owner}`;
   if (owner === rank) return asked ? "its own part" : "its own, to be handed on";
   return `here${asked ? "" : " to be handed on"}, the part of rank ${owner}`;
 }
@@ -180,7 +181,7 @@ export function chunkWords(reading, mark, poison = null) {
 export function linkWords(reading, known, from, to, t) {
   const piece = pieceName(reading.call);
   const link = reading.links.get(`${from}>${to}`);
-  const made = madeLinks(known, reading.links.keys()).get(`${from}>${to}`);
+  const emulated = madeLinks(known, reading.links.keys()).get(`${from}>${to}`);
   const lines = [];
   if (link) {
     const gone = reading.call.flights.filter((f) => f.from === from && f.to === to && f.end <= t);
@@ -194,7 +195,7 @@ export function linkWords(reading, known, from, to, t) {
         `${bytes(gone.reduce((sum, f) => sum + Math.max(0, f.nbytes), 0))}`,
     );
   } else lines.push(`link ${from} → ${to}`);
-  if (made) lines.push(`made by us: ${made.words}`);
+  if (emulated) lines.push(`made by us: ${emulated.words}`);
   return lines;
 }
 
@@ -247,7 +248,7 @@ export function rankWords(state, frame, now, piece = "chunk") {
  * @returns {string[]}
  */
 export function valueWords({ known, call }, rank, chunk) {
-  const here = known.lanesNow.find(
+  const lane = known.lanesNow.find(
     (l) =>
       l.rank === rank &&
       l.chunk === chunk &&
@@ -255,8 +256,8 @@ export function valueWords({ known, call }, rank, chunk) {
       l.group === call?.group &&
       l.values.length,
   );
-  if (!here) return [];
-  const values = here.values
+  if (!lane) return [];
+  const values = lane.values
     .slice(0, 5)
     .map((v) =>
       v === null
@@ -265,5 +266,5 @@ export function valueWords({ known, call }, rank, chunk) {
           ? v.toExponential(2)
           : v.toPrecision(3),
     );
-  return [`first values: ${values.join("  ")} …`, `${here.dtype || "values"} ${here.shape}`.trim()];
+  return [`first values: ${values.join("  ")} …`, `${lane.dtype || "values"} ${lane.shape}`.trim()];
 }

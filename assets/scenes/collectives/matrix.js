@@ -16,12 +16,12 @@
 import { cross, drawGlyph, huesOf, onHues } from "../../drawing/glyph.js";
 import { drawNaN } from "../../drawing/nan.js";
 import { neededIn } from "../../engine/holdings.js";
-import { isTold } from "../../engine/operation.js";
+import { recordsContents } from "../../engine/operation.js";
 import { cellHasNaN } from "../../engine/poison.js";
 import { pieceName } from "../../engine/format.js";
 
-const UNTOLD = [
-  "Not told. What is handed on is one tensor here,",
+const NO_CONTENTS = [
+  "Not recorded. What is passed on is one tensor here,",
   "what is added up another: the messages do not",
   "say whose parts a rank holds.",
 ];
@@ -84,7 +84,7 @@ export function cellUnder({ left, top, cw, rh, rows, columns }, x, y) {
   return row >= 0 && row < rows && column >= 0 && column < columns ? { row, column } : null;
 }
 
-/** The unit that a call's bytes are said in. @param {number} most @returns {[number, string]} */
+/** Return the unit for a call's bytes. @param {number} most @returns {[number, string]} */
 export const unitOf = (most) =>
   most < 10e3 ? [1, "B"] : most < 10e6 ? [1e3, "kB"] : most < 10e9 ? [1e6, "MB"] : [1e9, "GB"];
 
@@ -288,8 +288,8 @@ export function drawFrame(g, { ink, font, choice, ranks: places }, grid, reading
     grid.left,
     7,
   );
-  if (reading && !isTold(reading.call.rows))
-    UNTOLD.forEach((line, i) => g.fillText(line, grid.left, grid.top + 20 + 16 * i));
+  if (reading && !recordsContents(reading.call.rows))
+    NO_CONTENTS.forEach((line, i) => g.fillText(line, grid.left, grid.top + 20 + 16 * i));
   const every = Math.ceil((String(chunks[chunks.length - 1] ?? 0).length * 6.3 + 3) / grid.cw);
   g.textAlign = "center";
   g.font = `700 11px ${font}`;

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What is said of messages between two ranks: one sentence, a cell of the matrix. Pure functions.
+ * Captions of messages between two ranks: one sentence, a cell of the matrix. Pure functions.
  *
  * @typedef {import("../../engine/rates.js").Reading} Reading
  */
@@ -11,7 +11,7 @@ export const takerOf = ({ call }, chunk) =>
   call.rows.find((r) => r.kind === "send" && r.chunk === chunk)?.peer ?? -1;
 
 /**
- * The messages of a burst, who waited longest, what nobody has received.
+ * The messages of a burst, who waited longest, what no rank has received.
  * @param {Reading} reading
  * @param {number} t  from its start
  */
@@ -40,7 +40,7 @@ export function messagesSentence(reading, t) {
     longest && (longest.end - longest.start) * 10 >= call.end - call.start
       ? `rank ${longest.rank} waits longest, ${duration(longest.end - longest.start)} for ` +
         `${awaited(longest)}`
-      : "nobody waits long";
+      : "no rank waits long";
   return `${what}, in ${span}; ${waits}.`;
 }
 
@@ -52,10 +52,10 @@ const messageNamed = (row) => `Message ${row.chunk}, from rank ${row.rank} to ra
  * @param {Reading} reading
  * @param {number} rank
  * @param {number} chunk
- * @param {number} here  pieces
+ * @param {number} arrived  pieces
  * @param {number} slots  of how many
  */
-export function messageWords(reading, rank, chunk, here, slots) {
+export function messageWords(reading, rank, chunk, arrived, slots) {
   const { holdings, call } = reading;
   const owner = holdings.owners.get(chunk) ?? -1;
   const taker = takerOf(reading, chunk);
@@ -68,7 +68,7 @@ export function messageWords(reading, rank, chunk, here, slots) {
   if (rank === owner) return `its own, ${size} for rank ${taker}`;
   if (rank !== taker) return "not for it";
   return (
-    `${here >= slots ? "received" : here ? `${here} of ${slots} pieces received` : "not received yet"}, ` +
+    `${arrived >= slots ? "received" : arrived ? `${arrived} of ${slots} pieces received` : "not received yet"}, ` +
     `${size} from rank ${owner}`
   );
 }

@@ -6,7 +6,7 @@
  * @typedef {import("./captions.js").Moment} Moment
  */
 import { cellAt } from "../../engine/holdings.js";
-import { isTold } from "../../engine/operation.js";
+import { recordsContents } from "../../engine/operation.js";
 import { awaited, bytes, duration, pieceName } from "../../engine/format.js";
 import { FOR_LONG, cellOf, ranksOf, stateOfCell } from "./captions.js";
 
@@ -15,33 +15,33 @@ import { FOR_LONG, cellOf, ranksOf, stateOfCell } from "./captions.js";
  * @param {Reading} reading
  * @param {number} chunk
  * @param {number} from
- * @param {string} has
+ * @param {string} contents
  */
-function gatheredWords({ holdings }, chunk, from, has) {
+function gatheredWords({ holdings }, chunk, from, contents) {
   const owner = holdings.owners.get(chunk);
-  return `${owner === undefined || owner === from ? "" : `, the part of rank ${owner}`}: ${has}`;
+  return `${owner === undefined || owner === from ? "" : `, the part of rank ${owner}`}: ${contents}`;
 }
 
 /** @type {WeakMap<Reading, Moment[]>} */
 const tellings = new WeakMap();
 
 /**
- * All that can be told of a call, in the order of time; words are made when they are needed.
+ * Return all events of a call that have a caption, in the order of time; captions are built when needed.
  * @param {Reading} reading
  * @returns {Moment[]}
  */
 function momentsOf(reading) {
-  const found = tellings.get(reading);
-  if (found) return found;
+  const earlier = tellings.get(reading);
+  if (earlier) return earlier;
   const { call, holdings } = reading;
   const span = call.end - call.start;
   const piece = pieceName(call);
   const moments = /** @type {Moment[]} */ ([]);
   const added = new Set();
-  const told = isTold(call.rows);
+  const hasContents = recordsContents(call.rows);
   for (const r of call.rows)
     if (r.kind === "reduce") added.add(`${r.peer}>${r.rank}/${r.step}/${r.chunk}/${r.slot}`);
-  const has = (
+  const contents = (
     /** @type {number} */ rank,
     /** @type {number} */ chunk,
     /** @type {number} */ t,
@@ -71,7 +71,7 @@ function momentsOf(reading) {
         at: f.end,
         words: () =>
           `rank ${f.to} heard from rank ${f.from} (${duration(f.end - f.start)}): it knows ` +
-          `${has(f.to, f.chunk, f.end)}`,
+          `${contents(f.to, f.chunk, f.end)}`,
       });
     else
       moments.push({
@@ -79,13 +79,13 @@ function momentsOf(reading) {
         words: () =>
           `rank ${f.to} received ${piece} ${f.chunk} from rank ${f.from} ` +
           `(${bytes(f.nbytes)} in ${duration(f.end - f.start)})` +
-          (later || !told || piece === "message"
+          (later || !hasContents || piece === "message"
             ? ""
             : holdings.way === "keep"
-              ? gatheredWords(reading, f.chunk, f.from, has(f.to, f.chunk, f.end))
+              ? gatheredWords(reading, f.chunk, f.from, contents(f.to, f.chunk, f.end))
               : f.fused
-                ? ` and added it: ${has(f.to, f.chunk, f.end)}`
-                : ` in place of its own: ${has(f.to, f.chunk, f.end)}`),
+                ? ` and added it: ${contents(f.to, f.chunk, f.end)}`
+                : ` in place of its own: ${contents(f.to, f.chunk, f.end)}`),
       });
   }
   for (const r of call.rows) {
@@ -95,7 +95,7 @@ function momentsOf(reading) {
         words: () =>
           `rank ${r.rank} added ` +
           `${r.peer === r.rank ? "its own part to" : `what rank ${r.peer} sent of`} chunk ` +
-          `${r.chunk}${told ? `: ${has(r.rank, r.chunk, r.end)}` : ""}`,
+          `${r.chunk}${hasContents ? `: ${contents(r.rank, r.chunk, r.end)}` : ""}`,
       });
     if (r.kind === "wait" && r.end - r.start > FOR_LONG * span)
       moments.push({

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The collectives' two pictures under the pointer and the keyboard: what is pointed at is said, a
+ * The collectives' two pictures under the pointer and the keyboard: the tooltip describes the place, a
  * rank, a link, a chunk or a cell is chosen. Ranks and links have a button over them for readers
  * without a pointer; arrow keys go from cell to cell of the matrix.
  *

@@ -153,7 +153,7 @@ const OUTSIDE_APART = 24;
 function placesOfGroup(ranks, width, height, links, digits, crowd, shape, members) {
   const at = new Map(members.map((rank, i) => [rank, i]));
   const others = Array.from({ length: ranks }, (_, rank) => rank).filter((rank) => !at.has(rank));
-  const own = placesOf(
+  const circle = placesOf(
     members.length,
     width,
     height - OUTSIDE_HIGH,
@@ -182,18 +182,18 @@ function placesOfGroup(ranks, width, height, links, digits, crowd, shape, member
             { x: left + apart * others.indexOf(rank), y: height - 12 },
             { x: 0, y: -1 },
           ]
-        : [own.nodes[i], own.out[i]];
+        : [circle.nodes[i], circle.out[i]];
     })
   );
   return {
-    ...own,
+    ...circle,
     ranks,
     nodes: placed.map(([node]) => node),
     out: placed.map(([, out]) => out),
     height,
     outside: apart >= 20 ? 9 : Math.max(1.5, apart / 2 - 1),
-    both: new Set([...own.both].map(named)),
-    links: own.links.map(([a, b]) => [members[a], members[b]]),
+    both: new Set([...circle.both].map(named)),
+    links: circle.links.map(([a, b]) => [members[a], members[b]]),
   };
 }
 
@@ -310,13 +310,13 @@ export function underRing(marks, place, x, y) {
   const nearest = Math.min(...far);
   if (nearest <= place.node + 6) return { rank: far.indexOf(nearest) };
   let best = 7;
-  let found = null;
+  let hit = null;
   for (const [from, to] of place.links) {
     const [a, b] = wayOf(place, from, to);
     const away = awayFrom({ x, y }, a, b);
-    if (away < best) ((best = away), (found = { link: { from, to } }));
+    if (away < best) ((best = away), (hit = { link: { from, to } }));
   }
-  return found;
+  return hit;
 }
 
 /** @param {Box} a @param {Box} b */
@@ -324,7 +324,7 @@ export const overlaps = (a, b) =>
   a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
 
 /**
- * Whether the words of waits have a place beside their ranks; else they are said below.
+ * Return whether the words of waits have a place beside their ranks; else they go below.
  * @param {Place} place
  */
 export const labelled = (place) => place.level === 0 || (place.level === 1 && place.around);

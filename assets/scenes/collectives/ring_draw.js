@@ -49,9 +49,9 @@ export function widthOf(rate, scale, place) {
  * @param {Place} place
  * @param {Reading | null} reading
  * @param {number} scale  bytes/s of the widest
- * @param {Map<string, {down: boolean}>} made @param {Set<number>} gone  ranks that have ended
+ * @param {Map<string, {down: boolean}>} emulated @param {Set<number>} gone  ranks that have ended
  */
-export function drawWays(g, ink, place, reading, scale, made, gone) {
+export function drawWays(g, ink, place, reading, scale, emulated, gone) {
   for (const { x, y, w, h } of place.boxes) {
     // a group of ranks
     g.strokeStyle = ink.rule;
@@ -63,7 +63,7 @@ export function drawWays(g, ink, place, reading, scale, made, gone) {
   for (const [from, to] of place.links) {
     const key = `${from}>${to}`;
     const [a, b] = wayOf(place, from, to);
-    const ours = made.get(key);
+    const ours = emulated.get(key);
     const dead = gone.has(from) || gone.has(to);
     g.strokeStyle = ours ? ink.hold : place.links.length > 2 * place.members ? ink.edge : ink.link;
     g.lineWidth = dead
@@ -139,7 +139,7 @@ export function drawComets(g, ink, font, place, marks, reading, choice, poison =
     const nan = carriesNaN(poison, mark.chunk, counts);
     g.lineWidth = nan ? 2.5 : 1.5;
     g.strokeStyle = nan ? ink.fault : ink.comm;
-    g.setLineDash(mark.lying ? [3, 2.5] : []); // it lies there, and nobody has received it
+    g.setLineDash(mark.lying ? [3, 2.5] : []); // it lies there, and is not received yet
     if (form === 2) {
       g.fillStyle = nan ? ink.fault : fill?.whole ? ink.comm : ink.ground;
       g.beginPath();
@@ -228,7 +228,7 @@ function drawChosenLink(g, ink, { nodes }, from, to) {
  * @param {import("../../chrome/stage.js").Look} look
  * @param {import("./frame.js").Prepared} seen
  * @param {CanvasImageSource} ways  as `drawWays` drew them
- * @returns {string} what is to be said below, because it has no place in the middle
+ * @returns {string} the text to put below, because it has no place in the middle
  */
 export function drawSpace(g, { ink, font, choice, known }, seen, ways) {
   const { place, reading, marks } = seen;

@@ -69,7 +69,7 @@ export class CollectivesView {
     this.pairs = false; // links as a table, in place of the picture of ranks
     this.cells = new CellLayer();
     this.ways = { key: "", canvas: document.createElement("canvas") };
-    this.below = ""; // what is said below the ring because its middle is not free
+    this.below = ""; // the text below the ring if its middle is not free
     this.seen = /** @type {Prepared | null} */ (null);
     this.pointer = new CollectivesPointer(body, stage, this);
   }
@@ -94,7 +94,7 @@ export class CollectivesView {
         pairsGrid(look.ranks, seen.left, seen.height),
         seen.reading,
         seen.t,
-        seen.told.t,
+        seen.text.t,
       );
     this.#drawMatrix(look, seen);
     this.pointer.placeSpots(seen);
@@ -109,7 +109,7 @@ export class CollectivesView {
   #waysDrawn({ ink, ratio, call }, seen, gone) {
     const { ways } = this;
     const { scale } = seen;
-    const made = [...seen.made].map(([k, l]) => k + l.down);
+    const emulated = [...seen.emulated].map(([k, l]) => k + l.down);
     const key = [
       call?.key,
       call?.rows.length,
@@ -117,7 +117,7 @@ export class CollectivesView {
       scale,
       ratio,
       ink.rule,
-      made,
+      emulated,
       [...gone],
     ].join();
     if (ways.key === key) return ways.canvas;
@@ -128,7 +128,7 @@ export class CollectivesView {
       seen.place,
       seen.reading,
       scale,
-      seen.made,
+      seen.emulated,
       gone,
     );
     return ways.canvas;
@@ -143,7 +143,7 @@ export class CollectivesView {
       const layer = this.cells.update(look, grid, reading, states, t, tall, poison);
       g.drawImage(layer, 0, 0, layer.width / ratio, layer.height / ratio);
       drawArriving(g, ink, grid, reading, frame);
-      drawCounters(g, look, grid, reading, t, seen.told.t);
+      drawCounters(g, look, grid, reading, t, seen.text.t);
       const row = reading.holdings.place.get(choice?.rank ?? -1);
       const column = reading.holdings.chunks.indexOf(choice?.chunk ?? -1);
       if (row !== undefined && column >= 0 && (choice?.op === undefined || choice.op === call?.op))

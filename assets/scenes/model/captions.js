@@ -22,7 +22,7 @@ const spent = (milliseconds) => duration(milliseconds * 1e6);
 const SAME = 0.005; // planned and measured are the same up to this share
 
 /**
- * A layer that is only numbered is told with what it is.
+ * The name of a layer; one that has only a number, with its kind.
  * @param {{name: string, op: string}} layer
  */
 export const layerName = ({ name, op }) => (/^\d+$/.test(name) && op ? `${op} ${name}` : name);
@@ -62,12 +62,12 @@ export function cutWords(model, border, crossed) {
   const a = perMicrobatch(cut.activation);
   const both = `↓ ${bytes(cut.activation.bytes)} ↑ ${bytes(cut.gradient.bytes)}`;
   const rate = `${bytes(Math.round(rateOf(crossed, border)))}/s`;
-  const own = Number.isFinite(a) ? `${bytes(Math.round(a))} measured; ` : "";
+  const measured = Number.isFinite(a) ? `${bytes(Math.round(a))} measured; ` : "";
   return {
     name,
     plan: plan.slice(1),
     seen: [
-      `${own}iteration ${grouped(crossed.iteration + 1)}: ${both}, ${rate}`,
+      `${measured}iteration ${grouped(crossed.iteration + 1)}: ${both}, ${rate}`,
       `iteration ${grouped(crossed.iteration + 1)}: ${both}`,
       both,
       bytes(cut.activation.bytes + cut.gradient.bytes),

@@ -217,8 +217,8 @@ export function drawMemory({ g, ink, font, ratio, width, height }, holdings, lim
   holdings.forEach((h, i) => {
     const y = i * row;
     const thick = row - 5;
-    const own = measured ? Math.max(2, Math.round(thick / 3)) : thick;
-    const at = y + 2 + (measured ? thick - own : 0);
+    const bar = measured ? Math.max(2, Math.round(thick / 3)) : thick;
+    const at = y + 2 + (measured ? thick - bar : 0);
     chartName(
       g,
       ink,
@@ -231,7 +231,7 @@ export function drawMemory({ g, ink, font, ratio, width, height }, holdings, lim
     if (Number.isFinite(h.most)) {
       const beyond = limit !== null && h.most > limit;
       g.fillStyle = beyond ? ink.fault : inkOfRank(ink, h.rank);
-      g.fillRect(left, y + 2, long(h.most), thick - own - 1);
+      g.fillRect(left, y + 2, long(h.most), thick - bar - 1);
       if (row === ROW)
         writeAt(
           g,
@@ -245,9 +245,9 @@ export function drawMemory({ g, ink, font, ratio, width, height }, holdings, lim
     } else if (row === ROW)
       writeAt(g, font, bytes(h.planned), width, y + row / 2, ink["ink-2"], "right");
     g.fillStyle = ink.done;
-    g.fillRect(left, at, long(h.parameters), own);
+    g.fillRect(left, at, long(h.parameters), bar);
     g.fillStyle = hatched(ink.done, ratio);
-    g.fillRect(left + long(h.parameters), at, long(Math.max(0, h.planned - h.parameters)), own);
+    g.fillRect(left + long(h.parameters), at, long(Math.max(0, h.planned - h.parameters)), bar);
   });
   if (limit) boundLine(g, ink, font, left + long(limit), height, width, `limit ${bytes(limit)}`);
 }

@@ -57,7 +57,7 @@ export function fitted(g, text, room) {
 }
 
 /**
- * A layer's name in the room there is: its last parts, of which most is said.
+ * A layer's name in the room there is: its last parts, which say most.
  * @param {CanvasRenderingContext2D} g
  * @param {string} name
  * @param {number} room
@@ -191,7 +191,7 @@ function drawNode(
 ) {
   const node = nodes[n];
   const hit = pointed && "node" in pointed && pointed.node === n;
-  const own = chosen.node === node.key;
+  const isChosen = chosen.node === node.key;
   g.strokeStyle = ink.edge;
   g.lineWidth = 1;
   for (let i = node.folded ? SHEETS - 1 : 0; i >= 0; i--) {
@@ -201,7 +201,7 @@ function drawNode(
     g.fill();
     g.stroke();
   }
-  if (hit || own) {
+  if (hit || isChosen) {
     g.strokeStyle = ink.focus;
     g.lineWidth = 2;
     g.beginPath();
@@ -294,11 +294,11 @@ function drawCut(
   writeAt(g, font, name, 14, top + 12, ink.ink, "left", true, 12);
   const after = 14 + g.measureText(name).width + 8;
   g.font = `400 11px ${font}`;
-  const said = seen.find((words) => g.measureText(words).width < (room - after) * 0.62) ?? "";
-  const left = room - after - (said ? g.measureText(said).width + 16 : 0);
+  const caption = seen.find((words) => g.measureText(words).width < (room - after) * 0.62) ?? "";
+  const left = room - after - (caption ? g.measureText(caption).width + 16 : 0);
   const planned = plan.find((words) => g.measureText(words).width <= left) ?? "";
   writeAt(g, font, planned, after, top + 12, ink["ink-2"]);
-  writeAt(g, font, said, room, top + 12, ink.ink, "right");
+  writeAt(g, font, caption, room, top + 12, ink.ink, "right");
 }
 
 /**

@@ -15,7 +15,7 @@
  *   largest: {chosen: number, equal: number} | null, memory: number[] | null, shards: any[],
  *   exchanges: any[], opened: string}} Model
  *   memory: planned bytes of each stage, with gradients, the optimizer's state and activations at
- *   the schedule's most; null if not told; opened: a block that is open at first
+ *   the schedule's most; null if unknown; opened: a block that is open at first
  * @typedef {{key: string, name: string, op: string, layers: Layer[], stage: number, block: string,
  *   folded: boolean, forward: number, backward: number, parameters: number, activations: number,
  *   output: number}} GraphNode
@@ -29,7 +29,7 @@ export const MANY_LAYERS = 40; // from here on blocks are folded, unless the rea
 const RUN_FROM = 160;
 const RUN_LENGTH = 8; // a model without blocks and with so many layers is folded in runs
 
-const toldModels = /** @type {WeakMap<object, Model | null>} */ (new WeakMap());
+const modelOfFacts = /** @type {WeakMap<object, Model | null>} */ (new WeakMap());
 let newestModel = /** @type {{text: string, model: Model | null}} */ ({ text: "", model: null });
 
 /**
@@ -38,24 +38,24 @@ let newestModel = /** @type {{text: string, model: Model | null}} */ ({ text: ""
  * @returns {Model | null}
  */
 export function modelOf(run) {
-  const told = run?.model;
-  if (!told?.layers?.length) return null;
-  const had = toldModels.get(told);
+  const facts = run?.model;
+  if (!facts?.layers?.length) return null;
+  const had = modelOfFacts.get(facts);
   if (had !== undefined) return had;
-  const text = JSON.stringify(told); // every message tells it anew
-  if (text !== newestModel.text) newestModel = { text, model: readModel(told, text) };
-  toldModels.set(told, newestModel.model);
+  const text = JSON.stringify(facts); // every message tells it anew
+  if (text !== newestModel.text) newestModel = { text, model: readModel(facts, text) };
+  modelOfFacts.set(facts, newestModel.model);
   return newestModel.model;
 }
 
-/** @param {any} told @param {string} key @returns {Model} */
-function readModel(told, key) {
+/** @param {any} facts @param {string} key @returns {Model} */
+function readModel(facts, key) {
   const at = new Map(
-    told.layers.map((/** @type {any} */ layer, /** @type {number} */ i) => [layer.name, i]),
+    facts.layers.map((/** @type {any} */ layer, /** @type {number} */ i) => [layer.name, i]),
   );
   const number = (/** @type {any} */ x) => (Number.isFinite(x) ? Number(x) : 0);
   const place = (/** @type {any} */ who) => (typeof who === "number" ? who : (at.get(who) ?? -1));
-  const layers = told.layers.map((/** @type {any} */ l, /** @type {number} */ index) => ({
+  const layers = facts.layers.map((/** @type {any} */ l, /** @type {number} */ index) => ({
     index,
     name: String(l.name),
     op: String(l.op ?? ""),
@@ -68,7 +68,7 @@ function readModel(told, key) {
     block: "",
   }));
   nameBlocks(layers);
-  const values = (told.edges ?? [])
+  const values = (facts.edges ?? [])
     .map((/** @type {any[]} */ [from, to, size]) => ({
       from: place(from),
       to: place(to),
@@ -78,10 +78,10 @@ function readModel(told, key) {
   const fed = new Set(values.map((/** @type {Value} */ v) => v.to));
   for (const { index } of layers)
     if (!fed.has(index) && (index === 0 || layers[index].parameters > 0))
-      values.push({ from: -1, to: index, bytes: -1 }); // what nobody feeds, the input does
+      values.push({ from: -1, to: index, bytes: -1 }); // a layer without an input of its own reads the model's
   const stages = 1 + Math.max(...layers.map((/** @type {Layer} */ l) => l.stage));
   const borders = Array.from({ length: stages - 1 }, (_, stage) => {
-    const cut = told.cut?.[stage] ?? {};
+    const cut = facts.cut?.[stage] ?? {};
     const after = layers.findLastIndex((/** @type {Layer} */ l) => l.stage <= stage);
     const over = crossing(values, after);
     const sum = over.reduce((n, v) => n + Math.max(0, v.bytes), 0);
@@ -92,7 +92,7 @@ function readModel(told, key) {
       values: Array.isArray(cut.values) ? cut.values.length : (cut.values ?? over.length),
     };
   });
-  const { chosen, equal } = told.largest_ms ?? {};
+  const { chosen, equal } = facts.largest_ms ?? {};
   return {
     key,
     layers,
@@ -102,10 +102,10 @@ function readModel(told, key) {
     largest: Number.isFinite(chosen)
       ? { chosen, equal: Number.isFinite(equal) ? equal : chosen }
       : null,
-    memory: told.memory ?? null,
-    shards: told.shards ?? [],
-    exchanges: told.exchanges ?? [],
-    opened: told.shards?.length
+    memory: facts.memory ?? null,
+    shards: facts.shards ?? [],
+    exchanges: facts.exchanges ?? [],
+    opened: facts.shards?.length
       ? (layers.find((/** @type {Layer} */ l) => l.block)?.block ?? "")
       : "",
   };
@@ -134,10 +134,10 @@ function nameBlocks(layers) {
   for (const layer of layers) {
     const parts = layer.name.split(".");
     const at = parts.findIndex((part) => /^\d+$/.test(part));
-    const own = at > 0 && at < parts.length - 1 ? parts.slice(0, at + 1).join(".") : null;
-    if (own === null && parts.length === 1 && layer.parameters === 0)
+    const name = at > 0 && at < parts.length - 1 ? parts.slice(0, at + 1).join(".") : null;
+    if (name === null && parts.length === 1 && layer.parameters === 0)
       layer.block = last; // a function, such as the sum of a residual
-    else last = layer.block = own ?? "";
+    else last = layer.block = name ?? "";
   }
   const sizes = new Map();
   for (const { block } of layers) sizes.set(block, (sizes.get(block) ?? 0) + 1);

@@ -146,9 +146,9 @@ export function breakLines(first, end, most, nodes, wires) {
         : 0;
     let columns = 0;
     for (let j = i; j < end; j++) {
-      const own = 1 + Math.max(0, ...into[j].map((p) => depth.get(p) ?? 0));
-      depth.set(j, own);
-      columns = Math.max(columns, own);
+      const level = 1 + Math.max(0, ...into[j].map((p) => depth.get(p) ?? 0));
+      depth.set(j, level);
+      columns = Math.max(columns, level);
       if (columns > most && j > i) break;
       const sum = cost[i] + toll + (most - columns) ** 2;
       if (sum < cost[j + 1]) ((cost[j + 1] = sum), (cameFrom[j + 1] = i));
@@ -173,7 +173,7 @@ export function breakLines(first, end, most, nodes, wires) {
  */
 function layLine(nodes, wires, first, end, x, node, top, right) {
   const graph = new dagre.Graph({ multigraph: true });
-  const has = (/** @type {number} */ i) => i >= first && i < end;
+  const isWithin = (/** @type {number} */ i) => i >= first && i < end;
   graph.setGraph({
     rankdir: "LR",
     ranksep: LAYERS_APART,
@@ -192,8 +192,8 @@ function layLine(nodes, wires, first, end, x, node, top, right) {
   const used = new Set();
   wires.forEach((wire, k) => {
     if (wire.to < first || wire.from >= end) return;
-    const inside = has(wire.from);
-    const reaches = has(wire.to);
+    const inside = isWithin(wire.from);
+    const reaches = isWithin(wire.to);
     const from = inside ? String(wire.from) : "in";
     const to = reaches ? String(wire.to) : "out";
     const once = inside ? (reaches ? null : leaving) : reaches ? null : passing;

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The model's picture under the pointer and the keyboard: what is pointed at is said, a stage, a
+ * The model's picture under the pointer and the keyboard: the tooltip describes the place, a stage, a
  * layer or a cut is chosen, a block is folded or opened. Each has a button over it for readers
  * without a pointer.
  *
@@ -37,7 +37,7 @@ export class GraphPointer {
     this.scroll = /** @type {HTMLElement} */ (find(".wb-mg-scroll"));
     this.bar = /** @type {HTMLElement} */ (find(".wb-mg-bar"));
     this.spots = /** @type {HTMLElement} */ (find(".wb-co-spots"));
-    this.own = { node: "", cut: -1 }; // the reader's choice within the picture
+    this.choice = { node: "", cut: -1 }; // the reader's choice within the picture
     this.pointed = new PointedPlace(
       body,
       this.canvas,
@@ -57,7 +57,7 @@ export class GraphPointer {
   #turn(block) {
     const inside = this.spots.contains(/** @type {any} */ (this.spots.getRootNode()).activeElement);
     this.folded.turn(block);
-    this.own.node = "";
+    this.choice.node = "";
     this.#changed();
     if (inside)
       /** @type {HTMLElement | null} */ (
@@ -80,7 +80,7 @@ export class GraphPointer {
     const key = place.key + place.height;
     if (this.spots.dataset.key === key) return;
     this.spots.dataset.key = key;
-    const made = /** @type {HTMLElement[]} */ ([]);
+    const buttons = /** @type {HTMLElement[]} */ ([]);
     const spot = (
       /** @type {GraphHit} */ hit,
       /** @type {string} */ name,
@@ -89,9 +89,9 @@ export class GraphPointer {
     ) => {
       const middle = { x: x + w / 2, y: y + h / 2, hit };
       const button = this.pointed.spot({ x, y, w, h }, name, middle, () => this.#take(hit));
-      button.tabIndex = made.length ? -1 : 0;
+      button.tabIndex = buttons.length ? -1 : 0;
       if (block) button.dataset.block = block;
-      made.push(button);
+      buttons.push(button);
     };
     for (const band of place.bands) {
       spot({ stage: band.stage }, `stage ${band.stage}`, {
@@ -130,7 +130,7 @@ export class GraphPointer {
           h: cut.height,
         });
     }
-    this.spots.replaceChildren(...made);
+    this.spots.replaceChildren(...buttons);
   }
 
   #listen() {
@@ -190,14 +190,14 @@ export class GraphPointer {
     const { stage } = this;
     const seen = this.shown();
     if (!seen || !hit || "wire" in hit) {
-      this.own = { node: "", cut: -1 };
+      this.choice = { node: "", cut: -1 };
       return stage.choose(null);
     }
     if ("fold" in hit) return this.#turn(hit.fold);
     const node = "node" in hit ? seen.nodes[hit.node] : null;
     if (node?.folded) return this.#turn(node.block);
-    this.own = {
-      node: node && node.key !== this.own.node ? node.key : "",
+    this.choice = {
+      node: node && node.key !== this.choice.node ? node.key : "",
       cut: "cut" in hit ? hit.cut : -1,
     };
     stage.choose(

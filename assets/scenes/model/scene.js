@@ -82,11 +82,11 @@ class ModelView {
     const places = 1 + Math.max(...ranks);
     const chosen = {
       stages: new Set(
-        rank === undefined || this.pointer.own.cut >= 0
+        rank === undefined || this.pointer.choice.cut >= 0
           ? []
           : ranks.flatMap((r, s) => (r === rank % places ? [s] : [])),
       ),
-      ...this.pointer.own,
+      ...this.pointer.choice,
     };
     return {
       model,
@@ -107,7 +107,8 @@ class ModelView {
     const seen = (this.seen = this.#see(look));
     if (!seen) return void this.stage.paper(this.canvas, look.width, 120);
     drawGraph(this.stage.paper(this.canvas, look.width, seen.place.height), look, seen);
-    const picked = seen.nodes.find((n) => n.key === this.pointer.own.node)?.layers[0].index ?? -1;
+    const picked =
+      seen.nodes.find((n) => n.key === this.pointer.choice.node)?.layers[0].index ?? -1;
     const { clientHeight: high, scrollTop: top, scrollHeight: whole } = this.scroll;
     const inSight =
       whole > high + 4
@@ -181,14 +182,14 @@ class ModelView {
     if (!seen) return;
     const blocks = blocksOf(seen.model);
     const folded = blocks.filter((b) => isFolded(seen.model, this.folded.shown, b));
-    const said =
+    const caption =
       foldedWords(seen.nodes) ||
       (blocks.length
         ? `${layersWord(seen.model.layers.length)}, ` +
           `${blocks.length === 1 ? "one block" : `${blocks.length} blocks`}, none folded`
         : "");
     this.bar.hidden = !blocks.length;
-    if (words.textContent !== said) words.textContent = said;
+    if (words.textContent !== caption) words.textContent = caption;
     /** @type {HTMLButtonElement} */ (fold).disabled = folded.length === blocks.length;
     /** @type {HTMLButtonElement} */ (open).disabled = !folded.length;
     const traffic = trafficOf(look.table);

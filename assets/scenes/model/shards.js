@@ -29,9 +29,9 @@ export function layersNamed(name) {
  * @returns {Sharding | null}
  */
 export function shardingOf(model) {
-  let found = shardings.get(model);
-  if (found === undefined) shardings.set(model, (found = readSharding(model)));
-  return found;
+  let sharding = shardings.get(model);
+  if (sharding === undefined) shardings.set(model, (sharding = readSharding(model)));
+  return sharding;
 }
 
 /** @param {Model} model @returns {Sharding | null} */

@@ -69,10 +69,10 @@ export class Traffic {
     const key =
       `${table.text(table.passages.collective[table.passage[r]])} ` +
       `${table.text(table.name[r])}`;
-    const own = this.called.get(key) ?? { at: [], nbytes: [] };
-    this.called.set(key, own);
-    own.at.push(table.end[r]);
-    own.nbytes.push(Math.max(0, table.nbytes[r]));
+    const calls = this.called.get(key) ?? { at: [], nbytes: [] };
+    this.called.set(key, calls);
+    calls.at.push(table.end[r]);
+    calls.nbytes.push(Math.max(0, table.nbytes[r]));
   }
 
   /**
@@ -82,11 +82,11 @@ export class Traffic {
    * @param {number} t
    */
   calledBy(name, collective, t) {
-    const own = this.called.get(`${collective} ${name}`);
+    const traffic = this.called.get(`${collective} ${name}`);
     let calls = 0;
     let nbytes = 0;
-    for (let i = 0; own && i < own.at.length && own.at[i] <= t; i++)
-      (calls++, (nbytes += own.nbytes[i]));
+    for (let i = 0; traffic && i < traffic.at.length && traffic.at[i] <= t; i++)
+      (calls++, (nbytes += traffic.nbytes[i]));
     return { calls, nbytes };
   }
 
@@ -157,10 +157,10 @@ export class Traffic {
 
   /** @param {number} rank @param {number} at @param {number} bytes */
   #memory(rank, at, bytes) {
-    const own = this.memory.get(rank) ?? { at: [], bytes: [] };
-    this.memory.set(rank, own);
-    own.at.push(at);
-    own.bytes.push(bytes);
+    const samples = this.memory.get(rank) ?? { at: [], bytes: [] };
+    this.memory.set(rank, samples);
+    samples.at.push(at);
+    samples.bytes.push(bytes);
   }
 
   /**
@@ -190,21 +190,21 @@ export class Traffic {
       if (this.parcels[middle].first <= t) low = middle + 1;
       else high = middle;
     }
-    const found = [];
+    const packets = [];
     for (let i = low - 1; i >= Math.max(0, low - LONGEST_LOOK); i--) {
       const p = this.parcels[i];
       if (p.cut >= 0 && p.start <= t && p.there > t)
-        found.push({ ...p, share: (t - p.start) / (p.there - p.start) });
+        packets.push({ ...p, share: (t - p.start) / (p.there - p.start) });
     }
-    return found.reverse();
+    return packets.reverse();
   }
 
   /** The most that a rank had needed by `t`, or NaN. @param {number} rank @param {number} t */
   memoryAt(rank, t) {
-    const own = this.memory.get(rank);
+    const samples = this.memory.get(rank);
     let most = NaN;
-    for (let i = 0; own && i < own.at.length && own.at[i] <= t; i++)
-      most = Math.max(Number.isNaN(most) ? 0 : most, own.bytes[i]);
+    for (let i = 0; samples && i < samples.at.length && samples.at[i] <= t; i++)
+      most = Math.max(Number.isNaN(most) ? 0 : most, samples.bytes[i]);
     return most;
   }
 }

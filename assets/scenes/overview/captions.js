@@ -5,7 +5,7 @@
  * @typedef {import("../../engine/player.js").Known} Known
  * @typedef {import("../../engine/rank_activity.js").Doing} Doing
  * @typedef {import("../../engine/run_words.js").Meaning} Meaning
- * @typedef {{colour: string, say: string, small: string}} Told  colour: the name of an ink
+ * @typedef {{colour: string, say: string, small: string}} RunCaption  colour: the name of an ink
  */
 import { recoveryNote } from "../../engine/generations.js";
 import { lostByError, worstWait } from "../../engine/lost_ranks.js";
@@ -40,8 +40,8 @@ export function meaning(run, scenes) {
       "It takes every batch whole: what every other strategy is compared with.",
     ];
   for (const scene of run ? scenes : []) {
-    const own = scene.meaning?.(/** @type {NonNullable<typeof run>} */ (run));
-    if (own) return own;
+    const words = scene.meaning?.(/** @type {NonNullable<typeof run>} */ (run));
+    if (words) return words;
   }
   // a job of somebody else's
   if (!run?.strategy)
@@ -57,26 +57,26 @@ const nth = (iteration) => (iteration < 0 ? "the start" : `iteration ${grouped(i
 
 /**
  * @param {{known: Known, held: boolean, live: boolean}} look
- * @param {{here: number, newest: number}} at  iterations: the one on show, and the run's newest
+ * @param {{onShow: number, newest: number}} at  iterations: the one on show, and the run's newest
  * @param {{first: number, last: number}} losses
  * @param {Meaning} means  what training together means in this run
- * @returns {Told}
+ * @returns {RunCaption}
  */
-export function tellOverview({ known, held }, { here, newest }, losses, means) {
-  const told = tellState({ known, held }, { here, newest }, losses, means);
+export function tellOverview({ known, held }, { onShow, newest }, losses, means) {
+  const caption = tellState({ known, held }, { onShow, newest }, losses, means);
   const running = known.state !== "failed" && !held && known.table.rows > 0;
   const note = running ? recoveryNote(known, isOver(known)) : "";
-  return note ? { ...told, small: `${note} ${told.small}` } : told;
+  return note ? { ...caption, small: `${note} ${caption.small}` } : caption;
 }
 
 /**
  * @param {{known: Known, held: boolean}} look
- * @param {{here: number, newest: number}} at
+ * @param {{onShow: number, newest: number}} at
  * @param {{first: number, last: number}} losses
  * @param {Meaning} means
- * @returns {Told}
+ * @returns {RunCaption}
  */
-function tellState({ known, held }, { here, newest }, losses, means) {
+function tellState({ known, held }, { onShow, newest }, losses, means) {
   const { state, run, words, failure, control, counters, table } = known;
   const over = isOver(known);
   const n = run?.ranks ?? 0;
@@ -89,7 +89,7 @@ function tellState({ known, held }, { here, newest }, losses, means) {
     return { colour: "fault", say: `${failedHead(known)}.`, small };
   }
   if (held) {
-    const where = `The picture is held in ${nth(here)}`;
+    const where = `The picture is held in ${nth(onShow)}`;
     const back = `Press L to come back to ${over ? "the newest" : "live"}.`;
     if (over)
       return {
@@ -227,8 +227,8 @@ export function waysOn({ run, state }, doings, look = null) {
       ["Timeline", behind],
     ];
   const seen = /** @type {(look: import("../../chrome/scene_host.js").LookNext) => any} */ (
-    ({ title, what, own }) => [
-      [title, worst && !own ? `why rank ${worst.rank} waits for rank ${worst.forWhom}` : what],
+    ({ title, what, final }) => [
+      [title, worst && !final ? `why rank ${worst.rank} waits for rank ${worst.forWhom}` : what],
       ["Timeline", behind],
     ]
   );

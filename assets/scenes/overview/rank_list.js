@@ -29,16 +29,16 @@ export class RankList {
   say(doings, chosen) {
     const { list } = this;
     const few = doings.length <= LISTED;
-    const told = few ? null : inCounts(doings);
-    const lines = few ? doings : (told?.slowest ?? []);
+    const counted = few ? null : inCounts(doings);
+    const lines = few ? doings : (counted?.slowest ?? []);
     const shape = `${few} ${lines.length}`;
     if (this.shape !== shape) {
       this.shape = shape;
       list.className = `wb-ov-list ${few ? (doings.length > 4 ? "many" : "") : "counted"}`;
       list.replaceChildren(
-        ...(told
+        ...(counted
           ? [
-              ...told.counts.map(() => this.#line(false)),
+              ...counted.counts.map(() => this.#line(false)),
               Object.assign(document.createElement("li"), {
                 className: "wb-ov-then",
                 textContent: "waited for most:",
@@ -49,30 +49,30 @@ export class RankList {
       );
     }
     const items = [...list.children];
-    const own = told ? items.slice(5) : items;
-    told?.counts.forEach(([mark, n, words], i) => {
+    const lineOf = counted ? items.slice(5) : items;
+    counted?.counts.forEach(([mark, n, words], i) => {
       this.#fill(items[i], /** @type {DoingMark} */ (mark), false, String(n), words);
       items[i].classList.toggle("nobody", !n && i > 2); // its place stays
     });
     lines.forEach((doing, i) => {
-      this.#fill(own[i], doing.mark, doing.halo, `rank ${doing.rank}`, doing.words);
-      const button = /** @type {HTMLElement} */ (own[i].firstElementChild);
+      this.#fill(lineOf[i], doing.mark, doing.halo, `rank ${doing.rank}`, doing.words);
+      const button = /** @type {HTMLElement} */ (lineOf[i].firstElementChild);
       button.dataset.rank = String(doing.rank);
       button.classList.toggle("chosen", chosen === doing.rank);
     });
   }
 
-  /** @param {boolean} own  the line of one rank: a button */
-  #line(own) {
+  /** @param {boolean} button  the line of one rank: a button */
+  #line(button) {
     const li = document.createElement("li");
-    const line = li.appendChild(document.createElement(own ? "button" : "div"));
+    const line = li.appendChild(document.createElement(button ? "button" : "div"));
     line.className = "wb-ov-line";
     line.append(
       document.createElement("i"),
       document.createElement("b"),
       document.createElement("span"),
     );
-    if (own) line.onclick = () => this.take(Number(line.dataset.rank));
+    if (button) line.onclick = () => this.take(Number(line.dataset.rank));
     return li;
   }
 

@@ -11,7 +11,7 @@ import { doingAt, doingNow } from "../../engine/rank_activity.js";
 import { openRankMenu } from "../../chrome/rank_menu.js";
 import { rankMenuBar } from "../../chrome/rank_menu_bar.js";
 import {
-  allTold,
+  newestIsWhole,
   drawLoss,
   iterationAtX,
   lossAxes,
@@ -46,8 +46,8 @@ class Overview {
     body.innerHTML = OVERVIEW;
     this.doings = /** @type {Doing[]} */ ([]);
     this.marks = "";
-    // iterations: whose loss is told, the run's newest, the one on show
-    this.at = { shown: -1, newest: -1, here: -1 };
+    // iterations: whose loss is shown, the run's newest, the one on show
+    this.at = { shown: -1, newest: -1, onShow: -1 };
     this.colour = "ink-2";
     this.answer = { words: "", at: -Infinity };
     this.drawn = { circle: "", loss: "" };
@@ -82,17 +82,17 @@ class Overview {
         event.offsetY,
       );
     circle.onpointermove = (/** @type {PointerEvent} */ event) => {
-      const found = under(event);
-      circle.title = !found
+      const target = under(event);
+      circle.title = !target
         ? ""
-        : "rank" in found
-          ? `rank ${found.rank} ${this.doings[found.rank]?.words}`
-          : `link ${found.from} → ${found.to}`;
-      circle.style.cursor = found ? "pointer" : "default";
+        : "rank" in target
+          ? `rank ${target.rank} ${this.doings[target.rank]?.words}`
+          : `link ${target.from} → ${target.to}`;
+      circle.style.cursor = target ? "pointer" : "default";
     };
     circle.onclick = (/** @type {MouseEvent} */ event) => {
-      const found = under(event);
-      if (found) this.#take(found);
+      const target = under(event);
+      if (target) this.#take(target);
     };
     const iterationUnder = (/** @type {MouseEvent} */ event) =>
       Math.max(0, Math.min(this.at.newest, iterationAtX(this.#axes(), event.offsetX)));
@@ -161,7 +161,7 @@ class Overview {
     if (then && !lost)
       return [
         doingAt(table, ranks, t, held, known.run),
-        this.at.here < 0 ? "at the playhead" : `in iteration ${grouped(this.at.here + 1)}`,
+        this.at.onShow < 0 ? "at the playhead" : `in iteration ${grouped(this.at.onShow + 1)}`,
       ];
     const doings = doingNow(
       known,
@@ -178,28 +178,28 @@ class Overview {
   say(look) {
     const { known, t, held, live, at } = look;
     const losses = lossesOf(known.table);
-    const newest = losses.newest(trainers(known.run), allTold(known));
+    const newest = losses.newest(trainers(known.run), newestIsWhole(known));
     const then =
       held || (!live && !isOver(known)) || known.state === "replay" || (isOver(known) && !live);
     const shown = then ? Math.min(newest, losses.until(t)) : newest;
-    this.at = { newest, shown, here: Math.min(shown + 1, newest) };
+    this.at = { newest, shown, onShow: Math.min(shown + 1, newest) };
     const [doings, when] = this.#now(look);
     const first = Number.isFinite(losses.first) ? losses.at(losses.first) : NaN;
     this.doings = doings;
-    const told = tellOverview(
+    const caption = tellOverview(
       look,
       this.at,
       { first, last: newest < 0 ? NaN : losses.at(newest) },
       meaning(look.known.run, this.stage.scenes.all),
     );
-    this.colour = told.colour;
+    this.colour = caption.colour;
     this.#put(".wb-ov-state", stateOf(known, held)[0]);
-    this.$(".wb-ov-state").style.color = `var(--${told.colour})`;
-    this.#put(".wb-ov-say span", told.say);
-    this.$(".wb-ov-say").title = told.say.length > 110 ? told.say : "";
+    this.$(".wb-ov-state").style.color = `var(--${caption.colour})`;
+    this.#put(".wb-ov-say span", caption.say);
+    this.$(".wb-ov-say").title = caption.say.length > 110 ? caption.say : "";
     this.#put(
       ".wb-ov-say small",
-      at - this.answer.at < ANSWERED_MS && this.answer.words ? this.answer.words : told.small,
+      at - this.answer.at < ANSWERED_MS && this.answer.words ? this.answer.words : caption.small,
     );
     const big = this.$(".wb-ov-big");
     const words = startWords(known);

@@ -27,17 +27,17 @@ const PAIR_FOOT = 39;
 const LANES_TOP = 12;
 
 /**
- * What is told of one side.
+ * Return the look of one side.
  * @param {Look} look
  * @param {Stage} stage
  * @param {0 | 1} side
  * @returns {Look}
  */
 function sideOf(look, stage, side) {
-  const key = look.told && pairsOf(look.known)?.keys(look.told.key)[side];
+  const key = look.current && pairsOf(look.known)?.keys(look.current.key)[side];
   const call = key ? stage.playback.open(key) : null;
   const width = Math.floor((look.width - APART_PX) / 2);
-  return { ...look, call, told: call, width, ranks: call?.ranks ?? look.ranks };
+  return { ...look, call, current: call, width, ranks: call?.ranks ?? look.ranks };
 }
 
 /** @param {Look} look @param {0 | 1} side */
@@ -62,7 +62,9 @@ class PairView {
       draw: (/** @type {CanvasRenderingContext2D} */ g, /** @type {Look} */ look) =>
         drawPairScore(g, look, this.looks(look)),
       at: (/** @type {number} */ x, /** @type {Look} */ look) =>
-        look.told ? look.told.start + timeAt(x, look.told.end - look.told.start, look.width) : null,
+        look.current
+          ? look.current.start + timeAt(x, look.current.end - look.current.start, look.width)
+          : null,
     };
   }
 
@@ -133,11 +135,11 @@ class PairView {
     const facts = pairOf(known);
     const [left, right] = [facts?.left, facts?.right].map((side) => side?.notes ?? []);
     const same = left.filter((note) => right.includes(note));
-    const own = (/** @type {string[]} */ notes, /** @type {0 | 1} */ side) =>
+    const ofSide = (/** @type {string[]} */ notes, /** @type {0 | 1} */ side) =>
       notes
         .filter((note) => !same.includes(note))
         .map((note) => `${facts?.[side ? "right" : "left"].label}: ${note}`);
-    return [...same, ...own(left, 0), ...own(right, 1)];
+    return [...same, ...ofSide(left, 0), ...ofSide(right, 1)];
   }
 
   /** @param {Look} look */
@@ -193,14 +195,14 @@ function pairScoreHeight(look) {
  * @param {[Look, Look]} sides
  */
 function drawPairScore(g, look, sides) {
-  const { told, ink, font, width } = look;
-  if (!told) return;
-  const span = told.end - told.start;
+  const { current, ink, font, width } = look;
+  if (!current) return;
+  const span = current.end - current.start;
   let y = 0;
   let ideal = false;
   sides.forEach((side, i) => {
-    const own = { ...side, width };
-    const tall = own.ranks * scoreLane(own.ranks);
+    const wide = { ...side, width };
+    const tall = wide.ranks * scoreLane(wide.ranks);
     g.save();
     g.translate(0, y);
     g.font = `700 11px ${font}`;
@@ -209,9 +211,9 @@ function drawPairScore(g, look, sides) {
     g.fillStyle = ink.ink;
     g.fillText(labelOf(look, /** @type {0 | 1} */ (i)), 58, 8);
     g.translate(0, PAIR_TOP);
-    drawNames(g, own);
-    if (own.call)
-      ideal = drawCallBars(g, own, readingOf(own.call, own.known), span).length > 0 || ideal;
+    drawNames(g, wide);
+    if (wide.call)
+      ideal = drawCallBars(g, wide, readingOf(wide.call, wide.known), span).length > 0 || ideal;
     g.restore();
     y += PAIR_TOP + LANES_TOP + tall + 6;
   });
@@ -222,8 +224,8 @@ function drawPairScore(g, look, sides) {
   drawAxis(
     g,
     { ...look, ranks: last },
-    told,
-    Math.min(span, Math.max(0, look.t - told.start)),
+    current,
+    Math.min(span, Math.max(0, look.t - current.start)),
     null,
     below,
   );

@@ -24,9 +24,13 @@ export function peersBefell({ known, live, t, table, at }) {
   if (!now) return befell;
   for (const rank of new Set(lanesNow.map((lane) => lane.rank))) {
     // such a wait has no row yet
-    const own = lanesNow.filter((lane) => lane.rank === rank);
-    const long = forLong(table, own, nowOf(known, at), standsForMessages(known.run, rank));
-    if (long?.mark === "wait" && long.forWhom >= 0 && own.every((lane) => lane.lane !== "compute"))
+    const lanes = lanesNow.filter((lane) => lane.rank === rank);
+    const long = forLong(table, lanes, nowOf(known, at), standsForMessages(known.run, rank));
+    if (
+      long?.mark === "wait" &&
+      long.forWhom >= 0 &&
+      lanes.every((lane) => lane.lane !== "compute")
+    )
       befell.set(rank, long);
   }
   const put = (

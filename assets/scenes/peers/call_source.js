@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * How a run is told in which replicas mix now and then: in *mixings*, each from the end of the one
+ * How a run in which replicas mix now and then is cut into units: *mixings*, each from the end of the one
  * before to its own, so that what the ranks do for themselves in between is seen too. One ends when
  * the last rank has done the iteration at whose end they mix. They have the form of the table's
  * calls, so that the player (player.js) tells them as it tells those.
@@ -73,12 +73,12 @@ export class Mixings extends DerivedCalls {
       k < spreads.length;
       k++
     ) {
-      const here = mixingOf(facts, spreads[k].iteration);
+      const mixing = mixingOf(facts, spreads[k].iteration);
       // one ends where the next iteration leads to another
-      if (mixingOf(facts, spreads[k].iteration + 1) === here) continue;
-      this.put(here + 1, start, Math.max(start + 1, spreads[k].t), true, 1);
+      if (mixingOf(facts, spreads[k].iteration + 1) === mixing) continue;
+      this.put(mixing + 1, start, Math.max(start + 1, spreads[k].t), true, 1);
       start = Math.max(start + 1, spreads[k].t);
-      from = here + 1;
+      from = mixing + 1;
     }
     if (this.table.to > start) this.put(from + 1, start, this.table.to, false, 1);
     return this;

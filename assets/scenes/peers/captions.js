@@ -55,13 +55,13 @@ function apartWords({ peers, far, length, rms }) {
   if (known.every((p) => isNone(p.distance, length))) return "All replicas are alike";
   if (known.length === 2 || far.length !== 1)
     return `The replicas are ≈ ${distanceWords(rms)} from their mean`;
-  const own = distanceWords(known.find((p) => p.rank === far[0])?.distance ?? NaN);
+  const distance = distanceWords(known.find((p) => p.rank === far[0])?.distance ?? NaN);
   const others = known.filter((p) => p.rank !== far[0]).map((p) => p.distance);
   const [least, most] = [Math.min(...others), Math.max(...others)].map(distanceWords);
-  if (own === most)
+  if (distance === most)
     return `The replicas are ≈ ${least === most ? "" : `${least} to `}${most} from their mean`;
   return (
-    `Rank ${far[0]} is ≈ ${own} from the mean, the others ` +
+    `Rank ${far[0]} is ≈ ${distance} from the mean, the others ` +
     `${least === most ? "" : `${least} to `}${most}`
   );
 }
@@ -79,7 +79,7 @@ export function peersSentence(known, frame, facts, doings, live) {
     if (known.state === "running")
       return `The ranks run. Waiting for the first iteration that all of them have done.`;
     return isOver(known) && known.state !== "failed"
-      ? known.words || "The run is over, and nothing was told of its replicas."
+      ? known.words || "The run is over, and its replicas recorded nothing."
       : sentence(known);
   }
   const worst = worstWait(doings, Number.EPSILON);
@@ -89,7 +89,7 @@ export function peersSentence(known, frame, facts, doings, live) {
   if (!frame.at) {
     const none = frame.peers.filter((p) => !p.done && !p.lost).map((p) => p.rank);
     const most = Math.max(...frame.peers.map((p) => p.done));
-    if (!most || !none.length) return `Nobody has done an iteration yet${whom}.`;
+    if (!most || !none.length) return `No rank has done an iteration yet${whom}.`;
     return (
       `${none.length === 1 ? `Rank ${none[0]} has` : `${none.length} ranks have`} not done ` +
       `an iteration yet, while another has done ${grouped(most)}${whom}.`
@@ -111,7 +111,7 @@ export function factWords(frame, facts, index) {
     frame.iteration >= 0
       ? `after iteration ${grouped(frame.iteration + 1)}`
       : frame.at
-        ? "each as it was last told"
+        ? "each as last recorded"
         : "";
   const gone = frame.peers.filter((p) => p.lost).length;
   return [
@@ -193,10 +193,10 @@ export function peerCometWords({ from, to, share, nbytes, name, message, start, 
  * @returns {[string, string][]} when, what
  */
 export function lastMixed(index, t, most) {
-  const found = /** @type {[number, string][]} */ ([]);
+  const lines = /** @type {[number, string][]} */ ([]);
   const at = countUntil(index.spreads, t, (one) => one.t);
   for (const { iteration, t: when, rms, length } of index.spreads.slice(Math.max(0, at - most), at))
-    found.push([
+    lines.push([
       when,
       `iteration ${grouped(iteration + 1)} done by all: replicas ` +
         `${isNone(rms, length) ? "alike" : `≈ ${distanceWords(rms)} from their mean`}`,
@@ -209,7 +209,7 @@ export function lastMixed(index, t, most) {
     ) {
       const arrived = arrivedAt(flown[i]);
       if (!(arrived <= t) || !flown[i].message) continue;
-      found.push([
+      lines.push([
         arrived,
         `rank ${to} has the ${flown[i].name || "message"} of rank ` +
           `${from}${flown[i].iteration >= 0 ? `, of its iteration ${grouped(flown[i].iteration + 1)}` : ""}`,
@@ -217,7 +217,7 @@ export function lastMixed(index, t, most) {
       seen += 1;
     }
   }
-  return found
+  return lines
     .sort((a, b) => a[0] - b[0])
     .slice(-most)
     .map(([when, what]) => [duration(when), what]);
@@ -228,7 +228,7 @@ export function spokenPeers(frame, facts) {
   const ranks = frame.peers.map(
     (p) =>
       `rank ${p.rank} ` +
-      `${p.lost ? "is lost" : Number.isFinite(p.distance) ? `is about ${distanceWords(p.distance)} from the mean` : "has told nothing yet"}`,
+      `${p.lost ? "is lost" : Number.isFinite(p.distance) ? `is about ${distanceWords(p.distance)} from the mean` : "has recorded nothing yet"}`,
   );
   return [
     facts?.words ?? "",

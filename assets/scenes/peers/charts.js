@@ -123,10 +123,10 @@ export function spreadPoints(spreads, axes, from, to, value) {
   for (let i = Math.max(0, from); i < to; i++) {
     const x = spreadX(axes, spreads[i].iteration);
     const d = value(spreads[i]);
-    const here = dense ? Math.floor(x) : x;
+    const bin = dense ? Math.floor(x) : x;
     if (!Number.isFinite(d)) continue;
-    if (here !== column) put();
-    column = here;
+    if (bin !== column) put();
+    column = bin;
     least = Math.min(least, d);
     most = Math.max(most, d);
   }
@@ -170,9 +170,9 @@ export function drawSpread(
       ink["ink-3"],
       "center",
     );
-  const here = frame.at ? spreadX(axes, spreads[frame.at - 1].iteration) : x0;
+  const left = frame.at ? spreadX(axes, spreads[frame.at - 1].iteration) : x0;
   g.fillStyle = ink.panel;
-  g.fillRect(here, y1, Math.max(0, x1 - here), y0 - y1); // what is still to come
+  g.fillRect(left, y1, Math.max(0, x1 - left), y0 - y1); // what is still to come
   const line = (
     /** @type {string} */ colour,
     /** @type {number} */ wide,
@@ -207,7 +207,7 @@ export function drawSpread(
   line(ink.ink, 2, 0, frame.at, (one) => one.rms);
   drawMixingAlone(g, ink, axes, spreads, frame, facts);
   drawMixings(g, ink, axes, facts, averaged, frame.done);
-  if (held) ((g.fillStyle = ink.focus), g.fillRect(here - 0.75, y1, 1.5, y0 - y1));
+  if (held) ((g.fillStyle = ink.focus), g.fillRect(left - 0.75, y1, 1.5, y0 - y1));
   const now = frame.at ? spreads[frame.at - 1].rms : NaN;
   if (!Number.isFinite(now)) return;
   const y = Math.max(y1 + 8, Math.min(y0 - 20, spreadY(axes, now)));

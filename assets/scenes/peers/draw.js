@@ -16,7 +16,7 @@ import { barAt, flownSpot, linkWay, wordsAt } from "./place.js";
 import { drawCircle } from "../../drawing/rank_circle.js";
 import { writeAt } from "../../drawing/colors.js";
 
-/** Planned links beyond this many are not drawn, and that is said. */
+/** Planned links beyond this many are not drawn, and a caption says so. */
 export const MOST_PLANNED = 200;
 
 /** A distance in two digits. @param {number} x */

@@ -59,8 +59,8 @@ function averagingAt({ calls }, t) {
     i--, seen++
   ) {
     const { start, end, name, complete } = calls[i];
-    const found = name.match(/^average (\d+)/);
-    if (found && (t < end || !complete)) return { number: found[1], start, end };
+    const match = name.match(/^average (\d+)/);
+    if (match && (t < end || !complete)) return { number: match[1], start, end };
   }
   return null;
 }

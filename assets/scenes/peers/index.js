@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * What a page knows of replicas that differ, kept up to date row by row: the numbers that each rank
- * told of its parameters after every iteration (its sketch), every message on its way, the
+ * recorded of its parameters after every iteration (its sketch), every message on its way, the
  * averagings of all. No browser, no drawing.
  *
  * A sketch is a few random projections of all parameters, the same on every rank: the distance
@@ -68,7 +68,7 @@ export class PeersIndex {
     this.life = table.life;
     this.next = 0;
     this.version = 0; // grows with every change
-    this.found = false; // there are replicas that differ
+    this.present = false; // there are replicas that differ
     this.numbers = 0; // of a sketch
     this.synchronous = true;
     this.replicas = /** @type {Map<number, Replica>} */ (new Map());
@@ -92,8 +92,8 @@ export class PeersIndex {
       Object.assign(this, new PeersIndex(table), { version: this.version + 1 });
     if (synchronous !== this.synchronous)
       Object.assign(this, { synchronous, spreads: [], version: this.version + 1 });
-    if (!this.found && !facts && !table.strings.includes("sketch")) return this;
-    this.found = true;
+    if (!this.present && !facts && !table.strings.includes("sketch")) return this;
+    this.present = true;
     if (this.next >= table.rows) return this;
     for (let p = table.passage[this.next]; p < table.count; p++) {
       const first = Math.max(this.next, passages.first[p]);
@@ -161,7 +161,7 @@ export class PeersIndex {
     const place = Math.max(0, j);
     let last = done[done.length - 1];
     if (!last || last.iteration !== iteration || last.v[place] !== undefined) {
-      // after a recovery iterations are done again: what was told of them counts no more
+      // after a recovery iterations are done again: earlier records of them count no more
       const upTo = (/** @type {{iteration: number}[]} */ all) =>
         countUntil(all, iteration - 1, (one) => one.iteration);
       done.splice(upTo(done));
@@ -263,22 +263,22 @@ export class PeersIndex {
     if (!this.synchronous) spreads.splice(Math.max(0, spreads.length - UNSURE));
     const oldest = Math.min(...replicas.map(({ done }) => done[0]?.iteration ?? Infinity));
     for (let k = spreads.length ? spreads[spreads.length - 1].iteration + 1 : oldest; ; k++) {
-      const found = replicas.map((replica) => ({
+      const latest = replicas.map((replica) => ({
         replica,
         sketched: sketchedIn(replica, k, this.numbers),
       }));
-      if (found.some(({ replica, sketched }) => !sketched && mayTell(this.table, replica, k)))
+      if (latest.some(({ replica, sketched }) => !sketched && mayTell(this.table, replica, k)))
         return;
-      const here = found.flatMap(({ replica, sketched }) =>
+      const sketches = latest.flatMap(({ replica, sketched }) =>
         sketched ? [{ replica, sketched }] : [],
       );
-      if (!here.length) return;
-      const t = Math.max(...here.map(({ sketched }) => sketched.t));
+      if (!sketches.length) return;
+      const t = Math.max(...sketches.map(({ sketched }) => sketched.t));
       spreads.push({
         iteration: k,
         t,
         ...(this.synchronous
-          ? spreadOf(here.map(({ replica, sketched }) => [replica.rank, sketched.v]))
+          ? spreadOf(sketches.map(({ replica, sketched }) => [replica.rank, sketched.v]))
           : this.spreadAt(t)),
       });
     }
@@ -303,16 +303,16 @@ export class PeersIndex {
 
   /** What is on its way at t, in the order of links. @param {number} t @returns {Flown[]} */
   flyingAt(t) {
-    const found = [];
+    const flying = [];
     for (const { flown } of this.ways.values()) {
       for (
         let i = countUntil(flown, t, (one) => one.start) - 1, seen = 0;
         i >= 0 && seen < FLOWN_BACK;
         i--, seen++
       )
-        if (arrivedAt(flown[i]) > t) found.push(flown[i]);
+        if (arrivedAt(flown[i]) > t) flying.push(flown[i]);
     }
-    return found;
+    return flying;
   }
 
   /**
@@ -323,13 +323,13 @@ export class PeersIndex {
    * @returns {Flown[]}
    */
   flownBetween(from, to, most) {
-    const found = /** @type {Flown[]} */ ([]);
+    const messages = /** @type {Flown[]} */ ([]);
     for (const { flown } of this.ways.values()) {
       const end = countUntil(flown, to, (one) => one.start);
       const begin = Math.max(0, countUntil(flown, from, (one) => one.start) - FLOWN_BACK);
-      for (let i = begin; i < end; i++) if (arrivedAt(flown[i]) > from) found.push(flown[i]);
+      for (let i = begin; i < end; i++) if (arrivedAt(flown[i]) > from) messages.push(flown[i]);
     }
-    return found.sort((a, b) => a.start - b.start).slice(0, most);
+    return messages.sort((a, b) => a.start - b.start).slice(0, most);
   }
 
   /**
@@ -357,7 +357,7 @@ const peersOfTables = /** @type {WeakMap<Table, PeersIndex>} */ (new WeakMap());
 export const peerFacts = (run) => run?.peers ?? null;
 
 /**
- * What is known of replicas that differ; `found` is false where there are none.
+ * What is known of replicas that differ; `present` is false where there are none.
  * @param {import("../../engine/player.js").Known} known
  */
 export function peersIndexOf({ table, run, state }) {
@@ -375,12 +375,12 @@ export function peersIndexOf({ table, run, state }) {
  * @param {PeersIndex} index
  */
 export function mixedIn({ calls }, { ways }) {
-  const found = new Set(
+  const iterations = new Set(
     calls.filter((call) => call.name.startsWith("average ")).map((call) => call.iteration),
   );
   for (const { flown } of ways.values())
-    for (const one of flown) if (one.message) found.add(one.iteration);
-  return found;
+    for (const one of flown) if (one.message) iterations.add(one.iteration);
+  return iterations;
 }
 
 /**

@@ -24,11 +24,11 @@ export function peersPlace(ranks, width) {
   const height = peersHeight(ranks);
   const words = ranks <= 16;
   const reach = ranks <= 8 ? 36 : ranks <= 16 ? 26 : 30;
-  const own = circleOf(ranks, 100).node;
-  const beside = own + AWAY + reach + (words ? WORDS_WIDE : 4);
-  const above = own + AWAY + reach + (words ? LINE_HIGH : 4);
+  const node = circleOf(ranks, 100).node;
+  const beside = node + AWAY + reach + (words ? WORDS_WIDE : 4);
+  const above = node + AWAY + reach + (words ? LINE_HIGH : 4);
   const radius = Math.max(30, Math.min(width / 2 - beside, height / 2 - above));
-  const size = 2 * (radius + own + 6);
+  const size = 2 * (radius + node + 6);
   const flat = circleOf(ranks, size);
   const middle = { x: width / 2, y: height / 2 };
   const nodes = flat.nodes.map(({ x, y }) => ({
@@ -165,10 +165,10 @@ export function underPeers(place, comets, links, x, y) {
   const least = Math.min(...near);
   if (least <= 5) return { rank: near.indexOf(least) };
   let best = 6;
-  let found = null;
+  let nearest = null;
   for (const link of links) {
     const far = away({ x, y }, ...linkWay(place, link.from, link.to));
-    if (far < best) ((best = far), (found = { link }));
+    if (far < best) ((best = far), (nearest = { link }));
   }
-  return found;
+  return nearest;
 }

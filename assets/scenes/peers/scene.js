@@ -189,8 +189,8 @@ class PeersView {
       spreads,
       peerFacts(known.run),
     );
-    const found = spreads[countUntil(spreads, spreadAtX(axes, x), (one) => one.iteration) - 1];
-    if (found) playback.goto(found.t);
+    const spread = spreads[countUntil(spreads, spreadAtX(axes, x), (one) => one.iteration) - 1];
+    if (spread) playback.goto(spread.t);
   }
 
   // ---- words
@@ -233,7 +233,7 @@ class PeersView {
     const { frame, facts, doings, index } = this.#see(look);
     return peersSentence(
       look.known,
-      index.found ? frame : null,
+      index.present ? frame : null,
       facts,
       doings,
       look.live || look.t >= look.table.to - 1,

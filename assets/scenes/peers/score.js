@@ -44,11 +44,12 @@ export function mixingBars(table, from, to, run = null) {
   const lanes = [...table.lanes.values()];
   const spans = /** @type {Map<number, [number, number][][]>} */ (new Map());
   const spansOf = (/** @type {number} */ rank) => {
-    const own = lanes.filter((lane) => lane.rank === rank);
-    const found =
-      spans.get(rank) ?? [false, true].map((calls) => busySpans(table, own, from, to, calls));
-    spans.set(rank, found);
-    return found;
+    const lanesOfRank = lanes.filter((lane) => lane.rank === rank);
+    const busy =
+      spans.get(rank) ??
+      [false, true].map((calls) => busySpans(table, lanesOfRank, from, to, calls));
+    spans.set(rank, busy);
+    return busy;
   };
   for (const lane of lanes) {
     for (let i = placeInLane(table, lane, from); i < lane.length && bars.length < MOST_BARS; i++) {
@@ -89,25 +90,25 @@ export function mixingBars(table, from, to, run = null) {
 const kept = new WeakMap();
 
 /** @param {Look} look @returns {Bar[]} */
-function barsNow({ table, told, known }) {
-  if (!told) return [];
-  const key = `${told.key} ${told.start} ${told.end} ${told.complete ? "" : table.rows}`;
+function barsNow({ table, current, known }) {
+  if (!current) return [];
+  const key = `${current.key} ${current.start} ${current.end} ${current.complete ? "" : table.rows}`;
   const had = kept.get(table);
   if (had?.key === key) return had.bars;
-  const bars = mixingBars(table, told.start, told.end, known.run);
+  const bars = mixingBars(table, current.start, current.end, known.run);
   kept.set(table, { key, bars });
   return bars;
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look */
 export function drawPeersScore(g, look) {
-  const { ink, told, ranks, width, ratio, known } = look;
+  const { ink, current, ranks, width, ratio, known } = look;
   const lane = scoreLane(ranks);
   const split = lane > 8 ? Math.round(lane * 0.5) : lane / 2;
   drawNames(g, look);
-  if (!told) return;
-  const span = told.end - told.start;
-  const t = Math.min(span, Math.max(0, look.t - told.start));
+  if (!current) return;
+  const span = current.end - current.start;
+  const t = Math.min(span, Math.max(0, look.t - current.start));
   const head = xOf(t, span, width);
   const gap = lane > 8 ? 1 : 0;
   const fill = {
@@ -118,8 +119,8 @@ export function drawPeersScore(g, look) {
     open: hatched(ink.wait, ratio),
   };
   for (const bar of barsNow(look)) {
-    const a = xOf(bar.start - told.start, span, width);
-    const b = Math.max(a + 1, xOf(bar.end - told.start, span, width));
+    const a = xOf(bar.start - current.start, span, width);
+    const b = Math.max(a + 1, xOf(bar.end - current.start, span, width));
     const top = SCORE_TOP + bar.rank * lane;
     const above = bar.part === "compute" || bar.part === "mix";
     const half = Math.max(0.5, above ? split - gap : lane - split - gap);
@@ -141,18 +142,18 @@ export function drawPeersScore(g, look) {
     for (const { rank, done } of peersIndexOf(known).replicas.values()) {
       g.fillStyle = ink.ink;
       for (
-        let i = countUntil(done, told.start, (one) => one.t);
-        i < done.length && done[i].t <= told.end;
+        let i = countUntil(done, current.start, (one) => one.t);
+        i < done.length && done[i].t <= current.end;
         i++
       )
         g.fillRect(
-          xOf(done[i].t - told.start, span, width) - 0.5,
+          xOf(done[i].t - current.start, span, width) - 0.5,
           SCORE_TOP + rank * lane,
           1,
           lane,
         );
     }
-  drawAxis(g, look, /** @type {any} */ (told), t, null);
+  drawAxis(g, look, /** @type {any} */ (current), t, null);
   drawPeersScoreKey(g, look, fill);
 }
 

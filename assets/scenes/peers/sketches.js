@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What replicas have told of an iteration: their sketches, or nothing any more.
+ * What replicas recorded of an iteration: their sketches, or nothing any more.
  *
  * @typedef {import("./index.js").Replica} Replica
  * @typedef {import("./index.js").Sketched} Sketched
@@ -15,8 +15,8 @@ import { countUntil } from "../../engine/search.js";
  * @returns {Sketched | undefined}
  */
 export function sketchedIn({ done }, iteration, numbers) {
-  const found = done[countUntil(done, iteration, (one) => one.iteration) - 1];
-  return found?.iteration === iteration && found.filled >= numbers ? found : undefined;
+  const newest = done[countUntil(done, iteration, (one) => one.iteration) - 1];
+  return newest?.iteration === iteration && newest.filled >= numbers ? newest : undefined;
 }
 
 /**

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * How a pipeline's run is told: iteration after iteration, each from its first action to its last.
+ * How a pipeline's run is cut into units: iterations, each from its first action to its last.
  * They have the form of the table's calls, so that the player (player.js) tells them as it tells
  * those, at an even pace: bars are read by their length. Where a schedule has no flush iterations
- * lie over each other; then each is told from its first forward to the next one's.
+ * overlap; then each lasts from its first forward to the next one's.
  *
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
@@ -28,7 +28,7 @@ export const REACH = 2;
 export function pipelineOf({ run, table }) {
   if (run?.pipeline) return run.pipeline;
   const index = pipelineIndexOf(table);
-  if (!index.found) return null;
+  if (!index.present) return null;
   const ranks = Math.max(run?.ranks ?? 0, index.ranks);
   const home = Array.from({ length: index.stages }, () => 0);
   for (const { tasks } of index.iterations.values())
@@ -82,12 +82,12 @@ export class Passes extends DerivedCalls {
    */
   update(facts) {
     const index = pipelineIndexOf(this.table);
-    const told =
+    const key =
       `${facts.schedule} ${facts.flush} ${facts.stages} ${facts.microbatches} ` +
       `${facts.replicas}`;
-    if (this.life !== this.table.life || told !== this.facts)
+    if (this.life !== this.table.life || key !== this.facts)
       // row numbers have changed, or what is whole
-      Object.assign(this, new Passes(this.table), { facts: told, flush: facts.flush });
+      Object.assign(this, new Passes(this.table), { facts: key, flush: facts.flush });
     if (index.version === this.read) return this;
     this.read = index.version;
     this.index = index;
@@ -131,13 +131,13 @@ export class Passes extends DerivedCalls {
    * @returns {Task[]}
    */
   tasksIn(head) {
-    const own = this.index.iterations.get(head.iteration)?.tasks ?? [];
-    if (this.flush) return own;
-    const found = [];
+    const whole = this.index.iterations.get(head.iteration)?.tasks ?? [];
+    if (this.flush) return whole;
+    const tasks = [];
     for (let i = head.iteration - REACH; i <= head.iteration + REACH; i++)
       for (const task of this.index.iterations.get(i)?.tasks ?? [])
-        if (task.end > head.start && task.start < head.end) found.push(task);
-    return found;
+        if (task.end > head.start && task.start < head.end) tasks.push(task);
+    return tasks;
   }
 
   /**
@@ -177,7 +177,7 @@ const passesOfTables = /** @type {WeakMap<Table, Passes>} */ (new WeakMap());
  */
 export function passesOf(known) {
   const { table } = known;
-  if (!pipelineIndexOf(table).found) return null;
+  if (!pipelineIndexOf(table).present) return null;
   let passes = passesOfTables.get(table);
   if (!passes) passesOfTables.set(table, (passes = new Passes(table)));
   return passes.update(/** @type {PipelineFacts} */ (pipelineOf(known)));

@@ -170,9 +170,9 @@ export function taskWords(pass, task) {
   if (!Number.isNaN(late))
     lines[0] +=
       `, started ${duration(Math.abs(late))} ` + `${late < 0 ? "earlier" : "later"} than planned`;
-  if (input?.made && input.hop && input.hop.arrive >= 0)
+  if (input?.producer && input.hop && input.hop.arrive >= 0)
     lines.push(
-      `its ${input.hop.what} left stage ${input.made.stage} at ${at(input.made.end)} and ` +
+      `its ${input.hop.what} left stage ${input.producer.stage} at ${at(input.producer.end)} and ` +
         "arrived at " +
         `${at(input.hop.arrive)}${input.hop.nbytes ? `, ${bytes(input.hop.nbytes)}` : ""}`,
     );
@@ -186,14 +186,16 @@ export function idleWords(pass, { place, why, from, to }) {
   const next = pass.rows[place].find((task) => task.start >= to - 1);
   const input = next ? inputTo(pass, next) : null;
   const waits = next ? `before the ${actionWords(next)}` : "after its last action";
-  const whom = input?.made && input.hop ? `, which needs what stage ${input.made.stage} makes` : "";
-  const made = input?.made && next && input.made.rank !== next.rank ? input.made.end : NaN;
-  const own =
-    next && from >= made - 1
+  const whom =
+    input?.producer && input.hop ? `, which needs what stage ${input.producer.stage} makes` : "";
+  const ready =
+    input?.producer && next && input.producer.rank !== next.rank ? input.producer.end : NaN;
+  const communication =
+    next && from >= ready - 1
       ? input?.hop
         ? `its input is on its way${input.hop.nbytes ? `, ${bytes(input.hop.nbytes)}` : ""}`
         : "its input is handed over"
-      : Number.isNaN(made) && next
+      : Number.isNaN(ready) && next
         ? "what it needs is here: handling"
         : "what it needs is late, for messages to other ranks took their time";
   const because = {
@@ -201,7 +203,7 @@ export function idleWords(pass, { place, why, from, to }) {
     imbalance: pass.plan
       ? "what it needs is made later than were all stages alike"
       : "another rank has more to do",
-    comm: own,
+    comm: communication,
     fault: "a process stood still",
   };
   return [
@@ -212,7 +214,7 @@ export function idleWords(pass, { place, why, from, to }) {
 
 /** A row, whole. @param {Pass} pass @param {number} row @returns {string[]} */
 export function stageRowWords(pass, row) {
-  const own = pass.shares[row];
+  const shares = pass.shares[row];
   const rank = pass.replica * pass.facts.ranks + row;
   const held = bytesOf(pass, row);
   const stages = pass.lanes[row];
@@ -221,10 +223,10 @@ export function stageRowWords(pass, row) {
       `${counted(pass.rows[row].length, "action")}, ` +
       `${pass.rows[row].length ? timesWords(pass, row) : ""}`,
   ];
-  if (own?.whole)
+  if (shares?.whole)
     lines.push(
-      `busy ${share100(own.busy / own.whole)}, ${WHYS.filter((why) => own[why] > 0)
-        .map((why) => `${WHY_WORDS[why]} ${share100(own[why] / own.whole)}`)
+      `busy ${share100(shares.busy / shares.whole)}, ${WHYS.filter((why) => shares[why] > 0)
+        .map((why) => `${WHY_WORDS[why]} ${share100(shares[why] / shares.whole)}`)
         .join(", ")}`,
     );
   lines.push(

@@ -47,10 +47,10 @@ export function drawBubble({ g, ink, font, ratio, width }, pass) {
   );
   const X = (/** @type {number} */ part) =>
     BUBBLE_LEFT + (part / end) * (width - BUBBLE_LEFT - BUBBLE_RIGHT);
-  const line = (/** @type {Shares} */ own, /** @type {number} */ y, /** @type {number} */ h) => {
+  const line = (/** @type {Shares} */ share, /** @type {number} */ y, /** @type {number} */ h) => {
     let at = 0;
     for (const why of WHYS) {
-      const part = own.whole > 0 ? own[why] / own.whole : 0;
+      const part = share.whole > 0 ? share[why] / share.whole : 0;
       const x = X(at);
       const w = X((at += part)) - x;
       if (w <= 0.1) continue;
@@ -60,12 +60,12 @@ export function drawBubble({ g, ink, font, ratio, width }, pass) {
       g.strokeRect(x, y, w, h);
     }
   };
-  shares.forEach((own, row) => {
+  shares.forEach((share, row) => {
     const y = 2 + row * pitch;
-    line(own, y, tall);
+    line(share, y, tall);
     if (row % every) return;
     writeAt(g, font, rowName(pass.lanes, row), 0, y + tall / 2, ink["ink-2"]);
-    writeAt(g, font, share100(idleShare(own), 0), width - 4, y + tall / 2, ink["ink-2"], "right");
+    writeAt(g, font, share100(idleShare(share), 0), width - 4, y + tall / 2, ink["ink-2"], "right");
   });
   const y = 6 + rows * pitch;
   line(all, y, 18);
@@ -139,7 +139,7 @@ export const historyHeight = () => HISTORY.height;
  * @param {number} planned  the plan's share, NaN if unknown
  * @param {string} name  what that is
  */
-export function drawHistory(g, { ink, font, width, told, t, known }, past, planned, name) {
+export function drawHistory(g, { ink, font, width, current, t, known }, past, planned, name) {
   const { left, right, top, bars: tall } = HISTORY;
   const base = top + tall;
   const bars = historyBars(past, width, isOver(known));
@@ -157,7 +157,9 @@ export function drawHistory(g, { ink, font, width, told, t, known }, past, plann
   let shown = null;
   for (const bar of bars) {
     const on =
-      !!told && told.iteration >= bar.first.iteration && told.iteration <= bar.last.iteration;
+      !!current &&
+      current.iteration >= bar.first.iteration &&
+      current.iteration <= bar.last.iteration;
     const h = Math.max(1, (bar.idle / end) * tall);
     if (on) shown = bar;
     g.globalAlpha = on ? 1 : 0.5;
@@ -190,7 +192,7 @@ export function drawHistory(g, { ink, font, width, told, t, known }, past, plann
     taken.push([at, at + w]);
     writeAt(g, font, text, at, base + 14, bold ? ink.ink : ink["ink-3"], "left", bold);
   };
-  if (shown && told) {
+  if (shown && current) {
     const x =
       shown.x +
       Math.min(
@@ -200,7 +202,7 @@ export function drawHistory(g, { ink, font, width, told, t, known }, past, plann
         shown.w;
     g.fillStyle = ink.focus;
     g.fillRect(x - 1, 0, 2, base + 4);
-    put(`iteration ${told.iteration + 1}`, shown.x + shown.w / 2, true);
+    put(`iteration ${current.iteration + 1}`, shown.x + shown.w / 2, true);
   }
   if (bars.length) {
     put(String(bars[0].first.iteration), bars[0].x + bars[0].w / 2, false);
@@ -216,8 +218,8 @@ export function drawHistory(g, { ink, font, width, told, t, known }, past, plann
 export const bubbleWords = (pass) =>
   pass.shares
     .map(
-      (own, row) =>
-        `${rowName(pass.lanes, row)} idle ${share100(idleShare(own), 0)}: ` +
-        `${WHYS.map((why) => `${why} ${share100(own.whole ? own[why] / own.whole : 0, 0)}`).join(", ")}`,
+      (its, row) =>
+        `${rowName(pass.lanes, row)} idle ${share100(idleShare(its), 0)}: ` +
+        `${WHYS.map((why) => `${why} ${share100(its.whole ? its[why] / its.whole : 0, 0)}`).join(", ")}`,
     )
     .join("; ");

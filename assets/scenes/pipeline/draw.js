@@ -307,9 +307,9 @@ export function heldWords(pass, row) {
 export function spokenPass(pass) {
   return pass.shares
     .map(
-      (own, row) =>
+      (shares, row) =>
         `${rowName(pass.lanes, row)}: ${counted(pass.rows[row].length, "action")}, idle ` +
-        `${WHYS.map((why) => `${why} ${duration(own[why])}`).join(", ")}${Number.isFinite(bytesOf(pass, row)) ? `, ${heldWords(pass, row)}` : ""}`,
+        `${WHYS.map((why) => `${why} ${duration(shares[why])}`).join(", ")}${Number.isFinite(bytesOf(pass, row)) ? `, ${heldWords(pass, row)}` : ""}`,
     )
     .join("; ");
 }

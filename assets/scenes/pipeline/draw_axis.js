@@ -95,10 +95,10 @@ export function drawPipelineHead(g, { ink, t }, pass, place, scale) {
  * @param {Task} task
  */
 export function drawChosen(g, { ink }, pass, place, scale, task) {
-  const own = boxOf(pass, place, scale, task);
-  const made = inputTo(pass, task)?.made;
+  const box = boxOf(pass, place, scale, task);
+  const producer = inputTo(pass, task)?.producer;
   const links = /** @type {[Task, Task][]} */ ([
-    ...(made ? [[made, task]] : []),
+    ...(producer ? [[producer, task]] : []),
     ...usersOf(pass, task).map((next) => [task, next]),
   ]);
   g.strokeStyle = g.fillStyle = ink.focus;
@@ -125,7 +125,7 @@ export function drawChosen(g, { ink }, pass, place, scale, task) {
   }
   g.lineWidth = 2.25;
   g.beginPath();
-  g.roundRect(own.x - 1.5, own.y - 1.5, own.w + 3, own.h + 3, 3);
+  g.roundRect(box.x - 1.5, box.y - 1.5, box.w + 3, box.h + 3, 3);
   g.stroke();
 }
 

@@ -3,9 +3,9 @@
  * Why a rank of a pipeline is idle, gap by gap, to the last nanosecond. Pure functions;
  * workbench/idle.py does the same, number by number: there the rule is written down. In short:
  * while it stood still, fault; after its input was made, communication; what it waited before that
- * is told by following the schedule again with messages free, with equal stages (warm-up and
+ * is found by following the schedule again with messages free, with equal stages (warm-up and
  * drain), with each stage's and each action's own time (imbalance), with what stood still (fault),
- * and the rest is communication of others, which delays whoever waits.
+ * and the rest is communication of others, which delays the rank that waits.
  *
  * Only the page knows iterations that go on, in which each rank counts to its last action, and
  * schedules without a flush, of which there is no plan to follow: there nothing fills or drains but
@@ -59,10 +59,10 @@ export function inputOf(task, { of, hops }, rankOf, stages) {
   if (task.kind === "W" || from < 0 || from >= stages) return null;
   const rank = rankOf(from);
   const kinds = /** @type {import("./index.js").ActionKind[]} */ (forward ? ["F"] : ["B", "I"]);
-  const made =
+  const producer =
     kinds.map((kind) => of.get(taskKey(kind, from, task.microbatch, rank))).find(Boolean) ?? null;
   return {
-    made,
+    producer,
     hop:
       rank === task.rank
         ? null
@@ -99,14 +99,14 @@ export function gapsOf(busy, from, to) {
  * @returns {Stretch[]}
  */
 export function within({ from, to }, spans) {
-  const found = [];
+  const parts = [];
   let at = from;
   for (const span of spans.length > 1 ? [...spans].sort((a, b) => a.from - b.from) : spans) {
     const a = Math.max(at, span.from);
     const b = Math.min(to, span.to);
-    if (b > a) found.push({ from: a, to: (at = b) });
+    if (b > a) parts.push({ from: a, to: (at = b) });
   }
-  return found;
+  return parts;
 }
 
 /**
@@ -142,7 +142,7 @@ export const netOf = ({ start, end }, frozen) =>
  * @returns {Gap[]}
  */
 function cutGaps(tasks, place, from, to, { needed, frozen, after }) {
-  const own = frozen.filter((span) => span.place === place);
+  const stops = frozen.filter((span) => span.place === place);
   return gapsOf(
     tasks.map(({ start, end }) => ({ from: start, to: end })),
     from,
@@ -150,16 +150,16 @@ function cutGaps(tasks, place, from, to, { needed, frozen, after }) {
   ).map((gap) => {
     const next = tasks[gap.next] ?? after(place);
     const at = next ? needed(next) : gap.to;
-    const made = Math.min(gap.to, Math.max(gap.from, Number.isNaN(at) ? gap.from : at));
-    const waits = without({ from: gap.from, to: made }, own);
+    const ready = Math.min(gap.to, Math.max(gap.from, Number.isNaN(at) ? gap.from : at));
+    const waits = without({ from: gap.from, to: ready }, stops);
     return {
       from: gap.from,
       to: gap.to,
       next,
       waits,
-      ways: without({ from: made, to: gap.to }, own),
-      stood: within(gap, own),
-      late: nsIn(within({ from: made, to: gap.to }, own)),
+      ways: without({ from: ready, to: gap.to }, stops),
+      stood: within(gap, stops),
+      late: nsIn(within({ from: ready, to: gap.to }, stops)),
       waited: nsIn(waits),
       others: waits.reduce((sum, wait) => sum + nsIn(within(wait, frozen)), 0),
     };
@@ -179,10 +179,10 @@ function followedWaits(rows, cut, order, { equal, complete, frozen }) {
   const net = Array(order.steps.length).fill(NaN);
   const lasts = /** @type {Map<Task, number>} */ (new Map());
   rows.forEach((row, place) => {
-    const own = frozen.filter((span) => span.place === place);
+    const stops = frozen.filter((span) => span.place === place);
     for (const task of row) {
       const i = order.of.get(`${task.stage}${task.kind}${task.microbatch}`) ?? -1;
-      const ns = netOf(task, own);
+      const ns = netOf(task, stops);
       lasts.set(task, ns);
       if (i >= 0) ((took[i] = task.end - task.start), (net[i] = ns));
     }
@@ -223,7 +223,7 @@ function followedWaits(rows, cut, order, { equal, complete, frozen }) {
  * @returns {Waits}
  */
 function unplannedWaits(rows, from, ends, { first, frozen }) {
-  const own = rows.map((_, place) => frozen.filter((span) => span.place === place));
+  const stops = rows.map((_, place) => frozen.filter((span) => span.place === place));
   const inside = (/** @type {Task} */ { start, end }, /** @type {number} */ place) =>
     within({ from: start, to: end }, [{ from, to: ends[place] }]);
   const medians = mediansOf(
@@ -238,7 +238,7 @@ function unplannedWaits(rows, from, ends, { first, frozen }) {
         sum[0] +=
           ((medians.get(`${task.stage}${task.kind}`) ?? 0) * took) /
           Math.max(1, task.end - task.start);
-        sum[1] += took - nsIn(within(part, own[place]));
+        sum[1] += took - nsIn(within(part, stops[place]));
         sum[2] += took;
       }
     return sum;
@@ -264,8 +264,8 @@ function unplannedWaits(rows, from, ends, { first, frozen }) {
  * @param {number[]} waits
  * @param {number} others
  */
-function reasonsOf([equal, own, net, took], others) {
-  const uneven = Math.max(equal, own, net);
+function reasonsOf([equal, ownTimes, net, took], others) {
+  const uneven = Math.max(equal, ownTimes, net);
   return [equal, uneven - equal, Math.max(others, took - uneven)];
 }
 
@@ -301,7 +301,7 @@ function dealt(gaps, wishes, most) {
  */
 function laid(gap, parts) {
   const left = [...parts];
-  const found = [
+  const spans = [
     ...gap.stood.map((part) => ({ why: /** @type {Why} */ ("fault"), ...part })),
     ...gap.ways.map((part) => ({ why: /** @type {Why} */ ("comm"), ...part })),
   ];
@@ -309,12 +309,12 @@ function laid(gap, parts) {
     let at = from;
     WAITED.forEach((why, n) => {
       const some = Math.min(left[n], to - at);
-      if (some > 0) found.push({ why, from: at, to: at + some });
+      if (some > 0) spans.push({ why, from: at, to: at + some });
       left[n] -= some;
       at += some;
     });
   }
-  return found.sort((a, b) => a.from - b.from);
+  return spans.sort((a, b) => a.from - b.from);
 }
 
 /**
@@ -333,7 +333,7 @@ export function idleOf(rows, from, ends, known) {
   const idle = /** @type {Idle[]} */ ([]);
   const shares = cut.map((gaps, place) => {
     const whole = ends[place] - from;
-    const own = { place, whole, busy: whole, warm: 0, imbalance: 0, comm: 0, fault: 0 };
+    const share = { place, whole, busy: whole, warm: 0, imbalance: 0, comm: 0, fault: 0 };
     const parts = dealt(
       gaps,
       gaps.map((gap) => reasonsOf(waits.of(gap, place), gap.others)),
@@ -345,11 +345,11 @@ export function idleOf(rows, from, ends, known) {
     gaps.forEach((gap, i) => {
       for (const part of laid(gap, parts[i])) {
         idle.push({ place, ...part });
-        own[part.why] += part.to - part.from;
-        own.busy -= part.to - part.from;
+        share[part.why] += part.to - part.from;
+        share.busy -= part.to - part.from;
       }
     });
-    return own;
+    return share;
   });
   return { idle, shares };
 }
@@ -357,10 +357,10 @@ export function idleOf(rows, from, ends, known) {
 /** The parts of all ranks together. @param {Shares[]} shares @returns {Shares} */
 export function together(shares) {
   const all = { place: -1, whole: 0, busy: 0, warm: 0, imbalance: 0, comm: 0, fault: 0 };
-  for (const own of shares)
-    for (const name of /** @type {const} */ (["whole", "busy", ...WHYS])) all[name] += own[name];
+  for (const share of shares)
+    for (const name of /** @type {const} */ (["whole", "busy", ...WHYS])) all[name] += share[name];
   return all;
 }
 
-/** The share that is idle. @param {Shares} own */
-export const idleShare = (own) => (own.whole > 0 ? (own.whole - own.busy) / own.whole : 0);
+/** The share that is idle. @param {Shares} one */
+export const idleShare = (one) => (one.whole > 0 ? (one.whole - one.busy) / one.whole : 0);

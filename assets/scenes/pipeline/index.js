@@ -52,7 +52,7 @@ export class PipelineIndex {
     this.life = table.life;
     this.next = 0;
     this.version = 0; // grows with every change
-    this.found = false; // there are stages in this run
+    this.present = false; // there are stages in this run
     this.iterations = /** @type {Map<number, Iteration>} */ (new Map());
     this.newest = -1; // iteration
     this.stages = 0;
@@ -102,11 +102,11 @@ export class PipelineIndex {
 
   /** @param {number} number @returns {Iteration} */
   #iteration(number) {
-    let found = this.iterations.get(number);
-    if (!found) {
+    let iteration = this.iterations.get(number);
+    if (!iteration) {
       this.iterations.set(
         number,
-        (found = {
+        (iteration = {
           iteration: number,
           tasks: [],
           of: new Map(),
@@ -124,7 +124,7 @@ export class PipelineIndex {
         this.iterations = new Map([...this.iterations].sort(([a], [b]) => a - b));
       this.newest = Math.max(this.newest, number);
     }
-    return found;
+    return iteration;
   }
 
   /** @param {number} p @param {number} row @param {ActionKind} kind @param {number} stage */
@@ -148,7 +148,7 @@ export class PipelineIndex {
       version: passages.version[p],
       row,
     };
-    this.found = true;
+    this.present = true;
     iteration.tasks.push(task);
     iteration.of.set(taskKey(action, stage, microbatch, rank), task);
     iteration.from = Math.min(iteration.from, task.start);
@@ -280,7 +280,7 @@ export class PipelineIndex {
 const pipelines = /** @type {WeakMap<Table, PipelineIndex>} */ (new WeakMap());
 
 /**
- * What the table says of a pipeline; `found` is false where there is none.
+ * What the table says of a pipeline; `present` is false where there is none.
  * @param {Table} table
  * @returns {PipelineIndex}
  */

@@ -11,7 +11,7 @@
  */
 import { bytes, duration } from "../../engine/format.js";
 
-const MESH_TOLD = 8; // columns of which each says what it added up
+const MESH_CAPTION = 8; // columns of which each says what it added up
 const MESH_NUMBERED = 16;
 
 /**
@@ -23,7 +23,7 @@ const MESH_NUMBERED = 16;
 export function joinedOf({ joins, facts }) {
   return Array.from({ length: facts.ranks }, (_, place) => {
     const calls = /** @type {Map<number, import("./index.js").Join[]>} */ (new Map());
-    const found = { place, tensors: 0, nbytes: 0, ns: 0, waits: 0, last: -1 };
+    const joined = { place, tensors: 0, nbytes: 0, ns: 0, waits: 0, last: -1 };
     for (const join of joins)
       if (join.rank % facts.ranks === place)
         calls.set(join.op, [...(calls.get(join.op) ?? []), join]);
@@ -33,13 +33,13 @@ export function joinedOf({ joins, facts }) {
       const came = call.map(({ start }) => start);
       const last = Math.max(...came);
       const waited = last - Math.min(...came);
-      found.tensors += 1;
-      found.nbytes += call[0].nbytes;
-      found.ns += Math.max(...call.map(({ end }) => end)) - last;
-      found.waits += waited;
-      if (waited >= longest) ((longest = waited), (found.last = call[came.indexOf(last)].rank));
+      joined.tensors += 1;
+      joined.nbytes += call[0].nbytes;
+      joined.ns += Math.max(...call.map(({ end }) => end)) - last;
+      joined.waits += waited;
+      if (waited >= longest) ((longest = waited), (joined.last = call[came.indexOf(last)].rank));
     }
-    return found.tensors ? found : null;
+    return joined.tensors ? joined : null;
   });
 }
 
@@ -129,7 +129,7 @@ export class PipelineMesh {
       cell.classList.toggle("on", Number(cell.dataset.rank) === chosen);
     if (pass === this.drawn) return;
     this.drawn = pass;
-    const said = pass ? joinedOf(pass) : [];
+    const joined = pass ? joinedOf(pass) : [];
     const lines = meshLines(pass);
     [...this.home.querySelectorAll(".wb-pl-axes span")].forEach(
       (line, i) => (line.textContent = lines[i]),
@@ -137,9 +137,9 @@ export class PipelineMesh {
     [
       .../** @type {NodeListOf<HTMLElement>} */ (this.home.querySelectorAll("[data-place]")),
     ].forEach((cell, place) => {
-      const one = said[place] ?? null;
+      const one = joined[place] ?? null;
       cell.textContent =
-        one && facts.ranks <= MESH_TOLD ? `${bytes(one.nbytes)}\n${duration(one.ns)}` : "";
+        one && facts.ranks <= MESH_CAPTION ? `${bytes(one.nbytes)}\n${duration(one.ns)}` : "";
       cell.title = pass ? joinedWords(pass, one, place) : "";
     });
   }
@@ -151,7 +151,7 @@ export class PipelineMesh {
     const make = (/** @type {string} */ tag, /** @type {string} */ name, text = "") =>
       Object.assign(document.createElement(tag), { className: name, textContent: text });
     const places = Array.from({ length: ranks }, (_, place) => place);
-    const table = make("div", `wb-pl-cells${ranks > MESH_TOLD ? " many" : ""}`);
+    const table = make("div", `wb-pl-cells${ranks > MESH_CAPTION ? " many" : ""}`);
     const named = (
       axes ?? [
         ["data", replicas],

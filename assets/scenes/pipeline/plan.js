@@ -2,7 +2,7 @@
 /**
  * The plan of a pipeline: when each action would start and end if every one took its planned time
  * and nothing took any time in between. A rank does its row's actions in their order, each as soon
- * as what it needs is there. Pure functions; which actions come in which order is told by the run
+ * as what it needs is there. Pure functions; the run says which actions come in which order
  * (run.pipeline.rows), nothing here knows a schedule.
  *
  * @typedef {import("./index.js").ActionKind} ActionKind
@@ -132,7 +132,7 @@ export function mostHeld({ rows, peaks, stages }) {
     ["B", "I"],
   ]) {
     const most = rows.map(() => 0);
-    const own = Array(stages).fill(0);
+    const mostOfStage = Array(stages).fill(0);
     rows.forEach((row, place) => {
       const held = Array(stages).fill(0);
       let all = 0;
@@ -141,10 +141,10 @@ export function mostHeld({ rows, peaks, stages }) {
       )) {
         const by = kind === "F" ? 1 : last.includes(kind) ? -1 : 0;
         most[place] = Math.max(most[place], (all += by));
-        own[stage] = Math.max(own[stage], (held[stage] += by));
+        mostOfStage[stage] = Math.max(mostOfStage[stage], (held[stage] += by));
       }
     });
-    if (!peaks.length || peaks.every((peak, stage) => peak === own[stage])) return most;
+    if (!peaks.length || peaks.every((peak, stage) => peak === mostOfStage[stage])) return most;
   }
   return [];
 }
@@ -169,10 +169,10 @@ const FORMULAS = (K, M, v) => [
  * @returns {{name: string, short: string}}
  */
 export function formulaOf({ ranks, microbatches, stages }, share) {
-  const found = FORMULAS(ranks, microbatches, stages / ranks).find(
+  const formula = FORMULAS(ranks, microbatches, stages / ranks).find(
     ([, value]) => Math.abs(value - share) < 1e-3,
   );
-  return found
-    ? { name: `formula ${found[0]}`, short: "formula" }
+  return formula
+    ? { name: `formula ${formula[0]}`, short: "formula" }
     : { name: "plan", short: "plan" };
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The pipeline's picture under the pointer and the keyboard: what is pointed at is said, an action
+ * The pipeline's picture under the pointer and the keyboard: the tooltip describes the place, an action
  * or a rank is chosen, the axis is scrubbed; each row has a button over its name for readers
  * without a pointer.
  *

@@ -22,14 +22,14 @@ export class PageScale {
   constructor(body, changed) {
     this.body = body;
     this.changed = changed;
-    this.own = 0; // ns, as far as this picture alone needs it
+    this.wanted = 0; // ns, as far as this picture alone needs it
     sharing().all.add(this);
   }
 
   /** The other pictures that are on show; a hidden one decides nothing. */
   get others() {
     return [...sharing().all].filter(
-      (one) => one !== this && one.own > 0 && one.body.isConnected && !one.body.hidden,
+      (one) => one !== this && one.wanted > 0 && one.body.isConnected && !one.body.hidden,
     );
   }
 
@@ -40,7 +40,7 @@ export class PageScale {
 
   /** ns that the picture is wide. */
   get now() {
-    return Math.max(1, this.own, ...(this.shared ? this.others.map((one) => one.own) : []));
+    return Math.max(1, this.wanted, ...(this.shared ? this.others.map((one) => one.wanted) : []));
   }
 
   /** @param {boolean} on */
@@ -51,9 +51,9 @@ export class PageScale {
 
   /** @param {number} span  ns that this picture shows */
   fit(span) {
-    const next = pipelineScale(this.own, span);
-    if (next === this.own) return;
-    this.own = next;
+    const next = pipelineScale(this.wanted, span);
+    if (next === this.wanted) return;
+    this.wanted = next;
     if (this.shared) for (const one of this.others) one.changed();
   }
 

@@ -92,14 +92,14 @@ class PipelineView {
   // ---- what is on show
 
   /**
-   * The iteration that is told, worked out; kept until it has more rows.
+   * Return the current iteration, worked out; kept until it has more rows.
    * @param {Look} look
    * @returns {Pass | null}
    */
-  #pass({ known, told }) {
+  #pass({ known, current }) {
     const passes = passesOf(known);
     const facts = pipelineOf(known);
-    const head = passes && told && passes.callOf.get(told.key);
+    const head = passes && current && passes.callOf.get(current.key);
     if (!passes || !facts || !head) return null;
     this.replica = Math.min(this.replica, Math.max(0, facts.replicas - 1));
     const key =

@@ -40,17 +40,17 @@ const worked =
 
 /** What follows from a schedule's rows alone, worked out once. @param {PipelineFacts} facts */
 function workedOut(facts) {
-  let found = worked.get(facts.rows);
-  if (!found)
+  let orders = worked.get(facts.rows);
+  if (!orders)
     worked.set(
       facts.rows,
-      (found = {
+      (orders = {
         most: facts.rows.length ? mostHeld(facts) : mostOf(facts),
         order: facts.flush ? orderOf(facts.rows, facts.stages) : null,
         plans: new Map(),
       }),
     );
-  return found;
+  return orders;
 }
 
 /**
@@ -107,7 +107,7 @@ export function usersOf({ facts, passes, replica }, { kind, stage, microbatch, i
   const rank = (/** @type {number} */ s) => replica * facts.ranks + facts.rank_of[s];
   const at = (/** @type {import("./index.js").ActionKind} */ k, /** @type {number} */ s) =>
     s >= 0 && s < facts.stages ? of?.get(taskKey(k, s, microbatch, rank(s))) : undefined;
-  const found =
+  const users =
     kind === "F"
       ? [
           at("F", stage + 1),
@@ -116,7 +116,7 @@ export function usersOf({ facts, passes, replica }, { kind, stage, microbatch, i
       : kind === "W"
         ? []
         : [at("B", stage - 1) ?? at("I", stage - 1), ...(kind === "I" ? [at("W", stage)] : [])];
-  return /** @type {Task[]} */ (found.filter(Boolean));
+  return /** @type {Task[]} */ (users.filter(Boolean));
 }
 
 /**
@@ -149,10 +149,10 @@ export function passOf(passes, facts, head, replica) {
   const frozen = index.frozen
     .map(({ rank, ...span }) => ({ place: rank - first, ...span }))
     .filter(({ place }) => place >= 0 && place < ranks);
-  const own = rows.map((_, place) => frozen.filter((span) => span.place === place));
+  const stops = rows.map((_, place) => frozen.filter((span) => span.place === place));
   const { times, words } = plannedTimes(
     facts,
-    mediansOf(tasks, (task) => netOf(task, own[task.rank - first])),
+    mediansOf(tasks, (task) => netOf(task, stops[task.rank - first])),
   );
   const pass = {
     facts,
@@ -190,13 +190,13 @@ export function passOf(passes, facts, head, replica) {
         .filter((task) => task.rank === first + place && task.start >= to)
         .sort((a, b) => a.start - b.start)[0],
     needed: (/** @type {Task} */ task) => {
-      const made = inputTo(pass, task)?.made;
-      return made && made.rank !== task.rank ? made.end : NaN;
+      const producer = inputTo(pass, task)?.producer;
+      return producer && producer.rank !== task.rank ? producer.end : NaN;
     },
   };
   const ends = rows.map((row) =>
     head.complete ? to : Math.max(from, ...row.map((task) => task.end)),
-  ); // of what goes on nobody knows how long it will be idle
+  ); // how long an open gap will last is unknown
   const split = idleOf(rows, from, ends, known);
   return Object.assign(pass, split, { all: together(split.shares) });
 }
@@ -215,17 +215,17 @@ export const joinsHere = ({ joins, facts, replica }) =>
 export function heldOf({ passes, facts, replica, lanes, from, to, rows }, place) {
   const rank = replica * facts.ranks + place;
   const now = lanes[place].map(() => 0);
-  const found = /** @type {[number, number, number][]} */ ([]);
+  const heldSteps = /** @type {[number, number, number][]} */ ([]);
   lanes[place].forEach((stage, i) => {
     const steps = passes.index.held.get(`${rank} ${stage}`);
     if (!steps) return;
     const first = countUntil(steps.t, from, (t) => t);
     now[i] = first && !facts.flush ? steps.value[first - 1] : 0;
     for (let k = first; k < steps.t.length && steps.t[k] <= to; k++)
-      found.push([steps.t[k], i, steps.value[k]]);
+      heldSteps.push([steps.t[k], i, steps.value[k]]);
   });
-  if (!found.length) {
-    // nobody recorded it: a forward's activations are held until its backward is over
+  if (!heldSteps.length) {
+    // without a record of it: a forward's activations are held until its backward is over
     let held = 0;
     const moves = rows[place]
       .flatMap(({ kind, start, end }) =>
@@ -239,7 +239,7 @@ export function heldOf({ passes, facts, replica, lanes, from, to, rows }, place)
   }
   const sum = () => now.reduce((a, b) => a + b, 0);
   const points = /** @type {[number, number][]} */ ([[from, sum()]]);
-  for (const [t, i, value] of found.sort((a, b) => a[0] - b[0]))
+  for (const [t, i, value] of heldSteps.sort((a, b) => a[0] - b[0]))
     ((now[i] = value), points.push([t, sum()]));
   return points;
 }
@@ -286,8 +286,8 @@ export function typicalHop(pass) {
     .flat()
     .flatMap((task) => {
       const input = inputTo(pass, task);
-      return input?.hop && input.made && input.hop.arrive > input.made.end
-        ? [input.hop.arrive - input.made.end]
+      return input?.hop && input.producer && input.hop.arrive > input.producer.end
+        ? [input.hop.arrive - input.producer.end]
         : [];
     })
     .sort((a, b) => a - b);

@@ -54,7 +54,7 @@ const TEXTURES = {
     ],
   },
 };
-const made = /** @type {Map<string, CanvasPattern>} */ (new Map());
+const patterns = /** @type {Map<string, CanvasPattern>} */ (new Map());
 
 /**
  * @param {keyof typeof TEXTURES | string} name
@@ -64,7 +64,7 @@ const made = /** @type {Map<string, CanvasPattern>} */ (new Map());
  */
 export function textured(name, color, ratio) {
   const key = `${name} ${color} ${ratio}`;
-  const had = made.get(key);
+  const had = patterns.get(key);
   if (had) return had;
   const { tile, thick, lines } = TEXTURES[name];
   const fine = Math.max(2, ratio);
@@ -82,7 +82,7 @@ export function textured(name, color, ratio) {
   }
   const pattern = /** @type {CanvasPattern} */ (g.createPattern(canvas, "repeat"));
   pattern.setTransform(new DOMMatrix().scale(1 / fine));
-  made.set(key, pattern);
+  patterns.set(key, pattern);
   return pattern;
 }
 
@@ -134,9 +134,9 @@ export function drawAction(g, ink, font, ratio, { kind, microbatch }, x, y, w, h
   g.font = `700 11px ${font}`;
   const wide = g.measureText(text).width;
   const plain = kind === "F";
-  const own = plain ? wide + 3 : Math.max(CLEAR, wide + 4);
-  const room = h >= 12 && w >= own + (plain ? 0 : TEXTURE);
-  const clear = room ? own : 0;
+  const needed = plain ? wide + 3 : Math.max(CLEAR, wide + 4);
+  const room = h >= 12 && w >= needed + (plain ? 0 : TEXTURE);
+  const clear = room ? needed : 0;
   g.fillStyle = ink[`s${hue}`];
   g.fillRect(x, y, w, h);
   if (!plain && w > clear) {

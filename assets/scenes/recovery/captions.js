@@ -56,7 +56,7 @@ export function recoveryHead(loss) {
   const joined = loss.joined.length ? `${someRanks(loss.joined)} joined` : "";
   const lost = loss.lost.length
     ? `${someRanks(loss.lost.map(({ rank }) => rank))} ${howRanksEnded(loss)}`
-    : joined || "nobody was lost";
+    : joined || "no rank was lost";
   const who = upper(loss.lost.length && joined ? `${lost} and ${joined}` : lost);
   const where = loss.failedIn >= 0 ? ` in iteration ${grouped(loss.failedIn + 1)}` : "";
   const after = loss.after ? `generation ${loss.before} → ${loss.after.number}` : "";
@@ -127,21 +127,21 @@ export function recoveryCost(loss, known) {
     : all
       ? ""
       : `, without ${someRanks(loss.lost.map(({ rank }) => rank))}`;
-  const said = [`${upper(someRanks(after.members))} went on${fresh}${takenFrom(loss)}.`];
+  const sentences = [`${upper(someRanks(after.members))} went on${fresh}${takenFrom(loss)}.`];
   const lostIterations = Math.max(0, loss.failedIn - loss.iteration);
-  said.push(
+  sentences.push(
     `${upper(lostIterations ? counted(lostIterations, "iteration") : "no iteration")} lost, ` +
       `${loss.repeated ? counted(loss.repeated, "sample") : "no sample"} repeated, ` +
       `${loss.received ? bytes(loss.received) : "nothing"} received.`,
   );
   const keys = keysWords(loss);
-  if (keys) said.push(keys);
+  if (keys) sentences.push(keys);
   if (loss.ends.first >= 0)
-    said.push(
+    sentences.push(
       `Its first iteration ended ${duration(loss.ends.first - loss.origin)} after ` +
         `${loss.since === "fault" ? "the fault" : "the driver noticed"}.`,
     );
-  return said.join(" ");
+  return sentences.join(" ");
 }
 
 /** "Goodput 80.5 %" @param {number} share */

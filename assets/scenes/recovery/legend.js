@@ -23,12 +23,13 @@ const KEY_WORDS = {
  * @returns {KeyItem[]}
  */
 export function recoveryKeys(look) {
-  const own = { ...look, chosen: -1 };
+  const unchosen = { ...look, chosen: -1 };
   const items = RECOVERY_PHASES.map((phase) => ({
     name: phase,
     words: KEY_WORDS[phase] ?? PHASE_WORDS[phase][0],
     width: 22,
-    draw: (/** @type {CanvasRenderingContext2D} */ g) => drawPhase(g, own, phase, 0, 3, 22, 10),
+    draw: (/** @type {CanvasRenderingContext2D} */ g) =>
+      drawPhase(g, unchosen, phase, 0, 3, 22, 10),
   }));
   return [
     ...items,

@@ -65,11 +65,11 @@ class RecoveryView {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen = this.#see(look));
     this.#fit(seen.length);
-    const own = { ...look, chosen: look.choice?.rank ?? -1 };
+    const chosen = { ...look, chosen: look.choice?.rank ?? -1 };
     seen.forEach(({ loss, place }, i) =>
       drawWaterfall(
         this.stage.paper(this.boxes[i].canvas, look.width, place.height),
-        own,
+        chosen,
         loss,
         place,
         nowOf(look.known, look.at),
@@ -120,12 +120,12 @@ class RecoveryView {
     seen.forEach(({ loss }, i) => {
       const { head, canvas, words, root } = this.boxes[i];
       const [who, after] = recoveryHead(loss);
-      const said = recoveryCost(loss, look.known);
+      const sentences = recoveryCost(loss, look.known);
       put(head.querySelector("b"), who);
       put(head.querySelector("small"), after);
-      put(words, said);
+      put(words, sentences);
       head.title = "shows this moment";
-      canvas.setAttribute("aria-label", `${who}. ${said}`);
+      canvas.setAttribute("aria-label", `${who}. ${sentences}`);
       root.dataset.generation = String(loss.before);
     });
     put(this.good, seen.length ? goodputWords(goodputOf(look.known)) : "No rank was lost.");
@@ -200,7 +200,7 @@ export const recoveryScene = {
   offered: hasRecoveries,
   lookNext: (known) =>
     hasRecoveries(known)
-      ? { title: "See the recovery", what: "how long the run took to go on", own: true }
+      ? { title: "See the recovery", what: "how long the run took to go on", final: true }
       : null,
   build: (body, stage) => new RecoveryView(body, stage),
 };

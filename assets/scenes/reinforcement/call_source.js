@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * How a run with actors and one learner is told: in its *updates*, each from the end of the one
+ * How a run with actors and one learner is cut into units: its *updates*, each from the end of the one
  * before to its own, so that what actors and replay do meanwhile is seen too. Where there are
- * servers of parameters it is told in their rounds. They have the form of the table's calls, so
+ * servers of parameters it is shown in their rounds. They have the form of the table's calls, so
  * that the player (player.js) tells them as it tells those.
  *
  * @typedef {import("../../engine/table.js").Table} Table

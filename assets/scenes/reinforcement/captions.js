@@ -16,7 +16,7 @@ import { bytes, counted, duration, grouped, sentence } from "../../engine/format
 import { allOf, processes } from "../../engine/run_words.js";
 import { rlNumber } from "./lines.js";
 
-export const EPISODES = 20; // of which the mean return is said
+export const EPISODES = 20; // over which the mean return is taken
 
 /** What a message is. @type {Record<string, string>} */
 export const MESSAGE_WORDS = {
@@ -154,7 +154,7 @@ function lagWords({ actors }) {
  * @returns {[string, string][]} when, what
  */
 export function lastLearned(index, roles, t, most) {
-  const found = /** @type {[number, string][]} */ ([]);
+  const lines = /** @type {[number, string][]} */ ([]);
   const take = (
     /** @type {number[]} */ ranks,
     /** @type {string} */ name,
@@ -164,7 +164,7 @@ export function lastLearned(index, roles, t, most) {
       const { t: times, v } = index.of(rank, name);
       const end = countUntil(times, t, Number);
       for (let i = Math.max(0, end - most); i < end; i++)
-        found.push([times[i], words(rank, v[i], times[i])]);
+        lines.push([times[i], words(rank, v[i], times[i])]);
     }
   };
   take(roles.learners, "loss", (rank, value, at) => {
@@ -191,7 +191,7 @@ export function lastLearned(index, roles, t, most) {
     (rank, value) => `actor ${rank} ended an episode: return ${rlNumber(value)}`,
   );
   const start = Math.max(0, index.table.from);
-  return found
+  return lines
     .sort((a, b) => a[0] - b[0])
     .slice(-most)
     .map(([when, words]) => [duration(Math.max(0, when - start)), words]);
@@ -232,7 +232,7 @@ export function rlSpotWords(frame, { rank, role }) {
 }
 
 /** @param {{version: number, behind: number}} now */
-const versionSaid = ({ version, behind }) =>
+const versionWords = ({ version, behind }) =>
   version < 0
     ? "parameters: none yet"
     : `parameters: version ${grouped(version)}${behind ? `, ${counted(behind, "update")} behind` : ", the newest"}`;
@@ -240,7 +240,7 @@ const versionSaid = ({ version, behind }) =>
 /** @param {import("./frame.js").ActorNow} now @param {number} t */
 const actorWords = (now, t) => [
   `actor ${now.rank}: ${now.words || "idle"}`,
-  versionSaid(now),
+  versionWords(now),
   `${counted(now.frames, "frame")}, ${grouped(now.rate)} in the last second` +
     (Number.isFinite(now.epsilon) ? `, ε ${rlNumber(now.epsilon)}` : ""),
   now.episodes
@@ -264,7 +264,7 @@ const replayWords = (now) => [
 /** @param {import("./frame.js").LearnerNow} now */
 const learnerWords = (now) => [
   `learner ${now.rank}: ${now.held ? `waits for server ${now.forWhom} to grant its next update` : now.words || "idle"}`,
-  versionSaid(now),
+  versionWords(now),
   `${counted(now.updates, "update")}${Number.isFinite(now.loss) ? `, loss ${rlNumber(now.loss)}` : ""}`,
   ...(Number.isFinite(now.age)
     ? [`learned last from samples ${counted(Math.round(now.age), "update")} old`]

@@ -125,9 +125,9 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
   g.font = `400 11px ${font}`;
   const last = ticks(t - from, Math.max(2, Math.floor((right - left) / 70)));
   for (const { t: at, label } of last) {
-    const here = X(from + at);
-    if (at && here + g.measureText(label).width / 2 > right) continue;
-    writeAt(g, font, at ? label : "0", here, bottom + 11, ink["ink-3"], at ? "center" : "left");
+    const tick = X(from + at);
+    if (at && tick + g.measureText(label).width / 2 > right) continue;
+    writeAt(g, font, at ? label : "0", tick, bottom + 11, ink["ink-3"], at ? "center" : "left");
   }
 }
 
@@ -165,13 +165,13 @@ export function drawOld(chart, index, roles, t) {
     dash: [],
     name: "samples",
   };
-  const own = {
+  const replay = {
     bins: binsOf(index, roles.actors, "policy lag", t),
     colour: ink["age-0"],
     dash: [5, 3],
     name: "actors' parameters",
   };
-  drawBinned(chart, own.bins.length ? [samples, own] : [samples], from, t, true, false);
+  drawBinned(chart, replay.bins.length ? [samples, replay] : [samples], from, t, true, false);
 }
 
 /**

@@ -53,15 +53,15 @@ export function drawRl(g, look, seen) {
 
 /** All bytes that went between two ranks by now, both ways apart. @param {RlSeen} seen */
 function carried({ index, frame }) {
-  const found = new Map(/** @type {[string, {from: number, to: number, nbytes: number}][]} */ ([]));
+  const links = new Map(/** @type {[string, {from: number, to: number, nbytes: number}][]} */ ([]));
   for (const way of index.ways.values()) {
     if (ASKS.has(way.kind) || !way.kind) continue;
     const key = `${way.from}>${way.to}`;
-    const one = found.get(key) ?? { from: way.from, to: way.to, nbytes: 0 };
+    const one = links.get(key) ?? { from: way.from, to: way.to, nbytes: 0 };
     one.nbytes += index.sentOver(way, frame.t).nbytes;
-    found.set(key, one);
+    links.set(key, one);
   }
-  return [...found.values()].filter((one) => one.nbytes > 0);
+  return [...links.values()].filter((one) => one.nbytes > 0);
 }
 
 /** @param {CanvasRenderingContext2D} g @param {{x: number, y: number}[]} points */

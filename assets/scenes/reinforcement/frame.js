@@ -82,10 +82,10 @@ function agesOf(index, holders, rank, t) {
   let pulled = false;
   for (const holder of holders) {
     const held = index.held.get(`${rank}<${holder}`);
-    const own = (held ? index.last(held, t) : NaN) || 0;
+    const heldVersion = (held ? index.last(held, t) : NaN) || 0;
     pulled ||= !!held && held.t[0] <= t;
-    version = Math.min(version, own);
-    behind = Math.max(behind, newestOf(index, holder, t) - own);
+    version = Math.min(version, heldVersion);
+    behind = Math.max(behind, newestOf(index, holder, t) - heldVersion);
   }
   // before the first pull all begin with the same parameters: version 0
   return { version: pulled || version === 0 ? version : -1, behind };
@@ -103,10 +103,10 @@ function roleOf(index, rank, t, holders) {
   const base = { rank, forWhom: -1, ...agesOf(index, holders, rank, t) };
   if (goneSince(index.table, rank, t, index.lost.get(rank)) <= t)
     return { ...base, does: "lost", words: "lost" };
-  const found = index.doing(rank, t);
-  if (found && WORKS[found.what]) return { ...base, does: "works", words: WORKS[found.what] };
-  if (found?.what === "pull" && found.peer >= 0)
-    return { ...base, does: "waits", words: `pulls from ${found.peer}`, forWhom: found.peer };
+  const work = index.doing(rank, t);
+  if (work && WORKS[work.what]) return { ...base, does: "works", words: WORKS[work.what] };
+  if (work?.what === "pull" && work.peer >= 0)
+    return { ...base, does: "waits", words: `pulls from ${work.peer}`, forWhom: work.peer };
   return { ...base, does: "idle", words: "" };
 }
 
@@ -162,7 +162,7 @@ function actorOf(index, roles, rank, t) {
 }
 
 /**
- * What an actor saw last: 16 shades, told row by row (picture.py).
+ * What an actor saw last: 16 shades, recorded row by row (picture.py).
  * @param {RlIndex} index
  * @param {number} rank
  * @param {number} t
@@ -195,11 +195,11 @@ function agesInReplay(index, rank, held, newest, t) {
   const mass = index.of(rank, "likelihood");
   const upTo = countUntil(came.t, t, Number);
   const total = came.sums[upTo - 1] ?? 0;
-  const told = countUntil(mass.t, t, Number);
+  const count = countUntil(mass.t, t, Number);
   const masses = new Map(
     mass.peer
-      .slice(Math.max(0, told - AGES), told)
-      .map((column, i) => [column, mass.v[Math.max(0, told - AGES) + i]]),
+      .slice(Math.max(0, count - AGES), count)
+      .map((column, i) => [column, mass.v[Math.max(0, count - AGES) + i]]),
   );
   return Array.from({ length: held > 0 ? AGES : 0 }, (_, column) => {
     const number = total - (held * (column + 0.5)) / AGES; // of the transition in its middle
@@ -291,8 +291,8 @@ function learnerOf(index, roles, rank, t, iterations) {
  */
 function grantedBy(index, { servers }, rank, t) {
   if (!servers.length || index.done(rank, t) !== "push") return -1;
-  const made = servers.map((server) => newestOf(index, server, t));
-  return servers[made.indexOf(Math.min(...made))];
+  const versions = servers.map((server) => newestOf(index, server, t));
+  return servers[versions.indexOf(Math.min(...versions))];
 }
 
 /**
@@ -357,7 +357,7 @@ export function rlFrame(index, roles, t, iterations = -1) {
 }
 
 /**
- * The largest lag that any actor that lives told at its last pulls up to t: of several, so that the tint does
+ * Return the largest lag that any living actor recorded at its last pulls up to t: of several, so that the tint does
  * not change its meaning back and forth.
  * @param {RlIndex} index
  * @param {ActorNow[]} actors

@@ -240,13 +240,13 @@ export class RlIndex {
 
   /** What is on its way at t. @param {number} t @returns {RlMessage[]} */
   flyingAt(t) {
-    const found = [];
+    const flying = [];
     for (const { list } of this.ways.values()) {
       const end = countUntil(list, t, (one) => one.start);
       for (let i = end - 1; i >= Math.max(0, end - RL_FLYING); i--)
-        if (rlArrived(list[i]) > t) found.push(list[i]);
+        if (rlArrived(list[i]) > t) flying.push(list[i]);
     }
-    return found;
+    return flying;
   }
 
   /**
@@ -256,13 +256,13 @@ export class RlIndex {
    * @param {number} most
    */
   flownBetween(from, to, most) {
-    const found = /** @type {RlMessage[]} */ ([]);
+    const messages = /** @type {RlMessage[]} */ ([]);
     for (const { list } of this.ways.values()) {
       const end = countUntil(list, to, (one) => one.start);
       const begin = Math.max(0, countUntil(list, from, (one) => one.start) - RL_FLYING);
-      for (let i = begin; i < end; i++) if (rlArrived(list[i]) > from) found.push(list[i]);
+      for (let i = begin; i < end; i++) if (rlArrived(list[i]) > from) messages.push(list[i]);
     }
-    return found.sort((a, b) => a.start - b.start).slice(0, most);
+    return messages.sort((a, b) => a.start - b.start).slice(0, most);
   }
 
   /** What had begun to go one way by t. @param {RlWay} way @param {number} t */

@@ -60,7 +60,7 @@ export function rlKeys({ ink }, { frame, roles }) {
   message("parameters", "parameters", Math.PI);
   message("request", "a request, an answer");
   if (frame.actors.some((one) => one.picture.length))
-    put("game", 12, "the game, told once a second", (g) => {
+    put("game", 12, "the game, recorded once per second", (g) => {
       g.fillStyle = ink.track;
       g.fillRect(1, 1, 10, 14);
       g.fillStyle = ink.ink;

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The picture of a run with actors under the pointer and the keyboard: what is pointed at is said,
+ * The picture of a run with actors under the pointer and the keyboard: the tooltip describes the place,
  * a rank or a message is chosen. Ranks have a button over them for readers without a pointer.
  *
  * @typedef {import("../../chrome/stage.js").Stage} Stage

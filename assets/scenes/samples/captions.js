@@ -1,5 +1,5 @@
 // @ts-check
-/** What is said of samples: a sentence, what a cell is, who takes how many. Pure functions. */
+/** Captions of samples: a sentence, what a cell is, which rank takes how many. Pure functions. */
 
 import { dealsSame, elsewhere } from "./deal.js";
 import { grouped } from "../../engine/format.js";
@@ -12,7 +12,7 @@ const so = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
 /** "7, 7 and 6". @param {(string | number)[]} all */
 const and = (all) =>
   all.length < 2 ? all.join() : `${all.slice(0, -1).join(", ")} and ${all[all.length - 1]}`;
-const SAID_ONE_BY_ONE = 8; // numbers that are said one by one
+const LISTED_NUMBERS = 8; // numbers that are listed one by one
 
 /** Which minibatch. @param {Deal} deal @param {DealtBatch} batch */
 export const batchName = (deal, batch) =>
@@ -27,7 +27,7 @@ export function dealWords(deal, batch) {
   const each =
     least === most
       ? `${least} each`
-      : parts.length <= SAID_ONE_BY_ONE
+      : parts.length <= LISTED_NUMBERS
         ? and(parts)
         : `${least} to ${most} each`;
   const first = `${so(all, "sample")} over ${so(parts.length, "rank")}, ${each}`;
@@ -46,21 +46,21 @@ export function dealWords(deal, batch) {
  * @param {boolean} runs
  */
 export function dealSentence(deal, at, runs) {
-  if (!deal) return "Which sample goes to which rank is told after the first iteration.";
-  const told = deal.batches.length;
+  if (!deal) return "After the first iteration you see which sample goes to which rank.";
+  const count = deal.batches.length;
   if (!runs) return deal.facts.words ?? dealWords(deal, deal.batches[0]);
   const newest = Math.max(...at);
   const slowest = Math.min(...at);
   if (newest < 0)
     return (
       "The ranks have not begun. " +
-      `${so(told, "minibatch").replace("minibatchs", "minibatches")} are known.`
+      `${so(count, "minibatch").replace("minibatchs", "minibatches")} are known.`
     );
   const batch = deal.batches[slowest < 0 ? newest : slowest];
   if (!batch)
     return (
       `The ranks are in iteration ${grouped(newest + 1)}; ` +
-      `${told === 1 ? "the first minibatch is" : `the first ${told} minibatches are`} told.`
+      `${count === 1 ? "the first minibatch is" : `the first ${count} minibatches are`} shown.`
     );
   const spread =
     newest > slowest
@@ -111,7 +111,7 @@ export function sampleLines(deal, batch, column, row) {
 function takenAlone(deal, batch, sample) {
   const where = elsewhere(deal, batch, sample);
   return where < 0
-    ? "one process does not take it, as far as is told"
+    ? "one process does not take it, as far as is known"
     : `one process takes it in ${batchName(deal, deal.batches[where])}`;
 }
 
@@ -123,7 +123,7 @@ function takenAlone(deal, batch, sample) {
  * @returns {string[]}
  */
 export function partLinesOf(deal, batch, row) {
-  const own =
+  const part =
     row < 0
       ? batch.columns
           .filter((c) => c.alone)
@@ -135,15 +135,15 @@ export function partLinesOf(deal, batch, row) {
               .map((t) => ({ sample: c.sample, place: t.place, again: t.again })),
           )
           .sort((a, b) => a.place - b.place);
-  const ids = own
+  const ids = part
     .slice(0, 16)
     .map((one) => (one.again ? `(${one.sample})` : one.sample))
     .join(" ");
-  const more = own.length > 16 ? ` and ${own.length - 16} more` : "";
+  const more = part.length > 16 ? ` and ${part.length - 16} more` : "";
   const who = row < 0 ? "one process" : `rank ${deal.ranks[row]}`;
-  const again = own.filter((one) => one.again).length;
+  const again = part.filter((one) => one.again).length;
   return [
-    `${who} · ${batchName(deal, batch)}: ${so(own.length, "sample")}`,
+    `${who} · ${batchName(deal, batch)}: ${so(part.length, "sample")}`,
     ids ? ids + more : "nothing",
     ...(again ? ["in brackets: taken before in this epoch"] : []),
     ...(row < 0 ? [dealWords(deal, batch)] : []),
@@ -152,13 +152,13 @@ export function partLinesOf(deal, batch, row) {
 
 /** Which minibatches are on show. @param {Deal} deal @param {number} first @param {number} last */
 export function shownWords(deal, first, last) {
-  const told = deal.batches.length;
+  const count = deal.batches.length;
   const { more } = deal.facts;
   return [
     first === last
-      ? `minibatch ${first} of ${grouped(told)}`
-      : `minibatches ${first} to ${last} of ${grouped(told)}`,
-    more > 0 ? `${grouped(more)} more are not told here` : "",
+      ? `minibatch ${first} of ${grouped(count)}`
+      : `minibatches ${first} to ${last} of ${grouped(count)}`,
+    more > 0 ? `${grouped(more)} more are not listed here` : "",
   ]
     .filter(Boolean)
     .join(" · ");
@@ -167,7 +167,7 @@ export function shownWords(deal, first, last) {
 /** A sample that is chosen, everywhere. @param {Deal} deal @param {number} sample */
 export function chosenSampleWords(deal, sample) {
   const all = deal.seen.get(sample) ?? [];
-  if (!all.length) return `sample ${grouped(sample)}: no rank takes it, as far as is told`;
+  if (!all.length) return `sample ${grouped(sample)}: no rank takes it, as far as is known`;
   return `sample ${grouped(sample)}: ${all
     .slice(0, 6)
     .map(

@@ -26,7 +26,7 @@
 const deals = /** @type {WeakMap<SampleFacts, Deal>} */ (new WeakMap());
 
 /**
- * What is known of samples, ready; the same one while it is told the same.
+ * Return what is known of samples; the same object as long as the facts are the same.
  * @param {{[fact: string]: any} | null | undefined} run
  * @returns {Deal | null}
  */
@@ -130,11 +130,11 @@ class Loads {
       const iteration = passages.iteration[p];
       if (table.kind[r] !== code.load || iteration < 0) continue;
       const rank = passages.rank[p];
-      const own = this.of.get(rank) ?? { start: [], iteration: [] };
-      this.of.set(rank, own);
-      if (own.iteration.at(-1) === iteration) continue; // a later part of the same minibatch
-      own.start.push(table.start[r]);
-      own.iteration.push(iteration);
+      const load = this.of.get(rank) ?? { start: [], iteration: [] };
+      this.of.set(rank, load);
+      if (load.iteration.at(-1) === iteration) continue; // a later part of the same minibatch
+      load.start.push(table.start[r]);
+      load.iteration.push(iteration);
     }
     this.read = table.rows;
     return this;
@@ -152,11 +152,11 @@ const loads = /** @type {WeakMap<import("../../engine/table.js").Table, Loads>} 
  * @returns {number[]}
  */
 export function iterationsAt(table, ranks, t) {
-  let own = loads.get(table);
-  if (!own || own.life !== table.life) loads.set(table, (own = new Loads(table)));
-  own.take(table);
+  let known = loads.get(table);
+  if (!known || known.life !== table.life) loads.set(table, (known = new Loads(table)));
+  known.take(table);
   return ranks.map((rank) => {
-    const { start, iteration } = own.of.get(rank) ?? { start: [], iteration: [] };
+    const { start, iteration } = known.of.get(rank) ?? { start: [], iteration: [] };
     let low = 0;
     let high = start.length;
     while (low < high) {
@@ -174,8 +174,8 @@ export function iterationsAt(table, ranks, t) {
  * @param {number} iteration
  */
 export function momentOf(table, iteration) {
-  const found = [...(loads.get(table)?.of.values() ?? [])]
-    .map((own) => own.start[own.iteration.indexOf(iteration)])
+  const starts = [...(loads.get(table)?.of.values() ?? [])]
+    .map((load) => load.start[load.iteration.indexOf(iteration)])
     .filter((t) => t !== undefined);
-  return found.length ? Math.min(...found) : null;
+  return starts.length ? Math.min(...starts) : null;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Minibatches drawn: one process's in its order, and below it, dealt out like cards, each rank's
- * part. What this epoch has had before is hatched; what nobody takes is an open dashed box; what is
+ * part. What this epoch has had before is hatched; what no rank takes is an open dashed box; what is
  * still to come is pale.
  *
  * @typedef {import("../../chrome/stage.js").Look} Look
@@ -69,13 +69,13 @@ function drawDealRanks(g, { ink, font }, { deal, place, rank }, y) {
       ink["ink-2"],
     );
   const every = Math.ceil(15 / place.row);
-  deal.ranks.forEach((own, row) => {
-    const chosen = own === rank;
+  deal.ranks.forEach((number, row) => {
+    const chosen = number === rank;
     if (row % every && !chosen) return;
     writeAt(
       g,
       font,
-      `rank ${own}`,
+      `rank ${number}`,
       0,
       rowAt(place, y, row) + place.row / 2,
       chosen ? ink.ink : ink["ink-2"],
@@ -117,18 +117,18 @@ function drawBatch(g, look, seen, x, y, batch) {
     for (const { row, again } of column.takers) {
       const top = rowAt(place, y, row);
       const tall = place.row - (place.row > 8 ? 2.5 : 1);
-      const own = dealInk(ink, deal, row, seen.rank);
+      const colour = dealInk(ink, deal, row, seen.rank);
       g.globalAlpha = begun(row) ? 1 : LATER;
       if (again) {
         g.fillStyle = ink.ground;
         g.fillRect(left, top, wide, tall);
-        g.fillStyle = place.cell > 6 ? hatched(own, look.ratio) : own;
+        g.fillStyle = place.cell > 6 ? hatched(colour, look.ratio) : colour;
         g.fillRect(left, top, wide, tall);
-        g.strokeStyle = own;
+        g.strokeStyle = colour;
         g.lineWidth = 1.5;
         if (place.cell > 4) g.strokeRect(left + 0.75, top + 0.75, wide - 1.5, tall - 1.5);
       } else {
-        g.fillStyle = own;
+        g.fillStyle = colour;
         g.fillRect(left, top, wide, tall);
       }
       if (place.numbers) {

@@ -61,11 +61,11 @@ class SamplesView {
     const runs = !look.known.run?.alone;
     const at = runs ? iterationsAt(look.table, deal.ranks, look.t) : deal.ranks.map(() => -1);
     const first = dealPlace(deal, look.width, 0);
-    const here = Math.max(
+    const current = Math.max(
       0,
       Math.min(deal.batches.length - 1, Math.min(...at.filter((i) => i >= 0), Infinity)),
     );
-    const page = this.page ?? (runs ? pageOf(first, at.some((i) => i >= 0) ? here : 0) : 0);
+    const page = this.page ?? (runs ? pageOf(first, at.some((i) => i >= 0) ? current : 0) : 0);
     return {
       deal,
       at,
@@ -287,7 +287,7 @@ class SamplesView {
     const key = `${place.key} ${deal.facts.sampler} ${deal.ranks.join()}`;
     if (this.spots.dataset.key === key) return;
     this.spots.dataset.key = key;
-    const made = /** @type {HTMLElement[]} */ ([]);
+    const buttons = /** @type {HTMLElement[]} */ ([]);
     for (const { index, x, y } of place.panels)
       for (let row = -1; row < place.rows; row++) {
         const hit = { index, row, column: -1 };
@@ -299,10 +299,10 @@ class SamplesView {
           { x: x + 20, y: top + tall, hit },
           () => this.#take(hit),
         );
-        button.tabIndex = made.length ? -1 : 0;
-        made.push(button);
+        button.tabIndex = buttons.length ? -1 : 0;
+        buttons.push(button);
       }
-    this.spots.replaceChildren(...made);
+    this.spots.replaceChildren(...buttons);
   }
 
   end() {

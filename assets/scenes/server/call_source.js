@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * How a parameter server's run is told. It has no calls that all ranks complete, and its pushes and
- * pulls fly for microseconds. So it is told in *rounds*: round k lasts while the slowest worker is
+ * How a parameter server's run is cut into units. It has no calls that all ranks complete, and its pushes and
+ * pulls fly for microseconds. So it is shown in *rounds*: round k lasts while the slowest worker is
  * in its iteration k, and ends when the last server has taken in that worker's push: then the wall
  * moves on. Rounds follow each other without a gap. They have the form of the table's calls, so
  * that the player (player.js) tells them as it tells those: live the newest one that is complete,
@@ -33,14 +33,14 @@ const MOST_FLIGHTS = 600; // of a round, that its pace is fitted to
  * @returns {Flight[]}
  */
 export function flightsBetween(index, from, to) {
-  const found = /** @type {Flight[]} */ ([]);
+  const flights = /** @type {Flight[]} */ ([]);
   for (const { worker, server, pushes, pulls } of index.pairs.values()) {
     for (let i = countUntil(pushes, to, (push) => push?.start ?? -Infinity) - 1; i >= 0; i--) {
       const push = pushes[i];
       if (!push) break;
       if (push.arrive <= from) break;
       if (push.arrive > push.start)
-        found.push({
+        flights.push({
           from: worker,
           to: server,
           start: push.start,
@@ -59,7 +59,7 @@ export function flightsBetween(index, from, to) {
     ) {
       const pull = pulls[i];
       if (pull.end > pull.depart)
-        found.push({
+        flights.push({
           from: server,
           to: worker,
           start: pull.depart,
@@ -72,7 +72,7 @@ export function flightsBetween(index, from, to) {
         });
     }
   }
-  return found.sort((a, b) => a.start - b.start);
+  return flights.sort((a, b) => a.start - b.start);
 }
 
 /** @type {import("../../engine/call_source.js").Words} */
@@ -133,7 +133,7 @@ export class Rounds extends DerivedCalls {
     for (const { pushes, worker, server } of pairs) {
       const done = pushes[k]?.end ?? NaN;
       if (!(done >= 0)) {
-        // it is not in: whoever has gone, or was gone in that iteration, is not counted
+        // it is not in: a worker that has gone, or was gone in that iteration, is not counted
         if (pushes.length > k + 1 && pushes[pushes.length - 1]?.end >= 0) continue;
         const gone = [worker, server].map((rank) => this.index.goneAt(rank, Infinity));
         const lost = Math.min(...gone.filter((t) => !Number.isNaN(t)));
@@ -189,7 +189,7 @@ const ofTables = /** @type {WeakMap<Table, Rounds>} */ (new WeakMap());
  * @returns {Rounds | null}
  */
 export function roundsOf(table) {
-  if (!serverIndexOf(table).found) return null;
+  if (!serverIndexOf(table).present) return null;
   let rounds = ofTables.get(table);
   if (!rounds) ofTables.set(table, (rounds = new Rounds(table)));
   return rounds.update();

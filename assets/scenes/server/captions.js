@@ -71,7 +71,7 @@ export function serverSentence(known, frame, rule, live) {
   const why =
     frozen.length && others.some((rank) => frozen.includes(rank)) ? ", frozen by you" : "";
   const who = workersOf(others.length ? others : slowest);
-  const told = (/** @type {string} */ words) => stands + goneWords(shards) + gone + words;
+  const withLosses = (/** @type {string} */ words) => stands + goneWords(shards) + gone + words;
   if (blocked.length) {
     const names = begin(workersOf(blocked.map((w) => w.rank)));
     const one = blocked.length === 1;
@@ -79,17 +79,17 @@ export function serverSentence(known, frame, rule, live) {
       `${who} ${others.length > 1 ? "are" : "is"} ` +
       `still in iteration ${grouped(min + 1)}${why}`;
     if (rule.models > 1)
-      return told(
+      return withLosses(
         `${names} stand${one ? "s" : ""} at the wall of ${one ? "its" : "their"} model: ` +
-          `nobody may start more than ${rule.low} ahead of the slowest that trains it.`,
+          `no worker may start more than ${rule.low} ahead of the slowest that trains it.`,
       );
     if (rule.low === 0)
-      return told(
-        `${names} wait${one ? "s" : ""} at the wall: ${still}, and nobody starts ` +
+      return withLosses(
+        `${names} wait${one ? "s" : ""} at the wall: ${still}, and no worker starts ` +
           `${grouped(min + 1)} before its gradient is in.`,
       );
-    return told(
-      `${names} stand${one ? "s" : ""} at the wall: ${still}, and nobody may start more ` +
+    return withLosses(
+      `${names} stand${one ? "s" : ""} at the wall: ${still}, and no worker may start more ` +
         `than ${rule.low} ahead${rule.low !== rule.high ? " unless granted" : ""}.`,
     );
   }
@@ -100,12 +100,12 @@ export function serverSentence(known, frame, rule, live) {
     .filter((s) => !s.kept && s.queue.length >= CROWD)
     .sort((a, b) => b.queue.length - a.queue.length)[0];
   if (active.length === 0 && workers.length)
-    return told(
+    return withLosses(
       "All workers have pushed their last gradient; the parameters are version " +
         `${living.map((s) => s.versions.join(" | ")).join(" and ")}.`,
     );
   if (crowd)
-    return told(
+    return withLosses(
       `${counted(crowd.queue.length, "push")} wait at shard ` +
         `${crowd.rank}${shards.length > 1 ? `, which holds ${Math.round(crowd.share * 100)} % of the keys` : ""}.`,
     );
@@ -124,10 +124,10 @@ export function serverSentence(known, frame, rule, live) {
   const free =
     rule.low === null
       ? rule.consistency === "asp"
-        ? "nobody waits for another worker"
+        ? "no worker waits for another"
         : ""
-      : "nobody is stopped";
-  return told(`${[spread, free].filter(Boolean).join(", ")}; ${old}.`);
+      : "no worker is stopped";
+  return withLosses(`${[spread, free].filter(Boolean).join(", ")}; ${old}.`);
 }
 
 /**

@@ -181,7 +181,9 @@ function drawSeconds(g, ink, font, from, to, X, y) {
  */
 export function stalenessOf(index, t) {
   const counts = /** @type {number[]} */ ([]);
-  const own = /** @type {Map<number, {sum: number, n: number, counts: number[]}>} */ (new Map());
+  const perWorker = /** @type {Map<number, {sum: number, n: number, counts: number[]}>} */ (
+    new Map()
+  );
   let sum = 0;
   let n = 0;
   let dropped = 0;
@@ -190,8 +192,8 @@ export function stalenessOf(index, t) {
     for (let i = countUntil(done, t, (push) => push.end) - 1; i >= 0; i--) {
       const { worker, stale, dropped: left } = done[i];
       const bin = Math.max(0, Math.round(stale));
-      let of = own.get(worker);
-      if (!of) own.set(worker, (of = { sum: 0, n: 0, counts: [] }));
+      let of = perWorker.get(worker);
+      if (!of) perWorker.set(worker, (of = { sum: 0, n: 0, counts: [] }));
       counts[bin] = (counts[bin] ?? 0) + 1;
       of.counts[bin] = (of.counts[bin] ?? 0) + 1;
       of.sum += stale;
@@ -201,7 +203,7 @@ export function stalenessOf(index, t) {
       if (left) ((dropped += 1), (samples += left));
     }
   }
-  const means = [...own]
+  const means = [...perWorker]
     .map(([rank, o]) => ({ rank, mean: o.sum / o.n, counts: o.counts }))
     .sort((a, b) => b.mean - a.mean || a.rank - b.rank);
   const mean = n ? sum / n : NaN;
@@ -271,13 +273,13 @@ export function drawStaleness(
   if (!stalest) return;
   g.font = `400 11px ${font}`;
   const x = g.measureText(words).width + 12;
-  const own = `worker ${stalest.rank}, mean ${stalest.mean.toFixed(1)}`;
-  if (x + 14 + g.measureText(own).width > width) return;
+  const label = `worker ${stalest.rank}, mean ${stalest.mean.toFixed(1)}`;
+  if (x + 14 + g.measureText(label).width > width) return;
   g.fillStyle = identity(ink, stalest.rank);
   g.fillRect(x, height - 13, 10, 10);
   g.fillStyle = hatched(ink.ground, ratio);
   g.fillRect(x, height - 13, 10, 10);
-  writeAt(g, font, own, x + 14, height - 8, ink["ink-2"]);
+  writeAt(g, font, label, x + 14, height - 8, ink["ink-2"]);
 }
 
 /** Iterations started, in words. @param {ServerIndex} index @param {number} t */

@@ -122,7 +122,7 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
 }
 
 /**
- * The wall: where nobody may go on; a controller moves it worker by worker.
+ * The wall: where no worker may go on; a controller moves it worker by worker.
  * @param {CanvasRenderingContext2D} g
  * @param {Look} look
  * @param {ServerSeen} seen
@@ -164,7 +164,7 @@ function drawWall(g, { ink, font }, { place, frame, rule }) {
 export function wallWords({ consistency, low, high }, wide) {
   if (low === null)
     return consistency === "asp"
-      ? "no wall: nobody waits for another worker"
+      ? "no wall: no worker waits for another"
       : consistency
         ? `${consistency}: no fixed bound`
         : "";
@@ -174,7 +174,7 @@ export function wallWords({ consistency, low, high }, wide) {
           "where granted"
       : `wall: ${low} ahead, or as granted`;
   return low === 0
-    ? "wall: nobody ahead of the slowest"
+    ? "wall: no worker ahead of the slowest"
     : `wall: at most ${low} ahead of the slowest`;
 }
 

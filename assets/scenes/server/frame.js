@@ -244,17 +244,17 @@ function doingOf(turn, t, iterations, limit, lost) {
  * @param {boolean} synchronous
  */
 function shardNow(pairs, rank, t, versions, share, synchronous) {
-  const here = [];
+  const arrived = [];
   for (const pair of pairs) {
     if (pair.server !== rank) continue;
     for (let i = acceptedBy(pair, t), seen = 0; i < pair.pushes.length && seen < 4; i++, seen++) {
       const push = pair.pushes[i];
-      if (push && push.arrive <= t && !(push.end <= t)) here.push(push);
+      if (push && push.arrive <= t && !(push.end <= t)) arrived.push(push);
     }
   }
-  here.sort((a, b) => a.arrive - b.arrive || a.worker - b.worker);
-  const applying = here.filter((push) => push.begin <= t);
-  const queue = here.filter((push) => !(push.begin <= t));
+  arrived.sort((a, b) => a.arrive - b.arrive || a.worker - b.worker);
+  const applying = arrived.filter((push) => push.begin <= t);
+  const queue = arrived.filter((push) => !(push.begin <= t));
   return {
     rank,
     version: versions[0],

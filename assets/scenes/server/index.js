@@ -46,7 +46,7 @@ export class ServerIndex {
     this.life = table.life;
     this.next = 0;
     this.version = 0; // grows with every change
-    this.found = false; // it is a parameter server's run
+    this.present = false; // it is a parameter server's run
     this.servers = /** @type {Map<number, Server>} */ (new Map());
     this.workers = /** @type {Map<number, Worker>} */ (new Map());
     this.pairs = /** @type {Map<number, Pair>} */ (new Map());
@@ -63,13 +63,13 @@ export class ServerIndex {
       Object.assign(this, new ServerIndex(table), { version: this.version + 1 });
     if (this.next >= table.rows) return this;
     const serves = new Set(SERVES.map((name) => code[name]));
-    const from = this.found ? this.next : 0;
-    if (!this.found) {
+    const from = this.present ? this.next : 0;
+    if (!this.present) {
       let row = this.next;
       while (row < table.rows && !serves.has(kind[row])) row++;
       this.next = row;
       if (row >= table.rows) return this;
-      this.found = true;
+      this.present = true;
     }
     for (let p = table.passage[from]; p < table.count; p++) {
       const first = Math.max(from, passages.first[p]);
@@ -266,9 +266,9 @@ export class ServerIndex {
   /** @param {number} from @param {number} to @param {number} p  the passage that tells of it */
   #between(from, to, p) {
     const key = `${from} ${to} ${this.table.passages.generation[p]}`;
-    let found = this.messages.get(key);
-    if (!found) this.messages.set(key, (found = { left: [], there: [] }));
-    return found;
+    let messages = this.messages.get(key);
+    if (!messages) this.messages.set(key, (messages = { left: [], there: [] }));
+    return messages;
   }
 
   /**
@@ -387,7 +387,7 @@ export class ServerIndex {
 const indexes = /** @type {WeakMap<Table, ServerIndex>} */ (new WeakMap());
 
 /**
- * What the table says of a parameter server; `found` is false where there is none.
+ * What the table says of a parameter server; `present` is false where there is none.
  * @param {Table} table
  * @returns {ServerIndex}
  */

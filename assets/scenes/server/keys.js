@@ -6,7 +6,7 @@
  * @typedef {import("./index.js").ServerIndex} ServerIndex
  * @typedef {import("../../engine/generations.js").RecoveryFact} RecoveryFact
  * @typedef {import("../../engine/generations.js").RegainedFact} RegainedFact
- * @typedef {RegainedFact & {generation: number, start: number, end: number, lacks: number}} Regained
+ * @typedef {RegainedFact & {generation: number, start: number, end: number, missing: number}} Regained
  *   start to end: when its new owner took it over; lacks: updates that its server had made and
  *   these keys do not have
  */
@@ -44,18 +44,20 @@ export function regainedBy(index, recoveries, t) {
     (regained ?? []).flatMap((one) => {
       const act = rows.actsOf(generation, "restore").get(one.owner);
       if (!act || act.start > t) return [];
-      const made = index.servers.get(one.server)?.done.findLast((push) => push.end < act.start);
-      const lacks = one.source === "replica" || !made ? 0 : Math.max(0, made.version - one.version);
-      return [{ ...one, generation, start: act.start, end: act.end, lacks }];
+      const update = index.servers.get(one.server)?.done.findLast((push) => push.end < act.start);
+      const missing =
+        one.source === "replica" || !update ? 0 : Math.max(0, update.version - one.version);
+      return [{ ...one, generation, start: act.start, end: act.end, missing }];
     }),
   );
 }
 
 /** What was lost with a server, in words. @param {Regained} one */
 export function lostWords(one) {
-  const { source, updates_lost, lacks } = one;
+  const { source, updates_lost, missing } = one;
   const state = source === "pull" ? ", the optimizer's state begins anew" : "";
-  const again = lacks && !updates_lost ? `${counted(lacks, "update")} behind, done again; ` : "";
+  const again =
+    missing && !updates_lost ? `${counted(missing, "update")} behind, done again; ` : "";
   return `${again}${updatesLostWords(one)}${state}`;
 }
 

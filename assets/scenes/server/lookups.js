@@ -39,11 +39,12 @@ export function acceptedBy(pair, t) {
  * @returns {Push[]}
  */
 export function doneFor(server, team, teamOf) {
-  let found = server.teams.get(team);
-  if (!found) server.teams.set(team, (found = { read: 0, done: [] }));
-  for (; found.read < server.done.length; found.read++)
-    if (teamOf(server.done[found.read].worker) === team) found.done.push(server.done[found.read]);
-  return found.done;
+  let pushes = server.teams.get(team);
+  if (!pushes) server.teams.set(team, (pushes = { read: 0, done: [] }));
+  for (; pushes.read < server.done.length; pushes.read++)
+    if (teamOf(server.done[pushes.read].worker) === team)
+      pushes.done.push(server.done[pushes.read]);
+  return pushes.done;
 }
 
 /** A shard's version at t, after these updates. @param {{done: Push[]}} server @param {number} t */

@@ -78,11 +78,11 @@ export function binHeights(shares, room) {
   if (free <= 0) return shares.map(() => LEAST_BIN);
   const total = shares.reduce((a, b) => a + b, 0) || 1;
   const whole = room - (n - 1) * BIN_GAP;
-  const own = shares.map((s) => (s / total) * whole);
-  const small = own.map((h) => h < LEAST_BIN);
+  const heights = shares.map((s) => (s / total) * whole);
+  const small = heights.map((h) => h < LEAST_BIN);
   const taken = small.filter(Boolean).length * LEAST_BIN;
-  const rest = own.reduce((sum, h, i) => sum + (small[i] ? 0 : h), 0);
-  return own.map((h, i) =>
+  const rest = heights.reduce((sum, h, i) => sum + (small[i] ? 0 : h), 0);
+  return heights.map((h, i) =>
     small[i] ? LEAST_BIN : Math.max(LEAST_BIN, (h / rest) * (whole - taken)),
   );
 }
@@ -163,12 +163,12 @@ export const laneY = (place, i) => place.top + (i + 0.5) * place.lane;
  * @param {number} min
  */
 export function workerSpot(place, i, worker, min) {
-  const own = columnX(place, worker.iteration, min) + place.column / 2;
+  const column = columnX(place, worker.iteration, min) + place.column / 2;
   const wall = worker.limit === null ? Infinity : columnX(place, worker.limit + 1, min);
   const x =
     worker.doing === "blocked"
-      ? Math.max(own, wall - place.ring - 3)
-      : Math.min(own, wall - place.ring - 3);
+      ? Math.max(column, wall - place.ring - 3)
+      : Math.min(column, wall - place.ring - 3);
   const y = laneY(place, i) - (place.level === "full" ? 7 : 0);
   return {
     x: Math.max(place.left + place.ring, Math.min(place.right - place.ring, x)),

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The parameter server's picture under the pointer and the keyboard: what is pointed at is said, a
+ * The parameter server's picture under the pointer and the keyboard: the tooltip describes the place, a
  * worker, a shard or a message is chosen. Workers and shards have a button over them for readers
  * without a pointer.
  *

@@ -75,12 +75,12 @@ export function roundBars(index, from, to, bound) {
  * @param {import("./index.js").Bound} bound
  */
 export function drawServerScore(g, look, index, bound) {
-  const { ink, told, ranks, width, ratio, font } = look;
+  const { ink, current, ranks, width, ratio, font } = look;
   const lane = scoreLane(ranks);
   drawNames(g, look);
-  if (!told) return;
-  const span = told.end - told.start;
-  const t = Math.min(span, Math.max(0, look.t - told.start));
+  if (!current) return;
+  const span = current.end - current.start;
+  const t = Math.min(span, Math.max(0, look.t - current.start));
   const head = xOf(t, span, width);
   const draw = (
     /** @type {{rank: number, part: number, start: number, end: number}} */ bar,
@@ -93,16 +93,16 @@ export function drawServerScore(g, look, index, bound) {
     g.fillStyle = ink.reduce;
     g.fillRect(a, y, b - a, tall);
   };
-  for (const bar of roundBars(index, told.start, told.end, bound)) {
-    const a = xOf(bar.start - told.start, span, width);
-    const b = Math.max(a + 1, xOf(bar.end - told.start, span, width));
+  for (const bar of roundBars(index, current.start, current.end, bound)) {
+    const a = xOf(bar.start - current.start, span, width);
+    const b = Math.max(a + 1, xOf(bar.end - current.start, span, width));
     if (a < head) draw(bar, a, Math.min(b, Math.max(head, a + 1)));
     if (b <= head) continue;
     g.globalAlpha = 0.35;
     draw(bar, Math.max(a, head), b);
     g.globalAlpha = 1;
   }
-  drawAxis(g, look, told, t, null);
+  drawAxis(g, look, current, t, null);
   let x = xOf(0, span, width);
   const y = scoreHeight(ranks) - 8;
   const key = (/** @type {string} */ words, /** @type {(x: number) => void} */ mark) => {

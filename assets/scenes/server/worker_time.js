@@ -27,19 +27,19 @@ export function allowedSince(index, worker, iteration, { low, teamOf }) {
   if (low === null || iteration <= low) return -Infinity;
   let since = -Infinity;
   for (const [server] of index.servers) {
-    let here = -Infinity;
+    let allowed = -Infinity;
     for (const { worker: other, server: at, pushes } of index.pairs.values()) {
       if (at !== server || teamOf(other) !== teamOf(worker.rank)) continue;
       const end = pushes[iteration - low - 1]?.end ?? NaN;
       const lost = index.goneAt(other, Infinity);
       // who has gone is not waited for
-      here = Math.max(here, Number.isNaN(lost) || end <= lost ? end : lost);
+      allowed = Math.max(allowed, Number.isNaN(lost) || end <= lost ? end : lost);
     }
     const granted =
       worker.slack.find((s) => s.server === server && s.limit >= iteration)?.t ?? Infinity;
     since = Math.max(
       since,
-      Number.isNaN(here) && granted < Infinity ? granted : Math.min(here, granted),
+      Number.isNaN(allowed) && granted < Infinity ? granted : Math.min(allowed, granted),
     );
   }
   return since;

@@ -81,11 +81,11 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
     "left",
     !!fate,
   );
-  if (full) writeAt(g, font, versionWords(worker, chosen), 0, y + 17, ink["ink-3"]);
+  if (full) writeAt(g, font, heldVersionWords(worker, chosen), 0, y + 17, ink["ink-3"]);
 }
 
 /** @param {WorkerNow} worker @param {number} chosen  the shard that is selected, or -1 */
-export function versionWords({ held, behind }, chosen) {
+export function heldVersionWords({ held, behind }, chosen) {
   const known = held.filter((v) => v >= 0);
   if (!known.length) return "";
   if (chosen >= 0)

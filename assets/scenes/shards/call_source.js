@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * How a sharded run is told where its layers are on show: iteration after iteration, at an even
+ * How a sharded run is cut into units where its layers are on show: iterations, at an even
  * pace. They have the form of the table's calls, so that the player (player.js) tells them as it
  * tells those.
  *
@@ -73,7 +73,7 @@ const shardingsOfTables = /** @type {WeakMap<Table, Shardings>} */ (new WeakMap(
  * @returns {Shardings | null}
  */
 export function shardingsOf({ table, run }) {
-  if (!shardsIndexOf(table).found) return null;
+  if (!shardsIndexOf(table).present) return null;
   let shardings = shardingsOfTables.get(table);
   if (!shardings) shardingsOfTables.set(table, (shardings = new Shardings(table)));
   return shardings.update(run?.ranks ?? 1);

@@ -61,7 +61,7 @@ export function shardsSentence(known, frame, chosen, newest) {
     : coming
       ? `gathers layer ${coming.name}`
       : (HOLDER_DOING[holder.doing] ?? "is between two steps");
-  const has =
+  const holds =
     whole.length === 0
       ? "no layer whole"
       : whole.length === 1
@@ -74,7 +74,7 @@ export function shardsSentence(known, frame, chosen, newest) {
     ? `, ${Math.round((100 * model) / frame.unsharded)} % of unsharded`
     : "";
   return (
-    `Rank ${rank} ${what}, ${has}: ${bytes(model)} of the ` +
+    `Rank ${rank} ${what}, ${holds}: ${bytes(model)} of the ` +
     `model${share}${holder.active > 0 ? `, and ${bytes(holder.active)} of activations` : ""}.`
   );
 }

@@ -103,19 +103,19 @@ function drawCell(g, { ink, font, ratio }, frame, place, hues, rank, l, layer) {
   const y = shardTop(place, rank);
   const h = place.cell;
   const ranks = hues.length;
-  const told = frame.layers[l];
-  const here = layer.state === "whole" || layer.held > 0;
+  const layout = frame.layers[l];
+  const gathered = layer.state === "whole" || layer.held > 0;
   g.fillStyle = ink.track;
   g.fillRect(column.x, y, column.w, h);
   for (let r = 0; r < ranks; r++) {
-    const part = partOf(column, told, r, ranks);
+    const part = partOf(column, layout, r, ranks);
     if (part.w <= 0) continue;
-    const own = r === rank;
+    const isOwner = r === rank;
     const arrived =
       layer.state === "gathering" || layer.state === "there" ? (layer.arrived[r] ?? 0) : 0;
-    if (own || here) {
-      g.globalAlpha = own || ranks > 8 ? 1 : 0.62;
-      g.fillStyle = ranks > 8 ? (own ? ink.ink : ink.edge) : hues[r];
+    if (isOwner || gathered) {
+      g.globalAlpha = isOwner || ranks > 8 ? 1 : 0.62;
+      g.fillStyle = ranks > 8 ? (isOwner ? ink.ink : ink.edge) : hues[r];
       g.fillRect(part.x, y, part.w, h);
       g.globalAlpha = 1;
     } else if (arrived > 0) {
@@ -126,16 +126,16 @@ function drawCell(g, { ink, font, ratio }, frame, place, hues, rank, l, layer) {
     }
     if (place.level === "slots" && r)
       ((g.fillStyle = ink.ground), g.fillRect(part.x - 0.5, y, 1, h));
-    if (place.level === "slots" && part.w >= 13 && h >= 16 && (own || here))
+    if (place.level === "slots" && part.w >= 13 && h >= 16 && (isOwner || gathered))
       writeAt(
         g,
         font,
         String(r),
         part.x + part.w / 2,
         y + h / 2 + 0.5,
-        own ? ink[`on-s${r}`] : ink.ink,
+        isOwner ? ink[`on-s${r}`] : ink.ink,
         "center",
-        own,
+        isOwner,
       );
   }
   if (layer.state === "reducing") {
@@ -150,9 +150,9 @@ function drawCell(g, { ink, font, ratio }, frame, place, hues, rank, l, layer) {
     frameOf(g, ink.comm, 2, column.x, y, column.w, h);
   } else if (layer.state === "gathering" || layer.state === "there") {
     frameOf(g, ink.comm, 2.5, column.x, y, column.w, h, layer.state === "there" ? [4, 3] : []);
-  } else if (here) frameOf(g, ink.ink, 1.5, column.x, y, column.w, h);
+  } else if (gathered) frameOf(g, ink.ink, 1.5, column.x, y, column.w, h);
   else if (place.row > 8) frameOf(g, ink.edge, 0.75, column.x, y, column.w, h);
-  if (told.bytes && !told.parts[rank] && !here && place.row > 8) {
+  if (layout.bytes && !layout.parts[rank] && !gathered && place.row > 8) {
     g.fillStyle = hatched(ink["ink-3"], ratio); // it keeps nothing of this layer
     g.fillRect(column.x, y, Math.min(6, column.w), h);
   }

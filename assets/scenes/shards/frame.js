@@ -32,7 +32,7 @@ import { shardHeldAt, shardHeldSince } from "./index.js";
 export const shardFacts = (run) => run?.shards ?? null;
 
 /**
- * Layers and parts as the ranks have told them; before that as the rows name them, without sizes.
+ * Layers and parts as the ranks recorded them; before that as the rows name them, without sizes.
  * @param {ShardFacts | null | undefined} facts
  * @param {ShardsIndex | null} index
  * @param {number} ranks
@@ -121,9 +121,9 @@ function holderAt(index, layers, rank, ranks, t) {
  * @returns {LayerNow}
  */
 function layerAt(holder, name, ranks, t) {
-  const own = holder.layers.get(name);
-  const held = shardHeldAt(own, t);
-  const since = shardHeldSince(own, t);
+  const layer = holder.layers.get(name);
+  const held = shardHeldAt(layer, t);
+  const since = shardHeldSince(layer, t);
   // The last collective of this layer that had begun.
   let way = null;
   for (

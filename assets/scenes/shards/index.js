@@ -30,7 +30,7 @@ export class ShardsIndex {
     this.life = table.life;
     this.next = 0;
     this.version = 0; // grows with every change
-    this.found = false; // layers are gathered and freed
+    this.present = false; // layers are gathered and freed
     this.names = /** @type {string[]} */ ([]); // of layers, as they came
     this.holders = /** @type {Map<number, Holder>} */ (new Map());
     this.iterations = /** @type {Map<number, ShardedIteration>} */ (new Map());
@@ -88,7 +88,7 @@ export class ShardsIndex {
         table.value[r],
       );
     if (!more && name !== "freed") return;
-    this.found = true;
+    this.present = true;
     const layer = table.text(table.phase[r]);
     const holder = this.holder(rank);
     if (!this.names.includes(layer)) this.names.push(layer);

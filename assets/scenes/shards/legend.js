@@ -18,7 +18,7 @@ import { hatched } from "../../drawing/hatch.js";
 export function shardKeys({ ink, ratio }, { frame, place }, lost) {
   const items = /** @type {KeyItem[]} */ ([]);
   const many = frame.holders.length > 8;
-  const own = many ? ink.ink : ink.s0;
+  const ours = many ? ink.ink : ink.s0;
   const other = many ? ink.edge : ink.s1;
   const put = (
     /** @type {string} */ name,
@@ -48,14 +48,14 @@ export function shardKeys({ ink, ratio }, { frame, place }, lost) {
   put(
     "part",
     "a layer: its own part of it",
-    (g) => (fill(g, ink.track, 0, 26), fill(g, own, 0, 9), cell(g, ink.edge, 0.75)),
+    (g) => (fill(g, ink.track, 0, 26), fill(g, ours, 0, 9), cell(g, ink.edge, 0.75)),
   );
   put(
     "gathering",
     "the others' parts arrive",
     (g) => (
       fill(g, ink.track, 0, 26),
-      fill(g, own, 0, 9),
+      fill(g, ours, 0, 9),
       fill(g, other, 9, 9, many ? 1 : 0.62, 7, 8),
       cell(g, ink.comm, 2.5)
     ),
@@ -63,14 +63,14 @@ export function shardKeys({ ink, ratio }, { frame, place }, lost) {
   put(
     "whole",
     "whole here",
-    (g) => (fill(g, own, 0, 9), fill(g, other, 9, 17, many ? 1 : 0.62), cell(g, ink.ink, 1.5)),
+    (g) => (fill(g, ours, 0, 9), fill(g, other, 9, 17, many ? 1 : 0.62), cell(g, ink.ink, 1.5)),
   );
   put(
     "reducing",
     "gradients are added up, each keeps its part",
     (g) => (
       fill(g, ink.track, 0, 26),
-      fill(g, own, 0, 9),
+      fill(g, ours, 0, 9),
       fill(g, ink.comm, 0, 17, 1, 11, 4),
       cell(g, ink.comm, 2)
     ),

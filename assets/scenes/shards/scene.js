@@ -42,7 +42,7 @@ const SHARDS_BODY = `<div class="wb-ps-picture"><canvas class="wb-sh" role="img"
  * @param {import("../../engine/player.js").Known} known
  */
 export const shards = (known) =>
-  known.run?.strategy === "fsdp" || !!known.run?.shards || shardsIndexOf(known.table).found;
+  known.run?.strategy === "fsdp" || !!known.run?.shards || shardsIndexOf(known.table).present;
 
 class ShardsView {
   /** @param {HTMLElement} body @param {Stage} stage */
@@ -72,7 +72,7 @@ class ShardsView {
     const index = shardsIndexOf(table);
     const ranks = known.run?.ranks || index.holders.size;
     const facts = shardFacts(known.run);
-    if (!(width > 0) || !ranks || (!facts && !index.found)) return null;
+    if (!(width > 0) || !ranks || (!facts && !index.present)) return null;
     const frame = shardsFrame(index, facts, ranks, t);
     const place = shardsPlace(width, ranks, frame.layers);
     return {

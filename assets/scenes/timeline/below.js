@@ -18,7 +18,7 @@ export class BelowLanes {
   constructor(view) {
     this.view = view;
     this.reach = 0; // of the split
-    this.said = { words: "", split: "" };
+    this.texts = { words: "", split: "" };
   }
 
   /**
@@ -35,8 +35,8 @@ export class BelowLanes {
   /** @param {[string, string][]} lines */
   #sayLines(lines) {
     const text = JSON.stringify(lines);
-    if (this.said.words === text) return;
-    this.said.words = text;
+    if (this.texts.words === text) return;
+    this.texts.words = text;
     this.view
       .$(".wb-tl-words")
       .replaceChildren(
@@ -54,8 +54,8 @@ export class BelowLanes {
     const wide = split.clientWidth || look.width;
     if (facts.length) this.reach = splitReach(this.reach, facts);
     const key = [iteration, wide, theme, look.ratio].join();
-    if (key === this.said.split) return;
-    this.said.split = key;
+    if (key === this.texts.split) return;
+    this.texts.split = key;
     drawSplit(
       stage.paper(split, wide, splitHeight(Math.max(1, facts.length || look.ranks))),
       look.ink,

@@ -17,20 +17,20 @@ export const bucketFacts = (run) => run?.buckets ?? null;
 
 /** The number in a collective's name, "bucket 3"; -1 if it is none. @param {string} name */
 export function bucketNumber(name) {
-  const found = /^bucket (\d+)$/.exec(name);
-  return found ? Number(found[1]) : -1;
+  const match = /^bucket (\d+)$/.exec(name);
+  return match ? Number(match[1]) : -1;
 }
 
 /**
- * The parameters of a bucket in an iteration; none where nobody said.
- * @param {Buckets | null | undefined} told
+ * Return the parameters of a bucket in an iteration; none if they are unknown.
+ * @param {Buckets | null | undefined} buckets
  * @param {number} bucket
  * @param {number} iteration
  * @returns {string[]}
  */
-export function bucketNames(told, bucket, iteration) {
-  if (!told || bucket < 0) return [];
-  const now = told.rebuilt && iteration >= told.rebuilt_at ? told.rebuilt : told.first;
+export function bucketNames(buckets, bucket, iteration) {
+  if (!buckets || bucket < 0) return [];
+  const now = buckets.rebuilt && iteration >= buckets.rebuilt_at ? buckets.rebuilt : buckets.first;
   return now[bucket] ?? [];
 }
 
@@ -44,30 +44,30 @@ export function parameterWords(names) {
 }
 
 /**
- * What is in a bucket, to follow what is said of it; "" where nobody knows.
- * @param {Buckets | null | undefined} told
+ * Return what is in a bucket, to follow its caption; "" if unknown.
+ * @param {Buckets | null | undefined} buckets
  * @param {number} bucket
  * @param {number} iteration
  */
-export function bucketWords(told, bucket, iteration) {
-  const names = bucketNames(told, bucket, iteration);
+export function bucketWords(buckets, bucket, iteration) {
+  const names = bucketNames(buckets, bucket, iteration);
   return names.length ? `; bucket ${bucket} holds ${parameterWords(names)}` : "";
 }
 
 /**
  * What it means that buckets are built anew.
  * @param {number} rank
- * @param {Buckets | null | undefined} told
+ * @param {Buckets | null | undefined} buckets
  * @param {number} iteration
  */
-export function rebuiltWords(rank, told, iteration) {
+export function rebuiltWords(rank, buckets, iteration) {
   const what =
     `rank ${rank} rebuilt its buckets in iteration ${grouped(iteration + 1)}: from now on in the ` +
     "order in which gradients came";
-  if (!told?.rebuilt) return what;
-  const count = told.rebuilt.length;
-  const were = told.first.length;
-  const sizes = told.bytes;
+  if (!buckets?.rebuilt) return what;
+  const count = buckets.rebuilt.length;
+  const were = buckets.first.length;
+  const sizes = buckets.bytes;
   return (
     `${what}, ${grouped(count)} of them instead of ${grouped(were)}, at most ` +
     `${bytes(Math.max(...sizes))} each`

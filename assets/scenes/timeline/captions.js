@@ -70,7 +70,7 @@ export function stragglerOf(recent, cores) {
   if (ranks < 2 || recent.length < SURE.least || recent.some((facts) => facts.length !== ranks))
     return null;
   const unknown = recent.some((facts) => facts.some((f) => !Number.isFinite(f.queued)));
-  if (unknown && ranks > cores) return null; // nobody knows who had to wait for a core
+  if (unknown && ranks > cores) return null; // who had to wait for a core is unknown
   const typical = recent[0].map((_, r) =>
     medianOf(recent.map((facts) => facts[r].computing - (facts[r].queued || 0))),
   );
@@ -92,8 +92,10 @@ export function stragglerOf(recent, cores) {
     excess / (medianOf(recent.map((facts) => facts[slowest].computing)) - theirs),
   ); // the part that no core is to blame for
   const parts = DOING.map((_, kind) => {
-    const usual = medianOf(recent.map((facts) => medianOf(others(facts).map((f) => f.own[kind]))));
-    const longer = sure * (medianOf(recent.map((facts) => facts[slowest].own[kind])) - usual);
+    const usual = medianOf(
+      recent.map((facts) => medianOf(others(facts).map((f) => f.byKind[kind]))),
+    );
+    const longer = sure * (medianOf(recent.map((facts) => facts[slowest].byKind[kind])) - usual);
     return { kind, more: usual > 0 ? longer / usual : Infinity, excess: longer };
   });
   const main = parts.reduce((a, b) => (b.excess > a.excess ? b : a));
@@ -117,17 +119,17 @@ export function stragglerOf(recent, cores) {
 }
 
 /**
- * Whether an iteration is one in which this rank holds nobody up.
+ * Return whether this rank delays no other in an iteration.
  * @param {StepFacts[]} facts
  * @param {number} rank
  */
 export function isEven(facts, rank) {
-  const own = facts.find((f) => f.rank === rank);
+  const factsOfRank = facts.find((f) => f.rank === rank);
   const others = facts.filter((f) => f.rank !== rank);
   return (
-    !!own &&
+    !!factsOfRank &&
     others.length > 0 &&
-    own.computing < SURE.ahead * medianOf(others.map((f) => f.computing))
+    factsOfRank.computing < SURE.ahead * medianOf(others.map((f) => f.computing))
   );
 }
 
@@ -235,13 +237,13 @@ export function overlapWords(facts) {
 /**
  * What an iteration costs beyond computing.
  * @param {StepFacts[]} facts
- * @param {Straggler | null} found
+ * @param {Straggler | null} straggler
  */
-export function costWords(facts, found) {
-  if (found && found.before > 0 && found.lasts > 1.03 * found.before)
+export function costWords(facts, straggler) {
+  if (straggler && straggler.before > 0 && straggler.lasts > 1.03 * straggler.before)
     return (
-      `${duration(found.lasts - found.before)} an iteration, on all ranks, since iteration ` +
-      `${grouped(found.since + 1)}`
+      `${duration(straggler.lasts - straggler.before)} an iteration, on all ranks, since iteration ` +
+      `${grouped(straggler.since + 1)}`
     );
   const cost = meanOver(facts, (f) => f.exposed + f.waiting);
   const lasts = lengthOf(facts);
@@ -264,7 +266,7 @@ export function coreWords(facts, cores) {
   const ranks =
     `${facts.length} ${facts.length === 1 ? "rank" : "ranks"} on ${cores} ` +
     `${cores === 1 ? "core" : "cores"}`;
-  if (worst.queue < 0.005 * lengthOf(facts)) return `${ranks}: nobody had to wait for one`;
+  if (worst.queue < 0.005 * lengthOf(facts)) return `${ranks}: no rank had to wait for one`;
   return (
     `${ranks}: rank ${worst.rank} waited ${duration(worst.queue)} for ` +
     `one${worst.measured && worst.queued >= 0.01 * worst.queue ? `, ${duration(worst.queued)} of it while computing` : ""}; ` +

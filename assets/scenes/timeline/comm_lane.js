@@ -51,7 +51,7 @@ export function showsChunks({ index, place, win }, ranks) {
 export function chunkRows(index, rank, lane, from, to, most) {
   const { table, classes } = index;
   const rows = table.lanes.get(`${rank} ${lane}`);
-  const found = [];
+  const chunks = [];
   if (!rows) return [];
   let low = 0;
   let high = rows.length;
@@ -67,10 +67,10 @@ export function chunkRows(index, rank, lane, from, to, most) {
     if (kind === table.code.collective || classes[kind] === undefined || classes[kind] < SPAN.comm)
       continue;
     if (table.start[row] >= to) beyond++;
-    else found.push(row);
-    if (found.length > most) return null;
+    else chunks.push(row);
+    if (chunks.length > most) return null;
   }
-  return found;
+  return chunks;
 }
 
 /**
@@ -154,7 +154,7 @@ function runsOf(sums, columns, dt) {
             ? SPAN.comm
             : SPAN.reduce;
     let computing = 0;
-    if (kind === SPAN.wait) for (let c = 0; isComputing(c); c++) computing += sums.own[at + c];
+    if (kind === SPAN.wait) for (let c = 0; isComputing(c); c++) computing += sums.compute[at + c];
     const faint = computing > 0.5 * dt;
     if (kind >= 0 && kind === was && faint === pale) runs[runs.length - 1][1] = k + 1;
     else if (kind >= 0) runs.push([k, k + 1, kind, faint]);
@@ -214,8 +214,8 @@ function drawChunks(g, { index, place, win, ink, font, waiting }, rank, lane, to
         y,
         w,
         half,
-        isComputing(Math.max(0, rank.own.at((table.start[row] + table.end[row]) / 2))) &&
-          rank.own.at((table.start[row] + table.end[row]) / 2) >= 0,
+        isComputing(Math.max(0, rank.compute.at((table.start[row] + table.end[row]) / 2))) &&
+          rank.compute.at((table.start[row] + table.end[row]) / 2) >= 0,
       );
     else {
       const name = kind === "reduce" || kind === "copy" || kind === "apply" ? "reduce" : "comm";

@@ -28,7 +28,7 @@ export function drawComputing(g, canvas, rank, y, sums, columns, dt, hits) {
   const { table } = index;
   const h = place.lanes.ownHeight;
   const rows = index.within(rank.computed, win.from, win.to, columns / 3);
-  if (!rows) return drawStacks(g, ink, waiting, sums.own, columns, dt, place.left, y, h);
+  if (!rows) return drawStacks(g, ink, waiting, sums.compute, columns, dt, place.left, y, h);
   const faults = index.faults.map(({ at }) => windowX(win, place, at));
   typeIn(g, font, true);
   const measure = (/** @type {string} */ text) => g.measureText(text).width;
@@ -113,9 +113,9 @@ function drawRebuilt(g, { index, place, win, ink }, rank, row, y, hits) {
  * @param {number} wide  the label
  */
 export function besideFaults(faults, left, right, wide) {
-  const own = faults.filter((x) => x > left && x < right).sort((a, b) => a - b);
-  const edges = [left, ...own, right];
+  const inside = faults.filter((x) => x > left && x < right).sort((a, b) => a - b);
+  const edges = [left, ...inside, right];
   const gaps = edges.slice(1).map((end, i) => ({ from: edges[i], wide: end - edges[i] }));
   const most = gaps.reduce((best, gap) => (gap.wide > best.wide ? gap : best));
-  return own.length && most.wide < wide + 8 ? NaN : most.from + most.wide / 2;
+  return inside.length && most.wide < wide + 8 ? NaN : most.from + most.wide / 2;
 }

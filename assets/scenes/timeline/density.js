@@ -6,7 +6,7 @@
  *
  * Rows of a lane nest (a collective's row holds the sends, receives and waits that made it) and
  * overlap (a relay's receive and send begin together), and come in order of their end: inner ones
- * first. So whoever comes first keeps its time, and a later row is given what is left within it:
+ * first. So the first row keeps its time, and a later row is given what is left within it:
  * nothing is counted twice, and the sum over classes of any interval is at most its length. Times
  * are nanoseconds.
  */
@@ -89,7 +89,7 @@ export class Line {
   }
 
   /**
-   * Give [from, to) to this class, where nobody has it yet.
+   * Give [from, to) to this class where no class has it yet.
    * @param {number} from
    * @param {number} to
    * @param {number} kind

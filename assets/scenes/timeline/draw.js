@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * The timeline's lanes as marks on a canvas: what of a window does not move, drawn once.
- * Each mark that is drawn is returned with the row that it is, for whoever points at it.
+ * Each mark that is drawn is returned with its row, for the tooltip.
  *
  * @typedef {import("./index.js").TimelineIndex} TimelineIndex
  * @typedef {import("./index.js").RankLines} RankLines
@@ -12,7 +12,7 @@
  *   waiting: what hatches a wait
  * @typedef {{x: number, y: number, w: number, h: number, rank: number, row: number, words: string,
  *   bucket?: number}} Hit  row -1: of no single row; bucket: that a piece of backward fills
- * @typedef {{room: number, own: Float64Array, talk: Float64Array, all: Float64Array}} Shares  by
+ * @typedef {{room: number, compute: Float64Array, talk: Float64Array, all: Float64Array}} Shares  by
  *   column and class, ns
  */
 import { SPAN } from "./density.js";
@@ -27,7 +27,7 @@ import { duration, grouped, ticks } from "../../engine/format.js";
 /** @type {Shares} */
 const laneShares = {
   room: 0,
-  own: new Float64Array(0),
+  compute: new Float64Array(0),
   talk: new Float64Array(0),
   all: new Float64Array(0),
 };
@@ -36,7 +36,7 @@ function sharesFor(room) {
   if (laneShares.room < room)
     Object.assign(laneShares, {
       room,
-      own: new Float64Array(room * SPAN_COUNT),
+      compute: new Float64Array(room * SPAN_COUNT),
       talk: new Float64Array(room * SPAN_COUNT),
       all: new Float64Array(room * SPAN_COUNT),
     });
@@ -75,7 +75,7 @@ export function drawLanes(g, canvas, ranks) {
         y,
         Math.max(1, place.lanes.row - 1),
       );
-    rank.own.columns(win.from, dt, columns, sums.own);
+    rank.compute.columns(win.from, dt, columns, sums.compute);
     drawSteps(g, canvas, rank, y);
     drawComputing(g, canvas, rank, y, sums, columns, dt, hits);
     drawTalk(g, canvas, rank, y, sums, columns, dt, single, hits);
@@ -162,7 +162,7 @@ function drawExposed(g, { place, ink }, y, all, columns, dt) {
 
 /**
  * Under a rank's lanes: the collectives' names where their bars hold single chunks; and how long it
- * had to wait for a core in an iteration, as long as the dotted line: nobody knows where in it.
+ * had to wait for a core in an iteration, as long as the dotted line; where in it is unknown.
  * @param {CanvasRenderingContext2D} g
  * @param {Canvas} canvas
  * @param {RankLines} rank
@@ -175,7 +175,7 @@ function drawUnder(g, { index, place, win, ink, font, crowded }, rank, y, single
   const row = new LabelRow(place.left, place.right);
   const line = y + place.lanes.core + 1;
   const { table } = index;
-  const told = /** @type {[number, string][]} */ ([]);
+  const labels = /** @type {[number, string][]} */ ([]);
   typeIn(g, font, false);
   for (
     let k = Math.max(0, index.stepAt(rank, win.from));
@@ -197,7 +197,7 @@ function drawUnder(g, { index, place, win, ink, font, crowded }, rank, y, single
       `${grouped(step.iteration + 1)}, in all: it is not known where`;
     hits.push({ x, y: line - 4, w: end - x, h: 8, rank: rank.rank, row: -1, words });
     if (crowded || step.queue > 0.03 * lasts)
-      told.push([x, `waits for a core ${duration(step.queue)}`]);
+      labels.push([x, `waits for a core ${duration(step.queue)}`]);
   }
   g.fillStyle = ink["ink-2"];
   g.textAlign = "left";
@@ -211,7 +211,7 @@ function drawUnder(g, { index, place, win, ink, font, crowded }, rank, y, single
     const wide = g.measureText(name).width;
     if (name && b - a > 20 && row.take(a, a + wide)) g.fillText(name, a, line + 0.5);
   }
-  for (const [x, text] of told) {
+  for (const [x, text] of labels) {
     const at = row.place(x - 4, g.measureText(text).width, ["left"]);
     if (at !== null) g.fillText(text, at, line + 0.5);
   }
@@ -234,11 +234,11 @@ function drawFaults(g, { index, place, win, ink, font }, ranks, hits) {
     if (x < place.left || x > place.right) continue;
     const ours = fault.rank < 0;
     const who = ours ? fault.peer : fault.rank;
-    const made = fault.kind === "fault";
-    const words = made
+    const isFault = fault.kind === "fault";
+    const words = isFault
       ? faultWords({ ...fault, rank: who }, ours)
       : `${ours ? "" : `rank ${fault.rank} `}noticed: rank ${fault.peer} ${fault.name}`;
-    g.fillStyle = made ? ink.hold : ink.fault;
+    g.fillStyle = isFault ? ink.hold : ink.fault;
     for (let y = lanes.top - 4; y < lanes.bottom; y += 6) g.fillRect(x - 1, y, 2, 4);
     hits.push({
       x: x - 3,

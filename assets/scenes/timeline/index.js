@@ -10,10 +10,10 @@
  * @typedef {import("./step_facts.js").StepFacts} StepFacts
  * @typedef {{iteration: number, start: number, end: number, queue: number, done: boolean,
  *   facts: StepFacts | null}} Step
- *   one iteration of one rank; `queue`: ns its thread waited for a core, NaN if nobody measured it;
+ *   one iteration of one rank; `queue`: ns its thread waited for a core, NaN if not measured;
  *   `done`: it has ended
  * @typedef {{name: string, place: number, line: Line}} TalkLane
- * @typedef {{rank: number, own: Line, talks: TalkLane[], talk: Line, all: Line, computed: RowList,
+ * @typedef {{rank: number, compute: Line, talks: TalkLane[], talk: Line, all: Line, computed: RowList,
  *   calls: RowList, marks: RowList, rebuilds: RowList, steps: Step[], dirty: number}} RankLines
  * @typedef {{rank: number, peer: number, kind: string, name: string, value: number, group: string,
  *   nbytes: number, at: number, iteration: number}} Fault
@@ -30,7 +30,7 @@ export class TimelineIndex {
     this.forgotten = 0;
     /** @type {Map<number, RankLines>} */
     this.ranks = new Map();
-    /** Ranks that have ended, and that nobody has replaced. @type {Set<number>} */
+    /** Ranks that have ended, and were not replaced. @type {Set<number>} */
     this.gone = new Set();
     /** After the first. @type {import("../../engine/generations.js").Generation[]} */
     this.generations = [];
@@ -65,7 +65,7 @@ export class TimelineIndex {
           rank.talks.map((lane) => lane.line),
           rank.dirty,
         );
-      layOver(rank.all, [rank.own, rank.talk], rank.dirty);
+      layOver(rank.all, [rank.compute, rank.talk], rank.dirty);
       this.changedFrom = Math.min(this.changedFrom, rank.dirty);
       rank.dirty = Infinity;
     }
@@ -78,7 +78,7 @@ export class TimelineIndex {
     if (!rank) {
       rank = {
         rank: number,
-        own: new Line(),
+        compute: new Line(),
         talks: [],
         talk: new Line(),
         all: new Line(),
@@ -114,7 +114,7 @@ export class TimelineIndex {
       if (!rank) continue;
       if (span >= 0 && to > from) {
         const computes = isComputing(span);
-        line = computes ? rank.own : this.#talk(rank, lane);
+        line = computes ? rank.compute : this.#talk(rank, lane);
         line.cover(from, to, span);
         if (from < rank.dirty) rank.dirty = from;
         if (computes) rank.computed.push(r + shift);
@@ -203,7 +203,7 @@ export class TimelineIndex {
     this.forgotten = table.forgotten;
     for (const rank of this.ranks.values()) {
       for (const line of new Set([
-        rank.own,
+        rank.compute,
         rank.talk,
         rank.all,
         ...rank.talks.map((lane) => lane.line),
@@ -229,7 +229,7 @@ export class TimelineIndex {
   within(list, from, to, most = Infinity) {
     const { table } = this;
     const shift = table.forgotten;
-    const found = [];
+    const rows = [];
     let low = 0;
     let high = list.length;
     while (low < high) {
@@ -241,10 +241,10 @@ export class TimelineIndex {
       // rows of other lanes may lie between
       const row = list.rows[i] - shift;
       if (table.start[row] >= to) beyond++;
-      else if (table.end[row] > from || table.start[row] === table.end[row]) found.push(row);
-      if (found.length > most) return null;
+      else if (table.end[row] > from || table.start[row] === table.end[row]) rows.push(row);
+      if (rows.length > most) return null;
     }
-    return found;
+    return rows;
   }
 
   /**
@@ -291,7 +291,7 @@ export class TimelineIndex {
    * The iterations that are under way at a moment, from the first rank's start to the last one's
    * end. Ranks in step are in the same; without a barrier they may be in different ones:
    * `iteration` is that of the slowest.
-   * @param {number} t @param {Set<number>} [gone]  ranks that have ended: nobody waits for them
+   * @param {number} t @param {Set<number>} [gone]  ranks that have ended: no rank waits for them
    * @returns {{iteration: number, from: number, to: number, done: boolean} | null}
    */
   around(t, gone = this.gone) {
@@ -364,14 +364,14 @@ export class TimelineIndex {
    * @returns {StepFacts[]}
    */
   factsOf(iteration, t) {
-    const found = [];
+    const facts = [];
     for (const rank of this.ranks.values()) {
       if (!rank.steps.length) continue;
       const step = this.stepOf(rank, iteration, t);
       if (!step?.done && this.gone.has(rank.rank)) continue;
       if (!step?.done) return [];
-      found.push(stepFacts(this, rank, step));
+      facts.push(stepFacts(this, rank, step));
     }
-    return found;
+    return facts;
   }
 }

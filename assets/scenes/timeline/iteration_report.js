@@ -12,7 +12,7 @@ import { lostAt } from "../../engine/generations.js";
 import { RECENT, beginningOf, stragglerOf } from "./captions.js";
 
 /**
- * Ranks that have ended, and that nobody has replaced.
+ * Return the ranks that have ended, and were not replaced.
  * @param {import("../../engine/player.js").Known} known
  */
 export const goneRanks = (known) =>

@@ -8,12 +8,12 @@
  * between, nothing moves.
  *
  * @typedef {{from: number, to: number, iteration: number, follows: boolean, chosen: boolean,
- *   said: string}} Window
- *   follows: it goes where the playhead goes; chosen: its width is the reader's; said: what changed
+ *   change: string}} Window
+ *   follows: it goes where the playhead goes; chosen: its width is the reader's; change: what changed
  *   its width, in words
  * @typedef {{left: number, right: number, room: number, ranks: number, labels: boolean,
  *   level: "full" | "slim" | "density", map: {top: number, lane: number, gap: number,
- *   bottom: number, height: number}, lanes: {top: number, row: number, own: number,
+ *   bottom: number, height: number}, lanes: {top: number, row: number, compute: number,
  *   ownHeight: number, talk: number, talkHeight: number, under: number, core: number,
  *   bottom: number, height: number}}} TimelinePlace
  */
@@ -54,7 +54,7 @@ export function timelinePlace(ranks, width, banded = 0) {
     lanes: {
       top: lanesTop,
       row,
-      own: 0,
+      compute: 0,
       ownHeight,
       talk: ownHeight + 1,
       talkHeight,
@@ -109,10 +109,10 @@ export function windowFor(before, extent, t) {
   }
   const fits = had >= span && (had < 2.2 * span || !extent.done);
   const width = fits ? had : roundedSpan(span * 1.01);
-  const said =
+  const change =
     !before || width === had
       ? before?.iteration === extent.iteration
-        ? before.said
+        ? before.change
         : ""
       : `the scale ${width > had ? "grew" : "shrank"} from ${duration(had)} to ${duration(width)}`;
   return {
@@ -121,7 +121,7 @@ export function windowFor(before, extent, t) {
     iteration: extent.iteration,
     follows: true,
     chosen: false,
-    said,
+    change,
   };
 }
 
@@ -141,7 +141,7 @@ export function zoomWindow(win, factor, t, run) {
   );
   const at = Math.min(win.to, Math.max(win.from, t));
   const from = at - ((at - win.from) / had) * span;
-  return { ...win, from, to: from + span, chosen: true, said: "" };
+  return { ...win, from, to: from + span, chosen: true, change: "" };
 }
 
 /**
@@ -154,7 +154,7 @@ export function zoomWindow(win, factor, t, run) {
 export function panWindow(win, by, run) {
   const span = win.to - win.from;
   const from = Math.max(run.from - span / 2, Math.min(win.from + by, run.to - span / 2));
-  return { ...win, from, to: from + span, follows: false, chosen: true, said: "" };
+  return { ...win, from, to: from + span, follows: false, chosen: true, change: "" };
 }
 
 /**

@@ -49,7 +49,7 @@ const KEY_OF_SPAN = [
  * @returns {Set<string>}
  */
 export function keysOf(index, level, single, chosen) {
-  const has = new Set([
+  const keys = new Set([
     "forward",
     "backward",
     "optimizer",
@@ -62,24 +62,24 @@ export function keysOf(index, level, single, chosen) {
   const ranks = [...index.ranks.values()];
   for (const rank of ranks)
     for (let i = 0; i < Math.min(rank.all.length, 4096); i++)
-      has.add(KEY_OF_SPAN[rank.all.kind[i]]);
-  if (ranks.some((rank) => rank.marks.length)) has.add("tl-full");
-  if (ranks.some((rank) => rank.rebuilds.length)) has.add("tl-rebuilt");
+      keys.add(KEY_OF_SPAN[rank.all.kind[i]]);
+  if (ranks.some((rank) => rank.marks.length)) keys.add("tl-full");
+  if (ranks.some((rank) => rank.rebuilds.length)) keys.add("tl-rebuilt");
   if (level === "full" && ranks.some((rank) => rank.steps.some((step) => step.queue > 0)))
-    has.add("tl-core");
-  if (level !== "density") has.add("tl-step");
-  if (single) has.add("tl-chunk");
-  if (chosen) has.add("tl-arrow");
-  if (index.faults.some((f) => f.kind === "fault")) has.add("tl-fault");
-  if (index.faults.some((f) => f.kind !== "fault")) has.add("tl-detect");
-  return has;
+    keys.add("tl-core");
+  if (level !== "density") keys.add("tl-step");
+  if (single) keys.add("tl-chunk");
+  if (chosen) keys.add("tl-arrow");
+  if (index.faults.some((f) => f.kind === "fault")) keys.add("tl-fault");
+  if (index.faults.some((f) => f.kind !== "fault")) keys.add("tl-detect");
+  return keys;
 }
 
-/** @param {HTMLElement} body @param {Set<string>} has */
-export function drawKeys(body, has) {
+/** @param {HTMLElement} body @param {Set<string>} keys */
+export function drawKeys(body, keys) {
   body.replaceChildren(
     ...[...SPAN_KEYS, ...MARK_KEYS]
-      .filter(([name]) => has.has(name))
+      .filter(([name]) => keys.has(name))
       .map(([name, words]) => {
         const item = document.createElement("span");
         const mark = item.appendChild(document.createElement("i"));

@@ -238,12 +238,12 @@ export class TimelineMap {
       );
     for (const fault of index.faults) {
       const x = this.x(place, fault.at);
-      const made = fault.kind === "fault";
+      const isFault = fault.kind === "fault";
       const ours = fault.rank < 0;
       if (x < left || x > right) continue;
-      g.fillStyle = made ? ink.hold : ink.fault;
+      g.fillStyle = isFault ? ink.hold : ink.fault;
       for (let y = map.top - 3; y < map.bottom; y += 5) g.fillRect(x - 0.75, y, 1.5, 3);
-      if (made)
+      if (isFault)
         put(
           faultWords({ ...fault, rank: ours ? fault.peer : fault.rank }, ours, false),
           x,

@@ -240,17 +240,17 @@ export function neighbourEdge(index, look, unit, way) {
     const other = index.extent(now.iteration + way, t);
     return other ? other.from : t;
   }
-  const found = { t, way, best: way > 0 ? Infinity : -Infinity };
+  const edge = { t, way, best: way > 0 ? Infinity : -Infinity };
   const mine = (/** @type {number} */ rank) =>
     rank >= 0 && (look.choice?.rank === undefined || rank === look.choice.rank);
   if (unit === "chunk")
     for (const lane of table.lanes.values())
-      mine(lane.rank) && takeEdges(table, index.classes, lane, 0, found);
+      mine(lane.rank) && takeEdges(table, index.classes, lane, 0, edge);
   else
     for (const rank of index.ranks.values())
       for (const list of mine(rank.rank) ? [rank.computed, rank.calls] : [])
-        takeEdges(table, index.classes, list, table.forgotten, found);
-  return Number.isFinite(found.best) ? found.best : t;
+        takeEdges(table, index.classes, list, table.forgotten, edge);
+  return Number.isFinite(edge.best) ? edge.best : t;
 }
 
 /**
@@ -259,10 +259,10 @@ export function neighbourEdge(index, look, unit, way) {
  * @param {number[]} classes
  * @param {{rows: ArrayLike<number>, length: number}} list
  * @param {number} shift  of its numbers
- * @param {{t: number, way: number, best: number}} found
+ * @param {{t: number, way: number, best: number}} nearest
  */
-function takeEdges(table, classes, list, shift, found) {
-  const { t, way } = found;
+function takeEdges(table, classes, list, shift, nearest) {
+  const { t, way } = nearest;
   const after = (/** @type {number} */ i) => table.end[list.rows[i] - shift] > t - 0.5;
   let low = 0;
   let high = list.length;
@@ -275,8 +275,8 @@ function takeEdges(table, classes, list, shift, found) {
     const row = list.rows[i] - shift;
     if (!(classes[table.kind[row]] >= 0) || table.end[row] <= table.start[row]) continue;
     for (const edge of [table.start[row], table.end[row]])
-      if (way > 0 ? edge > t + 0.5 && edge < found.best : edge < t - 0.5 && edge > found.best)
-        found.best = edge;
+      if (way > 0 ? edge > t + 0.5 && edge < nearest.best : edge < t - 0.5 && edge > nearest.best)
+        nearest.best = edge;
     if (i >= low && table.start[row] > t + 0.5) seen++;
   }
 }

@@ -129,7 +129,7 @@ function dragMap(view, map, place) {
         [grip]: grip === "from" ? Math.min(t, w.to - 200) : Math.max(t, w.from + 200),
         follows: false,
         chosen: true,
-        said: "",
+        change: "",
       }));
   };
   map.ondblclick = (event) => view.stage.playback.goto(view.map.t(place(), event.offsetX));

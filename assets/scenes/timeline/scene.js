@@ -178,7 +178,7 @@ export class TimelineView {
       !look.table.rows
         ? ""
         : `${win.follows ? at : `from ${duration(Math.max(0, win.from))}`} · ${span} in the ` +
-            `window${win.said ? ` (${win.said})` : ""}`,
+            `window${win.change ? ` (${win.change})` : ""}`,
     );
     this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
     this.#sayKeys(look, canvas);

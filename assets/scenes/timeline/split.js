@@ -5,7 +5,7 @@
  * @typedef {import("./step_facts.js").StepFacts} StepFacts
  * @typedef {{x: number, w: number, label: string, kind: "hidden" | "exposed" | "waiting"}} Part
  * @typedef {{rank: number, y: number, parts: Part[], core: {x: number, w: number} | null,
- *   said: string}} SplitRow
+ *   text: string}} SplitRow
  */
 import { roundedSpan } from "./layout.js";
 import { drawWait, inkOn } from "./paint.js";
@@ -26,7 +26,7 @@ export function splitReach(before, facts) {
 }
 
 /**
- * The rows: each part with its figure where there is room for it, the others said beside the bar.
+ * The rows: each part with its figure where there is room for it, the other figures beside the bar.
  * @param {StepFacts[]} facts
  * @param {number} reach ns
  * @param {number} width
@@ -42,13 +42,13 @@ export function splitRows(facts, reach, width, measure) {
   const shown = many ? [...facts].sort((a, b) => cost(b) - cost(a)).slice(0, SPLIT.most) : facts;
   return shown.map((f, i) => {
     const bounds = [0, f.hidden, f.hidden + f.exposed, f.hidden + f.exposed + f.waiting];
-    const said = [];
+    const labels = [];
     const parts = /** @type {const} */ (["hidden", "exposed", "waiting"]).map((kind, k) => {
       const from = x(bounds[k]);
       const w = Math.max(0, x(bounds[k + 1]) - from - 1);
       const words = `${inMs(f[kind])} ${kind}`;
       const fits = kind !== "waiting" && splitRow(facts.length) > 14 && measure(words) + 8 <= w;
-      if (!fits && f[kind] > 0 && kind !== "waiting") said.push(words);
+      if (!fits && f[kind] > 0 && kind !== "waiting") labels.push(words);
       return { x: from, w, label: fits ? words : "", kind };
     });
     const core = Number.isFinite(f.queue)
@@ -56,11 +56,11 @@ export function splitRows(facts, reach, width, measure) {
       : 0; // while it did not compute
     const far = x(bounds[3]);
     if (f.waiting > 0)
-      said.push(
+      labels.push(
         `waits ${inMs(f.waiting)}${core > 0.02 * reach ? ` (${inMs(core)} for a core)` : ""}`,
       );
-    while (said.length > 1 && far + 6 + measure(said.join(" · ")) > width) said.shift();
-    const text = said.join(" · ");
+    while (labels.length > 1 && far + 6 + measure(labels.join(" · ")) > width) labels.shift();
+    const text = labels.join(" · ");
     return {
       rank: f.rank,
       y: 2 + i * splitRow(facts.length),
@@ -69,7 +69,7 @@ export function splitRows(facts, reach, width, measure) {
         core > 0.02 * reach
           ? { x: far - (core / reach) * room, w: (core / reach) * room - 1 }
           : null,
-      said: far + 6 + measure(text) <= width ? text : "",
+      text: far + 6 + measure(text) <= width ? text : "",
     };
   });
 }
@@ -119,7 +119,7 @@ export function drawSplit(g, ink, font, waiting, facts, reach, width, straggler)
         g.fillRect(x, row.y + h + 1, 2, 2);
     }
     g.fillStyle = ink.wait;
-    if (row.said) g.fillText(row.said, far + 5, row.y + h / 2 + 0.5);
+    if (row.text) g.fillText(row.text, far + 5, row.y + h / 2 + 0.5);
   }
   if (!facts.length) return;
   g.font = `11px ${font}`;

@@ -6,10 +6,10 @@
  * @typedef {import("./index.js").TimelineIndex} TimelineIndex
  * @typedef {import("./index.js").RankLines} RankLines
  * @typedef {import("./index.js").Step} Step
- * @typedef {{rank: number, iteration: number, start: number, end: number, own: number[],
+ * @typedef {{rank: number, iteration: number, start: number, end: number, byKind: number[],
  *   computing: number, hidden: number, exposed: number, waiting: number, queue: number,
  *   queued: number, measured: boolean}} StepFacts what an iteration of a rank was made of, in ns.
- *   own: computing by class; hidden: communication while it computed; exposed: while it did not;
+ *   byKind: computing by class; hidden: communication while it computed; exposed: while it did not;
  *   waiting: blocked with nothing to compute; queue: for a core, in all; queued: for a core, while
  *   computing
  */
@@ -28,7 +28,7 @@ export function stepFacts(index, rank, step) {
   const { table } = index;
   const all = rank.all.within(start, end);
   const talk = rank.talk.within(start, end);
-  const own = SPANS.map((_, kind) => (isComputing(kind) ? all[kind] : 0));
+  const byKind = SPANS.map((_, kind) => (isComputing(kind) ? all[kind] : 0));
   const exposed = all[SPAN.comm] + all[SPAN.reduce];
   let queued = 0;
   let measured = false;
@@ -42,8 +42,8 @@ export function stepFacts(index, rank, step) {
     iteration: step.iteration,
     start,
     end,
-    own,
-    computing: own.reduce((a, b) => a + b, 0) - own[SPAN.upkeep],
+    byKind,
+    computing: byKind.reduce((a, b) => a + b, 0) - byKind[SPAN.upkeep],
     hidden: talk[SPAN.comm] + talk[SPAN.reduce] - exposed,
     exposed,
     waiting: all[SPAN.wait],

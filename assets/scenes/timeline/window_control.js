@@ -12,7 +12,7 @@ import { isOver } from "../../engine/player.js";
 
 const ZOOM = 1.5;
 /** @type {Window} */
-const EMPTY = { from: 0, to: 5e7, iteration: -1, follows: true, chosen: false, said: "" };
+const EMPTY = { from: 0, to: 5e7, iteration: -1, follows: true, chosen: false, change: "" };
 
 export class WindowControl {
   /** @param {Stage} stage @param {(look: Look) => TimelineIndex} indexOf  what is known at a look */
@@ -31,11 +31,16 @@ export class WindowControl {
   at(look) {
     const index = this.indexOf(look);
     const { win } = this;
-    const { told } = look;
+    const { current } = look;
     // workers of a parameter server are in iterations of their own
-    const rounds = told?.group === "rounds";
+    const rounds = current?.group === "rounds";
     const around = rounds
-      ? { iteration: told.iteration, from: told.start, to: told.end, done: told.complete }
+      ? {
+          iteration: current.iteration,
+          from: current.start,
+          to: current.end,
+          done: current.complete,
+        }
       : index.around(look.t);
     if (win && !win.follows) return win;
     const extent =

@@ -13,7 +13,7 @@ from workbench.interface.app.page import PastPart, frame
 def test_a_part_that_misses_what_it_was_told_is_told_again_each_time_it_says_so() -> None:
     part = PastPart()
     sent: list[dict[str, object]] = []
-    part.param.watch(lambda change: sent.append(change.new), "told")
+    part.param.watch(lambda change: sent.append(change.new), "state")
     part.tell(runs=[1])
     for lost in range(3):  # the page still says that it has nothing
         part._handle_msg({"type": "hello", "n": None})

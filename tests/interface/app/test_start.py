@@ -58,9 +58,9 @@ def test_code_that_yaml_spells_out_is_refused_on_the_page(
     page = StartPage(site)
     for start in (False, True):
         page.take(values(strategy="parameter_server", options=options), start=start)
-        refused = page.form.told["refused"]
+        refused = page.form.state["refused"]
         assert "are data, never code, and this one carries code in options" in refused
-    assert capfd.readouterr().err == "" and not page.form.told["busy"]
+    assert capfd.readouterr().err == "" and not page.form.state["busy"]
 
 
 @pytest.mark.parametrize("told", ["folder: {}", 'folder: "{}"', "hidden: [{}]", "folder: [{}]"])
@@ -71,13 +71,13 @@ def test_a_visitor_cannot_ask_what_is_on_this_machine(
     page, said = StartPage(site), set[str]()
     for place in (tmp_path / "x", tmp_path / "y", "~/x", "~root", "../x", ".git", "a/b", "a\\b"):
         page.take(values(task="mlp_fashion", task_options=told.format(place)), start=False)
-        refused = page.form.told["refused"]
+        refused = page.form.state["refused"]
         assert "names a place of this machine" in refused
         said.add(refused.partition("names a place")[2])
     assert len(said) == 1, said
     for place in ("workbench", "nowhere"):  # the one is a folder here
         page.take(values(task="mlp_fashion", task_options=f"folder: {place}"), start=False)
-        assert f"'{place}' names a place of this machine" in page.form.told["refused"]
+        assert f"'{place}' names a place of this machine" in page.form.state["refused"]
 
 
 def test_a_folder_that_the_operator_named_may_be_read() -> None:
@@ -91,10 +91,10 @@ def test_a_folder_that_the_operator_named_may_be_read() -> None:
 
 def test_a_link_that_asks_too_much_is_refused_and_changes_nothing(site: Site) -> None:
     page = StartPage(site)
-    before = page.form.told["values"]
+    before = page.form.state["values"]
     page.fill_from_link(form.to_link(wb.Experiment(ranks=17)))
-    assert "up to 16 ranks, and this one asks for 17" in page.form.told["refused"]
-    assert page.form.told["values"] == before
+    assert "up to 16 ranks, and this one asks for 17" in page.form.state["refused"]
+    assert page.form.state["values"] == before
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def page() -> Iterator[tuple[StartPage, list[tuple[str, wb.Experiment]]]]:
 
 def told_by(page: StartPage) -> tuple[dict[str, Any], int]:
     """Return the fields of a browser that has heard everything, and which fill they are of."""
-    return dict(page.form.told["values"]), page.form.told["filled"]
+    return dict(page.form.state["values"]), page.form.state["filled"]
 
 
 def test_no_preset_s_name_stands_over_another_experiment(
@@ -167,11 +167,11 @@ def test_no_preset_s_name_stands_over_another_experiment(
         start.heard({"type": "preset", "name": name, "n": 2 * n})
         start.heard({"type": "start", "values": values, "filled": filled, "n": 2 * n + 1})
         assert started == [], f"{name}: started with what stood in the fields before"
-        assert "filled anew" in start.form.told["refused"]
-        assert start.form.told["answered"] == 2 * n + 1
+        assert "filled anew" in start.form.state["refused"]
+        assert start.form.state["answered"] == 2 * n + 1
         start.heard({"type": "values", "values": values, "filled": filled})
-        assert start.form.told["title"] == name, "nor do fields of before say what this one is"
-        assert start.form.told["code"] == form.as_program(start.presets[name].experiment)
+        assert start.form.state["title"] == name, "nor do fields of before say what this one is"
+        assert start.form.state["code"] == form.as_program(start.presets[name].experiment)
     for name, preset in start.presets.items():
         start.heard({"type": "preset", "name": name})
         values, filled = told_by(start)

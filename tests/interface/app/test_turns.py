@@ -109,6 +109,6 @@ def test_a_slow_page_of_past_runs_keeps_nobody_from_starting(
     assert others.wait(20), "a run can be started"
     other = PastRuns(site, "quick", Ground())
     other.refresh()
-    until(lambda: other.part.told.get("runs") == [], 20, "another visitor's page")
+    until(lambda: other.part.state.get("runs") == [], 20, "another visitor's page")
     goes_on.set()
     site.close()

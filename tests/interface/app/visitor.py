@@ -146,7 +146,7 @@ class Visitor:
             for event in json.loads(text)["events"]:
                 self.events += 1
                 owner = self._owner.get((event.get("model") or {}).get("id", ""))
-                if event["kind"] == "ModelChanged" and owner and event["attr"] == "told":
+                if event["kind"] == "ModelChanged" and owner and event["attr"] == "state":
                     self.parts[owner] = decoded(event["new"])
 
     def _learn(self, found: Any) -> None:
@@ -160,8 +160,8 @@ class Visitor:
                 name = attributes.get("class_name") or re.split(r"\W", found["name"])[-1]
                 data = attributes.get("data") or {}
                 self.ids[name], self._owner[data.get("id", "")] = found["id"], name
-                told = (data.get("attributes") or {}).get("told")
-                self.parts[name] = decoded(told) if told else {}
+                state = (data.get("attributes") or {}).get("state")
+                self.parts[name] = decoded(state) if state else {}
             for one in found.values():
                 self._learn(one)
 

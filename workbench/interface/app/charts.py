@@ -119,5 +119,5 @@ class Charts:
         if (key := hash((drawn, self.name, self.ground.theme))) != self._drawn:
             self._drawn = key
             self.pane.param.update(object=figure, visible=True)
-        if (tabs := self._tabs()) != self.tabs.told["tabs"]:
+        if (tabs := self._tabs()) != self.tabs.state["tabs"]:
             self.tabs.tell(tabs=tabs)

@@ -140,7 +140,7 @@ class Stage(Module):
 
 
 class Part(Module):
-    """A JavaScript component of a page: ``told`` goes there, ``heard`` comes back.
+    """A JavaScript component of a page: ``state`` goes there, ``heard`` comes back.
 
     A message can be lost while a page loads (Panel writes past Bokeh's queue). So a component says
     hello now and then, with the number of the newest message that it has, and gets the rest again.
@@ -148,7 +148,7 @@ class Part(Module):
 
     _stylesheets = [(HERE / "parts" / "parts.css").read_text(encoding="utf-8")]  # noqa: RUF012
 
-    told = param.Dict({}, doc="What its JavaScript draws; n counts the changes.")
+    state = param.Dict({}, doc="What its JavaScript draws; n counts the changes.")
 
     def __init__(
         self, heard: Callable[[Mapping[str, Any]], None] | None = None, **params: Any
@@ -164,8 +164,8 @@ class Part(Module):
     def tell(self, **news: Any) -> None:
         """Change the component's message; send it only if it changed."""
         with self._lock:
-            if any(self.told.get(name, self) != value for name, value in news.items()):
-                self.told = {**self.told, **news, "n": self.told.get("n", 0) + 1}
+            if any(self.state.get(name, self) != value for name, value in news.items()):
+                self.state = {**self.state, **news, "n": self.state.get("n", 0) + 1}
 
     def go(self, address: str) -> None:
         """Send the reader to another page."""
@@ -186,8 +186,8 @@ class Part(Module):
             self._heard(data)
 
     def _greet(self, n: object) -> None:
-        if n != self.told.get("n"):
-            self.tell(echo=[n, self.told.get("n")])  # new each time: an answer may be lost, too
+        if n != self.state.get("n"):
+            self.tell(echo=[n, self.state.get("n")])  # new each time: an answer may be lost, too
         if not self._there:
             self._there = True
             for call, at_once in self._calls:

@@ -132,7 +132,7 @@ class StartPage:
 
     def start(self, exp: Experiment, title: str) -> None:
         """Start a run and go to its page; say in words why not."""
-        if self.form.told["busy"]:
+        if self.form.state["busy"]:
             return
         self.form.tell(busy="Starting the ranks …", refused="")
 

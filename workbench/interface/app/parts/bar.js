@@ -9,34 +9,34 @@ import { copies, h, part, whole } from "./dom.js";
 /**
  * @typedef {{label: string, href: string, save?: boolean}} Way
  * @typedef {{title: string, words: string, notice: string, serious: boolean, watch: string,
- *   again: string, ways: Way[], code: string}} Told
+ *   again: string, ways: Way[], code: string}} State
  */
 
-export default part((body, /** @type {Told} */ told, tell) => {
-  const head = JSON.stringify([told.title, told.watch, told.ways, told.again]);
+export default part((body, /** @type {State} */ state, tell) => {
+  const head = JSON.stringify([state.title, state.watch, state.ways, state.again]);
   if (body.dataset.head !== head) {
     // so that a button that says "Copied" is left alone
     body.dataset.head = head;
     body.replaceChildren(
-      h("div", { class: "title" }, h("h1", {}, told.title), h("p", { class: "words quiet" })),
+      h("div", { class: "title" }, h("h1", {}, state.title), h("p", { class: "words quiet" })),
       h("p", { class: "notice", role: "status" }),
       h(
         "div",
         { class: "row" },
-        told.again &&
-          h("button", { type: "button", onclick: () => tell({ type: "again" }) }, told.again),
-        ...told.ways.map((way) =>
+        state.again &&
+          h("button", { type: "button", onclick: () => tell({ type: "again" }) }, state.again),
+        ...state.ways.map((way) =>
           h("a", { class: "button", href: way.href, download: way.save }, way.label),
         ),
-        told.code &&
+        state.code &&
           h(
             "details",
             { class: "code" },
             h("summary", { class: "button" }, "The code that this runs"),
-            h("pre", { tabindex: 0 }, h("code", {}, told.code)),
-            copies("Copy the code", () => told.code),
+            h("pre", { tabindex: 0 }, h("code", {}, state.code)),
+            copies("Copy the code", () => state.code),
           ),
-        told.watch &&
+        state.watch &&
           h(
             "span",
             { class: "link" },
@@ -44,10 +44,10 @@ export default part((body, /** @type {Told} */ told, tell) => {
             h("input", {
               id: "watch",
               readonly: true,
-              value: whole(told.watch),
+              value: whole(state.watch),
               onfocus: (/** @type {any} */ e) => e.target.select(),
             }),
-            copies("Copy", () => whole(told.watch), { "aria-label": "Copy the watch link" }),
+            copies("Copy", () => whole(state.watch), { "aria-label": "Copy the watch link" }),
           ),
       ),
     );
@@ -56,7 +56,7 @@ export default part((body, /** @type {Told} */ told, tell) => {
     const line = /** @type {HTMLElement} */ (body.querySelector(where));
     if (line.textContent !== text) line.textContent = text;
   };
-  say(".words", told.words);
-  say(".notice", told.notice);
-  body.querySelector(".notice")?.classList.toggle("wrong", told.serious);
+  say(".words", state.words);
+  say(".notice", state.notice);
+  body.querySelector(".notice")?.classList.toggle("wrong", state.serious);
 });

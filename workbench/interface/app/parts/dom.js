@@ -31,9 +31,9 @@ export function h(tag, given = {}, ...children) {
 }
 
 /**
- * A part: `draw(body, told, tell)` makes or updates its elements from what the server told; `tell`
+ * A part: `draw(body, state, tell)` makes or updates its elements from the state that the server sent; `tell`
  * sends a message back.
- * @param {(body: HTMLElement, told: any, tell: (message: any) => void) => void} draw
+ * @param {(body: HTMLElement, state: any, tell: (message: any) => void) => void} draw
  */
 export function part(draw) {
   return {
@@ -42,20 +42,20 @@ export function part(draw) {
       const body = h("div", { class: "part" });
       const tell = (/** @type {any} */ message) => view.model_proxy.send_msg(message);
       const look = () => {
-        const told = model.get("told");
-        if (told?.address)
-          location.assign(told.address); // the server sends the reader elsewhere
-        else draw(body, told ?? {}, tell);
+        const state = model.get("state");
+        if (state?.address)
+          location.assign(state.address); // the server sends the reader elsewhere
+        else draw(body, state ?? {}, tell);
       };
-      const hello = () => tell({ type: "hello", n: model.get("told")?.n ?? 0 });
-      model.on("change:told", look);
+      const hello = () => tell({ type: "hello", n: model.get("state")?.n ?? 0 });
+      model.on("change:state", look);
       el.append(body);
       look();
       hello();
       const again = setInterval(hello, HELLO_MS);
       return () => {
         clearInterval(again);
-        model.off("change:told", look);
+        model.off("change:state", look);
       };
     },
   };

@@ -18,14 +18,14 @@ const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
  * @typedef {{fields: Field[], presets: {name: string, words: string, group: string}[],
  *   chosen: string, filled: number, values: Record<string, any>, wrong: Record<string, string>,
  *   code: string, link: string, limits: string, first: string, title: string, busy: string,
- *   refused: string, answered: number}} Told
+ *   refused: string, answered: number}} State
  */
 
 class Form {
-  /** @param {HTMLElement} body @param {Told} told @param {(message: any) => void} tell */
-  constructor(body, told, tell) {
+  /** @param {HTMLElement} body @param {State} state @param {(message: any) => void} tell */
+  constructor(body, state, tell) {
     this.tell = tell;
-    this.told = told;
+    this.state = state;
     this.timer = 0;
     this.filled = -1;
     // the newest click, until it is answered; what is done meanwhile
@@ -41,9 +41,9 @@ class Form {
       class: "main large",
       onclick: () => this.goFirst(),
     });
-    this.presets = new Map(told.presets.map((preset) => [preset.name, this.preset(preset)]));
-    const plain = told.fields.filter((field) => !field.advanced);
-    const advanced = told.fields.filter((field) => field.advanced);
+    this.presets = new Map(state.presets.map((preset) => [preset.name, this.preset(preset)]));
+    const plain = state.fields.filter((field) => !field.advanced);
+    const advanced = state.fields.filter((field) => field.advanced);
     this.more = h(
       "details",
       { class: "more" },
@@ -55,9 +55,9 @@ class Form {
         "div",
         { class: "row go first" },
         this.first,
-        h("span", { class: "quiet" }, told.limits),
+        h("span", { class: "quiet" }, state.limits),
       )),
-      h("section", {}, h("h2", {}, "Or start one of these"), ...this.presetsByGroup(told.presets)),
+      h("section", {}, h("h2", {}, "Or start one of these"), ...this.presetsByGroup(state.presets)),
       (this.sheet = h(
         "section",
         { class: "sheet" },
@@ -82,8 +82,8 @@ class Form {
           h(
             "div",
             { class: "row" },
-            copies("Copy the code", () => this.told.code),
-            copies("Copy a link to this form", () => whole(`./?spec=${this.told.link}`)),
+            copies("Copy the code", () => this.state.code),
+            copies("Copy a link to this form", () => whole(`./?spec=${this.state.link}`)),
           ),
         ),
       )),
@@ -122,7 +122,7 @@ class Form {
 
   /** The top button: what the fields hold, once they hold something else than it started with. */
   goFirst() {
-    if (this.told.title === this.told.first)
+    if (this.state.title === this.state.first)
       this.click({ type: "first" }, this.top, "Starting the ranks …");
     else this.go(this.top);
   }
@@ -145,7 +145,7 @@ class Form {
    * @param {boolean} [scroll]  to the fields, once they are filled
    */
   click(message, place, words, scroll = false) {
-    if (this.told.busy || this.asked.words) return;
+    if (this.state.busy || this.asked.words) return;
     this.asked = { n: this.asked.n + 1, words, scroll };
     place.append(this.refused);
     this.refused.textContent = "";
@@ -167,10 +167,10 @@ class Form {
 
   /** What can be pressed now, and what it does. */
   buttons() {
-    const { told } = this;
-    const busy = told.busy || this.asked.words;
+    const { state } = this;
+    const busy = state.busy || this.asked.words;
     this.start.textContent = busy || "Start this run";
-    this.first.textContent = busy || `Start: ${small(told.title || "what the fields say")}`;
+    this.first.textContent = busy || `Start: ${small(state.title || "what the fields say")}`;
     for (const button of [
       this.start,
       this.first,
@@ -268,7 +268,7 @@ class Form {
 
   /** What the fields say: numbers where they are numbers, else the text as it was typed. */
   values() {
-    const told = this.told.fields.map((field) => {
+    const entries = this.state.fields.map((field) => {
       const input = this.inputs.get(field.name);
       if (field.kind === "bool") return [field.name, input.checked];
       const text = input.value.trim();
@@ -277,13 +277,13 @@ class Form {
         (field.kind === "int" || field.kind === "float") && text && Number.isFinite(number);
       return [field.name, numeric ? number : input.value];
     });
-    return Object.fromEntries(told);
+    return Object.fromEntries(entries);
   }
 
   /** The options of the strategy that is chosen, and of no other. */
   suit() {
     const strategy = this.inputs.get("strategy")?.value;
-    for (const { name, strategies } of this.told.fields) {
+    for (const { name, strategies } of this.state.fields) {
       if (strategies.length)
         this.inputs.get(name).parentElement.hidden = !strategies.includes(strategy);
     }
@@ -298,16 +298,16 @@ class Form {
     );
   }
 
-  /** @param {Told} told */
-  look(told) {
-    this.told = told;
-    if (told.filled !== this.filled) this.fill(told);
+  /** @param {State} state */
+  look(state) {
+    this.state = state;
+    if (state.filled !== this.filled) this.fill(state);
     const { n, words: asked, scroll } = this.asked;
-    const answers = asked && told.answered === n;
+    const answers = asked && state.answered === n;
     if (answers) clearTimeout(this.patience);
     this.suit();
-    for (const field of told.fields) {
-      const wrong = told.wrong[field.name];
+    for (const field of state.fields) {
+      const wrong = state.wrong[field.name];
       const input = this.inputs.get(field.name);
       const caption = this.captions.get(field.name);
       const words = wrong || field.docs[input.value] || field.help;
@@ -317,25 +317,25 @@ class Form {
       if (wrong && field.advanced) this.more.open = true;
     }
     for (const [name, card] of this.presets) {
-      card.classList.toggle("chosen", name === told.chosen);
-      card.querySelector(".change").setAttribute("aria-pressed", String(name === told.chosen));
+      card.classList.toggle("chosen", name === state.chosen);
+      card.querySelector(".change").setAttribute("aria-pressed", String(name === state.chosen));
     }
-    if (this.code.textContent !== told.code) this.code.textContent = told.code;
-    const refused = told.refused || told.wrong[""] || "";
-    if (answers && !told.busy) this.answered(refused);
+    if (this.code.textContent !== state.code) this.code.textContent = state.code;
+    const refused = state.refused || state.wrong[""] || "";
+    if (answers && !state.busy) this.answered(refused);
     else this.refused.textContent = refused;
     this.buttons();
     if (answers && scroll) this.sheet.scrollIntoView({ block: "start" });
     if (answers && !scroll)
       // it was not started: see here
-      this.inputs.get(Object.keys(told.wrong).find((name) => name) ?? "")?.focus();
+      this.inputs.get(Object.keys(state.wrong).find((name) => name) ?? "")?.focus();
   }
 
-  /** Put the server's values into the fields: of a preset, or of a link. @param {Told} told */
-  fill(told) {
-    this.filled = told.filled;
+  /** Put the server's values into the fields: of a preset, or of a link. @param {State} state */
+  fill(state) {
+    this.filled = state.filled;
     for (const [name, input] of this.inputs) {
-      const value = told.values[name];
+      const value = state.values[name];
       if (input.type === "checkbox") input.checked = !!value;
       else input.value = value ?? "";
     }
@@ -348,8 +348,8 @@ const small = (name) =>
 
 const forms = new WeakMap();
 
-export default part((body, told, tell) => {
-  if (!forms.has(body)) forms.set(body, new Form(body, told, tell));
-  else if (same(forms.get(body).told, told)) return;
-  forms.get(body).look(told);
+export default part((body, state, tell) => {
+  if (!forms.has(body)) forms.set(body, new Form(body, state, tell));
+  else if (same(forms.get(body).state, state)) return;
+  forms.get(body).look(state);
 });

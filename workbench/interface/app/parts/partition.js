@@ -8,7 +8,7 @@ import { copies, h, part } from "./dom.js";
 
 /**
  * @typedef {{values: Record<string, any>, most: Record<string, number>, samplers: Record<string,
- *   string>, refused: string, code: string}} Told
+ *   string>, refused: string, code: string}} State
  */
 
 const SLIDERS = /** @type {[string, string, number][]} */ ([
@@ -19,7 +19,7 @@ const SLIDERS = /** @type {[string, string, number][]} */ ([
 ]); // how far a slider reaches; a number typed may be more
 const TICKS = ["shuffle", "drop_last", "set_epoch"];
 
-/** @param {Told} told @param {() => void} change */
+/** @param {State} told @param {() => void} change */
 function controls({ values, most, samplers }, change) {
   const sliders = SLIDERS.map(([name, label, reach]) => {
     const range = h("input", {
@@ -74,8 +74,8 @@ function controls({ values, most, samplers }, change) {
   ];
 }
 
-export default part((body, /** @type {Told} */ told, tell) => {
-  if (!told.values) return;
+export default part((body, /** @type {State} */ state, tell) => {
+  if (!state.values) return;
   if (!body.childElementCount) {
     const read = () =>
       Object.fromEntries(
@@ -87,7 +87,7 @@ export default part((body, /** @type {Told} */ told, tell) => {
           ];
         }),
       );
-    const own = () => {
+    const suit = () => {
       const workbench =
         /** @type {HTMLSelectElement} */ (body.querySelector("select")).value === "workbench";
       for (const name of ["drop_last", "set_epoch"]) {
@@ -97,13 +97,13 @@ export default part((body, /** @type {Told} */ told, tell) => {
     };
     let waiting = 0;
     const change = () => {
-      own();
+      suit();
       clearTimeout(waiting);
       // a slider moves faster than it matters
       waiting = window.setTimeout(() => tell({ type: "values", values: read() }), 60);
     };
     body.append(
-      ...controls(told, change),
+      ...controls(state, change),
       h("p", { class: "notice wrong", role: "status" }),
       h(
         "div",
@@ -117,6 +117,6 @@ export default part((body, /** @type {Told} */ told, tell) => {
     const node = /** @type {HTMLElement} */ (body.querySelector(where));
     if (node.textContent !== text) node.textContent = text;
   };
-  put(".notice", told.refused ?? "");
-  put(".deal-code", told.code ?? "");
+  put(".notice", state.refused ?? "");
+  put(".deal-code", state.code ?? "");
 });

@@ -6,7 +6,7 @@ import { h, part } from "./dom.js";
 /**
  * @typedef {{id: string, name: string, state: string, words: string, href: string, live: boolean,
  *   ticked: boolean}} Entry
- * @typedef {{runs: Entry[], table: string[][]}} Told  the table's first row names the runs
+ * @typedef {{runs: Entry[], table: string[][]}} State  the table's first row names the runs
  */
 
 /** @param {Entry} entry @param {() => void} tick */
@@ -52,7 +52,7 @@ function table([head, ...rows]) {
   );
 }
 
-export default part((body, /** @type {Told} */ told, tell) => {
+export default part((body, /** @type {State} */ state, tell) => {
   const tick = () =>
     tell({
       type: "tick",
@@ -64,14 +64,14 @@ export default part((body, /** @type {Told} */ told, tell) => {
   const focused = /** @type {ShadowRoot} */ (body.getRootNode()).activeElement?.id;
   body.replaceChildren(
     h("h2", {}, "Your runs"),
-    told.runs?.length
-      ? h("ul", { class: "past" }, ...told.runs.map((entry) => line(entry, tick)))
+    state.runs?.length
+      ? h("ul", { class: "past" }, ...state.runs.map((entry) => line(entry, tick)))
       : h(
           "p",
           { class: "quiet" },
           "None yet. Runs that you start stay here to be compared until your browser ends.",
         ),
-    told.table?.length ? table(told.table) : "",
+    state.table?.length ? table(state.table) : "",
   );
   if (focused)
     /** @type {HTMLElement | null} */ (body.querySelector(`#${CSS.escape(focused)}`))?.focus();

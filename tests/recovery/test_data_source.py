@@ -22,14 +22,20 @@ from workbench.store.recoveries import recoveries_of
 
 
 class Files:
-    """A task whose samples are files, read when they are asked for."""
+    """A task whose samples are files, read when they are asked for. A file "wrong" there, and
+    building its model raises.
+    """
 
     def __init__(self, *, folder: str) -> None:
         self.folder = folder
 
     def model(self) -> Any:
+        import os
+
         import torch
 
+        if os.path.exists(f"{self.folder}/wrong"):
+            raise ValueError("my own mistake")
         return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 
     def dataset(self, split: str) -> Any:
@@ -88,6 +94,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("data_parallel", "replace", {}),
     ("data_servers", "abort", {"options": {"ahead": 3}}),
     ("ddp", "abort", {}),
+    ("data_parallel", "restart", {}),
     ("pipeline", "replace", {"ranks": 2, "options": {"microbatches": 2}}),
     ("parameter_server", "shrink", {}),
 ]
@@ -114,7 +121,7 @@ def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
     assert result.losses == pytest.approx(undisturbed(), rel=1e-12, abs=1e-12)
     names = [name for name, _ in told(run)]
     assert names.count("data source down") == names.count("data source back") > 0
-    if policy != "abort":
+    if strategy != "data_servers":
         (one,) = recoveries_of(run.store.metadata)
         assert one.lost == {}
         if strategy == "pipeline":  # its stages are built with samples: there are none before
@@ -125,6 +132,20 @@ def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
     if strategy in ("data_parallel", "ddp"):
         assert_every_sample_once(run)
     assert not run.detection().false_alarms
+
+
+@pytest.mark.parametrize("policy", first(1, ["replace", "restart"]))
+def test_what_a_rank_raises_as_it_recovers_ends_the_run_and_is_named(
+    policy: str, tmp_path: Path
+) -> None:
+    files, plan = written(tmp_path / "files"), wb.Checkpoint(folder=str(tmp_path / "saved"))
+    run = wb.run(experiment(files, recovery=policy, checkpoint=plan, iterations=400))
+    until(lambda: run.done or run.iteration >= 2, 60, "it trains")
+    (files / "wrong").touch()
+    run.kill(1)
+    with pytest.raises(wb.RankError, match="ValueError: my own mistake") as raised:
+        run.wait(timeout=60)
+    assert raised.value.rank in range(3) and len(recoveries_of(run.store.metadata)) == 1
 
 
 def test_after_the_bound_it_is_an_error_that_names_the_source(tmp_path: Path) -> None:

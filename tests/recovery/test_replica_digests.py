@@ -74,6 +74,19 @@ def test_of_two_ranks_nobody_knows_which_is_right() -> None:
     assert found.value.rank == -1
 
 
+def test_two_ranks_that_differ_both_go_back_to_a_checkpoint(tmp_path: Path) -> None:
+    flip = wb.Corrupt(rank=1, at_iteration=5, kind="bitflip")
+    plan = wb.Checkpoint(folder=str(tmp_path / "checkpoints"), every=3)
+    fields = {"recovery": "restart", "digest_every": 4, "checkpoint": plan, "faults": flip}
+    run = wb.run(experiment("data_parallel", 2, **fields))
+    assert_as_sequential(run, run.wait(timeout=90), {0, 1})
+    (one,) = recoveries_of(run.store.metadata)
+    assert one.lost == {"0": "corrupt", "1": "corrupt"} and one.fresh == (0, 1)
+    assert one.iteration == 3, "the checkpoint of which all were the same"
+    found = run.detection()
+    assert not found.missed and not found.false_alarms, found
+
+
 def test_replicas_that_are_equal_are_never_found_to_differ_and_train_the_same() -> None:
     exp = lenet(ranks=3, iterations=8, optimizer="adam", strategy="ddp")
     compared = wb.run(exp.replace(digest_every=1)).wait(timeout=60)

@@ -3,8 +3,10 @@
 A rank that can read none of its samples waits until their source is back, for ``data_patience`` at
 most; the clocks of the others stand meanwhile. Where a run goes on from what ranks have in memory
 (``recovery``), all leave the iteration, write a checkpoint before it if the experiment has any, and
-begin it again (a pipeline, which needs samples to be built, writes it when they are back). Where
-one sample cannot be read and others can, it is not the source: see attempts.py.
+begin it again (a pipeline, which needs samples to be built, writes it when they are back). With
+"abort" and "restart" they do so where there are checkpoints and all replicas are equal; otherwise
+they wait where they are. Where one sample cannot be read and others can, it is not the source: see
+attempts.py.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from workbench.common.errors import DataSourceDown, MissingFiles, WorkbenchError
+from workbench.checkpoints.parts import Parts
+from workbench.common.errors import DataSourceDown, MissingFiles, SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.process_group.session import Session
 from workbench.rank.corruption import Corruption
 from workbench.recording.events import CODE
 from workbench.recording.recorder import Recorder
+from workbench.recovery._replicas import check_replicas
 from workbench.shared_memory.control_block import WAITS, Control
 
 DOWN, BACK = "data source down", "data source back"  # names of rows
@@ -48,6 +52,7 @@ class Reads(Protocol):
     corruption: Corruption
     begins: bool
     goes_on_from_memory: bool
+    parts: Parts
 
     def batch(self, dataset: Any, ids: np.ndarray) -> Any: ...
 
@@ -136,10 +141,24 @@ def _any_can_be_read(job: Reads, ids: np.ndarray) -> bool:
 
 def _may_leave(job: Reads) -> bool:
     """Return whether all ranks meet before they wait: not where they have done so already."""
-    if not job.goes_on_from_memory or not job.begins or job.ranks == 1:
+    if not (job.goes_on_from_memory or _saves(job)) or not job.begins or job.ranks == 1:
         return False
     first = job.team.sizes[-1][0] if job.team.sizes else 0
     return not job.team.waits or job.recorder.where.iteration > first
+
+
+def _saves(job: Reads) -> bool:
+    """Return whether a checkpoint is to be written before the wait, and every rank has all that
+    belongs into it.
+    """
+    exp = job.exp
+    if exp.checkpoint is None or not job.parts.equal:
+        return False
+    try:
+        check_replicas(exp, same_ranks=True)
+    except SpecError:
+        return False
+    return True
 
 
 def _words(job: Reads, error: Exception) -> str:

@@ -228,7 +228,7 @@ class Job:
         self.begins = True
         if not self.rounds:
             self.completed = iterations
-            if self.goes_on_from_memory:
+            if self.goes_on_from_memory or self.exp.checkpoint is not None:  # data_source.py
                 self._buffers = self.parts.buffers()
 
     def end_round(self, iteration: int) -> None:

@@ -145,7 +145,7 @@ def _follow(
             _train(job, code)
             return _outcome(job)
         except Exception as error:
-            cause = lost_peers(session, error, place, exp) if exp.recovers else None
+            cause = lost_peers(session, error, place, exp)
             if cause is None:
                 raise
             before = leave(job, place, session, rank, cause)

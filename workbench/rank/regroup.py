@@ -77,11 +77,13 @@ def lost_peers(
     cause = live_groups.first_error() or error
     if not isinstance(cause, WorkbenchError):
         return None
-    if isinstance(cause, CorruptReplica):
-        return cause if cause.replicas else None
+    outdated = session.control is not None and session.control.words[LOST] > session.generation
     if isinstance(cause, DataSourceDown):
         return cause if cause.how == "left" else None
-    outdated = session.control is not None and session.control.words[LOST] > session.generation
+    if not exp.recovers:  # only where another waits for its data does such a run form a new group
+        return cause if outdated else None
+    if isinstance(cause, CorruptReplica):
+        return cause if cause.replicas else None
     left = isinstance(cause, PeerLost | GroupClosed) or cause.how in ("aborted", "stopped")
     return cause if outdated or left or _is_cut(session, cause, place, exp) else None
 

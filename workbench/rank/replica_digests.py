@@ -8,7 +8,9 @@ gather the digests. What most of them have is right.
 A run with a recovery policy treats such a rank as lost: it is ended, and the others go on as the
 policy says. A checkpoint is written of replicas only that were compared before it, so "restart"
 goes back to a time at which all were the same; "replace" and "shrink" go on with what the others
-have, into which the wrong replica's gradients went since they were last compared.
+have, into which the wrong replica's gradients went since they were last compared. Where no majority
+tells which replica is wrong, as of two, "restart" has all go back in new processes; with any other
+policy the run ends.
 
 Cost  8 bytes a tensor and rank, and one pass over memory, every ``digest_every`` iterations.
 """
@@ -91,28 +93,25 @@ class ReplicaDigests:
         more = f" and {len(where) - len(named)} more" if len(where) > len(named) else ""
         what = f"{counted(len(where), 'tensor')}: {', '.join(named)}{more}"
         until = f"found before iteration {iteration}, digest_every={self._every}"
-        if not bad:
-            return CorruptReplica(
-                f"replicas differ {since} in {what} ({until}), and no more than half of the "
-                f"{job.ranks} ranks agree: nobody knows which is right. Three ranks or more have "
-                "a majority",
-                how="raised",
-                doing=f"iteration {iteration}",
-            )
         ranks = [members[rank] for rank in bad]
-        if job.rank == min(set(range(job.ranks)) - {*bad}):
-            for rank in ranks:
-                job.recorder.mark(CODE["detect"], DIFFERS, value=self._same_at, peer=rank)
-        error = CorruptReplica(
-            self._words(ranks, since, what, until),
-            ranks[0],
-            how="raised",
-            doing=f"iteration {iteration}",
-        )
+        words, first = self._words(ranks, since, what, until), ranks[0] if ranks else -1
+        if not bad and job.exp.recovery == "restart":  # a checkpoint is right, whoever is wrong
+            ranks = [*members]
+        speaker = min(set(range(job.ranks)) - {*bad}, default=0)
+        for rank in ranks if job.rank == speaker else ():
+            job.recorder.mark(CODE["detect"], DIFFERS, value=self._same_at, peer=rank)
+        doing = f"iteration {iteration}"
+        error = CorruptReplica(words, first, how="raised", doing=doing)
         error.replicas = tuple(ranks)
         return error
 
     def _words(self, ranks: Sequence[int], since: str, what: str, until: str) -> str:
+        if not ranks:
+            return (
+                f"replicas differ {since} in {what} ({until}), and no more than half of the "
+                f"{self._job.ranks} ranks agree: nobody knows which is right. Three ranks or more "
+                "have a majority, and recovery='restart' needs none"
+            )
         who = f"rank {ranks[0]} differs" if len(ranks) == 1 else f"ranks {ranks} differ"
         return (
             f"{who} from the others {since} in {what} ({until}): its memory, or a message to it, "

@@ -236,7 +236,8 @@ class Supervisor:
         """Return whether the run recovers from ranks that it has lost; do what is next for that."""
         regrouping, lost = self.regrouping, self.lost(spare=False)
         own_errors = any("failed" in report for report, _ in self.reports.values())
-        wanted = self._exp.recovers and (lost or regrouping.left)
+        waits = any(one.get("waits") for one in regrouping.left.values())  # for its data
+        wanted = (lost or regrouping.left) if self._exp.recovers else waits and not lost
         if not wanted or own_errors or self._refused:
             return False
         members = regrouping.team.members  # of those it could spare nobody leaves any more
@@ -260,6 +261,9 @@ class Supervisor:
             if {*live} - {*stopped}:  # else nobody would be left that has what is trained
                 self._evict(stopped)
             self._late = self._late or regrouping.overdue(missing)
+            return self._late is None
+        if ending := [rank for rank in live if rank in regrouping.evicted]:
+            self._late = self._late or regrouping.overdue(ending)
             return self._late is None
         if not lost:
             return self._all_live(live)
@@ -289,9 +293,6 @@ class Supervisor:
     def _all_live(self, live: list[int]) -> bool:
         """Go on where all have left their group and none has ended, as far as is known."""
         regrouping = self.regrouping
-        if ending := [rank for rank in live if rank in regrouping.evicted]:
-            self._late = self._late or regrouping.overdue(ending)
-            return self._late is None
         hows = {str(one["how"]) for one in regrouping.left.values()}
         if regrouping.evicts and "silent" in hows and (cut := cut_off(self._control, live)):
             return self._evict(cut)

@@ -35,11 +35,12 @@ def send(
 
 
 def receive(
-    sock: socket.socket, most_fds: int = 8
+    sock: socket.socket, most_fds: int = 8, most: int = 0
 ) -> tuple[dict[str, Any], bytearray, list[int]] | None:
     """Return the next message, its payload and descriptors; None at the end of the stream.
 
-    Raises ConnectionError for bytes that are not a message.
+    ``most``: bytes that it may have; 0: any number. Raises ConnectionError for bytes that are not a
+    message.
     """
     head = bytearray()
     fds: list[int] = []
@@ -50,6 +51,8 @@ def receive(
         fds += more
         head += part
     json_bytes, payload_bytes = _FRAME.unpack(head)
+    if most and json_bytes + payload_bytes > most:
+        raise ConnectionError(f"a message announces more than {most:,} bytes")
     if json_bytes > MOST_JSON:
         raise ConnectionError(f"a message announces {json_bytes:,} bytes of JSON: not one of ours")
     body, payload = _exactly(sock, json_bytes), _exactly(sock, payload_bytes)

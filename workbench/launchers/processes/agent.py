@@ -3,7 +3,8 @@ workbench.launchers.processes.agent``, started by whatever starts processes wher
 
     driver ── a stream ── agent ─ rank
 
-It finds the driver by WORKBENCH_AGENT ("host:port/key"), forks the rank's process, gives it a
+It finds the driver by WORKBENCH_AGENT ("host:port/key", and from another host the fingerprint of
+the driver's certificate: channel.py), forks the rank's process, gives it a
 control block and a trace of its own, and relays: control words and records (relay.py), signals, and
 what the rank prints. When the driver goes, it ends the rank and whatever that has left; and when
 the agent is killed, the kernel kills the rank.
@@ -23,6 +24,7 @@ from typing import Any
 from workbench.common import descriptors, environment, ipc
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
+from workbench.launchers.processes.channel import Channel, connect
 from workbench.launchers.processes.relay import PERIOD_S, TraceReader, Words
 from workbench.process_group.job_variables import place_in_job
 from workbench.recording.trace_memory import trace_segment
@@ -161,11 +163,12 @@ def main() -> int:
     """
     if sys.argv[1:]:  # the process that started it, where only that is ended with its job
         guardian.end_with(int(sys.argv[1]))
-    address, _, key = environment.text("WORKBENCH_AGENT").rpartition("/")
+    address, key, fingerprint = (environment.text("WORKBENCH_AGENT") + "///").split("/")[:3]
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit() and key):
         raise WorkbenchError(
-            "an agent is started by a launcher, with WORKBENCH_AGENT=host:port/key; there is "
+            "an agent is started by a launcher, with "
+            "WORKBENCH_AGENT=host:port/key[/fingerprint]; there is "
             f"{environment.text('WORKBENCH_AGENT') or 'none'!r}"
         )
     del os.environ["WORKBENCH_AGENT"]  # the key is no business of the rank's
@@ -186,10 +189,16 @@ def main() -> int:
     for (reading, writing), descriptor in pipes.items():
         os.close(writing)
         printed[reading] = descriptor
-    serving = Agent(driver, mine, pid, printed)
+    try:
+        end = connect(driver, fingerprint, CALL) if fingerprint else Channel(driver)
+    except BaseException:
+        guardian.end_children(0.0)
+        raise
+    serving = Agent(end.socket, mine, pid, printed)
     with contextlib.suppress(ConnectionError):
         serving.greet(key)
         serving.serve()
+        end.finish(CALL)
         return 0
     guardian.end_children(0.0)  # the driver has gone
     return 1

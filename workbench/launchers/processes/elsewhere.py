@@ -13,16 +13,19 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import logging
 import os
+import queue
 import secrets
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.common import ipc, threads
 from workbench.common.errors import WorkbenchError
+from workbench.launchers.processes.channel import Identity, accept, leaves_this_machine
 from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
 from workbench.launchers.processes.relay import PERIOD_S, Words, apply
@@ -31,6 +34,9 @@ from workbench.shared_memory.segments import Segment, how_it_ended
 
 LONGEST_LINE = 1 << 16  # bytes that are printed without an end of line
 HELLO = 5.0  # seconds for one that has called to say who it is
+LONGEST_HELLO = 1 << 16  # bytes
+MOST_CALLERS = 64  # that have not said yet who they are; more are hung up on
+_log = logging.getLogger("workbench.launchers")
 
 
 class RemoteRank:
@@ -139,6 +145,70 @@ def _write(descriptor: int, data: bytearray) -> None:
             del data[: os.write(descriptor, data)]
 
 
+class Doorkeeper:
+    """Lets in callers that show the run's key, each asked in a thread of its own: one that says
+    nothing, or too much, keeps no other waiting. ``identity``: callers must speak TLS.
+    """
+
+    def __init__(self, identity: Identity | None) -> None:
+        self._key, self._identity = secrets.token_hex(16), identity
+        self._known: queue.SimpleQueue[tuple[dict[str, Any], socket.socket]] = queue.SimpleQueue()
+        self._asking: set[socket.socket] = set()
+        self._over = False
+
+    @property
+    def proof(self) -> str:
+        """What an agent needs: the key, and whom it is to trust."""
+        return f"{self._key}/{self._identity.fingerprint}" if self._identity else self._key
+
+    def ask(self, caller: socket.socket, address: Any) -> None:
+        """Ask one who has called who it is."""
+        if len(self._asking) >= MOST_CALLERS:
+            caller.close()
+            return _log.warning("hung up on %s:%s: too many have called", *address[:2])
+        self._asking.add(caller)
+        threads.start(lambda: self._ask(caller, address), "workbench caller", self.__exit__)
+
+    def known(self) -> Iterator[tuple[dict[str, Any], socket.socket]]:
+        """Yield those who have shown the key since the last call."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._known.get_nowait()
+
+    def __enter__(self) -> Doorkeeper:
+        return self
+
+    def __exit__(self, *_of_error: object) -> None:
+        """Ask nobody any more."""
+        self._over = True
+        for caller in [*self._asking]:
+            with contextlib.suppress(OSError):
+                caller.shutdown(socket.SHUT_RDWR)
+        for _, agent in self.known():
+            agent.close()  # one too many
+
+    def _ask(self, caller: socket.socket, address: Any) -> None:
+        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        agent, why = caller, "it does not show the run's key"
+        try:
+            if self._identity is not None:
+                agent = accept(caller, self._identity, HELLO).socket
+            agent.settimeout(HELLO)
+            message = ipc.receive(agent, most=LONGEST_HELLO)
+            if message is not None and hmac.compare_digest(str(message[0].get("key")), self._key):
+                agent.settimeout(None)
+                if not self._over:
+                    return self._known.put((message[0], agent))
+                why = "all ranks have called"
+        except (OSError, ValueError) as error:
+            why = f"{why} ({error})"
+        finally:
+            self._asking.discard(caller)
+        agent.close()
+        if not self._over:
+            _log.warning("hung up on %s:%s: %s", *address[:2], why)
+
+
 class AgentLauncher:
     """A launcher that starts agents: a subclass says how.
 
@@ -173,6 +243,11 @@ class AgentLauncher:
 
     alive, end = True, ""
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether agents call over TLS: wherever they may be on another host."""
+        return leaves_this_machine(self.host)
+
     def meeting_place(self, ranks: int) -> MeetingPlace:
         """Return a store on the driver's address."""
         place: MeetingPlace = meeting_place(ranks, self.host)
@@ -180,13 +255,14 @@ class AgentLauncher:
 
     def take(self, ranks: Sequence[int]) -> Sequence[RankHandle]:
         """Start an agent for each rank and wait until all have called."""
-        key = secrets.token_hex(16)
+        doorkeeper = Doorkeeper(Identity.make() if self.encrypted else None)
         with socket.create_server((self.host, 0), backlog=len(ranks)) as listener:
-            port = listener.getsockname()[1]
-            self.start(len(ranks), self._variables(f"{self.host}:{port}/{key}"))
+            call = f"{self.host}:{listener.getsockname()[1]}/{doorkeeper.proof}"
+            self.start(len(ranks), self._variables(call))
             called: dict[int, RemoteRank] = {}
             try:
-                self._wait(listener, key, [*ranks], called)
+                with doorkeeper:
+                    self._wait(listener, doorkeeper, [*ranks], called)
             except BaseException:
                 for one in called.values():
                     one.signal(signal.SIGKILL)
@@ -211,18 +287,25 @@ class AgentLauncher:
         return {"launch": json.dumps({"command": self.words(len(places)), "ranks": places})}
 
     def _wait(
-        self, listener: socket.socket, key: str, ranks: list[int], called: dict[int, RemoteRank]
+        self,
+        listener: socket.socket,
+        doorkeeper: Doorkeeper,
+        ranks: list[int],
+        called: dict[int, RemoteRank],
     ) -> None:
-        listener.settimeout(0.1)
+        listener.settimeout(0.05)
         deadline = time.monotonic() + self.patience
         while len(called) < len(ranks):
             with contextlib.suppress(TimeoutError):
-                agent, _ = listener.accept()
-                if (hello := _hello(agent, key)) is not None:
-                    free = [rank for rank in ranks if rank not in called]
+                doorkeeper.ask(*listener.accept())
+            for hello, agent in doorkeeper.known():
+                if free := [rank for rank in ranks if rank not in called]:
                     rank = hello["rank"] if hello["rank"] in free else free[0]
                     called[rank] = RemoteRank(rank, hello, agent)
-                continue
+                else:
+                    agent.close()
+            if len(called) == len(ranks):
+                return
             why = self.failure() or ("" if time.monotonic() < deadline else "no more came")
             if why:
                 raise WorkbenchError(
@@ -237,16 +320,3 @@ class AgentLauncher:
     def close(self, ranks: int) -> None:
         """Keep nothing for the next run."""
         self._ranks = []
-
-
-def _hello(agent: socket.socket, key: str) -> dict[str, Any] | None:
-    """Return what an agent says of itself; None, and hung up, if it has not the key."""
-    agent.settimeout(HELLO)
-    with contextlib.suppress(OSError, ValueError):
-        message = ipc.receive(agent)
-        if message is not None and hmac.compare_digest(str(message[0].get("key")), key):
-            agent.settimeout(None)
-            agent.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return message[0]
-    agent.close()
-    return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.channel import leaves_this_machine
 from workbench.launchers.processes.started_command import program
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@:-]*[A-Za-z0-9])?")
@@ -28,8 +30,6 @@ def need_program(launcher: str, name: str, remedy: str) -> str:
 
 def need_module(launcher: str, name: str, extra: str) -> None:
     """Raise SpecError where a package is not installed; ``extra`` of ours has it."""
-    from importlib.util import find_spec
-
     if find_spec(name) is None:
         raise SpecError.at(
             "launcher",
@@ -73,3 +73,10 @@ def check_address(address: str) -> None:
             "alone",
             address,
         ) from None
+    if leaves_this_machine(address) and find_spec("cryptography") is None:
+        raise SpecError.at(
+            "launcher_options.address",
+            "other hosts are reached over TLS, for which this machine needs the package "
+            "cryptography: pip install 'distributed-training-workbench[hosts]'",
+            address,
+        )

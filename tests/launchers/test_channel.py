@@ -1,0 +1,218 @@
+"""Agents on other hosts: the stream to the driver is encrypted, and each is sure of the other."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from tests.live import until
+from workbench.common import ipc
+from workbench.common.errors import WorkbenchError
+from workbench.launchers.processes.channel import Channel, Identity, accept, connect
+from workbench.launchers.processes.elsewhere import Doorkeeper
+
+LAUNCHER = '''
+"""Ranks whose agents call as from another host, through a wire that somebody listens to."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+from workbench.launchers.processes.elsewhere import AgentLauncher
+
+heard, calls = bytearray(), []
+
+def pass_on(source, target):
+    while data := source.recv(65536):
+        heard.extend(data)
+        target.sendall(data)
+    target.shutdown(socket.SHUT_WR)
+
+class Launcher(AgentLauncher):
+    encrypted = True
+
+    def start(self, count, environment):
+        address, key, fingerprint = environment["WORKBENCH_AGENT"].split("/")
+        host, port = address.split(":")
+        calls.append((host, int(port), key, fingerprint))
+        listener = socket.create_server(("127.0.0.1", 0))
+        for way in range(count):
+            wire = threading.Thread(target=self.wire, args=(listener, host, int(port)), daemon=True)
+            wire.start()
+        call = f"127.0.0.1:{listener.getsockname()[1]}/{key}/{fingerprint}"
+        own = {**os.environ, **environment, "WORKBENCH_AGENT": call}
+        agent = [sys.executable, "-m", "workbench.launchers.processes.agent"]
+        self.agents = [subprocess.Popen(agent, env=own) for _ in range(count)]
+
+    def wire(self, listener, host, port):
+        agent, _ = listener.accept()
+        driver = socket.create_connection((host, port))
+        back = threading.Thread(target=pass_on, args=(driver, agent), daemon=True)
+        back.start()
+        pass_on(agent, driver)
+        back.join()
+        agent.close()
+        driver.close()
+
+    def failure(self):
+        return "an agent has ended" if any(one.poll() is not None for one in self.agents) else ""
+
+    def close(self, ranks):
+        for agent in self.agents:
+            agent.wait()
+'''
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    """The driver's end and the agent's of one channel."""
+    identity = Identity.make()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        called = socket.create_connection(listener.getsockname())
+        raw, _ = listener.accept()
+    made: list[Channel] = []
+    thread = threading.Thread(target=lambda: made.append(accept(raw, identity, 30)))
+    thread.start()
+    agent = connect(called, identity.fingerprint, 30)
+    thread.join()
+    yield made[0], agent
+    for one in (made[0], agent):
+        one.finish(10)
+
+
+def test_much_at_once_both_ways_arrives_as_it_was(ends: tuple[Channel, Channel]) -> None:
+    """More than all buffers hold, while neither side reads before it has written."""
+    many = [secrets.token_bytes(8_000_000), secrets.token_bytes(5_000_000)]
+    taken: dict[int, bytes] = {}
+
+    def serve(me: int) -> None:
+        writer = threading.Thread(
+            target=ipc.send, args=(ends[me].socket, {"of": me}, memoryview(many[me]))
+        )
+        writer.start()
+        message = ipc.receive(ends[me].socket)
+        assert message is not None and message[0] == {"of": 1 - me}
+        taken[me] = bytes(message[1])
+        writer.join()
+
+    threads = [threading.Thread(target=serve, args=(me,)) for me in (0, 1)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert taken == {0: many[1], 1: many[0]}
+
+
+def test_what_was_written_before_the_end_arrives(ends: tuple[Channel, Channel]) -> None:
+    driver, agent = ends
+    ipc.send(agent.socket, {"ended": 0}, b"x" * 300_000)
+    threading.Thread(target=agent.finish, args=(20,)).start()
+    message = ipc.receive(driver.socket)
+    assert message is not None and message[0] == {"ended": 0} and len(message[1]) == 300_000
+    assert ipc.receive(driver.socket) is None, "and then its end"
+
+
+def test_an_agent_sends_nothing_to_another_driver() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        called = socket.create_connection(listener.getsockname())
+        raw, _ = listener.accept()
+    other = threading.Thread(target=lambda: accept(raw, Identity.make(), 30).finish(10))
+    other.start()
+    with pytest.raises(WorkbenchError, match="another process answers at the driver's address"):
+        connect(called, Identity.make().fingerprint, 30)
+    called.close()
+    other.join()
+
+
+def test_who_does_not_show_the_key_is_hung_up_on_and_keeps_nobody_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Random bytes, a wrong key, a long message and silence, beside one caller that is right."""
+    identity = Identity.make()
+    door = Doorkeeper(identity)
+    key, fingerprint = door.proof.split("/")
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def call() -> socket.socket:
+        caller = socket.create_connection(listener.getsockname())
+        door.ask(*listener.accept())
+        return caller
+
+    with listener, caplog.at_level(logging.WARNING, "workbench.launchers"), door:
+        silent, noisy = call(), call()
+        with pytest.raises(OSError):
+            noisy.sendall(os.urandom(1_000_000))
+            while noisy.recv(1 << 16):
+                pass
+            raise ConnectionError
+        wrong = connect(call(), fingerprint, 30)
+        ipc.send(wrong.socket, {"key": "0" * 32, "rank": 0})
+        assert ipc.receive(wrong.socket) is None
+        long = connect(call(), fingerprint, 30)
+        ipc.send(long.socket, {"key": key, "rank": 0}, b"x" * 100_000)
+        assert ipc.receive(long.socket) is None
+        right = connect(call(), fingerprint, 30)
+        ipc.send(right.socket, {"key": key, "rank": 3})
+        known: list[int] = []
+        until(lambda: known.extend(hello["rank"] for hello, _ in door.known()) or known)
+        assert known == [3]
+        until(lambda: len(caplog.records) >= 3)
+        words = " ".join(record.getMessage() for record in caplog.records)
+        assert "does not show the run's key" in words and "announces more than 65,536" in words
+    assert silent.recv(1) == b"", "the door is closed"
+    for one in (wrong, long, right):
+        one.finish(10)
+    silent.close()
+    noisy.close()
+
+
+def test_a_run_over_it_is_the_same_run_and_nothing_is_read_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "launchers").mkdir()
+    (tmp_path / "launchers" / "afar.py").write_text(LAUNCHER)
+    monkeypatch.setenv("WORKBENCH_EXTENSIONS", str(tmp_path))
+    exp = wb.Experiment(ranks=2, iterations=4)
+    run = wb.run(exp.replace(launcher="afar"))
+    assert run.wait(240).losses == wb.run(exp).wait(120).losses and run.dropped == 0
+    wire = sys.modules[next(name for name in sys.modules if name.endswith("afar"))]
+    host, port, key, _ = wire.calls[0]
+    assert len(wire.heard) > 100_000, "records travel"
+    for word in (key.encode(), b"lenet_digits", b'"trace"', b'"words"'):
+        assert word not in wire.heard
+    with pytest.raises(OSError):
+        socket.create_connection((host, port), timeout=5)
+
+
+def test_older_protocols_are_refused() -> None:
+    context = Identity.make().context
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+def test_an_agent_without_its_driver_ends() -> None:
+    """Its address leads to one that speaks no TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        call = f"127.0.0.1:{listener.getsockname()[1]}/{'0' * 32}/{'0' * 64}"
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "workbench.launchers.processes.agent"],
+            env={**os.environ, "WORKBENCH_AGENT": call},
+            stderr=subprocess.PIPE,
+        )
+        caller, _ = listener.accept()
+        caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        caller.close()
+        _, said = agent.communicate(timeout=60)
+    assert agent.returncode != 0 and b"SSL" in said

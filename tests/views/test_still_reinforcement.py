@@ -43,6 +43,19 @@ def test_a_run_with_actors_shows_what_they_did_and_sent() -> None:
     assert "2 actors" in words(svg(still)) and "learner" in words(svg(still))
 
 
+def test_gorilas_picture_is_that_of_actors_and_no_row_is_after_the_last_iteration() -> None:
+    run, _ = done(game("gorila", 5, iterations=20, learners=2, task_options=SMALL))
+    still = select_still(run.store)
+    assert still.scene is not None and still.scene.name == "reinforcement"
+    assert [role for role, *_ in still.selected.roles] == [
+        "actors",
+        "replays",
+        "learners",
+        "servers",
+    ]
+    assert run.events["iteration"].max() == 19, "of 20 iterations the last is 19"
+
+
 @pytest.mark.parametrize("bundled", [False, True])
 def test_bars_are_as_long_as_their_kinds_have_bytes(bundled: bool) -> None:
     parts = (("bundles", 3, "x"),) if bundled else (("actors", 1, "x"), ("replays", 2, "y"))

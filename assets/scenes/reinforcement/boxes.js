@@ -12,7 +12,7 @@
 import { ageInk, writeAt } from "../../drawing/colors.js";
 import { cross } from "../../drawing/glyph.js";
 import { grouped } from "../../engine/format.js";
-import { SHADES } from "./frame.js";
+import { drawGame } from "./game.js";
 import {
   actorLines,
   behindWords,
@@ -21,8 +21,8 @@ import {
   roomsOf,
   serverLines,
 } from "./lines.js";
+import { STRIP_WIDE } from "./place.js";
 
-const STRIP_WIDE = 7; // px of the strip that is tinted by the version held
 const BOX_PAD = 15; // px from a box's edge to its words
 const BOX_LINE = 15; // px from line to line
 
@@ -127,38 +127,11 @@ export function drawRole(g, look, seen, spot) {
         : spot.role === "server"
           ? serverLines(now)
           : replayLines(now);
-  const strip = spot.role === "replay" && spot.h >= 60;
-  const words = strip ? { ...spot, h: spot.h - 20 - stripHigh(spot.h) } : spot;
+  const strip = spot.role === "replay" && hasStrip(spot);
+  const words = strip ? aboveStrip(spot) : spot;
   const wide = spot.role === "actor" ? drawGame(g, ink, spot, now.picture) : 0;
   drawLines(g, look, { ...words, x: words.x + wide, w: words.w - wide }, now, lines);
   if (strip) drawReplay(g, look, seen, spot, now);
-}
-
-/**
- * The game as its actor saw it last, where there is room. Returns how wide it is.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {Box} box
- * @param {number[][]} picture  rows of shades
- */
-export function drawGame(g, ink, { x, y, w, h }, picture) {
-  const columns = picture[0]?.length ?? 0;
-  const each = Math.floor(((h - 8) / picture.length) * 2) / 2;
-  const wide = columns * each;
-  if (!columns || h < 40 || w < 118 + wide) return 0;
-  const left = x + STRIP_WIDE + 5;
-  const top = y + (h - each * picture.length) / 2;
-  g.fillStyle = ink.track;
-  g.fillRect(left, top, wide, each * picture.length);
-  g.fillStyle = ink.ink;
-  picture.forEach((row, i) =>
-    row.forEach((shade, k) => {
-      g.globalAlpha = shade / (SHADES - 1);
-      if (shade) g.fillRect(left + k * each, top + i * each, each, each);
-    }),
-  );
-  g.globalAlpha = 1;
-  return wide + 3;
 }
 
 /**
@@ -201,6 +174,12 @@ function inOneLine([[name], does]) {
   return [name, more && words.length ? [`${words[0]} · ${more}`, ...words] : words];
 }
 
+/** Whether there is room for a strip of what replay holds. @param {Box} box */
+export const hasStrip = ({ h }) => h >= 60;
+
+/** The part of a box above its strip. @template {Box} B @param {B} box @returns {B} */
+const aboveStrip = (box) => ({ ...box, h: box.h - 20 - stripHigh(box.h) });
+
 /** How high the strip of a replay's box is. @param {number} h */
 const stripHigh = (h) => Math.max(20, Math.min(48, h - 90));
 
@@ -240,6 +219,15 @@ function drawReplay(g, { ink, font }, { frame }, { x, y, w, h }, now) {
   writeAt(g, font, words, x + w - 7, base + 9, ink["ink-3"], "right");
 }
 
+/** How wide a bundle's name may be. @param {number} w  of the bundle */
+const nameWide = (w) => (w > 420 ? 110 : 92);
+
+/** One of a bundle's rooms: 0 plays, 1 remembers, 2 learns. @param {Box} box @param {number} i */
+export function bundleRoom({ x, y, w, h }, i) {
+  const room = (w - nameWide(w)) / 3;
+  return { x: x + nameWide(w) + i * room, y: y + 3, w: room - 4, h: h - 6 };
+}
+
 /**
  * A bundle: one place with three rooms. What is played stays in it.
  * @param {CanvasRenderingContext2D} g
@@ -256,16 +244,14 @@ export function drawBundle(g, look, seen, spot) {
   const learner = frame.learners.find((one) => one.rank === rank);
   if (!actor || !replay || !learner) return;
   drawBox(g, look, spot, learner, ageInk(ink, learner.behind, frame.step));
-  const name = w > 420 ? 110 : 92;
-  const room = (w - name) / 3;
-  drawLines(g, look, { x, y, w: name, h }, learner, [
+  drawLines(g, look, { x, y, w: nameWide(w), h }, learner, [
     [[`bundle ${rank}`, String(rank)], []],
     [[actor.words === "plays" ? "plays" : learner.words], []],
     [behindWords(learner), []],
   ]);
   const { level } = spot;
   roomsOf(actor, replay, learner).forEach(({ name: title, works, lines }, i) => {
-    const box = { x: x + name + i * room, y: y + 3, w: room - 4, h: h - 6 };
+    const box = bundleRoom(spot, i);
     g.fillStyle = ink.ground;
     g.strokeStyle = works ? ink["ink-2"] : ink.rule;
     g.lineWidth = works ? 1.5 : 1;
@@ -275,7 +261,11 @@ export function drawBundle(g, look, seen, spot) {
     g.stroke();
     const inner = { x: box.x - BOX_PAD + 7, y: box.y, w: box.w + BOX_PAD - 7, h: box.h };
     const idle = { ...learner, does: /** @type {const} */ ("idle") };
+    const strip = i === 1 && hasStrip(inner);
+    const wide = i === 0 ? drawGame(g, ink, { ...inner, x: box.x - 5 }, actor.picture) : 0;
+    const words = { ...(strip ? aboveStrip(inner) : inner), x: inner.x + wide, w: inner.w - wide };
     // where it is low there is a line for each room: what it has
-    drawLines(g, look, inner, idle, level === "line" ? [lines[0]] : [[[title], []], ...lines]);
+    drawLines(g, look, words, idle, level === "line" ? [lines[0]] : [[[title], []], ...lines]);
+    if (strip) drawReplay(g, look, seen, inner, replay);
   });
 }

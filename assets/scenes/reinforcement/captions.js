@@ -102,7 +102,7 @@ function doingSentence({ actors, learners, replays, servers }) {
       ? `actor ${living[0].rank} ${living[0].does === "waits" ? "waits for parameters" : living[0].words || "is idle"}`
       : play === living.length
         ? `${allOf(play)} actors play`
-        : `${play} of ${living.length} actors play`;
+        : `${play} of ${living.length} actors ${play === 1 ? "plays" : "play"}`;
   if (waits) {
     const replay = replays.some((one) => one.rank === waits.forWhom);
     const whom = replay

@@ -63,6 +63,21 @@ export function binsOf(index, ranks, name, t) {
 }
 
 /**
+ * Round numbers, evenly apart, from one that is not above `low` to one that is not below `high`.
+ * @param {number} low
+ * @param {number} high
+ * @returns {number[]}
+ */
+export function roundLevels(low, high) {
+  const least = (high - low) / 3;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = power * ([1, 2, 5].find((one) => one * power >= least * (1 - 1e-9)) ?? 10);
+  const first = Math.floor(low / step + 1e-9);
+  const last = Math.ceil(high / step - 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/**
  * A line through bins; axes with round numbers.
  * @param {Chart} chart
  * @param {{bins: Bin[], colour: string, dash: number[], name: string}[]} lines
@@ -82,10 +97,12 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
   let high = Math.max(...all.map((bin) => (band ? bin.high : bin.mean)));
   if (zero) low = Math.min(0, low);
   if (high - low < 1e-9) high = low + 1;
+  const levels = roundLevels(low, high);
+  [low, high] = [levels[0], levels[levels.length - 1]];
   const X = (/** @type {number} */ at) =>
     left + ((at - from) / Math.max(1, t - from)) * (right - left);
   const Y = (/** @type {number} */ v) => bottom - ((v - low) / (high - low)) * (bottom - top);
-  for (const v of [low, (low + high) / 2, high]) {
+  for (const v of levels) {
     g.fillStyle = ink.rule;
     g.fillRect(left, Y(v), right - left, 0.75);
     writeAt(g, font, rlNumber(v), left - 5, Y(v), ink["ink-3"], "right");

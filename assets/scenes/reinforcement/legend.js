@@ -9,6 +9,8 @@
 import { ageInk } from "../../drawing/colors.js";
 import { cross } from "../../drawing/glyph.js";
 import { grouped } from "../../engine/format.js";
+import { bundleRoom, hasStrip } from "./boxes.js";
+import { gameScale } from "./game.js";
 import { drawMessage } from "./draw.js";
 import { RL_TINTS } from "./frame.js";
 
@@ -17,7 +19,7 @@ import { RL_TINTS } from "./frame.js";
  * @param {RlSeen} seen
  * @returns {KeyItem[]}
  */
-export function rlKeys({ ink }, { frame, roles }) {
+export function rlKeys({ ink }, { frame, roles, place }) {
   const items = /** @type {KeyItem[]} */ ([]);
   const put = (
     /** @type {string} */ name,
@@ -35,7 +37,12 @@ export function rlKeys({ ink }, { frame, roles }) {
     `updates that parameters lack: 0 to ${grouped(RL_TINTS * step)} or more`,
     tints,
   );
-  if (!frame.bundles)
+  const strips = place.spots.some(
+    (one) =>
+      (one.role === "replay" && hasStrip(one)) ||
+      (one.role === "bundle" && hasStrip(bundleRoom(one, 1))),
+  );
+  if (!frame.bundles || strips)
     put(
       `old ${old}`,
       56,
@@ -47,19 +54,18 @@ export function rlKeys({ ink }, { frame, roles }) {
   if (!frame.bundles) {
     message("experience", "experience, tinted so");
     message("minibatch", "minibatch");
-    if (roles.options.replay !== "uniform") {
-      message("priorities", "priorities");
-      put("mass", 18, "higher: drawn more often", (g) => {
-        g.fillStyle = ageInk(ink, 3);
-        g.fillRect(1, 9, 7, 5);
-        g.fillRect(9, 2, 7, 12);
-      });
-    }
+    if (roles.options.replay !== "uniform") message("priorities", "priorities");
   }
+  if (strips && roles.options.replay !== "uniform")
+    put("mass", 18, "higher: drawn more often", (g) => {
+      g.fillStyle = ageInk(ink, 3);
+      g.fillRect(1, 9, 7, 5);
+      g.fillRect(9, 2, 7, 12);
+    });
   if (roles.servers.length) message("gradients", "gradients");
   message("parameters", "parameters", Math.PI);
   message("request", "a request, an answer");
-  if (frame.actors.some((one) => one.picture.length))
+  if (frame.actors.some((one) => showsGame(place, one)))
     put("game", 12, "the game, recorded once per second", (g) => {
       g.fillStyle = ink.track;
       g.fillRect(1, 1, 10, 14);
@@ -76,6 +82,17 @@ export function rlKeys({ ink }, { frame, roles }) {
       cross(g, 8, 8, 5);
     });
   return items;
+}
+
+/**
+ * Whether an actor's game is drawn: in its box, or in its bundle's first room.
+ * @param {RlSeen["place"]} place
+ * @param {import("./frame.js").ActorNow} actor
+ */
+function showsGame(place, { rank, picture }) {
+  const spot = place.of.get(rank);
+  if (!spot) return false;
+  return gameScale(spot.role === "bundle" ? bundleRoom(spot, 0) : spot, picture) > 0;
 }
 
 /**

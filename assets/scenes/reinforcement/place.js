@@ -17,6 +17,7 @@
  */
 import { inBundles } from "./index.js";
 
+export const STRIP_WIDE = 7; // px of a box's strip that is tinted by the version held
 const RL_HEAD = 50; // px above the boxes: the columns' names, and the way back
 const BUNDLE_HEAD = 22;
 const ROW_GAP = 8;

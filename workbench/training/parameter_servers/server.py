@@ -190,9 +190,13 @@ class Server:
                 found_by=self.job.run_rank,
             )
 
+    def _within(self, iteration: int) -> int:
+        """Return the last iteration in place of the one after it, which a worker asks for too."""
+        return min(iteration, self.job.exp.iterations - 1)
+
     def _await_push(self, worker: int, iteration: int) -> None:
         """Post the receive of a worker's gradient."""
-        self.job.recorder.where = Where(iteration)  # of the rows of its arrival
+        self.job.recorder.where = Where(self._within(iteration))  # of the rows of its arrival
         room = self.shard_of[worker].inbox[worker]
         with self.job.label(self.labels[0]):
             self.inbox[worker, GRADIENT] = dist.irecv(room, worker, tag=GRADIENT)
@@ -260,7 +264,7 @@ class Server:
     def _grant(self, worker: int, iteration: int, shard: Shard, word: int) -> None:
         """Send a worker its grant: ``word`` is GO or STOP_HERE."""
         del self.waiting[worker]
-        self.job.recorder.where = Where(iteration, version=shard.version)
+        self.job.recorder.where = Where(self._within(iteration), version=shard.version)
         words = [shard.version, word, *self.service.clocks(shard)]
         dist.isend(torch.tensor(words), worker, group=self.control)
 

@@ -39,11 +39,14 @@ class Served:
 
 
 def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
-    """Return the picture's data; None where nothing was served.
+    """Return the picture's data; None where nothing was served, or for actors too: they have a
+    picture of their own, with their servers.
 
     ``run_facts``: the store's, for the time before there are rows.
     """
     p = pl.col
+    if run_facts.get("roles"):
+        return None
     if not (run_facts["server"] or rows.filter(p("kind") == "clock").head(1).collect().height):
         return None
     newest = rows.filter(p("kind") == "clock").select(p("iteration").max()).collect().item()

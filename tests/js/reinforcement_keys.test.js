@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { roundLevels } from "../../assets/scenes/reinforcement/charts.js";
+import { rlFrame } from "../../assets/scenes/reinforcement/frame.js";
+import { rlIndexOf, rlRoles } from "../../assets/scenes/reinforcement/index.js";
+import { rlKeys } from "../../assets/scenes/reinforcement/legend.js";
+import { rlPlace } from "../../assets/scenes/reinforcement/place.js";
+import { INK } from "./canvas.js";
+import { recorded } from "./recorded.js";
+
+test("the levels of an axis are few round numbers around all values", () => {
+  assert.deepEqual(roundLevels(-1, 1), [-1, 0, 1]);
+  assert.deepEqual(roundLevels(0, 39.8), [0, 20, 40]);
+  assert.deepEqual(roundLevels(0, 148), [0, 50, 100, 150]);
+  for (const [low, high] of [
+    [9, 347],
+    [-0.7, -0.2],
+    [0, 1e-3],
+    [0, 1],
+  ]) {
+    const levels = roundLevels(low, high);
+    assert.ok(levels[0] <= low + 1e-12 && levels[levels.length - 1] >= high - 1e-12, `${levels}`);
+    assert.ok(levels.length >= 2 && levels.length <= 5, `${levels}`);
+  }
+});
+
+test("a key is for what is drawn: the game in low boxes and bundles too, strips where they fit", () => {
+  for (const [run, width, game] of [
+    ["played_bundles", 928, true],
+    ["played_ape_x", 928, true],
+    ["played_bundles", 340, false],
+  ]) {
+    const known = recorded(run);
+    const [roles, index] = [rlRoles(known.run), rlIndexOf(known.table)];
+    const frame = rlFrame(index, roles, known.table.to, known.run.iterations);
+    const seen = { roles, index, frame, place: rlPlace(roles, width) };
+    const names = rlKeys({ ink: INK }, seen).map(({ name }) => name);
+    assert.equal(names.includes("game"), game, `${run} ${width}: ${names}`);
+    assert.ok(
+      names.some((name) => name.startsWith("old")),
+      `${run} ${width}: ${names}`,
+    );
+  }
+});

@@ -45,6 +45,7 @@ const FRAME = `
     <div class="wb-scenes"></div>
     <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div></div></aside>
   </div>
+  <section class="wb-why" aria-label="Why was it this slow?" hidden></section>
   <div class="wb-time"></div>
   <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all · H holds the ranks</span><span class="wb-meter"></span></p>`;
 

@@ -8,6 +8,7 @@
  */
 import { badge, factsOf, meter } from "../engine/format.js";
 import { nowOf } from "../engine/player.js";
+import { showBottleneck } from "./bottleneck.js";
 
 /** @param {Stage} stage @param {Look} look */
 export function refreshTexts(stage, look) {
@@ -32,6 +33,7 @@ export function refreshTexts(stage, look) {
   ]);
   put(".wb-question", known.run?.question ?? "");
   stage.$(".wb-question").hidden = !known.run?.question;
+  showBottleneck(stage.$(".wb-why"), known.run?.bottleneck);
   put(".wb-meter", meter(known));
   stage.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);
   const trouble = stage.wire.trouble(look.at);

@@ -11,6 +11,7 @@ from workbench.runs.displays import display
 if TYPE_CHECKING:
     import polars as pl
 
+    from workbench.analysis.bottleneck import Bottleneck
     from workbench.analysis.detection import Detection
     from workbench.analysis.poison import Poison
     from workbench.analysis.recovery import Recoveries
@@ -73,6 +74,15 @@ class Shown:
         from workbench.analysis.recovery import measure
 
         return measure(self.events, self.store.metadata)
+
+    def bottleneck(self) -> Bottleneck | None:
+        """Find what the time of the ranks that train was spent on (``shares``: computing, waiting
+        for others, links, cores), what cost most, whose doing it is and what would help: see
+        analysis/bottleneck.py. None where fewer than two ranks train.
+        """
+        from workbench.analysis.bottleneck import find
+
+        return find(self.store.scan(), self.store.metadata)
 
     def detection(self) -> Detection:
         """Score what was noticed, so far, against the faults that were done: each with the time to

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from workbench.analysis.bottleneck import find as find_bottleneck
 from workbench.common import threads
 from workbench.common.errors import SpecError
 from workbench.recording.events import KINDS
@@ -126,6 +127,7 @@ class Feed:
         self._said_at = self._measured_at = -math.inf
         self._share: float | None = None
         self._over = False
+        self._bottleneck: dict[str, Any] | None = None  # of a run that is over
 
     @property
     def id(self) -> str:
@@ -297,6 +299,8 @@ class Feed:
         else:
             header_facts["emulated"] = changed(header_facts["emulated"], tally.links)
         header_facts["notes"] = notes
+        if self._over:
+            header_facts["bottleneck"] = self._cost(run.store)
         word, words = state_of(run, self._over, header_facts, tally.events, tally.iteration)
         origin = tally.origin
         return {
@@ -312,6 +316,13 @@ class Feed:
             "now": None if self._over or not origin else time.monotonic_ns() - origin,
             "lanes_now": lanes_now(self._store.doing, origin) if origin else [],
         }
+
+    def _cost(self, store: Store) -> dict[str, Any]:
+        """Return what cost a run that is over most of its time; {} where that cannot be said."""
+        if self._bottleneck is None:
+            found = find_bottleneck(store.scan(), store.metadata)
+            self._bottleneck = found.for_page() if found else {}
+        return self._bottleneck
 
     def _counters(self, run: Watched) -> dict[str, Any]:
         counters = self._tally.counters(self._over)

@@ -1,0 +1,161 @@
+"""The bottleneck of runs whose cause is known: what cost most, and whose doing it was.
+
+The machine's own cores may cost more than anything else, so a cause counts as found when it is
+named first, or right after the cores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.live import PATIENCE, lenet
+from tests.synthetic import table
+from workbench.analysis.bottleneck import Bottleneck, find
+from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
+from workbench.common.assets import asset
+from workbench.store.table import EMPTY, SCHEMA
+
+MS = 1_000_000
+
+
+def found(exp: wb.Experiment) -> Bottleneck:
+    """Return the first cause of a real run that is not the cores of this machine."""
+    run = wb.run(exp)
+    run.wait(timeout=PATIENCE)
+    result = run.bottleneck()
+    assert result is not None
+    assert sum(result.shares.values()) == pytest.approx(1)
+    page = result.for_page()
+    assert page["words"].endswith(".") and page["advice"].endswith(".")
+    if result.cause == "cores":
+        assert result.also is not None, result
+        return result.also
+    return result
+
+
+def test_a_slow_link_is_named_although_others_wait_behind_it() -> None:
+    slow = wb.Network(links={(0, 1): wb.Link(latency="40 ms")})
+    result = found(lenet(ranks=3, iterations=5, network=slow))
+    assert (result.cause, result.rank, result.peer) == ("slow link", 0, 1), result
+
+
+def test_a_straggler_is_named_although_others_wait_for_ranks_that_wait_for_it() -> None:
+    slow = (wb.Slow(rank=2, factor=10),)
+    result = found(lenet(ranks=4, iterations=6, pad_compute="15 ms", faults=slow))
+    assert (result.cause, result.rank) == ("straggler", 2), result
+
+
+def test_small_buckets_cost_latency() -> None:
+    small = {"bucket_cap_mb": 0.0001}
+    exp = lenet(strategy="ddp", network=wb.Network(latency="10 ms"), iterations=4, options=small)
+    assert found(exp).cause == "latency"
+
+
+@pytest.mark.full
+def test_large_messages_over_narrow_links_cost_bandwidth() -> None:
+    exp = lenet(network=wb.Network(bandwidth="20 Mbit/s"), iterations=4)
+    assert found(exp).cause == "bandwidth"
+
+
+@pytest.mark.full
+def test_a_hot_server_is_named() -> None:
+    exp = lenet(
+        strategy="parameter_server",
+        ranks=5,
+        iterations=6,
+        network=wb.Network(bandwidth="20 Mbit/s"),
+        options={"consistency": "asp"},
+    )
+    result = found(exp)
+    assert (result.cause, result.rank) == ("server", 0), result
+
+
+@pytest.mark.full
+def test_the_bubble_of_a_pipeline_is_no_straggler() -> None:
+    exp = wb.Experiment(
+        strategy="pipeline",
+        task="char_transformer",
+        ranks=4,
+        threads=1,
+        iterations=4,
+        batch_size=8,
+        pad_compute="60 ms",
+        options={"schedule": "gpipe", "microbatches": 2},
+    )
+    assert found(exp).cause == "bubble"
+
+
+# ---- by hand: no clock of this machine
+
+NOTHING = {
+    name: "" if dtype in (pl.String, pl.Categorical) else float("nan") if dtype.is_float() else -1
+    for name, dtype in SCHEMA.items()
+}
+
+
+def span(rank: int, kind: str, start: float, end: float, **more: Any) -> dict[str, Any]:
+    times = {"start_ns": int(start * MS), "end_ns": int(end * MS)}
+    return {**NOTHING, "rank": rank, "kind": kind, "iteration": 1, **times, **more}
+
+
+def message(rank: int, kind: str, peer: int, start: float, end: float) -> dict[str, Any]:
+    key = {"group": "default", "op": 0, "step": 0, "chunk": rank if kind == "send" else peer}
+    return span(rank, kind, start, end, peer=peer, slot=0, nbytes=1000, **key)
+
+
+def test_ranks_that_share_cores() -> None:
+    rows = [span(rank, "forward", 0, 100, value=70.0 * MS) for rank in range(4)]
+    result = find(table(rows), {"cores": "2"})
+    assert result is not None and result.cause == "cores"
+    assert result.shares["core"] == pytest.approx(0.7)
+    assert "4 ranks run on 2 cores" in result.words
+
+
+def test_what_a_rank_waits_for_is_followed_from_peer_to_peer() -> None:
+    """Rank 2 waits for 1, which waits for 0, which computes for 60 ms; its message takes 10 ms."""
+    rows = [
+        span(0, "forward", 0, 60),
+        span(1, "forward", 0, 10),
+        span(2, "forward", 0, 10),
+        message(0, "send", 1, 60, 70),
+        message(1, "wait", 0, 10, 70),
+        message(1, "send", 2, 70, 71),
+        message(2, "wait", 1, 10, 71),
+    ]
+    spent = TimeSpent(rows_of(table(rows).lazy()))
+    assert dict(spent.waits) == {0: pytest.approx(100 * MS)}
+    assert spent.links[0, 1] == pytest.approx(30 * MS)  # the sender's, and two that wait for it
+    assert spent.links[1, 2] == pytest.approx(2 * MS)
+    assert spent.parts["compute"] == pytest.approx(80 * MS)
+    assert sum(spent.parts.values()) == pytest.approx((70 + 71 + 71) * MS)
+
+
+def test_ranks_that_wait_in_a_circle_are_nobodys_fault() -> None:
+    rows = [span(rank, "forward", 0, 10) for rank in (0, 1)]
+    rows += [message(0, "wait", 1, 10, 50), message(1, "wait", 0, 10, 50)]
+    spent = TimeSpent(rows_of(table(rows).lazy()))
+    assert sum(spent.waits.values()) == pytest.approx(80 * MS)
+    assert spent.parts["link"] == 0
+
+
+def test_what_computing_hides_costs_nothing() -> None:
+    rows = [span(0, "backward", 0, 50), span(1, "backward", 0, 50)]
+    rows += [message(0, "send", 1, 10, 40), message(1, "wait", 0, 5, 40)]
+    result = find(table(rows), {})
+    assert result is not None and result.cause == "compute"
+    assert result.shares["compute"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("ranks", [0, 1])
+def test_nothing_is_said_of_less_than_two_ranks(ranks: int) -> None:
+    rows = [span(rank, "forward", 0, 10) for rank in range(ranks)]
+    assert find(table(rows) if rows else EMPTY, {}) is None
+
+
+def test_the_parts_are_those_of_pages() -> None:
+    text = asset("chrome/bottleneck.js").read_text()
+    assert [part for part in PARTS if f'["{part}", ' not in text] == []

@@ -1,0 +1,203 @@
+"""Bottlenecks: what a run's time was spent on, what cost most, and what would help.
+
+``find`` says it in a sentence and a piece of advice. The parts are those of time_spent.py. Of what
+costs most beside computing, one rank, one link or one server is named if most of it is its doing.
+What costs much too is said second: a machine with few cores does not hide a slow link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import polars as pl
+
+from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
+from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
+from workbench.experiment.stored import settings
+
+LITTLE = 0.15  # of the time: what costs less is no bottleneck
+MAIN = 0.5  # of a part: whose doing so much is, is named
+TIMES = 1.4  # so many times the others' computing makes a straggler
+SMALL = 16_384  # bytes: what a message costs is its latency
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """``shares`` of PARTS add up to 1. ``cause``: "straggler", "turns", "bubble", "stage",
+    "server", "slow link", "latency", "bandwidth", "cores", or "compute" where nothing else costs
+    much. ``rank``, ``peer``: whose doing it is, -1 nobody's.
+    """
+
+    shares: Mapping[str, float]
+    cause: str
+    words: str  # what cost most, in a sentence
+    advice: str  # what would help
+    rank: int = -1
+    peer: int = -1
+    also: Bottleneck | None = None  # what costs most beside that, if it is much
+
+    def for_page(self) -> dict[str, Any]:
+        """Return what a page is told."""
+        shares = {name: round(share, 4) for name, share in self.shares.items()}
+        also = {"also": self.also.words} if self.also else {}
+        own = {"cause": self.cause, "words": self.words, "advice": self.advice}
+        return {"shares": shares, **own, **also}
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
+        return f"<{parts}. {self.words} {self.advice}>"
+
+
+def find(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> Bottleneck | None:
+    """Return the bottleneck of a run; None where fewer than two ranks
+    train, or nothing was recorded of it."""
+    return of(TimeSpent(rows_of(events.lazy())), metadata)
+
+
+def of(spent: TimeSpent, metadata: Mapping[str, str]) -> Bottleneck | None:
+    """Return the bottleneck of this time."""
+    total = sum(spent.parts.values())
+    if len(spent.trainers) < 2 or total <= 0:
+        return None
+    shares = {name: spent.parts[name] / total for name in PARTS}
+    verdict = _Verdict(spent, settings(metadata), int(metadata.get("cores", 0) or 0), shares)
+    says = {"wait": verdict.waiting, "link": verdict.moving, "core": verdict.crowded}
+    much = sorted((name for name in says if shares[name] >= LITTLE), key=lambda n: -shares[n])
+    if not much:
+        return verdict.computing()
+    first, *others = (says[name]() for name in much[:2])
+    return replace(first, also=others[0]) if others else first
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Words on a part of the time."""
+
+    spent: TimeSpent
+    spec: Mapping[str, Any]
+    cores: int
+    shares: Mapping[str, float]
+
+    def _say(
+        self, cause: str, words: str, advice: str, rank: int = -1, peer: int = -1
+    ) -> Bottleneck:
+        return Bottleneck(self.shares, cause, words, advice, rank, peer)
+
+    def _percent(self, part: str) -> str:
+        return f"{self.shares[part]:.0%} of the time"
+
+    def computing(self) -> Bottleneck:
+        words = f"Ranks compute {self._percent('compute')}, and nothing else costs much."
+        return self._say("compute", words, "To be faster, divide the work over more ranks.")
+
+    def crowded(self) -> Bottleneck:
+        ranks = len({*self.spent.rows["rank"].to_list()})
+        where = f" on {counted(self.cores, 'core')}" if self.cores else ""
+        words = f"Ranks wait for a core {self._percent('core')}: {ranks} ranks run{where}."
+        return self._say("cores", words, "Run fewer ranks here, or take a machine with more cores.")
+
+    # ---- waiting
+
+    def waiting(self) -> Bottleneck:
+        """Whoever is waited for most is a straggler if it computes longer than the others."""
+        waits, often = self.spent.waits, self._percent("wait")
+        rank, most = waits.most_common(1)[0]
+        main = most >= MAIN * sum(waits.values())
+        times = self._times(rank)
+        if main and rank not in self.spent.trainers:
+            words = f"Workers wait for server {rank} {often}: it applies one update after another."
+            return self._say("server", words, "Take more servers: each then holds less.", rank)
+        if self.spec.get("strategy") == "pipeline":
+            return self._pipeline(rank, main, times, often)
+        if main and times >= TIMES:
+            words = (
+                f"The others wait for rank {rank} {often}: it computes {times:.1f} times as long "
+                "as they do."
+            )
+            advice = (
+                "Give it a smaller share of the minibatch, or let the others go on without it: "
+                "SSP, local SGD, gossip."
+            )
+            return self._say("straggler", words, advice, rank)
+        words = f"Ranks wait for each other {often}: in every iteration another one is slowest."
+        advice = "Let them meet less often (local SGD), or within a bound (SSP)."
+        return self._say("turns", words, advice)
+
+    def _times(self, rank: int) -> float:
+        """Return how many times as long as the other trainers a rank computes; 0 unknown."""
+        own = self.spent.compute_of(self.spent.trainers)
+        others = [ns for other, ns in own.items() if other != rank]
+        return own.get(rank, 0.0) / median(others) if others and median(others) else 0.0
+
+    def _pipeline(self, rank: int, main: bool, times: float, often: str) -> Bottleneck:
+        if main and times >= 1 + (TIMES - 1) / 2:
+            words = (
+                f"Stages wait for that of rank {rank} {often}: it computes {times:.1f} times as "
+                "long as they do."
+            )
+            return self._say("stage", words, "Cut the model elsewhere: stages of equal time.", rank)
+        words = f"Stages wait {often} for microbatches that others still compute: the bubble."
+        advice = "Take more microbatches, or a schedule with a smaller bubble."
+        return self._say("bubble", words, advice)
+
+    # ---- links
+
+    def moving(self) -> Bottleneck:
+        """One link or one server may hold up all; else messages are many, or large."""
+        links, often = self.spent.links, self._percent("link")
+        total = sum(links.values())
+        if (server := self._server()) is not None:
+            words = f"Bytes are on their way {often}, most of them to and from server {server}."
+            return self._say("server", words, "Take more servers: each then moves less.", server)
+        (source, target), most = links.most_common(1)[0] if links else ((-1, -1), 0.0)
+        if len(links) > 2 and most >= MAIN * total:
+            words = (
+                f"Ranks wait {often} for what is on its way from rank {source} to rank {target}."
+            )
+            advice = f"Mend the link {source} → {target}, or order ranks so that less crosses it."
+            return self._say("slow link", words, advice, source, target)
+        return self._messages(often)
+
+    def _server(self) -> int | None:
+        """Return the server that takes part in most of the moving."""
+        servers = {rank for way in self.spent.links for rank in way} - {*self.spent.trainers}
+        if self.spec.get("strategy") != "parameter_server" or not servers:
+            return None
+        of = {
+            server: sum(ns for way, ns in self.spent.links.items() if server in way)
+            for server in servers
+        }
+        server = max(of, key=lambda one: of[one])
+        return server if of[server] >= MAIN * sum(self.spent.links.values()) else None
+
+    def _messages(self, often: str) -> Bottleneck:
+        p = pl.col
+        sends = self.spent.rows.filter((p("kind") == "send") & p("rank").is_in(self.spent.trainers))
+        count = sends.height / max(1, sends.select("rank", "iteration").n_unique())
+        nbytes = float(sends["nbytes"].clip(0).mean() or 0)  # type: ignore[arg-type]
+        facts = f"{count:,.0f} messages of {print_size(round(nbytes))} per rank and iteration"
+        words = f"Bytes are on their way {often}: {facts}."
+        if self._latency_counts(nbytes):
+            advice = "Send fewer, larger messages: larger buckets, tensors fused."
+            return self._say("latency", words, advice)
+        advice = (
+            "Send fewer bytes (compression, local SGD), or send them while backward computes (DDP)."
+        )
+        return self._say("bandwidth", words, advice)
+
+    def _latency_counts(self, nbytes: float) -> bool:
+        """Return whether a message costs more for being one than for its bytes."""
+        network = self.spec.get("network") or {}
+        try:
+            latency = duration_ns(network["latency"]) if network.get("latency") else 0
+            width = bytes_per_second(network["bandwidth"]) if network.get("bandwidth") else 0.0
+        except (TypeError, ValueError):  # another version's
+            latency, width = 0, 0.0
+        if latency and not width:
+            return True
+        if width:
+            return latency > nbytes / width * 1e9
+        return nbytes < SMALL

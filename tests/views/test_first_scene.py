@@ -19,13 +19,12 @@ def opens(exp: wb.Experiment, **more: str) -> str:
 
 
 def test_a_strategy_has_its_scene() -> None:
-    one, two = {"ranks": 1}, {"ranks": 2}
-    assert opens(wb.Experiment(strategy="pipeline", task="char_transformer", **two)) == "pipeline"
-    assert opens(wb.Experiment(strategy="ddp", **two)) == "timeline"
-    assert opens(wb.Experiment(strategy="data_parallel", **two)) == "collectives"
-    assert opens(wb.Experiment(strategy="sequential", **one)) == "overview"
-    assert opens(wb.Experiment(strategy="ddp", **two), scene="samples") == "samples"
-    assert opens(wb.Experiment(strategy="ddp", **two), scene="no such scene") == "timeline"
+    assert opens(wb.Experiment(strategy="pipeline", task="char_transformer", ranks=2)) == "pipeline"
+    assert opens(wb.Experiment(strategy="ddp", ranks=2)) == "timeline"
+    assert opens(wb.Experiment(strategy="data_parallel", ranks=2)) == "collectives"
+    assert opens(wb.Experiment(strategy="sequential", ranks=1)) == "overview"
+    assert opens(wb.Experiment(strategy="ddp", ranks=2), scene="samples") == "samples"
+    assert opens(wb.Experiment(strategy="ddp", ranks=2), scene="no such scene") == "timeline"
     assert first_scene({}) == "overview"  # a record that says nothing of its experiment
 
 

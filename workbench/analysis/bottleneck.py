@@ -102,7 +102,7 @@ class _Verdict:
     # ---- waiting
 
     def waiting(self) -> Bottleneck:
-        """Whoever is waited for most is a straggler if it computes longer than the others."""
+        """Name whoever is waited for most a straggler, if it computes longer than the others."""
         waits, often = self.spent.waits, self._percent("wait")
         rank, most = waits.most_common(1)[0]
         main = most >= MAIN * sum(waits.values())
@@ -146,7 +146,7 @@ class _Verdict:
     # ---- links
 
     def moving(self) -> Bottleneck:
-        """One link or one server may hold up all; else messages are many, or large."""
+        """Name the link or the server that holds up all; else say if messages are many or large."""
         links, often = self.spent.links, self._percent("link")
         total = sum(links.values())
         if (server := self._server()) is not None:

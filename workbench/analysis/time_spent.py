@@ -1,4 +1,4 @@
-"""Where the time of the ranks that train went: computing, waiting, links, cores.
+"""The time of the ranks that train, by what it was spent on: computing, waiting, links, cores.
 
 At every moment a rank
 
@@ -72,7 +72,7 @@ class TimeSpent:
         self.rows = rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
         trains = rows.filter(pl.col("kind").is_in(TRAINS))
         self.trainers: list[int] = sorted(trains["rank"].unique().to_list())
-        self.parts: Counter[str] = Counter({name: 0 for name in PARTS})
+        self.parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         self.waits: Counter[int] = Counter()
         self.links: Counter[tuple[int, int]] = Counter()
         self.spans: dict[int, tuple[int, int]] = {}  # of each trainer: its first and last moment
@@ -101,7 +101,7 @@ class TimeSpent:
             self._count(rank, inside, state, last, lasts)
 
     def _fill_waits(self) -> None:
-        """A wait is for its peer until that has sent, then for what is on its way."""
+        """Put in what ranks wait for: the peer until it has sent, then what is on its way."""
         p = pl.col
         waits = self.rows.filter(p("kind") == "wait")
         sent = (
@@ -181,13 +181,12 @@ class TimeSpent:
         )
 
     def compute_of(self, ranks: Sequence[int]) -> dict[int, float]:
-        """Return how long each computes in an iteration, in ns, without waiting for a core."""
+        """Return how long each computes in an iteration, in ns: the median."""
         p = pl.col
-        own = p("end_ns") - p("start_ns") - p("value").fill_nan(0).fill_null(0)
         table = (
             self.rows.filter(p("kind").is_in(TRAINS) & p("rank").is_in(ranks))
             .group_by("rank", "iteration")
-            .agg(own.sum().alias("ns"))
+            .agg((p("end_ns") - p("start_ns")).sum().alias("ns"))
             .group_by("rank")
             .agg(p("ns").median())
         )

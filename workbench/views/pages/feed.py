@@ -299,8 +299,8 @@ class Feed:
         else:
             header_facts["emulated"] = changed(header_facts["emulated"], tally.links)
         header_facts["notes"] = notes
-        if self._over:
-            header_facts["bottleneck"] = self._cost(run.store)
+        if self._over and (cost := self._cost(run.store)):
+            header_facts["bottleneck"] = cost
         word, words = state_of(run, self._over, header_facts, tally.events, tally.iteration)
         origin = tally.origin
         return {

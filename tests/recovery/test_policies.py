@@ -204,6 +204,25 @@ def test_a_rank_that_is_told_to_go_leaves_at_the_end_of_its_iteration() -> None:
     assert done == faults["iteration"].max(), "not in the midst of one"
 
 
+def test_where_all_ranks_are_lost_at_once_the_run_ends_by_name_or_restarts(tmp_path: Path) -> None:
+    """Stopped first, so that no rank leaves its group before it is killed."""
+    for policy in ("shrink", "restart"):
+        plan = wb.Checkpoint(folder=str(tmp_path / policy), every=2)
+        fields = {"recovery": policy, "checkpoint": plan, "iterations": 40, "pad_compute": "5 ms"}
+        with over_in_the_end(wb.run(experiment("data_parallel", 2, **fields))) as run:
+            training(run, 4)
+            for pid in run.pids.values():
+                os.kill(pid, signal.SIGSTOP)
+            for pid in [*run.pids.values()]:
+                os.kill(pid, signal.SIGKILL)
+            result = run.wait(timeout=90, check=False)
+        if policy == "shrink":
+            assert isinstance(result.error, wb.PeerLost) and result.error.rank in (0, 1)
+            assert result.error.how == "killed"
+        else:
+            assert_as_sequential(run, result, {0, 1})
+
+
 def test_a_data_server_that_is_told_to_go_leaves_and_is_replaced() -> None:
     exp = experiment("data_servers", 3, recovery="replace", iterations=40, batch_size=6)
     run = wb.run(exp)

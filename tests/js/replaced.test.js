@@ -16,6 +16,12 @@ import { ruleOf, serverFrame } from "../../assets/scenes/server/frame.js";
 import { serverIndexOf } from "../../assets/scenes/server/index.js";
 import { copiesOn } from "../../assets/scenes/server/keys.js";
 import { aheadOf, serverPlace } from "../../assets/scenes/server/place.js";
+import { holderWords } from "../../assets/scenes/shards/captions.js";
+import { drawShards } from "../../assets/scenes/shards/draw.js";
+import { shardFacts, shardsFrame } from "../../assets/scenes/shards/frame.js";
+import { shardsIndexOf } from "../../assets/scenes/shards/index.js";
+import { shardKeys } from "../../assets/scenes/shards/legend.js";
+import { bytesScale, shardsPlace } from "../../assets/scenes/shards/place.js";
 import { rowWords } from "../../assets/scenes/timeline/captions.js";
 
 /** When the rank was lost, when the next generation began, and the run's end. */
@@ -236,6 +242,35 @@ test("the timeline names the messages that carry copies", () => {
   const words = rows.map((r) => rowWords(table, r));
   assert.ok(words.some((text) => /^rank 0 sent a message \(buddy copy\) to rank 1 in/.test(text)));
   assert.ok(words.some((text) => /^rank 1 took a message \(buddy copy\) from rank 0/.test(text)));
+});
+
+test("a rank is drawn with the copy that it keeps of another's part", () => {
+  const known = recorded("shard_replaced");
+  const { before, end } = moments(known, 1);
+  const facts = shardFacts(known.run);
+  const frameAt = (t) => shardsFrame(shardsIndexOf(known.table), facts, 2, t);
+  assert.deepEqual(
+    frameAt(known.table.from).holders.map(({ copy }) => copy),
+    [null, null],
+    "none has come yet",
+  );
+  for (const t of [before, end])
+    assert.deepEqual(
+      frameAt(t).holders.map(({ copy }) => copy?.of),
+      [1, 0],
+      "each keeps that of the rank before it",
+    );
+  const frame = frameAt(before);
+  assert.match(holderWords(frame, 1).at(-1), /^keeps a copy of rank 0's part, .+ old: a process/);
+  const place = shardsPlace(960, 2, frame.layers);
+  const seen = { frame, place, scale: bytesScale(frame.unsharded) };
+  const look = { ink: INK, font: "sans-serif", ratio: 1, width: 960, choice: null, known };
+  const keys = shardKeys(look, seen, false).map(({ name }) => name.split(" ")[0]);
+  assert.ok(keys.includes("copy"));
+  const g = canvas();
+  onto(g);
+  drawShards(g, look, seen, []);
+  assert.deepEqual(collisions(g.drawn), []);
 });
 
 test("a stage's and a shard's copy: whose, and after which iteration it was made", () => {

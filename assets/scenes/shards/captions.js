@@ -114,7 +114,7 @@ function layerStateWords(frame, now, rank) {
 
 /** @param {ShardsFrame} frame @param {number} rank @returns {string[]} */
 export function holderWords(frame, rank) {
-  const { held, active, peak, doing, iteration, layers } = frame.holders[rank];
+  const { held, active, peak, doing, iteration, layers, copy } = frame.holders[rank];
   const whole = layers.filter((layer) => layer.held > 0);
   if (!held) return [`rank ${rank}: nothing is known yet`];
   return [
@@ -128,6 +128,12 @@ export function holderWords(frame, rank) {
           .join(", ")}${whole.length > 6 ? ` and ${whole.length - 6} more` : ""}`
       : "no layer is whole here",
     `at most so far: ${bytes(peak)}`,
+    ...(copy
+      ? [
+          `keeps a copy of rank ${copy.of}'s part, ${duration(frame.t - copy.t)} old: a process ` +
+            "that takes its place receives it",
+        ]
+      : []),
   ];
 }
 

@@ -48,6 +48,8 @@ export function drawShards(g, look, { frame, place, scale }, gone) {
       drawCell(g, look, frame, place, hues, holder.rank, l, layer),
     );
     drawHolding(g, look, place, holder, scale, middle);
+    if (holder.copy && place.row >= 11)
+      drawCopy(g, ink, ranks > 8 ? ink.edge : hues[holder.copy.of], place.left - 9, y, place.cell);
     if (choice?.rank === holder.rank)
       frameOf(
         g,
@@ -65,6 +67,24 @@ export function drawShards(g, look, { frame, place, scale }, gone) {
     }
   }
   drawUnsharded(g, look, frame, place, scale);
+}
+
+/**
+ * The copy of another rank's part that a rank keeps: a strip before its layers, in that rank's
+ * colour and a dashed frame.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Look["ink"]} ink
+ * @param {string} colour
+ * @param {number} x
+ * @param {number} y
+ * @param {number} h
+ */
+export function drawCopy(g, ink, colour, x, y, h) {
+  g.globalAlpha = 0.62;
+  g.fillStyle = colour;
+  g.fillRect(x, y, 6, h);
+  g.globalAlpha = 1;
+  frameOf(g, ink["ink-2"], 1, x, y, 6, h, [2, 2]);
 }
 
 /**

@@ -14,8 +14,9 @@
  *   there: all parts have arrived and wait in the buffer; arrived: of each rank's part the share
  *   that has come, in the gather or, of sums, in the reduction
  * @typedef {{rank: number, layers: LayerNow[], held: number, active: number, peak: number,
- *   doing: string, iteration: number}} HolderNow
- *   held: all of it; active: of that, activations; peak: the most held up to now
+ *   doing: string, iteration: number, copy: {t: number, of: number} | null}} HolderNow
+ *   held: all of it; active: of that, activations; peak: the most held up to now; copy: of whose
+ *   part it keeps one, and when its last message came
  * @typedef {{t: number, holders: HolderNow[], layers: ShardLayer[], whole: number,
  *   unsharded: number}} ShardsFrame
  *   whole: bytes of all parameters; unsharded: what parameters, gradients and the optimiser's state
@@ -89,8 +90,9 @@ function holderAt(index, layers, rank, ranks, t) {
       peak: 0,
       doing: "",
       iteration: -1,
+      copy: null,
     };
-  const { ways, deeds, held } = holder;
+  const { ways, deeds, held, copies } = holder;
   const deed = deeds[countUntil(deeds, t, (one) => one.start) - 1];
   const upTo = countUntil(held.t, t, (at) => at);
   const now = layers.map(({ name }) => layerAt(holder, name, ranks, t));
@@ -110,6 +112,7 @@ function holderAt(index, layers, rank, ranks, t) {
     peak,
     doing,
     iteration: deed?.iteration ?? -1,
+    copy: copies[countUntil(copies, t, (one) => one.t) - 1] ?? null,
   };
 }
 

@@ -11,12 +11,15 @@
  *   a collective of a layer as this rank took part in it; measuring: not training's
  * @typedef {{start: number, end: number, kind: string, iteration: number}} Deed
  * @typedef {{rank: number, layers: Map<string, Held>, held: Held, active: Held, ways: Way[],
- *   deeds: Deed[], arrivals: Map<string, {t: number, chunk: number, nbytes: number}[]>}} Holder
- *   held: all of it; active: of that, activations; arrivals: by collective
+ *   deeds: Deed[], arrivals: Map<string, {t: number, chunk: number, nbytes: number}[]>,
+ *   copies: {t: number, of: number}[]}} Holder
+ *   held: all of it; active: of that, activations; arrivals: by collective; copies: of another
+ *   rank's part, in case that one is lost, as they came
  * @typedef {{iteration: number, from: number, to: number, done: Set<number>}} ShardedIteration
  */
 import { countUntil } from "../../engine/search.js";
 
+const BUDDY_COPY = "buddy copy"; // the name of its messages
 const SHARD_DEEDS = ["load", "forward", "backward", "optimizer"];
 const SHARD_WAYS = /** @type {Record<string, "gather" | "reduce">} */ ({
   all_gather: "gather",
@@ -71,6 +74,7 @@ export class ShardsIndex {
           ways: [],
           deeds: [],
           arrivals: new Map(),
+          copies: [],
         }),
       );
     return holder;
@@ -112,6 +116,8 @@ export class ShardsIndex {
   #way(r, p, arrives) {
     const { table } = this;
     const { passages } = table;
+    if (arrives && table.text(table.name[r]) === BUDDY_COPY)
+      return void this.holder(passages.rank[p]).copies.push({ t: table.end[r], of: table.peer[r] });
     const what = SHARD_WAYS[table.text(passages.collective[p])];
     if (!what) return;
     const group = table.text(passages.group[p]);

@@ -6,7 +6,7 @@
  * @typedef {import("../../chrome/stage.js").Look} Look
  */
 import { cross } from "../../drawing/glyph.js";
-import { frameOf } from "./draw.js";
+import { drawCopy, frameOf } from "./draw.js";
 import { hatched } from "../../drawing/hatch.js";
 
 /**
@@ -75,6 +75,10 @@ export function shardKeys({ ink, ratio }, { frame, place }, lost) {
       cell(g, ink.comm, 2)
     ),
   );
+  if (frame.holders.some(({ copy }) => copy))
+    put("copy", "a copy of another rank's part, for its loss", (g) =>
+      drawCopy(g, ink, other, 10, 1, 14),
+    );
   if (frame.layers.some(({ parts, bytes }) => bytes && parts.includes(0)))
     put(
       "none",

@@ -39,6 +39,7 @@ class Chart:
     aside: int = 1  # which of its lines the y2 axis is for
     across: Mapping[str, Any] = field(default_factory=dict)  # of its x axis, as Plotly has it
     up: Mapping[str, Any] = field(default_factory=dict)  # of its y axis
+    key_below: bool = False  # its key is in the lower right corner, as its lines rise to the upper
 
 
 @dataclass(frozen=True)

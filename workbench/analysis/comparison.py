@@ -70,6 +70,7 @@ RETURNED: Mapping[str, tuple[str, Chart]] = {  # the axes where returns are show
             y="return, mean of 20 episodes",
             hover=chart.hover.replace(".4f", ".3g"),
             least=None,
+            key_below=True,
         ),
     )
     for axis, (column, chart) in {**AXES, "frames": ("frames", _FRAMES)}.items()

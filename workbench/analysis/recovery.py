@@ -81,8 +81,10 @@ class Recovered:
 
     @property
     def iterations_lost(self) -> int:
-        """Whole iterations that were done, and are done again."""
-        return self.failed_in - self.iteration
+        """Whole iterations that were done, and are done again; 0 where the lost rank was behind the
+        others, as a server may be.
+        """
+        return max(0, self.failed_in - self.iteration)
 
     @property
     def joined(self) -> tuple[int, ...]:
@@ -147,7 +149,8 @@ class Recoveries(Sequence[Recovered]):
         }
         schema = {one.name: kinds.get(one.name, pl.Int64()) for one in fields(Recovered)}
         table = pl.DataFrame([asdict(one) for one in self.each], schema=schema)
-        return table.with_columns(iterations_lost=pl.col("failed_in") - pl.col("iteration"))
+        lost = pl.col("failed_in") - pl.col("iteration")
+        return table.with_columns(iterations_lost=pl.max_horizontal(lost, pl.lit(0)))
 
     @overload
     def __getitem__(self, at: int) -> Recovered: ...

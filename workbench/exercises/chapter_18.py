@@ -26,7 +26,7 @@ GORILA = Experiment(
     pad_environment="2 ms",
     options={"learners": 2},
 )
-TENTH = 2 * 103_756 / 10  # bytes: of what Gorila's servers receive and send for an update
+TENTH = 2 * 103_756 / 10  # bytes: of what Gorila's servers receive and send per update
 
 
 def ranks_of(role: str, run: Run) -> list[int]:
@@ -76,7 +76,7 @@ def four_servers(answer: Mapping[str, float]) -> list[Finding]:
 
 
 def a_tenth(answer: Experiment) -> list[Finding]:
-    """Judge an experiment by what its messages cost for an update, and by its actors' pulls."""
+    """Judge an experiment by what its messages cost per update, and by its actors' pulls."""
     run = finished(answer)
     if "roles" not in run.store.metadata:
         raise WorkbenchError(
@@ -96,7 +96,7 @@ def a_tenth(answer: Experiment) -> list[Finding]:
             "A smaller network would be another task.",
         ),
         at_most(
-            "bytes of parameters and gradients for an update",
+            "bytes of parameters and gradients per update",
             round(TENTH),
             round(nbytes / updates),
             "Gorila's learner pulls and pushes for each update. In Ape-X only actors pull: "
@@ -120,9 +120,9 @@ EXERCISES = (
         takes=numbers("gradients", "parameters"),
         judge=four_learners,
         task="""
-            Gorila has four learners in place of two, and each makes 40 updates: `gorila.replace(
-            ranks=8, iterations=40, options={"learners": 4})`. How many bytes of gradients are sent,
-            and how many bytes of parameters *to learners*?
+            Gorila has four learners in place of two, and each makes 40 updates: replace
+            `ranks=8`, `iterations=40` and `options={"learners": 4}`. How many bytes of gradients
+            are sent, and how many bytes of parameters *to learners*?
             """,
         hint="""
             Each update of each learner pulls all parameters once and pushes one gradient. The
@@ -141,8 +141,8 @@ EXERCISES = (
         takes=numbers("all", "busiest"),
         judge=four_servers,
         task="""
-            Two learners again, 40 updates each, but four servers in place of one: `ranks=9,
-            options={"learners": 2, "servers": 4}`. How many bytes of gradients do all servers
+            Two learners again, 40 updates each, but four servers in place of one: `ranks=9` and
+            `options={"learners": 2, "servers": 4}`. How many bytes of gradients do all servers
             receive together, and how many does the busiest one receive?
             """,
         hint="""
@@ -164,7 +164,7 @@ EXERCISES = (
         judge=a_tenth,
         task="""
             Hand over an experiment on `catch` with at least 3 actors and 300 updates that spends at
-            most a tenth of Gorila's $2Nw$ on parameters and gradients, for an update: 20,751 bytes.
+            most a tenth of Gorila's $2Nw$ on parameters and gradients per update: 20,751 bytes.
             Every actor must pull at least once.
             """,
         hint="""
@@ -176,7 +176,7 @@ EXERCISES = (
             ape_x.replace(iterations=300, options={"pull_every": 160})
             ```
 
-            At five frames for an update that is $5 / 160 \\cdot 103{,}756 = 3{,}200$ bytes. What
+            At five frames per update that is $5 / 160 \\cdot 103{,}756 = 3{,}200$ bytes. What
             you pay is policy lag: an actor's parameters are older.
             """,
     ),

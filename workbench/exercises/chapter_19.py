@@ -50,7 +50,7 @@ def half_the_block(answer: Mapping[str, float]) -> list[Finding]:
             mean_age(run, range(300, 600)),
             answer["mean"],
             0.06,
-            "C / 2b: half the frames for an update, and a transition stays for twice the updates.",
+            "C / 2b: half the frames per update, and a transition stays for twice the updates.",
         ),
         near(
             "age in updates of the oldest transition in replay",
@@ -103,13 +103,13 @@ def young_and_large(answer: Experiment) -> list[Finding]:
 EXERCISES = (
     Exercise(
         name="19.1",
-        title="Half the frames for an update",
+        title="Half the frames per update",
         difficulty=1,
         minutes=5,
         takes=numbers("mean", "oldest"),
         judge=half_the_block,
         task="""
-            Let one process play 2 frames for an update in place of 4, with a memory of 600
+            Let one process play 2 frames per update in place of 4, with a memory of 600
             transitions: `{"capacity": 600, "learn_from": 100, "block": 2}`. Once replay is full:
             how old is what it learns from, on average, and how old is the oldest transition?
             """,
@@ -140,8 +140,8 @@ EXERCISES = (
             alone.replace(iterations=300, options={"capacity": 800, "learn_from": 100, "block": 16})
             ```
 
-            $800 / 32 = 25$ updates. It costs four times the frames for an update. This is what
-            actors are for: sixteen frames for an update take one process long, and eight actors
+            $800 / 32 = 25$ updates. It costs four times the frames per update. This is what
+            actors are for: sixteen frames per update take one process long, and eight actors
             hardly any time.
             """,
     ),

@@ -4,6 +4,7 @@ learner's latest pull or from a checkpoint; actors and replays keep what they ha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def test_a_lost_servers_parameters_are_whole_in_its_replica(lost: int, recovery:
     (one,) = run.recovery()
     assert (one.lost, one.sources, one.updates_lost) == ((lost,), ("replica",), 0)
     assert result.lost == ([lost] if recovery == "shrink" else [])
+    behind = replace(one, failed_in=AT - 1, iteration=AT)  # a server is counted as its learners are
+    assert behind.iterations_lost == 0 and "0 iterations lost" in behind.words
     # what was on its way when the group ended is all that is lost of what was played
     came = sum(sum(each["came"].values()) for each in counts(run).values())
     made = metric(run.events, "transition made").height

@@ -169,11 +169,11 @@ def _place(
     legend = f"legend{place + 1 if place else ''}"
     made.update_layout(
         {
-            legend: {  # in the corner where losses rarely are
+            legend: {  # in the corner where lines rarely are
                 "x": right,
                 "xanchor": "right",
-                "y": top,
-                "yanchor": "top",
+                "y": span[0] if one.chart.key_below else top,
+                "yanchor": "bottom" if one.chart.key_below else "top",
                 "bgcolor": "rgba(0,0,0,0)",
                 "traceorder": "normal",
             }

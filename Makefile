@@ -68,6 +68,7 @@ test-all: ONE_BY_ONE = $(FINE)
 test test-all: $(SET_UP)
 	@$(NODE)
 	@$(BIN)/python -m tests.browser.install
+	$(if $(filter test-all,$@),$(BIN)/pip install --quiet -e ".[site]")
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(MARKS) and not alone" --hypothesis-profile=$(PROFILE) tests
 	$(PYTEST) -m "$(MARKS) and alone" --hypothesis-profile=$(PROFILE) $(ALONE)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NBVAL) $(NOTEBOOKS)

@@ -12,6 +12,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from tests import figure_pictures
+
 FOLDER = Path(__file__).parent.parent / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 OVER = {"text/plain": ""}
@@ -30,6 +32,7 @@ def main(*names: str) -> None:
                 output.get("data", {}).pop(WIDGET, None)
             if "outputs" in cell:  # how far something was, which is over
                 cell.outputs = [one for one in cell.outputs if one.get("data") != OVER]
+        figure_pictures.draw(notebook)
         nbformat.write(notebook, path)
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import workbench as wb
+from workbench.views.scenes import scenes
 
 LINKS = {"latency": "2 ms", "bandwidth": "100 Mbit/s"}
 
@@ -94,7 +96,19 @@ def record(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     known = experiments()
     for name in names:
-        _, exp = known[name]
+        scene, exp = known[name]
         run = wb.run(exp)
         run.wait(120, progress=False)
-        run.to_html(folder / f"{name}.html")
+        page = folder / f"{name}.html"
+        run.to_html(page)
+        page.write_text(opening(page.read_text(), scenes()[scene].label))
+
+
+def opening(page: str, label: str) -> str:
+    """Return a replay's page that goes to the scene with this label as soon as it has drawn it."""
+    script = f"""<script>(function open() {{
+  const tabs = [...document.querySelectorAll('[role="tab"]')];
+  const tab = tabs.find((one) => one.textContent.trim() === {json.dumps(label)});
+  tab ? tab.click() : setTimeout(open, 100);
+}})();</script></body>"""
+    return page.replace("</body>", script)

@@ -20,9 +20,14 @@ from workbench.training.pipelines import bubble, theory
 from workbench.training.pipelines.schedule import Schedule, build
 
 
-def pipeline(schedule: Any, **more: Any) -> Experiment:
+def pipeline(schedule: Any, stages_per_rank: int = 1, **more: Any) -> Experiment:
     """Return the chapter's experiment: four equal stages, eight microbatches, 20 ms an action."""
-    options = {"schedule": schedule, "microbatches": 8, "split": "layers"}
+    options = {
+        "schedule": schedule,
+        "microbatches": 8,
+        "stages_per_rank": stages_per_rank,
+        "split": "layers",
+    }
     return experiment(
         strategy="pipeline",
         task=Layers,
@@ -94,8 +99,8 @@ def slow_first(answer: str) -> list[Finding]:
 def zero_bubble(answer: Mapping[str, float]) -> list[Finding]:
     """Judge by the plan of interleaved zero bubble, and by the most in flight of a real run."""
     made = build("interleaved_zero_bubble", ranks=4, microbatches=8, stages_per_rank=2)
-    exp = pipeline("interleaved_zero_bubble", pad_compute="10 ms", iterations=2)
-    record = finished(exp.replace(options={**exp.options, "stages_per_rank": 2}))
+    exp = pipeline("interleaved_zero_bubble", 2, pad_compute="10 ms", iterations=2)
+    record = finished(exp)
     held = in_flight(record, 0)
     why = "Of thin stages: half as many layers as those of ZB-H1, which holds 4 on rank 0."
     return [
@@ -175,6 +180,6 @@ EXERCISES = (
             bubble, and how many microbatches are in flight on rank 0, over both of its stages?
             """,
         hint="`wb.schedule(...)` draws it and knows `rank_peaks`; `theory.bubble` knows the rest.",
-        solution="0.059, half of ZB-H1's 0.111, and 16 or fewer: `made.rank_peaks[0]` says it.",
+        solution="0.059, half of ZB-H1's 0.111, and eight: `made.rank_peaks[0]` says it.",
     ),
 )

@@ -53,7 +53,7 @@ class Stage(Picture):
         """
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
-            still = svg(select(self._page.run.store))
+            still = svg(select(self._page.run.store, self.scene))
             bundle[0].update({"image/svg+xml": still, "text/html": image(still, self._words)})
         return bundle
 

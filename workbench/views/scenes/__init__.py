@@ -15,6 +15,8 @@ own (common/extensions.py), a file scene.py beside the manifest. All that it may
     select(rows, facts)         what its still picture shows, from the rows of a run; None: nothing
     draw(selected) -> list      SVG elements of that, below the picture's first line
     ALONE = True                where it has something to show there is nothing else to see
+    WIDE = True                 its still picture takes the whole width: no loss curve beside it
+    ON_REQUEST = True           its still picture is drawn only where a cell asks for this scene
 
 Nothing else in Python names a scene.
 """
@@ -87,6 +89,14 @@ class Scene:
     @property
     def alone(self) -> bool:
         return bool(getattr(self.module, "ALONE", False))
+
+    @property
+    def wide(self) -> bool:
+        return bool(getattr(self.module, "WIDE", False))
+
+    @property
+    def on_request(self) -> bool:
+        return bool(getattr(self.module, "ON_REQUEST", False))
 
     def facts(self, run: RunRecord) -> dict[str, Any]:
         """Return the facts about a run that the page gets for this scene, by key."""

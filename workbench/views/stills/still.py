@@ -47,8 +47,10 @@ class Still:
     selected: Any = None  # what that scene shows
 
 
-def select(store: Store) -> Still:
-    """Return the state of the run at this moment, from its rows and its metadata."""
+def select(store: Store, asked: str = "") -> Still:
+    """Return the state of the run at this moment, from its rows and its metadata. ``asked``: the
+    scene that a cell has asked for, which is drawn where it has something to show.
+    """
     run_facts, p = facts(store.metadata), pl.col
     rows = store.scan()
     losses = (
@@ -64,7 +66,7 @@ def select(store: Store) -> Still:
     planned = json.loads(store.metadata.get("planned", "{}")).get("words", "")
     # A plan, a case of a check, two calls side by side: they say what they are.
     apart = planned or store.metadata.get("checked", "") or store.metadata.get("words", "")
-    scene, selected = _scene(rows, run_facts)
+    scene, selected = _scene(rows, run_facts, asked)
     call = {} if scene is not None and scene.alone else newest_call(rows, run_facts["cells"])
     return Still(
         ranks=ranks,
@@ -73,7 +75,8 @@ def select(store: Store) -> Still:
         or _of_cells(ranks, store.metadata.get("cells", ""), rows)
         or _sentence(ranks, run_facts["iterations"], losses, over),
         iterations=run_facts["iterations"],
-        trains=not (run_facts["cells"] or apart) or bool(losses.height),
+        trains=(not (run_facts["cells"] or apart) or bool(losses.height))
+        and not (scene is not None and scene.wide),
         losses=_thin_out([row for row in losses.iter_rows() if math.isfinite(row[1])]),
         failed=bool(error),
         scene=scene,
@@ -82,9 +85,15 @@ def select(store: Store) -> Still:
     )
 
 
-def _scene(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Scene | None, Any]:
-    """Return the first scene that has something to show, in the order of their tabs, and that."""
-    for scene in scenes().values():
+def _scene(
+    rows: pl.LazyFrame, run_facts: Mapping[str, Any], asked: str
+) -> tuple[Scene | None, Any]:
+    """Return the scene that was asked for, or the first in the order of their tabs, that has
+    something to show, and what.
+    """
+    known = scenes()
+    default = [scene for scene in known.values() if not scene.on_request]
+    for scene in [known[asked], *default] if asked in known else default:
         if (selected := scene.select(rows, run_facts)) is not None:
             return scene, selected
     return None, None

@@ -1,0 +1,112 @@
+"""Timeline: one iteration on every rank, where no script runs: computing above communicating.
+
+It is drawn only where a cell asks for it (``run.view("timeline")``): every run has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from workbench.common.svg import INK, text
+
+ON_REQUEST = WIDE = True  # only where it is asked for; the whole width is its own
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 944.0, 92.0, 318.0
+COMPUTING = {
+    "forward": "#3b6fd4",
+    "backward": "#7fa4ea",
+    "weight_grad": "#a9c2f3",
+    "optimizer": "#1a7a43",
+    "apply": "#1a7a43",
+}
+MOST_RANKS, MOST_BARS = 16, 1500
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One iteration: of each bar rank, kind, and from when to when, in ms."""
+
+    iteration: int
+    ranks: tuple[int, ...]
+    bars: tuple[tuple[int, str, float, float], ...]
+    whole_ms: float
+
+
+def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Bars | None:
+    """Return a settled iteration of all ranks; None where none was computed."""
+    p = pl.col
+    kinds = [*COMPUTING, "collective", "push", "pull", "wait"]
+    known = rows.filter(p("kind").cast(pl.String).is_in(kinds), p("iteration") >= 0)
+    steps = known.filter(p("kind") == "forward").group_by("iteration")
+    spans = steps.agg(p("start_ns").min(), p("rank").n_unique()).sort("iteration").collect()
+    if not len(spans):
+        return None
+    whole = spans.filter(p("rank") == spans["rank"].max())["iteration"]
+    iteration = int(whole[len(whole) * 3 // 4])
+    one = known.filter(p("iteration") == iteration, p("rank") < MOST_RANKS).collect()
+    begin, end = int(one["start_ns"].min() or 0), int(one["end_ns"].max() or 0)  # type: ignore[arg-type]
+    named = one.select("rank", p("kind").cast(pl.String), "start_ns", "end_ns").head(MOST_BARS)
+    bars = tuple(
+        (rank, kind, (start - begin) / 1e6, (stop - begin) / 1e6)
+        for rank, kind, start, stop in named.sort("start_ns").rows()
+    )
+    return Bars(iteration, tuple(sorted({bar[0] for bar in bars})), bars, (end - begin) / 1e6)
+
+
+def draw(selected: Bars) -> list[str]:
+    """Draw a pair of lanes for each rank, an axis and a key."""
+    row = min(46.0, (BOTTOM - TOP) / max(1, len(selected.ranks)))
+    scale = (RIGHT - LEFT) / max(selected.whole_ms, 1e-6)
+    words = f"Iteration {selected.iteration}, {selected.whole_ms:.1f} ms: computing above, below it"
+    parts = [
+        text(16, 56, "Timeline", "ink", weight=700),
+        text(
+            16,
+            74,
+            f"{words} collectives and messages; magenta: waiting",
+            "ink-3",
+            size=11,
+            most=140,
+        ),
+    ]
+    for at, rank in enumerate(selected.ranks):
+        y = TOP + at * row
+        parts.append(text(16, y + row / 2 + 1, f"rank {rank}", size=11))
+        for who, kind, start, stop in selected.bars:
+            if who == rank:
+                parts.append(_bar(kind, LEFT + start * scale, (stop - start) * scale, y, row))
+    base = TOP + row * len(selected.ranks) + 6
+    parts.append(f'<path d="M{LEFT} {base:.1f}H{RIGHT}" stroke="{INK["edge"]}"/>')
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x, ms = LEFT + share * (RIGHT - LEFT), share * selected.whole_ms
+        anchor = "end" if share == 1 else "middle"
+        parts.append(text(x, base + 14, f"{ms:.1f} ms", "ink-3", size=11, anchor=anchor))
+    return [*parts, *_key()]
+
+
+def _bar(kind: str, x: float, width: float, y: float, row: float) -> str:
+    half = (row - 6) / 2
+    if kind in COMPUTING:
+        top, high, ink = y, half, COMPUTING[kind]
+    elif kind == "wait":
+        top, high, ink = y + half + half * 0.6, half * 0.4, INK["wait"]
+    else:
+        top, high, ink = y + half, half * 0.6, INK["comm"]
+    return (
+        f'<rect x="{x:.1f}" y="{top:.1f}" width="{max(width, 0.6):.1f}" height="{high:.1f}" '
+        f'fill="{ink}"/>'
+    )
+
+
+def _key() -> list[str]:
+    shown = {**{k: COMPUTING[k] for k in ("forward", "backward", "optimizer")}}
+    shown |= {"communication": INK["comm"], "waiting": INK["wait"]}
+    parts = []
+    for at, (words, ink) in enumerate(shown.items()):
+        x = LEFT + at * 120
+        parts.append(f'<rect x="{x}" y="340" width="10" height="10" fill="{ink}"/>')
+        parts.append(text(x + 15, 349, words, "ink-2", size=11))
+    return parts

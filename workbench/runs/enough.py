@@ -1,4 +1,4 @@
-"""Whether those that are left are enough to train: their number, and the roles that they play."""
+"""Checks that enough ranks are left to train: their number, and the roles that they play."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def leaves_this_machine(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a driver is known by during one run."""
+    """The certificate that a driver is known by during one run."""
 
     context: ssl.SSLContext
     fingerprint: str

@@ -60,14 +60,20 @@ def every_value(cases: Sequence[Case]) -> list[Case]:
     return chosen
 
 
-def sampled(cases: Sequence[Case], most: int | None = None) -> list[Any]:
+def sampled(cases: Sequence[Case], *like: Case) -> list[Any]:
     """Return the cases as a test's parameters: ``make test`` runs those of `every_value`, or the
-    first ``most`` of them, which bring most.
+    first case that has the values of each of ``like``: chosen to be hard, for few tell much.
     """
-    chosen = every_value(cases)[:most]
+    chosen = [_first_like(cases, values) for values in like] or every_value(cases)
     return [
         case if case in chosen else pytest.param(case, marks=pytest.mark.full) for case in cases
     ]
+
+
+def _first_like(cases: Sequence[Case], values: Case) -> Case:
+    found = next((case for case in cases if values.items() <= case.items()), None)
+    assert found is not None, f"no case has {values}"
+    return found
 
 
 def first(count: int, cases: Iterable[Any]) -> list[Any]:

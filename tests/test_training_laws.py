@@ -86,7 +86,14 @@ def equals_sequential(case: Case) -> None:
     check_equal(result, reference, case["dtype"])
 
 
-@pytest.mark.parametrize("case", sampled(full(FACTORS), most=2), ids=name_of)
+UNEVEN = {"ranks": 3, "batch_size": 100, "optimizer": "momentum", "dtype": "float64"}
+HARD = [
+    {**UNEVEN, "strategy": "data_parallel", "all_reduce": "ring"},
+    {"strategy": "ddp", "ranks": 2, "all_reduce": "naive", "optimizer": "adam", "batch_size": 5},
+]
+
+
+@pytest.mark.parametrize("case", sampled(full(FACTORS), *HARD), ids=name_of)
 def test_equals_sequential(case: Case) -> None:
     equals_sequential(case)
 

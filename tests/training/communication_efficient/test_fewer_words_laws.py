@@ -64,6 +64,12 @@ FACTORS: dict[str, list[Any]] = {
     "momentum": [0.0, 0.9],
     "dtype": ["float64", "float32"],
 }
+HARD = [
+    {"way": ("local_sgd", {"every": 1}), "momentum": 0.9},
+    {"way": ("diloco", SAME["diloco"][0]), "ranks": 3},
+    {"way": ("top_k", {"ratio": 1.0}), "batch_size": 10},
+    {"way": ("fusion", {"threshold": "50 kB"}), "ranks": 3},
+]
 
 
 def name_of(case: Case) -> str:
@@ -71,7 +77,7 @@ def name_of(case: Case) -> str:
     return "-".join(map(str, [strategy, *options.values(), *list(case.values())[1:]]))
 
 
-@pytest.mark.parametrize("case", sampled(pairwise(FACTORS), most=4), ids=name_of)
+@pytest.mark.parametrize("case", sampled(pairwise(FACTORS), *HARD), ids=name_of)
 def test_it_is_data_parallel(case: Case) -> None:
     (strategy, options), rest = case["way"], {k: v for k, v in case.items() if k != "way"}
     reference = sequential("sgd", case["momentum"], case["dtype"], case["batch_size"])

@@ -28,6 +28,7 @@ FACTORS: dict[str, list[Any]] = {
     "rule": ["sgd", "momentum", "adam"],
     "dtype": ["float32", "float64"],
 }
+HARD = [{"ranks": 3, "batch_size": 10}, {"ranks": 2, "options": {"units": "whole"}}]
 BOUND = {"float32": 1e-5, "float64": 1e-12}
 
 
@@ -52,7 +53,7 @@ def sequential(name: str, dtype: str, batch_size: int) -> wb.Result:
     return wb.run(exp).wait(timeout=120)
 
 
-@pytest.mark.parametrize("case", sampled(pairwise(FACTORS), most=2), ids=str)
+@pytest.mark.parametrize("case", sampled(pairwise(FACTORS), *HARD), ids=str)
 def test_equals_sequential_training(case: Case) -> None:
     reference = sequential(case["rule"], case["dtype"], case["batch_size"])
     exp = lenet(

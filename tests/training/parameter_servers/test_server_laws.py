@@ -44,6 +44,7 @@ FACTORS: dict[str, list[Any]] = {
     "optimizer": ["sgd", "momentum", "adam"],
     "dtype": ["float32", "float64"],
 }
+HARD = {"workers": 2, "servers": 2, "placement": "hash", "batch_size": 3, "optimizer": "momentum"}
 ITERATIONS = 20
 
 
@@ -74,7 +75,7 @@ def equals_sequential(case: Case) -> None:
     lawful(run)
 
 
-@pytest.mark.parametrize("case", sampled(full(FACTORS), most=1), ids=name_of)
+@pytest.mark.parametrize("case", sampled(full(FACTORS), HARD), ids=name_of)
 def test_bsp_equals_sequential(case: Case) -> None:
     equals_sequential(case)
 

@@ -6,7 +6,7 @@
 #include "kernels.h"
 #include "mover.h"
 
-enum { LARGE = 32768, PAST_CACHES_FROM = 1 << 17, MOST_PARTS = 64 };
+enum { LARGE = 32768, BLOCK = 8192, MOST_PARTS = 64 };
 
 /* -- what Python passes -- */
 
@@ -213,7 +213,7 @@ static void write_recv(mover *m, i64 start, i64 end, int frm, const header *h, i
 
 /* Into the caller's tensor. */
 static void store(const mover *m, void *into, const void *from, i64 bytes) {
-    if (m->past_caches && bytes >= PAST_CACHES_FROM) copy_past_caches(into, from, bytes);
+    if (m->past_caches && bytes >= BLOCK) copy_past_caches(into, from, bytes);
     else memcpy(into, from, (size_t)bytes);
 }
 
@@ -256,10 +256,14 @@ static int pass_on(mover *m, piece p, int frm, int to, int reduction, int keep, 
     i64 start = now();
     const char *arrived = payload_of(&m->in[frm]);
     char *leaving = payload_of(&m->out[to]);
-    if (reduction) combine(leaving, arrived, p.at, p.bytes);
-    else memcpy(leaving, arrived, (size_t)p.bytes);
-    send_slot(m, to, &p, p.step + 1); /* first: another rank waits for it */
-    if (!reduction || keep) store(m, p.at, leaving, p.bytes);
+    for (i64 at = 0, rest; (rest = p.bytes - at) > 0; at += BLOCK) { /* while a block is in the nearest cache */
+        i64 bytes = rest < BLOCK ? rest : BLOCK;
+        if (reduction) combine(leaving + at, arrived + at, p.at + at, bytes);
+        else memcpy(leaving + at, arrived + at, (size_t)bytes);
+        if (!reduction) store(m, p.at + at, leaving + at, bytes);
+        else if (keep) memcpy(p.at + at, leaving + at, (size_t)bytes);
+    }
+    send_slot(m, to, &p, p.step + 1);
     free_slot(m, frm, &h);
     i64 end = now();
     write_recv(m, start, end, frm, &h, reduction, phase);

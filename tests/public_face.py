@@ -315,7 +315,13 @@ BESIDE: dict[str, dict[str, Any]] = {
         for name in ("Run", "Ranks", "Loaded", "Planned", "SideBySide", "Watching")
     },
 }
-OF_THE_COLLECTOR = {"append", "names", "number", "set_now"}  # methods that only the engine calls
+OF_THE_COLLECTOR = {
+    "append",
+    "names",
+    "number",
+    "set_now",
+    "collected_by",
+}  # methods that only the engine calls
 
 # Classes of wb.__all__ that nobody but these functions makes.
 MADE_BY = {

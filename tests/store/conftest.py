@@ -15,3 +15,10 @@ def segment() -> Iterator[Segment]:
     segment = Segment.create(TRACE_BYTES, "a test")
     yield segment
     segment.close()
+
+
+@pytest.fixture(params=["python", "c"])
+def mover(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who reads the rings: each test that asks for it runs with both."""
+    monkeypatch.setenv("WORKBENCH_MOVER", request.param)
+    return str(request.param)

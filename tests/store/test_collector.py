@@ -24,6 +24,8 @@ from workbench.shared_memory.segments import Segment
 from workbench.store.collector import PERIOD_S, Collector
 from workbench.store.event_store import Store
 
+pytestmark = pytest.mark.usefixtures("mover")
+
 
 def test_every_column_arrives_as_it_was_written(segment: Segment) -> None:
     recorder = Recorder.into_segment(segment, 0)

@@ -137,6 +137,10 @@ int PyObject_IsTrue(PyObject *);
 PyObject *PyDict_GetItemWithError(PyObject *, PyObject *); /* borrowed */
 PyObject *PyList_GetItem(PyObject *, Py_ssize_t);          /* borrowed */
 Py_ssize_t PyList_Size(PyObject *);
+PyObject *PyList_New(Py_ssize_t);
+int PyList_Append(PyObject *, PyObject *);
+PyObject *PyByteArray_FromStringAndSize(const char *, Py_ssize_t);
+char *PyByteArray_AsString(PyObject *);
 PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t); /* borrowed */
 Py_ssize_t PyTuple_Size(PyObject *);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);

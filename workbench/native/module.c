@@ -4,13 +4,18 @@
    `functions`, a type under the last part of its spec's name. */
 #include "mover.h"
 
+PyObject *watch_rings(PyObject *, PyObject *); /* drain.c */
+extern PyType_Spec reader_spec;                /* drain.c */
+
 static PyMethodDef functions[] = {
+    {"watch_rings", watch_rings, METH_VARARGS, "Gather from Readers for some seconds, or until a word is set."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Spec *const types[] = {
     &journal_spec,
     &mover_spec,
+    &reader_spec,
     NULL,
 };
 

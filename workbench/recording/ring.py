@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 _Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
+FARTHEST = 2**62  # a number beyond it is none: nobody writes so many
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -22,6 +23,10 @@ class Ring:
         self._records: _Records = np.frombuffer(memory, dtype, records, at)
         self._seq: npt.NDArray[np.int64] = self._records["seq"]
         self.size, self.position = records, 0
+
+    def has(self, more: int) -> bool:
+        """Return whether ``more`` records, or any number beyond that, wait to be read."""
+        return bool(self._seq[(self.position + more) % self.size] > self.position)
 
     def read(self) -> tuple[_Records, int]:
         """Copy the records published since the last call; return them with the number that were
@@ -65,7 +70,7 @@ class Ring:
         seq = self._seq.copy()
         # A number counts if it is in its place and follows the one before: stray bytes do neither.
         in_place = (seq - 1) % self.size == np.arange(self.size)
-        real = (seq > begin + 1) & in_place & (np.roll(seq, 1) == seq - 1)
+        real = (seq > begin + 1) & (seq < FARTHEST) & in_place & (np.roll(seq, 1) == seq - 1)
         return int(seq[real].max()) if real.any() else begin
 
 

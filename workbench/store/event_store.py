@@ -17,7 +17,7 @@ import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -68,6 +68,8 @@ class Store:
         self._memory_rows = memory_rows
         self._names = Names()
         self._now: Sequence[tuple[object, ...]] = ()
+        self._look: Callable[[], Sequence[tuple[object, ...]]] | None = None
+        self._wake: Callable[[], None] | None = None
 
         self._lock = threading.Lock()  # guards what ``append`` touches; held for moments only
         self._raw: list[Batch] = []
@@ -119,6 +121,16 @@ class Store:
         """Whether a reader wants rows as they come."""
         return bool(self._taps)
 
+    def collected_by(
+        self,
+        look: Callable[[], Sequence[tuple[object, ...]]] | None,
+        wake: Callable[[], None] | None,
+    ) -> None:
+        """Set what says what the lanes are in right now, and what is told that a reader waits for
+        rows; None: nobody collects any more.
+        """
+        self._look, self._wake = look, wake
+
     def set_now(self, rows: Sequence[tuple[object, ...]]) -> None:
         """Set what the lanes are in right now: tuples in the order of ``NOW_SCHEMA``."""
         self._now = rows
@@ -132,6 +144,8 @@ class Store:
         with self._lock:
             tap = Tap(self._lock, self._rows)
             self._taps.add(tap)
+        if (wake := self._wake) is not None:
+            wake()
         return tap
 
     def __len__(self) -> int:
@@ -194,12 +208,13 @@ class Store:
     @property
     def doing(self) -> Sequence[tuple[object, ...]]:
         """The status ``now`` as tuples in the order of ``NOW_SCHEMA``, for 25 calls per second."""
-        return self._now
+        look = self._look
+        return self._now if look is None else look()
 
     @property
     def now(self) -> pl.DataFrame:
         """The present activity of each lane (``since_ns``: its start), without idle lanes."""
-        return pl.DataFrame(self._now, schema=NOW_SCHEMA, orient="row")
+        return pl.DataFrame(self.doing, schema=NOW_SCHEMA, orient="row")
 
     def _settled(self) -> list[pl.DataFrame]:
         """Convert everything in memory to frames. Call with ``_reading`` held."""

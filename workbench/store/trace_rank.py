@@ -27,9 +27,9 @@ from workbench.recording.events import (
 )
 from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
-from workbench.store.collector import under_way
 from workbench.store.event_store import Store
 from workbench.store.growing_file import Growing, Pages
+from workbench.store.rank_reader import under_way
 from workbench.store.restarts import Ended
 from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
 from workbench.store.trace_folder import OPERATIONS_ONLY, PRECISION

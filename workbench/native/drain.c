@@ -1,0 +1,413 @@
+/* Reads the rings of ranks: what store/rank_reader.py does, compiled, and while the interpreter is elsewhere.
+
+   A Reader reads one rank's trace. `gather` copies what is new in every lane's rings, and checks that it is
+   whole; `take` hands over the rows that were there at the last `gather`, each with its context, all names
+   as the store's numbers. Between the two the caller reads the rank's names, because whatever a row refers
+   to was written before the row. `watch_rings` gathers from time to time, without the interpreter's lock,
+   so that a ring does not overflow while Python computes.
+
+   Everything in a trace may change at any moment, or be damaged. A number read there is used as a place
+   only after it was taken into the ring's bounds; a record counts only if it bears its number, and the one
+   before it still bore its own after the copying (recording/ring.py says why). */
+#include "abi3.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef int64_t i64;
+typedef struct {
+    i64 start, end;
+    uint32_t context;
+    uint16_t kind;
+    int16_t peer;
+    int32_t step, chunk, slot;
+    uint16_t name, phase;
+    i64 nbytes;
+    double value;
+    i64 seq;
+} read_row;
+typedef struct {
+    uint16_t collective, algorithm, group, lane;
+    int32_t generation, microbatch;
+    i64 op, iteration, stage, version, first, seq;
+} read_context;
+enum { RECORD = 64, WORDS = RECORD / 8, SEQ = WORDS - 1 };
+_Static_assert(sizeof(read_row) == RECORD && sizeof(read_context) == RECORD, "records have 64 bytes");
+
+enum { MAGIC_WORD = 0, LANES_WORD = 3, PAGE_BYTES_ = 4096, NAMES_KNOWN = 65536, MOST_LANES = 32 };
+#define FARTHEST (1LL << 62) /* a number beyond it is none: nobody writes so many */
+enum {
+    KNOWN_CONTEXTS = 4,   /* rings of contexts that are kept: a row may go back to an older one */
+    MANY_ROWS = 1 << 16,  /* of one lane: Python is to take them */
+    MOST_ROWS = 1 << 20,  /* of one lane: from here on its ring overflows, and what is lost is counted */
+    LONGEST_NAP_NS = 20000000, SHORTEST_NAP_NS = 1000000
+};
+
+typedef struct {
+    const _Atomic i64 *words;
+    i64 size, position; /* `position`: the index of the next record */
+} ring_reader;
+
+typedef struct {
+    ring_reader rows, contexts;
+    read_context *known; /* context i at i % known_size */
+    i64 known_size, new_contexts;
+    read_row *staged; /* whole rows, in order */
+    i64 count, room, lost;
+    i64 ready, ready_lost, ready_contexts; /* of these, what was there at the last call of `gather` */
+} lane_reader;
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer memory, numbers;
+    pthread_mutex_t busy; /* around whatever changes what follows */
+    i64 magic, data_at, rows, contexts, kinds;
+    i64 lanes, full; /* `full`: the most that a `gather` found in a ring, in thousandths, since `take` */
+    int short_memory;
+    lane_reader lane[MOST_LANES];
+} reader;
+
+/* -- one ring -- */
+
+static inline i64 place(i64 index, i64 size) {
+    i64 rest = index % size;
+    return rest < 0 ? rest + size : rest;
+}
+static inline i64 number_at(const ring_reader *r, i64 index) {
+    return atomic_load_explicit(&r->words[place(index, r->size) * WORDS + SEQ], memory_order_acquire);
+}
+
+/* Counts the records from the position on that are there, where one is: they were written in order. */
+static i64 published(const ring_reader *r) {
+    i64 least = 1, beyond = r->size + 1;
+    while (beyond - least > 1) {
+        i64 middle = (least + beyond) / 2;
+        if (number_at(r, r->position + middle - 1) == r->position + middle)
+            least = middle;
+        else
+            beyond = middle;
+    }
+    return least;
+}
+
+/* Returns the index after the newest record where another one is at the place of the position. A number
+   counts if it is in its place and follows the one before: stray bytes do neither. */
+static i64 lapped(const ring_reader *r) {
+    i64 begin = r->position, here = number_at(r, begin), newest = begin;
+    if (here == begin + 1 - r->size || (here == 0 && number_at(r, begin - 1) == begin)) return begin;
+    i64 before = number_at(r, -1);
+    for (i64 k = 0; k < r->size; k++) {
+        i64 seq = number_at(r, k);
+        if (seq > begin + 1 && seq < FARTHEST && (seq - 1) % r->size == k && before == seq - 1 && seq > newest)
+            newest = seq;
+        before = seq;
+    }
+    return newest;
+}
+
+/* Copies record `index` of the ring; returns whether it is whole. */
+static int copy_record(const ring_reader *r, i64 index, void *to) {
+    const _Atomic i64 *from = r->words + place(index, r->size) * WORDS;
+    i64 copy[WORDS];
+    for (int k = 0; k < WORDS; k++) copy[k] = atomic_load_explicit(&from[k], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    i64 behind = number_at(r, index - 1);
+    memcpy(to, copy, RECORD);
+    return copy[SEQ] == index + 1 && behind == index;
+}
+
+/* Returns the index after the newest record; `*first`: of the oldest that may still be there. */
+static i64 extent(const ring_reader *r, i64 *first) {
+    i64 begin = r->position;
+    i64 stop = number_at(r, begin) == begin + 1 ? begin + published(r) : lapped(r);
+    *first = stop - r->size > begin ? stop - r->size : begin;
+    return stop;
+}
+
+/* -- one lane -- */
+
+static int make_room(lane_reader *l, i64 rows) {
+    if (l->count + rows <= l->room) return 1;
+    i64 room = l->room ? l->room : 1024;
+    while (room < l->count + rows) room *= 2;
+    read_row *larger = realloc(l->staged, room * sizeof(read_row));
+    if (!larger) return 0;
+    l->staged = larger, l->room = room;
+    return 1;
+}
+
+/* Stages the lane's new rows, then its new contexts. Returns how full its ring was, in thousandths. */
+static i64 gather_lane(lane_reader *l) {
+    i64 first, stop = extent(&l->rows, &first), found = stop - l->rows.position;
+    if (l->count + l->rows.size > MOST_ROWS || l->new_contexts + l->contexts.size > l->known_size) return 1000;
+    if (found && !make_room(l, stop - first)) return 1000; /* no memory: it overflows, and is counted */
+    i64 kept = 0;
+    for (i64 i = first; i < stop; i++) kept += copy_record(&l->rows, i, &l->staged[l->count + kept]);
+    l->count += kept, l->lost += found - kept, l->rows.position = stop;
+
+    stop = extent(&l->contexts, &first);
+    for (i64 i = first; i < stop; i++) {
+        read_context copy;
+        if (copy_record(&l->contexts, i, &copy)) l->known[copy.seq % l->known_size] = copy;
+    }
+    i64 made = stop - l->contexts.position;
+    l->new_contexts += made, l->contexts.position = stop;
+    i64 rows = found * 1000 / l->rows.size, contexts = made * 1000 / l->contexts.size;
+    return rows > contexts ? rows : contexts;
+}
+
+static void open_lanes(reader *m) {
+    const _Atomic i64 *words = m->memory.buf;
+    i64 there = atomic_load_explicit(&words[LANES_WORD], memory_order_acquire);
+    if (there > MOST_LANES) there = MOST_LANES;
+    for (; m->lanes < there; m->lanes++) {
+        i64 at = m->data_at + m->lanes * (m->rows + m->contexts) * RECORD;
+        lane_reader *l = &m->lane[m->lanes];
+        if (at + (m->rows + m->contexts) * RECORD > m->memory.len) {
+            m->short_memory = 1;
+            return;
+        }
+        l->known_size = KNOWN_CONTEXTS * m->contexts;
+        l->known = calloc(l->known_size, sizeof(read_context));
+        if (!l->known) return;
+        l->rows = (ring_reader){words + at / 8, m->rows, 0};
+        l->contexts = (ring_reader){words + at / 8 + m->rows * WORDS, m->contexts, 0};
+    }
+}
+
+/* Gathers from all lanes. Returns how full the fullest ring was, in thousandths. */
+static i64 gather(reader *m) {
+    const _Atomic i64 *words = m->memory.buf;
+    i64 fullest = 0;
+    if (atomic_load_explicit(&words[MAGIC_WORD], memory_order_acquire) != m->magic) return 0; /* no recorder yet */
+    open_lanes(m);
+    for (i64 k = 0; k < m->lanes; k++) {
+        i64 full = gather_lane(&m->lane[k]);
+        if (full > fullest) fullest = full;
+    }
+    if (fullest > m->full) m->full = fullest;
+    return fullest;
+}
+
+static int wants_python(const reader *m) {
+    for (i64 k = 0; k < m->lanes; k++) {
+        const lane_reader *l = &m->lane[k];
+        if (l->count >= MANY_ROWS || 2 * l->new_contexts >= l->known_size) return 1;
+    }
+    return 0;
+}
+
+/* -- rows with their contexts -- */
+
+static inline uint16_t stores(const reader *m, uint16_t number) { return ((const uint16_t *)m->numbers.buf)[number]; }
+
+/* Leaves out rows without a context or of no kind, in place; returns how many are left. */
+static i64 keep_good(const reader *m, const lane_reader *l, read_row *rows, i64 count) {
+    i64 kept = 0;
+    for (i64 k = 0; k < count; k++) {
+        i64 id = rows[k].context;
+        if (id > 0 && l->known[id % l->known_size].seq == id && rows[k].kind < m->kinds) rows[kept++] = rows[k];
+    }
+    return kept;
+}
+
+/* Returns (lane's name, rows, contexts) of the good rows from `rows` on that are of one lane; sets `*used`
+   to how many these are. A row's context becomes its index in the contexts. */
+static PyObject *one_lane(const reader *m, const lane_reader *l, read_row *rows, i64 count, i64 *used) {
+    uint16_t name = stores(m, l->known[rows[0].context % l->known_size].lane);
+    i64 many = 0, id = -1, n = 0;
+    for (; n < count; n++) {
+        if (rows[n].context == id) continue;
+        if (stores(m, l->known[rows[n].context % l->known_size].lane) != name) break;
+        id = rows[n].context, many++;
+    }
+    *used = n;
+    PyObject *contexts = PyByteArray_FromStringAndSize(NULL, many * RECORD);
+    PyObject *own = contexts ? PyByteArray_FromStringAndSize(NULL, n * RECORD) : NULL;
+    if (!own) {
+        Py_XDECREF(contexts);
+        return NULL;
+    }
+    read_context *c = (read_context *)PyByteArray_AsString(contexts) - 1;
+    read_row *to = (read_row *)PyByteArray_AsString(own);
+    id = -1, many = -1;
+    for (i64 k = 0; k < n; k++) {
+        if (rows[k].context != id) {
+            id = rows[k].context, many++;
+            *++c = l->known[id % l->known_size];
+            c->collective = stores(m, c->collective), c->algorithm = stores(m, c->algorithm);
+            c->group = stores(m, c->group), c->lane = name;
+        }
+        to[k] = rows[k];
+        to[k].context = (uint32_t)many;
+        to[k].seq = (i64)((uint64_t)rows[k].seq - (uint64_t)c->first);
+        to[k].name = stores(m, rows[k].name), to[k].phase = stores(m, rows[k].phase);
+    }
+    return Py_BuildValue("(iNN)", (int)name, own, contexts);
+}
+
+/* Adds what is ready of a lane to `parts`; returns how many rows that is, -1 for an error. */
+static i64 take_lane(const reader *m, lane_reader *l, PyObject *parts) {
+    i64 kept = keep_good(m, l, l->staged, l->ready), used = 0;
+    for (i64 k = 0; k < kept; k += used) {
+        PyObject *part = one_lane(m, l, l->staged + k, kept - k, &used);
+        int failed = !part || PyList_Append(parts, part);
+        Py_XDECREF(part);
+        if (failed) return -1;
+    }
+    return kept;
+}
+
+static void forget_taken(lane_reader *l) {
+    l->count -= l->ready, l->lost -= l->ready_lost, l->new_contexts -= l->ready_contexts;
+    if (l->count) memmove(l->staged, l->staged + l->ready, l->count * sizeof(read_row));
+    if (l->room > MANY_ROWS && l->count < MANY_ROWS / 2) {
+        read_row *smaller = realloc(l->staged, MANY_ROWS * sizeof(read_row));
+        if (smaller) l->staged = smaller, l->room = MANY_ROWS;
+    }
+    l->ready = l->ready_lost = l->ready_contexts = 0;
+}
+
+/* -- what Python calls -- */
+
+static PyObject *reader_gather(PyObject *self, PyObject *none) {
+    reader *m = (reader *)self;
+    pthread_mutex_lock(&m->busy);
+    gather(m);
+    for (i64 k = 0; k < m->lanes; k++) {
+        lane_reader *l = &m->lane[k];
+        l->ready = l->count, l->ready_lost = l->lost, l->ready_contexts = l->new_contexts;
+    }
+    int failed = m->short_memory;
+    pthread_mutex_unlock(&m->busy);
+    if (failed) return PyErr_Format(PyExc_ValueError, "a trace of %zd bytes has no room for the lanes that it names", m->memory.len);
+    Py_RETURN_NONE;
+}
+
+static PyObject *reader_take(PyObject *self, PyObject *none) {
+    reader *m = (reader *)self;
+    PyObject *parts = PyList_New(0);
+    if (!parts) return NULL;
+    i64 stored = 0, dropped = 0, full, taken = 0;
+    pthread_mutex_lock(&m->busy);
+    for (i64 k = 0; k < m->lanes && taken >= 0; k++) {
+        lane_reader *l = &m->lane[k];
+        i64 ready = l->ready;
+        taken = take_lane(m, l, parts);
+        stored += taken, dropped += l->ready_lost + ready - taken;
+        forget_taken(l);
+    }
+    full = m->full, m->full = 0;
+    pthread_mutex_unlock(&m->busy);
+    if (taken < 0) {
+        Py_DECREF(parts);
+        return NULL;
+    }
+    return Py_BuildValue("(LLdN)", (long long)stored, (long long)dropped, full / 1000.0, parts);
+}
+
+static PyMethodDef reader_methods[] = {
+    {"gather", reader_gather, METH_NOARGS, "Copy what is new; `take` hands it over."},
+    {"take", reader_take, METH_NOARGS,
+     "Return the rows that were there at the last `gather`: how many, how many were lost, how full a ring was\n"
+     "at most, and a list of (lane's name, rows, contexts)."},
+    {NULL, NULL, 0, NULL},
+};
+
+static void reader_dealloc(PyObject *self) {
+    reader *m = (reader *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    for (i64 k = 0; k < MOST_LANES; k++) free(m->lane[k].known), free(m->lane[k].staged);
+    if (m->memory.obj) PyBuffer_Release(&m->memory);
+    if (m->numbers.obj) PyBuffer_Release(&m->numbers);
+    pthread_mutex_destroy(&m->busy);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    PyObject *memory, *numbers;
+    long long magic, data_at, rows, contexts, kinds;
+    if (!PyArg_ParseTuple(args, "OOLLLLL", &memory, &numbers, &magic, &data_at, &rows, &contexts, &kinds)) return NULL;
+    if (data_at < PAGE_BYTES_ || data_at % 8 || data_at > FARTHEST || rows < 1 || contexts < 1 || rows > MOST_ROWS / 2 || contexts > MOST_ROWS)
+        return PyErr_Format(PyExc_ValueError, "no layout of a trace: rings of %lld and %lld records from byte %lld on", rows, contexts, data_at);
+    reader *m = (reader *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!m) return NULL;
+    pthread_mutex_init(&m->busy, NULL);
+    m->magic = magic, m->data_at = data_at, m->rows = rows, m->contexts = contexts, m->kinds = kinds;
+    if (PyObject_GetBuffer(memory, &m->memory, PyBUF_SIMPLE) || PyObject_GetBuffer(numbers, &m->numbers, PyBUF_SIMPLE)) goto failed;
+    if (m->memory.len < PAGE_BYTES_ || (uintptr_t)m->memory.buf % 8 || m->numbers.len != NAMES_KNOWN * 2) {
+        PyErr_SetString(PyExc_ValueError, "a trace has a page at least, and a table of names 65,536 numbers of 16 bits");
+        goto failed;
+    }
+    return (PyObject *)m;
+failed:
+    Py_DECREF(m);
+    return NULL;
+}
+
+static PyType_Slot reader_slots[] = {
+    {Py_tp_new, reader_new},
+    {Py_tp_dealloc, reader_dealloc},
+    {Py_tp_methods, reader_methods},
+    {Py_tp_doc, "Reads a rank's trace: Reader(memory, numbers, magic, data_at, rows, contexts, kinds)."},
+    {0, NULL},
+};
+PyType_Spec reader_spec = {"workbench.native._mover.Reader", sizeof(reader), 0, Py_TPFLAGS_DEFAULT, reader_slots};
+
+static i64 clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Gathers, without the interpreter's lock, until it is time, the word is set, or Python must take rows. Naps
+   as long as no ring gets more than an eighth full meanwhile. */
+static void watch(reader **readers, i64 count, i64 until, const _Atomic i64 *word) {
+    i64 nap = LONGEST_NAP_NS, left;
+    while (!atomic_load_explicit(word, memory_order_acquire) && (left = until - clock_ns()) > 0) {
+        if (nap > left) nap = left;
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        i64 fullest = 1;
+        int enough = 0;
+        for (i64 k = 0; k < count; k++) {
+            pthread_mutex_lock(&readers[k]->busy);
+            i64 full = gather(readers[k]);
+            enough |= wants_python(readers[k]);
+            pthread_mutex_unlock(&readers[k]->busy);
+            if (full > fullest) fullest = full;
+        }
+        if (enough) return;
+        nap = nap * 125 / fullest;
+        if (nap > LONGEST_NAP_NS) nap = LONGEST_NAP_NS;
+        if (nap < SHORTEST_NAP_NS) nap = SHORTEST_NAP_NS;
+    }
+}
+
+/* watch_rings(readers, seconds, word): readers a tuple, the word one of 8 bytes. */
+PyObject *watch_rings(PyObject *module, PyObject *args) {
+    PyObject *given;
+    double seconds;
+    Py_buffer word;
+    if (!PyArg_ParseTuple(args, "Ody*", &given, &seconds, &word)) return NULL;
+    Py_ssize_t count = PyTuple_Size(given);
+    reader **readers = count < 0 ? NULL : calloc(count + 1, sizeof(reader *));
+    if (!readers || word.len != 8 || (uintptr_t)word.buf % 8 || !(seconds >= 0 && seconds < 3600)) goto refused;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        readers[k] = (reader *)PyTuple_GetItem(given, k);
+        if (PyType_GetSlot(Py_TYPE(readers[k]), Py_tp_dealloc) != (void *)reader_dealloc) goto refused;
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    watch(readers, count, clock_ns() + (i64)(seconds * 1e9), word.buf);
+    PyEval_RestoreThread(thread);
+    free(readers);
+    PyBuffer_Release(&word);
+    Py_RETURN_NONE;
+refused:
+    free(readers);
+    PyBuffer_Release(&word);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "watch_rings takes a tuple of Readers, seconds, a word of 8 bytes");
+    return NULL;
+}

@@ -13,6 +13,7 @@
 #   make picture    the README's moving picture, taken again from a real run
 #   make notebooks  run the notebooks and keep what they show
 #   make site       the documentation site, in build/site: chapters, replays, guides, reference
+#   make wheels     wheels for x86-64 and aarch64, with the mover compiled
 #   make mover      compile the C sources again; every other target does it, when they have changed
 #   make clean      remove .venv and the caches; runs/ stays
 #
@@ -47,7 +48,7 @@ NATIVE := workbench/native
 COMPILED := build/mover
 SET_UP := $(READY) $(COMPILED)
 
-.PHONY: lab demo serve test test-all test-launchers check bench soak fuzz picture notebooks site mover clean again
+.PHONY: lab demo serve test test-all test-launchers check bench soak fuzz picture notebooks site wheels mover clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(SET_UP)
@@ -107,6 +108,11 @@ notebooks: $(SET_UP)
 site: $(SET_UP)
 	$(BIN)/pip install --quiet -e ".[site]"
 	$(BIN)/python -m docs.site build/site
+
+# For processors of both kinds, and C libraries from 2.17 on, whatever this machine is.
+wheels: $(SET_UP)
+	WORKBENCH_WHEEL=x86_64 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	WORKBENCH_WHEEL=aarch64 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -146,6 +146,7 @@ FACE: dict[str, dict[str, str]] = {
         "seeds": "nothing",
         "folder": "path?",
     },
+    "about": {},
     "lab": {"experiment": "nothing?"},
     "load": {"path": "path", "partial": "flag", "job": "job"},
     "watch": {"folder": "path"},

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from workbench.exercises.grade import grade
     from workbench.exercises.guess import guess
     from workbench.exercises.progress import progress
+    from workbench.interface.about import about
     from workbench.interface.laboratory import lab
     from workbench.runs.attach import watch
     from workbench.runs.loaded import load
@@ -117,6 +118,7 @@ __all__ = [
     "TooFewRanks",
     "When",
     "WorkbenchError",
+    "about",
     "calibrate",
     "check",
     "compare",

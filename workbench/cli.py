@@ -307,6 +307,18 @@ def serve(
 
 
 @app.command()
+def about() -> None:
+    """Say which versions are here, and what moves messages: C or Python."""
+    from workbench.common.errors import WorkbenchError
+    from workbench.interface.about import about as what
+
+    try:
+        console.print(str(what()), markup=False)
+    except WorkbenchError as error:
+        fail(error)
+
+
+@app.command()
 def demo(
     html: Annotated[
         Path | None, typer.Option(help="Where the replay goes [runs/demo.html].")

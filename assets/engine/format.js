@@ -176,9 +176,9 @@ export function factsOf(known) {
   return parts.join(" · ");
 }
 
-/** What recording costs and has lost, measured. @param {Known} known */
+/** What recording costs and has lost, measured, and what moves messages. @param {Known} known */
 export function meter(known) {
-  const { counters } = known;
+  const { counters, run } = known;
   if (!counters) return "";
   const parts = [];
   if (counters.record_share !== null && counters.record_share !== undefined)
@@ -189,6 +189,7 @@ export function meter(known) {
       : counted(counters.events, "event"),
   );
   parts.push(`${grouped(counters.dropped)} dropped`);
+  if (run?.mover) parts.push(`mover: ${run.mover}`);
   return parts.join(" · ");
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,19 @@ def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("processor", "machine"), [("x86_64", 62), ("aarch64", 183)])
+def test_zig_compiles_what_goes_into_a_wheel(processor: str, machine: int, tmp_path: Path) -> None:
+    """For each processor, and for C libraries as old as a wheel's name says."""
+    pytest.importorskip("ziglang", reason="pip brings it for `make wheels`")
+    binary = tmp_path / "mover.so"
+    build.build(binary, ["-Werror"], by=[build.for_wheel(processor)])
+    code = binary.read_bytes()
+    assert code[:4] == b"\x7fELF" and int.from_bytes(code[18:20], "little") == machine
+    wanted = {tuple(map(int, one)) for one in re.findall(rb"GLIBC_(\d+)\.(\d+)", code)}
+    assert max(wanted) <= tuple(map(int, build.GLIBC.split(".")))
+
+
 def test_a_fresh_binary_is_used_and_a_stale_one_is_not(folder: Path) -> None:
     fresh = native.load(folder)
     assert fresh.module is not None and fresh.reason == ""
@@ -69,8 +83,9 @@ def test_where_it_is_asked_for_and_is_not_there_the_first_import_of_it_says_so()
 
 def test_the_variable_decides() -> None:
     assert native._chosen("python").module is None
-    assert "asks for it" in native._chosen("python").reason
+    assert "asks for Python's" in native._chosen("python").reason
     assert native._chosen("c").module is not None, "run `make mover`"
+    assert native._chosen("").module is not None and native._chosen("").reason == ""
     with pytest.raises(SpecError, match="WORKBENCH_MOVER='rust': it takes c or python"):
         native._chosen("rust")
 

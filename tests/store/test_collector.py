@@ -355,10 +355,12 @@ def test_what_is_under_way_has_its_names_at_once(segment: Segment) -> None:
 def test_a_status_that_is_half_written_is_not_believed(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rank may be taken off its core between any two of its fields."""
-    recorder = Recorder.into_segment(segment, 0)
+    """A rank may be taken off its core between any two of its fields, which Python writes here."""
+    with monkeypatch.context() as written:
+        written.setenv("WORKBENCH_MOVER", "python")
+        recorder = Recorder.into_segment(segment, 0)
+        lane = recorder.lane("comm:0")
     store, collector = reading(segment)
-    lane = recorder.lane("comm:0")
     lane.status(SEND, peer=1)
     seen: list[list[int]] = []
 

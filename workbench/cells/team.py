@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+from workbench import native
 from workbench.cells import running
 from workbench.cells.cell import Cell, Tell, quietly
 from workbench.cells.member import Member
@@ -102,7 +103,12 @@ class Ranks(Steering, Shown):
             "cells": "0",
         }
         self.store: Store = Store(
-            {**words, "cores": str(cores), "threads": str(self._orders["threads"])}
+            {
+                **words,
+                "cores": str(cores),
+                "threads": str(self._orders["threads"]),
+                "mover": native.name(),
+            }
         )
         self._driver_trace = trace_segment("the driver")
         self._recorder = Recorder.into_segment(self._driver_trace, -1)

@@ -45,7 +45,7 @@ VARIABLES = {
     "WORKBENCH_MOVER": Variable(
         "",
         "c: messages and records by the compiled mover, and an error where it is not there; "
-        "python, and left out: without it",
+        "python: without it; left out: by the compiled one where it was compiled",
     ),
     "WORKBENCH_COSTS": Variable(
         "",

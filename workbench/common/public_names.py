@@ -8,6 +8,7 @@ from __future__ import annotations
 LATER = {
     "Comparison": ("studies.comparison.comparison", "Comparison"),
     "Schedule": ("training.pipelines.schedule", "Schedule"),
+    "about": ("interface.about", "about"),
     "calibrate": ("studies.crossover.calibrate", "calibrate"),
     "check": ("studies.checking.check", "check"),
     "compare": ("studies.comparison.comparison", "compare"),

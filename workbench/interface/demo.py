@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from workbench import native
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.runs.run import Run, run
@@ -69,6 +70,7 @@ def main(console: Console, html: Path | None = None) -> bool:
         bytes_sent(result, events),
         overhead(live),
         speed(events, gloo.events),
+        mover(),
     ]
     console.print(page(lines))
     console.print(saved(live, html or FOLDER / "demo.html"), soft_wrap=True)
@@ -183,6 +185,13 @@ def speed(events: pl.DataFrame, gloo: pl.DataFrame) -> Line:
         f"{theirs * 1e3:.1f} ms over Gloo: {theirs / ours:.1f} times as fast "
         "(median iteration; `make bench` measures by size)",
     )
+
+
+def mover() -> Line:
+    """Say what moved the messages."""
+    why = native.reason()
+    words = f"{native.name()}, which moved the messages and wrote the records"
+    return Line("mover", words + (f" ({why})" if why else ""))
 
 
 def exchange_seconds(events: pl.DataFrame) -> float:

@@ -1,8 +1,8 @@
-"""The compiled mover: C that moves messages and writes records, where it is asked for.
+"""The compiled mover: C that moves messages, writes records and reads them, where it was compiled.
 
-``compiled()`` returns the extension where ``WORKBENCH_MOVER=c`` asks for it, else None: then Python
-does the same work, and ``reason()`` says why. Sources: ``*.c`` and ``*.h`` here; ``make mover``
-builds them (build.py).
+``compiled()`` returns the extension, or None: then Python does the same work, and ``reason()`` says
+why. ``WORKBENCH_MOVER`` chooses. Sources: ``*.c`` and ``*.h`` here; ``make mover`` builds them
+(build.py).
 """
 
 from __future__ import annotations
@@ -43,20 +43,23 @@ def reason() -> str:
     return _chosen(environment.text("WORKBENCH_MOVER")).reason
 
 
+def name() -> str:
+    """Return which mover runs: "C" or "Python"."""
+    return "Python" if compiled() is None else "C"
+
+
 @functools.cache
 def _chosen(wanted: str) -> Found:
-    """Return what ``WORKBENCH_MOVER`` asks for: c, or python, which is the default until every law
-    and fault test has run over both, and C is nowhere slower.
-    """
+    """Return what ``WORKBENCH_MOVER`` asks for; left out: the compiled one where there is one."""
     if wanted not in ("", "python", "c"):
         raise SpecError(
             f"WORKBENCH_MOVER={wanted!r}: it takes c or python "
             f"({environment.VARIABLES['WORKBENCH_MOVER'].meaning})"
         )
-    if wanted != "c":
-        return Found(None, "WORKBENCH_MOVER=c, which asks for it, is not set")
+    if wanted == "python":
+        return Found(None, "WORKBENCH_MOVER=python asks for Python's")
     found = load(Path(__file__).parent)
-    if found.module is None:
+    if found.module is None and wanted == "c":
         raise WorkbenchError(f"WORKBENCH_MOVER=c asks for the compiled mover: {found.reason}")
     return found
 

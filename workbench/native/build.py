@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BINARY = HERE / "_mover.abi3.so"
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
 # A parameter that a calling convention asks for may be unused.
 FLAGS = (
     "-std=gnu11 -O3 -fPIC -shared -pthread -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter"
@@ -32,6 +33,15 @@ def digest(folder: Path = HERE) -> str:
     return state.hexdigest()
 
 
+WHEELS = ("x86_64", "aarch64")  # processors that wheels are made for
+GLIBC = "2.17"  # the oldest C library that they run on
+
+
+def for_wheel(processor: str) -> list[str]:
+    """Return the command of the compiler for a wheel: zig's, which knows every target."""
+    return [*ZIG, "-s", "-target", f"{processor}-linux-gnu.{GLIBC}"]
+
+
 def compilers() -> Iterator[list[str]]:
     """Yield the commands of the C compilers that are here: $CC, the system's, then zig's."""
     named = os.environ.get("CC", "").split()
@@ -39,7 +49,7 @@ def compilers() -> Iterator[list[str]]:
         if command and shutil.which(command[0]):
             yield command
     if importlib.util.find_spec("ziglang"):
-        yield [sys.executable, "-m", "ziglang", "cc"]
+        yield ZIG
 
 
 def command(compiler: Sequence[str], to: Path, more: Sequence[str] = ()) -> list[str]:
@@ -48,14 +58,18 @@ def command(compiler: Sequence[str], to: Path, more: Sequence[str] = ()) -> list
     return [*compiler, *FLAGS, *more, f'-DSOURCES="{digest()}"', *sources, "-o", str(to)]
 
 
-def build(to: Path = BINARY, more: Sequence[str] = ()) -> str:
+def build(
+    to: Path = BINARY, more: Sequence[str] = (), by: Sequence[Sequence[str]] | None = None
+) -> str:
     """Compile into ``to``, in one step for whoever loads it. Returns the compiler, in words.
+
+    ``by``: the compilers to try; left out: those that are here.
 
     Raises RuntimeError with what the compilers said, or that there is none.
     """
     said = []
     fresh = to.with_name(f"{to.name}.{os.getpid()}")
-    for compiler in compilers():
+    for compiler in compilers() if by is None else by:
         try:
             done = subprocess.run(command(compiler, fresh, more), capture_output=True, text=True)
             if done.returncode == 0:

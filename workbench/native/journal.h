@@ -89,6 +89,16 @@ static inline i64 now(void) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+/* Copies words that others read at the same moment: each is whole. */
+static inline void copy_words(void *to, const void *from, size_t bytes) {
+    _Atomic i64 *into = to;
+    for (size_t i = 0; i < bytes / sizeof(i64); i++) {
+        i64 word;
+        memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
+        atomic_store_explicit(&into[i], word, memory_order_relaxed);
+    }
+}
+
 static inline char *claim(journal *j, ring *r) {
     if (r->place == r->records) journal_turn(j, r);
     return r->base + RECORD_BYTES * r->place++;
@@ -112,8 +122,9 @@ static inline int is_timed(journal *j) {
 static inline void fill_row(journal *j, const row *given) {
     row *r = (row *)claim(j, &j->rows);
     atomic_thread_fence(memory_order_release);
-    memcpy(r, given, offsetof(row, seq));
-    r->context = j->context;
+    row filled = *given;
+    filled.context = j->context;
+    copy_words(r, &filled, offsetof(row, seq));
     atomic_store_explicit(&r->seq, ++j->rows.seq, memory_order_release);
 }
 
@@ -141,9 +152,10 @@ static inline void write_row(journal *j, const row *given) {
 static inline uint32_t write_context(journal *j, const context *given) {
     context *c = (context *)claim(j, &j->contexts);
     atomic_thread_fence(memory_order_release);
-    memcpy(c, given, offsetof(context, first));
-    c->lane = j->number;
-    c->first = j->first;
+    context filled = *given;
+    filled.lane = j->number;
+    filled.first = j->first;
+    copy_words(c, &filled, offsetof(context, seq));
     atomic_store_explicit(&c->seq, ++j->contexts.seq, memory_order_release);
     return j->context = (uint32_t)j->contexts.seq;
 }
@@ -153,9 +165,10 @@ static inline void write_status(journal *j, const status *given) {
     status *s = (status *)(j->page + STATUS_AT);
     atomic_store_explicit(&s->seq, j->status_seq + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    s->since = now();
-    memcpy(&s->kind, &given->kind, offsetof(status, shape) - offsetof(status, kind));
-    if (given->dims || given->values) memcpy(s->shape, given->shape, sizeof s->shape + sizeof s->first);
+    status filled = *given;
+    filled.since = now();
+    size_t all = given->dims || given->values ? sizeof filled : offsetof(status, shape);
+    copy_words(&s->since, &filled.since, all - offsetof(status, since));
     j->status_seq += 2;
     atomic_store_explicit(&s->seq, j->status_seq, memory_order_release);
 }

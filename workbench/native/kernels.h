@@ -18,6 +18,13 @@ enum { KEEP_NONE, SUM, PRODUCT, MIN, MAX };
 #define WIDE
 #endif
 
+/* ``into`` may be ``first`` or ``second``, but does not lie across them. */
+#if defined(__clang__)
+#define IN_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IN_ANY_ORDER _Pragma("GCC ivdep")
+#endif
+
 typedef void combiner(void *into, const void *first, const void *second, int64_t bytes);
 
 #define COMBINE(name, type, expression)                                                     \
@@ -25,7 +32,7 @@ typedef void combiner(void *into, const void *first, const void *second, int64_t
         type *d = into;                                                                      \
         const type *x = first, *y = second;                                                  \
         int64_t n = bytes / (int64_t)sizeof(type);                                           \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                               \
+        IN_ANY_ORDER for (int64_t i = 0; i < n; i++) {                               \
             type a = x[i], b = y[i];                                                         \
             d[i] = (type)(expression);                                                       \
         }                                                                                    \

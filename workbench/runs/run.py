@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import native
 from workbench.common.arguments import Facts, Function, Seconds, checked
 from workbench.common.descriptors import check_descriptors
 from workbench.common.errors import How, RunTimeout, WorkbenchError
@@ -120,6 +121,7 @@ class Run(Elastic, Shown):
         costs = costs_of(exp)
         self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
         self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": str(threads)}
+        self.store.metadata["mover"] = native.name()
         self.store.metadata |= launcher.facts()
         fail, later = not_there(exp.faults)
         for one in handles:

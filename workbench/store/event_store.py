@@ -126,8 +126,8 @@ class Store:
         look: Callable[[], Sequence[tuple[object, ...]]] | None,
         wake: Callable[[], None] | None,
     ) -> None:
-        """Set what says what the lanes are in right now, and what is told that a reader waits for
-        rows; None: nobody collects any more.
+        """Set what the collector answers with: ``look`` says what the lanes are in right now,
+        ``wake`` is told that a reader waits for rows; None: nobody collects any more.
         """
         self._look, self._wake = look, wake
 

@@ -91,6 +91,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         "iterations": int(spec.get("iterations", -1)),
         "algorithm": name_of_code(spec.get("all_reduce", "ring")) if spec else "",
         "cores": int(metadata.get("cores", 0)),
+        "mover": metadata.get("mover", ""),
         "threads": int(metadata.get("threads", spec.get("threads") or 0)),
         "emulated": links_of_spec(network),
         "link_levels": link_levels,

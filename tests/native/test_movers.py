@@ -1,0 +1,197 @@
+"""Both movers, and groups in which they meet: the same bytes, the same rows, field by field."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import torch.distributed as dist
+
+import workbench as wb
+from tests.collectives.test_algorithms import every_law
+from tests.native.ends import DONE, FOREIGN, LOOK, PYTHON, fuzz
+from tests.processes import ROOT, values
+from workbench import native
+from workbench.messaging.fingerprint import signature
+from workbench.native import build
+from workbench.recording.events import NOWHERE, now
+
+RANKS, MESSAGES = 3, 80
+DTYPES = ("float32", "float64", "int64", "int16", "uint8", "float16", "bfloat16", "bool")
+REDUCTIONS = (None, "SUM", "PRODUCT", "MIN", "MAX")
+SIZES = (0, 1, 2, 17, 255, 256, 257, 1000, 2048, 5000)
+# Everything of a row but what depends on when it was written.
+FIELDS = (
+    "rank lane kind peer step chunk slot nbytes name phase value collective algorithm op group"
+).split()
+MIXED = {
+    "C": ("c", "c", "c"),
+    "Python": ("python", "python", "python"),
+    "one without": ("c", "python", "c"),
+    "one with": ("python", "python", "c"),
+}
+
+
+def _messages(rank: int, size: int, seed: int) -> list[str]:
+    """Random messages, one a collective. Returns a digest of what this rank has after each."""
+    group: Any = dist.group.WORLD
+    comm, chance, found = group.comm, random.Random(seed), []
+    for op in range(MESSAGES):
+        kind, dtype = chance.choice(("pair", "chain", "ring")), chance.choice(DTYPES)
+        reduce = chance.choice(REDUCTIONS if dtype != "bool" else (None,))
+        elements, many, shift = (
+            chance.choice(SIZES),
+            chance.choice((0, 0, 2, 3)),
+            chance.randrange(3),
+        )
+        keep, before, step = chance.random() < 0.5, chance.random() < 0.5, chance.randrange(9)
+        order = chance.sample(range(size), size)
+        given = [
+            _values(rank, op, part, elements, dtype, shift) for part in range(2 * max(1, many))
+        ]
+        comm.begin(
+            "test", kind, next(group._numbers), signature("barrier"), NOWHERE, (elements,), dtype
+        )
+        start, (a, b, c) = now(), order
+        where: dict[str, Any] = {"step": step, "chunk": op, "phase": "here"}
+        if kind == "pair" and rank == a:
+            comm.send(given[0], to=b, **where)
+        elif kind == "pair" and rank == b:
+            comm.recv(given[0], frm=a, reduce=reduce, **where)
+        elif kind == "chain" and rank == a:
+            comm.post(given[0], to=b, **where)
+        elif kind == "chain" and rank == b:
+            comm.relay(given[0], frm=a, to=c, reduce=reduce, keep=keep, next_phase="on", **where)
+        elif kind == "chain":
+            comm.recv(given[0], frm=b, **where | {"step": step + 1})
+        elif kind == "ring":
+            at = order.index(rank)
+            ends = {"to": order[(at + 1) % size], "frm": order[at - 1], "reduce": reduce}
+            if many:
+                where |= {"chunk": [*range(many)], "into_chunk": [*range(many, 2 * many)]}
+                comm.exchange(given[:many], into=given[many:], before=before, **ends, **where)
+            else:
+                comm.exchange(given[0], into=given[1], before=before, **ends, **where)
+        comm.end(start, elements)
+        found.append(hashlib.sha256(b"".join(map(_bytes, given))).hexdigest()[:16])
+    dist.barrier()
+    return found
+
+
+def _values(rank: int, op: int, part: int, elements: int, dtype: str, shift: int) -> Any:
+    """A numpy array, which need not lie at a multiple of its items' size; a tensor where numpy
+    does not know the dtype, or as algorithms of users pass them.
+    """
+    drawn = np.random.default_rng([rank, op, part]).integers(0, 3, elements)
+    if shift == 1 or dtype == "bfloat16":
+        return torch.from_numpy(drawn).to(getattr(torch, dtype))
+    item = np.dtype(dtype).itemsize
+    room = np.zeros(elements * item + 8, np.uint8)[shift // 2 :][: elements * item].view(dtype)
+    room[:] = drawn
+    return room
+
+
+def _bytes(x: Any) -> bytes:
+    if isinstance(x, torch.Tensor):
+        x = x.as_strided(x.shape, (1,)).view(torch.uint8).numpy()
+    return bytes(x.tobytes())
+
+
+def told(folder: Path) -> pl.DataFrame:
+    """All rows but waits, which depend on who comes first."""
+    store = wb.load(folder).store
+    events = store.events.filter(pl.col("kind") != "wait").sort("rank", "lane", "seq")
+    assert store.dropped == 0
+    return events.select(FIELDS)
+
+
+def moved(seed: int, folder: Path) -> None:
+    found, rows = {}, {}
+    for name, movers in MIXED.items():
+        trace = folder / name
+
+        def env(rank: int, movers: tuple[str, ...] = movers, trace: Path = trace) -> dict[str, str]:
+            chosen = {"WORKBENCH_MOVER": movers[rank], "WORKBENCH_CHUNK": "1024"}
+            return chosen | {"WORKBENCH_TRACE": str(trace)}
+
+        found[name] = values(_messages, RANKS, seed, env=env)
+        rows[name] = told(trace)
+    for name in MIXED:
+        assert found[name] == found["Python"], name
+        assert rows[name].equals(rows["Python"], null_equal=True), name
+
+
+def test_movers_of_both_kinds_move_and_record_the_same(tmp_path: Path) -> None:
+    moved(0, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_movers_of_both_kinds_move_and_record_the_same_again(seed: int, tmp_path: Path) -> None:
+    moved(seed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [("all_reduce", "ring"), ("all_reduce", "butterfly"), ("broadcast", "tree")],
+)
+def test_the_laws_hold_without_the_compiled_mover(
+    operation: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other tests run with it, where it was compiled."""
+    monkeypatch.setenv("WORKBENCH_MOVER", "python")
+    every_law(operation, name, tmp_path)
+
+
+def test_a_hostile_peer_makes_it_write_nowhere_else() -> None:
+    module = native._chosen("c").module
+    said: dict[int, int] = {}
+    for seed in range(3):
+        for code, count in fuzz(module, seed, 60).items():
+            said[code] = said.get(code, 0) + count
+    assert all(said[code] for code in (DONE, LOOK, PYTHON, FOREIGN)), said
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sanitizer", "what"), [("address", "fuzz"), ("address", "race"), ("thread", "race")]
+)
+def test_no_sanitizer_finds_anything(sanitizer: str, what: str, tmp_path: Path) -> None:
+    """Bounds, alignment, overflow; and words that two threads use without an order."""
+    both, binary = (
+        {"address": ("address", "undefined"), "thread": ("thread",)}[sanitizer],
+        tmp_path / "m.so",
+    )
+    options = [f"-fsanitize={','.join(both)}", *"-O1 -g -DPLAIN_LOOPS -Werror".split()]
+    if sanitizer == "thread":
+        options.append("-Wno-tsan")  # it does not see fences: no word here relies on one alone
+    done = subprocess.run(build.command(["gcc"], binary, options), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    libraries = [
+        subprocess.run(
+            ["gcc", f"-print-file-name=lib{name}san.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in {"address": ("a", "ub"), "thread": ("t",)}[sanitizer]
+    ]
+    words = [sys.executable, "-m", "tests.native.sanitized", str(binary), what]
+    if sanitizer == "thread":
+        words = ["setarch", "-R", *words]  # it wants the places of memory that it knows
+    environment = os.environ | {
+        "LD_PRELOAD": ":".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python's own
+        "UBSAN_OPTIONS": "halt_on_error=1",
+        "TSAN_OPTIONS": "halt_on_error=1 exitcode=66",
+    }
+    ran = subprocess.run(
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert ran.returncode == 0 and f"done {what}" in ran.stdout, (ran.stdout + ran.stderr)[-4000:]

@@ -1,0 +1,56 @@
+"""``wb.about()`` and ``workbench about``: what runs here, and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import workbench
+from workbench import native
+
+
+@dataclass(frozen=True)
+class About:
+    """Versions, the machine, and what moves messages: "C", or "Python" and why."""
+
+    workbench: str
+    python: str
+    torch: str
+    machine: str
+    mover: str
+    why: str = ""  # Python's mover, where it is that
+
+    def __str__(self) -> str:
+        lines = {
+            "workbench": self.workbench,
+            "Python": self.python,
+            "torch": self.torch,
+            "machine": self.machine,
+            "mover": self.mover + (f": {self.why}" if self.why else ""),
+        }
+        return "\n".join(f"{title:<10} {text}" for title, text in lines.items())
+
+    __repr__ = __str__
+
+
+def about() -> About:
+    """Say which versions are here, on what machine, and which mover runs.
+
+    A mover moves messages, writes their records and reads them for the driver: the compiled one, in
+    C, or Python's, where that was not compiled or ``WORKBENCH_MOVER=python`` is set.
+    """
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = "not installed"
+    cores = os.cpu_count() or 1
+    return About(
+        workbench.__version__,
+        platform.python_version(),
+        torch,
+        f"{platform.system()} on {platform.machine()}, {cores} core{'s' * (cores > 1)}",
+        native.name(),
+        native.reason(),
+    )

@@ -115,8 +115,8 @@ def fuzz(native: Any, seed: int, rounds: int) -> dict[int, int]:
         end, coming, going = End(native, 0, 3, slot_bytes), Box(slot_bytes), Box(slot_bytes)
         end.wire(False, 1, coming)
         end.wire(True, 2, going)
-        end.mover.past_caches = chance.randrange(2)
         end.mover.begin("x", "y", 5, 77, Somewhere(), (1,), "float32")
+        end.mover.past_caches = chance.randrange(2)
         for _ in range(8):
             scribble(chance, coming)
             elements = chance.choice((0, 1, 2, 7, 16, 17, 64, 1000, 3000))

@@ -1,6 +1,8 @@
 /* What a collective begins and ends with: its context, its place on the rank's board, status, and its outer row. */
 #include "mover.h"
 
+enum { PAST_CACHES_FROM = 1 << 20 }; /* elements */
+
 static int number_of(PyObject *where, const char *name, i64 *value) {
     PyObject *x = PyObject_GetAttrString(where, name);
     if (x) *value = PyLong_AsLongLong(x);
@@ -38,6 +40,15 @@ static int something_is_wrong(const mover *m) {
            (m->lost_word >= 0 && atomic_load_explicit(&control[m->lost_word], memory_order_acquire) > m->generation);
 }
 
+/* Whether what arrives goes past the caches: a large tensor of more than two ranks is not read again soon. Of two
+   ranks the caches still hold it, and of a small tensor, too. */
+static int goes_past_caches(const mover *m, PyObject *shape) {
+    i64 elements = 1, count = PyTuple_Size(shape);
+    for (i64 i = 0; i < count && elements && elements < PAST_CACHES_FROM; i++)
+        elements *= PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+    return m->size > 2 && elements >= PAST_CACHES_FROM;
+}
+
 /* collective, algorithm, op, signature, where, shape, dtype -> whether Python must look whether the group has failed */
 PyObject *mover_begin(mover *m, PyObject *const *args, Py_ssize_t count) {
     status s = {.kind = COLLECTIVE + 1, .peer = -1, .step = -1, .chunk = -1};
@@ -47,6 +58,7 @@ PyObject *mover_begin(mover *m, PyObject *const *args, Py_ssize_t count) {
         read_where(m, args[4]) || read_shape(&s, args[5]) || name_number(m, args[6], &s.dtype))
         return NULL;
     m->op = s.op = op;
+    m->past_caches = goes_past_caches(m, args[5]);
     m->signature = signature;
     m->most_heard = -1;
     m->going = 0;

@@ -37,7 +37,7 @@ class NoMover:
 def open_mover(slots: Any, control: Control | None) -> Any:
     """Return what moves the messages of a group; ``slots``: its Slots, which opens it."""
     native, members, journal = compiled(), slots.members, slots.lane.journal
-    if native is None or journal is None or slots.verify:
+    if native is None or journal is None or slots.verify or slots.all_by_hand:
         return NoMover()
     recorder = slots.recorder
     mover = native.Mover(

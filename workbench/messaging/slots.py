@@ -33,6 +33,7 @@ F_SIGNATURE, F_ARRIVES, F_TOTAL, F_TAG, F_CHECKSUM, F_SLOWNESS = range(6, 12)
 class Slots:
     """One rank's channels of a group's collectives, with the collective that is under way."""
 
+    all_by_hand = False  # whether no mover takes part: a subclass looks on at every slot
     def __init__(
         self, members: Members, lane: str, group: str, control: Control | None, generation: int
     ) -> None:
@@ -358,8 +359,6 @@ class Slots:
                 self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step}")
         finally:  # a wait that nobody ended was one too
             self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
-
-    # -- what must not be --
 
     def _meet(self, peer: Any, doing: str) -> None:
         """Raise CollectiveError unless ``peer`` is another rank of this group."""

@@ -105,6 +105,8 @@ def _slots(
     class Looking(Slots):
         """Slots whose every move looks for an event first."""
 
+        all_by_hand = True
+
         def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
             look(self, step)
             super().put(x, to, step, chunk, slot, phase)

@@ -7,7 +7,6 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-import workbench
 from workbench import native
 
 
@@ -41,16 +40,19 @@ def about() -> About:
     A mover moves messages, writes their records and reads them for the driver: the compiled one, in
     C, or Python's, where that was not compiled or ``WORKBENCH_MOVER=python`` is set.
     """
-    try:
-        torch = version("torch")
-    except PackageNotFoundError:
-        torch = "not installed"
     cores = os.cpu_count() or 1
     return About(
-        workbench.__version__,
+        _version("distributed-training-workbench"),
         platform.python_version(),
-        torch,
+        _version("torch"),
         f"{platform.system()} on {platform.machine()}, {cores} core{'s' * (cores > 1)}",
         native.name(),
         native.reason(),
     )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -34,6 +34,7 @@ class Slots:
     """One rank's channels of a group's collectives, with the collective that is under way."""
 
     all_by_hand = False  # whether no mover takes part: a subclass looks on at every slot
+
     def __init__(
         self, members: Members, lane: str, group: str, control: Control | None, generation: int
     ) -> None:

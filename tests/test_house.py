@@ -84,6 +84,12 @@ def test_links_and_pictures_in_the_readme_exist() -> None:
     assert [link for link in local if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
+def test_links_of_the_guides_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
 def test_python_in_the_readme_is_python() -> None:
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
     assert blocks

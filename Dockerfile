@@ -1,5 +1,6 @@
 # JupyterLab with the chapters on port 8888; the web app on port 5006 (see docs/containers.md).
-# Linux on x86-64. A test runs the same steps in an empty environment (tests/test_release.py).
+# Linux on x86-64. Tests install a wheel into an empty environment and run the demo there
+# (tests/test_release.py); they do not build this image.
 FROM python:3.12-slim-bookworm
 
 RUN useradd --create-home --uid 1000 learner

@@ -74,7 +74,7 @@ def strike(name: str, number: int) -> str:
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pids[victim], signal.SIGKILL)
         result = run.wait(timeout=120, check=False)
-        judge(run, result, case, victim)
+        judge(run, result, case, victim, early=at == 0)
         return "went on" if result.lost else "was over" if result.ok else "was named"
     finally:
         if not run.done:
@@ -83,13 +83,17 @@ def strike(name: str, number: int) -> str:
         until(lambda: gone(run.pids.values()), 10, "the ranks have ended")
 
 
-def judge(run: wb.Run, result: wb.Result, case: Case, victim: int) -> None:
-    """Raise AssertionError if the run did not end as it should without this rank."""
+def judge(run: wb.Run, result: wb.Result, case: Case, victim: int, *, early: bool) -> None:
+    """Raise AssertionError if the run did not end as it should without this rank.
+
+    ``early``: it was killed in the first iteration, where it may have been needed to begin.
+    """
     whole = result.ok and not result.lost
     assert run.dropped == 0 and check_events(run.events, complete=whole) == []
     assert every_push_counts_once(run.events, complete=whole) == []
     if not result.ok:
         begun = metric(run.events, "frames").height > 0  # before that a run can spare nobody
+        assert begun or early, "no frame was recorded before an iteration that actors play for"
         spared = case.spared and begun
         assert not spared, f"rank {victim} could have been spared: {result.error}"
         assert isinstance(result.error, wb.PeerLost), result.error

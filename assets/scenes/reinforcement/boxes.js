@@ -261,7 +261,7 @@ export function drawBundle(g, look, seen, spot) {
     g.stroke();
     const inner = { x: box.x - BOX_PAD + 7, y: box.y, w: box.w + BOX_PAD - 7, h: box.h };
     const idle = { ...learner, does: /** @type {const} */ ("idle") };
-    const strip = i === 1 && hasStrip(inner);
+    const strip = i === 1 && replay.columns.length > 0 && hasStrip(inner);
     const wide = i === 0 ? drawGame(g, ink, { ...inner, x: box.x - 5 }, actor.picture) : 0;
     const words = { ...(strip ? aboveStrip(inner) : inner), x: inner.x + wide, w: inner.w - wide };
     // where it is low there is a line for each room: what it has

@@ -37,11 +37,13 @@ export function rlKeys({ ink }, { frame, roles, place }) {
     `updates that parameters lack: 0 to ${grouped(RL_TINTS * step)} or more`,
     tints,
   );
-  const strips = place.spots.some(
-    (one) =>
-      (one.role === "replay" && hasStrip(one)) ||
-      (one.role === "bundle" && hasStrip(bundleRoom(one, 1))),
-  );
+  const strips = frame.replays.some(({ rank, columns }) => {
+    const spot = place.of.get(rank);
+    if (!spot) return false;
+    return spot.role === "replay"
+      ? hasStrip(spot)
+      : columns.length && hasStrip(bundleRoom(spot, 1));
+  });
   if (!frame.bundles || strips)
     put(
       `old ${old}`,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { frameAt } from "../../assets/engine/model.js";
+import { frameAt, openCall } from "../../assets/engine/model.js";
 import {
   marksOf,
   niceRate,
@@ -11,8 +11,11 @@ import {
   wayOf,
 } from "../../assets/scenes/collectives/ring.js";
 import { labelsOf, middleBox } from "../../assets/scenes/collectives/ring_labels.js";
+import { preparedOf } from "../../assets/scenes/collectives/frame.js";
+import { wordsAround } from "../../assets/scenes/collectives/ring_draw.js";
+import { recorded } from "./recorded.js";
 import { callOf, rows } from "./rows.js";
-import { allRows, ringRows, starRows } from "./simulated.js";
+import { allRows, lookAt, ringRows, starRows } from "./simulated.js";
 
 const around = (n) => Array.from({ length: n }, (_, r) => `${r}>${(r + 1) % n}`);
 const placed = (n, width = 520, links = around(n), crowd = n) =>
@@ -176,4 +179,50 @@ test("the widest link's rate is a round number of bits", () => {
     [12.3e6, 12.5e6, 12.6e6, 3e3, 0].map((x) => niceRate(x) * 8),
     [100e6, 100e6, 200e6, 50e3, 0],
   );
+});
+
+test("no word lies over a chunk, a halo or another word: simulated calls, and those of real runs", () => {
+  const simulated = [
+    [8, ringRows(8, { slow: [2, 9], came: [0, 0, 4000, 0, 0, 900, 0, 0] })],
+    [4, ringRows(4, { came: [0, 9000, 0, 500] })],
+    [8, starRows(8, { came: [0, 0, 0, 3000, 0, 0, 0, 9000] })],
+    [4, allRows(4, { came: [0, 2000, 0, 0] })],
+  ].map(([n, list]) => lookAt(n, list, 0));
+  const real = ["poisoned", "shard_replaced"].flatMap((name) => {
+    const known = recorded(name);
+    const heads = known.table.calls.filter((c) => c.complete && c.sends).slice(-12);
+    return heads.map((head) => {
+      const call = openCall(known.table, head);
+      return { ...lookAt(2, ringRows(2), 0), known, table: known.table, call, ranks: call.ranks };
+    });
+  });
+  let words = 0;
+  for (const look of [...simulated, ...real])
+    for (const width of [380, 928])
+      for (let k = 0; k <= 60; k++) {
+        const t = look.call.start + (k / 60) * (look.call.end - look.call.start);
+        const seen = preparedOf({ ...look, t, width }, null);
+        const { place, marks } = seen;
+        const { middle, labels } = wordsAround(seen, look.known);
+        const boxes = labels.map((l) => l.box);
+        words += boxes.length;
+        if (middle) boxes.push(middle);
+        const cells = marks.map((m) => ({ x: m.x - m.w / 2, y: m.y - m.h / 2, w: m.w, h: m.h }));
+        boxes.forEach((a, i) => {
+          assert.ok(boxes.every((b, j) => i === j || !overlaps(a, b)));
+          if (a !== middle) assert.ok(cells.every((cell) => !overlaps(a, cell)));
+        });
+        const halo = place.node + 5.5 + 1;
+        for (const [i, { x, y, w, h }] of cells.entries())
+          if (marks[i].form < 2)
+            for (const node of place.nodes)
+              assert.ok(
+                Math.hypot(
+                  Math.max(0, Math.abs(node.x - x - w / 2) - w / 2),
+                  Math.max(0, Math.abs(node.y - y - h / 2) - h / 2),
+                ) > halo,
+                "a chunk lies over the halo of a rank",
+              );
+      }
+  assert.ok(words > 300, `${words} words stood beside ranks`);
 });

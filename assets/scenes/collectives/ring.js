@@ -34,6 +34,7 @@ const NUMBERED = 20; // ranks; with more they are ticks, and chunks are dots
 export const LINE = 13; // px of a line of text
 
 const DOT = { w: 7, h: 7 };
+export const HALO = 7; // px around a rank: the halo of one that waits
 
 export const CHARACTER = 6.3; // px, about, of a digit or letter at 11 px, bold
 
@@ -198,7 +199,7 @@ function placesOfGroup(ranks, width, height, links, digits, crowd, shape, member
 }
 
 /**
- * The straight way of a chunk, rim to rim, such that a cell never covers a rank. Two ways between
+ * The straight way of a chunk, rim to rim, such that a cell never covers a rank or its halo. Two ways between
  * the same ranks lie side by side.
  * @param {Place} place
  * @param {number} from
@@ -222,7 +223,7 @@ export function wayOf(place, from, to, forCell = false) {
         Math.hypot(w, h) / 2,
       ) + 1
     : 0;
-  const gap = Math.min(length / 2 - 1, place.node + 2 + half);
+  const gap = Math.min(length / 2 - 1, place.node + (forCell ? HALO + 1 : 2) + half);
   const at = (/** @type {number} */ d) => ({
     x: a.x + u.x * d - u.y * aside,
     y: a.y + u.y * d + u.x * aside,
@@ -284,7 +285,8 @@ export function marksOf(frame, place) {
             Math.hypot(
               Math.max(0, Math.abs(n.x - x) - w / 2),
               Math.max(0, Math.abs(n.y - y) - h / 2),
-            ) < node,
+            ) <
+            node + HALO,
         )
       )
         continue;

@@ -223,6 +223,22 @@ function drawChosenLink(g, ink, { nodes }, from, to) {
 }
 
 /**
+ * The words in the picture, and where they stand: clear of ranks and halos, of chunks and the ways
+ * that they take, and of each other.
+ * @param {import("./frame.js").Prepared} seen
+ * @param {import("../../engine/player.js").Known} known
+ */
+export function wordsAround(seen, known) {
+  const { place, reading, marks } = seen;
+  const fact = reading ? middleFact(reading, known) : [];
+  const lines = fact.map((l) => l.words);
+  const middle = fact.length ? middleBox(place, lines) : null;
+  const flying = marks.map(({ x, y, w, h }) => ({ x: x - w / 2, y: y - h / 2, w, h }));
+  const labels = labelsOf(place, besideRanks(seen), middle ? [middle, ...flying] : flying);
+  return { fact, middle, labels };
+}
+
+/**
  * The whole ring at the playhead.
  * @param {CanvasRenderingContext2D} g  cleared, scaled to CSS pixels
  * @param {import("../../chrome/stage.js").Look} look
@@ -254,22 +270,8 @@ export function drawSpace(g, { ink, font, choice, known }, seen, ways) {
   );
   if (seen.stuck.size) drawStuck(g, ink, place, seen.stuck);
   if (reading) drawComets(g, ink, font, place, cells, reading, choice, seen.poison);
-  const fact = reading ? middleFact(reading, known) : [];
-  const middle = fact.length
-    ? middleBox(
-        place,
-        fact.map((l) => l.words),
-      )
-    : null;
+  const { fact, middle, labels } = wordsAround(seen, known);
   if (middle) drawMiddle(g, ink, font, place, fact);
-  const beside = marks
-    .filter((m) => m.track)
-    .map(({ x, y, w, h }) => ({ x: x - w / 2, y: y - h / 2, w, h }));
-  drawLabels(
-    g,
-    ink,
-    font,
-    labelsOf(place, besideRanks(seen), middle ? [middle, ...beside] : beside),
-  );
+  drawLabels(g, ink, font, labels);
   return middle ? "" : factLine(fact);
 }

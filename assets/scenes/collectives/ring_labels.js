@@ -7,17 +7,22 @@
  * @typedef {import("./ring.js").Place} Place
  * @typedef {import("./ring.js").Label} Label
  */
-import { CHARACTER, LINE, labelled, overlaps, wayOf } from "./ring.js";
+import { CHARACTER, HALO, LINE, labelled, overlaps, wayOf } from "./ring.js";
 
 /**
- * Whether a link passes through a box, with this much room around it.
+ * Whether a link passes through a box, with this much room around it; -1: as much as a cell takes
+ * that goes along it.
  * @param {Place} place
  * @param {Box} box
- * @param {number} room
+ * @param {number} around
  */
-export function crossed(place, box, room) {
+export function crossed(place, box, around) {
+  const { w, h } = place.cell;
   return place.links.some(([from, to]) => {
     const [a, b] = wayOf(place, from, to);
+    const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
+    const room =
+      around >= 0 ? around : (Math.abs(b.y - a.y) * w + Math.abs(b.x - a.x) * h) / (2 * length) + 1;
     const wide = { x: box.x - room, y: box.y - room, w: box.w + 2 * room, h: box.h + 2 * room };
     let [t0, t1] = [0, 1]; // Liang–Barsky: the part of the way that lies inside
     for (const [p, q] of [
@@ -62,7 +67,7 @@ export function middleBox(place, lines) {
  * @returns {Label[]}
  */
 export function labelsOf(place, wanted, taken) {
-  const halo = 7;
+  const halo = HALO;
   const boxes = [
     ...taken,
     ...place.nodes.map(({ x, y }) => ({
@@ -78,7 +83,7 @@ export function labelsOf(place, wanted, taken) {
     const inwards = place.level ? -1 : 1;
     const { x, y } = place.out[rank];
     const first = { x: x * inwards, y: y * inwards };
-    for (const way of place.shape.kind === "circle" && !aside ? [first] : [first, ...ASIDE]) {
+    for (const way of !place.level || aside ? [first, ...ASIDE] : [first]) {
       const label = labelAt(place, rank, lines, colour, way, halo);
       const { box } = label;
       const inside =
@@ -86,7 +91,7 @@ export function labelsOf(place, wanted, taken) {
       if (
         !inside ||
         boxes.some((other) => overlaps(box, other)) ||
-        crossed(place, box, place.cell.h / 2)
+        crossed(place, box, place.dots ? place.cell.h / 2 : -1)
       )
         continue;
       boxes.push(box);

@@ -24,8 +24,10 @@ def register_backend() -> None:
     if "torch" not in sys.modules:
         sys.meta_path.insert(0, _AfterTorch())
         return
-    from workbench._autoload import register
-
+    try:
+        from workbench._autoload import register
+    except ModuleNotFoundError:  # a wheel has that module beside the package alone
+        from _workbench_autoload import register
     register()
 
 

@@ -53,9 +53,9 @@ def come_back(answer: Mapping[str, float]) -> list[Finding]:
     back = sent.filter(pl.col("name").cast(pl.String) == "gradient")
     of_rank = dict(back.group_by("rank").agg(pl.col("nbytes").sum()).rows())
     why = (
-        "Before `third` three values cross: b, a and the input. Before `last` two: c and the "
-        "input. The input needs no gradient, so what comes back is 64 and 32 numbers of 8 bytes "
-        "for each of 48 samples."
+        "Before `third` three values cross: b, a and the input, which needs no gradient. Before "
+        "`last` one: c and the input are already joined there, 44 numbers with one gradient. So "
+        "64 and 44 numbers of 8 bytes come back for each of 48 samples."
     )
     return [
         equal("bytes back over the first cut", of_rank[1], answer["first"], why),
@@ -65,7 +65,7 @@ def come_back(answer: Mapping[str, float]) -> list[Finding]:
 
 def sequence_parallel(answer: str) -> list[Finding]:
     """Judge by what ranks of a tensor parallel model hold, with sequence parallelism."""
-    exp = WHOLE.replace(strategy="tensor_parallel")
+    exp = WHOLE.replace(strategy="tensor_parallel", memory_limit="1 GB")
     most = {
         on: max(finished(exp.replace(options={"sequence_parallel": on})).result.memory.values())
         for on in (False, True)
@@ -114,7 +114,8 @@ EXERCISES = (
         hint="Which values does a layer behind the cut use? Which of them need a gradient?",
         solution="""
             Over the first cut those of `a` and `b`: $2 \\cdot 32 \\cdot 8 \\cdot 48 = 24{,}576$
-            bytes. Over the second that of `c` alone: 12,288 bytes.
+            bytes. `cat` belongs to the stage before `last`, so over the second cut the gradient of
+            the joined 44 numbers comes back: $44 \\cdot 8 \\cdot 48 = 16{,}896$ bytes.
             """,
     ),
     Exercise(
@@ -129,6 +130,9 @@ EXERCISES = (
             now stay below 24 MB?
             """,
         hint="What lies on every rank in full between two split layers?",
-        solution="Yes: those activations are split along the sequence too, a quarter on each rank.",
+        solution="""
+            No: 30 MB in place of 36. The activations between the split layers are in four parts then,
+            those within them and Adam's state are as before.
+            """,
     ),
 )

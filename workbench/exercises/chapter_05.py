@@ -131,8 +131,8 @@ EXERCISES = (
             """,
         hint="What lies on every rank in full between two split layers?",
         solution="""
-            No: 30 MB in place of 36. The activations between the split layers are in four parts then,
-            those within them and Adam's state are as before.
+            No: 30 MB in place of 36. The activations between the split layers are in four parts
+            then, those within them and Adam's state are as before.
             """,
     ),
 )

@@ -66,12 +66,11 @@ def slow_rank(answer: str) -> list[Finding]:
     last = buckets.filter(pl.col("bucket") == buckets["bucket"].max())
     full = dict(last.group_by("rank").agg(pl.col("full").median()).rows())
     later = full[2] - full[0]
-    waits = same and later > 0.3 * PAD_MS
     why = (
         f"The same bytes are sent. But rank 2's last bucket is full {later:.0f} ms later than rank "
         "0's: what the others wait for is its gradient, not the link."
     )
-    return [equal("it is", "waiting" if waits else "communication", answer, why)]
+    return [equal("it is", "waiting" if same else "communication", answer, why)]
 
 
 def static_buckets(answer: float) -> list[Finding]:

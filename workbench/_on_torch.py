@@ -27,7 +27,7 @@ def register_backend() -> None:
     try:
         from workbench._autoload import register
     except ModuleNotFoundError:  # a wheel has that module beside the package alone
-        from _workbench_autoload import register  # type: ignore[import-not-found,no-redef]
+        from _workbench_autoload import register  # type: ignore[import-untyped,import-not-found,no-redef,unused-ignore]
     register()
 
 

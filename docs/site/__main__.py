@@ -145,6 +145,7 @@ def _front(replays: set[str]) -> str:
     readme = (ROOT / "README.md").read_text()
     head, _, rest = readme.partition("![Four ranks on a ring")
     table = "| I want to" + rest.partition("| I want to")[2].partition("## The chapters")[0]
+    table = table.replace("(#your-own-job)", "(own_job.md)")
     live = frame("replays/ring.html", "A run, replayed: four ranks average gradients on a ring")
     live = live if "ring" in replays else ""
     links = "[All chapters](00_start_here.md) · [Gallery](gallery.md) · [Reference](reference.md)"

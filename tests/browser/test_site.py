@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.full
 def test_every_link_leads_to_a_page_and_an_anchor(site: Path) -> None:
     pages = {path.name: path.read_text() for path in site.glob("*.html")}
+    del pages["404.html"]  # a server's: its links begin at the server's root
     assert len(pages) > 30
     bad = []
     for name, html in pages.items():

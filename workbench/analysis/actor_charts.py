@@ -94,8 +94,8 @@ def _frames_caption(columns: pl.DataFrame) -> str:
 def _ages(columns: pl.DataFrame) -> list[Trace]:
     lines = []
     for words, part in {"sample age": "age", "policy lag": "lag"}.items():
-        own = columns.filter(pl.col(part).is_not_nan())
-        lines.append(Trace(words, own["seconds"].to_numpy(), own[part].to_numpy()))
+        series = columns.filter(pl.col(part).is_not_nan())
+        lines.append(Trace(words, series["seconds"].to_numpy(), series[part].to_numpy()))
     return lines
 
 

@@ -81,28 +81,28 @@ def ages(rows: pl.DataFrame, origin_ns: int) -> pl.DataFrame:
     p, played = pl.col, frames(rows, origin_ns)
     if not played.height:
         return pl.DataFrame(schema=AGES)
-    told = rows.filter(p("name").is_in([LAG, AGE])).select(
+    metrics = rows.filter(p("name").is_in([LAG, AGE])).select(
         "name", "value", seconds=(p("end_ns") - origin_ns) * 1e-9
     )
-    last = max(float(played["seconds"][-1]), *(told["seconds"].to_list() or [0.0]))
+    last = max(float(played["seconds"][-1]), *(metrics["seconds"].to_list() or [0.0]))
     width = max(last / PIECES, SHORTEST)
     ends = width * np.arange(1, int(last / width) + 1)  # of pieces that are over
     by_then = np.searchsorted(played["seconds"].to_numpy(), ends, "right")
     total = np.concatenate([[0], played["frames"].to_numpy()])[by_then]
     columns = {"seconds": ends, "frames_per_s": np.diff(total, prepend=0) / width}
     for column, name in (("lag", LAG), ("age", AGE)):
-        own = told.filter(p("name") == name)
-        at = np.minimum((own["seconds"].to_numpy().clip(0) / width).astype(int), len(ends))
+        series = metrics.filter(p("name") == name)
+        at = np.minimum((series["seconds"].to_numpy().clip(0) / width).astype(int), len(ends))
         count = np.bincount(at, minlength=len(ends) + 1)[: len(ends)]
-        sums = np.bincount(at, own["value"].to_numpy(), len(ends) + 1)[: len(ends)]
+        sums = np.bincount(at, series["value"].to_numpy(), len(ends) + 1)[: len(ends)]
         columns[column] = np.divide(sums, count, np.full(len(ends), np.nan), where=count > 0)
     return pl.DataFrame(columns, schema=AGES)
 
 
 def mean(column: pl.Series) -> float | None:
     """Return the mean of a column of ``ages``; None where nothing was told."""
-    told = column.fill_nan(None).drop_nulls().to_numpy()
-    return float(told.mean()) if len(told) else None
+    values = column.fill_nan(None).drop_nulls().to_numpy()
+    return float(values.mean()) if len(values) else None
 
 
 class Actors(MetricRows):
@@ -146,7 +146,9 @@ class Actors(MetricRows):
         for batch in batches if self._numbers_counted else ():
             kind, named = batch.rows["kind"], batch.rows["name"]
             for number, text in self._numbers_counted.items():
-                own = batch.rows[(kind == (_METRIC if text == _LOSS else SEND)) & (named == number)]
-                if len(own):
-                    self._messages[text] += len(own)
-                    self._nbytes[text] += int(own["nbytes"].sum())
+                picked = batch.rows[
+                    (kind == (_METRIC if text == _LOSS else SEND)) & (named == number)
+                ]
+                if len(picked):
+                    self._messages[text] += len(picked)
+                    self._nbytes[text] += int(picked["nbytes"].sum())

@@ -88,8 +88,8 @@ def compared(
     is a mean already. Raises SpecError, which names the axes, for an unknown one.
     """
     groups = {
-        label: [found] if isinstance(found, pl.DataFrame) else [*found]
-        for label, found in curves.items()
+        label: [curves_of] if isinstance(curves_of, pl.DataFrame) else [*curves_of]
+        for label, curves_of in curves.items()
     }
     of = "return" if is_played(groups) else "loss"
     axes = AXES if of == "loss" else RETURNED
@@ -148,9 +148,9 @@ def _cell(
         over = [_window(curve, smooth) for curve in known]
         most = max([most, *over])
         smoothed = [smooth_curve(curve, n) for curve, n in zip(known, over, strict=True)]
-        own = _lines(label, smoothed, column, of)
-        traces += own
-        drawn += looks[label][-len(own) :]
+        lines = _lines(label, smoothed, column, of)
+        traces += lines
+        drawn += looks[label][-len(lines) :]
     title = titled(chart.title, "; ".join(key_words(groups, most)))
     return Cell(chart, title, chart.y, traces, looks=drawn, key=number == 0, begins=number == 0)
 

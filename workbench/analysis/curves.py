@@ -94,19 +94,19 @@ class Curves:
     def update(self) -> bool:
         """Read new rows; return whether there were any."""
         over, rows = self.over, self.rows  # over first: what is read afterwards is all there is
-        found: list[pl.DataFrame] = []
+        parts: list[pl.DataFrame] = []
         if self._tap is None:
             self._tap = self._store.tap()
-            found += [self._of_frame(piece) for piece in self._missed(self._tap.position)]
+            parts += [self._of_frame(piece) for piece in self._missed(self._tap.position)]
         batches = self._tap.take()
         self._served.of_batches(batches, self.rows)
         self._staged.of_batches(batches)
         self._mixed.of_batches(batches)
         self._held.of_batches(batches)
         self._actors.of_batches(batches)
-        found += self._of_batches(batches)
-        if found or (over and self._open.height):
-            self._take(pl.concat([self._open, *found]), over)
+        parts += self._of_batches(batches)
+        if parts or (over and self._open.height):
+            self._take(pl.concat([self._open, *parts]), over)
         if self._record_ns is not None and self.rows and (cost := self._record_ns()) is not None:
             self._rate.costs(cost)
         return self.rows != rows
@@ -165,8 +165,8 @@ class Curves:
     @property
     def over(self) -> bool:
         """Nothing more will come: the run says how it ended, or the events are from elsewhere."""
-        told = self._store.metadata
-        return "ok" in told or "experiment" not in told
+        metadata = self._store.metadata
+        return "ok" in metadata or "experiment" not in metadata
 
     def select(self, name: str) -> pl.DataFrame:
         """Return the columns of a curve. ``seconds`` count from the start of the first iteration.
@@ -198,8 +198,8 @@ class Curves:
         if name in iteration_curves.BY_NAME:
             return iteration_curves.BY_NAME[name](self._shown())
         # What keeps the rows of "held" has its name.
-        made: pl.DataFrame = self._held_curve() if name == HELD else getattr(self, f"_{name}")()
-        return made
+        frame: pl.DataFrame = self._held_curve() if name == HELD else getattr(self, f"_{name}")()
+        return frame
 
     # -- reading
 
@@ -277,12 +277,14 @@ class Curves:
         whole = fresh.filter(p("iteration") <= p("until")).select(rows.columns)
         self._open = fresh.filter(p("iteration") > p("until")).select(rows.columns)
         self._closed |= {r: max(u, self._closed.get(r, -1)) for r, _, u in ranks.iter_rows()}
-        made = steps(whole)
-        if over and made["ended"].any():  # the last iteration of a run that failed has no end
-            made = made.filter("ended")
-        self._iterations = merge(self._iterations, iterations(made))
-        told = metrics(pl.concat([at_end, whole]))
-        self._metrics = pl.concat([self._metrics, told], rechunk=self._metrics.n_chunks() > MANY)
+        new_steps = steps(whole)
+        if over and new_steps["ended"].any():  # the last iteration of a run that failed has no end
+            new_steps = new_steps.filter("ended")
+        self._iterations = merge(self._iterations, iterations(new_steps))
+        new_metrics = metrics(pl.concat([at_end, whole]))
+        self._metrics = pl.concat(
+            [self._metrics, new_metrics], rechunk=self._metrics.n_chunks() > MANY
+        )
 
     # -- columns
 

@@ -21,13 +21,13 @@ def accuracy(shown: pl.DataFrame, metrics: pl.DataFrame) -> pl.DataFrame:
     """Return the task's own metrics: of minibatches, and of the validation samples at the end."""
     p, shown = pl.col, shown.select("iteration", "seconds")
     last = shown.tail(1)
-    told = metrics.group_by("iteration", "metric", "split").agg(
+    by_split = metrics.group_by("iteration", "metric", "split").agg(
         (p("value_sum").sum() / p("weight").sum()).alias("value")
     )
     ended = p("split") == "validation"
     parts = [
-        told.filter(~ended).join(shown, on="iteration"),
-        told.filter(ended).drop("iteration").join(last, how="cross"),
+        by_split.filter(~ended).join(shown, on="iteration"),
+        by_split.filter(ended).drop("iteration").join(last, how="cross"),
     ]
     columns = ["iteration", "seconds", "metric", "split", "value"]
     return pl.concat([one.select(columns) for one in parts]).sort("metric", "split", "iteration")

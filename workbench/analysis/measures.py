@@ -102,7 +102,7 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "failed" if not result.ok else "stopped" if done < run.experiment.iterations else "finished"
     )
     moved = traffic(run.store)
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "state": end,
         "error": str(result.error) if result.error is not None else None,
         "iterations": done,
@@ -122,9 +122,9 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "stall_ms": _stall(curves),
         "hidden_share": _hidden(curves.select("overlap")),
     }
-    found |= _of_server(curves) | _of_pipeline(curves) | _of_recovery(run) | _of_actors(curves)
-    found["score"] = result.metrics.get("return")
-    return nothing() | _settings(run.experiment) | found
+    values |= _of_server(curves) | _of_pipeline(curves) | _of_recovery(run) | _of_actors(curves)
+    values["score"] = result.metrics.get("return")
+    return nothing() | _settings(run.experiment) | values
 
 
 def _stall(curves: Curves) -> float | None:

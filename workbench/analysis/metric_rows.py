@@ -28,8 +28,8 @@ def pick(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Return the metrics of these names (ROWS) of the event table."""
     p = pl.col
     named = p("name").cast(pl.String).is_in(names)
-    own = frame.filter((p("kind").cast(pl.String) == "metric") & named & (p("iteration") >= 0))
-    return own.select(p(name).cast(kind) for name, kind in ROWS.items())
+    picked = frame.filter((p("kind").cast(pl.String) == "metric") & named & (p("iteration") >= 0))
+    return picked.select(p(name).cast(kind) for name, kind in ROWS.items())
 
 
 class MetricRows:
@@ -81,9 +81,9 @@ class MetricRows:
                 }
                 self._take(pl.DataFrame(columns, schema=ROWS).filter(pl.col("iteration") >= 0))
 
-    def _take(self, own: pl.DataFrame) -> None:
-        if own.height:
-            self._parts.append(own)
-            self.active = self.active or bool((own["name"] == self._names[0]).any())
+    def _take(self, picked: pl.DataFrame) -> None:
+        if picked.height:
+            self._parts.append(picked)
+            self.active = self.active or bool((picked["name"] == self._names[0]).any())
         if len(self._parts) > _MANY:
             _ = self.rows

@@ -83,9 +83,9 @@ def value_of(experiment: Any, option: str) -> Any:
         if option in given:
             return given[option]
     if isinstance(experiment.strategy, str) and "." not in experiment.strategy:
-        own = options_of(experiment.strategy)
-        if option in own:
-            return own[option].default
+        options = options_of(experiment.strategy)
+        if option in options:
+            return options[option].default
     if option in type(experiment).model_fields:
         return getattr(experiment, option)
     raise KeyError(f"no option and no field of an Experiment is called {option!r}")

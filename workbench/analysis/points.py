@@ -72,9 +72,9 @@ def _metric_lines(thin: pl.DataFrame) -> list[Trace]:
     result = []
     for metric in thin["metric"].unique(maintain_order=True).to_list() or ["accuracy"]:
         for split in ("minibatch", "validation"):
-            own = thin.filter(metric=metric, split=split)
+            points = thin.filter(metric=metric, split=split)
             words = split if metric == "accuracy" else f"{metric}, {split}"
-            result.append(Trace(words, own["iteration"].to_numpy(), own["value"].to_numpy()))
+            result.append(Trace(words, points["iteration"].to_numpy(), points["value"].to_numpy()))
     return result
 
 

@@ -79,19 +79,21 @@ def follow(events: pl.DataFrame | pl.LazyFrame) -> Poison | None:
         return None
     fault = struck.sort("start_ns").row(0, named=True)
     rank, iteration, generation = fault["rank"], fault["iteration"], fault["generation"]
-    own = rows.filter(
+    sums_rows = rows.filter(
         p("iteration") == iteration, p("generation") == generation, p("group") != "metrics"
     ).collect()
     bad = p("name").str.starts_with("bad minibatch")
-    if own.filter(p("kind") == "detect", bad).height:  # before the sum
+    if sums_rows.filter(p("kind") == "detect", bad).height:  # before the sum
         return None
-    looked = own.filter(p("rank") == rank, p("kind") == "metric", p("name") == POISONED)
+    looked = sums_rows.filter(p("rank") == rank, p("kind") == "metric", p("name") == POISONED)
     chunks: dict[str, set[int]] = {}
     for parameter, chunk in looked.select("phase", "chunk").iter_rows():
         chunks.setdefault(parameter, set()).add(chunk)
-    sums = own.filter(p("kind").is_in(["collective", "recv"]), p("collective") == "all_reduce")
-    found = [one for call in _calls(sums) for one in _one_call(*call, rank, chunks)]
-    table = pl.DataFrame(found, schema=_COLUMNS, orient="row")
+    sums = sums_rows.filter(
+        p("kind").is_in(["collective", "recv"]), p("collective") == "all_reduce"
+    )
+    spread = [one for call in _calls(sums) for one in _one_call(*call, rank, chunks)]
+    table = pl.DataFrame(spread, schema=_COLUMNS, orient="row")
     return Poison(rank, iteration, int(fault["value"]), tuple(chunks), table)
 
 
@@ -108,13 +110,13 @@ def _one_call(
 ) -> Iterator[tuple[object, ...]]:
     """Yield the messages of one call that brought a NaN to where there was none."""
     exact = label in chunks
-    own = chunks.get(label) if exact else None
-    if own is None and chunks and not _of_several(label):
+    poisoned = chunks.get(label) if exact else None
+    if poisoned is None and chunks and not _of_several(label):
         return  # of a parameter whose gradient was finite
     since: dict[tuple[int, int], int] = {}  # (rank, chunk): the step that brought it
     columns = received.select("step", "chunk", "peer", "rank", "end_ns")
     for step, chunk, sender, receiver, end in columns.iter_rows():
-        if sender == rank and (own is None or chunk in own or chunk < 0):
+        if sender == rank and (poisoned is None or chunk in poisoned or chunk < 0):
             carries = True
         else:
             carries = since.get((sender, chunk), step) < step

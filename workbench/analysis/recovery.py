@@ -183,24 +183,24 @@ def measure(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) ->
     wanted = kind.is_in(["fault", "detect", "apply", *_STEPS, *TRAINING]) | (
         (kind == "metric") & name.is_in(["samples", "runqueue"])
     )
-    own = events.lazy().filter(wanted).with_columns(kind=kind, name=name)
-    rows = own.select(p(column).cast(_ROWS[column]) for column in _ROWS).collect()
-    found = recoveries_of(metadata)
-    counts = _with_repeat(rows, found)
+    picked = events.lazy().filter(wanted).with_columns(kind=kind, name=name)
+    rows = picked.select(p(column).cast(_ROWS[column]) for column in _ROWS).collect()
+    recoveries = recoveries_of(metadata)
+    counts = _with_repeat(rows, recoveries)
     return Recoveries(
-        tuple(_recovered(rows, counts, found, at) for at in range(len(found))),
+        tuple(_recovered(rows, counts, recoveries, at) for at in range(len(recoveries))),
         _goodput(counts, rows),
         absent_of(metadata),
     )
 
 
-def _with_repeat(rows: pl.DataFrame, found: Sequence[Recovery]) -> pl.DataFrame:
+def _with_repeat(rows: pl.DataFrame, recoveries: Sequence[Recovery]) -> pl.DataFrame:
     """Return the rows of training with ``repeated``: the generation that went back before their
     iteration and did it again; null: they count.
     """
     p = pl.col
     again = pl.lit(None, pl.Int32)
-    for one in reversed(found):  # the first that went back is the one that repeats them
+    for one in reversed(recoveries):  # the first that went back is the one that repeats them
         undone = (p("generation") < one.generation) & (p("iteration") >= one.iteration)
         again = pl.when(undone).then(one.generation).otherwise(again)
     training = p("kind").is_in([*TRAINING, "metric"]) & (p("iteration") >= 0) & (p("rank") >= 0)
@@ -225,12 +225,12 @@ def _goodput(counts: pl.DataFrame, rows: pl.DataFrame) -> float:
 
 
 def _recovered(
-    rows: pl.DataFrame, counts: pl.DataFrame, found: Sequence[Recovery], at: int
+    rows: pl.DataFrame, counts: pl.DataFrame, recoveries: Sequence[Recovery], at: int
 ) -> Recovered:
-    one, p = found[at], pl.col
-    before = found[at - 1].generation if at else 0
+    one, p = recoveries[at], pl.col
+    before = recoveries[at - 1].generation if at else 0
     lost = sorted(map(int, one.lost))
-    own, old = (rows.filter(p("generation") == which) for which in (one.generation, before))
+    new, old = (rows.filter(p("generation") == which) for which in (one.generation, before))
     whom = lost or [rank for rank in one.fresh]  # who came is noticed too
     detect = old.filter(p("kind") == "detect", p("rank") == -1, p("peer").is_in(whom))
     aborts, survivors = old.filter(p("kind") == "abort"), set(one.members) - set(one.fresh)
@@ -239,12 +239,12 @@ def _recovered(
     noticed = min((when for when in either if when is not None), default=None)
     fault = _fault(old, lost, noticed)
     left = _last(aborts, "rank", survivors)
-    steps = {kind: own.filter(p("kind") == kind) for kind in ("rebuild", "restore")}
+    steps = {kind: new.filter(p("kind") == kind) for kind in ("rebuild", "restore")}
     ends = {
         "detect": noticed,
         "abort": left,
         **{kind: _last(each, "rank", one.members) for kind, each in steps.items()},
-        "first": _last(_first_iterations(own), "rank", one.members),
+        "first": _last(_first_iterations(new), "rank", one.members),
     }
     since = fault if fault is not None else noticed
     received = steps["restore"].filter(p("name") == "received", p("nbytes") > 0)
@@ -277,11 +277,11 @@ def _updates_lacking(applied: pl.DataFrame, one: Recovery) -> dict[str, int]:
     """
     p, staleness, lost = pl.col, 0, 0
     for server in sorted(map(int, one.lost)):
-        own = applied.filter(p("rank") == server, p("generation") < one.generation)
+        applied_after = applied.filter(p("rank") == server, p("generation") < one.generation)
         parts = [part for part in one.regained if part.server in (server, -1)]
-        if not parts or not own.height:
+        if not parts or not applied_after.height:
             continue
-        lacking = own.filter(p("version") > min(part.version for part in parts))
+        lacking = applied_after.filter(p("version") > min(part.version for part in parts))
         staleness = max(staleness, lacking["version"].n_unique())
         lost += max(part.updates_lost for part in parts)
     return {"staleness": staleness, "updates_lost": lost}
@@ -298,10 +298,10 @@ def _fault(old: pl.DataFrame, lost: Sequence[int], noticed: int | None) -> int |
     return first
 
 
-def _first_iterations(own: pl.DataFrame) -> pl.DataFrame:
+def _first_iterations(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with which each rank ended its first iteration of a generation."""
     p = pl.col
-    ends = own.filter(
+    ends = rows.filter(
         p("kind").is_in(["optimizer", "apply"]) | (p("name") == "runqueue"), p("iteration") >= 0
     )
     return ends.filter(p("iteration") == p("iteration").min().over("rank"))

@@ -101,8 +101,8 @@ def _ranks(mixing: Mapping[str, Any]) -> int:
 def pick(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of sketches (ROWS) of the event table."""
     p = pl.col
-    own = frame.filter((p("kind") == "metric") & (p("name") == SKETCH) & (p("iteration") >= 0))
-    return own.select(p(name).cast(kind) for name, kind in ROWS.items())
+    sketches = frame.filter((p("kind") == "metric") & (p("name") == SKETCH) & (p("iteration") >= 0))
+    return sketches.select(p(name).cast(kind) for name, kind in ROWS.items())
 
 
 def _whole(rows: pl.DataFrame) -> tuple[Any, Any, Floats] | None:
@@ -122,8 +122,8 @@ def _whole(rows: pl.DataFrame) -> tuple[Any, Any, Floats] | None:
 def _as_of(rows: pl.DataFrame, ends: Any, vectors: Floats) -> Floats:
     """Return the same, with each rank's latest values by then."""
     result = np.empty_like(vectors)
-    for at, (_, own) in enumerate(sorted(rows.group_by("rank"), key=lambda each: each[0])):
-        table = own.sort("iteration", "chunk")
+    for at, (_, of_rank) in enumerate(sorted(rows.group_by("rank"), key=lambda each: each[0])):
+        table = of_rank.sort("iteration", "chunk")
         numbers = vectors.shape[2]
         mine = table.filter(pl.len().over("iteration") == numbers)
         when = mine["end_ns"].to_numpy().reshape(-1, numbers).max(1)
@@ -163,8 +163,8 @@ class Mixed:
 
     def of_frame(self, frame: pl.DataFrame) -> None:
         """Add a piece of the store."""
-        if (own := pick(frame)).height:
-            self._parts.append(own)
+        if (sketches := pick(frame)).height:
+            self._parts.append(sketches)
 
     def of_batches(self, batches: Sequence[Batch]) -> None:
         """Add raw batches."""

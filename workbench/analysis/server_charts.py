@@ -127,8 +127,8 @@ def _clocks(columns: pl.DataFrame, theme: str) -> Cell:
         band = {"fill": "tonexty", "fillcolor": f"rgba({r},{g},{b},0.14)"}
         looks.append(_step(ink["wait"], 2) | band)
     for worker in workers:
-        own = shown.filter((p("what") == "worker") & (p("worker") == worker))
-        traces.append(Trace(f"worker {worker}", *_stairs(own, begin, end)))
+        of_worker = shown.filter((p("what") == "worker") & (p("worker") == worker))
+        traces.append(Trace(f"worker {worker}", *_stairs(of_worker, begin, end)))
         looks.append(_step(ink[f"s{worker % 8}"], 2))
     waits = shown.filter(p("what") == "wait")
     gap = np.full(waits.height, np.nan)
@@ -159,8 +159,8 @@ def _newest(columns: pl.DataFrame) -> tuple[pl.DataFrame, float, float]:
 
 def _stairs(steps: pl.DataFrame, begin: float, end: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the steps from ``begin`` to ``end``, with the clock at both ends."""
-    own = steps.sort("seconds", "clock")
-    x, y = own["seconds"].to_numpy(), own["clock"].to_numpy().astype(float)
+    ordered = steps.sort("seconds", "clock")
+    x, y = ordered["seconds"].to_numpy(), ordered["clock"].to_numpy().astype(float)
     first = int(np.searchsorted(x, begin, "right")) - 1
     if first >= 0:
         x, y = np.concatenate([[begin], x[first + 1 :]]), y[first:]
@@ -223,8 +223,8 @@ def _waiting(columns: pl.DataFrame) -> list[Trace]:
 def _waiting_caption(columns: pl.DataFrame) -> str:
     parts = ("compute_s", "communication_s", "blocked_s", "other_s")
     shares = [float((columns[part] / columns["wall_s"]).to_numpy().mean()) for part in parts]
-    told = zip(("computing", "push and pull", "waits for a grant", "rest"), shares, strict=True)
-    return ", ".join(f"{{{at}}} {words} {share:.0%}" for at, (words, share) in enumerate(told))
+    rows = zip(("computing", "push and pull", "waits for a grant", "rest"), shares, strict=True)
+    return ", ".join(f"{{{at}}} {words} {share:.0%}" for at, (words, share) in enumerate(rows))
 
 
 def _servers(columns: pl.DataFrame) -> list[Trace]:

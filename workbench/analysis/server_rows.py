@@ -50,8 +50,8 @@ class Served:
             return
         self._texts = pl.Series(self._store.names(), dtype=pl.String)
         numbers = {text: number for number, text in enumerate(self._texts)}
-        told = np.array([numbers[name] for name in servers.TOLD if name in numbers])
-        result = (self._of_batch(batch, told, numbers) for batch in batches)
+        codes = np.array([numbers[name] for name in servers.TOLD if name in numbers])
+        result = (self._of_batch(batch, codes, numbers) for batch in batches)
         self._parts += [rows for rows in result if rows is not None]
 
     def _is_served(self, serves: bool, before: int) -> bool:
@@ -62,7 +62,7 @@ class Served:
         return self.active
 
     def _of_batch(
-        self, batch: Batch, told: np.ndarray, numbers: dict[str, int]
+        self, batch: Batch, codes: np.ndarray, numbers: dict[str, int]
     ) -> pl.DataFrame | None:
         kind, context = batch.rows["kind"], batch.contexts
         where = context["iteration"][batch.rows["context"]]
@@ -71,7 +71,7 @@ class Served:
             keep |= kind == CODE["wait"]
         metric = kind == CODE["metric"]
         if metric.any():
-            keep |= metric & np.isin(batch.rows["name"], told) & (batch.rows["phase"] == 0)
+            keep |= metric & np.isin(batch.rows["name"], codes) & (batch.rows["phase"] == 0)
         if not keep.any():
             return None
         rows = batch.rows.view(f"V{ROW.itemsize}")[keep].view(ROW)

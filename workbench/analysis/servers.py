@@ -47,8 +47,8 @@ def wanted() -> pl.Expr:
     kind, text = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     spans = kind.is_in([one for one in KINDS if one not in ("wait", "metric")])
     grants = (kind == "wait") & (pl.col("lane").cast(pl.String) == GRANTS)
-    told = (kind == "metric") & text.is_in(TOLD) & (pl.col("phase").cast(pl.String) == "")
-    return (spans & (pl.col("iteration") >= 0)) | grants | told | (kind == "detect")
+    server_metrics = (kind == "metric") & text.is_in(TOLD) & (pl.col("phase").cast(pl.String) == "")
+    return (spans & (pl.col("iteration") >= 0)) | grants | server_metrics | (kind == "detect")
 
 
 def pick(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
@@ -91,8 +91,8 @@ def _workers(rows: pl.DataFrame) -> list[int]:
 def origin(rows: pl.DataFrame) -> int:
     """Return when the first worker began."""
     ranks = _workers(rows)
-    own = rows.filter(pl.col("rank").is_in(ranks))
-    return int(own["start_ns"].to_numpy().min()) if own.height else 0
+    of_ranks = rows.filter(pl.col("rank").is_in(ranks))
+    return int(of_ranks["start_ns"].to_numpy().min()) if of_ranks.height else 0
 
 
 def _seconds(column: str, origin: int) -> pl.Expr:
@@ -109,8 +109,8 @@ def clocks(rows: pl.DataFrame) -> pl.DataFrame:
     p, began = pl.col, origin(rows)
     columns = ["what", "worker", "seconds", "until_s", "clock"]
     at = _seconds("end_ns", began)
-    own = _of(rows, "clock").sort("rank", "end_ns")
-    steps = own.select(
+    clock_rows = _of(rows, "clock").sort("rank", "end_ns")
+    steps = clock_rows.select(
         what=pl.lit("worker"), worker="rank", seconds=at, until_s=at, clock=p("iteration")
     )
     waits = (
@@ -118,7 +118,7 @@ def clocks(rows: pl.DataFrame) -> pl.DataFrame:
         .filter(p("end_ns") > p("start_ns"))
         .sort("end_ns")
         .join_asof(
-            own.sort("end_ns").select("rank", "end_ns", reached="iteration"),
+            clock_rows.sort("end_ns").select("rank", "end_ns", reached="iteration"),
             on="end_ns",
             by="rank",
             check_sortedness=False,
@@ -193,9 +193,9 @@ def updates_made(rows: pl.DataFrame) -> int:
 
 def dropped(rows: pl.DataFrame) -> int:
     """Return the number of samples whose gradients one server left out."""
-    told = _of(rows, "metric", "dropped")
-    first = told["rank"].min()
-    return int(told.filter(pl.col("rank") == first)["value"].sum()) if told.height else 0
+    drops = _of(rows, "metric", "dropped")
+    first = drops["rank"].min()
+    return int(drops.filter(pl.col("rank") == first)["value"].sum()) if drops.height else 0
 
 
 def waiting(rows: pl.DataFrame) -> pl.DataFrame:
@@ -212,8 +212,8 @@ def waiting(rows: pl.DataFrame) -> pl.DataFrame:
     lasting = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
     classes = [list(COMPUTE), ["push", "pull"], ["wait"]]
     for worker in workers:
-        own = lasting.filter(pl.col("rank") == worker)
-        parts = [own.filter(pl.col("kind").is_in(kinds)) for kinds in classes]
+        of_worker = lasting.filter(pl.col("rank") == worker)
+        parts = [of_worker.filter(pl.col("kind").is_in(kinds)) for kinds in classes]
         result.append((worker, *_shared_out(parts)))
     return pl.DataFrame(result, schema={"worker": pl.Int32(), **schema}, orient="row")
 

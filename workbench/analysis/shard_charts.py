@@ -43,9 +43,11 @@ def cell(columns: pl.DataFrame, theme: str = "light") -> Cell:
         ranks = sorted({far[0], far[-1]})
     traces, looks = [], []
     for at, rank in enumerate(ranks):
-        own = columns.filter(p("rank") == rank)
+        of_rank = columns.filter(p("rank") == rank)
         colour = ink[f"s{(rank if len(tops) <= NAMED else at) % 8}"]
-        traces.append(Trace(f"rank {rank}", own["seconds"].to_numpy(), own["model"].to_numpy()))
+        traces.append(
+            Trace(f"rank {rank}", of_rank["seconds"].to_numpy(), of_rank["model"].to_numpy())
+        )
         looks.append(LINE | {"line": {"width": 1.5, "shape": "hv", "color": colour}})
     whole = columns["unsharded"][0]
     if whole is not None:

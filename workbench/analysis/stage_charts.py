@@ -170,11 +170,11 @@ def _activations(columns: pl.DataFrame, ink: Mapping[str, str]) -> Cell:
     traces, looks = [], []
     ranks = sorted(held["rank"].unique())
     for rank in ranks:
-        own, colour = held.filter(p("rank") == rank), ink[f"s{rank % 8}"]
-        x = own["seconds"].to_numpy()
-        traces.append(Trace(f"rank {rank}", x, own["value"].to_numpy()))
+        of_rank, colour = held.filter(p("rank") == rank), ink[f"s{rank % 8}"]
+        x = of_rank["seconds"].to_numpy()
+        traces.append(Trace(f"rank {rank}", x, of_rank["value"].to_numpy()))
         looks.append(LINE | {"line": {"width": 2, "shape": "hv", "color": colour}})
-        most = own["most"][0]
+        most = of_rank["most"][0]
         if most is not None:
             traces.append(Trace("", x[[0, -1]], np.array([most, most], float)))
             looks.append(_PLAN | {"line": {"width": 1.5, "dash": "dot", "color": colour}})

@@ -44,10 +44,10 @@ class Staged:
         """Add a piece of the store."""
         p = pl.col
         kind, name = p("kind").cast(pl.String), p("name").cast(pl.String)
-        own = frame.filter(
+        stage_rows = frame.filter(
             ((p("stage") >= 0) & ~((kind == "metric") & (name == "posted"))) | (kind == "fault")
         )
-        self._take(own)
+        self._take(stage_rows)
         held = frame.filter((kind == "metric") & (name == "memory"))
         self._remember(dict(held.group_by("rank").agg(p("value").max()).iter_rows()))
 

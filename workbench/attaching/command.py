@@ -68,8 +68,8 @@ def prepare(words: Sequence[str], trace: Path, *, observe: bool) -> Job:
         raise WorkbenchError(
             f"the job's records cannot go to {folder}: {why}. Name another folder: --trace DIR"
         )
-    own = {
+    variables = {
         "WORKBENCH_TRACE": str(folder),
         "WORKBENCH_ATTACH": OPERATIONS if observe else ENGINE,
     }
-    return Job(program, list(words), os.environ | own, folder)
+    return Job(program, list(words), os.environ | variables, folder)

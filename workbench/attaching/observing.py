@@ -48,30 +48,30 @@ def observe(group: Any, store: Any, ranks: Sequence[int], name: str) -> Any:
     """
     if isinstance(group, ObservedGroup | WorkbenchGroup):
         return group
-    here = session_of_job(ranks[group.rank()] if ranks else group.rank())
-    here.attach()
+    session = session_of_job(ranks[group.rank()] if ranks else group.rank())
+    session.attach()
     if not ranks:
-        here.recorder.only_operations()
-        here.recorder.joined(group.size())
-        _agree_on_the_job(here, store, group)
+        session.recorder.only_operations()
+        session.recorder.joined(group.size())
+        _agree_on_the_job(session, store, group)
     shown = name_in_records(str(group.group_name), str(group.group_desc))
-    spans = Spans(here, here.group_name(shown, whole=not ranks), name, ranks)
+    spans = Spans(session, session.group_name(shown, whole=not ranks), name, ranks)
     outer = ObservedGroup(group, spans)
     _put_in_place(group, outer)
     _observed_groups.add(outer)
     return outer
 
 
-def _agree_on_the_job(here: Any, store: Any, group: Any) -> None:
+def _agree_on_the_job(session: Any, store: Any, group: Any) -> None:
     """Note of which attempt of which job this process is, as all ranks agree on it.
 
     Without a store that works for all (MPI's groups have none) it stays unsaid.
     """
-    own = PrefixStore("workbench", store)
+    keys = PrefixStore("workbench", store)
     with contextlib.suppress(Exception):
         ranks = range(group.size())
-        meeting = meet(own, group.rank(), ranks, group="default", timeout=_MEETING)
-        here.recorder.belongs(meeting.job, meeting.attempt)
+        meeting = meet(keys, group.rank(), ranks, group="default", timeout=_MEETING)
+        session.recorder.belongs(meeting.job, meeting.attempt)
 
 
 def _put_in_place(inner: Any, outer: ObservedGroup) -> None:

@@ -142,9 +142,9 @@ class Spans:
 
     def close(self) -> None:
         """Release the lanes of a group that has ended."""
-        made, self._made = self._made, []
+        spans, self._made = self._made, []
         self._free = {kind: [] for kind in self._free}
-        for lane in made:
+        for lane in spans:
             self._recorder.give_back(lane)
 
     def _lane(self, kind: str) -> Lane:

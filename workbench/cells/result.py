@@ -59,13 +59,15 @@ class CellResult:
         if self.died:
             rank, words = min(self.died.items())
             raise CellError(f"rank {rank} {words}", rank)
-        own = {rank: one for rank, one in self.errors.items() if one["kind"] != "KeyboardInterrupt"}
-        if own:
+        errors = {
+            rank: one for rank, one in self.errors.items() if one["kind"] != "KeyboardInterrupt"
+        }
+        if errors:
             rank, error = min(
-                own.items(), key=lambda item: (item[1]["kind"] == "PeerLost", item[0])
+                errors.items(), key=lambda item: (item[1]["kind"] == "PeerLost", item[0])
             )
             line = f", line {error['line']}" if error["line"] else ""
-            raise CellError(f"{named(own)} raised; rank {rank}{line}: {error['words']}", rank)
+            raise CellError(f"{named(errors)} raised; rank {rank}{line}: {error['words']}", rank)
         return self
 
     def __str__(self) -> str:

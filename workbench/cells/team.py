@@ -160,7 +160,7 @@ class Ranks(Steering, Shown):
                 self._cell = None
             self._collector.drain()
             if not result.ok:
-                self._mend(lambda *told: _noted(result, tell, *told), anew=True)
+                self._mend(lambda *arguments: _noted(result, tell, *arguments), anew=True)
             return result
         finally:
             self._one_at_a_time.release()

@@ -110,9 +110,9 @@ def commit(
                     f"{rank} did not write its files in time. The one before it is untouched."
                 )
             time.sleep(_LOOK)
-        found = json.loads(path.read_text(encoding="utf-8"))
-        files |= {path.name: sha256(path), tensors_of(rank): found["sha256"]}
-        per_rank |= set(found["per_rank"])
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        files |= {path.name: sha256(path), tensors_of(rank): manifest["sha256"]}
+        per_rank |= set(manifest["per_rank"])
     write_json(
         part / MANIFEST,
         {"format": FORMAT, **described, "per_rank": sorted(per_rank), "files": files},
@@ -131,8 +131,8 @@ def commit(
 def iterations(folder: Path) -> list[int]:
     """Return the iterations of a folder's checkpoints, whole or damaged, newest first."""
     with contextlib.suppress(FileNotFoundError):
-        found = (_NAME.fullmatch(one.name) for one in folder.iterdir() if one.is_dir())
-        return sorted((int(one[1]) for one in found if one), reverse=True)
+        names = (_NAME.fullmatch(one.name) for one in folder.iterdir() if one.is_dir())
+        return sorted((int(one[1]) for one in names if one), reverse=True)
     return []
 
 
@@ -140,19 +140,19 @@ def read_manifest(path: Path) -> Manifest:
     """Read a checkpoint's manifest. Raises CheckpointError for one that is none, or damaged."""
     try:
         text = (path / MANIFEST).read_text(encoding="utf-8")
-        found = json.loads(text)
-        if found["format"] != FORMAT:
+        fields = json.loads(text)
+        if fields["format"] != FORMAT:
             raise CheckpointError(
-                f"{path} has format {found['format']}: this version reads format {FORMAT}"
+                f"{path} has format {fields['format']}: this version reads format {FORMAT}"
             )
-        files = {str(name): str(sha) for name, sha in found["files"].items()}
+        files = {str(name): str(sha) for name, sha in fields["files"].items()}
         return Manifest(
             path,
-            int(found["iteration"]),
-            int(found["ranks"]),
-            [int(rank) for rank in found["present"]],
-            dict(found["spec"]),
-            [str(name) for name in found["per_rank"]],
+            int(fields["iteration"]),
+            int(fields["ranks"]),
+            [int(rank) for rank in fields["present"]],
+            dict(fields["spec"]),
+            [str(name) for name in fields["per_rank"]],
             files,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

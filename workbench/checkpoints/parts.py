@@ -137,16 +137,18 @@ class Parts:
         """Return all parts as they stand now; their tensors are not copied. ``everything``: also
         what another rank writes.
         """
-        found = Snapshot(per_rank=[name for name, _, scope in self._parts if scope == "per rank"])
+        snapshot = Snapshot(
+            per_rank=[name for name, _, scope in self._parts if scope == "per rank"]
+        )
         for name, part, scope in self._parts:
             if scope == "equal" and not (self.writes or everything):
                 continue
             for key, value, rows in part.tensors():
                 full = f"{name}/{key}" if key else name
-                found.tensors[full], found.rows[full] = local(value), rows
+                snapshot.tensors[full], snapshot.rows[full] = local(value), rows
             if (values := part.values()) is not None:
-                found.values.setdefault(name, []).append(values)
-        return found
+                snapshot.values.setdefault(name, []).append(values)
+        return snapshot
 
     def buffers(self) -> dict[str, torch.Tensor]:
         """Return a copy of the buffers of all modules, which a forward may change."""
@@ -192,9 +194,9 @@ class _Module:
 
     def buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the buffers that belong to its state, by name."""
-        own = {id(one) for one in self._module.buffers()}
+        buffers = {id(one) for one in self._module.buffers()}
         for key, value, _ in self.tensors():
-            if id(value) in own:
+            if id(value) in buffers:
                 yield key, value
 
     def tensors(self) -> Iterator[Named]:
@@ -287,9 +289,9 @@ class _Optimizer:
             return described["value"]
         if described["tensor"] != "elementwise":
             return saved.tensor(key)
-        made = torch.zeros_like(parameter, requires_grad=False)  # divided as the parameter is
-        _copy(made, key, rows, saved)
-        return made
+        zeros = torch.zeros_like(parameter, requires_grad=False)  # divided as the parameter is
+        _copy(zeros, key, rows, saved)
+        return zeros
 
 
 def _kind(value: Any, parameter: torch.Tensor) -> dict[str, Any]:
@@ -301,13 +303,13 @@ def _kind(value: Any, parameter: torch.Tensor) -> dict[str, Any]:
 
 def _copy(value: torch.Tensor, key: str, rows: Rows | None, saved: Readable) -> None:
     """Copy what was kept into ``value``. Raises CheckpointError where the shapes differ."""
-    target, found = local(value), saved.tensor(key, rows)
-    if found.shape != target.shape:
+    target, saved_value = local(value), saved.tensor(key, rows)
+    if saved_value.shape != target.shape:
         raise CheckpointError(
-            f"{saved.manifest.path} has {key!r} of shape {tuple(found.shape)}, the model here has "
-            f"{tuple(target.shape)}: it is a checkpoint of another model"
+            f"{saved.manifest.path} has {key!r} of shape {tuple(saved_value.shape)}, the model "
+            f"here has {tuple(target.shape)}: it is a checkpoint of another model"
         )
-    target.copy_(found)
+    target.copy_(saved_value)
 
 
 class _Stateful:
@@ -317,9 +319,9 @@ class _Stateful:
         self._what = what
 
     def tensors(self) -> Iterator[Named]:
-        found: dict[str, torch.Tensor] = {}
-        _plain(self._what.state_dict(), "", found)
-        yield from ((key, value, None) for key, value in found.items())
+        tensors: dict[str, torch.Tensor] = {}
+        _plain(self._what.state_dict(), "", tensors)
+        yield from ((key, value, None) for key, value in tensors.items())
 
     def values(self) -> Any:
         return _plain(self._what.state_dict(), "", {})
@@ -333,31 +335,31 @@ class _Stateful:
 
 def _tensor(key: str, saved: Readable) -> torch.Tensor:
     """Return a tensor of this rank's own, or the one that all share."""
-    own = saved.own_tensor(key)
-    return saved.tensor(key) if own is None else own
+    tensor = saved.own_tensor(key)
+    return saved.tensor(key) if tensor is None else tensor
 
 
-def _plain(value: Any, path: str, found: dict[str, torch.Tensor]) -> Any:
-    """Return nested values as JSON can hold them; their tensors go to ``found``, by their path.
+def _plain(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """Return nested values as JSON can hold them; their tensors go to ``tensors``, by their path.
 
     Raises CheckpointError for a value that is neither.
     """
     match value:
         case torch.Tensor():
-            found[path or "tensor"] = value
+            tensors[path or "tensor"] = value
             return {"tensor": path or "tensor"}
         case None | bool() | int() | float() | str():
             return value
         case Mapping():
             items = [
-                [_plain(key, path, {}), _plain(one, f"{path}/{key}".lstrip("/"), found)]
+                [_plain(key, path, {}), _plain(one, f"{path}/{key}".lstrip("/"), tensors)]
                 for key, one in value.items()
             ]
             return {"dict": items}
         case list() | tuple():
             kind = "list" if isinstance(value, list) else "tuple"
             items = [
-                _plain(one, f"{path}/{number}".lstrip("/"), found)
+                _plain(one, f"{path}/{number}".lstrip("/"), tensors)
                 for number, one in enumerate(value)
             ]
             return {kind: items}

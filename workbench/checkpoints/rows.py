@@ -30,15 +30,15 @@ class Rows:
 
     def shared_with(self, other: Rows) -> Iterator[tuple[int, int, int]]:
         """Yield what both have: its place here, its place there, and its number of rows."""
-        here = 0
+        begin = 0
         for start, stop in self.ranges:
             there = 0
             for from_, to in other.ranges:
                 first, last = max(start, from_), min(stop, to)
                 if first < last:
-                    yield here + first - start, there + first - from_, last - first
+                    yield begin + first - start, there + first - from_, last - first
                 there += to - from_
-            here += stop - start
+            begin += stop - start
 
 
 def local(value: torch.Tensor) -> torch.Tensor:

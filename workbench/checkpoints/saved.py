@@ -24,8 +24,11 @@ class Saved:
         for one in manifest.present:
             text = (manifest.path / values_of(one)).read_text(encoding="utf-8")
             self._of[one] = json.loads(text)
-        own = rank if rank in self._of else manifest.present[0]
-        self._order = [own, *(one for one in self._of if one != own)]  # whose files are asked first
+        source = rank if rank in self._of else manifest.present[0]
+        self._order = [
+            source,
+            *(one for one in self._of if one != source),
+        ]  # whose files are asked first
         self._open: dict[int, Any] = {}
 
     @property
@@ -93,25 +96,25 @@ class Saved:
         self, key: str, parts: list[tuple[int, Rows | None]], rows: Rows | None
     ) -> torch.Tensor:
         """Put rows together of those that ranks hold."""
-        made: torch.Tensor | None = None
+        whole: torch.Tensor | None = None
         left = -1
         for one, held in parts:
             piece = self._file(one).get_slice(key)
             shape = piece.get_shape()
             held = Rows.whole(shape[0]) if held is None else held
             rows = Rows.whole(held.total) if rows is None else rows
-            if made is None:
+            if whole is None:
                 dtype = self._file(one).get_tensor(key).dtype
-                made, left = torch.empty((len(rows), *shape[1:]), dtype=dtype), len(rows)
+                whole, left = torch.empty((len(rows), *shape[1:]), dtype=dtype), len(rows)
                 taken = torch.zeros(len(rows), dtype=torch.bool)
             for to, start, count in rows.shared_with(held):
                 if bool(taken[to : to + count].all()):
                     continue
-                made[to : to + count] = piece[start : start + count]
+                whole[to : to + count] = piece[start : start + count]
                 taken[to : to + count] = True
             left = int((~taken).sum())
             if not left:
-                return made
+                return whole
         raise CheckpointError(
             f"{self.manifest.path} lacks {left} rows of {key!r}: it is of another model"
         )

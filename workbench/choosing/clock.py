@@ -74,14 +74,14 @@ class _Ranks:
         return first
 
     def done(self) -> bool:
-        return all(at == len(own) for at, own in zip(self._at, self.moves, strict=True))
+        return all(at == len(moves) for at, moves in zip(self._at, self.moves, strict=True))
 
     def words(self) -> str:
         """Return the positions of the ranks that cannot go on."""
         lines = []
-        for rank, own in enumerate(self.moves):
-            if self._at[rank] < len(own):
-                move = own[self._at[rank]]
+        for rank, moves in enumerate(self.moves):
+            if self._at[rank] < len(moves):
+                move = moves[self._at[rank]]
                 lines.append(f"rank {rank} for rank {move.to if move.kind == SEND else move.frm}")
         return ", ".join(lines)
 

@@ -59,10 +59,10 @@ class Links:
 
     def among(self, ranks: Sequence[int]) -> Links:
         """Return the links of a group of these world ranks, with the group's numbers."""
-        at = {world: here for here, world in enumerate(ranks)}
-        own = [(at[a], at[b], *rest) for a, b, *rest in self.pairs if a in at and b in at]
+        at = {world: place for place, world in enumerate(ranks)}
+        pairs = [(at[a], at[b], *rest) for a, b, *rest in self.pairs if a in at and b in at]
         levels = topology.among(self.levels, ranks)
-        return Links(self.latency_s, self.s_per_byte, tuple(own), levels)  # type: ignore[arg-type]
+        return Links(self.latency_s, self.s_per_byte, tuple(pairs), levels)  # type: ignore[arg-type]
 
     def of(self, sender: int, receiver: int) -> tuple[float, float]:
         """Return the seconds of latency, and per byte, from one rank to another."""
@@ -169,8 +169,8 @@ class Costs:
 
 def slow_down(machine: Machine, times: float) -> Machine:
     """Return the machine with core-bound work ``times`` as slow; sleep takes as long as before."""
-    own = asdict(machine)
-    return Machine(**{k: v if k == "wake_s" else v * times for k, v in own.items()})
+    fields = asdict(machine)
+    return Machine(**{k: v if k == "wake_s" else v * times for k, v in fields.items()})
 
 
 def links_of(network: Any, ranks: int) -> Links:
@@ -228,8 +228,8 @@ def adapt(theirs: Costs) -> Costs:
     """Return another machine's costs for this one: with this one's cores, without the values that
     hold for the other only.
     """
-    here = cores()
-    return theirs if theirs.cores == here else replace(theirs, cores=here, off={})
+    available = cores()
+    return theirs if theirs.cores == available else replace(theirs, cores=available, off={})
 
 
 def agree_on_costs(store: Any, rank: int) -> Costs:

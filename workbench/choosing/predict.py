@@ -86,7 +86,7 @@ def busiest_sends(
     """Return the bytes and slots that the busiest rank sends."""
     function = function_of(operation, algorithm)
     moves = _moves(operation, function, n, nbytes, costs.slot_bytes, 1, costs.links.levels)
-    out = [[move.nbytes for move in own if move.to >= 0] for own in moves]
+    out = [[move.nbytes for move in moves_of if move.to >= 0] for moves_of in moves]
     return max(map(sum, out)), max(map(len, out))
 
 

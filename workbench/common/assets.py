@@ -22,8 +22,8 @@ def asset(name: str) -> Path:
 
     Raises FileNotFoundError with the folders that were searched.
     """
-    here = Path(__file__).resolve().parents[1]
-    folders = (here / "_assets", here.parent / "assets", *extensions.roots())
+    package = Path(__file__).resolve().parents[1]
+    folders = (package / "_assets", package.parent / "assets", *extensions.roots())
     for folder in folders:
         if (path := folder / name).is_file():
             return path

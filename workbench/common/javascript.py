@@ -27,9 +27,9 @@ def imported(text: str) -> list[str]:
 
     Raises ValueError at an import of another form, which could not be left out.
     """
-    for found in _IMPORT.finditer(text):
-        if " as " in found["names"]:
-            raise ValueError(f"{found[0].strip()}: import a name as it is, without 'as'")
+    for match in _IMPORT.finditer(text):
+        if " as " in match["names"]:
+            raise ValueError(f"{match[0].strip()}: import a name as it is, without 'as'")
     if other := _OTHER_IMPORT.search(_IMPORT.sub("", text)):
         raise ValueError(f'{other[0]}: write import {{ name }} from "./file.js";')
     return [found["file"] for found in _IMPORT.finditer(text)]

@@ -97,12 +97,14 @@ def import_of(value: object, name: str) -> tuple[str, str] | None:
     """Return the library module and name from which ranks can import ``value``, if there is one."""
     if isinstance(value, types.FunctionType | type) and is_users_own(value):
         return None
-    home, own = str(getattr(value, "__module__", "")), str(getattr(value, "__name__", ""))
+    home, title = str(getattr(value, "__module__", "")), str(getattr(value, "__name__", ""))
     if home == "builtins":
         return None
-    places = [(home, own)] if _offers(sys.modules.get(home), own, value) else []
+    places = [(home, title)] if _offers(sys.modules.get(home), title, value) else []
     if not places or "._" in f".{home}":  # nothing, or a private module: is there a public one?
-        places += _search(lambda entries: (key for key in (own, name) if entries.get(key) is value))
+        places += _search(
+            lambda entries: (key for key in (title, name) if entries.get(key) is value)
+        )
     if not places:  # under another name, as in `from torch import float32 as DTYPE`
         places = _search(lambda entries: (key for key, one in entries.items() if one is value))
     return min(places, key=_obscurity, default=None)
@@ -131,12 +133,15 @@ def submodule(module: types.ModuleType) -> Callable[[tuple[str, ...]], str | Non
     """Return the deepest submodule that an attribute chain of ``module`` needs imported."""
 
     def deepest(chain: tuple[str, ...]) -> str | None:
-        here, result = module, None
+        current, result = module, None
         for attribute in chain:
-            path = f"{here.__name__}.{attribute}"
-            if path not in sys.modules or getattr(here, attribute, None) is not sys.modules[path]:
+            path = f"{current.__name__}.{attribute}"
+            if (
+                path not in sys.modules
+                or getattr(current, attribute, None) is not sys.modules[path]
+            ):
                 break
-            here, result = sys.modules[path], path
+            current, result = sys.modules[path], path
         return result
 
     return deepest

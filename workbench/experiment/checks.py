@@ -132,8 +132,8 @@ def _defines(strategy: str | Source, name: str) -> bool:
 def check_algorithm(exp: Fields, *, trusted: bool = False) -> None:
     """Check that an all-reduce takes this number of ranks; run user code only if ``trusted``."""
     value = exp.all_reduce
-    own = not isinstance(value, str) or bool(split_path(value))
-    if value == "auto" or exp.ranks == 1 or own != trusted:
+    is_users = not isinstance(value, str) or bool(split_path(value))
+    if value == "auto" or exp.ranks == 1 or is_users != trusted:
         return
     if not _TAKES.search(source.text_of("collectives", value, "all_reduce_")):
         return  # it takes any number
@@ -295,9 +295,9 @@ def _check_keys(
         return
     place = None if isinstance(value, Source) else split_path(value)
     if folder == "tasks" and (
-        own := value.name if isinstance(value, Source) else place and place[1]
+        name := value.name if isinstance(value, Source) else place and place[1]
     ):
-        holder = own
+        holder = name
     code, what = source.text_of(folder, value), source.shown(value)
     if holder == "Config" and holder not in source.names_defined(code, what):
         why = f"{what} takes none. {_TAKE_OPTIONS[folder]}"

@@ -132,41 +132,41 @@ def explain(record: type[BaseModel], error: ValidationError) -> SpecError:
     return SpecError(f"this {record.__name__} cannot be:\n  {lines}", problems=result)
 
 
-def _problems(record: type[BaseModel], found: dict[str, Any]) -> list[Problem]:
+def _problems(record: type[BaseModel], error: dict[str, Any]) -> list[Problem]:
     """Return what is wrong with one field, or with the whole where a check of ours raised."""
-    name, path = record.__name__, tuple(part for part in found["loc"] if part != "[key]")
-    cause = found.get("ctx", {}).get("error")
-    given = "" if isinstance(found["input"], dict) or not path else short(found["input"])
+    name, path = record.__name__, tuple(part for part in error["loc"] if part != "[key]")
+    cause = error.get("ctx", {}).get("error")
+    given = "" if isinstance(error["input"], dict) or not path else short(error["input"])
     if isinstance(cause, SpecError):
         inner = cause.within(name, *path).problems
         return [replace(one, value=given) if one.path == path else one for one in inner]
     if isinstance(cause, Exception) or not path:
-        return [Problem(str(cause or found["msg"]), path, given, record=name)]
-    if found["type"] == "extra_forbidden":
+        return [Problem(str(cause or error["msg"]), path, given, record=name)]
+    if error["type"] == "extra_forbidden":
         fields = tuple(record.model_fields)
         near = nearest(str(path[-1]), fields)
         words = f"{name} has no field {path[-1]!r}{near}. It has: {listed(fields)}"
         return [Problem(words, allowed=fields, record=name)]
-    if found["type"] == "missing":
+    if error["type"] == "missing":
         return [Problem("this field is required", path, record=name)]
-    words, allowed = _allowed(record, found)
+    words, allowed = _allowed(record, error)
     return [Problem(words, path, given, allowed, record=name)]
 
 
-def _allowed(record: type[BaseModel], found: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+def _allowed(record: type[BaseModel], error: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Return what would have been right, for pydantic's own kinds of errors: as a sentence, and as
     the values that are possible, where they can be listed.
     """
-    field, context = record.model_fields.get(str(found["loc"][0])), found.get("ctx", {})
-    if found["type"] == "string_pattern_mismatch" and field is not None:
+    field, context = record.model_fields.get(str(error["loc"][0])), error.get("ctx", {})
+    if error["type"] == "string_pattern_mismatch" and field is not None:
         return f"must be {field.description}", ()
-    if found["type"].startswith("union_tag"):
+    if error["type"].startswith("union_tag"):
         kinds = context.get("expected_tags", "one of its kinds")
         choices = tuple(re.findall(r"'([^']*)'", kinds))
         return f"say which it is with `{context['discriminator'].strip(chr(39))}`: {kinds}", choices
-    words = re.sub(r"^Input should be", "must be", found["msg"])
+    words = re.sub(r"^Input should be", "must be", error["msg"])
     choices = tuple(re.findall(r"'([^']*)'", str(context.get("expected", ""))))
-    return words + nearest(short(found["input"]).strip("'"), choices), choices
+    return words + nearest(short(error["input"]).strip("'"), choices), choices
 
 
 # Numbers: strict about what they are (True is no number of ranks), lenient about types (numpy)

@@ -150,11 +150,11 @@ class Network(FrozenModel):
         It is the pair's own of ``links``, else that between their hosts, else the default.
         """
         usual = self.at(topology.level(self.levels, sender, receiver))
-        own = self.links.get((sender, receiver), usual)
+        link = self.links.get((sender, receiver), usual)
         return Link(
-            latency=own.latency or usual.latency,
-            bandwidth=own.bandwidth or usual.bandwidth,
-            down=own.down,
+            latency=link.latency or usual.latency,
+            bandwidth=link.bandwidth or usual.bandwidth,
+            down=link.down,
         )
 
     @checked

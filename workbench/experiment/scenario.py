@@ -75,12 +75,12 @@ class Scenario(FrozenModel):
         _check(exp, "drawn")
         draw = random.Random(f"scenario {self.seed}")
         spared = draw.randrange(exp.ranks)
-        found: list[Fault] = []
+        faults: list[Fault] = []
         lost = set[int]()
         starts = self.rates.get("fail_to_start", 0)
         if starts and exp.ranks > 1 and draw.random() < starts:
-            found.append(FailToStart(rank=_another(draw, exp, spared)))
-            lost.add(found[0].rank)  # type: ignore[union-attr]
+            faults.append(FailToStart(rank=_another(draw, exp, spared)))
+            lost.add(faults[0].rank)  # type: ignore[union-attr]
         for iteration in range(FIRST, exp.iterations):
             for kind in sorted(self.rates.keys() - {"fail_to_start"}):
                 if draw.random() >= self.rates[kind]:
@@ -93,15 +93,15 @@ class Scenario(FrozenModel):
                 if kind == "join":
                     if lost:
                         again = draw.choice(sorted(lost))
-                        found.append(Join(rank=again, at_iteration=iteration))
+                        faults.append(Join(rank=again, at_iteration=iteration))
                         lost.discard(again)
                     continue
-                found.append(_DRAWS[kind](draw, exp, iteration, spared))
+                faults.append(_DRAWS[kind](draw, exp, iteration, spared))
                 if ends:
-                    lost.add(found[-1].rank)  # type: ignore[union-attr]
+                    lost.add(faults[-1].rank)  # type: ignore[union-attr]
         unique = {
             (one.fault, getattr(one, "rank", -1), getattr(one, "at_iteration", -1)): one
-            for one in found
+            for one in faults
         }
         return tuple(unique.values())
 

@@ -96,8 +96,10 @@ class File:
     def rank_in_name(self) -> int:
         """Return the rank that the file's name says, the last number in it; -1: it says none."""
         stem = self.path.name.partition(".pt.trace")[0]
-        found = [match for match in _RANK.finditer(stem.removesuffix(".gz").removesuffix(".json"))]
-        return int(next(filter(None, found[0].groups()))) if found else -1
+        matches = [
+            match for match in _RANK.finditer(stem.removesuffix(".gz").removesuffix(".json"))
+        ]
+        return int(next(filter(None, matches[0].groups()))) if matches else -1
 
     def wrong(self, what: str) -> WorkbenchError:
         return WorkbenchError(f"{self.path}: {what}")

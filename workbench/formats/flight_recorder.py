@@ -86,7 +86,8 @@ def _add(result: Recording, rank: int, group: str, entry: Mapping[str, Any]) -> 
 def _missing(group: str, ranks: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[str]:
     """Return who has not come to an operation that others are in, and who called another one."""
     newest = {
-        rank: max(int(one["collective_seq_id"]) for one in own) for rank, own in ranks.items()
+        rank: max(int(one["collective_seq_id"]) for one in entries)
+        for rank, entries in ranks.items()
     }
     most, result = max(newest.values()), []
     behind = {rank: last for rank, last in newest.items() if last < most}
@@ -105,8 +106,10 @@ def _missing(group: str, ranks: Mapping[int, Sequence[Mapping[str, Any]]]) -> li
     for number, kinds in sorted(calls.items()):
         operations = {key.partition(" ")[0] for key in kinds}
         if len(operations) > 1:
-            said = "; ".join(f"{_ranks(who)} {key}" for key, who in kinds.items())
-            result.append(f"Ranks disagree about operation {number - 1} of group {group}: {said}.")
+            missing = "; ".join(f"{_ranks(who)} {key}" for key, who in kinds.items())
+            result.append(
+                f"Ranks disagree about operation {number - 1} of group {group}: {missing}."
+            )
             break
     return result
 

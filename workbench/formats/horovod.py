@@ -57,16 +57,16 @@ def _events(file: File) -> list[Mapping[str, Any]]:
     """Return the events; a timeline whose job was killed may lack its end."""
     text = file.data().decode(errors="replace").strip()
     try:
-        found = json.loads(text)
+        events = json.loads(text)
     except ValueError:
         cut = text.rfind("}")
         try:
-            found = json.loads(text[: cut + 1] + "]")
+            events = json.loads(text[: cut + 1] + "]")
         except ValueError as error:
             raise file.wrong(f"it is no JSON: {str(error)[:120]}") from None
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(events, list) or not all(isinstance(one, dict) for one in events):
         raise file.wrong("expected a list of events")
-    return found
+    return events
 
 
 class _Call:

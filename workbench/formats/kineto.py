@@ -154,16 +154,16 @@ class _Event:
     @property
     def operation(self) -> tuple[str, str] | None:
         """The backend and the operation that its name says."""
-        found = _OPERATION.match(self.name)
+        match = _OPERATION.match(self.name)
         usable = self.category in ("user_annotation", "cpu_op")
-        return (found[1], operation_name(found[2])) if found and usable else None
+        return (match[1], operation_name(match[2])) if match and usable else None
 
     @property
     def kernel(self) -> str:
         """The operation whose kernel on a GPU it is; "" if it is none."""
-        said = str(self.args.get("Collective name", ""))
-        found = _KERNEL.match(self.name)
-        return operation_name(said or (found["what"] if found else "")) if found else ""
+        name = str(self.args.get("Collective name", ""))
+        match = _KERNEL.match(self.name)
+        return operation_name(name or (match["what"] if match else "")) if match else ""
 
     @property
     def nbytes(self) -> int:

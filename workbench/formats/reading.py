@@ -51,21 +51,21 @@ def read(paths: Sequence[Path]) -> Store:
             raise file.wrong(f"expected one of: {known}. It begins with {file.head[:40]!r}")
         kinds.setdefault(name, []).append(file)
     if len(kinds) != 1:
-        found = "; ".join(f"{name}: {one[0].path.name}" for name, one in kinds.items())
+        listing = "; ".join(f"{name}: {one[0].path.name}" for name, one in kinds.items())
         raise WorkbenchError(
-            f"expected files of one recording, got {found or 'none'}: open one kind at a time"
+            f"expected files of one recording, got {listing or 'none'}: open one kind at a time"
         )
-    ((name, own),) = kinds.items()
+    ((name, of_kind),) = kinds.items()
     module = formats()[name]
     try:
-        recording = module.read(own)
+        recording = module.read(of_kind)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise own[0].wrong(
+        raise of_kind[0].wrong(
             f"it is not what {module.NAME} writes ({type(error).__name__}: {error})"
         ) from error
     if not recording.rows:
-        raise own[0].wrong(f"{module.NAME}: it holds no operation and no computing of any rank")
-    title = own[0].path.name if len(own) == 1 else own[0].path.absolute().parent.name
+        raise of_kind[0].wrong(f"{module.NAME}: it holds no operation and no computing of any rank")
+    title = of_kind[0].path.name if len(of_kind) == 1 else of_kind[0].path.absolute().parent.name
     return Store.from_frame(
         recording.frame(),
         {

@@ -90,5 +90,5 @@ def find(
             f"theory knows no algorithm {algorithm!r} of {operation}; "
             f"it knows {', '.join(known)}{more}"
         )
-    told = levels_read(way) if known[algorithm] is HIERARCHICAL else []
-    return hierarchical(told) if told and prod(told) == n else known[algorithm]
+    levels = levels_read(way) if known[algorithm] is HIERARCHICAL else []
+    return hierarchical(levels) if levels and prod(levels) == n else known[algorithm]

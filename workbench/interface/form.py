@@ -86,12 +86,12 @@ def _shown_options(exp: Experiment) -> dict[str, Any]:
     fields = {one.name: one for one in option_fields()}
     shown, rest = {name: one.default for name, one in fields.items()}, {}
     for key, value in exp.options.items():
-        name, told = f"options.{key}", form_options.shown(value)
+        name, text = f"options.{key}", form_options.shown(value)
         ours = name in fields and exp.strategy in fields[name].strategies
         if ours and fields[name].choices:  # a schedule may be a grid, which is no name
             ours = isinstance(value, Source) or len(str(value).split()) == 1
-        if ours and isinstance(told, str | int | float | Source):
-            shown[name] = told
+        if ours and isinstance(text, str | int | float | Source):
+            shown[name] = text
         else:
             rest[key] = value
     return shown | {"options": shown_value("options", rest)}
@@ -106,19 +106,19 @@ def experiment(values: Mapping[str, Any], allow: Allow = lambda fields: None) ->
     """
     plain, network, wrong = _fields_of(values)
     allow({**plain, "network": network} if network else plain)
-    made = None
+    exp = None
     try:
         if network:
             plain["network"] = Network(**network)
     except SpecError as error:
         wrong = _by_field(error, "network") | wrong
     try:
-        made = Experiment(**plain)
+        exp = Experiment(**plain)
     except SpecError as error:
         wrong = _by_field(error) | wrong
-    if wrong or made is None:
+    if wrong or exp is None:
         raise FormError(wrong)
-    return made
+    return exp
 
 
 def _fields_of(
@@ -149,13 +149,13 @@ def _fields_of(
         if name.startswith("network.")
     }
     options = {name: plain.pop(name) for name in [*plain] if name.startswith("options.")}
-    told = {
+    field_values = {
         name.removeprefix("options."): value
         for name, value in options.items()
         if form_options.shown(value) != known[name].default
     }
-    if told and isinstance(plain.get("options", {}), Mapping):
-        options = {**plain.get("options", {}), **told}
+    if field_values and isinstance(plain.get("options", {}), Mapping):
+        options = {**plain.get("options", {}), **field_values}
         plain["options"] = _in_order(options, plain.get("strategy"))
     return plain, network, wrong
 
@@ -197,7 +197,7 @@ def _by_field(error: SpecError, *above: str) -> dict[str, str]:
     """Return what ``error`` says, by the field of the form that it belongs beside, "" for the rest.
     ``above``: the path of the record that it is about.
     """
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for problem in error.problems:
         name, inside = _field_at((*above, *problem.path))
         words = problem.message
@@ -206,8 +206,8 @@ def _by_field(error: SpecError, *above: str) -> dict[str, str]:
             words = f"{words}. Such as {form_lines.print_levels(levels)}"
         if inside:
             words = f"{_place(inside)}: {words}"
-        found[name] = f"{found[name]}\n{words}" if name in found else words
-    return found
+        messages[name] = f"{messages[name]}\n{words}" if name in messages else words
+    return messages
 
 
 def _field_at(path: tuple[str | int, ...]) -> tuple[str, tuple[str | int, ...]]:

@@ -83,19 +83,19 @@ def fields() -> list[Field]:
     of their own.
     """
     schema = _schema()
-    found: dict[str, Mapping[str, Any]] = {}
+    known_fields: dict[str, Mapping[str, Any]] = {}
     for name, about in schema["properties"].items():
         if name == "network":
             parts = schema["$defs"]["Network"]["properties"]
-            found |= {f"network.{part}": one for part, one in parts.items()}
+            known_fields |= {f"network.{part}": one for part, one in parts.items()}
         else:
-            found[name] = about
+            known_fields[name] = about
     start = Experiment()
-    known = [name for name in PLACES if name in found]
-    rest = [name for name in found if name not in PLACES]
-    made = [_field(name, found[name], _shown_of(start, name)) for name in [*known, *rest]]
-    after = next((at for at, one in enumerate(made) if one.group != "Training"), len(made))
-    return [*made[:after], *option_fields(), *made[after:]]
+    known = [name for name in PLACES if name in known_fields]
+    rest = [name for name in known_fields if name not in PLACES]
+    built = [_field(name, known_fields[name], _shown_of(start, name)) for name in [*known, *rest]]
+    after = next((at for at, one in enumerate(built) if one.group != "Training"), len(built))
+    return [*built[:after], *option_fields(), *built[after:]]
 
 
 @cache

@@ -33,28 +33,28 @@ class Config:
 
 def check(exp: Experiment, config: Config) -> None:
     """Raise SpecError where this launcher cannot start the experiment's ranks here."""
-    found = need_program("mpiexec", "mpiexec", REMEDY)
+    path = need_program("mpiexec", "mpiexec", REMEDY)
     check_hosts(exp, config.hosts, config.address)
-    if not flavour(found):
+    if not flavour(path):
         raise SpecError.at(
             "launcher",
-            f"{found} is neither MPICH's nor Open MPI's: {REMEDY}",
+            f"{path} is neither MPICH's nor Open MPI's: {REMEDY}",
             "mpiexec",
         )
 
 
 @cache
-def flavour(found: str) -> str:
+def flavour(path: str) -> str:
     """Return whose mpiexec it is: "mpich", "openmpi", or "" for another's."""
-    words = [found, "--version"]
+    words = [path, "--version"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    said = done.stdout + done.stderr
-    if "HYDRA" in said:
+    output = done.stdout + done.stderr
+    if "HYDRA" in output:
         return "mpich"
-    return "openmpi" if any(name in said for name in ("Open MPI", "OpenRTE", "PRRTE")) else ""
+    return "openmpi" if any(name in output for name in ("Open MPI", "OpenRTE", "PRRTE")) else ""
 
 
 class Launcher(CommandLauncher):
@@ -63,14 +63,14 @@ class Launcher(CommandLauncher):
     config: Config
 
     def command(self, count: int) -> list[str]:
-        found = need_program("mpiexec", "mpiexec", REMEDY)
-        config, words = self.config, [found, "-n", str(count)]
+        path = need_program("mpiexec", "mpiexec", REMEDY)
+        config, words = self.config, [path, "-n", str(count)]
         if config.hosts:
             each = count // len(config.hosts)
             places = [f"{host}:{each}" for host in config.hosts]
-            words += ["-hosts" if flavour(found) == "mpich" else "--host", ",".join(places)]
+            words += ["-hosts" if flavour(path) == "mpich" else "--host", ",".join(places)]
         bound = {"bind-to": config.bind_to, "map-by": config.map_by}
-        if flavour(found) == "mpich":
+        if flavour(path) == "mpich":
             for name, value in bound.items():
                 words += [f"-{name}", value] if value else []
         else:

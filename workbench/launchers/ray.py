@@ -82,10 +82,10 @@ class Launcher(AgentLauncher):
         cpus = self.config.cpus
         self._group = placement_group([{"CPU": cpus}] * count, strategy=self.config.placement)
         if not self._group.wait(ROOM):
-            has = ray.cluster_resources().get("CPU", 0.0)
+            available = ray.cluster_resources().get("CPU", 0.0)
             raise WorkbenchError(
                 f"Ray has no room for {count} actors of {cpus:g} CPU each within {ROOM:.0f} s "
-                f"({self.config.placement}): the cluster has {has:g} CPU, which others may hold"
+                f"({self.config.placement}): the cluster has {available:g} CPU, which others may hold"
             )
         make: Any = ray.remote(num_cpus=cpus)(Actor)
         for rank in range(count):

@@ -59,8 +59,8 @@ def steps_and_bytes(
     rows = _cases(events, ops, itemsize)
     expected, torn = _expected(rows.select(CASE).unique().rows(named=True))
     judged = rows.join(who.drop("size"), on=[*OP[:2], "rank"]).join(expected, on=[*CASE, "place"])
-    found = _with_counts(judged, events).sort(*OP, "rank")
-    wrong = found.filter(
+    counted = _with_counts(judged, events).sort(*OP, "rank")
+    wrong = counted.filter(
         pl.any_horizontal(pl.col(it) != pl.col(f"{it}_expected") for it in _COUNTS)
     )
     return report("steps and bytes", wrong, _deviation) + report(
@@ -140,16 +140,16 @@ def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violat
         .join(untold, on=OP, how="anti")
     )
     who = members(events)
-    found = replay(events.join(ops.select(OP), on=OP, how="semi"), who)
-    roots = found.cells.select(*OP).join(
+    replayed = replay(events.join(ops.select(OP), on=OP, how="semi"), who)
+    roots = replayed.cells.select(*OP).join(
         ops.select(*OP, "root"), on=OP, how="left", maintain_order="left"
     )["root"]
-    wanted = _wanted(found.cells, roots.to_list(), found.final.shape[1])
-    enough = (found.cells["collective"].is_in(AT_LEAST)).to_numpy()[:, None, None]
-    held = np.where(enough, np.minimum(found.final, 1), found.final)
+    wanted = _wanted(replayed.cells, roots.to_list(), replayed.final.shape[1])
+    enough = (replayed.cells["collective"].is_in(AT_LEAST)).to_numpy()[:, None, None]
+    held = np.where(enough, np.minimum(replayed.final, 1), replayed.final)
     wrong = (wanted >= 0) & (held != wanted)
     cell, place = np.nonzero(wrong.any(axis=2))
-    return report("complete sums", *_incomplete(found, wanted, who, cell, place))
+    return report("complete sums", *_incomplete(replayed, wanted, who, cell, place))
 
 
 def _wanted(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
@@ -172,7 +172,7 @@ def _wanted(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
 
 
 def _incomplete(
-    found: Replay, wanted: Counts, who: pl.DataFrame, cell: Any, place: Any
+    replayed: Replay, wanted: Counts, who: pl.DataFrame, cell: Any, place: Any
 ) -> tuple[pl.DataFrame, Callable[[Row], str]]:
     """Return the chunks that are not complete, and the function that describes one."""
     rows = pl.DataFrame(
@@ -183,7 +183,7 @@ def _incomplete(
         for row in who.iter_rows(named=True)
     }
     bad = (
-        rows.join(found.cells, on="cell")
+        rows.join(replayed.cells, on="cell")
         .join(who.drop("size"), on=[*OP[:2], "place"])
         .sort(*OP, "chunk", "slot", "rank")
     )
@@ -191,14 +191,14 @@ def _incomplete(
     def words(row: Row) -> str:
         at = row["cell"], row["place"], slice(row["size"])
         whose = [ranks[row["generation"], row["group"], place] for place in range(row["size"])]
-        each = list(zip(whose, found.final[at].tolist(), wanted[at].tolist(), strict=True))
-        lacks = [str(rank) for rank, count, want in each if count < want]
+        each = list(zip(whose, replayed.final[at].tolist(), wanted[at].tolist(), strict=True))
+        missing = [str(rank) for rank, count, want in each if count < want]
         extra = [f"rank {rank}'s {count} times" for rank, count, want in each if count > want > 0]
         alien = [str(rank) for rank, count, want in each if count > want == 0]
         says = [
             *(
-                [f"lacks the part of rank{'s' * (len(lacks) > 1)} {', '.join(lacks)}"]
-                if lacks
+                [f"lacks the part of rank{'s' * (len(missing) > 1)} {', '.join(missing)}"]
+                if missing
                 else []
             ),
             *([f"holds {', '.join(extra)}"] if extra else []),

@@ -60,9 +60,9 @@ def _uneven(metrics: pl.DataFrame) -> pl.DataFrame:
     """Return the blocks of which not as many transitions were inserted or dropped as of others."""
     p = pl.col
     inserted = p("name") == "inserted"
-    told = metrics.filter(inserted | (p("name") == "dropped experience")).sort("rank", "seq")
+    counts = metrics.filter(inserted | (p("name") == "dropped experience")).sort("rank", "seq")
     blocks = (  # what is dropped of a block is told just before what is inserted of it
-        told.with_columns(p("peer").alias("actor"), p("rank").alias("replay"))
+        counts.with_columns(p("peer").alias("actor"), p("rank").alias("replay"))
         .with_columns(block=inserted.cast(pl.Int64).cum_sum().over(_PAIR) - inserted)
         .group_by(*_PAIR, "block")
         .agg(p("value").sum().alias("transitions"), inserted.any().alias("whole"))

@@ -117,8 +117,8 @@ def comparisons() -> list[Question]:
 
 
 def _caps() -> dict[str, Experiment]:
-    found = {f"{cap:g} MiB": bucketed(15, bucket_cap_mb=cap) for cap in CAPS}
-    return {"a tensor": bucketed(15, bucket_cap_mb=0.0001), **found, "25 MiB": bucketed(15)}
+    experiments = {f"{cap:g} MiB": bucketed(15, bucket_cap_mb=cap) for cap in CAPS}
+    return {"a tensor": bucketed(15, bucket_cap_mb=0.0001), **experiments, "25 MiB": bucketed(15)}
 
 
 def _ways() -> dict[str, Experiment]:

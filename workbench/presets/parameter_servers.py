@@ -190,19 +190,21 @@ def _shards() -> dict[str, Experiment]:
         network=Network(bandwidth="200 Mbit/s"),
     )
     ways = {"even": "even", "⅔, ⅙, ⅙": UNEVEN, "hash ring": "hash"}
-    made = {
+    experiments = {
         name: exp.replace(options={"servers": 3, "placement": way}) for name, way in ways.items()
     }
-    return {"one server": exp.replace(ranks=4), **made}
+    return {"one server": exp.replace(ranks=4), **experiments}
 
 
 def _server_or_ring() -> dict[str, Experiment]:
-    found: dict[str, Experiment] = {}
+    experiments: dict[str, Experiment] = {}
     for workers in (2, 4, 8):
         exp = Experiment(ranks=workers, iterations=30, batch_size=48)
-        found[f"ring, {workers}"] = exp
-        found[f"server, {workers}"] = exp.replace(strategy="parameter_server", ranks=workers + 1)
-    return found
+        experiments[f"ring, {workers}"] = exp
+        experiments[f"server, {workers}"] = exp.replace(
+            strategy="parameter_server", ranks=workers + 1
+        )
+    return experiments
 
 
 def _rates() -> dict[str, Experiment]:

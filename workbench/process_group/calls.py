@@ -87,13 +87,13 @@ def ours(group: GroupContext, operation: str, tensors: Tensors) -> bool:
 
 
 def check_equal_parts(
-    group: GroupContext, operation: str, parts: Tensors, own: torch.Tensor
+    group: GroupContext, operation: str, parts: Tensors, sample: torch.Tensor
 ) -> None:
     """Raise CollectiveError unless there is a part for each rank, of ``own``'s size."""
     sizes = [part.numel() for part in parts]
-    if sizes != [own.numel()] * group.comm.size:
+    if sizes != [sample.numel()] * group.comm.size:
         raise CollectiveError(
-            f"{operation} over {group.comm.size} ranks takes as many parts of {own.numel():,} "
+            f"{operation} over {group.comm.size} ranks takes as many parts of {sample.numel():,} "
             f"elements each, as rank {group.me}'s own part has, and its list holds parts of "
             f"{', '.join(f'{size:,}' for size in sizes) or 'nothing'}"
         )

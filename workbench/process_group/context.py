@@ -55,38 +55,40 @@ def join(
     store: Store, rank: int, size: int, timeout: timedelta, world: list[int] | None, name: str
 ) -> GroupContext:
     """Return this rank's end of the group, once all of its ranks are there."""
-    here = session()
-    joining = max(timeout, timedelta(seconds=here.joining))
+    job_session = session()
+    joining = max(timeout, timedelta(seconds=job_session.joining))
     ranks: Sequence[int] = world or range(size)
-    meeting = meet(store, rank, ranks, group=name, timeout=joining, look=here.look)
+    meeting = meet(store, rank, ranks, group=name, timeout=joining, look=job_session.look)
     if world is None:
-        here.recorder.belongs(meeting.job, meeting.attempt)
-    own = PrefixStore(meeting.name, store)  # with keys of this attempt only
+        job_session.recorder.belongs(meeting.job, meeting.attempt)
+    keys = PrefixStore(meeting.name, store)  # with keys of this attempt only
     with in_time(rank, ranks, name, joining):
-        inner = InnerGloo(PrefixStore("inner", own), rank, size, timeout=joining)
+        inner = InnerGloo(PrefixStore("inner", keys), rank, size, timeout=joining)
         if joining > timeout:
             ProcessGroupGloo._set_default_timeout(inner, timeout)
         members = Members(
-            PrefixStore("workbench", own),
+            PrefixStore("workbench", keys),
             rank,
             world,
             size,
             timeout=timeout,
-            slot_bytes=here.slot_bytes,
-            recorder=here.recorder,
-            control=here.control,
-            bells=progress_engine_of(here).bells,
-            generation=here.generation,
+            slot_bytes=job_session.slot_bytes,
+            recorder=job_session.recorder,
+            control=job_session.control,
+            bells=progress_engine_of(job_session).bells,
+            generation=job_session.generation,
         )
-    members.watch.look_s = here.look_s
+    members.watch.look_s = job_session.look_s
     lane = "comm" if name == "default" else f"comm:{name}"
-    comm = Communicator(members, lane, name, control=here.control, generation=here.generation)
+    comm = Communicator(
+        members, lane, name, control=job_session.control, generation=job_session.generation
+    )
     with in_time(rank, ranks, name, joining):
-        given = here.costs or agree_on_costs(PrefixStore("costs", own), rank)
-    costs = _costs_of_group(given, members, here.slot_bytes)
+        given = job_session.costs or agree_on_costs(PrefixStore("costs", keys), rank)
+    costs = _costs_of_group(given, members, job_session.slot_bytes)
     comm.levels = costs.links.levels
-    plans = Plans(here, comm, members, costs, PrefixStore("auto", own))
-    return GroupContext(name, here, inner, members, comm, plans)
+    plans = Plans(job_session, comm, members, costs, PrefixStore("auto", keys))
+    return GroupContext(name, job_session, inner, members, comm, plans)
 
 
 def _costs_of_group(given: Costs, members: Members, slot_bytes: int) -> Costs:

@@ -56,11 +56,11 @@ def place_in_job(environ: Environment) -> Place | None:
         return next((int(environ[name]) for name in names if environ.get(name, "").isdigit()), -1)
 
     ompi = "OMPI_COMM_WORLD_"
-    found = [
+    variables = [
         (OPEN_MPI, (f"{ompi}RANK", f"{ompi}SIZE", f"{ompi}LOCAL_RANK", f"{ompi}LOCAL_SIZE")),
         (MPICH, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")),
     ]
-    for launcher, names in found:
+    for launcher, names in variables:
         if min(values := [number(name) for name in names]) >= 0:
             return Place(launcher, values[0], values[1], (values[2], values[3]))
     rank, ranks = number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS")
@@ -166,15 +166,15 @@ def _started_by() -> str:
 
 def first_host(nodes: str) -> str:
     """Return the first host of a list of Slurm's, such as "n[03-07,9],m1": "n03"."""
-    found = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
-    return "" if found is None else f"{found[1]}{found[2] or ''}"
+    match = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
+    return "" if match is None else f"{match[1]}{match[2] or ''}"
 
 
 def _tasks_here(environ: Environment) -> int:
     """Return the tasks of this step on this node, from "2(x2),1": 2, 2 and 1."""
     counts: list[int] = []
     for part in environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
-        if (found := re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)) is not None:
-            counts += [int(found[1])] * int(found[2] or 1)
+        if (match := re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)) is not None:
+            counts += [int(match[1])] * int(match[2] or 1)
     node = int(environ.get("SLURM_NODEID", "0") or 0)
     return counts[node] if node < len(counts) else -1

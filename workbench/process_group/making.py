@@ -18,12 +18,12 @@ def create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
     """Make a process group of these options of torch's."""
     within = list(options.global_ranks_in_group)  # empty for the default group
     rank, size = options.group_rank, options.group_size
-    here = session(within[rank] if within else rank)
-    name = here.group_name(_group_name(str(options.group_id)), whole=not within)
+    job_session = session(within[rank] if within else rank)
+    name = job_session.group_name(_group_name(str(options.group_id)), whole=not within)
     if not within:
-        here.recorder.joined(size)
+        job_session.recorder.joined(size)
     # A run that lost ranks goes on with others: torch counts those anew, we do not.
-    world = [here.run_rank(one) for one in within] or list(here.members)
+    world = [job_session.run_rank(one) for one in within] or list(job_session.members)
     return WorkbenchGroup(options.store, rank, size, options.timeout, world or None, name)
 
 
@@ -50,9 +50,9 @@ def _monitored_barrier(
     group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
     """Call the group's own ``monitored_barrier``: torch's function accepts only a "gloo" group."""
-    own = dist.distributed_c10d._get_default_group() if group is None else group
-    if isinstance(own, WorkbenchGroup):
-        own.monitored_barrier(timeout, wait_all_ranks)
+    target = dist.distributed_c10d._get_default_group() if group is None else group
+    if isinstance(target, WorkbenchGroup):
+        target.monitored_barrier(timeout, wait_all_ranks)
     else:
         _torchs_barrier(group, timeout, wait_all_ranks)
 

@@ -89,9 +89,9 @@ class Attempt:
             return False
         parameters = [] if error is not None else not_finite(self._model)
         infinite = self._loss is not None and not bool(self._loss.isfinite())
-        found = error is not None or bool(parameters) or infinite
+        detected = error is not None or bool(parameters) or infinite
         if self._policy == "fail":
-            if found:
+            if detected:
                 what = self._trace(error, parameters)
                 mark(self._job, what, error)
                 raise BadMinibatch(
@@ -102,17 +102,17 @@ class Attempt:
                     doing=f"iteration {self._minibatch.iteration}",
                 ) from error
             return False
-        self.skipped = self._agree(found)
+        self.skipped = self._agree(detected)
         if self.skipped:
-            self._leave_out(error, parameters, found=found)
+            self._leave_out(error, parameters, found=detected)
         return self.skipped
 
-    def _agree(self, found: bool) -> bool:
+    def _agree(self, detected: bool) -> bool:
         """Return whether any rank cannot use its share."""
         job = self._job
         if self._alone or job.ranks == 1:
-            return found
-        flag = torch.tensor([found], dtype=torch.uint8)
+            return detected
+        flag = torch.tensor([detected], dtype=torch.uint8)
         with job.label("is the minibatch good?"):
             dist.all_reduce(flag, dist.ReduceOp.MAX, group=job.metrics_group())
         return bool(flag)

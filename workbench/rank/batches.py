@@ -123,11 +123,11 @@ def minibatches_of(
     before, samples = Sizes.from_json(prepared.get(SIZES, "")), samples or exp.batch_size
     if not exp.scale_batch:
         return Minibatches(samples, exp.batch_size, exp.seed)
-    own = [
+    batches = [
         (max(first, before.until), max(1, round(exp.batch_size * ranks / exp.ranks)))
         for first, ranks in team.sizes or ((0, len(team.members)),)
     ]
-    return Minibatches(samples, exp.batch_size, exp.seed, (*before.each, *own))
+    return Minibatches(samples, exp.batch_size, exp.seed, (*before.each, *batches))
 
 
 Ids = TypeVar("Ids", np.ndarray, range)

@@ -136,11 +136,11 @@ class Checkpointing:
         if self._saver is None:
             return
         if job.rank == self.writers[0]:
-            here = iteration
+            current = iteration
             if self.meets:
                 at = map(job.session.run_rank, self.writers)
-                here = max(job.control.rank_word(rank, ITERATION) for rank in at)
-            self.heed(here + 1 + job.lead)
+                current = max(job.control.rank_word(rank, ITERATION) for rank in at)
+            self.heed(current + 1 + job.lead)
         if self.due(iteration):
             self._digests.at(iteration, end=True)
             self.save(iteration)
@@ -185,24 +185,28 @@ class Checkpointing:
     def _history(self, iteration: int) -> dict[str, Any]:
         """Return what this rank has reported since it began, and the losses of before."""
         job = self._job
-        own = {
+        history = {
             "losses": [*job.losses],
             "samples": [*job.samples],
             "begun": job.begun,
             "model": job.number,
             "sizes": job.minibatches.sizes,
         }
-        return {_HISTORY: {"iteration": iteration, "before": job.history, **own}}
+        return {_HISTORY: {"iteration": iteration, "before": job.history, **history}}
 
     def _put_back_history(self, saved: Saved) -> int:
         """Set the losses of the iterations that were done, by model. Returns the iteration to begin
         with.
         """
-        job, each, own = self._job, saved.all(_HISTORY), saved.own(_HISTORY)
+        job, each, saved_history = self._job, saved.all(_HISTORY), saved.own(_HISTORY)
         for number in sorted({one["model"] for one in each}):
             losses = mean_losses([one for one in each if one["model"] == number])
             job.history[str(number)] = each[0]["before"].get(str(number), []) + losses
-        return int(own["iteration"]) if saved.same_ranks and own else saved.iteration
+        return (
+            int(saved_history["iteration"])
+            if saved.same_ranks and saved_history
+            else saved.iteration
+        )
 
     def _note(self, iteration: int, whole: bool) -> None:
         self._job.control.words[SAVED if whole else NOT_SAVED] = 1 + iteration

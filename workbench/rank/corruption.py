@@ -167,9 +167,9 @@ def _first(sample: Any, spoil: Callable[[Any], Any | None]) -> tuple[Any, bool]:
     if isinstance(sample, list | tuple):
         result, done = [], False
         for part in sample:
-            new, found = (part, False) if done else _first(part, spoil)
+            new, spoiled = (part, False) if done else _first(part, spoil)
             result.append(new)
-            done = done or found
+            done = done or spoiled
         return result, done
     spoilt = spoil(sample)
     return (sample, False) if spoilt is None else (spoilt, True)

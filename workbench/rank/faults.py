@@ -72,13 +72,13 @@ def listen(exp: Experiment, rank: int, recorder: Recorder, control: Control) -> 
     """Have collectives of this process look for the events that faults wait for, if any is this
     rank's. Call it before the first group is made.
     """
-    own = [
+    slots = [
         (number, fault.when)
         for number, fault in enumerate(exp.faults)
         if isinstance(fault, Moment) and fault.when is not None and fault.when.rank == rank
     ]
-    if own:
-        Communicator.slots_class = _slots(exp, own, rank, recorder, control)
+    if slots:
+        Communicator.slots_class = _slots(exp, slots, rank, recorder, control)
 
 
 def _slots(

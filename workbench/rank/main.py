@@ -60,18 +60,18 @@ def main(driver: socket.socket) -> int:
     if (work := body.get("work", "train")) != "train":
         result: int = importlib.import_module(f"workbench.{_WORKS[work]}").main(body, fds, driver)
         return result
-    rank, own = body["rank"], os.getpid()
+    rank, pid = body["rank"], os.getpid()
     sys.stdout, sys.stderr = Limited(sys.stdout, rank), Limited(sys.stderr, rank)
     try:
         report, payload = _follow(
             body,
             fds,
-            lambda told: ipc.send(driver, {"told": told}),
+            lambda message: ipc.send(driver, {"told": message}),
             partial(_next_team, driver),
         )
     except BaseException as error:
         report, payload = _failure(rank, error), b""
-    if os.getpid() != own:  # a fork that the user's code has made and let go on: it is no rank
+    if os.getpid() != pid:  # a fork that the user's code has made and let go on: it is no rank
         os._exit(0)
     try:
         ipc.send(driver, report, payload)
@@ -150,10 +150,10 @@ def _follow(
                 raise
             before = leave(job, place, session, rank, cause)
         completed = -1 if before is None else before.completed
-        said = {"left": rank, "completed": completed, **cause.as_fields()}
-        said["corrupt"] = [*getattr(cause, "replicas", ())]
-        said["waits"] = isinstance(cause, DataSourceDown)
-        next_team = hear_of_team(said)
+        notice = {"left": rank, "completed": completed, **cause.as_fields()}
+        notice["corrupt"] = [*getattr(cause, "replicas", ())]
+        notice["waits"] = isinstance(cause, DataSourceDown)
+        next_team = hear_of_team(notice)
         before = None if rank in next_team.fresh else before  # it was left out, and comes back
         place = Place(next_team, next_team.members.index(rank), before)
 

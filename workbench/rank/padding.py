@@ -137,13 +137,13 @@ class Computed:
         took, pad_ns = self._took[kind], self._pad_ns[kind]
         if (middle := median(took)) <= pad_ns:
             return
-        own = 1 - self._stolen.share()
-        if middle * own <= pad_ns:
+        share = 1 - self._stolen.share()
+        if middle * share <= pad_ns:
             return
         raise PadOverrun(
-            f"rank {self._rank} computes for {middle * own / 1e6:.3g} ms in a {_WORDS[kind]} that "
-            f"is padded to {pad_ns / 1e6:g} ms (the median of {len(took)}): a pad must be longer "
-            f"than what runs in it. {self._remedy(kind, quantiles(took, n=10)[-1] * own)} would "
+            f"rank {self._rank} computes for {middle * share / 1e6:.3g} ms in a {_WORDS[kind]} "
+            f"that is padded to {pad_ns / 1e6:g} ms (the median of {len(took)}): a pad must be "
+            f"longer than what runs in it. {self._remedy(kind, quantiles(took, n=10)[-1] * share)} would "
             "do; or take more microbatches, or a smaller model"
         )
 

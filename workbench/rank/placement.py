@@ -38,13 +38,13 @@ def in_dtype(model: torch.nn.Module, dtype: torch.dtype, task: Any) -> torch.nn.
     built on: imaginary parts, or the coarse numbers of half precision.
     """
     name = type(task).__name__
-    own = [*model.named_parameters(), *model.named_buffers()]
+    tensors = [*model.named_parameters(), *model.named_buffers()]
     if not any(True for _ in model.parameters()):
         raise SpecError(
             f"task {name}: its model ({type(model).__name__}) has no parameters, so there is "
             "nothing to train. Return a module with parameters from model()."
         )
-    for place, x in own:
+    for place, x in tensors:
         half = x.is_floating_point() and x.element_size() < 4 and not x.is_quantized
         if x.is_complex() or (half and isinstance(x, torch.nn.Parameter)):
             lost = "imaginary parts would be dropped" if x.is_complex() else "it would not stay so"

@@ -64,9 +64,9 @@ class ReplicaDigests:
         if not (end or iteration % self._every == 0 or self._same_at < 0):
             return
         tensors = self._tensors()
-        own = torch.tensor([digest(one) for one in tensors.values()], dtype=torch.int64)
-        all_ranks = [torch.empty_like(own) for _ in range(self._job.ranks)]
-        dist.all_gather(all_ranks, own, group=self._job.metrics_group())
+        digests = torch.tensor([digest(one) for one in tensors.values()], dtype=torch.int64)
+        all_ranks = [torch.empty_like(digests) for _ in range(self._job.ranks)]
+        dist.all_gather(all_ranks, digests, group=self._job.metrics_group())
         table = torch.stack(all_ranks).tolist()
         if any(row != table[0] for row in table):
             raise self._found(table, [*tensors], iteration)

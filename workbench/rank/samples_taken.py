@@ -78,14 +78,14 @@ class Taken:
         return {KEY: json.dumps(what), f"{KEY} {self._rank}": json.dumps(took)}
 
 
-def merge(before: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+def merge(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
     """Return what a rank tells, with what its former process had told of the iterations of which
     it knows nothing.
     """
-    result = dict(told)
-    for key in told.keys() & before.keys():
+    result = dict(after)
+    for key in after.keys() & before.keys():
         if key.startswith(f"{KEY} "):
-            now, past = json.loads(told[key]), json.loads(before[key])
+            now, past = json.loads(after[key]), json.loads(before[key])
             for at in [at for at, part in enumerate(now[: len(past)]) if part is None]:
                 now[at] = past[at]
             result[key] = json.dumps(now)

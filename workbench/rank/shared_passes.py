@@ -90,10 +90,10 @@ class SharedPass:
         if not any(one[0] for one in self._exchange(found, False)):
             return True
         what = self._trace(error)
-        told = self._exchange(found, bool(what.bad))
-        at = 1 if any(one[1] for one in told) else 0  # who has the samples, else who found it
+        verdicts = self._exchange(found, bool(what.bad))
+        at = 1 if any(one[1] for one in verdicts) else 0  # who has the samples, else who found it
         if self._policy == "fail":
-            if told[job.rank][at]:
+            if verdicts[job.rank][at]:
                 mark(job, what, error)
                 raise BadMinibatch(
                     f"{what.words}. No parameter has changed. bad_minibatch='skip' leaves such a "
@@ -104,20 +104,20 @@ class SharedPass:
                 ) from error
             dist.barrier(group=job.metrics_group())  # the error of another rank ends it
         self._leave_out()
-        if told[job.rank][at]:
+        if verdicts[job.rank][at]:
             mark(job, what, error)
             log(job, what, error)
         return False
 
     def _exchange(self, found: bool, bad: bool) -> list[tuple[bool, bool]]:
         """Return what each rank says."""
-        job, own = self._job, torch.tensor([found, bad], dtype=torch.uint8)
+        job, flags = self._job, torch.tensor([found, bad], dtype=torch.uint8)
         if job.ranks == 1:
             return [(found, bad)]
-        told = [torch.empty_like(own) for _ in range(job.ranks)]
+        received = [torch.empty_like(flags) for _ in range(job.ranks)]
         with job.label("is the minibatch good?"):
-            dist.all_gather(told, own, group=job.metrics_group())
-        return [(bool(one[0]), bool(one[1])) for one in told]
+            dist.all_gather(received, flags, group=job.metrics_group())
+        return [(bool(one[0]), bool(one[1])) for one in received]
 
     def _leave_out(self) -> None:
         """Undo what the passes changed."""

@@ -126,10 +126,10 @@ def users_place(stacks: list[list[Place]]) -> Place | None:
 
     A thread that stands in the user's code itself goes before one that has called a library there.
     """
-    own = [
+    frames = [
         (depth, place) for stack in stacks for depth, place in enumerate(stack) if place.users_own
     ]
-    return min(own, key=lambda one: one[0])[1] if own else None
+    return min(frames, key=lambda one: one[0])[1] if frames else None
 
 
 def _codes(exp: Experiment) -> dict[str, str]:

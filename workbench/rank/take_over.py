@@ -126,17 +126,17 @@ def take_over(job: Joining, before: Before | None) -> int:
     done = [int(one) for one in exchange(job, "completed", str(completed))]
     furthest = max(done)
     source = done.index(furthest)
-    own = Snapshot() if before is None else before.snapshot()
+    snapshot = Snapshot() if before is None else before.snapshot()
     behind = _NOTHING + 1 if job.alone else furthest  # who has done less receives
     receives, nbytes = done[job.rank] < behind, 0
     if _any_below(done, behind):
         history = before.history if before is not None else {}
-        sent, job.history = _broadcast(own, history, source, job)
+        sent, job.history = _broadcast(snapshot, history, source, job)
         if receives:
-            own, nbytes = sent, sent.nbytes
+            snapshot, nbytes = sent, sent.nbytes
     resume_losses(job, before, furthest)
     with torch.no_grad():
-        job.parts.put_back(InMemory(own))
+        job.parts.put_back(InMemory(snapshot))
     lane = job.recorder.lane("compute")
     lane.context(where=Where(furthest))
     name = job.recorder.name("received" if nbytes else "kept")
@@ -167,12 +167,12 @@ def resume_losses(job: Joining, before: Before | None, iteration: int) -> None:
     job.samples = before.samples[:kept] + [0 for _ in left_out]
 
 
-def exchange(job: Joining, name: str, own: str) -> list[str]:
+def exchange(job: Joining, name: str, text: str) -> list[str]:
     """Return what each rank says under this name. They meet in the group's store: most often nobody
     has to receive anything, and a group for it would be the longest part of recovery.
     """
     store = PrefixStore(name, dist.group.WORLD.get_group_store())  # type: ignore[union-attr]
-    store.set(str(job.rank), own)
+    store.set(str(job.rank), text)
     names = [str(rank) for rank in range(job.ranks)]
     while not store.check(names):
         job.session.look()
@@ -181,7 +181,7 @@ def exchange(job: Joining, name: str, own: str) -> list[str]:
 
 
 def _broadcast(
-    own: Snapshot,
+    snapshot: Snapshot,
     history: dict[str, list[float]],
     source: int,
     job: Joining,
@@ -191,9 +191,9 @@ def _broadcast(
     described = {
         "tensors": [
             [key, str(one.dtype).removeprefix("torch."), list(one.shape)]
-            for key, one in own.tensors.items()
+            for key, one in snapshot.tensors.items()
         ],
-        "values": own.values,
+        "values": snapshot.values,
         "history": history,
     }
     text = np.frombuffer(json.dumps(described).encode(), np.uint8).copy()
@@ -205,14 +205,14 @@ def _broadcast(
         else torch.empty(int(length), dtype=torch.uint8)
     )
     dist.broadcast(letters, source, group=group)
-    told = json.loads(letters.numpy().tobytes())
-    result = Snapshot(values=told["values"])
-    for key, dtype, shape in told["tensors"]:
+    letter = json.loads(letters.numpy().tobytes())
+    result = Snapshot(values=letter["values"])
+    for key, dtype, shape in letter["tensors"]:
         if job.rank == source:
-            tensor = own.tensors[key].detach().contiguous()
+            tensor = snapshot.tensors[key].detach().contiguous()
         else:
             tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=job.device)
         with_bytes = tensor.reshape(-1).view(torch.uint8)
         dist.broadcast(with_bytes, source, group=group)
         result.tensors[key] = tensor
-    return result, told["history"]
+    return result, letter["history"]

@@ -128,8 +128,8 @@ class Recorder:
         need_ordered_stores("a trace that is read while it is written")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         name = f"rank-{rank}-{os.getpid()}" + (f"-restart-{restart}" if restart != "0" else "")
-        own = new_folder(folder, name)
-        recorder = cls(map_block(own / "trace", 0, DATA_AT), rank, folder=own)
+        place = new_folder(folder, name)
+        recorder = cls(map_block(place / "trace", 0, DATA_AT), rank, folder=place)
         words = recorder._words
         words[H_BORN], words[H_HOST] = time.time_ns(), 1 + recorder.name(os.uname().nodename)
         if "TORCHELASTIC_MAX_RESTARTS" in os.environ:

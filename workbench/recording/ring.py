@@ -64,8 +64,8 @@ class Ring:
         """Return the index after the newest record where another one is at the place of ``begin``;
         else ``begin``.
         """
-        here, behind = self._seq[begin % self.size], self._seq[(begin - 1) % self.size]
-        if here == begin + 1 - self.size or (here == 0 and behind == begin):
+        first, behind = self._seq[begin % self.size], self._seq[(begin - 1) % self.size]
+        if first == begin + 1 - self.size or (first == 0 and behind == begin):
             return begin
         seq = self._seq.copy()
         # A number counts if it is in its place and follows the one before: stray bytes do neither.

@@ -73,7 +73,7 @@ class Watching(Shown):
     @property
     def state_in_words(self) -> tuple[str, str]:
         """starting, running, finished or failed, and a sentence."""
-        here, ranks = len(self._follower.newest), self._follower.expected
+        present, ranks = len(self._follower.newest), self._follower.expected
         problems = " ".join(self._problem_notes())
         if self.done and (error := self.error):
             return "failed", error
@@ -82,11 +82,11 @@ class Watching(Shown):
             if any(rank.unread for rank in self._follower.newest.values()):
                 all_of = "What could be read of the ranks has"
             return "finished", f"{all_of} ended{self._after_restarts}. {problems}".strip()
-        if not here:
+        if not present:
             wait = f"Waiting for ranks that write to WORKBENCH_TRACE={self.folder}."
             return "starting", f"{wait} {problems}".strip()
-        if here < ranks:
-            words = f"{here} of {ranks} ranks {'has' if here == 1 else 'have'} come."
+        if present < ranks:
+            words = f"{present} of {ranks} ranks {'has' if present == 1 else 'have'} come."
             return ("running" if len(self.store) else "starting"), f"{words} {problems}".strip()
         words = f"{self._restarted} {problems}".strip()
         return ("running" if len(self.store) else "starting"), words

@@ -43,15 +43,15 @@ def experiment_of(place: Path, allow_code: bool = False) -> Experiment:
     Raises SpecError where there is none, or where it carries code and ``allow_code`` is not set.
     """
     try:
-        found, _ = newest(place.absolute())
+        manifest, _ = newest(place.absolute())
     except CheckpointError as error:
         raise SpecError(str(error)) from None
-    if not allow_code and (carrying := list(code_in(found.spec))):
+    if not allow_code and (carrying := list(code_in(manifest.spec))):
         raise SpecError(
-            f"the experiment of {found.path} carries its author's code in {listed(carrying)}, and "
-            "to run it is to run that code. If you trust it: --allow-code"
+            f"the experiment of {manifest.path} carries its author's code in {listed(carrying)}, "
+            "and to run it is to run that code. If you trust it: --allow-code"
         )
-    return Experiment(**{**found.spec, "resume": str(place)})
+    return Experiment(**{**manifest.spec, "resume": str(place)})
 
 
 def checkpoint_of(exp: Experiment) -> Manifest | None:
@@ -63,57 +63,57 @@ def checkpoint_of(exp: Experiment) -> Manifest | None:
     if exp.resume is None:
         return None
     try:
-        found, damaged = newest(Path(exp.resume).absolute())
+        manifest, damaged = newest(Path(exp.resume).absolute())
     except CheckpointError as error:
         raise SpecError.at("resume", str(error), exp.resume) from None
-    _check(exp, found)
+    _check(exp, manifest)
     for words in damaged:
-        warnings.warn(f"{words}. The run goes on from {found.path.name}.", stacklevel=4)
-    return found
+        warnings.warn(f"{words}. The run goes on from {manifest.path.name}.", stacklevel=4)
+    return manifest
 
 
-def sizes_of(found: Manifest) -> Sizes:
+def sizes_of(manifest: Manifest) -> Sizes:
     """Return the sizes of the minibatches that were before a checkpoint. Raises SpecError."""
-    path = found.path / values_of(found.present[0])
+    path = manifest.path / values_of(manifest.present[0])
     try:
         history = json.loads(path.read_text(encoding="utf-8"))["values"]["history"]
         each = [(int(first), int(size)) for first, size in history.get("sizes", ())]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{path} does not say how large the minibatches were: {error}"
         raise SpecError.at("resume", why) from None
-    return Sizes(found.iteration, tuple(each))
+    return Sizes(manifest.iteration, tuple(each))
 
 
-def _check(exp: Experiment, found: Manifest) -> None:
+def _check(exp: Experiment, manifest: Manifest) -> None:
     """Raise SpecError where the checkpoint is of another experiment, or nothing is left to do."""
     now = exp.model_dump(mode="json")
     for name in _SAME:
-        if found.spec.get(name) != now[name]:
+        if manifest.spec.get(name) != now[name]:
             raise SpecError.at(
                 "resume",
-                f"{found.path} was written with {name}={found.spec.get(name)!r}, and this "
+                f"{manifest.path} was written with {name}={manifest.spec.get(name)!r}, and this "
                 f"experiment has {name}={now[name]!r}: take the same, or start anew without resume",
                 exp.resume,
             )
-    if bool(found.spec.get("scale_batch")) != exp.scale_batch:
+    if bool(manifest.spec.get("scale_batch")) != exp.scale_batch:
         raise SpecError.at(
             "resume",
-            f"{found.path} was written with scale_batch={bool(found.spec.get('scale_batch'))}, and "
-            f"this experiment has scale_batch={exp.scale_batch}: its learning rate would be that "
-            "of minibatches of another size. Take the same",
+            f"{manifest.path} was written with scale_batch={bool(manifest.spec.get('scale_batch'))}, "
+            f"and this experiment has scale_batch={exp.scale_batch}: its learning rate would be "
+            "that of minibatches of another size. Take the same",
             exp.resume,
         )
-    if found.per_rank and found.ranks != exp.ranks:
+    if manifest.per_rank and manifest.ranks != exp.ranks:
         raise SpecError.at(
             "resume",
-            f"{found.path} holds {', '.join(found.per_rank)} of each of "
-            f"{counted(found.ranks, 'rank')}, which differ: go on with ranks={found.ranks}",
+            f"{manifest.path} holds {', '.join(manifest.per_rank)} of each of "
+            f"{counted(manifest.ranks, 'rank')}, which differ: go on with ranks={manifest.ranks}",
             exp.resume,
         )
-    if found.iteration >= exp.iterations:
+    if manifest.iteration >= exp.iterations:
         raise SpecError.at(
             "resume",
-            f"{found.path} is from after iteration {found.iteration}, and iterations="
+            f"{manifest.path} is from after iteration {manifest.iteration}, and iterations="
             f"{exp.iterations}: nothing is left to do. Raise iterations to train on",
             exp.resume,
         )

@@ -73,8 +73,8 @@ class Conductor:
             self._waiting = []
         if trained_from and self._joins:
             members = self._steering._regrouping.team.members
-            here = max(self._control.rank_word(rank, ITERATION) for rank in members)
-            for fault in [one for one in self._joins if one.at_iteration <= here]:  # type: ignore[operator]
+            newest = max(self._control.rank_word(rank, ITERATION) for rank in members)
+            for fault in [one for one in self._joins if one.at_iteration <= newest]:  # type: ignore[operator]
                 self._joins.remove(fault)
                 self._strike(fault)
         self._wait_for_data()

@@ -52,9 +52,9 @@ def what_went_wrong(
             under_way=under_way,
         )
     lone = {rank: report for rank, report in failures.items() if report["kind"] == "PeerLost"}
-    own = {rank: report for rank, report in failures.items() if rank not in lone}
-    if own and not (lone and all(map(_told_to_end, own.values()))):
-        return _raised_error(own, pids)
+    reports = {rank: report for rank, report in failures.items() if rank not in lone}
+    if reports and not (lone and all(map(_told_to_end, reports.values()))):
+        return _raised_error(reports, pids)
     if lone:  # a rank that was told to end meanwhile knows nothing of it
         return from_fields(next(iter(lone.values())))
     return None
@@ -69,15 +69,15 @@ def _told_to_end(report: Mapping[str, Any]) -> bool:
     return bool(report["how"] == "aborted")
 
 
-def _raised_error(own: Reports, pids: Mapping[int, int]) -> WorkbenchError:
+def _raised_error(reports: Reports, pids: Mapping[int, int]) -> WorkbenchError:
     """Return what the rank that knows most raised; below it what others raised that differs."""
-    rank, report = min(own.items(), key=lambda item: (_knows_least(item[1]), item[0]))
+    rank, report = min(reports.items(), key=lambda item: (_knows_least(item[1]), item[0]))
     text = report["text"]
     if report["kind"] == "RankError":
         return from_fields(report, f"rank {rank} raised:\n{text}")
     others = {
         other: one["text"]
-        for other, one in own.items()
+        for other, one in reports.items()
         if one["text"] != text and not _told_to_end(one)
     }
     more = "".join(f"\n  rank {other}: {words}" for other, words in others.items())
@@ -166,8 +166,8 @@ def read_facts(text: str) -> dict[str, Any] | None:
             LastReport(int(one["rank"]), str(one["words"]), str(one["doing"]), _error(one["error"]))
             for one in facts["under_way"]
         ]
-        own = {name: type(value)(facts[name]) for name, value in blank.items()}
-        return {**own, "under_way": [asdict(one) for one in reports]}
+        fields = {name: type(value)(facts[name]) for name, value in blank.items()}
+        return {**fields, "under_way": [asdict(one) for one in reports]}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 

@@ -81,8 +81,8 @@ def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[st
             fresh = [other.generation for other in counts if rank in other.fresh]
             since = max((at for at in fresh if at < one.generation), default=first)
             of_process = pl.col("generation").is_between(since, one.generation - 1)
-            own = rows.filter((pl.col("rank") == rank) & of_process)
-            columns = [_by_iteration(own, name, begins) for name in ("loss", "samples")]
+            of_rank = rows.filter((pl.col("rank") == rank) & of_process)
+            columns = [_by_iteration(of_rank, name, begins) for name in ("loss", "samples")]
             for iteration in sorted(columns[0].keys() & columns[1].keys()):
                 loss, samples = (column[iteration] for column in columns)
                 result.append(
@@ -95,10 +95,10 @@ def _by_iteration(rows: pl.DataFrame, name: str, begins: Mapping[int, int]) -> d
     """Return a metric by iteration, without iterations that a later generation did again."""
     import polars as pl
 
-    found = rows.filter(pl.col("name").cast(pl.String) == name)
+    metrics = rows.filter(pl.col("name").cast(pl.String) == name)
     return {
         row["iteration"]: row["value"]
-        for row in found.select("iteration", "generation", "value").iter_rows(named=True)
+        for row in metrics.select("iteration", "generation", "value").iter_rows(named=True)
         if row["iteration"] < begins[row["generation"] + 1]
     }
 

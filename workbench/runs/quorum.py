@@ -48,12 +48,12 @@ class Quorum:
             self._since = {}
             return []
         self._since = {rank: self._since.get(rank, moment) for rank in self._stopped()}
-        found = {rank for rank, since in self._since.items() if moment - since > self._bound}
-        found |= self._named(members)
+        late = {rank for rank, since in self._since.items() if moment - since > self._bound}
+        late |= self._named(members)
         if missing and regrouping.seconds() > self._bound:
-            found |= {*missing}
-        here = {*members} - regrouping.out - {*lost}
-        return sorted(found & here)[: max(0, len(here) - self._least)]
+            late |= {*missing}
+        present = {*members} - regrouping.out - {*lost}
+        return sorted(late & present)[: max(0, len(present) - self._least)]
 
     def _named(self, members: Collection[int]) -> set[int]:
         """Return the ranks that others wait for at this moment."""

@@ -88,8 +88,8 @@ class Regrouping:
         as ``timeout``.
         """
         words = self._control.words
-        told = any(one["how"] != "aborted" for one in self.left.values())
-        if told or words[REGROUP] <= 0 or words[LOST] > self.team.generation:
+        regroups = any(one["how"] != "aborted" for one in self.left.values())
+        if regroups or words[REGROUP] <= 0 or words[LOST] > self.team.generation:
             return False
         if self._leaving != self.team.generation:
             self._leaving = self.team.generation

@@ -286,8 +286,8 @@ class Run(Elastic, Shown):
     @property
     def iteration(self) -> int:
         """The iteration that the slowest rank is in."""
-        here = [rank for rank in self.pids if rank not in self._ended] or [*self.pids]
-        slowest = min(self._control.rank_word(rank, ITERATION) for rank in here)
+        living = [rank for rank in self.pids if rank not in self._ended] or [*self.pids]
+        slowest = min(self._control.rank_word(rank, ITERATION) for rank in living)
         return min(slowest, self.experiment.iterations - 1)  # a server counts those that are done
 
     @property

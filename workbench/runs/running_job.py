@@ -39,8 +39,8 @@ def running_ranks(pid: int | None = None) -> list[RankProcess]:
         raise WorkbenchError(f"there is no process {pid} on this host")
     processes = _processes()
     jobs: dict[str, list[RankProcess]] = defaultdict(list)
-    for found, job in _ranks(processes):
-        jobs[job].append(found)
+    for process, job in _ranks(processes):
+        jobs[job].append(process)
     if pid is not None:
         jobs = {
             job: ranks
@@ -73,7 +73,7 @@ class _Process:
 
 def _processes() -> dict[int, _Process]:
     """Return the Python processes, launchers and shells whose environment can be read, by pid."""
-    found = {}
+    processes = {}
     for folder in _PROC.glob("[0-9]*"):
         try:
             pairs = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
@@ -83,8 +83,8 @@ def _processes() -> dict[int, _Process]:
             continue
         if state not in "ZX" and words[0]:
             environment = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-            found[int(folder.name)] = _Process(int(parent), environment, tuple(words[:-1]))
-    return found
+            processes[int(folder.name)] = _Process(int(parent), environment, tuple(words[:-1]))
+    return processes
 
 
 def _ranks(processes: Mapping[int, _Process]) -> list[tuple[RankProcess, str]]:
@@ -94,15 +94,15 @@ def _ranks(processes: Mapping[int, _Process]) -> list[tuple[RankProcess, str]]:
     process on the way down is the rank.
     """
     places = {pid: place for pid, one in processes.items() if (place := _place(one)) is not None}
-    found = []
+    result = []
     for pid, (rank, ranks, job) in places.items():
         above = _line_of(pid, processes)[1:]
         if any(places.get(other) == (rank, ranks, job) for other in above):
             continue
         parent = processes[pid].parent
         command = " ".join(word for word in processes[pid].words[1:] if word != "-u")[:120]
-        found.append((RankProcess(rank, ranks, pid, parent, command), job or str(parent)))
-    return found
+        result.append((RankProcess(rank, ranks, pid, parent, command), job or str(parent)))
+    return result
 
 
 def _place(process: _Process) -> tuple[int, int, str] | None:

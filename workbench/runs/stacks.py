@@ -49,8 +49,8 @@ class Stack:
     @property
     def place(self) -> Place | None:
         """The innermost line of the user's own code; the innermost of all if there is none."""
-        own = (frame for frame in self.frames if frame.users_own)
-        return next(own, self.frames[0] if self.frames else None)
+        frames = (frame for frame in self.frames if frame.users_own)
+        return next(frames, self.frames[0] if self.frames else None)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def _look(spy: str, process: RankProcess) -> tuple[Stack, ...]:
                 ". Run this as the job's user; where the kernel or a container keeps ptrace from "
                 "users (kernel.yama.ptrace_scope, CAP_SYS_PTRACE), as root: sudo"
             )
-        said = (done.stderr.strip().splitlines() or ["nothing"])[0]
-        raise WorkbenchError(f"py-spy cannot read {whom}: {said}{remedy}")
+        reason = (done.stderr.strip().splitlines() or ["nothing"])[0]
+        raise WorkbenchError(f"py-spy cannot read {whom}: {reason}{remedy}")
     return tuple(_stack(thread) for thread in json.loads(done.stdout))
 
 

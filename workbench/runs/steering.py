@@ -269,13 +269,13 @@ class Steering:
         self, name: str, rank: int, value: float = math.nan, group: str = "", nbytes: int = -1
     ) -> None:
         # What the thread does that watches over the run, nobody but the experiment has asked for.
-        own = threading.current_thread() is self._thread
+        from_its_thread = threading.current_thread() is self._thread
         with self._lock:
             self._recorder.mark(
                 CODE["fault"],
                 name,
                 value=value,
-                lane=EXPERIMENT if own else "driver",
+                lane=EXPERIMENT if from_its_thread else "driver",
                 peer=rank,
                 group=group,
                 nbytes=nbytes,

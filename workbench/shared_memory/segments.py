@@ -110,11 +110,11 @@ class Segment:
 
         The mapping has a descriptor of its own; this object keeps none.
         """
-        own = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         try:
-            segment = cls(own, os.fstat(own).st_size, pid)
+            segment = cls(descriptor, os.fstat(descriptor).st_size, pid)
         except BaseException:
-            os.close(own)
+            os.close(descriptor)
             raise
         segment.close()
         return segment

@@ -53,11 +53,11 @@ def write(store: Recorded, folder: Path) -> None:
         )
     origin = int(rows["start_ns"].min())  # type: ignore[arg-type]
     folder.mkdir(parents=True, exist_ok=True)
-    for (rank,), own in rows.group_by(["rank"], maintain_order=True):
+    for (rank,), of_rank in rows.group_by(["rank"], maintain_order=True):
         path = folder / f"trace.{rank}.et"
         with atomically(path, "a Chakra trace") as beside, beside.open("wb") as file:
             file.write(delimited(_metadata(store, int(str(rank)))))
-            for node in _nodes(own, origin):
+            for node in _nodes(of_rank, origin):
                 file.write(delimited(node))
 
 

@@ -91,16 +91,16 @@ def measure(events: pl.DataFrame) -> Overlap:
     """Measure the overlap in every iteration that a rank has ended."""
     p = pl.col
     kind, name = p("kind").cast(pl.String), p("name").cast(pl.String)
-    own = events.filter(
+    picked = events.filter(
         (p("iteration") >= 0) & (p("rank") >= 0) & kind.is_in([*COMPUTE, *OUTER])
     ).with_columns(name=name, kind=kind)
-    result = steps(own.select(p(column).cast(ROWS[column]) for column in ROWS)).filter("ended")
+    result = steps(picked.select(p(column).cast(ROWS[column]) for column in ROWS)).filter("ended")
     took = {f"{one}_ms": p(f"{one}_ns") / 1e6 for one in TIMES if one != "exposed"}
     table = result.select(
         "iteration", "rank", **took, exposed_ms=(p("step_ns") - p("compute_ns")) / 1e6
     ).sort("iteration", "rank")
     began = result.select("iteration", "rank", began="start_ns")
-    return Overlap(table, _buckets(own, began))
+    return Overlap(table, _buckets(picked, began))
 
 
 def _buckets(rows: pl.DataFrame, began: pl.DataFrame) -> pl.DataFrame:

@@ -157,11 +157,11 @@ def scan(path: Path) -> pl.LazyFrame:
     if columns == pl.Schema(_DISK):
         # Plain columns stay plain, so that a filter of theirs is the file reader's.
         numbered = pl.scan_parquet(path, row_index_name=_ROW)
-        own = {
+        kept = {
             "end_ns": pl.col("start_ns") + pl.col("took") * 256 + pl.col("rest").cast(pl.Int64),
             "seq": pl.col(_ROW).cast(pl.Int64) + pl.col("ahead"),
         }
-        return numbered.select(own.get(name, pl.col(name)).alias(name) for name in COLUMNS)
+        return numbered.select(kept.get(name, pl.col(name)).alias(name) for name in COLUMNS)
     return frame if columns == SCHEMA else conform(frame, str(path))
 
 

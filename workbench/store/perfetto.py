@@ -81,9 +81,9 @@ def match_messages(events: pl.LazyFrame) -> pl.LazyFrame:
     key = [*MATCH, "sender", "receiver"]
 
     def side(kind: str, me: str, peer: str) -> pl.LazyFrame:
-        own = pl.col("lane", "seq", "start_ns", "end_ns").name.prefix(f"{kind}_")
+        columns = pl.col("lane", "seq", "start_ns", "end_ns").name.prefix(f"{kind}_")
         rows = events.filter(pl.col("kind") == kind)
-        rows = rows.select(*MATCH, pl.col("rank").alias(me), pl.col("peer").alias(peer), own)
+        rows = rows.select(*MATCH, pl.col("rank").alias(me), pl.col("peer").alias(peer), columns)
         return rows.unique(key, keep="first")
 
     return side("send", "sender", "receiver").join(side("recv", "receiver", "sender"), on=key)
@@ -179,7 +179,7 @@ def _label() -> pl.Expr:
     """Name a span: "all_reduce bucket 0", "p2p send", "send" (of a collective's chunk),
     "forward".
     """
-    kind, collective, own = (pl.col(one).cast(pl.String) for one in ("kind", "collective", "name"))
+    kind, collective, name = (pl.col(one).cast(pl.String) for one in ("kind", "collective", "name"))
     operation = pl.when(collective == "").then(pl.lit("collective")).otherwise(collective)
     what = (
         pl.when(kind == "collective")
@@ -188,7 +188,7 @@ def _label() -> pl.Expr:
         .then(pl.lit("p2p ") + kind)
         .otherwise(kind)
     )
-    return (what + " " + own).str.strip_chars_end(" ")
+    return (what + " " + name).str.strip_chars_end(" ")
 
 
 def _arguments(rows: pl.DataFrame) -> Iterator[pl.Expr]:

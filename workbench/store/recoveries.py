@@ -84,13 +84,13 @@ def absent_of(metadata: Mapping[str, str]) -> dict[int, str]:
 
 def _with_regained(one: Recovery, metadata: Mapping[str, str]) -> Recovery:
     """Return a recovery with what its ranks said of it: they decided where to go on."""
-    told = json.loads(metadata.get(f"{REGAINED} {one.generation}", "{}"))
-    if not told:
+    regained = json.loads(metadata.get(f"{REGAINED} {one.generation}", "{}"))
+    if not regained:
         return one
     each = tuple(
         Regained(str(part["source"]), *(int(part[name]) for name in _NUMBERS))
-        for part in told["from"]
+        for part in regained["from"]
     )
-    go_on = {int(worker): int(at) for worker, at in told["go_on"]}
-    iteration, state = int(told["iteration"]), str(told.get("state", one.state))
+    go_on = {int(worker): int(at) for worker, at in regained["go_on"]}
+    iteration, state = int(regained["iteration"]), str(regained.get("state", one.state))
     return replace(one, iteration=iteration, state=state, regained=each, go_on=go_on)

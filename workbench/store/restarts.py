@@ -66,7 +66,7 @@ def _nodes_changed(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
     return bool(went_on) and all(before[agent] == after[agent] for agent in went_on)
 
 
-def told(
+def as_metadata(
     members: Mapping[int, Sequence[int]],
     ends: Mapping[int, Mapping[int, Ended]],
     left: Mapping[int, Mapping[str, int]],

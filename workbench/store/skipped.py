@@ -49,7 +49,7 @@ class Skipped:
 
 def skipped_of(metadata: Mapping[str, str]) -> list[Skipped]:
     """Return the minibatches that a run left out, in order. What is damaged is left out."""
-    found: dict[tuple[int, int], Skipped] = {}  # of one that was tried again, the last
+    skipped: dict[tuple[int, int], Skipped] = {}  # of one that was tried again, the last
     for key in sorted(metadata, key=lambda key: (len(key), key)):
         if not key.startswith(f"{KEY} "):
             continue
@@ -58,9 +58,9 @@ def skipped_of(metadata: Mapping[str, str]) -> list[Skipped]:
                 samples, bad = (tuple(map(int, one[name])) for name in ("samples", "bad"))
                 iteration, rank, why = int(one["iteration"]), int(one["rank"]), str(one["why"])
                 layer, parameters = str(one["layer"]), tuple(map(str, one["parameters"]))
-                found[iteration, rank] = Skipped(
+                skipped[iteration, rank] = Skipped(
                     iteration, rank, why, samples, bad, layer, parameters
                 )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
-    return [found[numbers] for numbers in sorted(found)]
+    return [skipped[numbers] for numbers in sorted(skipped)]

@@ -136,9 +136,9 @@ def resolve(rows: Records, known: Records, names: NameTable) -> list[tuple[int, 
     result = []
     lanes = [*np.flatnonzero(_changes(used["lane"])), len(used)]
     for first, stop in pairwise(lanes):  # another lane follows only where one was given back
-        own = rows[starts[first] : starts[stop] if stop < len(starts) else None]
-        own["context"] -= np.uint32(first)
-        result.append((int(used["lane"][first]), own, used[first:stop]))
+        block = rows[starts[first] : starts[stop] if stop < len(starts) else None]
+        block["context"] -= np.uint32(first)
+        result.append((int(used["lane"][first]), block, used[first:stop]))
     return result
 
 
@@ -214,10 +214,10 @@ def from_frame(frame: pl.DataFrame, number: Callable[[str], int]) -> list[Batch]
     firsts = np.flatnonzero(lanes)
     batches = []
     for first, stop in zip(firsts, [*firsts[1:], frame.height], strict=True):
-        own = slice(which[first], which[stop - 1] + 1)
+        block = slice(which[first], which[stop - 1] + 1)
         rows["context"][first:stop] = which[first:stop] - which[first]
         rank, lane = int(columns["rank"][first]), int(columns["lane"][first])
-        batches.append(Batch(rank, lane, rows[first:stop], contexts[own]))
+        batches.append(Batch(rank, lane, rows[first:stop], contexts[block]))
     return batches
 
 
@@ -225,9 +225,11 @@ def _as_numbers(series: pl.Series, number: Callable[[str], int]) -> npt.NDArray[
     """Return the column's strings as numbers."""
     if not len(series):
         return np.zeros(0, np.uint16)
-    codes, own = series.to_physical().to_numpy(), series.unique()
+    codes, categories = series.to_physical().to_numpy(), series.unique()
     numbers: npt.NDArray[np.uint16] = np.zeros(int(codes.max()) + 1, np.uint16)
-    numbers[own.to_physical().to_numpy()] = [number(text) for text in own.cast(pl.String)]
+    numbers[categories.to_physical().to_numpy()] = [
+        number(text) for text in categories.cast(pl.String)
+    ]
     result: npt.NDArray[np.uint16] = numbers[codes]
     return result
 
@@ -259,11 +261,11 @@ def conform(frame: pl.DataFrame | pl.LazyFrame, where: str) -> pl.LazyFrame:
     return frame.lazy().select(_conform(column, result[column]) for column in COLUMNS)
 
 
-def _conform(column: str, found: pl.DataType) -> pl.Expr:
+def _conform(column: str, dtype: pl.DataType) -> pl.Expr:
     wanted = SCHEMA[column]
     if column not in _STRINGS:
         return pl.col(column).cast(wanted).fill_null(float("nan") if column == "value" else -1)
-    if found == wanted:
+    if dtype == wanted:
         return pl.col(column).fill_null("")
     return (
         pl.col(column).cast(pl.String).fill_null("").cast(wanted)

@@ -26,7 +26,7 @@ from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
 from workbench.store.recoveries import KEY
 from workbench.store.regular_file import opened
-from workbench.store.restarts import Ended, ended_in, told
+from workbench.store.restarts import Ended, as_metadata, ended_in
 from workbench.store.result import Overhead
 from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
 from workbench.store.trace_sources import Attempts, Origin, Source, traces
@@ -118,7 +118,7 @@ def _restarts(
         at = float(when.get((generation, source.rank), 0))
         members.setdefault(generation, []).append(source.rank)
         ends.setdefault(generation, {})[source.rank] = ended_in(source, at)
-    text = told(members, ends, left)
+    text = as_metadata(members, ends, left)
     return {KEY: text} if text is not None else {}
 
 
@@ -191,10 +191,10 @@ def _read_lane(
         if not len(there):
             continue
         last = first + int(there[-1]) + 1
-        for number, own, used in resolve(rows[there], known, names):
-            kept_of_all += len(own)
-            attempts.number(source.rank, generation, number, own, used)
-            store.append(source.rank, number, own, used)
+        for number, block, used in resolve(rows[there], known, names):
+            kept_of_all += len(block)
+            attempts.number(source.rank, generation, number, block, used)
+            store.append(source.rank, number, block, used)
     store.dropped += last - kept_of_all
 
 

@@ -20,7 +20,7 @@ from workbench.recording import events
 from workbench.shared_memory.segments import need_ordered_stores
 from workbench.store.event_store import Store
 from workbench.store.recoveries import KEY
-from workbench.store.restarts import Ended, told
+from workbench.store.restarts import Ended, as_metadata
 from workbench.store.trace_rank import Rank, trace_of
 from workbench.store.trace_sources import (
     Attempts,
@@ -212,7 +212,7 @@ class Follower:
             if rank.gone:
                 ends.setdefault(rank.generation, {})[number] = rank.ended
         members = {key: sorted(each) for key, each in self._members.items()}
-        text = told(members, ends, self._left)
+        text = as_metadata(members, ends, self._left)
         if text is not None:
             all_told = json.loads(self.store.metadata.get(KEY, "[]")) + json.loads(text)
             newest = {one["generation"]: one for one in all_told}

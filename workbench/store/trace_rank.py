@@ -105,8 +105,8 @@ class Rank:
     def may_come_again(self) -> bool:
         """Return whether it has failed and torchrun is there to restart it."""
         left, agent = self._words[events.H_LEFT], self._words[events.H_AGENT]
-        here = left > 0 and self.origin.host == os.uname().nodename
-        return here and self.last_words != "" and Path(f"/proc/{agent}").exists()
+        is_here = left > 0 and self.origin.host == os.uname().nodename
+        return is_here and self.last_words != "" and Path(f"/proc/{agent}").exists()
 
     def read(self) -> None:
         """Append what is new."""
@@ -161,12 +161,12 @@ class Rank:
     def _append(self, lane: _Lane, rows: Records) -> None:
         self._news = time.monotonic()
         kept = 0
-        for number, own, used in resolve(rows, lane.known, self._names):
-            kept += len(own)
-            self.first_ns = min(self.first_ns, int(own["start_ns"].min()))
-            self.last_ns = max(self.last_ns, int(own["end_ns"].max()))
-            self._attempts.number(self.source.rank, self.generation, number, own, used)
-            self._store.append(self.source.rank, number, own, used)
+        for number, block, used in resolve(rows, lane.known, self._names):
+            kept += len(block)
+            self.first_ns = min(self.first_ns, int(block["start_ns"].min()))
+            self.last_ns = max(self.last_ns, int(block["end_ns"].max()))
+            self._attempts.number(self.source.rank, self.generation, number, block, used)
+            self._store.append(self.source.rank, number, block, used)
         self._store.dropped += len(rows) - kept
 
     def _has_ended(self) -> bool:

@@ -147,12 +147,12 @@ class Attempts:
         self, rank: int, generation: int, lane: int, rows: Records, contexts: Records
     ) -> None:
         """Change ``rows`` and ``contexts`` in place; a rank's generations come one by one."""
-        own, base, top = self._counts.get((rank, lane), (generation, 0, 0))
-        if own != generation:
-            own, base = generation, top
+        newest, base, top = self._counts.get((rank, lane), (generation, 0, 0))
+        if newest != generation:
+            newest, base = generation, top
         contexts["generation"] += generation
         rows["seq"] += base
-        self._counts[rank, lane] = own, base, max(top, int(rows["seq"].max(initial=0)))
+        self._counts[rank, lane] = newest, base, max(top, int(rows["seq"].max(initial=0)))
 
 
 @dataclass(frozen=True)
@@ -185,11 +185,11 @@ def traces(folder: Path, job: int) -> Traces:
             f"{folder} holds the records of {len(jobs)} jobs; job={job!r} is none of them: write 0 "
             f"(the oldest) to {len(jobs) - 1}, or -1 for the newest"
         )
-    own = [(source, one) for source, one in result if one.job == jobs[job]]
-    attempts = sorted({one.attempt for _, one in own})
+    of_job = [(source, one) for source, one in result if one.job == jobs[job]]
+    attempts = sorted({one.attempt for _, one in of_job})
     number = {attempt: i for i, attempt in enumerate(attempts)}
-    own.sort(key=lambda pair: (pair[1].attempt, pair[0].rank))
-    for (first, a), (second, b) in itertools.pairwise(own):
+    of_job.sort(key=lambda pair: (pair[1].attempt, pair[0].rank))
+    for (first, a), (second, b) in itertools.pairwise(of_job):
         if (first.rank, a.attempt) == (second.rank, b.attempt):
             raise WorkbenchError(
                 f"{folder}: expected one run, found rank {first.rank} of several: "
@@ -197,8 +197,8 @@ def traces(folder: Path, job: int) -> Traces:
                 "folder of their own."
             )
     return Traces(
-        [(source, number[one.attempt]) for source, one in own],
-        [one for _, one in own],
+        [(source, number[one.attempt]) for source, one in of_job],
+        [one for _, one in of_job],
         len(jobs),
         [source.folder.name for source, one in result if not one.job and jobs != [""]],
     )

@@ -71,9 +71,9 @@ class Outcome:
     def words(self) -> str:
         """The trial in a line."""
         kinds = [one.fault for one in self.trial.faults]
-        told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none"
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none"
         end = f"WRONG: {self.wrong}" if self.wrong else self.how
-        return f"{self.trial.number:5}  {self.seconds:6.1f} s  faults: {told}; {end}"
+        return f"{self.trial.number:5}  {self.seconds:6.1f} s  faults: {counts}; {end}"
 
 
 def trials(exp: Experiment, *, seed: int, first: int = 0) -> Iterator[Trial]:
@@ -156,24 +156,26 @@ def _judge(exp: Experiment, live: Run, result: Result) -> str:
     equal = EQUAL in source.names_defined(code, source.shown(exp.strategy))
     if equal and len(set(result.digests.values())) > 1:
         return "replicas differ at the end"
-    found = live.detection()
-    if found.missed:
-        return f"not noticed: {found.missed[0].words}"
-    if found.false_alarms:
-        alarm = found.false_alarms[0]
+    detection = live.detection()
+    if detection.missed:
+        return f"not noticed: {detection.missed[0].words}"
+    if detection.false_alarms:
+        alarm = detection.false_alarms[0]
         return f"a false alarm: {alarm.name!r} about rank {alarm.rank}"
     return ""
 
 
 def _judge_error(exp: Experiment, error: WorkbenchError, ends: set[int]) -> str:
     """Return why a run should not have ended by this error; "" where it must."""
-    told = str(error).splitlines()[0] if str(error) else ""
+    headline = str(error).splitlines()[0] if str(error) else ""
     if isinstance(error, TooFewRanks) and error.rank in ends and _too_few(exp, ends):
         return ""
     if exp.recovers or not ends:
-        return f"it ended by {type(error).__name__}: {told}"
+        return f"it ended by {type(error).__name__}: {headline}"
     if not isinstance(error, PeerLost) or error.rank not in ends:
-        return f"ranks {sorted(ends)} were struck, and it ended by {type(error).__name__}: {told}"
+        return (
+            f"ranks {sorted(ends)} were struck, and it ended by {type(error).__name__}: {headline}"
+        )
     return ""
 
 

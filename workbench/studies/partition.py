@@ -82,10 +82,12 @@ class Partition:
             raise SpecError(
                 f"{counted(len(values), 'value')} for {counted(self.samples, 'sample')}: one each"
             )
-        own = [one for one in self.minibatches if one.epoch == epoch]
-        if not own:
+        of_epoch = [one for one in self.minibatches if one.epoch == epoch]
+        if not of_epoch:
             raise SpecError(f"there is no epoch {epoch} in this partition")
-        return averages(values, [[i for one in own for i in one.of[r]] for r in range(self.ranks)])
+        return averages(
+            values, [[i for one in of_epoch for i in one.of[r]] for r in range(self.ranks)]
+        )
 
     @property
     def table(self) -> pl.DataFrame:
@@ -142,8 +144,8 @@ class Partition:
             )
             for rank, ids in enumerate(one.of):
                 again = one.repeated[rank]
-                told = (f"({i})" if at in again else str(i) for at, i in enumerate(ids))
-                lines.append(f"    rank {rank}: {' '.join(told) or '-'}")
+                texts = (f"({i})" if at in again else str(i) for at, i in enumerate(ids))
+                lines.append(f"    rank {rank}: {' '.join(texts) or '-'}")
         if any(any(one.repeated) for one in self.minibatches):
             lines.append("(in brackets: taken before in this epoch)")
         for law in self.laws():
@@ -213,8 +215,8 @@ def partition(
     Raises SpecError for what cannot be dealt out.
     """
     if samplers is not None:
-        own = OwnSamplers(samplers, samples, batch_size, sequential, shuffle, seed, epochs)
-        read = read_samplers(own)
+        drawn_by = OwnSamplers(samplers, samples, batch_size, sequential, shuffle, seed, epochs)
+        read = read_samplers(drawn_by)
         count = len(read.order)
         return Partition(
             count, read.batch_size, read.ranks, shuffle, False, "own", read.minibatches

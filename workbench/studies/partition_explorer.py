@@ -66,9 +66,9 @@ class Explore(ipywidgets.VBox):
 
     def _turn(self) -> None:
         """Show the partition of the new values, or why it is impossible."""
-        own = self.controls["sampler"].value == "workbench"
-        self.controls["drop_last"].disabled = self.controls["set_epoch"].disabled = own
-        options = self.options | ({"drop_last": False, "set_epoch": True} if own else {})
+        is_workbench = self.controls["sampler"].value == "workbench"
+        self.controls["drop_last"].disabled = self.controls["set_epoch"].disabled = is_workbench
+        options = self.options | ({"drop_last": False, "set_epoch": True} if is_workbench else {})
         try:
             self.partition = self._deal(**options)
         except SpecError as error:
@@ -87,16 +87,16 @@ _RANGES = {"samples": 96, "batch_size": 64, "ranks": 16, "epochs": 4}  # from 1
 def _controls(options: dict[str, Any]) -> dict[str, Any]:
     """Return a control for each option, by name. A slider reaches at least as far as its value."""
     wide = {"style": {"description_width": "72px"}, "layout": {"width": "270px"}}
-    made: dict[str, Any] = {}
+    widgets: dict[str, Any] = {}
     for name, most in _RANGES.items():
         value = options[name]
-        made[name] = ipywidgets.IntSlider(
+        widgets[name] = ipywidgets.IntSlider(
             value, 1, max(most, value), description=WORDS[name], continuous_update=False, **wide
         )
-    made["sampler"] = ipywidgets.Dropdown(
+    widgets["sampler"] = ipywidgets.Dropdown(
         options=list(SAMPLERS), value=options["sampler"], description=WORDS["sampler"], **wide
     )
-    made["seed"] = ipywidgets.BoundedIntText(
+    widgets["seed"] = ipywidgets.BoundedIntText(
         options["seed"],
         0,
         2**31 - 1,
@@ -105,15 +105,15 @@ def _controls(options: dict[str, Any]) -> dict[str, Any]:
         layout={"width": "130px"},
     )
     for name in ("shuffle", "drop_last", "set_epoch"):
-        made[name] = ipywidgets.Checkbox(
+        widgets[name] = ipywidgets.Checkbox(
             options[name], description=WORDS[name], indent=False, layout={"width": "110px"}
         )
-    return made
+    return widgets
 
 
-def _page(made: Partition, number: int) -> tuple[Any, str, str]:
-    page = samples_page(made.facts, made.words, number=number)
-    return page, repr(made), made._repr_html_()
+def _page(partition: Partition, number: int) -> tuple[Any, str, str]:
+    page = samples_page(partition.facts, partition.words, number=number)
+    return page, repr(partition), partition._repr_html_()
 
 
 def explore(deal: Deal, options: Mapping[str, Any]) -> Explore:

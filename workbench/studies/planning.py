@@ -68,8 +68,8 @@ class Planned(Loaded):
     def seconds(self) -> float:
         """The predicted duration in seconds."""
         if self.network is not None:
-            own = self.events.filter(pl.col("kind") == "collective")
-            return float((own["end_ns"] - own["start_ns"])[0]) / 1e9
+            calls = self.events.filter(pl.col("kind") == "collective")
+            return float((calls["end_ns"] - calls["start_ns"])[0]) / 1e9
         of = {"operation": self.operation}
         return cost_model.predict(self.algorithm, self.ranks, self.nbytes, self.cost, **of)
 
@@ -97,8 +97,8 @@ class Planned(Loaded):
     @property
     def name(self) -> str:
         """The name in words: "Ring all-reduce"."""
-        found = f"{self.algorithm.name} {self.operation}".replace("_", "-")
-        return found[:1].upper() + found[1:]
+        name = f"{self.algorithm.name} {self.operation}".replace("_", "-")
+        return name[:1].upper() + name[1:]
 
     @checked
     def view(self, scene: Text = "collectives") -> Any:
@@ -190,10 +190,10 @@ def _chosen(
 
 def _spec(ranks: int, algorithm: str, network: Network | None) -> dict[str, Any]:
     """Return the fields of an Experiment that the picture reads."""
-    told: dict[str, Any] = {"ranks": ranks, "all_reduce": algorithm}
+    fields: dict[str, Any] = {"ranks": ranks, "all_reduce": algorithm}
     if network is not None:
-        told["network"] = network.model_dump(mode="json", exclude_defaults=True)
-    return told
+        fields["network"] = network.model_dump(mode="json", exclude_defaults=True)
+    return fields
 
 
 def _links(network: Network, cost: Cost) -> Callable[[int, int], Cost]:
@@ -201,16 +201,16 @@ def _links(network: Network, cost: Cost) -> Callable[[int, int], Cost]:
 
     @cache
     def link(source: int, target: int) -> Cost:
-        own = network.link(source, target)
-        rate = 0.0 if math.isinf(own.bytes_per_second) else 1 / own.bytes_per_second
-        return Cost(cost.alpha_s + own.latency_ns / 1e9, cost.beta_s_per_byte + rate)
+        pace = network.link(source, target)
+        rate = 0.0 if math.isinf(pace.bytes_per_second) else 1 / pace.bytes_per_second
+        return Cost(cost.alpha_s + pace.latency_ns / 1e9, cost.beta_s_per_byte + rate)
 
     return link
 
 
 def _seconds_a_byte(rate: str) -> float:
-    found = bytes_per_second(rate)
-    return 0.0 if math.isinf(found) else 1 / found
+    bandwidth = bytes_per_second(rate)
+    return 0.0 if math.isinf(bandwidth) else 1 / bandwidth
 
 
 def _model(latency: str, bandwidth: str, adding: str) -> str:

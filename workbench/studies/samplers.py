@@ -90,8 +90,8 @@ def _beside(
     alone: Any, order: Sequence[int], parts: Sequence[Minibatch], epoch: int, ranks: int
 ) -> list[Minibatch]:
     """Return the epoch's parts with what one process takes beside them."""
-    own = [one for one in parts if one.epoch == epoch]
-    of = [[one.of[rank] for one in own] for rank in range(ranks)]
+    of_epoch = [one for one in parts if one.epoch == epoch]
+    of = [[one.of[rank] for one in of_epoch] for rank in range(ranks)]
     return epoch_of(epoch, [[order[place] for place in some] for some in alone], of)
 
 

@@ -31,7 +31,7 @@ _START_NS = 1_000_000_000  # no moment of a table is 0
 _APART = ("metrics", "control")  # groups that do not train
 
 
-class Told(Protocol):
+class EventSource(Protocol):
     """A run, live or loaded, a plan, or anything else that has events."""
 
     @property
@@ -60,8 +60,8 @@ class SideBySide(Loaded):
 
 @checked
 def side_by_side(
-    first: Told | pl.DataFrame,
-    second: Told | pl.DataFrame,
+    first: EventSource | pl.DataFrame,
+    second: EventSource | pl.DataFrame,
     *,
     labels: Labels | None = None,
 ) -> SideBySide:
@@ -88,8 +88,8 @@ def side_by_side(
     ranks = 1 + max(max(table["rank"].unique()) for table in tables)
     seconds = tuple(tuple((c["end_ns"] - c["start_ns"]) / 1e9 for c in pair) for pair in pairs)
     pair_facts = {
-        side: {"group": name, "label": name, "notes": _notes(told)}
-        for side, name, told in zip(("left", "right"), names, (first, second), strict=True)
+        side: {"group": name, "label": name, "notes": _notes(source)}
+        for side, name, source in zip(("left", "right"), names, (first, second), strict=True)
     }
     metadata = {
         "title": _title(names, [call["collective"] for call in pairs[-1]]),
@@ -101,12 +101,12 @@ def side_by_side(
     return SideBySide(Store.from_frame(events, metadata), names, seconds)
 
 
-def _of_collectives(which: str, told: Told | pl.DataFrame) -> pl.DataFrame:
-    events = told if isinstance(told, pl.DataFrame) else getattr(told, "events", None)
+def _of_collectives(which: str, source: EventSource | pl.DataFrame) -> pl.DataFrame:
+    events = source if isinstance(source, pl.DataFrame) else getattr(source, "events", None)
     if not isinstance(events, pl.DataFrame) or not {*table.SCHEMA} <= {*events.columns}:
         raise SpecError(
-            f"side_by_side({which}={short(told)}): {which} must be a run, live or loaded, a plan, "
-            "or a table of their events"
+            f"side_by_side({which}={short(source)}): {which} must be a run, live or loaded, a "
+            "plan, or a table of their events"
         )
     p = pl.col
     rows = plain_texts(events)
@@ -114,9 +114,9 @@ def _of_collectives(which: str, told: Told | pl.DataFrame) -> pl.DataFrame:
     return rows.filter((p("op") >= 0) & ~none)
 
 
-def _notes(told: Told | pl.DataFrame) -> list[str]:
+def _notes(source: EventSource | pl.DataFrame) -> list[str]:
     """Return which parts of a run are emulated, as its pages say too."""
-    store = getattr(told, "store", None)
+    store = getattr(source, "store", None)
     if store is None:
         return []
     known = facts(store.metadata)

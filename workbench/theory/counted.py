@@ -103,7 +103,7 @@ def walk(operation: str, function: Callable[..., Any], n: int, elements: int) ->
 
     Raises CollectiveError if the algorithm receives from any rank.
     """
-    found, late = Walk([], set(), False), False
+    recorded, late = Walk([], set(), False), False
     for rank in range(n):
         comm: Any = _Notebook(rank, n, WHOLE, 1)
         phases = [""]
@@ -112,11 +112,11 @@ def walk(operation: str, function: Callable[..., Any], n: int, elements: int) ->
             phases.append(text)
             return len(phases) - 1
 
-        comm.note_in(_Notes(rank, found, phases), number)
+        comm.note_in(_Notes(rank, recorded, phases), number)
         function(comm, *arguments(operation, rank, n, elements))
         late = late or comm.late
-    ordered = sorted(found.messages, key=lambda message: message.step)
-    return Walk(ordered, found.added, late)
+    ordered = sorted(recorded.messages, key=lambda message: message.step)
+    return Walk(ordered, recorded.added, late)
 
 
 class _Counting(NamedTuple):
@@ -207,7 +207,7 @@ def _numbered(walked: Callable[[int], Walk]) -> bool:
     sizes: dict[int, set[int]] = {}
     for message in _first_walk(walked).messages:
         sizes.setdefault(message.chunk, set()).add(message.elements)
-    return all(chunk >= 0 and len(own) == 1 for chunk, own in sizes.items())
+    return all(chunk >= 0 and len(sizes_of) == 1 for chunk, sizes_of in sizes.items())
 
 
 def _scale(n: int, elements: int) -> int:
@@ -231,6 +231,6 @@ def _terms(once: Walk, n: int, nbytes: float) -> Terms:
     share = nbytes / (EVEN * n)
     return Terms(
         len(sent),
-        share * sum(max(own.values()) for own in sent.values()),
+        share * sum(max(sent_by.values()) for sent_by in sent.values()),
         share * sum(max(own.values()) for own in added.values()),
     )

@@ -145,9 +145,9 @@ def _timed(
         for t in step:
             before = sent[t.source, t.target]  # bytes of the message
             sent[t.source, t.target] = after = before + sizes[t.chunk]
-            own = link(t.source, t.target)
-            arrives = now + own.alpha_s + before * own.beta_s_per_byte
-            end = now + own.alpha_s + after * own.beta_s_per_byte
+            pace = link(t.source, t.target)
+            arrives = now + pace.alpha_s + before * pace.beta_s_per_byte
+            end = now + pace.alpha_s + after * pace.beta_s_per_byte
             out, into = _ends(t, sizes)
             rows.append({"kind": "send", "start": arrives if before else now, "end": end, **out})
             rows.append({"kind": "recv", "start": arrives, "end": end, **into})

@@ -108,7 +108,7 @@ def _arrivals(rows: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
         sends.select(*MESSAGE, "number").unique(MESSAGE, keep="first"), on=MESSAGE, how="left"
     )
     reduced = ends(rows, "reduce")
-    own = reduced.filter(pl.col("source") == pl.col("target"))
+    local = reduced.filter(pl.col("source") == pl.col("target"))
     waiting = received.select(*MESSAGE, "number").unique(MESSAGE, keep="first")
     added = reduced.join(waiting, on=MESSAGE)
     fused = pl.col("name") == "fused"
@@ -121,7 +121,7 @@ def _arrivals(rows: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
             [
                 at_once.select(*columns, pl.col("number").fill_null(LOST), adds=fused),
                 added.select(*columns, pl.col("number").fill_null(LOST), adds=pl.lit(True)),
-                own.select(*columns, number=pl.lit(OWN, pl.Int64), adds=pl.lit(True)),
+                local.select(*columns, number=pl.lit(OWN, pl.Int64), adds=pl.lit(True)),
             ]
         )
         .sort("queue", "end_ns", "step", maintain_order=True)
@@ -161,7 +161,7 @@ def _play(
     number, arrival = order["number"].to_numpy(), order["arrival"].to_numpy()
     adds = order["adds"].to_numpy()
     held = np.tile(np.eye(n, dtype=np.int32), (cells, 1, 1)).reshape(cells * n, n)
-    own = held.copy()
+    before = held.copy()
     carried = np.zeros((sends, n), np.int32)
     done = np.zeros(sends + 1, bool)  # the last is for OWN and LOST, which wait for nothing
     done[-1] = True
@@ -181,7 +181,7 @@ def _play(
         event, queue = at[coming], queues[coming]
         sent = np.maximum(number[event], 0)
         what = np.where((number[event] >= 0)[:, None], carried[sent], 0) if sends else 0
-        what = np.where((number[event] == OWN)[:, None], own[queue], what)
+        what = np.where((number[event] == OWN)[:, None], before[queue], what)
         held[queue] = what + np.where(adds[event][:, None], held[queue], 0)
         after[arrival[event]] = held[queue]
 

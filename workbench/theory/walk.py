@@ -126,18 +126,18 @@ def arguments(
 ) -> Sequence[Any]:
     """Return the arguments of an algorithm of ``operation`` after the communicator."""
     part = -(-elements // n) if operation in PARTED else 0
-    whole, own = np.zeros(n * part or elements, dtype), np.zeros(part, dtype)
+    whole, part_of_rank = np.zeros(n * part or elements, dtype), np.zeros(part, dtype)
     match operation:
         case "broadcast" | "reduce":
             return whole, root
         case "gather":
-            return own, whole if rank == root else None, root
+            return part_of_rank, whole if rank == root else None, root
         case "scatter":
-            return whole if rank == root else None, own, root
+            return whole if rank == root else None, part_of_rank, root
         case "all_gather":
-            return own, whole
+            return part_of_rank, whole
         case "reduce_scatter":
-            return whole, own
+            return whole, part_of_rank
         case "all_to_all":
             return whole, np.zeros_like(whole), [part] * n, [part] * n
         case "barrier":

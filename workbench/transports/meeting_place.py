@@ -63,9 +63,9 @@ def ask(job: str, seconds: float) -> int | None:
         with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
             line.settimeout(max(_LOOK, deadline - time.monotonic()))
             line.connect(_name(job))
-            told = line.recv(_PORT.size)
-            if _user(line) == os.geteuid() and len(told) == _PORT.size:
-                return int(_PORT.unpack(told)[0])
+            answer = line.recv(_PORT.size)
+            if _user(line) == os.geteuid() and len(answer) == _PORT.size:
+                return int(_PORT.unpack(answer)[0])
         time.sleep(_LOOK)
     return None
 
@@ -75,5 +75,5 @@ def _name(job: str) -> str:
 
 
 def _user(line: socket.socket) -> int:
-    told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(told)[1])
+    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])

@@ -80,11 +80,11 @@ def _takes(luggage: _Luggage, name: str, obj: Any) -> str:
     takes = getattr(obj, "takes", None) if inspect.isfunction(obj) else None
     if not callable(takes):
         return ""
-    own = getattr(takes, "__name__", "<lambda>")
-    if own == "<lambda>":
+    title = getattr(takes, "__name__", "<lambda>")
+    if title == "<lambda>":
         raise SpecError(f"{name}.takes has no name to travel under: write it with def")
-    luggage.add(own, takes, f"{name}.takes")
-    return f"\n\n{name}.takes = {own}\n"
+    luggage.add(title, takes, f"{name}.takes")
+    return f"\n\n{name}.takes = {title}\n"
 
 
 @dataclass
@@ -243,13 +243,13 @@ class _Luggage:
                 for field, one in fields
             ]
             return f"{kind}({', '.join(given)})"
-        own = getattr(value, "__name__", None)
-        if getattr(builtins, str(own), None) is value:
-            return str(own)
+        title = getattr(value, "__name__", None)
+        if getattr(builtins, str(title), None) is value:
+            return str(title)
         if is_users_own(value):
-            own = find(value).name
+            title = find(value).name
         elif (origin := import_of(value, name)) is not None:
-            own = origin[1]
+            title = origin[1]
         else:
             raise SpecError(
                 f"{by} uses {name}, a {kind_of(value)}, which cannot travel to the ranks as "
@@ -257,9 +257,9 @@ class _Luggage:
                 "Functions, classes, imports and plain constants can: make it inside "
                 f"{by}, or pass it as an option"
             )
-        self.add(own, value, by)
-        needs.add(own)
-        return own
+        self.add(title, value, by)
+        needs.add(title)
+        return title
 
     def text(self, name: str) -> str:
         """Return all definitions, in an order in which they run; ``name`` is the one that is

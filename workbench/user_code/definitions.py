@@ -110,8 +110,8 @@ def _methods(cls: type) -> Iterator[types.FunctionType]:
             inner = getattr(value, attribute, None) or inner
         if isinstance(inner, types.FunctionType):
             inner = inspect.unwrap(inner)
-            own = getattr(inner, "__qualname__", "").startswith(f"{cls.__qualname__}.")
-            if own and _lines(inner.__code__.co_filename, inner.__globals__):
+            is_method = getattr(inner, "__qualname__", "").startswith(f"{cls.__qualname__}.")
+            if is_method and _lines(inner.__code__.co_filename, inner.__globals__):
                 yield inner
 
 

@@ -187,16 +187,16 @@ def methods(code: str, name: str) -> frozenset[str] | None:
     read: it is no class, or has a base class from elsewhere. Raises SpecError for bad syntax.
     """
     classes = {one.name: one for one in _parse(code, name).body if isinstance(one, ast.ClassDef)}
-    found: set[str] = set()
+    names: set[str] = set()
     wanted = [name]
     while wanted:
         node = classes.get(wanted.pop())
         if node is None:
             return None
-        found |= {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+        names |= {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
         bases = [ast.unparse(base) for base in node.bases]
         wanted += [base for base in bases if base not in _WITHOUT_INIT]
-    return frozenset(found)
+    return frozenset(names)
 
 
 def places_of(task: Any) -> tuple[str, ...]:

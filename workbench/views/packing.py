@@ -118,7 +118,7 @@ def pack(batches: Passages | Sequence[Batch], origin: int) -> tuple[dict[str, An
     """
     batches = batches if isinstance(batches, Passages) else passages(batches)
     rows, context = batches.rows, batches.context
-    own = {
+    columns_of_run = {
         "start": rows["start_ns"] - origin,
         "end": rows["end_ns"] - origin,
         "seq": rows["seq"] - 1,
@@ -127,10 +127,11 @@ def pack(batches: Passages | Sequence[Batch], origin: int) -> tuple[dict[str, An
         "lane": batches.lane,
     }
     columns = [
-        (own[name] if name in own else rows[name], code) for name, code in ROW_LAYOUT.items()
+        (columns_of_run[name] if name in columns_of_run else rows[name], code)
+        for name, code in ROW_LAYOUT.items()
     ]
     columns += [
-        (own[name] if name in own else _clip(context[name]), code)
+        (columns_of_run[name] if name in columns_of_run else _clip(context[name]), code)
         for name, code in PASSAGE_LAYOUT.items()
     ]
     header = {

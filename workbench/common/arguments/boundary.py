@@ -66,7 +66,7 @@ def _public(function: Callable[..., Any], owner: object = None) -> str:
         return f"{kind.__name__}.{function.__name__}".removesuffix(".__init__")
     first, _, method = function.__qualname__.removesuffix(".__init__").partition(".")
     place = function.__module__.removeprefix("workbench."), first
-    name = next((name for name, found in LATER.items() if found == place), first)
+    name = next((name for name, module in LATER.items() if module == place), first)
     return f"{name}.{method}" if method else f"wb.{name}"
 
 

@@ -30,35 +30,35 @@ def open_beside(folder: Path, port: int) -> str:
 
     The page's process is nobody's child: a job that waits for its children does not find it.
     """
-    own = socket.socket()
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        own.bind(("127.0.0.1", port))
+        listener.bind(("127.0.0.1", port))
     except OSError as error:
         raise WorkbenchError(
             f"the page cannot listen on 127.0.0.1:{port}: {error.strerror}. Name another port, or "
             "leave --port out: a free one is taken"
         ) from None
-    own.listen(128)
+    listener.listen(128)
     job = os.pidfd_open(os.getpid())
     words = [sys.executable, "-m", "workbench.interface.app.attached_page"]
     if (starter := os.fork()) == 0:
         with contextlib.suppress(BaseException):
             nothing = subprocess.DEVNULL
             subprocess.Popen(
-                [*words, str(folder), str(own.fileno()), str(job)],
+                [*words, str(folder), str(listener.fileno()), str(job)],
                 stdin=nothing,
                 stdout=nothing,
                 stderr=nothing,
-                pass_fds=(own.fileno(), job),
+                pass_fds=(listener.fileno(), job),
                 start_new_session=True,
                 env={k: v for k, v in os.environ.items() if not k.startswith("WORKBENCH_")},
             )
         os._exit(0)
     os.waitpid(starter, 0)
     os.close(job)
-    address = f"http://127.0.0.1:{own.getsockname()[1]}/watch"
-    own.close()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/watch"
+    listener.close()
     return address
 
 
@@ -78,15 +78,15 @@ def main(folder: Path, listening: int, job: int) -> None:
         ended.set()
 
     threads.start(wait, "workbench attached job", stop=ended.set)
-    with socket.socket(fileno=listening) as own:
-        own.setblocking(False)
+    with socket.socket(fileno=listening) as listener:
+        listener.setblocking(False)
         words = f"{folder} · attached: nothing here changes the job"
         serve_run(
             watching,
-            own.getsockname()[1],
+            listener.getsockname()[1],
             title=folder.name,
             words=words,
-            listener=own,
+            listener=listener,
             ended=ended.is_set,
             grace_s=GRACE_S,
         )

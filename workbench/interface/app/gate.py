@@ -137,8 +137,8 @@ def connected(server: Any) -> int:
 
 def needed(pages: Pages, extra: Iterable[Route]) -> list[str]:
     """Return the patterns of the routes that pages need, as Panel and Bokeh register them."""
-    own = [pattern for page in pages for pattern in _of_page("" if page == "/" else page)]
-    return [*own, *(f"{route[0]}$" for route in extra), "/login$", "/logout$"]
+    patterns = [pattern for page in pages for pattern in _of_page("" if page == "/" else page)]
+    return [*patterns, *(f"{route[0]}$" for route in extra), "/login$", "/logout$"]
 
 
 def _of_page(page: str) -> tuple[str, str]:

@@ -175,14 +175,14 @@ class Limits:
     def left_alone(self) -> str:
         return f"Its last page had been closed for {self.grace:g} s, so its ranks were ended."
 
-    def no_place(self, own: int) -> str:
-        """Return why no further run can start; ``own`` of the live ones are this visitor's."""
-        yours = f" {'One' if own == 1 else own} of them {'is' if own == 1 else 'are'} yours."
+    def no_place(self, visitors_runs: int) -> str:
+        """Return why no further run can start; ``visitors_runs`` of the live ones are this visitor's."""
+        yours = f" {'One' if visitors_runs == 1 else visitors_runs} of them {'is' if visitors_runs == 1 else 'are'} yours."
         if self.runs == 1:
             yours = " It is yours."
         return (
             f"This server runs {counted(self.runs, 'run')} at a time, and that many are live now."
-            f"{yours if own else ''} Start again once one has ended. (--max-runs)"
+            f"{yours if visitors_runs else ''} Start again once one has ended. (--max-runs)"
         )
 
 

@@ -109,7 +109,7 @@ def held(pids: Iterable[int], enough: int = 0) -> int:
         return most
     parts = [_own_part(pid) for pid in pids]
     shared = sum(shared for _, shared in parts)
-    return sum(own for own, _ in parts) + max(shared, reserved)
+    return sum(private for private, _ in parts) + max(shared, reserved)
 
 
 def _reserved(pids: Iterable[int]) -> int:

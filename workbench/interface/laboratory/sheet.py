@@ -185,8 +185,8 @@ def _groups(entries: list[Entry]) -> w.VBox:
     for entry in entries:
         groups.setdefault(entry.field.group, []).append(entry)
     parts: list[Any] = []
-    for name, own in groups.items():
-        box = w.Box(own)
+    for name, members in groups.items():
+        box = w.Box(members)
         box.add_class("wb-fields")
         parts += [w.HTML(f"<h4>{html.escape(name)}</h4>"), box]
     return w.VBox(parts)

@@ -113,9 +113,9 @@ def launcher_of(
     many threads. Raises SpecError where there is none, and WorkbenchError where it cannot start
     anything here.
     """
-    made = load("launchers", value, "Launcher")
-    result: Launcher = made()
-    config = getattr(sys.modules.get(made.__module__), "Config", None)
+    launcher = load("launchers", value, "Launcher")
+    result: Launcher = launcher()
+    config = getattr(sys.modules.get(launcher.__module__), "Config", None)
     if config is not None and hasattr(result, "configure"):
         result.configure(configure(config, options, "launcher_options"), threads)
     return result

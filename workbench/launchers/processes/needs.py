@@ -17,15 +17,15 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@:-]*[A-Za-z0-9])?")
 
 def need_program(launcher: str, name: str, remedy: str) -> str:
     """Return where a program is. Raises SpecError, with the remedy, where there is none."""
-    found = program(name)
-    if found is None:
+    path = program(name)
+    if path is None:
         raise SpecError.at(
             "launcher",
             f"{launcher} needs the program {name}, and there is none beside this Python or on "
             f"PATH: {remedy}",
             launcher,
         )
-    return found
+    return path
 
 
 def need_module(launcher: str, name: str, extra: str) -> None:

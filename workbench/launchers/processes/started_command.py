@@ -95,8 +95,8 @@ class Command:
         if code is None:
             return ""
         self._reader.join(1.0)
-        said = f": {' / '.join([*self._words][-3:])}" if self._words else ""
-        return f"{self.name} {how_it_ended(code)}{said}"
+        output = f": {' / '.join([*self._words][-3:])}" if self._words else ""
+        return f"{self.name} {how_it_ended(code)}{output}"
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended, no longer than that."""

@@ -46,12 +46,12 @@ def first_wrong(case: Case, rank: int, got: Array, want: Array) -> Wrong:
     name, one = _elements(first, last, len(got), case), first == last
     if case.tagged and case.adds:
         digits = [int(count) for count in alike[first]]
-        lacks = tuple(r for r, count in enumerate(digits) if count == 0)
+        missing = tuple(r for r, count in enumerate(digits) if count == 0)
         extra = tuple((r, count) for r, count in enumerate(digits) if count > 1)
-        if lacks or extra:
+        if missing or extra:
             rounded = _rounded(first, value, right) if _rounds(case, got, want) else ""
-            words = f"{name} {_contribution_text(lacks, extra, one)}"
-            return Wrong(rank, first, last, words, lacks, extra, rounded)
+            words = f"{name} {_contribution_text(missing, extra, one)}"
+            return Wrong(rank, first, last, words, missing, extra, rounded)
     if not case.adds and (held := _places(case, value)):
         due = _places(case, right)
         if not case.tagged:  # the rest of the run may be wrong in another way
@@ -113,12 +113,12 @@ def _elements(first: int, last: int, count: int, case: Case) -> str:
 
 
 def _contribution_text(
-    lacks: tuple[int, ...], extra: tuple[tuple[int, int], ...], one: bool
+    missing: tuple[int, ...], extra: tuple[tuple[int, int], ...], one: bool
 ) -> str:
     words, s = [], "s" if one else ""
-    if lacks:
+    if missing:
         words.append(
-            f"lack{s} the part of rank{'s' * (len(lacks) > 1)} {', '.join(map(str, lacks))}"
+            f"lack{s} the part of rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
         )
     if extra:
         words.append(

@@ -240,10 +240,10 @@ def _named_experiments(experiments: Experiments) -> list[tuple[str, Experiment]]
     return result
 
 
-def _seeds(seeds: int | Sequence[int] | None, own: int) -> list[int]:
+def _seeds(seeds: int | Sequence[int] | None, default: int) -> list[int]:
     if seeds is None:
-        return [own]
-    result = list(range(own, own + seeds)) if isinstance(seeds, int) else [*seeds]
+        return [default]
+    result = list(range(default, default + seeds)) if isinstance(seeds, int) else [*seeds]
     if not result or len({*result}) < len(result):
         raise SpecError(f"seeds = {seeds!r}: a number from 1 on, or numbers that all differ")
     return result

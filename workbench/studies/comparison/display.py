@@ -68,13 +68,13 @@ def table_bundle(comparison: Results) -> dict[str, Any]:
 
 def as_html(table: pl.DataFrame, look: str = "") -> str:
     """Return a table of texts as HTML; ``look`` is its CSS class."""
-    own = f' class="{look}"' if look else ""
+    attribute = f' class="{look}"' if look else ""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
         for row in table.iter_rows()
     )
-    return f"<table{own}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<table{attribute}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _as_text(table: pl.DataFrame) -> str:

@@ -27,10 +27,10 @@ class Results(Ongoing):
 
     def __getitem__(self, name: str) -> list[Trial]:
         """Return the trials of one experiment, one per seed: ``comparison["asp"][0].run``."""
-        own = [trial for trial in self.trials if trial.name == name]
-        if not own:
+        trials = [trial for trial in self.trials if trial.name == name]
+        if not trials:
             raise KeyError(f"there is no {name!r}; there are {', '.join(self.names)}")
-        return own
+        return trials
 
     @property
     def runs(self) -> pl.DataFrame:

@@ -143,11 +143,11 @@ def fit_machines(
     machines, errors = {}, {}
     off: dict[tuple[str, str, int], tuple[tuple[int, float], ...]] = {}
     for n in sorted({one.n for one in points}):
-        own = [one for one in points if one.n == n]
-        machine, errors[n] = fit(own, on)
+        of_n = [one for one in points if one.n == n]
+        machine, errors[n] = fit(of_n, on)
         machines[n] = replace(machine, wake_s=max(0.0, wakes.get(n, 0.0)))
         ratios: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
-        for one in own:
+        for one in of_n:
             model = burst(one, machine, on).seconds
             key = one.operation, one.algorithm, n
             ratios.setdefault(key, []).append((one.nbytes, one.seconds / model))

@@ -52,8 +52,8 @@ def table_bundle(crossing: Measurement) -> dict[str, Any]:
 
 def html(crossing: Measurement) -> str:
     """Return picture and table as HTML."""
-    said = " ".join(crossing.words) or crossing.state
-    return image(picture(crossing), said) + str(table_bundle(crossing)["text/html"])
+    sentences = " ".join(crossing.words) or crossing.state
+    return image(picture(crossing), sentences) + str(table_bundle(crossing)["text/html"])
 
 
 def as_texts(table: pl.DataFrame) -> pl.DataFrame:

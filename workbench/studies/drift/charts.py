@@ -111,16 +111,20 @@ def _line(
     what: str, name: str, dtype: str, losses: pl.DataFrame, table: pl.DataFrame, axis: Axis
 ) -> Trace:
     if what == "Loss":
-        own = losses.filter(subject=name, dtype=dtype)
-        thin, _ = thin_out("drift", own.select("iteration", "difference"))
+        of_subject = losses.filter(subject=name, dtype=dtype)
+        thin, _ = thin_out("drift", of_subject.select("iteration", "difference"))
         return Trace(name, thin["iteration"].to_numpy(), _without_zeros(thin["difference"], axis))
-    own = table.filter(subject=name, dtype=dtype).sort("iterations")
-    return Trace(name, own["iterations"].to_numpy(), _without_zeros(own["ulps_max"], axis))
+    of_subject = table.filter(subject=name, dtype=dtype).sort("iterations")
+    return Trace(
+        name, of_subject["iterations"].to_numpy(), _without_zeros(of_subject["ulps_max"], axis)
+    )
 
 
 def _median(name: str, dtype: str, table: pl.DataFrame) -> Trace:
-    own = table.filter(subject=name, dtype=dtype).sort("iterations")
-    return Trace("", own["iterations"].to_numpy(), _without_zeros(own["ulps_median"], ULPS))
+    of_subject = table.filter(subject=name, dtype=dtype).sort("iterations")
+    return Trace(
+        "", of_subject["iterations"].to_numpy(), _without_zeros(of_subject["ulps_median"], ULPS)
+    )
 
 
 def _thin(look: dict[str, Any]) -> dict[str, Any]:

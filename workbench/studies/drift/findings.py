@@ -44,7 +44,7 @@ class Findings(Runs):
     @property
     def verdicts(self) -> dict[str, str]:
         """The verdicts by name, with those on mutants."""
-        return {name: found.verdict for name, found in self.findings.items()}
+        return {name: finding.verdict for name, finding in self.findings.items()}
 
     @property
     def ok(self) -> bool:
@@ -62,16 +62,17 @@ class Findings(Runs):
 
     def _judge(self, one: Subject) -> Finding:
         name = one.name
-        own = [key for key in list(self._distances) if key[0] == name]
-        if not own and name not in self._errors:
+        keys = [key for key in list(self._distances) if key[0] == name]
+        if not keys and name not in self._errors:
             return Finding("waiting")
         reference_losses = self._longest(SEQUENTIAL, "float64")
         shares = [
-            {k: self._distances[n, d, k].share for n, d, k in own if d == dtype} for dtype in DTYPES
+            {k: self._distances[n, d, k].share for n, d, k in keys if d == dtype}
+            for dtype in DTYPES
         ]
         digests = {
             k: len(set(self._results[n, d, k].digests.values())) == 1
-            for n, d, k in own
+            for n, d, k in keys
             if len(self._results[n, d, k].digests) > 1
         }
         return judge(
@@ -92,13 +93,13 @@ class Findings(Runs):
         )
 
     def _resumptions(self, name: str) -> Iterable[int]:
-        found, first = self.findings[name], self._matches.get(name)
+        finding, first = self.findings[name], self._matches.get(name)
         begins_right = first is None or (first.what == WHOLE and first.left < EXACT)
-        right_so_far = found.since is None or found.since == 0 or self._uneven != found.since
+        right_so_far = finding.since is None or finding.since == 0 or self._uneven != finding.since
         same = all(self.table.filter(subject=name)["identical"].drop_nulls())
-        if found.kind != BUG or not (begins_right and right_so_far and same):
+        if finding.kind != BUG or not (begins_right and right_so_far and same):
             return ()
-        return moments(found.since, self.at[-1])
+        return moments(finding.since, self.at[-1])
 
     @property
     def _uneven(self) -> int | None:

@@ -69,20 +69,20 @@ class Finding:
         return f"{self.kind}: {self.which}" if self.which else self.kind
 
 
-def judge(found: Evidence) -> Finding:
+def judge(evidence: Evidence) -> Finding:
     """Return the verdict on one training."""
-    if found.error is not None:
-        lines = [one for one in found.error.splitlines() if one.strip()]
+    if evidence.error is not None:
+        lines = [one for one in evidence.error.splitlines() if one.strip()]
         traced = len(lines) > 1 and lines[0].endswith(":")
-        said = f"{lines[0]} {lines[-1]}" if traced else next(iter(lines), "")
-        return Finding(FAILED, said, tuple(lines[1:]))
-    both = [k for k in found.shares64 if k in found.shares32]
-    drifted = [k for k in both if not _shrinks(found.shares32[k], found.shares64[k])]
-    torn = [k for k, same in found.identical.items() if not same]
-    since = found.resumed.at if found.resumed else _first_wrong(found, drifted, torn)
+        message = f"{lines[0]} {lines[-1]}" if traced else next(iter(lines), "")
+        return Finding(FAILED, message, tuple(lines[1:]))
+    both = [k for k in evidence.shares64 if k in evidence.shares32]
+    drifted = [k for k in both if not _shrinks(evidence.shares32[k], evidence.shares64[k])]
+    torn = [k for k, same in evidence.identical.items() if not same]
+    since = evidence.resumed.at if evidence.resumed else _first_wrong(evidence, drifted, torn)
     if not drifted and not torn and since is None:
-        return _no_bug(found, both)
-    if not torn and since is None and _chaotic(found, drifted):
+        return _no_bug(evidence, both)
+    if not torn and since is None and _chaotic(evidence, drifted):
         return Finding(
             ROUNDING,
             "",
@@ -91,111 +91,121 @@ def judge(found: Evidence) -> Finding:
                 f"iterations, up to {_before(both, drifted)} updates it shrank as rounding does",
             ),
         )
-    kind = OTHER if found.ours else BUG
-    return Finding(kind, _which(found, since, torn), _reasons(found, drifted, torn, since), since)
+    kind = OTHER if evidence.ours else BUG
+    return Finding(
+        kind, _which(evidence, since, torn), _reasons(evidence, drifted, torn, since), since
+    )
 
 
 def _shrinks(share32: float, share64: float) -> bool:
     return not share64 > max(share32 / SHRINK, EXACT)
 
 
-def _first_wrong(found: Evidence, drifted: list[int], torn: list[int]) -> int | None:
+def _first_wrong(evidence: Evidence, drifted: list[int], torn: list[int]) -> int | None:
     """Return the iteration of the first wrong update; None if it is not known."""
     if 1 in drifted or 1 in torn:
         return 0
-    seen = EXACT * max(found.level, 1e-300)
-    for iteration, now in enumerate(found.loss64):
+    seen = EXACT * max(evidence.level, 1e-300)
+    for iteration, now in enumerate(evidence.loss64):
         if now > JUMP * seen:
             return max(iteration - 1, 0)
         seen = max(seen, float(now))
     return None
 
 
-def _chaotic(found: Evidence, drifted: list[int]) -> bool:
+def _chaotic(evidence: Evidence, drifted: list[int]) -> bool:
     """Return whether float32's rounding grew to the size of training itself, without a float64
     jump.
     """
-    return all(found.shares32[k] > 1e-3 for k in drifted)
+    return all(evidence.shares32[k] > 1e-3 for k in drifted)
 
 
 def _before(both: list[int], drifted: list[int]) -> int:
     return max((k for k in both if k < min(drifted)), default=0)
 
 
-def _no_bug(found: Evidence, both: list[int]) -> Finding:
-    if not any(found.shares32[k] or found.shares64[k] for k in both):
+def _no_bug(evidence: Evidence, both: list[int]) -> Finding:
+    if not any(evidence.shares32[k] or evidence.shares64[k] for k in both):
         return Finding(SAME, "", ("the same bits in float32 and in float64",))
     last = max(both, default=0)
-    told = [
-        f"after {_updates(last)} {found.shares32[last]:.1e} of the way in float32, "
-        f"{found.shares64[last]:.1e} in float64"
+    sentences = [
+        f"after {_updates(last)} {evidence.shares32[last]:.1e} of the way in float32, "
+        f"{evidence.shares64[last]:.1e} in float64"
     ]
-    if found.shares64[last]:
-        times = found.shares32[last] / found.shares64[last]
-        told.append(f"{times:,.0f} times less with 29 more bits: 2^{np.log2(max(times, 1)):.0f}")
-    if found.identical:
-        told.append("the replicas are bit-identical")
-    return Finding(ROUNDING, "", tuple(told))
+    if evidence.shares64[last]:
+        times = evidence.shares32[last] / evidence.shares64[last]
+        sentences.append(
+            f"{times:,.0f} times less with 29 more bits: 2^{np.log2(max(times, 1)):.0f}"
+        )
+    if evidence.identical:
+        sentences.append("the replicas are bit-identical")
+    return Finding(ROUNDING, "", tuple(sentences))
 
 
 def _reasons(
-    found: Evidence, drifted: list[int], torn: list[int], since: int | None
+    evidence: Evidence, drifted: list[int], torn: list[int], since: int | None
 ) -> tuple[str, ...]:
-    told = []
+    reasons = []
     if drifted:
         k = min(drifted)
-        times = found.shares32[k] / found.shares64[k]
-        told.append(
-            f"after {_updates(k)} {found.shares64[k]:.1e} of the way off in float64, and "
-            f"{found.shares32[k]:.1e} in float32: it does not shrink with precision "
+        times = evidence.shares32[k] / evidence.shares64[k]
+        reasons.append(
+            f"after {_updates(k)} {evidence.shares64[k]:.1e} of the way off in float64, and "
+            f"{evidence.shares32[k]:.1e} in float32: it does not shrink with precision "
             f"({times:.2f} times less)"
         )
-    if found.resumed is not None:
-        told.append("one process that resumes so ends with the same parameters, but for rounding")
-    elif since is not None and since > 0:
-        told.append(f"in float64 the loss jumps in iteration {since + 1}; until then only rounding")
-    if torn:
-        told.append(f"the replicas' digests differ after {_updates(min(torn))}")
-    if _begins_apart(found):
-        told.append(f"the first loss is off by {found.loss64[0]:.1e}, before anything was updated")
-    if found.first is not None and np.isfinite(found.first.cosine):
-        told.append(
-            f"the first update makes a cosine of {found.first.cosine:.6f} with the right one"
+    if evidence.resumed is not None:
+        reasons.append(
+            "one process that resumes so ends with the same parameters, but for rounding"
         )
-    return tuple(told)
+    elif since is not None and since > 0:
+        reasons.append(
+            f"in float64 the loss jumps in iteration {since + 1}; until then only rounding"
+        )
+    if torn:
+        reasons.append(f"the replicas' digests differ after {_updates(min(torn))}")
+    if _begins_apart(evidence):
+        reasons.append(
+            f"the first loss is off by {evidence.loss64[0]:.1e}, before anything was updated"
+        )
+    if evidence.first is not None and np.isfinite(evidence.first.cosine):
+        reasons.append(
+            f"the first update makes a cosine of {evidence.first.cosine:.6f} with the right one"
+        )
+    return tuple(reasons)
 
 
-def _begins_apart(found: Evidence) -> bool:
-    return bool(len(found.loss64)) and float(found.loss64[0]) > 1e-9 * found.level
+def _begins_apart(evidence: Evidence) -> bool:
+    return bool(len(evidence.loss64)) and float(evidence.loss64[0]) > 1e-9 * evidence.level
 
 
-def _which(found: Evidence, since: int | None, torn: list[int]) -> str:
+def _which(evidence: Evidence, since: int | None, torn: list[int]) -> str:
     """Return a description of the bug."""
-    if found.resumed is not None:
-        return f"{WORDS[found.resumed.lost]}: right until iteration {found.resumed.at}"
+    if evidence.resumed is not None:
+        return f"{WORDS[evidence.resumed.lost]}: right until iteration {evidence.resumed.at}"
     if since:
-        if found.uneven == since:
+        if evidence.uneven == since:
             return (
                 "means over parts of different size are averaged as if the parts were equal: right "
                 f"until iteration {since}, the first whose minibatch the ranks cannot share evenly"
             )
         return f"right until iteration {since}, whose update is the first wrong one"
     if torn:
-        return _torn(found)
-    first = found.first
+        return _torn(evidence)
+    first = evidence.first
     if first is None or not first.what:
-        if _begins_apart(found):
+        if _begins_apart(evidence):
             return "the ranks begin with other parameters, or train on other samples"
         return "the first update is not what any part of the minibatch gives"
     if first.what in (WHOLE, MEANS):
-        return _scaled(first, found.ranks)
+        return _scaled(first, evidence.ranks)
     return f"all ranks take the same part of the minibatch, {_part(first.what)}"
 
 
-def _torn(found: Evidence) -> str:
-    if _begins_apart(found):
+def _torn(evidence: Evidence) -> str:
+    if _begins_apart(evidence):
         return "every rank begins with parameters of its own"
-    if found.first is not None and found.first.what.startswith(("part", "block")):
+    if evidence.first is not None and evidence.first.what.startswith(("part", "block")):
         return "nobody averages: every rank trains for itself"
     return "the ranks end with different parameters"
 

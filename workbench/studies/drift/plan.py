@@ -37,14 +37,14 @@ def plan_of(subjects: Sequence[Subject], at: Sequence[int]) -> list[Planned]:
     plan: list[Planned] = []
     for k in at:
         for dtype in DTYPES:
-            own = {"dtype": dtype, "iterations": k, **quiet}
-            plan.append(Planned(SEQUENTIAL, _threaded(ground).replace(**own)))
-            plan += (Planned(s.name, _threaded(s.experiment).replace(**own)) for s in given)
+            fields = {"dtype": dtype, "iterations": k, **quiet}
+            plan.append(Planned(SEQUENTIAL, _threaded(ground).replace(**fields)))
+            plan += (Planned(s.name, _threaded(s.experiment).replace(**fields)) for s in given)
     for k in few:
         for one in mutants:
             for dtype in DTYPES:
-                own = {"dtype": dtype, "iterations": k, **quiet}
-                plan.append(Planned(one.name, _threaded(one.experiment).replace(**own)))
+                fields = {"dtype": dtype, "iterations": k, **quiet}
+                plan.append(Planned(one.name, _threaded(one.experiment).replace(**fields)))
     if ground.optimizer != "sgd":  # whose first update is not the gradient
         probe = {"dtype": "float64", "iterations": 1, "optimizer": "sgd", "lr": None, **quiet}
         plan += (Planned(s.name, _threaded(s.experiment).replace(**probe), True) for s in subjects)

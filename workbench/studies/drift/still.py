@@ -59,10 +59,10 @@ def _chart(cell: Cell, axis: Axis, place: Place, width: float, markers: bool) ->
         return across(x), top + PLOT * (1 - _part(min(max(math.log10(y), low), high), low, high))
 
     what = cell.chart.title
-    said = WORDS[what.split()[0]]
+    caption = WORDS[what.split()[0]]
     marks = [
         text(left - 44, top - 26, what, "ink", weight=700),
-        text(left - 44, top - 10, f"{said}, {cell.y}", "ink-3", size=11, most=80),
+        text(left - 44, top - 10, f"{caption}, {cell.y}", "ink-3", size=11, most=80),
     ]
     for power, label in axis.ticks:
         y = at(1.0, 10.0**power)[1]

@@ -34,14 +34,14 @@ def rows(report: Findings) -> list[tuple[str, ...]]:
     """Return a row per training, with the columns of ``HEADINGS``, from its last measurement."""
     table, result = report.table, []
     for name, verdict in report.verdicts.items():
-        own = table.filter(subject=name)
-        last = {dtype: _last(own.filter(dtype=dtype)) for dtype in ("float32", "float64")}
+        of_subject = table.filter(subject=name)
+        last = {dtype: _last(of_subject.filter(dtype=dtype)) for dtype in ("float32", "float64")}
         result.append((name, *_numbers(last["float32"], last["float64"]), verdict))
     return result
 
 
-def _last(own: pl.DataFrame) -> Mapping[str, float] | None:
-    return own.sort("iterations").row(-1, named=True) if own.height else None
+def _last(of_subject: pl.DataFrame) -> Mapping[str, float] | None:
+    return of_subject.sort("iterations").row(-1, named=True) if of_subject.height else None
 
 
 def _numbers(

@@ -56,8 +56,8 @@ def undisturbed(exp: Experiment, every: Sequence[int], folder: Path) -> Experime
     """Return the experiment without failures, and with few checkpoints, if any: as long as it takes
     to know the speed of training.
     """
-    own = _one(exp, max(every), folder / "interval-undisturbed")
-    return own.replace(iterations=min(exp.iterations, ENOUGH))
+    case = _one(exp, max(every), folder / "interval-undisturbed")
+    return case.replace(iterations=min(exp.iterations, ENOUGH))
 
 
 def cases(
@@ -87,9 +87,9 @@ def cases(
                 "mtbf or fewer iterations"
             )
         for one in every:
-            own = _one(exp, one, folder / f"interval-{one}-seed-{seed}")
-            own = own.replace(seed=seed, faults=(*exp.faults, *drawn))
-            result.append(Case(one, own))
+            case = _one(exp, one, folder / f"interval-{one}-seed-{seed}")
+            case = case.replace(seed=seed, faults=(*exp.faults, *drawn))
+            result.append(Case(one, case))
     return result
 
 

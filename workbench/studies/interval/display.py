@@ -60,11 +60,12 @@ def table_bundle(study: Sweep) -> dict[str, Any]:
     failed = [one for one in study.comparison.trials if one.error] if study.comparison else []
     errors = [f"{one.name}: {str(one.error).splitlines()[0]}" for one in failed]
     errors += [str(study.error)] if study.error and not failed else []
-    said, wrong = (
+    sentences, wrong = (
         "".join(f"<li>{escape(one)}</li>" for one in each) for each in (study.words, errors)
     )
     return {
-        "text/html": f"<p>{escape(study.state)}</p><ul>{said}</ul>{as_html(as_texts(study.table))}"
+        "text/html": f"<p>{escape(study.state)}</p><ul>{sentences}</ul>"
+        + as_html(as_texts(study.table))
         + (f"<ul>{wrong}</ul>" if wrong else ""),
         "text/plain": "\n".join([study.state, *study.words, *errors]),
     }

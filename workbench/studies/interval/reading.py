@@ -81,8 +81,8 @@ def iteration_seconds(events: pl.LazyFrame) -> float | None:
     costs = dict(_costs(waits).select("iteration", "seconds").iter_rows())
     took = np.diff(begun["start_ns"].to_numpy()) * 1e-9
     after = begun["iteration"][1:]  # a checkpoint of this iteration is in the one before
-    own = [float(one) - costs.get(i, 0.0) for one, i in zip(took, after, strict=True)]
-    return max(float(np.median(own[1:])), 1e-9)
+    seconds = [float(one) - costs.get(i, 0.0) for one, i in zip(took, after, strict=True)]
+    return max(float(np.median(seconds[1:])), 1e-9)
 
 
 def _rows(events: pl.LazyFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -119,14 +119,14 @@ def _failed(faults: pl.DataFrame, one: Recovery) -> int | None:
     p, lost = pl.col, [int(rank) for rank in one.lost]
     old = faults.filter(p("generation") == one.generation - 1)
     kill = old.filter(p("kind") == "fault", p("rank").is_in(lost))
-    found = kill if kill.height else old.filter(p("kind") == "detect", p("peer").is_in(lost))
-    return _least(found["end_ns"]) if found.height else None
+    losses = kill if kill.height else old.filter(p("kind") == "detect", p("peer").is_in(lost))
+    return _least(losses["end_ns"]) if losses.height else None
 
 
 def _begun(training: pl.DataFrame, generation: int) -> int | None:
     """Return when a generation began to train."""
-    own = training.filter(pl.col("generation") == generation)
-    return _least(own["start_ns"]) if own.height else None
+    of_generation = training.filter(pl.col("generation") == generation)
+    return _least(of_generation["start_ns"]) if of_generation.height else None
 
 
 def _least(values: pl.Series) -> int:

@@ -72,8 +72,8 @@ def interval(
     Raises SpecError for what cannot be, before anything runs.
     """
     check(experiment, every)
-    own = experiment.seed
-    each = [*range(own, own + seeds)] if isinstance(seeds, int) else [*seeds]
+    first_seed = experiment.seed
+    each = [*range(first_seed, first_seed + seeds)] if isinstance(seeds, int) else [*seeds]
     if len({*each}) < len(each):
         raise SpecError(f"seeds = {seeds!r}: numbers that all differ")
     place = None if folder is None else Path(folder).expanduser()

@@ -58,8 +58,8 @@ class Sweep(Staged):
             if self._stopping or self.comparison is None:
                 return
             self.iteration = self._measured_iteration()
-            own = (self.every, self.seeds, self._place, self.iteration, self.mtbf)
-            self._cases = {one.name: one for one in cases(self.experiment, *own)}
+            arguments = (self.every, self.seeds, self._place, self.iteration, self.mtbf)
+            self._cases = {one.name: one for one in cases(self.experiment, *arguments)}
             self._compare({name: one.experiment for name, one in self._cases.items()})
         finally:
             shutil.rmtree(self._place, ignore_errors=True)
@@ -85,8 +85,8 @@ class Sweep(Staged):
                 continue
             run, iterations = trial.run, case.experiment.iterations
             if run is not None:
-                found = measure(run.store.scan(), run.store.metadata, case.every, iterations)
-                self._known[trial.name] = found
+                times = measure(run.store.scan(), run.store.metadata, case.every, iterations)
+                self._known[trial.name] = times
 
     # ---- what was found
 

@@ -83,20 +83,24 @@ def table_of(runs: Sequence[Measured], costs: Costs | None) -> pl.DataFrame:
     """Return a row per interval, shortest first, with the columns above."""
     rows = []
     for every in sorted({run.every for run in runs}):
-        own = [run for run in runs if run.every == every]
-        each = [run.seconds / run.iterations for run in own]
+        of_interval = [run for run in runs if run.every == every]
+        each = [run.seconds / run.iterations for run in of_interval]
         rows.append(
             {
                 "every": every,
                 "interval_s": None if costs is None else every * costs.iteration,
-                "runs": len(own),
-                "failures": sum(len(run.recovery) for run in own),
+                "runs": len(of_interval),
+                "failures": sum(len(run.recovery) for run in of_interval),
                 "seconds": float(np.median(each)),
                 "seconds_least": min(each),
                 "seconds_most": max(each),
-                "checkpoint_s": float(np.median([sum(r.checkpoints) / r.iterations for r in own])),
-                "lost_s": float(np.median([sum(r.lost) / r.iterations for r in own])),
-                "recovery_s": float(np.median([sum(r.recovery) / r.iterations for r in own])),
+                "checkpoint_s": float(
+                    np.median([sum(r.checkpoints) / r.iterations for r in of_interval])
+                ),
+                "lost_s": float(np.median([sum(r.lost) / r.iterations for r in of_interval])),
+                "recovery_s": float(
+                    np.median([sum(r.recovery) / r.iterations for r in of_interval])
+                ),
                 "expected_s": None if costs is None else costs.expected(every),
             }
         )

@@ -50,10 +50,12 @@ def _found(table: pl.DataFrame, costs: Costs) -> str:
     apart = max(best / costs.young, costs.young / best)
     against = f"within {NEAR:g} times of" if apart <= NEAR else f"{apart:.1f} times apart from"
     parts = {"checkpoints": "checkpoint_s", "lost work": "lost_s", "recovery": "recovery_s"}
-    said = ", ".join(f"{row[column] / row['seconds']:.0%} {what}" for what, column in parts.items())
+    shares = ", ".join(
+        f"{row[column] / row['seconds']:.0%} {what}" for what, column in parts.items()
+    )
     return (
         f"Measured best: every {counted(best, 'iteration')}, {_time(row['seconds'])} for each "
-        f"useful iteration ({said}); {against} Young's."
+        f"useful iteration ({shares}); {against} Young's."
     )
 
 

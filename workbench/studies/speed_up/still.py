@@ -65,8 +65,8 @@ def _chart(cell: Cell, left: float, top: float, width: float) -> list[str]:
     for level in (0.0, most / 2, most):
         y = at(ranks[0], level)[1]
         marks.append(line((edge[0], y), (edge[1], y), "rule", 0.75))
-        said = f"{level:.0%}" if "%" in cell.chart.format else f"{level:g}"
-        marks.append(text(left - 6, y + 4, said, "ink-3", size=11, anchor="end"))
+        caption = f"{level:.0%}" if "%" in cell.chart.format else f"{level:g}"
+        marks.append(text(left - 6, y + 4, caption, "ink-3", size=11, anchor="end"))
     for x in _apart(ranks, width / span):
         marks.append(
             text(at(x, 0)[0], top + PLOT + 16, f"{x:g}", "ink-3", size=11, anchor="middle")
@@ -98,12 +98,12 @@ def _bars(trace: Trace, look: dict[str, Any], at: Any) -> list[str]:
     """Draw error bars from the least to the greatest of the repeats."""
     if "error_y" not in look:
         return []
-    own, marks = look["error_y"], []
-    for x, y, more, less in zip(trace.x, trace.y, own["array"], own["arrayminus"], strict=True):
+    bars, marks = look["error_y"], []
+    for x, y, more, less in zip(trace.x, trace.y, bars["array"], bars["arrayminus"], strict=True):
         (x1, y1), (_, y2) = at(float(x), float(y - less)), at(float(x), float(y + more))
         marks.append(
             f'<path d="M{x1:.1f} {y1:.1f}V{y2:.1f}M{x1 - 3:.1f} {y1:.1f}h6M{x1 - 3:.1f} '
-            f'{y2:.1f}h6" stroke="{own["color"]}" stroke-width="1.25" fill="none"/>'
+            f'{y2:.1f}h6" stroke="{bars["color"]}" stroke-width="1.25" fill="none"/>'
         )
     return marks
 

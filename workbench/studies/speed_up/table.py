@@ -67,9 +67,9 @@ def table_of(
     """Return a row per series and number of ranks, with the columns above."""
     rows = []
     for series in dict.fromkeys(run.series for run in runs):
-        own = [run for run in runs if run.series == series]
-        counts = sorted({run.ranks for run in own})
-        groups = {count: [run for run in own if run.ranks == count] for count in counts}
+        of_series = [run for run in runs if run.series == series]
+        counts = sorted({run.ranks for run in of_series})
+        groups = {count: [run for run in of_series if run.ranks == count] for count in counts}
         base = counts[0]
         rates = {n: [run.batch_size / run.seconds for run in each] for n, each in groups.items()}
         alone = float(np.median(rates[base]))

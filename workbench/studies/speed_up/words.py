@@ -24,16 +24,16 @@ def _lines(table: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _machine(table: pl.DataFrame, cores: int, padded: bool) -> str:
-    own = f"This machine gives {cores} core{'s' * (cores > 1)}"
+    machine = f"This machine gives {cores} core{'s' * (cores > 1)}"
     most = table.sort("ranks").row(-1, named=True)
     ranks, computing, copying = most["ranks"], most["compute_ceiling"], most["memory_ceiling"]
     if computing is None:
-        return f"{own}."
+        return f"{machine}."
     base = round(ranks / most["ideal"])
     against = "one does" if base == 1 else f"{base} do"
     text = (
-        f"{own}: {ranks} processes that only compute do {computing:.1f} times what {against}, that "
-        f"only copy memory {copying:.1f} times."
+        f"{machine}: {ranks} processes that only compute do {computing:.1f} times what {against}, "
+        f"that only copy memory {copying:.1f} times."
     )
     if padded:
         return f"{text} Computing is padded here, and a rank that sleeps needs no core."

@@ -77,8 +77,8 @@ class Buddies:
         """
         if not self._recovers or self._job.team.state != "memory":
             return ""
-        told = exchange(self._job, f"agreed {name}", self._past.facts.get(name, ""))
-        return next(filter(None, told), "")
+        texts = exchange(self._job, f"agreed {name}", self._past.facts.get(name, ""))
+        return next(filter(None, texts), "")
 
     def agree(self, name: str, fact: str) -> None:
         """Keep what all ranks have agreed on, for the next generation."""
@@ -120,33 +120,35 @@ class Buddies:
         """
         start, past, ranks = now(), self._past, job.ranks
         job.group("buddies")  # all make it, whoever uses it
-        said = {
+        offer = {
             "own": [*past.own],
             "neighbours": [*past.neighbours],
             "history": {} if before is None else before.history,
             "checkpoint": _newest_checkpoint(job) if job.rank == 0 else "",
         }
-        told = [json.loads(one) for one in exchange(job, "borders", json.dumps(said))]
-        having = [{*one["own"], *told[(r + 1) % ranks]["neighbours"]} for r, one in enumerate(told)]
+        offers = [json.loads(one) for one in exchange(job, "borders", json.dumps(offer))]
+        having = [
+            {*one["own"], *offers[(r + 1) % ranks]["neighbours"]} for r, one in enumerate(offers)
+        ]
         common = set.intersection(*having)
         if not common:
-            return self._from_checkpoint(told[0]["checkpoint"], having)
+            return self._from_checkpoint(offers[0]["checkpoint"], having)
         border: int = max(common)
-        receives = [r for r, one in enumerate(told) if border not in one["own"]]
-        own, nbytes = self._moved(border, receives)
-        self._copies.own[border] = own
+        receives = [r for r, one in enumerate(offers) if border not in one["own"]]
+        snapshot, nbytes = self._moved(border, receives)
+        self._copies.own[border] = snapshot
         if border in past.neighbours:
             self._copies.neighbours[border] = past.neighbours[border]
         with torch.no_grad():
-            job.parts.put_back(InMemory(own))
-        random_state.put_back(InMemory(own), job.device, job.seed)
-        job.history = next((one["history"] for one in told if one["history"]), {})
+            job.parts.put_back(InMemory(snapshot))
+        random_state.put_back(InMemory(snapshot), job.device, job.seed)
+        job.history = next((one["history"] for one in offers if one["history"]), {})
         resume_losses(job, before, border)
         lane = job.recorder.lane("compute")
         lane.context(where=Where(border))
         name = job.recorder.name("received" if nbytes else "kept")
         lane.write(CODE["restore"], start, now(), nbytes=nbytes or -1, name=name)
-        self._tell(border, receives, own)
+        self._tell(border, receives, snapshot)
         return border
 
     def _moved(self, border: int, receives: list[int]) -> tuple[Snapshot, int]:
@@ -157,8 +159,8 @@ class Buddies:
                 finish(send(past.neighbours[border], {}, before, group))
             if job.rank not in receives:
                 return past.own[border], 0
-            own, _ = receive((job.rank + 1) % job.ranks, group)
-            return own, own.nbytes
+            snapshot, _ = receive((job.rank + 1) % job.ranks, group)
+            return snapshot, snapshot.nbytes
 
     def _from_checkpoint(self, folder: str, having: list[set[int]]) -> int:
         job = self._job
@@ -176,11 +178,11 @@ class Buddies:
             self._tell_of(first, [], "checkpoint")
         return first
 
-    def _tell(self, border: int, receives: list[int], own: Snapshot) -> None:
+    def _tell(self, border: int, receives: list[int], snapshot: Snapshot) -> None:
         """Tell the run where it goes on, and who received what."""
         if self._job.rank == 0:
             ranks, run_rank = self._job.ranks, self._job.session.run_rank
-            elements = sum(one.numel() for one in own.tensors.values())
+            elements = sum(one.numel() for one in snapshot.tensors.values())
             each = [
                 {
                     "source": "buddy",
@@ -196,8 +198,8 @@ class Buddies:
             self._tell_of(border, each)
 
     def _tell_of(self, iteration: int, each: list[dict[str, Any]], state: str = "memory") -> None:
-        told = {"iteration": iteration, "from": each, "go_on": [], "state": state}
-        self._job.tell({f"{REGAINED} {self._job.team.generation}": json.dumps(told)})
+        facts = {"iteration": iteration, "from": each, "go_on": [], "state": state}
+        self._job.tell({f"{REGAINED} {self._job.team.generation}": json.dumps(facts)})
 
 
 def _snapshot(job: Job) -> Snapshot:

@@ -55,15 +55,15 @@ class Server:
             self._await(rank)
         while self.inbox:
             ranks = [*self.inbox]
-            here = wait_any([self.inbox[rank][0] for rank in ranks], LOOK)
+            ready = wait_any([self.inbox[rank][0] for rank in ranks], LOOK)
             self._heed_stop()
             leave_if_told(job, self.newest)
-            for at in here:
-                work, told = self.inbox.pop(ranks[at])
+            for at in ready:
+                work, message = self.inbox.pop(ranks[at])
                 work.wait()
-                if (iteration := int(told)) != FAREWELL:
+                if (iteration := int(message)) != FAREWELL:
                     job.recorder.where = Where(max(0, iteration - self.ahead))
-                    self._note("queue", len(here) - 1, ranks[at])
+                    self._note("queue", len(ready) - 1, ranks[at])
                     self._answer(ranks[at], iteration)
                     self._await(ranks[at])
         for work in self.leaving:
@@ -71,8 +71,8 @@ class Server:
         meet(job)
 
     def _await(self, rank: int) -> None:
-        told = torch.empty(1, dtype=torch.int64)
-        self.inbox[rank] = dist.irecv(told, rank, group=self.group), told
+        message = torch.empty(1, dtype=torch.int64)
+        self.inbox[rank] = dist.irecv(message, rank, group=self.group), message
 
     def _answer(self, rank: int, iteration: int) -> None:
         """Read a worker's part of a minibatch and send it off."""

@@ -44,11 +44,11 @@ class Compression:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         device = next((one.device for one in self._state.error_dict.values()), None)
         self._state.iter = state["iter"]
-        for name, own in (
+        for name, current in (
             ("errors", self._state.error_dict),
             ("p", self._state.p_memory_dict),
             ("q", self._state.q_memory_dict),
         ):
-            own.clear()
-            own.update({key: one.to(device or one.device) for key, one in state[name].items()})
+            current.clear()
+            current.update({key: one.to(device or one.device) for key, one in state[name].items()})
         self._state.rng.set_state(tuple(state["rng"]))

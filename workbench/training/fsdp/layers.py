@@ -26,7 +26,7 @@ def units(model: nn.Module, by: str) -> list[tuple[str, nn.Module]]:
 def _members(module: nn.Module, name: str) -> list[tuple[str, nn.Module]]:
     """Yield names and modules in the outermost containers at or below ``module``."""
     prefix = f"{name}." if name else ""
-    children = [(prefix + own, child) for own, child in module.named_children()]
+    children = [(prefix + child_name, child) for child_name, child in module.named_children()]
     if isinstance(module, nn.Sequential | nn.ModuleList):
         # A container within a container of other containers is opened too.
         return [
@@ -47,7 +47,7 @@ def _unshared(model: nn.Module, layers: list[tuple[str, nn.Module]]) -> list[tup
     """Leave out layers whose parameters others use too: those stay with the root."""
     users: dict[int, set[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        owner = next((own for own, _ in layers if name.startswith(f"{own}.")), REST)
+        owner = next((layer for layer, _ in layers if name.startswith(f"{layer}.")), REST)
         users.setdefault(id(parameter), set()).add(owner)
     return [
         (name, module)

@@ -189,11 +189,11 @@ class Layer:
 
     def values(self) -> dict[str, torch.Tensor]:
         """Return copies of the layer's parameters, which are gathered now."""
-        own = {id(one.unsharded_param) for one in self.parameters}
+        parameters = {id(one.unsharded_param) for one in self.parameters}
         return {
             self.prefix + name: value.detach().cpu().clone()
             for name, value in self.module.named_parameters(remove_duplicate=False)
-            if id(value) in own
+            if id(value) in parameters
         }
 
 

@@ -292,16 +292,16 @@ def bytes_exact(
                 mine = rows.filter(pl.col("server") == server, pl.col("worker") == worker)
                 times = len(mine) if iterations is None else iterations
                 expected = (times, times * share)
-                told = (len(mine), mine["nbytes"].sum())
+                recorded = (len(mine), mine["nbytes"].sum())
                 moved = sent.filter(pl.col("rank") == source, pl.col("peer") == target)
-                if told != expected or (
+                if recorded != expected or (
                     iterations is not None and moved["nbytes"].sum() != expected[1]
                 ):
                     result.append(
                         Violation(
                             "bytes exact",
-                            f"worker {worker} and server {server}: {told[0]} {way} rows of "
-                            f"{told[1]:,} B, {moved['nbytes'].sum():,} B sent; expected "
+                            f"worker {worker} and server {server}: {recorded[0]} {way} rows of "
+                            f"{recorded[1]:,} B, {moved['nbytes'].sum():,} B sent; expected "
                             f"{times} of {share:,} B",
                             rank=server,
                         )

@@ -16,12 +16,12 @@ Sent = list[tuple[dist.Work, torch.Tensor]]  # messages, each with what it reads
 
 
 def send(
-    snapshot: Snapshot, told: Mapping[str, Any], to: int, group: dist.ProcessGroup, tag: int = 0
+    snapshot: Snapshot, facts: Mapping[str, Any], to: int, group: dist.ProcessGroup, tag: int = 0
 ) -> Sent:
-    """Begin to send a snapshot, and ``told`` with it. Returns what is to be waited for."""
+    """Begin to send a snapshot, and ``facts`` with it. Return what to wait for."""
     tensors = {key: value.detach().contiguous() for key, value in snapshot.tensors.items()}
     described = {
-        "told": told,
+        "told": facts,
         "values": snapshot.values,
         "tensors": [
             [key, str(value.dtype).removeprefix("torch."), list(value.shape), _rows(snapshot, key)]

@@ -118,7 +118,7 @@ def make_plan(
     each worker is in, -1 of a fresh one. ``otherwise``: from where keys come that nobody offers.
     """
     spans = [*_spans(owned, pieces)]
-    live = {span: [p for p in found if p.kind in _LIVE] for span, _, found in spans}
+    live = {span: [p for p in pieces if p.kind in _LIVE] for span, _, pieces in spans}
     chosen: list[tuple[Range, int, Piece | None]] = []
     clock = _common_clock(spans, live) if synchronous else -1
     for span, owner, found in spans:
@@ -173,10 +173,10 @@ def _common_clock(
 ) -> int:
     """Return the iterations that all keys can have the updates of; -1: nothing counts them."""
     newest = []
-    for span, _, found in spans:
+    for span, _, pieces in spans:
         if live[span]:
             newest.append(max(p.slowest for p in live[span]))
-        elif pulls := [p.version for p in found if p.kind == "pull"]:
+        elif pulls := [p.version for p in pieces if p.kind == "pull"]:
             newest.append(max(pulls))
     return min(newest, default=-1)
 

@@ -69,19 +69,19 @@ class Chains:
         self._open = set(self._before)  # owners that send more
         self._said_over = False
 
-    def begin(self, own: Holding) -> None:
+    def begin(self, holding: Holding) -> None:
         """Give the next servers a copy of this one's keys, and take theirs."""
-        regions = [[as_lists(one.rows), list(one.clock.items())] for one in own.regions]
-        told: dict[str, Any] = {"regions": regions, "version": own.shard.version}
+        regions = [[as_lists(one.rows), list(one.clock.items())] for one in holding.regions]
+        facts: dict[str, Any] = {"regions": regions, "version": holding.shard.version}
         sent: Sent = []
         for ahead in range(1, self.length):
             to = (self._me + ahead) % self._count
-            sent += send(own.snapshot(), told, to, self._group, self._seed_tag(self._me))
+            sent += send(holding.snapshot(), facts, to, self._group, self._seed_tag(self._me))
         for owner in self._before:
-            snapshot, told = receive(owner, self._group, self._seed_tag(owner))
+            snapshot, facts = receive(owner, self._group, self._seed_tag(owner))
             self.copies[owner].put_back(snapshot)
-            of = [Region(from_lists(rows), dict(clock)) for rows, clock in told["regions"]]
-            self.copies[owner].begin(of, told["version"])
+            of = [Region(from_lists(rows), dict(clock)) for rows, clock in facts["regions"]]
+            self.copies[owner].begin(of, facts["version"])
             self._await("update", owner, (self._me - 1) % self._count, 3)
         finish(sent)
         if self.length > 1:

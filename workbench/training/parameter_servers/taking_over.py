@@ -77,9 +77,9 @@ def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | No
     start = now()
     carried = before.carried if before is not None else None
     offered = [*_offers(job.run_rank, carried)] if isinstance(carried, Carried) else []
-    told = _exchanged(job, before, offered, _WORKER if own is None else _SERVER)
-    at = {one["rank"]: one["at"] for one in told if one["role"] == _WORKER}
-    pieces = [Piece.from_fields(each) for one in told for each in one["pieces"]]
+    offers = _exchanged(job, before, offered, _WORKER if own is None else _SERVER)
+    at = {one["rank"]: one["at"] for one in offers if one["role"] == _WORKER}
+    pieces = [Piece.from_fields(each) for one in offers for each in one["pieces"]]
     plan = make_plan(
         regain.owned,
         pieces,
@@ -87,9 +87,9 @@ def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | No
         synchronous=regain.synchronous,
         otherwise=regain.otherwise,  # type: ignore[arg-type]
     )
-    job.history = next((one["history"] for one in told if one["history"]), {})
+    job.history = next((one["history"] for one in offers if one["history"]), {})
     resume_losses(job, before, plan.go_on.get(job.run_rank, plan.iteration))
-    folder = told[0]["checkpoint"]
+    folder = offers[0]["checkpoint"]
     received = _move(job, plan, regain, {one.piece.number: one for one in offered}, own, folder)
     if own is not None:
         _put_back(own, plan, regain, received)
@@ -97,13 +97,13 @@ def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | No
     return plan
 
 
-def attend(job: Job, said: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Take part in a take-over as a rank that neither serves nor pushes. ``said``: what others of
+def attend(job: Job, facts: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Take part in a take-over as a rank that neither serves nor pushes. ``facts``: what others of
     that kind are to know of it, as JSON has it. Returns what each of them says, by its rank.
     """
-    told = _exchanged(job, None, [], _BESIDE, said)
+    offers = _exchanged(job, None, [], _BESIDE, facts)
     job.group("recovery")  # all ranks make it
-    return {one["rank"]: one["said"] for one in told if one["role"] == _BESIDE}
+    return {one["rank"]: one["said"] for one in offers if one["role"] == _BESIDE}
 
 
 def _offers(rank: int, carried: Carried) -> Iterator[_Offered]:
@@ -143,23 +143,23 @@ def _exchanged(
     before: Before | None,
     offered: Sequence[_Offered],
     role: str,
-    said: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Return what each rank offers, in order."""
     checkpoint = ""
     if job.rank == 0 and job.exp.checkpoint is not None:
         with contextlib.suppress(CheckpointError):  # none was written yet
             checkpoint = str(newest(Path(job.exp.checkpoint.folder).absolute())[0].path)
-    own = {
+    offer = {
         "rank": job.run_rank,
         "role": role,
-        "said": said or {},
+        "said": facts or {},
         "at": -1 if before is None else before.completed,
         "history": {} if before is None else before.history,
         "pieces": [one.piece.as_fields() for one in offered],
         "checkpoint": checkpoint,
     }
-    return [json.loads(one) for one in exchange(job, "offers", json.dumps(own))]
+    return [json.loads(one) for one in exchange(job, "offers", json.dumps(offer))]
 
 
 def _move(
@@ -230,8 +230,8 @@ class Merged:
 
     def all(self, name: str) -> list[Any]:
         """Return what was kept under this name."""
-        found = [value for one in self._all for value in one.values.get(name, [])]
-        return found or self._fresh.values.get(name, [])
+        values = [value for one in self._all for value in one.values.get(name, [])]
+        return values or self._fresh.values.get(name, [])
 
     def own_tensor(self, key: str) -> torch.Tensor | None:
         """Return a tensor as the first has it."""
@@ -247,12 +247,12 @@ class Merged:
             raise CheckpointError(f"{self.path} has no tensor {key!r}")
         if rows is None:
             return first
-        made = torch.zeros(len(rows), dtype=first.dtype)
+        whole = torch.zeros(len(rows), dtype=first.dtype)
         for one in reversed(self._all):
             held = one.rows.get(key)
             for to, start, count in rows.shared_with(held) if held is not None else ():
-                made[to : to + count] = one.tensors[key][start : start + count]
-        return made
+                whole[to : to + count] = one.tensors[key][start : start + count]
+        return whole
 
 
 def _note(job: Job, plan: Plan, start: int, folder: str) -> None:
@@ -279,8 +279,8 @@ def _note(job: Job, plan: Plan, start: int, folder: str) -> None:
             }
             for one in plan.restored
         ]
-        told = {"iteration": plan.iteration, "from": each, "go_on": list(plan.go_on.items())}
-        job.tell({f"{REGAINED} {job.team.generation}": json.dumps(told)})
+        facts = {"iteration": plan.iteration, "from": each, "go_on": list(plan.go_on.items())}
+        job.tell({f"{REGAINED} {job.team.generation}": json.dumps(facts)})
 
 
 def _version_of(folder: str) -> tuple[int, int]:

@@ -131,8 +131,8 @@ class Worker:
         """Wait for every server's grant; return False where the run ends here."""
         job, known = self.job, self.acknowledged + 1
         job.completed = known if known else iteration  # the grant is what acknowledges a push
-        told = len(self.workers) if job.goes_on_from_memory else 0  # all clocks
-        grants = [torch.zeros(2 + told, dtype=torch.int64) for _ in self.servers]
+        count = len(self.workers) if job.goes_on_from_memory else 0  # all clocks
+        grants = [torch.zeros(2 + count, dtype=torch.int64) for _ in self.servers]
         works = [
             _posted(dist.irecv(grant, server, group=self.control))
             for server, grant in zip(self.servers, grants, strict=True)

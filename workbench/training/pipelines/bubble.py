@@ -86,8 +86,8 @@ def measure(
     done = done.join(complete, on=["replica", "iteration"], how="semi")
     parts = _parts(done, events, schedule, pads_ns)
     fit = _fit(parts)
-    own = stage_times(done.join(fit, on=["replica", "iteration"], how="semi"), schedule)
-    equal = alike(own, pads_ns)
+    times = stage_times(done.join(fit, on=["replica", "iteration"], how="semi"), schedule)
+    equal = alike(times, pads_ns)
     whole, busy = int(fit["whole_ns"].sum()), int(fit["busy_ns"].sum())
     each = fit.group_by("iteration", "replica").agg(pl.col("whole_ns").first())["whole_ns"]
     median = each.median()
@@ -95,7 +95,7 @@ def measure(
         parts,
         measured=1 - busy / whole if whole else float("nan"),
         predicted=planned_bubble(schedule, equal) if parts.height else float("nan"),
-        explained=planned_bubble(schedule, own) if parts.height else float("nan"),
+        explained=planned_bubble(schedule, times) if parts.height else float("nan"),
         makespan_s=median * 1e-9 if isinstance(median, float) else float("nan"),
         planned_s=makespan_s(schedule, equal) if parts.height else float("nan"),
     )
@@ -118,13 +118,13 @@ def _parts(
         }
         first = replica * schedule.ranks
         still = {place: frozen.get(first + place, []) for place in range(schedule.ranks)}
-        for place, found in enumerate(_shares(order, spans, still, pads_ns)):
+        for place, share in enumerate(_shares(order, spans, still, pads_ns)):
             rows.append(
                 {
                     "iteration": iteration,
                     "replica": replica,
                     "rank": first + place,
-                    **found,
+                    **share,
                     "overrun": (replica, iteration) in over,
                 }
             )
@@ -149,10 +149,10 @@ def shares(events: pl.DataFrame, facts: Mapping[str, Any] | None) -> pl.DataFram
     if schedule is None or facts is None:
         return nothing
     pads = facts.get("pads_ms")
-    found = measure(events, schedule, pads_ns=[one * 1e6 for one in pads] if pads else None)
-    if not found.parts.height:
+    measured = measure(events, schedule, pads_ns=[one * 1e6 for one in pads] if pads else None)
+    if not measured.parts.height:
         return nothing
-    return found.by_rank().with_columns(planned=pl.lit(found.predicted))
+    return measured.by_rank().with_columns(planned=pl.lit(measured.predicted))
 
 
 # -- times --
@@ -196,13 +196,13 @@ def overrun(events: pl.DataFrame, schedule: Schedule) -> pl.DataFrame:
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     marks = events.filter(kind == "metric", name == OVERRUN)
     frozen = frozen_spans(events) if marks.height else {}
-    own = [
+    overruns = [
         not covered((end - int(ms * 1e6), end), frozen.get(rank, ()))
         for rank, end, ms in marks.select("rank", "end_ns", "value").iter_rows()
     ]
     iteration = pl.col("iteration") if schedule.flush else pl.lit(-1, pl.Int64)
     return (
-        marks.filter(pl.Series(own, dtype=pl.Boolean))
+        marks.filter(pl.Series(overruns, dtype=pl.Boolean))
         .select(replica=pl.col("rank") // schedule.ranks, iteration=iteration)
         .unique()
     )
@@ -211,18 +211,18 @@ def overrun(events: pl.DataFrame, schedule: Schedule) -> pl.DataFrame:
 def frozen_spans(events: pl.DataFrame) -> dict[int, list[Span]]:
     """Return the spans in which each rank was frozen: for a fault's duration, or until a thaw."""
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
-    found: dict[int, list[Span]] = {}
+    spans: dict[int, list[Span]] = {}
     marks = events.filter(kind == "fault", name.is_in(["freeze", "thaw"])).sort("start_ns")
     for row in marks.iter_rows(named=True):
-        own = row["rank"] >= 0  # the rank itself says so, not the driver
-        rank, at = row["rank"] if own else row["peer"], row["start_ns"]
+        by_rank = row["rank"] >= 0  # the rank itself says so, not the driver
+        rank, at = row["rank"] if by_rank else row["peer"], row["start_ns"]
         if row["name"] == "thaw":
-            found[rank] = [(start, min(end, at)) for start, end in found.get(rank, ())]
+            spans[rank] = [(start, min(end, at)) for start, end in spans.get(rank, ())]
         else:
-            lasts = own and row["value"] == row["value"]
+            lasts = by_rank and row["value"] == row["value"]
             end = at + int(row["value"] * 1e9 + 0.5) if lasts else _NEVER
-            found.setdefault(rank, []).append((at, end))
-    return found
+            spans.setdefault(rank, []).append((at, end))
+    return spans
 
 
 # -- one iteration --
@@ -237,8 +237,8 @@ def _shares(
     """Return the components of each rank's time in one iteration."""
     begin, end = min(a for a, _ in spans.values()), max(b for _, b in spans.values())
     whole = {"whole_ns": end - begin, **dict.fromkeys(PARTS, 0), "busy_ns": end - begin}
-    found = [dict(whole) for _ in order.schedule.rows]
+    dealt = [dict(whole) for _ in order.schedule.rows]
     for place, why, start, stop in split(order, spans, frozen, pads_ns):
-        found[place][f"{why}_ns"] += stop - start
-        found[place]["busy_ns"] -= stop - start
-    return found
+        dealt[place][f"{why}_ns"] += stop - start
+        dealt[place]["busy_ns"] -= stop - start
+    return dealt

@@ -74,8 +74,8 @@ class Order:
         for rank, action, needed in self.steps:
             start = max([free[rank], *(done[one] for one in needed)])
             before[action] = start - free[rank]
-            own = lasts[action] + (late.get(action, 0) if late else 0)
-            free[rank] = done[action] = start + own
+            earliest = lasts[action] + (late.get(action, 0) if late else 0)
+            free[rank] = done[action] = start + earliest
         span = max(free)
         return Followed(before, tuple(span - end for end in free))
 
@@ -128,8 +128,8 @@ def split(
     ]
     cut = [
         [
-            _Gap(gap, made, following, frozen.get(place, ()), still)
-            for gap, made, following in _gaps(schedule, spans, place, begin, end)
+            _Gap(gap, ready, following, frozen.get(place, ()), still)
+            for gap, ready, following in _gaps(schedule, spans, place, begin, end)
         ]
         for place in range(schedule.ranks)
     ]
@@ -182,17 +182,17 @@ class _Gap:
     def __init__(
         self,
         gap: Span,
-        made: int,
+        ready: int,
         following: Action | None,
         frozen: Sequence[Span],
         still: Sequence[Span],
     ) -> None:
         self.next = following
-        made = min(gap[1], max(gap[0], made))
+        ready = min(gap[1], max(gap[0], ready))
         self.stood = [("fault", *one) for one in _within(gap, frozen)]
-        self.ways = [("communication", *one) for one in _without((made, gap[1]), frozen)]
-        self.late = covered((made, gap[1]), frozen)  # the input was ready, but the rank was frozen
-        self.waits = _without((gap[0], made), frozen)
+        self.ways = [("communication", *one) for one in _without((ready, gap[1]), frozen)]
+        self.late = covered((ready, gap[1]), frozen)  # the input was ready, but the rank was frozen
+        self.waits = _without((gap[0], ready), frozen)
         self.waited = sum(b - a for a, b in self.waits)
         self.others = sum(covered(one, still) for one in self.waits)
 
@@ -218,10 +218,10 @@ def _dealt(
     dealt = [[0] * len(parts) for _ in gaps]
     for wished in (True, False):
         for n in range(len(parts)):
-            for gap, own in enumerate(dealt):
+            for gap, parts_of_gap in enumerate(dealt):
                 most = wishes[gap][n] if wished and n < len(wishes[gap]) else 0
                 some = min(room[gap], left[n], most if wished else left[n])
-                own[n] += some
+                parts_of_gap[n] += some
                 room[gap] -= some
                 left[n] -= some
     return dealt

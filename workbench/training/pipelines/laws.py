@@ -253,9 +253,9 @@ def _broken(law: str, schedule: Schedule, key: Key, place: int, words: str) -> V
     return Violation(law, f"{when}rank {rank}: {words}", rank=rank)
 
 
-def _most(found: list[Violation]) -> list[Violation]:
+def _most(violations: list[Violation]) -> list[Violation]:
     """Keep the first violations, and count the rest."""
-    if len(found) <= MOST:
-        return found
-    more = Violation(found[0].law, f"and {len(found) - MOST} more")
-    return [*found[:MOST], more]
+    if len(violations) <= MOST:
+        return violations
+    more = Violation(violations[0].law, f"and {len(violations) - MOST} more")
+    return [*violations[:MOST], more]

@@ -65,10 +65,10 @@ class Schedule(Grid):
             return None
         rows = parse_rows(facts["rows"])
         try:
-            told = [facts[name] for name in ("schedule", "stages", "microbatches", "flush")]
+            values = [facts[name] for name in ("schedule", "stages", "microbatches", "flush")]
         except KeyError as error:
             raise SpecError(f"facts of a schedule lack {error}") from None
-        return cls(told[0], rows, *told[1:])
+        return cls(values[0], rows, *values[1:])
 
     def __repr__(self) -> str:
         several = "" if self.stages == self.ranks else f"{self.stages} stages, "
@@ -95,8 +95,8 @@ class Schedule(Grid):
 
         The schedule is checked and gets ``name`` and ``flush``. Raises SpecError.
         """
-        made = build(text)
-        return cls(name, made.rows, made.stages, made.microbatches, flush)
+        schedule = build(text)
+        return cls(name, schedule.rows, schedule.stages, schedule.microbatches, flush)
 
     def _repr_html_(self) -> str:
         from workbench.training.pipelines.schedule_picture import html
@@ -155,13 +155,13 @@ def build(
                 f"and {most:,} are the most: take fewer"
             )
         try:
-            made = function(ranks, microbatches, stages_per_rank)
+            result = function(ranks, microbatches, stages_per_rank)
         except ValueError as error:
             raise SpecError(
                 f"schedule {name} for ranks={ranks}, microbatches={microbatches}, "
                 f"stages_per_rank={stages_per_rank}: {error}"
             ) from error
-        rows = parse_rows(made)
+        rows = parse_rows(result)
     schedule = Schedule(name, rows, ranks * stages_per_rank, microbatches, flush)
     check(schedule, ranks)
     return schedule
@@ -176,20 +176,20 @@ def one_stage_a_rank(name: str, stages_per_rank: int, instead: str) -> None:
 def _function(value: Any) -> Callable[..., Any] | None:
     """Return the function that ``value`` means; None where it is a grid."""
     if isinstance(value, Source):
-        found = value.load()
+        loaded = value.load()
     elif isinstance(value, str):
         if "\n" in value.strip() or ACTION.match(value.strip()):
             return None
-        found = source.load("schedules", value, "schedule")
+        loaded = source.load("schedules", value, "schedule")
     else:
-        found = value
-    if not callable(found):
+        loaded = value
+    if not callable(loaded):
         return None
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = loaded
     takes = ""
     try:
-        takes = str(inspect.signature(found))
-        inspect.signature(found).bind(1, 1, 1)
+        takes = str(inspect.signature(loaded))
+        inspect.signature(loaded).bind(1, 1, 1)
     except (TypeError, ValueError):  # ValueError: of a class of C's
         raise SpecError(
             f"schedule {_named(value)} takes {takes or 'something else'}; it is called with "

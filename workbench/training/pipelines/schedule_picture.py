@@ -45,8 +45,8 @@ def html(schedule: Grid, times: Times = UNIT) -> str:
     """Return the plan as an image, with the times of its actions as text for readers of text."""
     rows: dict[int, list[str]] = {rank: [] for rank in range(schedule.ranks)}
     for one in timeline(schedule, times):
-        told = _time_range(one, times).removeprefix("steps ")
-        rows[schedule.rank_of[one.action.stage]].append(f"{one.action} {told}")
+        caption = _time_range(one, times).removeprefix("steps ")
+        rows[schedule.rank_of[one.action.stage]].append(f"{one.action} {caption}")
     lines = "\n".join(f"rank {rank}: {', '.join(told)}" for rank, told in rows.items())
     unit = "steps" if times is UNIT else "time"
     return (
@@ -214,12 +214,12 @@ def _rows(
     return parts
 
 
-def _bar(action: Action, x: float, y: float, width: float, told: str) -> list[str]:
+def _bar(action: Action, x: float, y: float, width: float, caption: str) -> list[str]:
     """Draw one action: hue for the microbatch, texture for the kind."""
     drawn, high = max(width - 0.6, 0.4), STRIP - 2
     place = f'x="{x:.2f}" y="{y:.1f}" width="{drawn:.2f}" height="{high}"'
     hue = HUES[action.microbatch % len(HUES)]
-    title = f"{action}: {WORDS[action.kind]} of microbatch {action.microbatch}, {told}"
+    title = f"{action}: {WORDS[action.kind]} of microbatch {action.microbatch}, {caption}"
     parts = [f'<g><title>{escape(title)}</title><rect {place} fill="{hue}"/>']
     if action.kind != "F":
         parts.append(f'<rect {place} fill="url(#{action.kind})"/>')

@@ -80,10 +80,10 @@ def run_facts(metadata: Mapping[str, str]) -> dict[str, Any] | None:
     ranks, known = sorted(took), min(map(len, took.values()), default=0)
     minibatches: list[Minibatch] = []
     for first in range(0, known, whole.per_epoch):
-        own = range(first, min(known, first + whole.per_epoch))
-        alone = [whole.ids(i).tolist() for i in own]
+        numbers = range(first, min(known, first + whole.per_epoch))
+        alone = [whole.ids(i).tolist() for i in numbers]
         of = [
-            [_in_full(took[rank][i], ids) for i, ids in zip(own, alone, strict=True)]
+            [_in_full(took[rank][i], ids) for i, ids in zip(numbers, alone, strict=True)]
             for rank in ranks
         ]
         minibatches += epoch_of(first // whole.per_epoch, alone, of)

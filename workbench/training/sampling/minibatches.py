@@ -62,10 +62,10 @@ def epoch_of(
     A sample is repeated where the epoch had it in an earlier minibatch, in this one at an earlier
     place, or at the same place on a lower rank: the order in which samples are dealt.
     """
-    own = zip_longest(*of, fillvalue=()) if of else iter(())
+    in_turn = zip_longest(*of, fillvalue=()) if of else iter(())
     result: list[Minibatch] = []
     had: set[int] = set()
-    for number, (alone, each) in enumerate(zip_longest(sequential, own, fillvalue=None)):
+    for number, (alone, each) in enumerate(zip_longest(sequential, in_turn, fillvalue=None)):
         parts = tuple(tuple(map(int, ids)) for ids in (each or [()] * len(of)))
         repeated: list[list[int]] = [[] for _ in parts]
         for at in range(max(map(len, parts), default=0)):

@@ -189,7 +189,7 @@ def _parameters(node: fx.Node, model: nn.Module) -> Iterator[str]:
         path = str(node.target)
         for name, _ in model.get_submodule(path).named_parameters(remove_duplicate=False):
             yield f"{path}.{name}"
-    own = dict(model.named_parameters(remove_duplicate=False))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     for read in node.all_input_nodes:
-        if read.op == "get_attr" and str(read.target) in own:
+        if read.op == "get_attr" and str(read.target) in parameters:
             yield str(read.target)

@@ -133,13 +133,15 @@ def _address(tensor: torch.Tensor) -> int:
 
 def _reads(traced: Traced, i: int) -> tuple[str, ...]:
     """Return the values that layer ``i`` receives from other layers."""
-    own = traced.layers[i].nodes
-    nodes = [traced.nodes[name] for name in own]
+    nodes_of_layer = traced.layers[i].nodes
+    nodes = [traced.nodes[name] for name in nodes_of_layer]
     if i == len(traced.layers) - 1:
         nodes += traced.graph.find_nodes(op="output")
     read = (given.name for node in nodes for given in node.all_input_nodes)
     return tuple(
-        dict.fromkeys(name for name in read if name in traced.layer_of and name not in own)
+        dict.fromkeys(
+            name for name in read if name in traced.layer_of and name not in nodes_of_layer
+        )
     )
 
 
@@ -231,11 +233,11 @@ def _timed(inputs: list[Any]) -> Iterator[list[float]]:
     """
     took: list[float] = []
     before = thread_times(os.getpid())
-    start, own = _now(inputs), time.thread_time()
+    start, cpu_start = _now(inputs), time.thread_time()
     yield took
-    seconds, own = _now(inputs) - start, time.thread_time() - own
+    seconds, cpu_start = _now(inputs) - start, time.thread_time() - cpu_start
     waited = busiest(before, thread_times(os.getpid()), 0)[1] * 1e-9
-    took.append(max(own, seconds - waited))
+    took.append(max(cpu_start, seconds - waited))
 
 
 def _now(inputs: list[Any]) -> float:

@@ -98,9 +98,9 @@ def _asserted(frame: Any) -> bool:
     If it is false, AssertionError follows; pytest's statement builds its explanation first.
     """
     code = [i for i in dis.get_instructions(frame.f_code) if i.opname != "NOT_TAKEN"]
-    here = next(n for n, i in enumerate(code) if i.offset >= frame.f_lasti)
+    place = next(n for n, i in enumerate(code) if i.offset >= frame.f_lasti)
     jump = next(
-        (n for n in range(here, min(here + 4, len(code))) if "JUMP" in code[n].opname), None
+        (n for n in range(place, min(place + 4, len(code))) if "JUMP" in code[n].opname), None
     )
     if jump is None:
         return False

@@ -53,26 +53,26 @@ def shard(plan: Plan, ranks: Ranks, tokens: Tokens | None = None) -> Sharded:
     Works on the plan's own graph, so it can be called once only.
     """
     graph = plan.traced.graph
-    own = fx.GraphModule(plan.traced.model, graph)
+    sharded = fx.GraphModule(plan.traced.model, graph)
     calls = {str(node.target): node for node in graph.nodes if node.op == "call_module"}
     for node, path, cut in plan.sizes:
         node.args = _with(node.args, path, cut.local(ranks.rank, ranks.ranks))
     for copied in plan.copies:
-        _before(own, "copy", copied, Copy(ranks, copied[2]))
+        _before(sharded, "copy", copied, Copy(ranks, copied[2]))
     sequence = Sequence()
     if tokens is not None:
         for one in tokens.parts:
-            _before(own, "part", one, PartOfSequence(ranks, one[2], sequence))
+            _before(sharded, "part", one, PartOfSequence(ranks, one[2], sequence))
         for one in tokens.gathers:
-            _before(own, "gather", one, GatherSequence(ranks, one[2], sequence, summed=True))
+            _before(sharded, "gather", one, GatherSequence(ranks, one[2], sequence, summed=True))
         for one in tokens.wholes:
-            _before(own, "gather", one, GatherSequence(ranks, one[2], sequence, summed=False))
+            _before(sharded, "gather", one, GatherSequence(ranks, one[2], sequence, summed=False))
     for layer in plan.layers:
         if layer.cut is None:
             continue
-        whole, cut = own.get_submodule(layer.name), replace(layer.cut, dim=DIM[layer.how])
+        whole, cut = sharded.get_submodule(layer.name), replace(layer.cut, dim=DIM[layer.how])
         scattered = sequence if tokens and layer.name in tokens.rows else None
-        own.set_submodule(
+        sharded.set_submodule(
             layer.name,
             Row(whole, ranks, layer.name, cut, scattered)
             if layer.how == "row"
@@ -81,23 +81,23 @@ def shard(plan: Plan, ranks: Ranks, tokens: Tokens | None = None) -> Sharded:
         if layer.gathered:
             node = calls[layer.name]
             gather = Gather(ranks, layer.name, layer.cut)
-            _before(own, "gather", (node, tuple(node.users), layer.name), gather)
-    own.recompile()
-    own.train(plan.traced.model.training)
-    used = own.state_dict()
+            _before(sharded, "gather", (node, tuple(node.users), layer.name), gather)
+    sharded.recompile()
+    sharded.train(plan.traced.model.training)
+    used = sharded.state_dict()
     rest = {k: v for k, v in plan.traced.model.state_dict().items() if k not in used}
-    return Sharded(own, ranks, plan.split, rest, tokens.partial if tokens else ())
+    return Sharded(sharded, ranks, plan.split, rest, tokens.partial if tokens else ())
 
 
-def _before(own: fx.GraphModule, what: str, copied: Copied, module: nn.Module) -> None:
+def _before(sharded: fx.GraphModule, what: str, copied: Copied, module: nn.Module) -> None:
     """Let the value pass through ``module`` on its way to these users."""
     value, users, _ = copied
     name, number = what, 0
-    while hasattr(own, name):
+    while hasattr(sharded, name):
         name, number = f"{what}_{number}", number + 1
-    own.add_submodule(name, module)
-    with own.graph.inserting_before(min(users)):
-        passed = own.graph.call_module(name, (value,))
+    sharded.add_submodule(name, module)
+    with sharded.graph.inserting_before(min(users)):
+        passed = sharded.graph.call_module(name, (value,))
     for user in users:
         user.replace_input_with(value, passed)
 
@@ -110,15 +110,17 @@ def _with(args: Any, path: tuple[int, ...], value: int) -> Any:
     return tuple([*args[: path[0]], inner, *args[path[0] + 1 :]])
 
 
-def assemble(own: Sharded) -> dict[str, torch.Tensor]:
+def assemble(sharded: Sharded) -> dict[str, torch.Tensor]:
     """Return the whole model's parameters and buffers by name, in host memory on every rank.
 
     Split ones are gathered in the group ``ranks.aside``.
     """
-    whole = dict(own.rest)
-    for name, value in own.model.state_dict().items():
-        cut = own.split.get(name)
-        whole[name] = value if cut is None else own.ranks.gather(value, cut, name, training=False)
+    whole = dict(sharded.rest)
+    for name, value in sharded.model.state_dict().items():
+        cut = sharded.split.get(name)
+        whole[name] = (
+            value if cut is None else sharded.ranks.gather(value, cut, name, training=False)
+        )
     return {name: value.detach().cpu() for name, value in whole.items()}
 
 

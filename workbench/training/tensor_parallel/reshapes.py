@@ -42,9 +42,9 @@ def reshape(node: fx.Node, way: Passage) -> Split:
         raise Mixes(words(node))
     if cut.unit % rest:
         raise Other(cut.source, unit=math.lcm(cut.unit, rest) // cut.unit)
-    found = Split(dim, blocks, cut.units, cut.unit // rest, cut.source)
-    _own_size(node, way, found)
-    return found
+    split = Split(dim, blocks, cut.units, cut.unit // rest, cut.source)
+    _own_size(node, way, split)
+    return split
 
 
 def _together(

@@ -179,7 +179,7 @@ def _elementwise(node: fx.Node, way: Passage) -> Split:
 
 
 def _alike(node: fx.Node, way: Passage, operands: list[fx.Node], ndim: int) -> Split:
-    found: Split | None = None
+    common: Split | None = None
     for one in operands:
         cut = way.cuts.get(one)
         if cut is None:
@@ -189,19 +189,19 @@ def _alike(node: fx.Node, way: Passage, operands: list[fx.Node], ndim: int) -> S
         moved = replace(
             cut, dim=cut.dim + ndim - len(shape(one))
         )  # broadcasting adds dims in front
-        if found is not None and not moved.same(found):
+        if common is not None and not moved.same(common):
             raise Mixes(words(node))
-        found = found or moved
-    assert found is not None
+        common = common or moved
+    assert common is not None
     for one in operands:
         if one in way.cuts or "shape" not in one.meta:
             continue
-        dim = found.dim - (ndim - len(shape(one)))
+        dim = common.dim - (ndim - len(shape(one)))
         if dim >= 0 and shape(one)[dim] != 1:
             raise AlsoSplit(one)
         if one.meta["grad"]:
             way.whole.append((node, one))
-    return found
+    return common
 
 
 def _pooling(node: fx.Node, way: Passage, spatial: int) -> Split:

@@ -28,13 +28,13 @@ def unfit(traced: Traced) -> Iterator[tuple[str, str]]:
     for name, module in model.named_modules():
         if not is_layer(module):
             continue
-        own = [(f"{name}.{each}", value) for each, value in module.named_parameters()]
-        shared = [holders[id(value)] for _, value in own if len(holders[id(value)]) > 1]
+        parameters = [(f"{name}.{each}", value) for each, value in module.named_parameters()]
+        shared = [holders[id(value)] for _, value in parameters if len(holders[id(value)]) > 1]
         if shared:
             yield name, f"{' and '.join(shared[0])} are one parameter"
         elif calls.count(name) > 1:
             yield name, "it is called more than once"
-        elif any(each in read for each, _ in own):
+        elif any(each in read for each, _ in parameters):
             yield name, "its parameters are also used by themselves"
         elif why := _special(module):
             yield name, why

@@ -114,8 +114,8 @@ def _changed(
     for node, others in split.items():
         name = plan.traced.layers[plan.traced.layer_of[node.name]].name
         if node.op == "call_module":
-            own = dict(modules[str(node.target)].named_parameters())
-            kept = [each for each in own if node.target not in rows or each == "bias"]
+            parameters = dict(modules[str(node.target)].named_parameters())
+            kept = [each for each in parameters if node.target not in rows or each == "bias"]
             partial += (f"{node.target}.{each}" for each in kept)
         for one in others:
             if "shape" not in one.meta:

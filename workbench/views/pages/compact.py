@@ -50,29 +50,29 @@ def compact(message: Message) -> tuple[bytes, dict[str, int]]:
     rows, passages = _columns(message)
     lanes, lane_of = _distinct([passages["rank"], passages["lane"]])
     by_lane = np.argsort(lane_of, kind="stable")
-    own = {name: column[by_lane] for name, column in passages.items()}
+    of_lane = {name: column[by_lane] for name, column in passages.items()}
     begins = _first_of_each(lane_of[by_lane])
-    contexts, context_of = _distinct(_others(own, OWN_OF_PASSAGES))
+    contexts, context_of = _distinct(_others(of_lane, OWN_OF_PASSAGES))
     numbers = [
         *lanes,
         *contexts,
         lane_of,
-        own["count"].astype(np.int64),
+        of_lane["count"].astype(np.int64),
         context_of,
-        *(_steps(own[name], begins) for name in ("op", "iteration", "version")),
+        *(_steps(of_lane[name], begins) for name in ("op", "iteration", "version")),
     ]
 
     row_lane = np.repeat(lane_of, passages["count"])
     by_lane = np.argsort(row_lane, kind="stable")
-    own = {name: column[by_lane] for name, column in rows.items()}
+    of_lane = {name: column[by_lane] for name, column in rows.items()}
     begins = _first_of_each(row_lane[by_lane])
-    shapes, shape_of = _distinct(_others(own, OWN_OF_ROWS))
-    start, end = own["start"].astype(np.int64), own["end"].astype(np.int64)
+    shapes, shape_of = _distinct(_others(of_lane, OWN_OF_ROWS))
+    start, end = of_lane["start"].astype(np.int64), of_lane["end"].astype(np.int64)
     before = np.concatenate([[0], end[:-1]])
     before[begins] = 0
-    seq = _steps(own["seq"], begins) - 1
+    seq = _steps(of_lane["seq"], begins) - 1
     numbers += [*shapes, start - before, end - start, shape_of, seq]
-    value = np.ascontiguousarray(own["value"]).view(np.uint64)
+    value = np.ascontiguousarray(of_lane["value"]).view(np.uint64)
     data = b"".join([*map(_in_planes, numbers), *_planes(value, 8)])
     sizes = {"lanes": len(lanes[0]), "shapes": len(shapes[0]), "contexts": len(contexts[0])}
     return data, sizes
@@ -92,8 +92,8 @@ def _columns(message: Message) -> tuple[dict[str, Column], dict[str, Column]]:
     return result[0], result[1]
 
 
-def _others(columns: dict[str, Column], own: Sequence[str]) -> list[Column]:
-    return [column for name, column in columns.items() if name not in own]
+def _others(columns: dict[str, Column], taken: Sequence[str]) -> list[Column]:
+    return [column for name, column in columns.items() if name not in taken]
 
 
 def _distinct(columns: Sequence[Column]) -> tuple[list[Whole], Whole]:

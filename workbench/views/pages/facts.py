@@ -258,8 +258,8 @@ def state_of(
 
     ``run_facts`` is the header's ``run``; ``iteration`` the newest of which there are rows.
     """
-    if (own := getattr(run, "state_in_words", None)) is not None:  # a job of somebody else's
-        return str(own[0]), str(own[1])
+    if (words := getattr(run, "state_in_words", None)) is not None:  # a job of somebody else's
+        return str(words[0]), str(words[1])
     if not over:
         return _living(run, run_facts, events)
     error = run.store.metadata.get("error", "")

@@ -76,10 +76,10 @@ def figure(
     Raises SpecError, which names the charts that there are.
     """
     columns = select(store, known(name), record_ns)
-    made = draw(name, columns, theme, store.dropped, iterations_of(store))
+    drawn = draw(name, columns, theme, store.dropped, iterations_of(store))
     if name not in cells.CHARTS:
-        return made
-    return with_picture(made, cell(name, columns, "light", store.dropped, iterations_of(store)))
+        return drawn
+    return with_picture(drawn, cell(name, columns, "light", store.dropped, iterations_of(store)))
 
 
 def draw(
@@ -104,7 +104,7 @@ def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
     ink, across = tokens(theme), 2 if len(cells) > 1 else 1
     places = _places(cells)
     rows = max(places, default=0) // across + 1
-    made = go.Figure(
+    whole = go.Figure(
         layout={
             "height": HEIGHT * rows,
             "margin": {
@@ -123,18 +123,18 @@ def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
         }
     )
     for place, one in zip(places, cells, strict=True):
-        _place(made, one, place, (rows, across), ink)
-    return made.update_layout(scales(cells))
+        _place(whole, one, place, (rows, across), ink)
+    return whole.update_layout(scales(cells))
 
 
 def scales(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     """Return the ranges of a grid's axes, by name: set ones, or those that Plotly finds itself."""
-    found: dict[str, dict[str, Any]] = {}
+    axes: dict[str, dict[str, Any]] = {}
     for place, one in zip(_places(cells), cells, strict=True):
         x, y, _ = _axes(place)
-        found[_axis(x)] = _range(one.until)
-        found[_axis(y)] = _range(1 if one.empty else None)
-    return found
+        axes[_axis(x)] = _range(one.until)
+        axes[_axis(y)] = _range(1 if one.empty else None)
+    return axes
 
 
 def _range(until: int | None) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _places(cells: Sequence[Cell]) -> list[int]:
 
 
 def _place(
-    made: go.Figure, one: Cell, place: int, shape: tuple[int, int], ink: Mapping[str, str]
+    whole: go.Figure, one: Cell, place: int, shape: tuple[int, int], ink: Mapping[str, str]
 ) -> None:
     """Put a cell into the figure: axes, title, legend, lines. It has two y axes for itself."""
     (rows, across), (row, column) = shape, divmod(place, shape[1])
@@ -165,9 +165,9 @@ def _place(
     top = 1 - row * HEIGHT / inside
     left, right = column * (1 + GAP) / across, (column + 1) * (1 + GAP) / across - GAP
     span = [max(top - (HEIGHT - 100) / inside, 0), top]
-    made.update_layout(_panel_axes(one, place, [left, right], span, ink))
+    whole.update_layout(_panel_axes(one, place, [left, right], span, ink))
     legend = f"legend{place + 1 if place else ''}"
-    made.update_layout(
+    whole.update_layout(
         {
             legend: {  # in the corner where lines rarely are
                 "x": right,
@@ -179,7 +179,7 @@ def _place(
             }
         }
     )
-    made.add_annotation(
+    whole.add_annotation(
         text=one.title,
         x=left,
         xref="paper",
@@ -195,7 +195,7 @@ def _place(
     x, y, y2 = _axes(place)
     for number, trace in enumerate(one.traces):
         aside = one.chart.y2 and number == one.chart.aside
-        made.add_trace(
+        whole.add_trace(
             _line(one, number, ink).update(
                 xaxis=x,
                 yaxis=y2 if aside else y,

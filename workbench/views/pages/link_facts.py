@@ -24,8 +24,8 @@ def levels_of_spec(network: Mapping[str, Any]) -> list[Level]:
     usual = {name: network.get(name) for name in ("latency", "bandwidth")}
     between, above = network.get("between") or {}, len(network.get("levels") or [0]) - 1
     far = between if isinstance(between, list) else [between] * above
-    own = [{name: value for name, value in link.items() if value} for link in far]
-    return [_level(*_of_spec(one)) for one in (usual, *({**usual, **link} for link in own))]
+    levels = [{name: value for name, value in link.items() if value} for link in far]
+    return [_level(*_of_spec(one)) for one in (usual, *({**usual, **link} for link in levels))]
 
 
 def links_of_spec(network: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -64,8 +64,8 @@ def emulated(
     at = {(a, b): topology.level(levels, a, b) for a in everyone for b in everyone if a != b}
     common: list[LinkState | None] = []
     for level in range(len(levels) or 1):
-        own = Counter(link for ends, link in links.items() if at.get(ends) == level)
-        alike, count = own.most_common(1)[0] if own else (None, 0)
+        counts = Counter(link for ends, link in links.items() if at.get(ends) == level)
+        alike, count = counts.most_common(1)[0] if counts else (None, 0)
         most = sum(each == level for each in at.values())
         common.append(alike if 2 * count > most and (count > 1 or levels) else None)
     entries = [

@@ -115,23 +115,25 @@ class Tally:
         marked = np.flatnonzero((rows["kind"] == _METRIC) | (rows["kind"] == _FAULT))
         if not len(marked):
             return
-        own = np.searchsorted(new_rows.first, marked, "right") - 1
-        ranks, names, kinds = new_rows.rank[own], rows["name"][marked], rows["kind"][marked]
+        lanes = np.searchsorted(new_rows.first, marked, "right") - 1
+        ranks, names, kinds = new_rows.rank[lanes], rows["name"][marked], rows["kind"][marked]
         for metric, newest in self._newest.items():
             these = (kinds == _METRIC) & (names == self._store.number(metric))
             for rank in np.unique(ranks[these]):
                 last = np.flatnonzero(these & (ranks == rank))[-1]
                 row = rows[marked[last]]
                 final = row["phase"] == self._store.number("validation")  # it is what counts
-                iteration = _AT_THE_END if final else int(new_rows.context["iteration"][own[last]])
+                iteration = (
+                    _AT_THE_END if final else int(new_rows.context["iteration"][lanes[last]])
+                )
                 newest[int(rank)] = (iteration, float(row["value"]))
         over = (kinds == _METRIC) & (names == self._store.number(OVERRUN))
-        self._overrun.update(new_rows.context["iteration"][own[over]].tolist())
+        self._overrun.update(new_rows.context["iteration"][lanes[over]].tolist())
         for fault in np.flatnonzero(kinds == _FAULT):
             row = rows[marked[fault]]
             by_whom, peer = int(ranks[fault]), int(row["peer"])
             name, value = self._store.names(int(row["name"]))[0], float(row["value"])
-            group = self._store.names(int(new_rows.context["group"][own[fault]]))[0]
+            group = self._store.names(int(new_rows.context["group"][lanes[fault]]))[0]
             if (link := link_faults.link_of_row(name, group, value, int(row["nbytes"]))) is None:
                 self._note(name, peer if by_whom < 0 else by_whom, value)
             else:

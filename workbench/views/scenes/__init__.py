@@ -100,8 +100,8 @@ class Scene:
 
     def facts(self, run: RunRecord) -> dict[str, Any]:
         """Return the facts about a run that the page gets for this scene, by key."""
-        if (own := getattr(self.module, "facts", None)) is not None:
-            return dict(own(run))
+        if (function := getattr(self.module, "facts", None)) is not None:
+            return dict(function(run))
         return {key: run.read(key) for key in self.keys}
 
     def reported(self, stored: Mapping[str, str]) -> dict[str, str]:
@@ -113,8 +113,8 @@ class Scene:
 
     def select(self, rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Any:
         """Return what the still picture of this scene shows; None: it shows nothing."""
-        own = getattr(self.module, "select", None)
-        return None if own is None else own(rows, facts)
+        function = getattr(self.module, "select", None)
+        return None if function is None else function(rows, facts)
 
     def draw(self, selected: Any) -> list[str]:
         """Return the SVG elements of what ``select`` has found."""

@@ -58,15 +58,15 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
     newest = calls(result).filter("complete").tail(1)
     if not newest.height:
         return None
-    own = result.join(newest.select(KEY), on=KEY, how="semi")
-    sends, recvs = (own.filter(p("kind") == kind) for kind in ("send", "recv"))
+    newest_rows = result.join(newest.select(KEY), on=KEY, how="semi")
+    sends, recvs = (newest_rows.filter(p("kind") == kind) for kind in ("send", "recv"))
     place = ["step", "chunk", "slot"]
     flights = sends.join(
         recvs.select("end_ns", *place, p("peer").alias("rank"), p("rank").alias("peer")),
         on=["rank", "peer", *place],
         suffix="_there",
     )
-    return _Call(newest.row(0, named=True), own, flights)
+    return _Call(newest.row(0, named=True), newest_rows, flights)
 
 
 def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
     cells on ranks their messages, if they are newer.
     """
     call = _newest(rows)
-    if cells and (said := _messages(rows, call.facts["end_ns"] if call else 0)):
-        call = said
+    if cells and (messages := _messages(rows, call.facts["end_ns"] if call else 0)):
+        call = messages
     return _at_moment(call, _busiest_of([call])) if call else {}
 
 
@@ -87,13 +87,13 @@ def _messages(rows: pl.LazyFrame, after_ns: int) -> _Call | None:
     begun = rows.filter((p("kind") == "metric") & (p("name") == "cell"))
     newest = p("start_ns").filter(p("value") == p("value").max()).min()
     since = begun.select(newest).collect().item() or 0
-    own = rows.filter(
+    message_rows = rows.filter(
         (p("collective") == "p2p")
         & ~p("group").cast(pl.String).is_in(APART)
         & (p("op") >= 0)
         & (p("start_ns") >= max(since, after_ns))
     ).collect()
-    sends, recvs = (own.filter(p("kind") == kind) for kind in ("send", "recv"))
+    sends, recvs = (message_rows.filter(p("kind") == kind) for kind in ("send", "recv"))
     which = ["rank", "peer", "generation", "group", "op"]
     there = recvs.rename({"rank": "peer", "peer": "rank"})
     flights = sends.join(
@@ -108,10 +108,10 @@ def _messages(rows: pl.LazyFrame, after_ns: int) -> _Call | None:
         "collective": f"{first.height} message{'s' * (first.height != 1)}",
         "algorithm": "",
         "name": "",
-        "start_ns": own["start_ns"].to_numpy().min(),
-        "end_ns": own["end_ns"].to_numpy().max(),
+        "start_ns": message_rows["start_ns"].to_numpy().min(),
+        "end_ns": message_rows["end_ns"].to_numpy().max(),
     }
-    return _Call(facts, own, flights)
+    return _Call(facts, message_rows, flights)
 
 
 def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...]:
@@ -144,10 +144,10 @@ def _busiest_of(calls: Sequence[_Call]) -> int:
 
 
 def _at_moment(call: _Call, at: int) -> dict[str, Any]:
-    p, own, flights = pl.col, call.rows, call.flights
-    sends = own.filter(p("kind") == "send")
+    p, call_rows, flights = pl.col, call.rows, call.flights
+    sends = call_rows.filter(p("kind") == "send")
     flying = flights.filter((p("start_ns") <= at) & (at < p("end_ns_there")))
-    waits = own.filter((p("kind") == "wait") & (p("start_ns") <= at) & (at < p("end_ns")))
+    waits = call_rows.filter((p("kind") == "wait") & (p("start_ns") <= at) & (at < p("end_ns")))
     flying = flying.unique(["rank", "peer", "step", "chunk"], maintain_order=True)  # pieces as one
     return {
         "call": _words(call.facts, flying.height, at),

@@ -159,15 +159,15 @@ def _area(points: Sequence[Point], under: Sequence[Point], look: dict[str, Any])
 
 def _bars(places: Any, y: np.ndarray, look: dict[str, Any], at: At) -> list[str]:
     """Draw bars from the least to the most, where they are apart."""
-    own, marks = look.get("error_y"), []
-    if own is None:
+    bars, marks = look.get("error_y"), []
+    if bars is None:
         return []
-    for x, value, more, less in zip(places, y, own["array"], own["arrayminus"], strict=True):
+    for x, value, more, less in zip(places, y, bars["array"], bars["arrayminus"], strict=True):
         (a, low), (_, high) = at(x, value - less), at(x, value + more)
         if low - high > 0.5:
             marks.append(
                 f'<path d="M{a:.1f} {low:.1f}V{high:.1f}M{a - 3:.1f} {low:.1f}h6M{a - 3:.1f} '
-                f'{high:.1f}h6" stroke="{own["color"]}" stroke-width="1.25" fill="none"/>'
+                f'{high:.1f}h6" stroke="{bars["color"]}" stroke-width="1.25" fill="none"/>'
             )
     return marks
 
@@ -183,10 +183,10 @@ def _draw_line(points: Sequence[Point], look: dict[str, Any]) -> list[str]:
             f'"{stroke.get("width", 2)}" stroke-dasharray="{dashes}" stroke-linejoin="round"/>'
         )
     if "markers" in mode:
-        own = look["marker"]
+        marker = look["marker"]
         marks += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{own.get("size", 6) / 2:g}" '
-            f'fill="{own["color"]}"/>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{marker.get("size", 6) / 2:g}" '
+            f'fill="{marker["color"]}"/>'
             for x, y in points
         ]
     return marks

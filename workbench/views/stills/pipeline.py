@@ -133,9 +133,9 @@ def _span(whole: int, joins: Sequence[tuple[int, int]]) -> int:
 
 def _joins(rows: pl.LazyFrame, iteration: int, ranks: int) -> list[tuple[int, int, int]]:
     """Return rank, start and end of the first replica's part in each all-reduce over replicas."""
-    p, own = pl.col, pl.col("kind").cast(pl.String) == "collective"
+    p, collectives = pl.col, pl.col("kind").cast(pl.String) == "collective"
     result = rows.filter(
-        own,
+        collectives,
         p("iteration") == iteration,
         p("rank") < ranks,
         p("group").cast(pl.String).str.starts_with(OVER_REPLICAS),

@@ -29,9 +29,9 @@ class Waterfall:
 
 def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Waterfall | None:
     """Return the picture's data; None if no rank was lost. ``run_facts``: the store's."""
-    if not (found := run_facts.get("recoveries")):
+    if not (recoveries := run_facts.get("recoveries")):
         return None
-    measured = measure(rows, {"recoveries": json.dumps(found)})
+    measured = measure(rows, {"recoveries": json.dumps(recoveries)})
     newest = measured.each[-NEWEST:]
     lasted = [one.first_ms for one in measured if one.first_ms is not None]
     words = f"Goodput {measured.goodput:.0%}"

@@ -94,8 +94,8 @@ def _before(ranks: int, servers: int) -> Served:
 
 def _newest(rows: pl.DataFrame, kind: str, at: int) -> pl.DataFrame:
     """Return each rank's last row of this kind by then."""
-    own = rows.filter((pl.col("kind") == kind) & (pl.col("end_ns") <= at))
-    return own.sort("end_ns").group_by("rank").last().sort("rank")
+    so_far = rows.filter((pl.col("kind") == kind) & (pl.col("end_ns") <= at))
+    return so_far.sort("end_ns").group_by("rank").last().sort("rank")
 
 
 def _servers(rows: pl.DataFrame, at: int) -> tuple[tuple[int, float, int], ...]:

@@ -48,8 +48,8 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Sharded | None:
     )
     p = pl.col
     name = p("name").cast(pl.String)
-    own = (p("kind").cast(pl.String) == "metric") & name.is_in([*held.NAMES, *CHANGES])
-    result = rows.filter(own).select(
+    metrics = (p("kind").cast(pl.String) == "metric") & name.is_in([*held.NAMES, *CHANGES])
+    result = rows.filter(metrics).select(
         "rank", "iteration", name, p("phase").cast(pl.String), "value", "end_ns"
     )
     newest = int(result.select(p("iteration").max().fill_null(-1)).collect().item())
@@ -78,10 +78,10 @@ def _at(still: Sharded, until: pl.DataFrame, moment: dict[str, Any]) -> Sharded:
     active = [held_by.get((rank, "activations"), 0.0) for rank in range(still.ranks)]
     model = [held_by.get((rank, "held"), 0.0) - active[rank] for rank in range(still.ranks)]
     rank = moment["rank"]
-    here = sum(1 for one, _ in whole if one == rank)
+    gathered = sum(1 for one, _ in whole if one == rank)
     share = f", {model[rank] / still.unsharded:.0%} of unsharded" if still.unsharded else ""
     words = (
-        f"Rank {rank} at its most: {here} of {len(still.layers)} layers whole, "
+        f"Rank {rank} at its most: {gathered} of {len(still.layers)} layers whole, "
         f"{_size(model[rank])} of the model{share}."
     )
     return Sharded(

@@ -85,7 +85,7 @@ class Launcher(AgentLauncher):
             available = ray.cluster_resources().get("CPU", 0.0)
             raise WorkbenchError(
                 f"Ray has no room for {count} actors of {cpus:g} CPU each within {ROOM:.0f} s "
-                f"({self.config.placement}): the cluster has {available:g} CPU, which others may hold"
+                f"({self.config.placement}): the cluster has {available:g} CPU, perhaps in use"
             )
         make: Any = ray.remote(num_cpus=cpus)(Actor)
         for rank in range(count):

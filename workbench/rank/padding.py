@@ -143,8 +143,8 @@ class Computed:
         raise PadOverrun(
             f"rank {self._rank} computes for {middle * share / 1e6:.3g} ms in a {_WORDS[kind]} "
             f"that is padded to {pad_ns / 1e6:g} ms (the median of {len(took)}): a pad must be "
-            f"longer than what runs in it. {self._remedy(kind, quantiles(took, n=10)[-1] * share)} would "
-            "do; or take more microbatches, or a smaller model"
+            f"longer than what runs in it. {self._remedy(kind, quantiles(took, n=10)[-1] * share)} "
+            "would do; or take more microbatches, or a smaller model"
         )
 
     def _remedy(self, kind: str, most_ns: float) -> str:

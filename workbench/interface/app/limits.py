@@ -175,14 +175,14 @@ class Limits:
     def left_alone(self) -> str:
         return f"Its last page had been closed for {self.grace:g} s, so its ranks were ended."
 
-    def no_place(self, visitors_runs: int) -> str:
-        """Return why no further run can start; ``visitors_runs`` of the live ones are this visitor's."""
-        yours = f" {'One' if visitors_runs == 1 else visitors_runs} of them {'is' if visitors_runs == 1 else 'are'} yours."
+    def no_place(self, mine: int) -> str:
+        """Return why no further run can start; ``mine`` of the live ones are this visitor's."""
+        yours = f" {'One' if mine == 1 else mine} of them {'is' if mine == 1 else 'are'} yours."
         if self.runs == 1:
             yours = " It is yours."
         return (
             f"This server runs {counted(self.runs, 'run')} at a time, and that many are live now."
-            f"{yours if visitors_runs else ''} Start again once one has ended. (--max-runs)"
+            f"{yours if mine else ''} Start again once one has ended. (--max-runs)"
         )
 
 

@@ -102,7 +102,7 @@ def test_different_calls_are_a_finding_only_where_nothing_moves() -> None:
         "Ranks 2 and 3 of 4 are not on this host, or ended.",
         "Rank 0 is in all_reduce, at line 5 of train.py, in step, and has not moved.",
         "Rank 1 is in broadcast, at line 7 of train.py, in step, and has not moved.",
-        "Nobody moves, and they are in different calls: all_reduce, broadcast. If these are calls "
+        "No rank moves, and they are in different calls: all_reduce, broadcast. If these are calls "
         "of one group, the ranks disagree about what comes next.",
     ]
     ranks[0] = standing(0, "all_reduce", 5, moved=True)

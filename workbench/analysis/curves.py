@@ -182,7 +182,7 @@ class Curves:
         held           rank, iteration, end_ns, seconds, model, held, unsharded: see held.py
         overhead       seconds, events_per_s; record_ns: of one record; share: of the ranks' time
                        (as far as there are cores) that is spent on writing records; both null
-                       where nobody measured
+                       where it was not measured
         updates, time  iteration, updates, seconds, loss: by updates of the parameters
         clocks, staleness, waiting, servers: of a parameter server, see served.py
         bubble, stages, activations: of a pipeline, and memory: see staged.py

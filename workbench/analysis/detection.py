@@ -36,7 +36,7 @@ LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
 ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
 NOTICES = ("preempt", "remove")  # of those, the ones that let it finish its iteration
 # Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
-# while: nobody's fault.
+# while: no fault.
 COME = ("arrived", "absent", "left out", "data source down", "data source back")
 STALLED = ("stalled", "stalled: stopped", "evicted", "left out")
 DIFFERS = "a replica differs"
@@ -63,7 +63,7 @@ class Scored:
 
     @property
     def missed(self) -> bool:
-        """Whether nobody noticed what is looked for."""
+        """Whether no rank noticed what is looked for."""
         return self.expected and self.latency_ms is None
 
     @property
@@ -96,7 +96,7 @@ class Detection:
 
     @property
     def missed(self) -> list[Scored]:
-        """The faults that are looked for, and that nobody noticed."""
+        """The faults that are looked for, and that no rank noticed."""
         return [one for one in self.each if one.missed]
 
     @property

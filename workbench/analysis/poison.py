@@ -55,7 +55,7 @@ class Poison:
     def __repr__(self) -> str:
         head = f"sample {self.sample} of rank {self.rank} has a NaN in iteration {self.iteration}"
         if not self.table.height:
-            return f"{head}; nobody received it"
+            return f"{head}; no rank received it"
         first = self.table.filter(pl.col("op") == self.table["op"][0])
         steps = [
             f"step {step}: chunk {chunk} from rank {sender} to {receiver}"

@@ -149,7 +149,7 @@ def _taken_in(rows: pl.DataFrame) -> pl.DataFrame:
         .select("peer", "iteration", "end_ns")
     )
     for worker, when in _of(rows, "detect", "lost").group_by("peer").agg(p("end_ns").min()).rows():
-        # From then on nobody waits for it: as if all that it still had to do were in.
+        # From then on no worker waits for it: as if all that it still had to do were in.
         last = each.filter(p("peer") == worker)["iteration"].max()
         missing = each.filter(p("iteration") > (-1 if last is None else last))["iteration"].unique()
         each = pl.concat(

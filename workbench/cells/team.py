@@ -6,7 +6,7 @@
 Each has ``rank``, ``world_size``, ``torch`` and ``dist`` at hand, the process group made over the
 backend "workbench", and keeps its variables. What the ranks send each other is recorded as in a
 Run, so that pages show it and change it. After a cell that failed somewhere the group is made anew:
-messages that nobody has received must not meet the next cell.
+messages that were not received must not meet the next cell.
 """
 
 from __future__ import annotations

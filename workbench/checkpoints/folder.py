@@ -241,7 +241,7 @@ class Lock:
 
 
 def _out_of_the_way(path: Path) -> Path | None:
-    """Rename a checkpoint so that nobody takes it for one; return its new path."""
+    """Rename a checkpoint so that it is not taken for one; return its new path."""
     gone = path.with_name(f".{path.name}.gone")
     shutil.rmtree(gone, ignore_errors=True)
     try:

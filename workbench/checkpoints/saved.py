@@ -1,4 +1,4 @@
-"""A checkpoint as a rank reads it: its own values, and rows of tensors, whoever wrote them."""
+"""A checkpoint as a rank reads it: its own values, and rows of tensors of all ranks."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ How = Literal[
     "corrupt",
     "late",
 ]
-"""How a rank failed: a signal ended its process; it exited with a code; it ended, nobody knows
+"""How a rank failed: a signal ended its process; it exited with a code; it ended, unknown
 how; it left the group; its code raised; it is stopped (SIGSTOP); it makes no progress; it was told
 to give up after another rank had failed; it could not be reached, and the driver ended it; its
 user took it away; its replica was wrong, and the driver ended it; it did

@@ -2,7 +2,7 @@
 
 A duration becomes whole nanoseconds, a bandwidth bytes per second, a size whole bytes. Decimal
 prefixes are powers of 1000 (1 Mbit = 10^6 bits = 125,000 bytes), KiB, MiB, GiB and TiB powers of
-1024. A number without a unit is refused, because nobody can tell what was meant; only 0 is the same
+1024. A number without a unit is refused, because its meaning would be a guess; only 0 is the same
 in every unit.
 
     duration_ns("5 ms") = 5_000_000        print_duration(5_000_000) = "5 ms"

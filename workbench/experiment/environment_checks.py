@@ -24,7 +24,7 @@ def has_environment(exp: Fields) -> bool | None:
         name = place[1]
     try:
         methods = source.methods(source.text_of("tasks", task), name)
-    except SpecError:  # whoever runs it says what is wrong with it
+    except SpecError:  # the run itself says what is wrong with it
         return None
     return None if methods is None else "environment" in methods
 

@@ -53,7 +53,7 @@ class Launcher(CommandLauncher):
         job = secrets.token_hex(4)
         for number in range(len(self.config.hosts)):
             remote, words = self._on_host(number, count, job)
-            # By its input, so that the key is on nobody's command line.
+            # By its input, so that the key is on no command line.
             given = {**environment, "PYTHONPATH": ":".join(filter(None, sys.path[:1]))}
             lines = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
             script = "\n".join([*lines, f"exec {shlex.join(words)}", ""])

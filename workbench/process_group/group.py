@@ -370,7 +370,7 @@ class WorkbenchGroup(ProcessGroup):
         self.queue.close(give_up=lambda: setattr(watch, "closing", True))
         self.members.close()
         if watch.error is not None:
-            # Gloo's destructor waits for what is under way inside, and nobody may come for it.
+            # Gloo's destructor waits for what is under way inside, and it may never end.
             others = [peer for peer in range(self.comm.size) if peer != self.comm.rank]
             break_connections(self.inner, others)
         live_groups.count(self)

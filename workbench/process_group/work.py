@@ -241,7 +241,7 @@ class JobQueue:
             with self.lock:
                 self.before()
                 job()
-        except Exception as caught:  # it belongs to whoever waits for the work
+        except Exception as caught:  # it belongs to the caller that waits for the work
             error = caught
         self._running = False
         with work.telling():

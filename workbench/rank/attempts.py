@@ -11,7 +11,7 @@ the ranks agree, by an all-reduce of a byte a rank, whether one of them cannot u
 all leave the whole minibatch out, and none of them changes a parameter, a moment or a buffer.
 
 Where a rank's gradient changes nothing but what is its own, or a server's (gossip, MALT, AD-PSGD,
-parameter servers), nobody need agree: the rank leaves its own share out (``alone``). Where one
+parameter servers), no rank need agree: the rank leaves its own share out (``alone``). Where one
 forward pass is the work of all ranks, see rank/shared_passes.py.
 """
 
@@ -95,8 +95,8 @@ class Attempt:
                 what = self._trace(error, parameters)
                 mark(self._job, what, error)
                 raise BadMinibatch(
-                    f"{what.words}. Nobody has received that gradient. bad_minibatch='skip' leaves "
-                    "such a minibatch out on all ranks, 'keep' does not look for it",
+                    f"{what.words}. No rank has received that gradient. bad_minibatch='skip' "
+                    "leaves such a minibatch out on all ranks, 'keep' does not look for it",
                     self._job.run_rank,
                     how="raised",
                     doing=f"iteration {self._minibatch.iteration}",

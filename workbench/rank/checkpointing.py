@@ -117,7 +117,7 @@ class Checkpointing:
         if self._saver is None or iteration == self._last:
             return False
         asked = self._job.control.words[CHECKPOINT]
-        # Where nobody waits for all, one that is ahead learns of it late.
+        # Where no rank waits for all, one that is ahead learns of it late.
         late = self.meets and self._last < asked <= iteration
         return 0 < asked == iteration or late or self._saver.due(iteration)
 

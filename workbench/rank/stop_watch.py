@@ -56,7 +56,7 @@ class StopWatch:
         return self._error(lasted) if lasted > self._timeout + SLACK else None
 
     def stopped(self) -> list[int]:
-        """Return the ranks that are stopped (SIGSTOP) and that nobody waits for on purpose."""
+        """Return the ranks that are stopped (SIGSTOP) and for which no rank waits on purpose."""
         word, free = self._control.rank_word, self._users_too
         return [
             rank

@@ -299,7 +299,7 @@ class Recorder:
                 return map_block(path, number * block, block)
             except WorkbenchError as error:
                 self._full(error)
-                return memoryview(bytearray(block))  # what is written there nobody reads
+                return memoryview(bytearray(block))  # what is written there is never read
 
         return Log(map_block(path, 0, block), 0, records, grow)
 

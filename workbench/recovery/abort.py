@@ -6,5 +6,5 @@ from workbench.experiment.team import Failure, Team
 
 
 def recover(failure: Failure) -> Team | None:
-    """Return None: nobody goes on."""
+    """Return None: no rank goes on."""
     return None

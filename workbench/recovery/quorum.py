@@ -31,7 +31,7 @@ ROUNDS = ("local_sgd", "diloco")  # whose replicas are the same at the end of ea
 
 
 def recover(failure: Failure) -> Team | None:
-    """Return the ranks that answer; None where nobody does."""
+    """Return the ranks that answer; None where none does."""
     return failure.shrink() if failure.survivors else None
 
 

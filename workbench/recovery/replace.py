@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def recover(failure: Failure) -> Team | None:
-    """Return the same team with new processes; None where nobody survived."""
+    """Return the same team with new processes; None where no rank survived."""
     return failure.replace() if failure.survivors else None
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def recover(failure: Failure) -> Team | None:
-    """Return the survivors; None where nobody survived."""
+    """Return the survivors; None where no rank survived."""
     return failure.shrink() if failure.survivors else None
 
 

@@ -6,8 +6,8 @@ The time counts also where the user freezes a rank or cuts a link, so that both 
 partition the larger part goes on.
 
 Source  Chandra & Toueg, "Unreliable Failure Detectors for Reliable Distributed Systems", JACM
-        43(2), 1996: nobody can tell a slow process from a dead one; a timeout is a guess, so a rank
-        that is given up wrongly must not come back (it is killed before the others go on).
+        43(2), 1996: no observer can tell a slow process from a dead one; a timeout is a guess, so a
+        rank that is given up wrongly must not come back (it is killed before the others go on).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVICTS_UNREACHABLE = True
 
 
 def recover(failure: Failure) -> Team | None:
-    """Return the survivors; None where nobody survived."""
+    """Return the survivors; None where no rank survived."""
     return failure.shrink() if failure.survivors else None
 
 

@@ -99,7 +99,8 @@ def _check(exp: Experiment, manifest: Manifest) -> None:
         raise SpecError.at(
             "resume",
             f"{manifest.path} was written with "
-            f"scale_batch={bool(manifest.spec.get('scale_batch'))}, and this experiment has scale_batch={exp.scale_batch}: its learning rate would be "
+            f"scale_batch={bool(manifest.spec.get('scale_batch'))}, and this experiment has "
+            f"scale_batch={exp.scale_batch}: its learning rate would be "
             "that of minibatches of another size. Take the same",
             exp.resume,
         )

@@ -138,7 +138,7 @@ class Elastic(Steering):
         return handles
 
     def _begin(self, team: Team) -> None:
-        """Note that a team goes on, and nobody waits any more for who is not in it."""
+        """Note that a team goes on, and no rank waits any more for one that is not in it."""
         with self._lock:
             self._recorder.generation = team.generation
             self._control.words[REGROUP] = 0

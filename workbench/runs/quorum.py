@@ -67,7 +67,7 @@ class Quorum:
 
 
 def late_of(word: int, generation: int, seconds: float) -> int | None:
-    """Return who is late by that word; None: nobody in this generation, or it was said longer than
+    """Return who is late by that word; None: no rank in this generation, or it was said longer than
     ``seconds`` ago.
     """
     old = time.monotonic_ns() // 1_000_000 - (word >> 20) > seconds * 1000

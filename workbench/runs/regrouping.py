@@ -1,6 +1,6 @@
 """Recovery in the driver: when ranks are lost, a team goes on without them, or with new ones.
 
-a rank ends          LOST is set: whoever is of its generation leaves it
+a rank ends          LOST is set: the ranks of its generation leave it
 the others leave     each says how many iterations it has done
 all have answered    the policy names the next team, or ends the run
 """
@@ -72,7 +72,7 @@ class Regrouping:
 
     def call_back(self, lost: Collection[int]) -> None:
         """Count members that were left out of the next team among it after all, where the others
-        are ``lost``: nobody else has what is trained.
+        are ``lost``: no other rank has what is trained.
         """
         members = {*self.team.members} - {*lost}
         if not members or members - self.out:
@@ -118,10 +118,10 @@ class Regrouping:
 
     def next_team(self, lost: Mapping[int, int], done: list[int]) -> Team | None:
         """Return the team that goes on; None: the policy ends the run. ``lost``: exit codes of the
-        ranks that ended. ``done``: members that have finished, and need nobody any more.
+        ranks that ended. ``done``: members that have finished, and need no other rank any more.
 
         Raises RankError where a policy of the user's own raises, or gives something else, PeerLost
-        where nobody that goes on has what was trained, TooFewRanks where too few go on.
+        where no rank that goes on has what was trained, TooFewRanks where too few go on.
         """
         gone = self.membership.leaving & {*lost}
         members = tuple(rank for rank in self.team.members if rank not in done)

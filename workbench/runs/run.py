@@ -162,7 +162,9 @@ class Run(Elastic, Shown):
                 error,
                 lambda: past_losses(self.store, recoveries_of(self.store.metadata)),
             )
-        except Exception as error:  # a fault of ours: whoever waits for the run must hear of it
+        except (
+            Exception
+        ) as error:  # a fault of ours: the caller that waits for the run must hear of it
             text = "".join(traceback.format_exception(error))
             result = Result(error=WorkbenchError(f"the driver's own thread raised:\n{text}"))
         self._finish(result)

@@ -155,7 +155,7 @@ def findings(ranks: Sequence[RankStack]) -> list[str]:
             )
     elif len(calls) > 1 and not any(one.moved for one in ranks):
         sentences.append(
-            f"Nobody moves, and they are in different calls: {', '.join(sorted(calls))}. If these "
+            f"No rank moves, and they are in different calls: {', '.join(sorted(calls))}. If these "
             "are calls of one group, the ranks disagree about what comes next."
         )
     return sentences

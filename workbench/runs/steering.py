@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from workbench.store.event_store import Store
 
 EXPERIMENT = "experiment"  # the driver's lane of faults that the experiment asks for
-QUIET_S = 0.15  # seconds without a new row: whoever stands at no gate waits for one that does
+QUIET_S = 0.15  # seconds without a new row: a rank at no gate waits for one that is
 LOOK_S = 2.0  # seconds that are left to a rank to see that it may go, and to end an iteration
 
 
@@ -268,7 +268,7 @@ class Steering:
     def _fault(
         self, name: str, rank: int, value: float = math.nan, group: str = "", nbytes: int = -1
     ) -> None:
-        # What the thread does that watches over the run, nobody but the experiment has asked for.
+        # What the thread that watches the run does was asked for by the experiment alone.
         from_its_thread = threading.current_thread() is self._thread
         with self._lock:
             self._recorder.mark(

@@ -258,7 +258,7 @@ class Supervisor:
             return True
         if missing:
             stopped = self._stops.stopped()
-            if {*live} - {*stopped}:  # else nobody would be left that has what is trained
+            if {*live} - {*stopped}:  # else no rank would be left that has what is trained
                 self._evict(stopped)
             self._late = self._late or regrouping.overdue(missing)
             return self._late is None

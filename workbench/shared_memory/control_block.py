@@ -21,7 +21,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 
 # CHECKPOINT is the iteration before which all ranks write one that was asked for; SAVED and
 # NOT_SAVED are 1 + the iteration of the last that is whole, and of the last that failed.
-# LOST is 1 + the generation that has lost a rank: whoever is of that one or an older leaves it.
+# LOST is 1 + the generation that has lost a rank: a rank of that one or an older leaves it.
 # QUORUM is for how many ns a rank may be late, until others name it; 0: for ever.
 # REGROUP is the iteration before which all leave their group, and form the next with one more rank.
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
@@ -47,7 +47,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 ) = range(18)
 # Words of a rank.
 # SPARE: the run goes on without this rank.
-# READY: it has joined all groups of its strategy; nobody waits for it in start-up any more.
+# READY: it has joined all groups of its strategy; no rank waits for it in start-up any more.
 # STRUCK: the first iteration whose faults have not struck it yet; each strikes once, although a run
 # that recovers comes to the iteration again.
 # ASKED: 1 + the number of the fault that this rank asks the driver for, and waits for.
@@ -295,7 +295,7 @@ class Control:
 class Gate:
     """The gate at which a rank is held, and how far a single step lets it go.
 
-    All its groups and threads share it: a grant lets one of them pass, whoever looks first. A
+    All its groups and threads share it: a grant lets the first of them that looks pass. A
     ``key`` names what passes as one with ``unit="step"``: a step of an algorithm (its group, the
     collective, the step), or a message. ``who`` stands: a thread, or an engine of messages.
     """

@@ -140,7 +140,7 @@ class Segment:
             os.close(fd)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.fd >= 0:  # nobody came to close it, as where a run could not begin
+        if self.fd >= 0:  # it was never closed, as where a run could not begin
             close(self.fd)
 
 

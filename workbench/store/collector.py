@@ -1,6 +1,6 @@
 """The collector: a thread of the driver that empties the ranks' rings into the store.
 
-Nobody waits for it: a rank that laps it overwrites records, which are counted. What it reads may
+No rank waits for it: one that laps it overwrites records, which are counted. What it reads may
 be written at the same moment, so nothing counts before it is known to be whole. A writer fills a
 record in place, zeroes first and its number (``seq``) last, one record after the other. Hence
 
@@ -35,7 +35,7 @@ LEISURE = 8  # periods between two drains where nobody looks on and no ring fill
 
 class Collector:
     """Drains ``traces`` (rank -> TRACE_BYTES of memory) into ``store``, about 25 times a second;
-    less often while there is little and nobody follows.
+    less often while there is little and no page follows.
 
     ``records`` and ``dropped`` count since the start; ``cpu_ns`` is the processor time that
     collecting took, waking up for it included; ``broken`` says why a rank's memory is no longer

@@ -112,7 +112,7 @@ class Follower:
                 rank.unread = True
                 rank.leave()
         self.store.set_now([status for rank in self.ranks.values() for status in rank.now()])
-        self.over = self._all_gone()  # last: whoever sees it finds all rows in the store
+        self.over = self._all_gone()  # last: a reader who sees it finds all rows in the store
         self.cpu_ns += time.thread_time_ns() - cpu
         return len(self.store) - before
 

@@ -43,7 +43,7 @@ class Rank:
 
     ``of``: how many ranks it says there are. ``gone_at``: when (time.monotonic) all was read that
     it wrote, its process having ended, or what of it can be read; infinity until then. ``unread``:
-    the rest cannot be read, so that nobody knows how it ended. Its rows are between ``first_ns``
+    the rest cannot be read, so that how it ended is unknown. Its rows are between ``first_ns``
     and ``last_ns``.
     """
 

@@ -2,7 +2,7 @@
 
 A store may outlive the processes that wrote to it: torchrun keeps one over all its restarts, a
 ``file://`` store stays from job to job. Addresses that ended processes left there look like those
-of living ones. So each rank writes a word that nobody wrote before, and is answered:
+of living ones. So each rank writes a word that is new, and is answered:
 
     every rank    hello/<rank>     its word
     rank 0        roster           a new name, and the words that it has found

@@ -171,7 +171,7 @@ class _Luggage:
             if name in needed or not definition.postponed:
                 self.add(name, value, by, uses.get(name, ()))
             elif not self._try(name, value, by, uses.get(name, ())):
-                continue  # an annotation that nobody evaluates
+                continue  # an annotation that is never evaluated
             (part.now if name in now else part.later).add(name)
 
     def _try(self, name: str, value: object, by: str, uses: Iterable[tuple[str, ...]]) -> bool:

@@ -190,7 +190,7 @@ def test_it_warns_where_others_can_reach_it_and_interrupted_it_leaves_nothing(
 ) -> None:
     served = serve(host="0.0.0.0")
     said = served.log.read_text()
-    assert "WARNING: whoever reaches this address can start processes" in said
+    assert "WARNING: anyone who reaches this address can start processes" in said
     assert "--basic-auth" in said
 
     def ranks() -> set[int]:

@@ -9,7 +9,7 @@ It names the function, the value that it got, and what fits.
 
 The annotation is the check: one of the types of kinds.py, ``bool``, a class, or one of these or
 None. Other annotations are not looked at. Annotations are read when a function is first called, so
-that nobody pays for them who imports it.
+that an import does not pay for them.
 """
 
 from workbench.common.arguments.boundary import checked

@@ -28,7 +28,7 @@ def open_beside(folder: Path, port: int) -> str:
     """Start the page's process for the job that this process is about to become; return the page's
     address. Raises WorkbenchError if the port is taken.
 
-    The page's process is nobody's child: a job that waits for its children does not find it.
+    The page's process has no parent in the job: a job that waits for its children does not find it.
     """
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +63,7 @@ def open_beside(folder: Path, port: int) -> str:
 
 
 def main(folder: Path, listening: int, job: int) -> None:
-    """Serve the page until the job has ended and nobody looks any more."""
+    """Serve the page until the job has ended and no browser is connected any more."""
     from workbench.interface.app.watch_page import serve_run
     from workbench.runs.attach import Watching
 

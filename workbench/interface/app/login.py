@@ -33,7 +33,7 @@ from workbench.interface.app.page import tokens
 
 LOGIN_SECONDS = 86_400.0  # that a login lasts
 MOST_LOGINS = 10_000  # at a time: the oldest makes room
-WORD_BYTES = 16  # of what nobody guesses
+WORD_BYTES = 16  # of randomness, too many to guess
 _WORD = re.compile(r"[\w-]{22}")
 _LOGIN = Template((Path(__file__).parent / "login.html").read_text(encoding="utf-8"))
 

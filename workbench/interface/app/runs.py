@@ -2,7 +2,7 @@
 
     start -> Hosted(id, watch) -> pages come and go -> over, kept in its owner's history
 
-A run is found by its id, which nobody can guess: who has it has the run, hands included. ``watch``
+A run is found by its id, which cannot be guessed: a visitor who has it controls the run. ``watch``
 is another such word, which shows the run and changes nothing. An owner is a browser, known by a
 word of its own. Runs outlive the sessions of the pages that show them; the ranks of a run end
 ``Limits.grace`` seconds after its last page has gone. Viewers do not count: they come for as long

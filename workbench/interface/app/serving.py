@@ -144,7 +144,7 @@ def greeting(options: Options) -> str:
     ]
     if options.open_to_others and options.keys is None:
         lines.append(
-            "WARNING: whoever reaches this address can start processes on this machine. Give "
+            "WARNING: anyone who reaches this address can start processes on this machine. Give "
             "--basic-auth FILE with lines USER:PASSWORD, or listen on 127.0.0.1 only."
         )
     elif options.open_to_others:

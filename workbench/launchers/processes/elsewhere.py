@@ -140,7 +140,7 @@ class RemoteRank:
 
 def _write(descriptor: int, data: bytearray) -> None:
     """Print where a rank of this machine would have printed by itself."""
-    with contextlib.suppress(OSError):  # nobody listens there any more
+    with contextlib.suppress(OSError):  # no process listens there any more
         while data:
             del data[: os.write(descriptor, data)]
 

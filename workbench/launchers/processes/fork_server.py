@@ -48,7 +48,7 @@ def main(fd: int, life_lines: Iterable[int] = ()) -> NoReturn:
     try:
         fork_server.serve(workbench.rank.main.main)
     except OSError:
-        pass  # the driver is gone: nobody to tell
+        pass  # the driver is gone: no one is left to notify
     finally:
         fork_server.end()
         with contextlib.suppress(OSError):

@@ -141,7 +141,7 @@ class ForkServer:
             raise WorkbenchError(
                 f"the process that starts ranks is gone ({error}); wb.shutdown() and try again"
             ) from error
-        if not self.alive:  # since before the request: nobody would answer it
+        if not self.alive:  # since before the request: no process would answer it
             handed.put(None)
         taken: list[RankProcess] = []
         try:
@@ -213,7 +213,7 @@ class ForkServer:
             elif "ended" in body:
                 self._tell(body["ended"], body["code"])
         code = self.process.wait()
-        self._greeted.set()  # nobody need wait for it any more
+        self._greeted.set()  # no thread need wait for it any more
         whose = f"the process that starts ranks (pid {self._pid})"
         self.end = self.end or f"{whose} {how_it_ended(code)}"
         with self._lock:
@@ -236,7 +236,7 @@ class ForkServer:
         """
         given = RankProcess(body["rank_process"], socket.socket(fileno=fd), self.driver)
         with self._lock:
-            # A number that one of before had, whose end nobody asked for.
+            # The number of an earlier process, whose end was not requested.
             self._ended.pop(given.pid, None)
             request = self._requests.get(body["request"])
             if request is not None:
@@ -325,7 +325,7 @@ def _end_pool() -> None:
 def _after_fork() -> None:
     """Leave the pool to the parent, in a fork of the driver."""
     global _warm_pool, _warm_pool_lock
-    _warm_pool_lock = threading.Lock()  # whoever held it is not here
+    _warm_pool_lock = threading.Lock()  # the thread that held it is not in this process
     if _warm_pool is not None:
         _warm_pool.forget()
         _warm_pool = None

@@ -40,7 +40,7 @@ class Staged(Ongoing):
     def _work(self) -> None:
         try:
             self._stages()
-        except Exception as error:  # whoever waits hears of it
+        except Exception as error:  # the caller that waits hears of it
             self.error = error
         self.ended.set()
 

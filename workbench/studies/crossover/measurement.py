@@ -79,14 +79,14 @@ class Measurement(Ongoing):
                         if self._stopping:
                             return
                         self._measure(pool, one, nbytes)
-        except Exception as error:  # whoever waits hears of it
+        except Exception as error:  # the caller that waits hears of it
             self.error = error
         finally:
             self.ended.set()
 
     def _measure(self, pool: TimingPool, one: Subject, nbytes: int) -> None:
         expected = self._predicted[one.name, nbytes]
-        expected = 0.0 if math.isnan(expected) else expected  # nobody knows
+        expected = 0.0 if math.isnan(expected) else expected  # unknown
         if expected > TOO_LONG:
             return
         calls = calls_of(nbytes)

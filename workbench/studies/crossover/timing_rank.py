@@ -136,7 +136,7 @@ class _Timing:
         """Wait until all ranks have come; return at about the same time on each."""
         one = np.zeros(1, np.float32)
         self._call("all_reduce", "one_shot", function_of("all_reduce", "one_shot"), (one,), 4)
-        time.sleep(1e-3)  # whoever was woken last is awake too
+        time.sleep(1e-3)  # the rank that was woken last is awake too
 
 
 def _overslept() -> float:

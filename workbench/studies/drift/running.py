@@ -55,7 +55,7 @@ class Runs(Ongoing):
                 self._count += 1
             if not self._stopping.is_set() and SEQUENTIAL not in self._errors:
                 self._name_resumed()
-        except Exception as error:  # whoever waits must hear of it
+        except Exception as error:  # the caller that waits must hear of it
             self._errors[SEQUENTIAL] = str(error) or repr(error)
         for result in self._results.values():
             result.parameters = {}
@@ -138,7 +138,7 @@ class Runs(Ongoing):
             self._ends[name] = result.parameters
         result.parameters = {}  # a large model has many of them
         self._results[one.key] = result
-        self._distances[one.key] = far  # last: whoever reads meanwhile finds its result
+        self._distances[one.key] = far  # last: a reader meanwhile finds its result
 
     def stop(self) -> None:
         """Stop the current run, and start no other."""

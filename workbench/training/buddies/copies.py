@@ -11,7 +11,7 @@ Source Zheng, Shi & Kalé, "FTC-Charm++: An In-Memory Checkpoint-Based Fault Tol
        Charm++ and MPI", CLUSTER 2004: each processor's checkpoint is in a buddy's memory.
 Cost   at each border a rank sends and receives its parameters and the optimizer's state, and waits
        for it; in memory four times as much, for two borders of its own and of its neighbour's.
-Law    The result is equal to the bit to that of a run that nobody interrupted.
+Law    The result is equal to the bit to that of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Buddies:
         Raises RankError where neither is left of a rank.
         """
         start, past, ranks = now(), self._past, job.ranks
-        job.group("buddies")  # all make it, whoever uses it
+        job.group("buddies")  # all ranks make it, whether they use it or not
         offer = {
             "own": [*past.own],
             "neighbours": [*past.neighbours],
@@ -212,7 +212,7 @@ def _snapshot(job: Job) -> Snapshot:
 
 
 def _forget(copies: dict[int, Snapshot]) -> None:
-    """Drop copies that nobody can need."""
+    """Drop copies that no rank can need."""
     for border in sorted(copies)[:-KEPT]:
         del copies[border]
 

@@ -31,7 +31,7 @@ class Buckets:
 
     cap_mb: float  # MiB: a bucket is closed with the parameter that brings it there
     first: Names  # of the first iteration
-    rebuilt: Names | None  # afterwards; None: they stay, or nobody knows yet
+    rebuilt: Names | None  # afterwards; None: they stay, or it is not known yet
     rebuilt_at: int  # iteration from which on
     bytes: list[int]  # of gradients in each of the newest
 

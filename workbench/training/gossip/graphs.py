@@ -219,7 +219,7 @@ def two_sides(made: Graph, option: str = "graph") -> list[int]:
             raise _refuse(
                 option,
                 f"ranks {min(a, b)} and {max(a, b)} would be on the same side. Pairs are averaged "
-                "between two sides, so that nobody waits for somebody who waits: there must be no "
+                "between two sides, so that no rank waits for one that waits: there must be no "
                 "circle of an odd number of ranks. A ring needs an even number of ranks; "
                 f"{option}='bipartite' takes any",
             )

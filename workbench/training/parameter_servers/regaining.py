@@ -5,8 +5,8 @@ A server's keys come from itself while it lives, else from its replica chain, el
 ``restored_from``: workers' latest pulls, or the last checkpoint.
 
 Law    Every key has one owner. In lockstep all keys that are not from a checkpoint have the updates
-       of the same iterations, as whoever is one ahead goes back by one. Otherwise a worker's push
-       that one key has and another lacks is done again, for that one alone.
+       of the same iterations, as a worker that is one ahead goes back by one. Otherwise a worker's
+       push that one key has and another lacks is done again, for that one alone.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def make_plan(
     otherwise: Kind,
 ) -> Plan:
     """Return the plan. ``owned``: the keys of each server from now on. ``at``: the iteration that
-    each worker is in, -1 of a fresh one. ``otherwise``: from where keys come that nobody offers.
+    each worker is in, -1 of a fresh one. ``otherwise``: from where keys come that no rank offers.
     """
     spans = [*_spans(owned, pieces)]
     live = {span: [p for p in pieces if p.kind in _LIVE] for span, _, pieces in spans}

@@ -161,7 +161,7 @@ class Server:
         """Raise PeerLost where all workers were lost."""
         if self.lost and self.lost == {*self.workers}:
             raise PeerLost(
-                "every worker has ended: nobody is left to train",
+                "every worker has ended: no worker is left to train",
                 min(self.workers),
                 how="ended",
                 found_by=self.job.rank,
@@ -181,7 +181,7 @@ class Server:
                 for worker in live
                 if worker not in self.waiting
             )
-            why = f"waits for worker {due}" if due else "lets nobody start, by its policy"
+            why = f"waits for worker {due}" if due else "lets no worker start, by its policy"
             raise RunTimeout(
                 f"no gradient for {self.silence:.1f} s: server {self.job.run_rank} {why}. "
                 f"{timed_out(self.patience)}",

@@ -31,7 +31,7 @@ class Outcome:
 
 
 class Log(Protocol):
-    """Hears of every gradient before the shard goes on: a replica chain, or nobody."""
+    """Hears of every gradient before the shard goes on: a replica chain, or none."""
 
     def applies(self, gradient_n: torch.Tensor, iteration: int, workers: Collection[int]) -> None:
         """Hear that this gradient of these workers is applied next; it may be changed."""

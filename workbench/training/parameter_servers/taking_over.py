@@ -238,9 +238,9 @@ class Merged:
         return next((one.tensors[key] for one in self._all if key in one.tensors), None)
 
     def tensor(self, key: str, rows: Rows | None = None) -> torch.Tensor:
-        """Return these rows of a tensor; those that nobody has are 0, as in a new optimizer.
+        """Return these rows of a tensor; those that no rank has are 0, as in a new optimizer.
 
-        Raises CheckpointError for a part that nobody has.
+        Raises CheckpointError for a part that no rank has.
         """
         first = self.own_tensor(key)
         if first is None:

@@ -15,7 +15,7 @@ last one's end, on any of its ranks. What a rank does not compute in it is idle,
         + each action its own    imbalance too: what single actions add
         + what stood still       fault: what that adds, in actions and before those that had all
                                  they need; at least as long as others stood still meanwhile
-        what is left             communication, that of other ranks: it delays whoever waits
+        what is left             communication, that of other ranks: it delays the rank that waits
 
 A stage's own time is the median of its actions of a kind in this iteration and replica, less what
 their rank stood still in them; equal stages take the run's pads, else the mean over the stages. In

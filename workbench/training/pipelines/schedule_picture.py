@@ -1,4 +1,4 @@
-"""A schedule drawn before it runs, as SVG text that needs nobody's font, file or style.
+"""A schedule drawn before it runs, as SVG text that needs no font, file or style of the page.
 
 html          a plan's picture as an image, and below it when each action is done, in words
 picture       rows of bars in planned time, a strip a stage: hue is the microbatch, forward

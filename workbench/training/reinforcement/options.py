@@ -91,7 +91,7 @@ class Distributed(Options, Protocol):
 
 
 def check_distributed(options: Distributed, counts: Mapping[str, int]) -> None:
-    """Raise SpecError for roles that nobody has, and for bounds that nothing can keep.
+    """Raise SpecError for roles that no rank has, and for bounds that cannot be kept.
 
     ``counts``: ranks of each role, by the option's name.
     """

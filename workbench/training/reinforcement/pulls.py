@@ -1,4 +1,4 @@
-"""The other end of an actor's pulls: whoever holds parameters answers them, beside its own work.
+"""The other end of an actor's pulls: the rank that holds parameters answers them as it works.
 
 An actor asks for a version at least (0: whatever there is); it is answered once there is one. At
 the end of the run each is answered with a stop, so that all of them leave.

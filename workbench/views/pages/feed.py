@@ -4,7 +4,7 @@
 
 A page joins with a function that sends. It says hello and is answered with the history, the newest
 rows of the run, and from there on with each batch as it arrives: no row twice, none left out. One
-thread a run sends it all; it begins with the first hello and ends when nobody listens, or when the
+thread a run sends it all; it begins with the first hello and ends when no page listens, or when the
 run is over and every page knows. A page that comes later finds the history just the same. A page
 that was silent for a while asks (Page.hear): no message that is lost on its way, be it the last
 one, leaves a picture of what no longer is.
@@ -152,7 +152,7 @@ class Feed:
         if scene not in self._scenes:
             raise SpecError(f"there is no scene {scene!r}; there is {', '.join(self._scenes)}")
         run = self._run()
-        assert run is not None, "whoever joins the feed of a run has the run"
+        assert run is not None, "only a page that has the run joins its feed"
         page = Page(self, run, send, readonly, on_start, scene, ready)
         self.remember(page)
         return page

@@ -70,7 +70,7 @@ class Page:
             return
         if message.get("type") == "do" and message.get("verb") == "start":
             answer = Message(reply(message, *self._started(message)))
-            with contextlib.suppress(Exception):  # nobody is there any more
+            with contextlib.suppress(Exception):  # the page is gone
                 self._send(answer)
         elif self._left:
             return
@@ -184,7 +184,7 @@ class Page:
             }
         try:
             self._send(Message(header, message.payload))
-        except Exception as error:  # whatever the connection raised: nobody is there any more
+        except Exception as error:  # whatever the connection raised: the page is gone
             self.fault = error
             self._lose()
 

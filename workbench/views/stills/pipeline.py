@@ -56,7 +56,7 @@ class Piped:
     bars: tuple[Bar, ...] = ()
     idle: tuple[float, ...] = ()  # share of the iteration, by rank
     words: str = ""
-    waits: tuple[Wait, ...] = ()  # none: nobody can tell why they idle
+    waits: tuple[Wait, ...] = ()  # none: why they idle is unknown
     joins: tuple[tuple[int, float, float], ...] = ()  # all-reduces over replicas: rank, start, end
     whole: float = 1.0  # where the iteration ends: an all-reduce comes after it
 

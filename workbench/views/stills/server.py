@@ -55,7 +55,7 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
     moves = p("kind").cast(pl.String).is_in(["push", "pull"])
     recent = served.pick(rows.filter(moves & (p("iteration") >= newest - RECENT_ITERATIONS)))
     at = _busiest(recent["start_ns"].to_numpy(), recent["end_ns"].to_numpy())
-    # Whoever is slow is in a much earlier iteration: from here on by time.
+    # A slow worker is in a much earlier iteration: from here on by time.
     under_way = (p("start_ns") <= at) & (at < p("end_ns"))
     told_of = p("kind").cast(pl.String).is_in(["clock", "apply"])
     elements = p("name").cast(pl.String) == "elements"

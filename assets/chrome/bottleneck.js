@@ -19,15 +19,15 @@ const SHOWN = 0.005; // of the time: a smaller part has no bar
 
 /**
  * @param {HTMLElement} place
- * @param {Bottleneck | undefined} found
+ * @param {Bottleneck | undefined} bottleneck
  */
-export function showBottleneck(place, found) {
-  place.hidden = !found?.words;
-  const key = JSON.stringify(found ?? {});
+export function showBottleneck(place, bottleneck) {
+  place.hidden = !bottleneck?.words;
+  const key = JSON.stringify(bottleneck ?? {});
   if (place.dataset.shown === key) return;
   place.dataset.shown = key;
-  if (!found?.words) return;
-  const { shares = {} } = found;
+  if (!bottleneck?.words) return;
+  const { shares = {} } = bottleneck;
   const line = (/** @type {string} */ name, /** @type {string} */ text) =>
     Object.assign(document.createElement(name), { textContent: text });
   const bars = document.createElement("ul");
@@ -43,9 +43,9 @@ export function showBottleneck(place, found) {
     item.append(line("em", words), room, line("b", `${Math.round(100 * share)} %`));
     bars.append(item);
   }
-  const said = document.createElement("div");
-  said.append(line("p", found.words));
-  if (found.also) said.append(line("p", `Beside that: ${found.also}`));
-  if (found.advice) said.append(line("p", `What would help: ${found.advice}`));
-  place.replaceChildren(line("h3", "Why was it this slow?"), bars, said);
+  const sentences = document.createElement("div");
+  sentences.append(line("p", bottleneck.words));
+  if (bottleneck.also) sentences.append(line("p", `Beside that: ${bottleneck.also}`));
+  if (bottleneck.advice) sentences.append(line("p", `What would help: ${bottleneck.advice}`));
+  place.replaceChildren(line("h3", "Why was it this slow?"), bars, sentences);
 }

@@ -185,14 +185,8 @@ def plan(
             "iteration": iteration + action.microbatch // each,
             "microbatch": action.microbatch % each,
         }
-        fields = {
-            "rank": rank,
-            "kind": kind,
-            "name": name,
-            "stage": action.stage,
-            "lane": "compute",
-        }
-        rows.append({**fields, **when, "start": start, "end": end})
+        row = {"rank": rank, "kind": kind, "name": name, "stage": action.stage, "lane": "compute"}
+        rows.append({**row, **when, "start": start, "end": end})
         to = action.stage + (1 if action.kind == "F" else -1)
         if action.kind == "W" or not 0 <= to < schedule.stages or schedule.rank_of[to] == rank:
             continue

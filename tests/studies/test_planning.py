@@ -49,7 +49,9 @@ def test_pages_and_stills_say_that_nothing_was_measured(tmp_path: Path) -> None:
     told = facts(planned.store.metadata)
     assert told["planned"] == repr(planned) and told["title"] == "Tree gather, planned"
     assert told["notes"] == ["model: 1 ms a message, 100 Mbit/s sent"]
-    assert told["theory"]["gather/tree"] == {"steps": 2, "share": 0.5}
+    theory = told["theory"]["gather/tree"]
+    assert (theory["steps"], theory["share"]) == (2, 0.5)
+    assert theory["sends"] == ["0000", "0100", "0011", "0001"], "chunks that each rank sends"
     assert facts({})["planned"] == ""
     assert select(planned.store).sentence == repr(planned)
     planned.store.save(tmp_path / "plan.parquet")

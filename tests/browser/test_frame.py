@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import Watched, let_draw, open_scene
-from tests.browser.test_collectives import held
+from tests.browser.test_collectives import free_link, held
 from tests.pairwise import first
 
 pytestmark = pytest.mark.browser
@@ -86,10 +86,9 @@ def test_what_changes_a_rank_does_not_cover_it(
         assert dialog.is_visible()
         for name in (".wb-ring", ".wb-matrix", ".wb-bar", ".wb-say", ".wb-tabs"):
             assert apart(box(stage, ".wb-rank-menu"), box(stage, name)), (name, size)
-        link = stage.locator(".wb-co-spots button[data-code='1>2']").bounding_box()
-        assert link
-        page.mouse.click(link["x"] + link["width"] / 2, link["y"] + link["height"] / 2)
-        assert stage.get_by_role("dialog", name="Change link 1 → 2").is_visible()
+        link, x, y = free_link(stage)
+        page.mouse.click(x, y)
+        assert stage.get_by_role("dialog", name=f"Change link {link}").is_visible()
         assert stage.get_by_role("dialog").count() == 1
         page.keyboard.press("Escape")
         assert stage.get_by_role("dialog").count() == 0

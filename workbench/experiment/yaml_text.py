@@ -96,13 +96,22 @@ def parse(text: str, bounds: Bounds = OF_AN_AUTHOR) -> Any:
     except SpecError:
         raise
     except (yaml.YAMLError, ValueError, OverflowError, AttributeError) as error:
+        if "nesting depth" in str(getattr(error, "problem", "")):  # PyYAML's own limit, from 6.0.4
+            raise _too_deep(bounds) from None
         # A date that no calendar has, a number of ten thousand digits: PyYAML passes those on.
         raise SpecError(f"this is not YAML: {error}") from None
     except RecursionError:
-        raise SpecError("this YAML is nested too deeply to be an experiment") from None
+        raise _too_deep(bounds) from None
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _too_deep(bounds: Bounds) -> SpecError:
+    return SpecError(
+        f"this YAML is nested too deeply to be an experiment: {bounds.depth} lists and mappings "
+        "inside one another are the most"
+    )
 
 
 def _measure(text: str, bounds: Bounds) -> None:
@@ -123,10 +132,7 @@ def _measure(text: str, bounds: Bounds) -> None:
                 continue
         nodes += 1
         if depth > bounds.depth:
-            raise SpecError(
-                f"this YAML is nested too deeply to be an experiment: {bounds.depth} lists and "
-                "mappings inside one another are the most"
-            )
+            raise _too_deep(bounds)
         if nodes > bounds.nodes:
             raise _too_many(bounds)
         if not bounds.aliases and (isinstance(event, yaml.AliasEvent) or event.tag):

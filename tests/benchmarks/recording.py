@@ -6,13 +6,13 @@ import statistics
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.recording import events
+from workbench.recording import lane
 
 PAIRS = 21
 
 
 def cost_of_a_record() -> Figure:
-    nanoseconds = min(events.cost_of_a_record(20_000) for _ in range(5))
+    nanoseconds = min(lane.cost_of_a_record(20_000) for _ in range(5))
     return Figure("one record, clock reading included", nanoseconds, 300, "ns", False)
 
 

@@ -19,6 +19,6 @@ def segment() -> Iterator[Segment]:
 
 @pytest.fixture(params=["python", "c"])
 def mover(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who reads the rings: each test that asks for it runs with both."""
+    """The reader of the rings: each test that asks for it runs with both."""
     monkeypatch.setenv("WORKBENCH_MOVER", request.param)
     return str(request.param)

@@ -57,7 +57,7 @@ def test_what_was_changed_is_no_run_of_the_preset() -> None:
 
 
 def test_a_saved_page_opens_in_it_under_its_question(tmp_path: Path) -> None:
-    """What the page is told of the run has both."""
+    """The facts that the page has of the run name both."""
     straggler = presets()["A straggler"]
     metadata = {"experiment": straggler.experiment.to_yaml()}
     note(metadata, straggler.name, straggler.experiment)

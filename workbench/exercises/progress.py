@@ -41,7 +41,7 @@ class Progress:
 
     @property
     def guessed(self) -> tuple[int, int]:
-        """How many guesses were right, and how many were made, of those with a known result."""
+        """The number of right guesses, and of all guesses whose result is known."""
         made = [one for one in self.guesses.values() if {"taken", "answer"} <= one.keys()]
         return sum(one["taken"] == one["answer"] for one in made), len(made)
 

@@ -158,7 +158,7 @@ class Doorkeeper:
 
     @property
     def proof(self) -> str:
-        """What an agent needs: the key, and whom it is to trust."""
+        """The key, and the fingerprint of the driver that an agent is to trust."""
         return f"{self._key}/{self._identity.fingerprint}" if self._identity else self._key
 
     def ask(self, caller: socket.socket, address: Any) -> None:

@@ -240,7 +240,10 @@ def test_an_unknown_unit_or_rank_is_refused() -> None:
 
 @pytest.mark.alone
 def test_slow_motion_stretches_transfers() -> None:
-    """At k a transfer lasts k times as long as copying does, which a core that slept is slow at."""
+    """At k a transfer lasts k times as long as copying does, which a core that slept is slow at.
+
+    The fastest copy of some thirty is no bound on each that follows; half of those are slower.
+    """
     with started(ranks=2) as run:
         seen = []
         for k in (1, 50, 1):
@@ -250,7 +253,8 @@ def test_slow_motion_stretches_transfers() -> None:
             until(lambda since=since: large(run, since).height >= 20, what=f"transfers at {k}")
             seen.append(lasting(large(run, since)))
     before, slowed, after = seen
-    assert 50 * before.min() < slowed.min() < 50 * before.max() + 0.2
+    assert slowed.min() < 50 * before.max() + 0.2
+    assert 50 * before.min() < slowed.median()
     assert after.median() < slowed.min()
 
 

@@ -78,10 +78,13 @@ def kind(name: str) -> set[str]:
 
 
 VIEWS: dict[str, dict[str, str]] = {
+    "bytes": {"iteration": "number?"},
+    "calls": {"iteration": "number?", "by_rank": "flag"},
     "charts": {"names": "nothing", "theme": "nothing?"},
     "figure": {"name": "text", "theme": "nothing"},
     "to_html": {"path": "path"},
     "view": {"scene": "text"},
+    "waits": {"iteration": "number?"},
 }
 STEERING: dict[str, dict[str, str]] = {
     "freeze": {"rank": "rank"},

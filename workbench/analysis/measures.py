@@ -20,13 +20,13 @@ from workbench.analysis import servers, stages
 from workbench.analysis.actors import mean
 from workbench.analysis.curves import Curves
 from workbench.analysis.recovery import measure
+from workbench.analysis.tables import NOT_TRAINING, traffic
 from workbench.common.units import print_size
 from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.spec import Experiment
 from workbench.store.event_store import Store
 from workbench.user_code.source import Source
 
-NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
 HELD = ("bytes", "in flight")  # what is told of activations
 LAST = 10  # the part of a curve, at its end, whose mean is where the run has come to
 
@@ -101,7 +101,7 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
     end = (
         "failed" if not result.ok else "stopped" if done < run.experiment.iterations else "finished"
     )
-    moved = traffic(run.store)
+    moved = traffic(run.store.scan())
     values: dict[str, Any] = {
         "state": end,
         "error": str(result.error) if result.error is not None else None,
@@ -113,7 +113,7 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "iterations_per_s": done / seconds if seconds and done else None,
         "samples_per_s": samples / seconds if seconds and samples else None,
         "bytes_sent": max(result.bytes_sent.values(), default=None) or moved["sent"].max(),
-        "bytes_busiest": (moved["sent"] + moved["received"]).max(),
+        "bytes_busiest": moved["through"].max(),
         "bytes_all": moved["sent"].sum() or None,
         "bytes_between": to_other_hosts(run.store, run.experiment.network.levels),
         "step_ms": step / settled.height if settled.height else None,
@@ -218,23 +218,6 @@ def ended_at(progress: pl.DataFrame) -> float | None:
     """Return the final loss: its mean over the last tenth of the curve."""
     last = progress["loss"].tail(-(-progress.height // LAST))
     return float(last.to_numpy().mean()) if len(last) else None
-
-
-def traffic(store: Store) -> pl.DataFrame:
-    """Return columns rank, sent, received: payload bytes of training."""
-    p = pl.col
-    rows = store.scan().filter(~p("group").cast(pl.String).is_in(NOT_TRAINING))
-    kind = p("kind").cast(pl.String)
-    return (
-        rows.filter(kind.is_in(["send", "recv"]))
-        .group_by("rank")
-        .agg(
-            sent=p("nbytes").filter(kind == "send").sum(),
-            received=p("nbytes").filter(kind == "recv").sum(),
-        )
-        .sort("rank")
-        .collect()
-    )
 
 
 def to_other_hosts(store: Store, levels: Sequence[int]) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.common.arguments import Place, Text, Theme, checked
 from workbench.runs.displays import display
+from workbench.runs.tables_mixin import Tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from workbench.training.pipelines.schedule import Schedule
 
 
-class Shown:
+class Shown(Tables):
     """Everything that follows from the events in ``store``. User interface is imported when asked
     for.
     """

@@ -1,0 +1,178 @@
+"""Tables of a run that are asked for again and again: bytes, calls, waits, and a server's queue.
+
+Times are milliseconds; those of moments count from the run's first recorded event. Groups of
+metrics and of control are no training and left out, but for grants, which a worker waits for.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from workbench.analysis.servers import GRANTS
+
+NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
+CALL = ("generation", "group", "op")  # what makes a call one call, on all of its ranks
+
+p = pl.col
+
+
+def traffic(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> pl.DataFrame:
+    """Return columns rank, sent, received, through, messages: payload bytes of training, and the
+    number of messages sent; of one ``iteration``, or of all.
+    """
+    rows = _training(events, "send", "recv", iteration=iteration)
+    sends = p("kind") == "send"
+    return (
+        rows.group_by("rank")
+        .agg(
+            sent=p("nbytes").filter(sends).sum(),
+            received=p("nbytes").filter(~sends).sum(),
+            through=p("nbytes").sum(),
+            messages=sends.sum().cast(pl.Int64),
+        )
+        .sort("rank")
+        .collect()
+    )
+
+
+def calls(
+    events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None, by_rank: bool = False
+) -> pl.DataFrame:
+    """Return a row per collective call, or per rank's part in it: see ``Run.calls``."""
+    rows = _training(events, "collective", iteration=iteration)
+    began = _began(events)
+    named = ["iteration", "collective", "algorithm", "name", "nbytes"]
+    if by_rank:
+        waited = _training(events, "wait", iteration=iteration)
+        lost = waited.group_by(*CALL, "rank").agg(waited_ms=_lasts().sum())
+        table = rows.join(lost, on=[*CALL, "rank"], how="left").select(
+            *CALL,
+            "rank",
+            *named,
+            start_ms=_moment("start_ns", began),
+            took_ms=_lasts(),
+            waited_ms=p("waited_ms").fill_null(0.0),
+        )
+    else:
+        first, last = p("start_ns").min(), p("end_ns").max()
+        table = rows.group_by(*CALL).agg(
+            *(p(name).sort_by("rank").first() for name in named),
+            ranks=pl.len().cast(pl.Int64),
+            start_ms=(first - began) * 1e-6,
+            end_ms=(last - began) * 1e-6,
+            took_ms=(last - first) * 1e-6,
+            together_ms=(last - p("start_ns").max()) * 1e-6,
+        )
+    return table.sort("start_ms", *CALL, *["rank"] * by_rank).collect()
+
+
+def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> pl.DataFrame:
+    """Return columns rank, peer, what, waits, waited_ms, longest_ms: who waited for whom."""
+    kind, lane = p("kind").cast(pl.String), p("lane").cast(pl.String)
+    grants = lane == GRANTS
+    rows = events.lazy().filter(kind == "wait", _is_training() | grants)
+    what = (
+        pl.when(grants)
+        .then(pl.lit("grant"))
+        .when(p("collective").cast(pl.String) == "p2p")
+        .then(pl.lit("message"))
+        .otherwise(p("collective").cast(pl.String))
+    )
+    return (
+        rows.filter(_of(iteration))
+        .group_by("rank", "peer", what=what)
+        .agg(waits=pl.len().cast(pl.Int64), waited_ms=_lasts().sum(), longest_ms=_lasts().max())
+        .sort("rank", "peer", "what")
+        .collect()
+    )
+
+
+def queue(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    """Return a row per push that a server took in: see ``Run.queue``."""
+    began, key = _began(events), ["server", "worker", "iteration"]
+    nth = p("at_ns").cum_count().over(key)
+    pushes = _kind(events, "push").select("iteration", server="peer", worker="rank", at_ns="end_ns")
+    sends = _training(events, "send").select(
+        server="peer", worker="rank", at_ns="end_ns", arrived="end_ns"
+    )
+    applies = _kind(events, "apply").select(
+        "iteration", "start_ns", "end_ns", server="rank", worker="peer", at_ns="end_ns"
+    )
+    arrived = (
+        pushes.sort("at_ns")
+        .join_asof(sends.sort("at_ns"), on="at_ns", by=["server", "worker"], check_sortedness=False)
+        .with_columns(nth=nth)
+    )
+    table = (
+        applies.sort("at_ns")
+        .with_columns(nth=nth)
+        .join(arrived, on=[*key, "nth"])
+        # The sender notes its end a little after the server may have begun.
+        .with_columns(arrived=pl.min_horizontal("arrived", "start_ns"))
+        .select(
+            *key,
+            arrived_ms=_moment("arrived", began),
+            waited_ms=(p("start_ns") - p("arrived")) * 1e-6,
+            update_ms=_lasts(),
+            end_ms=_moment("end_ns", began),
+        )
+        .sort("arrived_ms", *key)
+        .collect()
+    )
+    return table.with_columns(_blockers(table))
+
+
+def _blockers(table: pl.DataFrame) -> pl.Series:
+    """Return for each push the workers whose updates ran at its server while it waited."""
+    rows = table.select(
+        "server",
+        "worker",
+        "arrived_ms",
+        begun=p("end_ms") - p("update_ms"),
+        end="end_ms",
+        held=p("waited_ms") > 0,
+    ).rows()
+    each = [
+        sorted(
+            {
+                other
+                for place, other, _, start, end, _ in rows
+                if held and place == server and other != worker and end > came and start < begun
+            }
+        )
+        for server, worker, came, begun, _, held in rows
+    ]
+    return pl.Series("blockers", each, dtype=pl.List(pl.Int32))
+
+
+def _is_training() -> pl.Expr:
+    return ~p("group").cast(pl.String).is_in(NOT_TRAINING)
+
+
+def _of(iteration: int | None) -> pl.Expr:
+    return pl.lit(True) if iteration is None else p("iteration") == iteration
+
+
+def _kind(events: pl.DataFrame | pl.LazyFrame, *kinds: str) -> pl.LazyFrame:
+    return events.lazy().filter(p("kind").cast(pl.String).is_in(kinds))
+
+
+def _training(
+    events: pl.DataFrame | pl.LazyFrame, *kinds: str, iteration: int | None = None
+) -> pl.LazyFrame:
+    """Return rows of training, with text for what is stored as categories."""
+    texts = [p(name).cast(pl.String) for name in ("kind", "group", "collective", "algorithm")]
+    texts.append(p("name").cast(pl.String))
+    return _kind(events, *kinds).filter(_is_training(), _of(iteration)).with_columns(texts)
+
+
+def _began(events: pl.DataFrame | pl.LazyFrame) -> int:
+    return int(events.lazy().select(p("start_ns").min()).collect().item() or 0)
+
+
+def _lasts() -> pl.Expr:
+    return (p("end_ns") - p("start_ns")) * 1e-6
+
+
+def _moment(column: str, began: int) -> pl.Expr:
+    return (p(column) - began) * 1e-6

@@ -16,6 +16,7 @@ from tests.conftest import remains
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.laboratory.panel import NO_CODE, Lab
+from workbench.presets.catalogue import Compared, comparisons
 
 OURS = ("workbench charts", "workbench lab", "workbench page", "workbench run")
 
@@ -225,6 +226,33 @@ def test_two_runs_are_compared(lab: Lab) -> None:
     assert len(lab.charts.figure.data) == 3
     lab.show(first)
     assert lab.stage._page.run is first.run
+
+
+def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lab.questions.choice.options == tuple(comparisons())
+    assert lab.questions.compared.words.split("'")[0] in lab.questions._words.value
+    small(lab, iterations=5)
+    ring = lab.experiment
+    made = Compared("Two", "?", lambda: {"ring": ring, "naive": ring.replace(all_reduce="naive")})
+    monkeypatch.setattr(lab.questions, "known", {lab.questions.choice.value: made})
+    lab.questions.button.click()
+    lab.start()
+    assert lab.questions.button.disabled and "stop it first" in lab.status.value
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+    assert "Two: 2 of 2 runs done." in lab.status.value
+    assert [past.title for past in lab.past.ticked] == ["ring", "naive"]
+    assert [past.experiment.all_reduce for past in lab.history] == ["ring", "naive"]
+    assert lab.stage._page.run is lab.run and lab.run.store.metadata["question"] == "?"
+    assert "<th>2 · naive</th>" in lab.past._table.value
+    wait_for(lambda: len(lab.charts.figure.data) == 3 + 4, "their losses")
+    long = Compared("Long", "?", lambda: {"a": ring.replace(iterations=100_000), "b": ring})
+    lab.start_comparison(long)
+    wait_for(lambda: "Run 1 of 2, a: iteration" in lab.status.value, "the first run")
+    lab.stop_button.click()
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+    assert [past.title for past in lab.past.ticked] == ["a"]
 
 
 def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:

@@ -50,6 +50,21 @@ class Compared:
     name: str
     words: str
     make: Callable[[], Mapping[str, Experiment]]
+    group: str = "Averaged gradients"
+
+    def facts(self) -> dict[str, str]:
+        """Return what each of its runs keeps: the question, which is shown above the picture."""
+        return {"question": self.words}
+
+    @property
+    def code(self) -> str:
+        """Python that runs it and shows what came of it."""
+        return (
+            "import workbench as wb\n"
+            "from workbench.presets.catalogue import comparisons\n\n"
+            f"found = wb.compare(comparisons()[{self.name!r}].make()).wait()\n"
+            "print(found.table)\n"
+        )
 
 
 def presets() -> dict[str, Preset]:
@@ -76,7 +91,11 @@ def note(metadata: dict[str, str], name: str, exp: Experiment) -> None:
 def comparisons() -> dict[str, Compared]:
     """Return them by name. ``wb.compare(comparisons()[name].make(), seeds=5)`` runs one."""
     asked = [file for file in _files() if hasattr(file, "comparisons")]
-    return {one[0]: Compared(*one) for file in asked for one in file.comparisons()}
+    return {
+        name: Compared(name, words, make, file.GROUP)
+        for file in asked
+        for name, words, make in file.comparisons()
+    }
 
 
 def _files() -> list[ModuleType]:

@@ -3,8 +3,10 @@
     serving.py   workbench serve: options, the server's life
     door.py      who may come in
     start.py     the page /      presets, form, past runs (past.py)
+    compare.py   the page /compare, and the cards that start a comparison
     run.py       the pages /run and /watch: the stage, charts (charts.py)
     runs.py      the runs that the server holds, beyond any page; limits.py what they may take
+    comparisons.py  the comparisons that it holds
     page.py      the stage and the parts of pages as components; parts/ their JavaScript
 
 Pages are thin: what a form holds, how runs compare and what a stage is told is decided in

@@ -8,9 +8,11 @@ from typing import Any
 import panel as pn
 
 from workbench.common.units import counted
+from workbench.interface.app.comparisons import HostedComparison
 from workbench.interface.app.page import Ground, PastPart, Site
 from workbench.interface.app.turns import Redrawing
 from workbench.runs.history import Past, compare, label, loss_curves
+from workbench.studies.comparison.trials import Trial
 from workbench.views.pages.figures import HEIGHT, comparison
 
 MARGIN = 60  # pixels around the charts
@@ -18,10 +20,14 @@ COMPARED = 4  # of the newest runs, until the reader chooses
 
 
 class PastRuns:
-    """The list, the table and the figure; they follow what happens to the runs."""
+    """The list, the table and the figure; they follow what happens to the runs: those of a browser,
+    or those of a comparison, in its order and all of them ticked.
+    """
 
-    def __init__(self, site: Site, owner: str, ground: Ground) -> None:
-        self.site, self.ground = site, ground
+    def __init__(
+        self, site: Site, owner: str, ground: Ground, compared: HostedComparison | None = None
+    ) -> None:
+        self.site, self.ground, self._compared = site, ground, compared
         self.history = site.runs.history(owner)
         self.part = PastPart(self.heard)
         self.figure = pn.pane.Plotly(
@@ -48,13 +54,20 @@ class PastRuns:
         self._redrawing.ask()
 
     def _refresh(self) -> None:
-        pasts = [*self.history]
+        compared = self._compared
+        pasts = [*self.history] if compared is None else compared.pasts
         if self.ticked is None:
-            chosen = [past for past in pasts if past.over][-COMPARED:]
+            over = [past for past in pasts if past.over]
+            chosen = over[-COMPARED:] if compared is None else over
         else:
             chosen = [past for past in pasts if past.id in self.ticked]
         ids = {past.id for past in chosen}
-        entries = [self._entry(past, past.id in ids) for past in reversed(pasts)]
+        entries = [self._entry(past, past.id in ids) for past in pasts]
+        if compared is None:
+            entries.reverse()
+        else:
+            self.part.tell(heading="The runs of this comparison")
+            entries += [_waiting(one) for one in compared.trials if one.state == "waiting"]
         table = compare(chosen) if chosen else None
         rows = [table.columns, *map(list, table.iter_rows())] if table is not None else []
         self.part.tell(runs=entries, table=rows)
@@ -105,3 +118,18 @@ class PastRuns:
         elif hosted and hosted.words:
             parts.append(hosted.words)
         return " · ".join(parts)
+
+
+def _waiting(trial: Trial) -> dict[str, Any]:
+    """Return the line of a run that has not started yet."""
+    exp = trial.experiment
+    words = f"{counted(exp.ranks, 'rank')} · {counted(exp.iterations, 'iteration')}"
+    return {
+        "id": "",
+        "name": trial.name,
+        "state": "waiting",
+        "words": words,
+        "href": "",
+        "live": False,
+        "ticked": False,
+    }

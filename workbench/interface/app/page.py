@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from panel.custom import AnyWidgetComponent
 from panel.io.resources import LOCAL_DIST
 
 from workbench.common.assets import stage_module, theme
+from workbench.interface.app.comparisons import Comparisons
 from workbench.interface.app.lines import waiting
 from workbench.interface.app.runs import Runs
 from workbench.interface.app.turns import Turns, guarded
@@ -42,6 +43,11 @@ class Site:
     form_word: Callable[[str], str] | None = None  # of a browser's forms, where there is a login
     pool: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 6, "page"))
     turns: Turns = field(default_factory=Turns)  # for what reads events and draws
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """The comparisons of this server."""
+        return Comparisons(self.runs)
 
     @property
     def logout(self) -> str:
@@ -209,6 +215,10 @@ class FormPart(Part):
 
 class PastPart(Part):
     _esm = _part("past.js")
+
+
+class ComparisonsPart(Part):
+    _esm = _part("comparisons.js")
 
 
 class BarPart(Part):

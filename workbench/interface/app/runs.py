@@ -44,6 +44,21 @@ Leave = Callable[[], None]
 
 
 @dataclass(eq=False)
+class Place:
+    """A place among the live runs, for runs one after another; pages that show any of them count
+    for each of them.
+    """
+
+    owner: str
+    pages: list[Present] = field(default_factory=list)
+
+    @property
+    def shown(self) -> bool:
+        """Whether a page shows one of its runs."""
+        return any(map(_is_there, self.pages))
+
+
+@dataclass(eq=False)
 class Hosted:
     """One run, and the rights to it."""
 
@@ -55,6 +70,7 @@ class Hosted:
     alone: float | None = None  # since when no page shows it
     kill_at: float | None = None
     pages: list[Present] = field(default_factory=list)
+    place: Place | None = None  # that it shares with others
 
     @property
     def id(self) -> str:
@@ -85,17 +101,24 @@ class Runs:
         self._hosted: dict[str, Hosted] = {}
         self._watched: dict[str, Hosted] = {}
         self._owners: dict[str, _Owner] = {}
+        self._places: list[Place] = []
         self._starting = 0
         self._weighed = -WEIGH
         self._closed = threading.Event()
 
     # ---- what pages ask for
 
-    def start(self, exp: Experiment, owner: str, title: str = "") -> Hosted:
-        """Start a run for this owner. Raises Refused, or what ``wb.run`` raises. Takes seconds
-        when the pool of ranks is cold: not for a thread that others wait for.
+    def start(
+        self, exp: Experiment, owner: str, title: str = "", place: Place | None = None
+    ) -> Hosted:
+        """Start a run for this owner, in a place that it has or in a free one. Raises Refused, or
+        what ``wb.run`` raises. Takes seconds when the pool of ranks is cold: not for a thread that
+        others wait for.
         """
-        self._admit(exp, owner)
+        self.limits.check(exp)
+        with self._lock:
+            self._need_room(owner, 0 if place else 1)
+            self._starting += not place
         past = None
         try:
             run = _run(exp)
@@ -103,18 +126,32 @@ class Runs:
             past = self.history(owner).add(run, title, secrets.token_urlsafe(16))
         finally:
             with self._lock:  # in one: between the two it would count neither as starting nor live
-                self._starting -= 1
+                self._starting -= not place
                 if past is not None:
-                    hosted = self._host(past, owner)
+                    hosted = self._host(past, owner, place)
         if self._closed.is_set():
             self._end(hosted, "The server was stopped.")
         return hosted
 
-    def _host(self, past: Past, owner: str) -> Hosted:
+    def _host(self, past: Past, owner: str, place: Place | None) -> Hosted:
         now = self._clock()
-        hosted = Hosted(past, owner, secrets.token_urlsafe(16), now, alone=now)
+        hosted = Hosted(past, owner, secrets.token_urlsafe(16), now, alone=now, place=place)
+        if place is not None:
+            hosted.pages = place.pages
         self._hosted[hosted.id] = self._watched[hosted.watch] = hosted
         return hosted
+
+    def reserve(self, owner: str) -> Place:
+        """Take a place for several runs, one after another. Raises Refused where there is none."""
+        with self._lock:
+            self._need_room(owner, 1)
+            self._places.append(place := Place(owner))
+            return place
+
+    def give_back(self, place: Place) -> None:
+        """Free a place: none of its runs is live."""
+        with self._lock:
+            self._places.remove(place)
 
     def find(self, id: str) -> Hosted | None:
         """Return the run with this id, for all who have its address."""
@@ -129,9 +166,9 @@ class Runs:
         with self._lock:
             return self._of(owner).history
 
-    def enter(self, hosted: Hosted, present: Present) -> Leave:
-        """Count a page that shows the run while ``present()`` says so; return the function that
-        removes it.
+    def enter(self, hosted: Hosted | Place, present: Present) -> Leave:
+        """Count a page that shows the run, or the runs of the place, while ``present()`` says so;
+        return the function that removes it.
         """
         return self._keep(hosted.pages, present)
 
@@ -172,16 +209,14 @@ class Runs:
 
     # ---- limits
 
-    def _admit(self, exp: Experiment, owner: str) -> None:
-        """Take a place for a run that begins, or say why there is none."""
-        self.limits.check(exp)
-        with self._lock:
-            if self._closed.is_set():
-                raise Refused("The server is being stopped.")
-            live = self.live
-            if len(live) + self._starting >= self.limits.runs:
-                raise Refused(self.limits.no_place(sum(one.owner == owner for one in live)))
-            self._starting += 1
+    def _need_room(self, owner: str, places: int) -> None:
+        """Raise Refused where so many more places are not free, or the server ends."""
+        if self._closed.is_set():
+            raise Refused("The server is being stopped.")
+        taken = [one.owner for one in self.live if one.place is None]
+        taken += [one.owner for one in self._places]
+        if places and len(taken) + self._starting + places > self.limits.runs:
+            raise Refused(self.limits.no_place(taken.count(owner)))
 
     def tick(self) -> None:
         """Look at clocks, pages and memory; end what has to end."""

@@ -20,6 +20,7 @@ from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from workbench.common.errors import WorkbenchError
+from workbench.interface.app.compare import compare_page
 from workbench.interface.app.gate import Listening, open_server
 from workbench.interface.app.limits import Limits
 from workbench.interface.app.login import Door
@@ -89,6 +90,7 @@ def serve(options: Options) -> None:
         server = open_server(
             {
                 "/": lambda: start_page(site),  # Panel takes plain functions only
+                "/compare": lambda: compare_page(site),
                 "/run": lambda: run_page(site),
                 "/watch": lambda: watch_page(site),
                 "/partition": lambda: partition_page(site),

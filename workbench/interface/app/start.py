@@ -12,6 +12,7 @@ import panel as pn
 from workbench.common.errors import SpecError, WorkbenchError, short
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
+from workbench.interface.app.compare import Questions
 from workbench.interface.app.history import PastRuns
 from workbench.interface.app.limits import Refused
 from workbench.interface.app.page import FormPart, Ground, Site, asked, browser, frame, presence
@@ -41,6 +42,7 @@ class StartPage:
         self.presets = form.presets()
         self.form = FormPart(self.heard)
         self.ground = Ground()
+        self.questions = Questions(site, self.owner)
         self.past = PastRuns(site, self.owner, self.ground)
         self.base = ""  # the preset that the fields were filled from
         self.filled = 0
@@ -190,6 +192,7 @@ def start_page(site: Site) -> pn.Template:
     pn.state.on_session_destroyed(lambda _: leave())
     places = {
         "form": page.form,
+        "comparisons": page.questions.part,
         "past": page.past.part,
         "figure": page.past.figure,
         "ground": page.ground,

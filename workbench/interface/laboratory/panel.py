@@ -20,14 +20,16 @@ from workbench.common.errors import RunTimeout, SpecError, WorkbenchError
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
+from workbench.interface.laboratory.comparing import Comparing, Questions
 from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Sheet
 from workbench.interface.laboratory.stage import LiveStage
 from workbench.launchers.processes.pool import warm_pool
-from workbench.presets.catalogue import note
+from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, label
 from workbench.runs.run import Run
 from workbench.runs.run import run as start
+from workbench.studies.comparison.trials import Trial
 from workbench.views.jupyter import hear_at_once
 from workbench.views.pages.facts import in_a_line
 from workbench.views.pages.figures import CHARTS
@@ -63,6 +65,7 @@ class Lab(w.VBox):
             self.presets = {YOURS: yours} | self.presets
         first = next(iter(self.presets.values()))
         self.history, self.run = History(), None
+        self.comparing: Comparing | None = None  # the comparison that runs, or ran last
         self._lock = threading.Lock()
         self._over = threading.Event()  # this laboratory is closed
         self._watcher = threading.Thread()
@@ -93,6 +96,7 @@ class Lab(w.VBox):
         self._now = self.preset.value, self.sheet.values
         self.stage = LiveStage(on_start=self._on_start)
         self.charts = Charts(None, *AT_FIRST)
+        self.questions = Questions(self.start_comparison)
         self.past = PastRuns(self.history, self.show, self.take, self.compare)
         self.preset.observe(lambda _: self._choose(), "value")
         self.back.on_click(lambda _: self.undo())
@@ -116,6 +120,7 @@ class Lab(w.VBox):
             w.HTML(f"<style>{style}</style>"),
             _row(self.preset, self.start_button, self.stop_button, self.reset, self.back),
             self.preset_words,
+            self.questions,
             self.status,
             self.sheet,
             self.stage,
@@ -190,10 +195,7 @@ class Lab(w.VBox):
 
     def _start(self, exp: Experiment) -> None:
         with self._lock:
-            if self.run is not None and not self.run.done:
-                raise WorkbenchError("A run is going on: stop it first.")
-            if self._over.is_set():
-                raise WorkbenchError("This laboratory is closed; wb.lab() opens another one.")
+            self._need_idle()
             self._say("Starting …")
             run = self.run = start(exp)
             preset = self.presets[self.preset.value]
@@ -201,9 +203,62 @@ class Lab(w.VBox):
             note(run.store.metadata, title, exp)
             past = self.history.add(run, title)
         self.show(past)
-        self.start_button.disabled, self.stop_button.disabled = True, False
+        self._enable(running=True)
         self.past.refresh()
         self._watcher = threads.start(partial(self._watch, run), "workbench lab", self._over.set)
+
+    def _need_idle(self) -> None:
+        """Raise WorkbenchError while something runs, and in a laboratory that is closed."""
+        compares = self.comparing is not None and not self.comparing.done
+        if compares or (self.run is not None and not self.run.done):
+            raise WorkbenchError("A run is going on: stop it first.")
+        if self._over.is_set():
+            raise WorkbenchError("This laboratory is closed; wb.lab() opens another one.")
+
+    def _enable(self, running: bool) -> None:
+        self.start_button.disabled = self.questions.button.disabled = running
+        self.stop_button.disabled = not running
+
+    def start_comparison(self, compared: Compared) -> None:
+        """Run the experiments of a comparison one after another, each on the stage; at the end all
+        are ticked among the past runs, which shows them side by side.
+        """
+        try:
+            with self._lock:
+                self._need_idle()
+                self._say("Starting …")
+                comparing = self.comparing = Comparing(compared, self._begin)
+        except (WorkbenchError, OSError) as error:
+            self._say(str(error), wrong=True)
+            return
+        self._enable(running=True)
+        self._watcher = threads.start(
+            partial(self._follow, comparing), "workbench lab", self._over.set
+        )
+
+    def _begin(self, compared: Compared, trial: Trial) -> Past | None:
+        """Start a run of a comparison, and put it on the stage."""
+        if self._over.is_set():
+            return None
+        run = self.run = start(trial.experiment)
+        run.store.metadata |= compared.facts()
+        past = self.history.add(run, trial.name)
+        self.show(past)
+        self.past.refresh()
+        return past
+
+    def _follow(self, comparing: Comparing) -> None:
+        """Show how far a comparison is until it is over, then its runs side by side."""
+        while not comparing.wait(EVERY_SECONDS) and not self._over.is_set():
+            self._say(f"{comparing.compared.name}: {comparing.words}")
+            self.past.refresh()
+        if self._over.is_set():
+            return
+        self.past.tick(comparing.pasts)
+        wrong = "; ".join(comparing.errors)
+        words = f"{comparing.compared.name}: {comparing.words}."
+        self._say(in_a_line(wrong) if wrong else words, wrong=bool(wrong))
+        self._enable(running=False)
 
     def _on_start(self, _: Mapping[str, Any]) -> str:
         """Start a run that the stage itself asks for."""
@@ -212,7 +267,10 @@ class Lab(w.VBox):
 
     def stop(self) -> None:
         """Stop what runs, after the iteration that is under way; its record stays."""
-        if self.run is not None and not self.run.done:
+        if self.comparing is not None and not self.comparing.done:
+            self._say("Stopping …")
+            self.comparing.stop()
+        elif self.run is not None and not self.run.done:
             self._say("Stopping …")
             self.run.stop()
 
@@ -247,7 +305,7 @@ class Lab(w.VBox):
         self.past.refresh()
         error = run.result.error
         self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
-        self.start_button.disabled, self.stop_button.disabled = False, True
+        self._enable(running=False)
 
     def _say(self, words: str, wrong: bool = False) -> None:
         kind = "wb-refused" if wrong else "wb-quiet"
@@ -261,6 +319,8 @@ class Lab(w.VBox):
             super().close()
             return
         self._over.set()
+        if self.comparing is not None:
+            self.comparing.stop()
         if self.run is not None and not self.run.done:
             self.run.stop()
         self.charts.close()

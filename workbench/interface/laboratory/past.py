@@ -30,6 +30,7 @@ class PastRuns(w.VBox):
         self._lock = threading.RLock()  # the reader's clicks, and the thread that follows a run
         self._rows: dict[str, tuple[w.HBox, w.Checkbox, w.HTML]] = {}
         self._chosen = False  # the reader has ticked a run
+        self._setting = False
         self._list, self._table = w.VBox(), w.HTML()
         self._compared: list[Any] = []
         super().__init__([self._list, self._table])
@@ -40,6 +41,22 @@ class PastRuns(w.VBox):
     def ticked(self) -> list[Past]:
         """Oldest first."""
         return [p for p in self._history if p.id in self._rows and self._rows[p.id][1].value]
+
+    def tick(self, pasts: list[Past]) -> None:
+        """Tick these runs and no others, as the reader would."""
+        self.refresh()
+        with self._lock:
+            self._set({past.id for past in pasts})
+            self._chosen = True
+            self._show_ticked()
+
+    def _set(self, ids: set[str]) -> None:
+        self._setting = True  # it is not the reader who ticks
+        try:
+            for id, (_, tick, _) in self._rows.items():
+                tick.value = id in ids
+        finally:
+            self._setting = False
 
     def refresh(self) -> None:
         """Look again at the runs: new ones, and how those that are live stand."""
@@ -62,10 +79,7 @@ class PastRuns(w.VBox):
         if not rows or [*self._list.children] != rows:
             self._list.children = rows or empty
         if not self._chosen:
-            newest = {past.id for past in [p for p in pasts if p.over][-COMPARED:]}
-            for id, (_, tick, _) in self._rows.items():
-                tick.value = id in newest
-            self._chosen = False  # that was not the reader
+            self._set({past.id for past in [p for p in pasts if p.over][-COMPARED:]})
         self._show_ticked()
 
     def _row(self, past: Past) -> tuple[w.HBox, w.Checkbox, w.HTML]:
@@ -83,6 +97,8 @@ class PastRuns(w.VBox):
         return row, tick, words
 
     def _tick(self) -> None:
+        if self._setting:
+            return
         with self._lock:
             self._chosen = True
             self._show_ticked()

@@ -31,13 +31,14 @@ from workbench.common.arguments import (
 from workbench.common.errors import RunTimeout, SpecError, WorkbenchError, short
 from workbench.experiment.spec import Experiment
 from workbench.runs.background_task import LOOK, run_over
-from workbench.runs.history import KEEP_ROWS, History
+from workbench.runs.history import KEEP_ROWS, History, Past
 from workbench.studies.comparison.results import Results
 from workbench.studies.comparison.trials import Trial, keep, names_for, recall
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+Begin = Callable[[Trial], Past | None]  # starts a trial's run; None: this one is not to be run
 Experiments = Mapping[str, Experiment] | Iterable[Experiment | tuple[str, Experiment]]
 
 
@@ -45,13 +46,19 @@ class Comparison(Results):
     """The comparison of ``compare``: live while it runs, with its results.
 
     ``trials`` are the single runs, an experiment and a seed each. Every property tells of what is
-    done by now. In a notebook it shows itself, and follows what happens.
+    done by now. In a notebook it shows itself, and follows what happens. ``begin`` starts a trial
+    where runs belong to someone else, such as a page.
     """
 
     def __init__(
-        self, trials: Sequence[Trial], at_once: int = 1, folder: Path | None = None
+        self,
+        trials: Sequence[Trial],
+        at_once: int = 1,
+        folder: Path | None = None,
+        begin: Begin | None = None,
     ) -> None:
         super().__init__(trials, folder)
+        self._begin = begin or self._start
         self._history = History(keep=len(trials) + 1, keep_rows=KEEP_ROWS)
         self._left = [trial for trial in trials if not trial.done]
         self._lock, self._stopping = threading.Lock(), threading.Event()
@@ -80,12 +87,15 @@ class Comparison(Results):
         with self._lock:
             return self._left.pop(0) if self._left and not self._stopping.is_set() else None
 
-    def _run(self, trial: Trial) -> None:
+    def _start(self, trial: Trial) -> Past:
         from workbench.runs.run import run as start
 
-        run = start(trial.experiment)
-        trial.past = past = self._history.add(run, trial.name)
-        asked = False
+        return self._history.add(start(trial.experiment), trial.name)
+
+    def _run(self, trial: Trial) -> None:
+        if (past := self._begin(trial)) is None:
+            return
+        trial.past, run, asked = past, past.run, False
         while not run.done:
             if self._stopping.is_set() and not asked:
                 run.stop()

@@ -6,7 +6,8 @@ import { h, part } from "./dom.js";
 /**
  * @typedef {{id: string, name: string, state: string, words: string, href: string, live: boolean,
  *   ticked: boolean}} Entry
- * @typedef {{runs: Entry[], table: string[][]}} State  the table's first row names the runs
+ * @typedef {{runs: Entry[], table: string[][], heading?: string}} State  the table's first row names
+ *   the runs; an entry without an id has not started
  */
 
 /** @param {Entry} entry @param {() => void} tick */
@@ -22,8 +23,8 @@ function line(entry, tick) {
   return h(
     "li",
     {},
-    box,
-    h("a", { href: entry.href }, entry.name),
+    entry.id ? box : "",
+    entry.id ? h("a", { href: entry.href }, entry.name) : h("span", {}, entry.name),
     h("span", { class: `state ${entry.state}` }, entry.state),
     h("span", { class: "quiet" }, entry.words),
   );
@@ -63,7 +64,7 @@ export default part((body, /** @type {State} */ state, tell) => {
   // a new list keeps the reader's place
   const focused = /** @type {ShadowRoot} */ (body.getRootNode()).activeElement?.id;
   body.replaceChildren(
-    h("h2", {}, "Your runs"),
+    h("h2", {}, state.heading ?? "Your runs"),
     state.runs?.length
       ? h("ul", { class: "past" }, ...state.runs.map((entry) => line(entry, tick)))
       : h(

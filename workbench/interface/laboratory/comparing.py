@@ -1,0 +1,91 @@
+"""The laboratory's comparisons: a question is chosen, its experiments run one after another."""
+
+from __future__ import annotations
+
+import html
+import threading
+from collections.abc import Callable
+
+import ipywidgets as w
+
+from workbench.experiment.spec import Experiment
+from workbench.presets.catalogue import Compared, comparisons
+from workbench.runs.history import Past
+from workbench.studies.comparison.comparison import Comparison
+from workbench.studies.comparison.trials import Trial
+
+Begin = Callable[[Compared, Trial], Past | None]
+
+
+class Questions(w.VBox):
+    """The comparisons to choose from; ``start`` is called with the one that is chosen."""
+
+    def __init__(self, start: Callable[[Compared], None]) -> None:
+        self.known = comparisons()
+        self.choice = w.Dropdown(options=[*self.known], description="Or compare")
+        self.button = w.Button(
+            description="Run all", icon="play", tooltip="Run these one after another"
+        )
+        self._words = w.HTML()
+        row = w.HBox([self.choice, self.button])
+        row.add_class("wb-row")
+        super().__init__([row, self._words])
+        self.button.add_class("wb-lab-compare")
+        self.choice.observe(lambda _: self._chosen(), "value")
+        self.button.on_click(lambda _: start(self.compared))
+        self._chosen()
+
+    @property
+    def compared(self) -> Compared:
+        """The comparison that is chosen."""
+        return self.known[self.choice.value]
+
+    def _chosen(self) -> None:
+        self._words.value = f'<p class="wb-quiet">{html.escape(self.compared.words)}</p>'
+
+
+class Comparing:
+    """One comparison that runs. ``begin`` starts each of its runs; ``pasts`` are those so far."""
+
+    def __init__(self, compared: Compared, begin: Begin) -> None:
+        experiments: dict[str, Experiment] = dict(compared.make())
+        self.compared, self._begin = compared, begin
+        self._stopped = threading.Event()
+        trials = [Trial(name, exp, exp.seed) for name, exp in experiments.items()]
+        self._comparison = Comparison(trials, begin=self._start)
+
+    def _start(self, trial: Trial) -> Past | None:
+        return None if self._stopped.is_set() else self._begin(self.compared, trial)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of its runs are over."""
+        return self._comparison.done
+
+    @property
+    def pasts(self) -> list[Past]:
+        return [one.past for one in self._comparison.trials if one.past is not None]
+
+    @property
+    def errors(self) -> list[str]:
+        """Each run that failed, and why."""
+        return [f"{one.name}: {one.error}" for one in self._comparison.trials if one.error]
+
+    @property
+    def words(self) -> str:
+        """Which run it is, of how many, and how far."""
+        trials = self._comparison.trials
+        for number, one in enumerate(trials, 1):
+            if one.past is not None and not one.past.over:
+                done, asked = one.past.run.iteration, one.experiment.iterations
+                return f"Run {number} of {len(trials)}, {one.name}: iteration {done:,} of {asked:,}"
+        return self._comparison.words
+
+    def stop(self) -> None:
+        """Stop the run that goes on, after its iteration; start no other."""
+        self._stopped.set()
+        self._comparison.stop()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of all, at most so long. Returns whether it has come."""
+        return self._comparison.ended.wait(seconds)

@@ -19,7 +19,7 @@ from tests.browser.app_pages import (
     started,
     state,
 )
-from tests.browser.conftest import wait_for
+from tests.browser.conftest import known, wait_for
 from tests.live import gone
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -185,3 +185,24 @@ def test_narrow_pages_do_not_overflow(web_app: str, open_page: Open) -> None:
         page.get_by_text("More options").click()
         wide = page.evaluate("() => document.documentElement.scrollWidth")
         assert wide <= width
+
+
+@pytest.mark.full
+def test_a_comparison_starts_at_a_click_and_ends_side_by_side(
+    web_app: str, open_page: Open
+) -> None:
+    page = open_page().page
+    start_page(page, web_app)
+    page.get_by_text("Or compare: several runs").click()
+    page.locator(".place-comparisons button.card", has_text="Kept or thrown away").click()
+    page.wait_for_url("**/compare?id=*", wait_until="commit")
+    page.get_by_text("The runs of this comparison").wait_for()
+    lines = page.locator("ul.past li")
+    wait_for(lambda: "waiting" in lines.last.inner_text(), "the runs to come")
+    wait_for(lambda: "running" in lines.first.inner_text(), "the first run")
+    assert known(page.locator(".wb-stage"), "run"), "it is on the stage"
+    wait_for(lambda: page.get_by_role("button", name="Compare again").count(), "its end", 300)
+    wait_for(lambda: page.locator("thead th").count() == 5, "four runs side by side")
+    page.get_by_text("Losses compared, by iteration").wait_for()
+    start_page(page, web_app)
+    page.get_by_role("link", name="Kept or thrown away").wait_for()

@@ -12,9 +12,23 @@ import torch.distributed as dist
 
 from tests.process_group.common import DTYPES, SLOT, inputs
 from tests.processes import values
+from workbench.messaging.progress_engine import ProgressEngine
+from workbench.recording.events import now
+
+
+def _ask_at_once() -> None:
+    """Ask each engine as soon as it is added what its thread may ask from then on."""
+    add = ProgressEngine.add
+
+    def asked(self: ProgressEngine, engine: Any) -> None:
+        engine.due(), engine.busy(), engine.advance(), engine.look(now())
+        add(self, engine)
+
+    ProgressEngine.add = asked  # type: ignore[method-assign]
 
 
 def _messages(rank: int, n: int) -> None:
+    _ask_at_once()
     right, left = (rank + 1) % n, (rank - 1) % n
     # sizes around the slot, all dtypes, in both directions at once
     for elements, name in itertools.product((0, 1, 255, 256, 257, 5000), DTYPES):

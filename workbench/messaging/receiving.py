@@ -33,10 +33,10 @@ class RecvEngine(Engine):
     kind, sends = "recv", False
 
     def __init__(self, comm: Communicator, lane: str, progress: ProgressEngine) -> None:
-        super().__init__(comm, lane, progress)
         self._arriving: dict[int, Transfer] = {}  # by peer: the message whose slots are coming in
         self._unexpected: dict[int, deque[Transfer]] = {}
         self._early: dict[int, tuple[int, int, int]] = {}  # by peer: see _is_early
+        super().__init__(comm, lane, progress)  # from here on the thread asks it
 
     def forget(self) -> None:
         self._arriving.clear()

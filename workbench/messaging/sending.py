@@ -33,10 +33,10 @@ class SendEngine(Engine):
     kind, sends = "send", True
 
     def __init__(self, comm: Communicator, lane: str, progress: ProgressEngine) -> None:
-        super().__init__(comm, lane, progress)
         self._numbers: dict[int, int] = {}
         self._leaving: dict[int, Departure] = {}  # by peer
         self._held = False  # by the user, since a slot was moved last: that is no waiting
+        super().__init__(comm, lane, progress)  # from here on the thread asks it
 
     def accept(self, transfer: Transfer) -> None:
         number = self._numbers.get(transfer.peer, 0)

@@ -15,12 +15,14 @@ from workbench.interface.app.page import (
     ComparisonsPart,
     Ground,
     Site,
+    Stage,
     asked,
     browser,
     frame,
     presence,
 )
 from workbench.presets.catalogue import comparisons
+from workbench.views.scenes import first_scene
 
 NONE = (
     "There is no such comparison here",
@@ -81,22 +83,29 @@ class ComparePage:
         owner = browser(site.cookie)
         self.bar, self.ground = BarPart(self.heard), Ground()
         self.runs = PastRuns(site, owner, self.ground, hosted)
+        self.stage, self._shown = Stage(), ""
         leave_runs = site.runs.enter(hosted.place, presence())
         leave_owner = site.runs.visit(hosted.owner, presence())
+        pn.state.on_session_destroyed(lambda _: self.stage.leave())
         pn.state.on_session_destroyed(lambda _: leave_runs())
         pn.state.on_session_destroyed(lambda _: leave_owner())
         self.places = {
             "bar": self.bar,
             "past": self.runs.part,
             "figure": self.runs.figure,
+            "stage": self.stage,
             "ground": self.ground,
         }
         self.bar.follow(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show how far it is."""
+        """Show how far it is, and the run that goes on."""
         hosted = self.hosted
+        for past in hosted.pasts[-1:]:
+            if past.id != self._shown and (run := past.run) is not None:
+                self._shown = past.id
+                self.stage.watch(run, first_scene(run.store.metadata))
         self.bar.tell(
             title=hosted.compared.name,
             words=f"{hosted.compared.words} · {hosted.state}",

@@ -37,9 +37,23 @@ const MARK_INKS = {
   none: "edge",
 };
 
-/** @param {DoingMark} mark @param {boolean} [halo] */
-export function markIcon(mark, halo = false) {
-  const { d, fill, dash, thin } = MARKS[mark];
+/**
+ * The form in which a rank is drawn: a server's disc is a hexagon.
+ * @param {DoingMark} mark
+ * @param {boolean} server
+ * @returns {DoingMark}
+ */
+const formOf = (mark, server) =>
+  server && ["compute", "wait", "none", "stopped"].includes(mark) ? "serve" : mark;
+
+/**
+ * @param {DoingMark} mark
+ * @param {boolean} [halo]
+ * @param {boolean} [server]
+ */
+export function markIcon(mark, halo = false, server = false) {
+  const { fill, dash, thin } = MARKS[mark];
+  const { d } = MARKS[formOf(mark, server)];
   const colour = `var(--${MARK_INKS[mark]})`;
   const holder = document.createElement("i");
   const shape =
@@ -100,6 +114,19 @@ export function underCircle({ nodes, node }, links, x, y) {
 }
 
 /**
+ * Return the links that are drawn: those of the run, and what was changed of others by hand. Where
+ * the whole network is emulated, links that nobody uses tell nothing.
+ * @param {number} ranks
+ * @param {Set<string>} links
+ * @param {{from: number, to: number}[]} emulated
+ * @returns {Set<string>}
+ */
+export function shownLinks(ranks, links, emulated) {
+  const whole = links.size > 0 && emulated.length >= ranks * (ranks - 1);
+  return new Set([...links, ...(whole ? [] : emulated.map((l) => `${l.from}>${l.to}`))]);
+}
+
+/**
  * The shape of a node.
  * @param {CanvasRenderingContext2D} g
  * @param {DoingMark} mark
@@ -142,11 +169,12 @@ function nodeShape(g, mark, x, y, r) {
  * @param {Set<string>} links
  * @param {{from: number, to: number, down: boolean}[]} emulated
  * @param {number | undefined} chosen
+ * @param {number} [servers]  the first ranks, which hold the parameters
  */
-export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen) {
+export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen, servers = 0) {
   const { nodes, node, numbered } = circle;
-  const gone = (/** @type {number} */ r) => ["killed", "none"].includes(doings[r]?.mark);
-  for (const link of new Set([...links, ...emulated.map((l) => `${l.from}>${l.to}`)])) {
+  const gone = (/** @type {number} */ r) => doings[r]?.mark === "killed";
+  for (const link of shownLinks(nodes.length, links, emulated)) {
     const [from, to] = link.split(">").map(Number);
     const a = nodes[from];
     const b = nodes[to];
@@ -175,7 +203,7 @@ export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen
     const { x, y } = nodes[rank];
     const colour = ink[MARK_INKS[mark]];
     const solid = mark === "compute" || mark === "held" || mark === "ended";
-    nodeShape(g, mark, x, y, node);
+    nodeShape(g, formOf(mark, rank < servers), x, y, node);
     g.fillStyle = solid ? colour : ink.ground;
     g.fill();
     g.strokeStyle = colour;

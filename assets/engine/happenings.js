@@ -49,11 +49,14 @@ export class Happenings {
     this.table = known.table;
     this.run = known.run?.id ?? "";
     this.next = 0; // the next row to look at, counted over the whole run
-    // lane in which a wait is not over -> what was noticed in it
-    this.open = /** @type {Map<string, Line>} */ (new Map());
+    // lane in which a wait is not over -> what was noticed in it, after so many seconds
+    this.open = /** @type {Map<string, {line: Line, seconds: number}>} */ (new Map());
     this.late = /** @type {{line: Line, ranks: Set<number>, why: Map<number, string>} | null} */ (
       null
     ); // the newest
+    // the newest waits that are over, in one line; pads that were overrun, in one
+    this.past = /** @type {{line: Line, ranks: Set<number>, most: number} | null} */ (null);
+    this.overruns = /** @type {{line: Line, ranks: Set<number>, most: number} | null} */ (null);
     // lines of a recovery: who did the same
     this.together = /** @type {Map<string, {line: Line, ranks: Set<number>}>} */ (new Map());
     this.held = known.control?.held ?? false;
@@ -119,10 +122,19 @@ export class Happenings {
    */
   #over(r) {
     const lane = this.#lane(r);
-    const line = this.open.get(lane);
-    if (!line || this.table.start[r] > line.t) return;
+    const alarm = this.open.get(lane);
+    if (!alarm || this.table.start[r] > alarm.line.t) return;
     this.open.delete(lane);
+    const { line, seconds } = alarm;
     line.kind = "waited";
+    if (this.past && Math.abs(this.past.line.t - line.t) < MOMENT_NS) {
+      const { past } = this;
+      past.ranks.add(line.rank);
+      past.most = Math.max(past.most, seconds);
+      const who = past.ranks.size > 1 ? `${past.ranks.size} ranks` : `rank ${line.rank}`;
+      past.line.words = `${who}: no progress for ${past.most.toFixed(1)} s, until it went on`;
+      this.#feed.remove(line);
+    } else this.past = { line, ranks: new Set([line.rank]), most: seconds };
     this.#feed.changed();
   }
 
@@ -147,18 +159,26 @@ export class Happenings {
     this.#feed.changed();
   }
 
-  /** @param {number} r */
+  /** Pads that are overrun, of all ranks in one line. @param {number} r */
   #overrun(r) {
     const { table } = this;
     const rank = table.passages.rank[table.passage[r]];
-    this.#feed.once(
-      `overrun ${rank}`,
-      table.end[r],
-      `rank ${rank}: a padded computation lasted ${duration(table.value[r] * 1e6)} longer ` +
-        "than its pad (shown once)",
-      "metric",
-      rank,
-    );
+    const late = table.value[r] * 1e6;
+    this.overruns ??= {
+      line: this.#feed.put(table.end[r], "", "metric", rank),
+      ranks: new Set(),
+      most: 0,
+    };
+    const { line, ranks, most } = this.overruns;
+    if (ranks.has(rank) && late <= most) return;
+    ranks.add(rank);
+    this.overruns.most = Math.max(most, late);
+    const by = duration(this.overruns.most);
+    line.words =
+      ranks.size > 1
+        ? `padded computations of ${ranks.size} ranks lasted up to ${by} longer than their pads`
+        : `rank ${rank}: a padded computation lasted up to ${by} longer than its pad`;
+    this.#feed.changed();
   }
 
   /** @param {Known} known @param {number} r */
@@ -199,10 +219,10 @@ export class Happenings {
       return; // its receive is open, it does not stand for it
     else if (kind === "detect" && name in WHY_LATE) this.#noteLate(r, by, name);
     else if (kind === "detect")
-      this.open.set(
-        this.#lane(r),
-        this.#feed.put(t, detectWords(table, r, by, known.lanesNow), kind, by),
-      );
+      this.open.set(this.#lane(r), {
+        line: this.#feed.put(t, detectWords(table, r, by, known.lanesNow), kind, by),
+        seconds: table.value[r],
+      });
     else if (kind === "abort" || kind === "rebuild" || kind === "restore")
       this.#recovers(r, by, kind, name);
     else {

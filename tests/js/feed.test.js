@@ -150,6 +150,15 @@ test("an alarm is one while its wait lasts", () => {
     "it comes later",
   );
   assert.ok(happenings.version > before);
+  const three = [0, 1, 2].flatMap((rank) => [
+    row(rank, "detect", 9, 9 + rank, { peer: 3, name: "stalled", op: 37, value: 1 + rank }),
+    row(rank, "wait", 3, 20, { op: 37, peer: 3 }),
+  ]);
+  assert.deepEqual(
+    read(heard(three)).map(({ kind, words }) => [kind, words]),
+    [["waited", "3 ranks: no progress for 3.0 s, until it went on"]],
+    "of those that were over together one line is left",
+  );
 });
 
 test(
@@ -176,7 +185,7 @@ test(
   },
 );
 
-test("a pad that is overrun is shown once for each rank", () => {
+test("pads that are overrun are shown in one line, with the longest", () => {
   const over = (rank, t, value) =>
     row(rank, "metric", t, t, {
       ...DRIVER,
@@ -185,9 +194,11 @@ test("a pad that is overrun is shown once for each rank", () => {
       value,
       iteration: 1,
     });
+  assert.deepEqual(words([over(1, 5, 3), over(1, 9, 4), over(1, 11, 2)]), [
+    "rank 1: a padded computation lasted up to 4.00 ms longer than its pad",
+  ]);
   assert.deepEqual(words([over(1, 5, 3), over(1, 9, 4), over(2, 12, 1.5)]), [
-    "rank 1: a padded computation lasted 3.00 ms longer than its pad (shown once)",
-    "rank 2: a padded computation lasted 1.50 ms longer than its pad (shown once)",
+    "padded computations of 2 ranks lasted up to 4.00 ms longer than their pads",
   ]);
 });
 

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { killedIn, reworded } from "./failures.js";
 import { nothing, receive } from "../../assets/engine/page_state.js";
-import { circleOf, underCircle } from "../../assets/drawing/rank_circle.js";
+import { circleOf, shownLinks, underCircle } from "../../assets/drawing/rank_circle.js";
+import { graphOf } from "../../assets/engine/run_graph.js";
+import { RecentLinks } from "../../assets/scenes/overview/links.js";
 import {
   startWords,
   inCounts,
@@ -72,6 +74,7 @@ test("what training together means, for every number of ranks and strategy", () 
     of(4, "parameter_server"),
     /one holds the parameters, 3 compute gradients\. Workers/,
   );
+  assert.match(of(4, "pipeline"), /Each holds a part of the layers: activations go on/);
   assert.match(of(1, "sequential"), /^One process trains one model\. It takes every batch whole/);
   assert.match(
     of(3, "mine"),
@@ -221,4 +224,33 @@ test("ranks on the circle lie inside, apart, and are found under the pointer", (
     to: 1,
   });
   assert.equal(underCircle(circle, new Set(["0>1"]), 62, 62), null);
+});
+
+test("the circle's links are the run's own graph, where its facts say who sends to whom", () => {
+  const ring = [0, 1, 2, 3].map((rank) => [rank, (rank + 1) % 4, 1 / 3]);
+  const gossip = { ...RUN, ranks: 4, peers: { edges: ring } };
+  assert.deepEqual([...graphOf(gossip)], ["0>1", "1>2", "2>3", "3>0"]);
+  const servers = graphOf({ ...RUN, ranks: 5, server: { servers: 2 } });
+  assert.equal(servers.size, 12, "three workers with two servers, both ways");
+  assert.ok(servers.has("2>0") && servers.has("1>4"));
+  assert.ok(![...servers].some((link) => link === "0>1" || link === "3>4"));
+  assert.equal(graphOf({ ...RUN, server: {}, peers: null }), null);
+  const links = new RecentLinks({
+    source: { newest: { key: "all of it" } },
+    open: () => ({ flights: [{ from: 0, to: 2 }] }),
+  });
+  links.update({ ...heard(), run: gossip });
+  assert.deepEqual([...links.all], ["0>1", "1>2", "2>3", "3>0"], "whatever the newest call is");
+  links.update({ ...heard(), run: { ...RUN, peers: null } });
+  assert.ok(links.all.has("0>2"), "without a graph: the newest call's");
+});
+
+test("an emulated network shows no link that nobody uses", () => {
+  const pairs = [0, 1, 2].flatMap((from) =>
+    [0, 1, 2].filter((to) => to !== from).map((to) => ({ from, to })),
+  );
+  const used = new Set(["0>1", "1>2"]);
+  assert.deepEqual([...shownLinks(3, used, pairs)], [...used]);
+  assert.ok(shownLinks(3, used, [{ from: 2, to: 0 }]).has("2>0"), "what was changed by hand");
+  assert.equal(shownLinks(3, new Set(), pairs).size, 6);
 });

@@ -6,6 +6,9 @@
  */
 import { MARKS, markIcon } from "../../drawing/rank_circle.js";
 
+/** Which keys are shown only where there is something of the kind. */
+const SOMETIMES = ["serve", "server"];
+
 /** Fill the row of keys: they are all there from the start. @param {HTMLElement} key */
 export function fillOverviewKey(key) {
   for (const mark of /** @type {DoingMark[]} */ ([
@@ -20,9 +23,12 @@ export function fillOverviewKey(key) {
   ])) {
     const item = key.appendChild(document.createElement("span"));
     item.append(markIcon(mark), MARKS[mark].words);
-    item.hidden = mark === "serve"; // shown where ranks serve examples
     item.dataset.mark = mark;
   }
+  const server = key.appendChild(document.createElement("span"));
+  server.append(markIcon("none", false, true), "server");
+  server.dataset.mark = "server";
+  showKeys(key, {});
   key
     .appendChild(document.createElement("span"))
     .append(markIcon("compute", true), "computes while a message waits");
@@ -32,4 +38,16 @@ export function fillOverviewKey(key) {
       Object.assign(document.createElement("i"), { className: "link" }),
       "link made slower by us",
     );
+}
+
+/**
+ * Show these of the keys that are not always there.
+ * @param {HTMLElement} key
+ * @param {Record<string, boolean>} shown  by their marks
+ */
+export function showKeys(key, shown) {
+  for (const mark of SOMETIMES) {
+    const item = /** @type {HTMLElement} */ (key.querySelector(`[data-mark=${mark}]`));
+    if (item.hidden !== !shown[mark]) item.hidden = !shown[mark];
+  }
 }

@@ -1,11 +1,12 @@
 // @ts-check
 /**
- * The links of the overview's circle: those over which chunks of the newest call went, and examples
- * of late.
+ * The links of the overview's circle: those of the run's own graph, or else those over which chunks
+ * of the newest call went, and examples of late.
  *
  * @typedef {import("../../engine/player.js").Known} Known
  * @typedef {import("../../engine/table.js").Table} Table
  */
+import { graphOf } from "../../engine/run_graph.js";
 import { servesExamples } from "../../engine/waits.js";
 
 const SERVED = 400; // rows of a server's lane that are looked at
@@ -18,21 +19,24 @@ export class RecentLinks {
     this.all = /** @type {Set<string>} */ (new Set()); // "0>1"
   }
 
-  /** Read the newest call's links, and the servers'. @param {Known} known */
+  /** Read the run's links: its graph, or the newest call's and the servers'. @param {Known} known */
   update({ table, run }) {
-    const head = table.newest ?? this.playback.source.newest;
-    const rounds = head?.group === "rounds";
-    const served = servedLinks(run, table);
-    const key = [rounds ? `rounds ${table.life}` : head?.key, ...served].join(" ");
-    if (
-      (!head && !served.length) ||
-      key === this.key ||
-      (rounds && this.all.size && this.key.startsWith(head.group))
-    )
+    const graph = graphOf(run);
+    if (graph) {
+      this.key = [...graph].join(" ");
+      this.all = graph;
       return;
-    const call = head && this.playback.open(head.key);
+    }
+    // of a pipeline whose replicas average their gradients both are seen: passes and calls
+    const heads = [...new Set([table.newest, this.playback.source.newest])].filter(
+      (head) => !!head,
+    );
+    const served = servedLinks(run, table);
+    const key = [...heads.map((head) => head.key), ...served].join(" ");
+    if (key === this.key || (!heads.length && !served.length)) return;
+    const flights = heads.flatMap((head) => this.playback.open(head.key)?.flights ?? []);
     this.key = key;
-    this.all = new Set([...(call?.flights.map((f) => `${f.from}>${f.to}`) ?? []), ...served]);
+    this.all = new Set([...flights.map((f) => `${f.from}>${f.to}`), ...served]);
   }
 }
 

@@ -25,8 +25,9 @@ export class RankList {
    * Say what the ranks do.
    * @param {Doing[]} doings
    * @param {number | undefined} chosen  the rank that is selected
+   * @param {number} [servers]  the first ranks, which hold the parameters
    */
-  say(doings, chosen) {
+  say(doings, chosen, servers = 0) {
     const { list } = this;
     const few = doings.length <= LISTED;
     const counted = few ? null : inCounts(doings);
@@ -55,7 +56,9 @@ export class RankList {
       items[i].classList.toggle("nobody", !n && i > 2); // its place stays
     });
     lines.forEach((doing, i) => {
-      this.#fill(lineOf[i], doing.mark, doing.halo, `rank ${doing.rank}`, doing.words);
+      const serves = doing.rank < servers;
+      const words = `${serves ? "server: " : ""}${doing.words}`;
+      this.#fill(lineOf[i], doing.mark, doing.halo, `rank ${doing.rank}`, words, serves);
       const button = /** @type {HTMLElement} */ (lineOf[i].firstElementChild);
       button.dataset.rank = String(doing.rank);
       button.classList.toggle("chosen", chosen === doing.rank);
@@ -82,14 +85,15 @@ export class RankList {
    * @param {boolean} halo
    * @param {string} name
    * @param {string} words
+   * @param {boolean} [server]
    */
-  #fill(li, mark, halo, name, words) {
+  #fill(li, mark, halo, name, words, server = false) {
     const line = /** @type {HTMLElement} */ (li.firstElementChild);
     const [icon, b, span] = line.children;
-    const shown = `${mark}${halo ? " halo" : ""}`;
+    const shown = `${mark}${halo ? " halo" : ""}${server ? " server" : ""}`;
     if (line.dataset.mark !== shown) {
       line.dataset.mark = shown;
-      icon.replaceChildren(markIcon(mark, halo));
+      icon.replaceChildren(markIcon(mark, halo, server));
     }
     if (b.textContent !== name) b.textContent = name;
     if (span.textContent !== words) span.textContent = line.title = words;

@@ -21,8 +21,9 @@ import {
 } from "../../engine/losses.js";
 import { isOver, nowOf } from "../../engine/player.js";
 import { circleOf, drawCircle, underCircle } from "../../drawing/rank_circle.js";
+import { serversOf } from "../../engine/run_graph.js";
 import { meaning, startWords, tellOverview, waysOn } from "./captions.js";
-import { fillOverviewKey } from "./legend.js";
+import { fillOverviewKey, showKeys } from "./legend.js";
 import { RecentLinks } from "./links.js";
 import { LISTED, RankList } from "./rank_list.js";
 import { grouped, stateOf } from "../../engine/format.js";
@@ -225,9 +226,9 @@ class Overview {
       this.menuBar.say(look) || "kill or freeze a rank, slow or cut a link",
     );
     this.links.update(known);
-    const serve = this.$(".wb-ov-key [data-mark=serve]");
-    if (serve.hidden !== !known.run?.inputs) serve.hidden = !known.run?.inputs;
-    this.list.say(doings, look.choice?.rank);
+    const servers = serversOf(known.run);
+    showKeys(this.$(".wb-ov-key"), { serve: !!known.run?.inputs, server: servers > 0 });
+    this.list.say(doings, look.choice?.rank, servers);
     this.$(".wb-circle").setAttribute(
       "aria-label",
       "The ranks on a circle. " +
@@ -273,6 +274,7 @@ class Overview {
         this.links.all,
         links,
         choice?.rank,
+        serversOf(known.run),
       );
     }
     const losses = lossesOf(table);

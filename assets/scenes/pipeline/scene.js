@@ -30,6 +30,7 @@ import { formulaOf } from "./plan.js";
 import { joinsHere, lanesOf, passOf } from "./selection.js";
 import { passesOf, pipelineOf } from "./call_source.js";
 import { isOver } from "../../engine/player.js";
+import { togetherWords } from "../../engine/run_words.js";
 import { pipelineFactsWords, pipelineSentence } from "./captions.js";
 
 const PIPELINE_BODY = `<div class="wb-pl-mesh" hidden></div><div class="wb-pl-bar" hidden><button class="wb-pl-one" aria-pressed="false">One time scale for all pipelines on this page</button></div>
@@ -289,6 +290,14 @@ export const pipelineScene = {
   offered: pipes,
   source: passesOf,
   tellsRun: true,
+  meaning: ({ strategy, ranks }) =>
+    strategy === "pipeline"
+      ? [
+          togetherWords(ranks),
+          "Each holds a part of the layers: activations go on from stage to stage, and gradients " +
+            "come back.",
+        ]
+      : null,
   lookNext: (known) =>
     pipes(known)
       ? { title: "See the stages", what: "which microbatch each computes, and why it is idle" }

@@ -1,18 +1,22 @@
 """``python -m tests.notebooks``: run the notebooks and keep what they show, for where none can run.
 
+    python -m tests.notebooks [NAMES]    such as 01_ring_all_reduce.ipynb; without names, all
+    python -m tests.notebooks --stale    say which are older than the code that they show
+    python -m tests.notebooks --minutes  say how long each takes, and put it into the map
+
 A widget needs its kernel, so only its picture (SVG) and words are kept; a notebook on a web site or
-in a viewer then shows the run that was recorded here.
+in a viewer then shows the run that was recorded here. The metadata keep how many seconds it took,
+and digests of the code (see stale_chapters.py).
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
-import nbformat
-from nbclient import NotebookClient
-
-from tests import figure_pictures
+from tests import chapter_minutes, stale_chapters
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -20,21 +24,49 @@ OVER = {"text/plain": ""}
 
 
 def main(*names: str) -> None:
+    if names == ("--stale",):
+        print(stale_chapters.report(FOLDER))
+        return
+    if names == ("--minutes",):
+        print(chapter_minutes.write(FOLDER))
+        return
     for path in sorted(FOLDER.glob("*.ipynb")):
-        if names and path.name not in names:
-            continue
-        notebook = nbformat.read(path, 4)
-        NotebookClient(notebook, timeout=120, resources={"metadata": {"path": FOLDER}}).execute()
-        notebook.metadata.pop("widgets", None)
-        for cell in notebook.cells:
-            cell.metadata.pop("execution", None)  # times of day
-            for output in cell.get("outputs", ()):
-                output.get("data", {}).pop(WIDGET, None)
-            if "outputs" in cell:  # how far something was, which is over
-                cell.outputs = [one for one in cell.outputs if one.get("data") != OVER]
-        figure_pictures.draw(notebook)
-        nbformat.write(notebook, path)
-        print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
+        if not names or path.name in names:
+            execute(path)
+    print(chapter_minutes.write(FOLDER))
+
+
+def execute(path: Path) -> None:
+    """Run a notebook, and write it with what it shows."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    from tests import figure_pictures
+
+    notebook = nbformat.read(path, 4)
+    began = time.monotonic()
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": FOLDER}}).execute()
+    seconds = time.monotonic() - began
+    clean(notebook)
+    figure_pictures.draw(notebook)
+    code = stale_chapters.digests(notebook)
+    notebook.metadata[stale_chapters.KEY] = {"seconds": round(seconds), "code": code}
+    nbformat.write(notebook, path)
+    print(f"{path.name}: {seconds:.0f} s, {path.stat().st_size / 1e3:.0f} kB")
+
+
+def clean(notebook: Any) -> None:
+    """Drop what needs a kernel, times of day, and bars of progress that is over; fold the law."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop(WIDGET, None)
+        if "outputs" in cell:
+            cell.outputs = [one for one in cell.outputs if one.get("data") != OVER]
+    law = notebook.cells[-1]
+    if law.cell_type == "code":  # what must hold, as asserts: a reader opens it on demand
+        law.metadata.setdefault("jupyter", {})["source_hidden"] = True
 
 
 if __name__ == "__main__":

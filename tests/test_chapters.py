@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import notebook_files
+from tests import chapter_minutes, notebook_files
+from tests.chapter_minutes import number
 from workbench.presets.catalogue import presets
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 CHAPTERS = sorted(FOLDER.glob("*.ipynb"))
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
-SECTIONS = re.compile(r"\[chapter \d+\]\(([^)]+\.ipynb)\)((?:, \*[^*]+\*)+)")
+SECTIONS = re.compile(r"\[chapter \d+[a-z]?\]\(([^)]+\.ipynb)\)((?:, \*[^*]+\*)+)")
 PRESETS = re.compile(r"the presets? (\*[^*]+\*(?:(?:,| to| and) \*[^*]+\*)*)")
 
 
@@ -40,7 +41,8 @@ def test_the_map_leads_to_every_chapter_and_each_back_to_it() -> None:
     assert {path.name for path in chapters} <= set(LINK.findall(text(start)))
     for path in chapters:
         assert start.name in LINK.findall(text(path)), f"{path.name} does not lead to the map"
-        assert re.match(rf"{int(path.name[:2])} · ", headings(path)[0]), "numbered as its file"
+        named = number(path.name).lstrip("0")
+        assert headings(path)[0].startswith(f"{named} · "), "numbered as its file"
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -66,3 +68,15 @@ def test_presets_that_are_named_exist(path: Path) -> None:
     ]
     assert [name for name in named if name not in presets()] == []
     assert named or path != CHAPTERS[0]
+
+
+def test_the_law_is_folded() -> None:
+    for path in CHAPTERS[1:]:
+        last = notebook_files.read(path)[-1]
+        assert "assert" in last["source"] or "laws" in last["source"], path.name
+        folded = last["metadata"].get("jupyter", {}).get("source_hidden")
+        assert folded or "18_" in path.name, f"{path.name}: make notebooks folds it"
+
+
+def test_the_map_has_the_minutes_of_every_chapter() -> None:
+    assert chapter_minutes.table(FOLDER) in text(CHAPTERS[0]), "python -m tests.notebooks --minutes"

@@ -36,8 +36,8 @@ NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 CHAPTERS = $(sort $(wildcard notebooks/*.ipynb))
 # Chapters that expect of what they measure to within a few percent: they want idle cores (03, 04, 06
 # and 14 were seen to fail on busy ones). And long ones.
-FINE = $(wildcard notebooks/03_* notebooks/04_* notebooks/06_* notebooks/09_* notebooks/10_* notebooks/13_* notebooks/14_*)
-LONG = $(wildcard notebooks/05_* notebooks/07_* notebooks/08_* notebooks/11_* notebooks/16_* notebooks/17_* notebooks/18_* notebooks/19_*)
+FINE = $(wildcard $(patsubst %,notebooks/%*,03 04 06 09 10 13 14))
+LONG = $(wildcard $(patsubst %,notebooks/%*,05 07 08 11 16 17 18 19 21))
 FORMATTED = 'assets/**/*.js' 'tests/js/**/*.{js,mjs}' 'workbench/**/*.js'
 
 NODE = command -v node >/dev/null || \

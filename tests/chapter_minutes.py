@@ -15,7 +15,8 @@ from typing import Any
 HEAD = "## How long each chapter takes"
 WORDS_A_MINUTE = 150
 LEAD = (
-    f"{HEAD}\n\nMinutes on two cores. *To run*: all cells, one after the other, measured. "
+    f"{HEAD}\n\nMinutes. *To run*: all cells, one after the other, measured on two cores that had "
+    "other work to do as well; with two cores of your own it is at most that. "
     f"*To read*: its text, at {WORDS_A_MINUTE} words per minute. *Exercises*: those that check "
     "themselves, as each of them says. *After*: the chapters that it takes for granted."
 )
@@ -58,13 +59,18 @@ def table(folder: Path) -> str:
         code = "\n".join("".join(one["source"]) for one in cells if one["cell_type"] == "code")
         graded = {*re.findall(r'wb\.grade\("([\w.]+)"', code)}
         minutes = sum(each for one, each in of_exercises if one.name in graded)
-        seconds = notebook["metadata"].get("workbench", {}).get("seconds")
-        runs = "" if seconds is None else f"{seconds / 60:.1f}"
+        runs = running(notebook["metadata"])
         after = next((one for one, all in AFTER.items() if number(path.name) in all.split()), "")
         lines.append(
             f"| [{title}]({path.name}) | {after} | {runs} | {reading(cells)} | {minutes or ''} |"
         )
     return "\n".join(lines)
+
+
+def running(metadata: dict[str, Any]) -> str:
+    """Return the minutes that a notebook took to run; "" if that was not measured."""
+    seconds = metadata.get("workbench", {}).get("seconds")
+    return "" if seconds is None else f"{seconds / 60:.1f}"
 
 
 def title_of(notebook: dict[str, Any]) -> str:

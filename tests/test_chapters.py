@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from workbench.presets.catalogue import presets
 FOLDER = Path(__file__).parent.parent / "notebooks"
 CHAPTERS = sorted(FOLDER.glob("*.ipynb"))
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
+MOST_CELLS, MOST_MINUTES = 35, 30  # of a chapter; minutes to read its text
+TO_SPLIT = ("02_", "03_", "05_", "09_", "14_")  # longer still
 SECTIONS = re.compile(r"\[chapter \d+[a-z]?\]\(([^)]+\.ipynb)\)((?:, \*[^*]+\*)+)")
 PRESETS = re.compile(r"the presets? (\*[^*]+\*(?:(?:,| to| and) \*[^*]+\*)*)")
 
@@ -79,4 +82,25 @@ def test_the_law_is_folded() -> None:
 
 
 def test_the_map_has_the_minutes_of_every_chapter() -> None:
-    assert chapter_minutes.table(FOLDER) in text(CHAPTERS[0]), "python -m tests.notebooks --minutes"
+    (cell,) = (
+        cell["source"]
+        for cell in notebook_files.read(CHAPTERS[0])
+        if cell["source"].startswith(chapter_minutes.HEAD)
+    )
+    rows = {
+        LINK.findall(line)[0]: line.split(" | ") for line in cell.splitlines() if "ipynb" in line
+    }
+    assert [*rows] == [path.name for path in CHAPTERS[1:]], "python -m tests.notebooks --minutes"
+    for path in CHAPTERS[1:]:
+        metadata = json.loads(path.read_text())["metadata"]
+        if measured := chapter_minutes.running(metadata):
+            assert rows[path.name][2] == measured, (
+                f"{path.name}: python -m tests.notebooks --minutes"
+            )
+
+
+def test_no_chapter_is_longer_than_a_reader_can_stand() -> None:
+    for path in CHAPTERS:
+        cells = notebook_files.read(path)
+        assert len(cells) <= MOST_CELLS or path.name[:3] in TO_SPLIT, f"{path.name}: {len(cells)}"
+        assert chapter_minutes.reading(cells) <= MOST_MINUTES, path.name

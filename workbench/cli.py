@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -221,14 +222,34 @@ def chaos(
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def lab(context: typer.Context) -> None:
-    """Open the first notebook in JupyterLab. Further options go to it (--no-browser, ...)."""
+def lab(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where your copies of the chapters are; by default runs/chapters."),
+    ] = None,
+) -> None:
+    """Open your copies of the chapters in JupyterLab, at the first. They have no outputs yet. What
+    you write in them stays, also when chapters change. Further options go to JupyterLab
+    (--no-browser, ...).
+    """
     if not find_spec("jupyterlab"):
         fail(NO_USER_INTERFACE)
-    notebook = find_notebook()
-    if notebook.parent == Path(__file__).parent.parent / "notebooks":
-        _trust(notebook.parent)
-    console.print(f"JupyterLab opens {notebook}. In it: Run > Run All Cells. Here: Ctrl-C ends it.")
+    from workbench.common.errors import WorkbenchError
+    from workbench.interface.chapter_copies import bring
+
+    first = find_notebook()
+    folder = folder or first.parent.parent / "runs" / "chapters"
+    try:
+        written = bring(first.parent, folder)
+    except WorkbenchError as error:
+        fail(error)
+    for beside in (one for one in written if " new" in one.stem):
+        console.print(f"You have edited a chapter that has changed: yours stays, {beside} is new.")
+    if first.parent == Path(__file__).parent.parent / "notebooks":
+        _trust(written)
+    notebook = folder / first.name
+    console.print(f"JupyterLab opens {notebook}. Shift-Enter runs a cell. Here: Ctrl-C ends it.")
     # No question about news over the first picture, and none at Ctrl-C: there may be no terminal.
     options = ["--LabApp.news_url=None", "--ServerApp.answer_yes=True"]
     if os.geteuid() == 0:
@@ -237,8 +258,8 @@ def lab(context: typer.Context) -> None:
     os.execv(sys.executable, command)
 
 
-def _trust(folder: Path) -> None:
-    """Sign the workbench's own chapters as they are on disk.
+def _trust(copies: Iterable[Path]) -> None:
+    """Sign copies of the workbench's own chapters as they are on disk.
 
     Whoever opens them this way runs our code anyway; without it Jupyter leaves out interactive
     pictures.
@@ -247,7 +268,7 @@ def _trust(folder: Path) -> None:
     from nbformat.sign import NotebookNotary
 
     notary: Any = NotebookNotary()  # type: ignore[no-untyped-call]
-    for file in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
+    for file in copies:
         notary.sign(nbformat.read(file, as_version=4))  # type: ignore[no-untyped-call]
 
 

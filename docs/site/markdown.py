@@ -7,7 +7,7 @@ import re
 FENCE = re.compile(r"(```.*?```|`[^`\n]+`)", re.S)
 BLOCK = re.compile(r"\$\$(.+?)\$\$", re.S)
 INLINE = re.compile(r"(?<![\\$\w])\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\w)")
-LINK = re.compile(r"\]\((?:\.\./)?(?:notebooks/)?(\d\d_\w+)\.ipynb(#[^)]*)?\)")
+LINK = re.compile(r"\]\((?:\.\./)?(?:notebooks/)?(\d\d[a-z]?_\w+)\.ipynb(#[^)]*)?\)")
 
 
 def page(text: str) -> str:

@@ -44,7 +44,12 @@ def group(pgid: int) -> list[int]:
 def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     words = {
-        "lab": [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"],
+        "lab": [
+            f"--ServerApp.port={port}",
+            "--ServerApp.port_retries=0",
+            "--folder",
+            str(tmp_path),
+        ],
         "serve": ["--port", str(port)],
     }[command]
     env = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
@@ -68,7 +73,7 @@ def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
         if command == "lab":
             code = "import sys, nbformat, nbformat.sign as s; n = nbformat.read(sys.argv[1], 4); "
             code += "print(s.NotebookNotary().check_signature(n))"
-            first = ROOT / "notebooks" / "00_start_here.ipynb"
+            first = tmp_path / "00_start_here.ipynb"
             asked = [sys.executable, "-c", code, str(first)]
             assert subprocess.check_output(asked, env=env, timeout=30).split() == [b"True"]
         os.killpg(started.pid, signal.SIGINT)  # as a terminal does

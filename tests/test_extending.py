@@ -8,6 +8,7 @@ its name; no list names any of them.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -336,10 +337,10 @@ def test_a_launcher_starts_ranks_that_share_no_memory_with_the_driver() -> None:
 def test_ranks_elsewhere_are_held_and_killed() -> None:
     run = wb.run(wb.Experiment(ranks=2, launcher="plain", **TINY | {"iterations": 100_000}))
     while run.iteration < 3 and not run.done:
-        pass
+        time.sleep(0.01)
     run.pause()
     while not run.held and not run.done:
-        pass
+        time.sleep(0.01)
     run.resume()
     run.kill(1)
     result = run.wait(120, check=False)

@@ -187,7 +187,7 @@ def test_the_pool_ends_when_its_guardian_is_killed() -> None:
 
 
 FORKS = """
-import json, os, sys
+import json, os, sys, time
 import workbench as wb
 from tests.live import lenet, training
 from workbench.launchers.processes.pool import warm_pool
@@ -209,7 +209,7 @@ before = run.iteration
 told, ok, pid = json.loads(os.read(read, 65_536))
 assert warm_pool() is home and home.alive and not run.done and pid != home.pid
 while run.iteration == before:
-    pass
+    time.sleep(0.01)
 run.stop()
 assert run.wait().ok and wb.run(lenet(iterations=1)).wait().ok and warm_pool() is home
 print(json.dumps([end, told, ok, os.path.exists(f"/proc/{pid}")]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import polars as pl
 import pytest
 
@@ -17,6 +19,7 @@ def events() -> pl.DataFrame:
     bound = {"max_policy_lag": 2, "pull_every": 60, "replays": 2}
     run = wb.run(game("ape_x", 6, iterations=60, pad_environment="1 ms", **bound))
     while not run.done:
+        time.sleep(0.25)  # the ranks need the cores, too
         assert conserved_experience(plain_texts(run.events), complete=False) == [], "live"
     assert run.wait().ok and check_events(run.events) == []
     return plain_texts(run.events)

@@ -4,6 +4,8 @@ and over, with ranks that are killed, and where a row is changed.
 
 from __future__ import annotations
 
+import time
+
 import polars as pl
 import pytest
 
@@ -35,6 +37,7 @@ def of(events: pl.DataFrame, what: str) -> pl.DataFrame:
 def test_each_transition_is_conserved_live_and_in_the_end(kind: str) -> None:
     run = wb.run(recorded(kind))
     while not run.done:
+        time.sleep(0.25)  # the ranks need the cores, too
         assert conserved_transitions(plain_texts(run.events), complete=False) == [], "live"
     assert run.wait().ok and check_events(run.events) == []
     events = plain_texts(run.events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -79,6 +80,7 @@ def test_batches_as_they_come_give_what_the_store_gives(run: wb.Run) -> None:
     other = wb.run(made)
     curves = Curves(other.store)
     while not other.done:  # taps raw batches while the ranks run
+        time.sleep(0.02)
         curves.update()
     other.wait(timeout=60)
     curves.update()

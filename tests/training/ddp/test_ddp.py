@@ -5,6 +5,7 @@ its paper says; nothing sent by no_sync; samples that run out; parameters withou
 from __future__ import annotations
 
 import json
+import time
 from functools import cache
 from typing import Any
 
@@ -282,7 +283,7 @@ def test_a_rank_without_samples_takes_part_in_the_all_reduces_only() -> None:
 def test_a_run_with_a_rank_that_has_no_samples_left_can_be_stopped() -> None:
     run = wb.run(ddp(iterations=100_000, options={"runs_out": (3, 100_000)}))
     while run.iteration < 20 and not run.done:
-        pass
+        time.sleep(0.01)
     run.stop()
     result = run.wait(timeout=30)
     assert 20 <= len(result.losses) < 100_000

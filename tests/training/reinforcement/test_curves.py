@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from xml.etree import ElementTree
 
 import numpy as np
@@ -94,6 +95,7 @@ def test_batches_as_they_come_give_what_the_store_gives() -> None:
     run = wb.run(game("ape_x", 4, pull_every=8, pad_environment="1 ms", iterations=60))
     curves = Curves(run.store)
     while not run.done:
+        time.sleep(0.05)
         curves.update()
     curves.update()
     for name in ("returns", KINDS_SENT):

@@ -111,6 +111,7 @@ def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
         assert gone(pids)
 
 
+@pytest.mark.full  # so are the scripts of the tests beside it
 def test_a_script_without_a_main_guard_works_and_leaves_nothing(tmp_path: Path) -> None:
     text = HOLDS + "run.stop()\nprint(run.wait(20).ok, __name__)\n"
     with driver(tmp_path, text) as process:

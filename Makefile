@@ -70,7 +70,7 @@ test test-all: $(SET_UP)
 	@$(NODE)
 	@$(BIN)/python -m tests.browser.install
 	$(if $(filter test-all,$@),$(BIN)/pip install --quiet -e ".[site]")
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(MARKS) and not alone" --hypothesis-profile=$(PROFILE) tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(MARKS) and not alone" --hypothesis-profile=$(PROFILE) tests
 	$(PYTEST) -m "$(MARKS) and alone" --hypothesis-profile=$(PROFILE) $(ALONE)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NBVAL) $(NOTEBOOKS)
 	$(if $(ONE_BY_ONE),$(BIN)/python -m pytest -q $(NBVAL) $(ONE_BY_ONE))
@@ -78,7 +78,7 @@ test test-all: $(SET_UP)
 # Sets up what it needs as far as it can (pip; as root also apt); a test says why it is not run.
 test-launchers: $(SET_UP)
 	$(BIN)/python -m tests.launchers.install
-	$(PYTEST) -m cluster tests/launchers
+	$(PYTEST) -m cluster tests/launchers tests/drop_in/test_restarts.py tests/runs/test_attach.py
 
 check: $(SET_UP)
 	$(BIN)/ruff format --check .

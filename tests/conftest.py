@@ -31,6 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt what they start
 Found = TypeVar("Found")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
+_foreign: dict[str, int] = {}  # processes of others, which stay that: pid -> when it began
 GRACE = 2.0  # seconds; ranks must be gone 1 s after their driver, and this machine may be busy
 
 # A failed assertion shows its values in what tests share, too.
@@ -50,9 +51,16 @@ settings.load_profile("sample")
 def processes() -> dict[int, tuple[int, str]]:
     """Processes of this test run that train or launch: pid -> (parent's pid, command line)."""
     found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if MARK not in (folder / "environ").read_bytes().split(b"\0"):
+            since = os.stat(f"/proc/{name}").st_ctime_ns
+            if _foreign.get(name) == since:
+                continue
+            folder = Path("/proc", name)
+            words = (folder / "environ").read_bytes().split(b"\0")
+            if MARK not in words:
+                if len(words) > 1:  # of a process that is being started there are none yet
+                    _foreign[name] = since
                 continue
             command = (
                 (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -61,7 +69,7 @@ def processes() -> dict[int, tuple[int, str]]:
         except OSError:  # it has just ended
             continue
         if state not in "ZX" and any(word in command for word in OURS):
-            found[int(folder.name)] = (int(parent), command.strip())
+            found[int(name)] = (int(parent), command.strip())
     found.pop(os.getpid(), None)
     return found
 

@@ -68,6 +68,7 @@ def _torchrun(how: str, restarts: int, folder: Path, timeout: float, **env: str)
     assert met == {f"{attempt}-{rank}" for attempt in range(restarts + 1) for rank in (0, 1)}
 
 
+@pytest.mark.cluster
 def test_a_job_is_there_again_after_a_restart_and_recorded_as_one(tmp_path: Path) -> None:
     job, trace = tmp_path / "job", tmp_path / "trace"
     job.mkdir()

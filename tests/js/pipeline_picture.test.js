@@ -30,7 +30,7 @@ import {
 import { PageScale } from "../../assets/scenes/pipeline/scale.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";
 import { seenAt, slow } from "./piped_seen.js";
-import { sample } from "./sample.js";
+import { sample, smaller } from "./sample.js";
 
 const RUNS = [
   ["2 stages", { K: 2, M: 4 }],
@@ -51,7 +51,7 @@ const RUNS = [
 
 const texts = (drawn) => drawn.filter((d) => d.kind === "text");
 
-for (const [name, how] of RUNS)
+for (const [name, how] of smaller(RUNS, ["24 stages", "8 stages", "100 microbatches"]))
   for (const width of sample([608, 928]))
     test(
       "no word lies over a mark or another word, all are in the picture, none is below 11 " +

@@ -25,7 +25,7 @@ import { scoreHeight } from "../../assets/drawing/lanes.js";
 import { INK as SOME, canvas, collisions, onto } from "./canvas.js";
 import { knownOf } from "./simulated.js";
 import { RULES, served } from "./served.js";
-import { sample } from "./sample.js";
+import { sample, smaller } from "./sample.js";
 
 const INK = {
   ...SOME,
@@ -96,7 +96,7 @@ function seenAt(how, t, width, befell = new Map()) {
 }
 
 const MOMENTS = [0.02, 0.11, 0.23, 0.31, 0.42, 0.57, 0.66, 0.78, 0.89, 0.99];
-for (const [name, how] of RUNS)
+for (const [name, how] of smaller(RUNS, ["16 × 2, ssp", "24 × 1, ssp", "8 × 4, asp"]))
   for (const width of sample([608, 928]))
     test(
       "no word lies over a mark or another word, all are in the picture, none is below 11 " +

@@ -109,7 +109,7 @@ function readable({ g, place }, what) {
 }
 
 test("no label lies over a mark or another label, at any width, size and zoom", () => {
-  for (const ranks of sample([64, 4, 8, 16, 2], 3))
+  for (const ranks of sample([64, 8, 4, 16, 2], 2))
     for (const width of sample([608, 928]))
       for (const zoom of ranks < 64 ? [1, 1 / 5, 1 / 20, 4] : [1])
         for (const more of [

@@ -63,6 +63,7 @@ def same_as_loaded(store: Store, folder: Path) -> None:
     assert store.dropped == loaded.dropped
 
 
+@pytest.mark.cluster
 def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
     folder, script = tmp_path / "trace", tmp_path / "train.py"
     script.write_text(TRAIN)

@@ -13,6 +13,7 @@ from workbench.experiment.spec import Experiment, Kill
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Reinforcement learning", 80
+PULL_EVERY = 200  # frames
 SCENES = {
     "": "reinforcement",
     "DQN in one process": "timeline",
@@ -21,7 +22,14 @@ SCENES = {
 
 
 def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) -> Experiment:
-    """Return an experiment on the pixel game; options with their default value are left out."""
+    """Return an experiment on the pixel game; options with their default value are left out.
+
+    Actors pull parameters every 200 frames, in Ape-X and in Gorila alike (in Ape-X's paper every
+    400): with up to 20 frames of all actors per update, Ape-X then sends less than a tenth of
+    Gorila's bytes of parameters and gradients.
+    """
+    if strategy != "sequential" and not options.get("bundle"):  # a bundle pulls for each update
+        options = {"pull_every": PULL_EVERY, **options}
     return Experiment(
         strategy=strategy,
         task="catch",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import polars as pl
 import pytest
 
@@ -17,6 +19,9 @@ from tests.training.reinforcement.played import (
     roles,
     sent,
 )
+from workbench.presets import reinforcement
+from workbench.strategies import ape_x, gorila
+from workbench.training.reinforcement.bytes_by_kind import expected
 
 NETWORK = 25_939  # parameters of the small convolution
 
@@ -130,6 +135,22 @@ def test_the_bytes_of_each_kind_are_those_of_the_formula_and_ape_x_saves_most() 
         each[strategy] = (rows["parameters"][0] + rows["gradients"][0]) / updates
     assert each["ape_x"] <= each["gorila"] / 10
     assert wb.run(game("sequential", iterations=1)).bytes_by_kind().is_empty()
+
+
+def test_ape_x_saves_nine_tenths_of_gorilas_bytes_at_the_settings_of_the_presets() -> None:
+    (made,) = (make() for name, _, make in reinforcement.comparisons() if "Ape-X" in name)
+    frames = 20  # of all actors for an update, where nothing else keeps the learner from its core
+    each = {}
+    for name in ("Ape-X", "Gorila"):
+        exp = made[name]
+        config = {"ape_x": ape_x, "gorila": gorila}[exp.strategy].Config(**exp.options)
+        facts = {"servers": [0] * (name == "Gorila"), "transition": 136, "parameters": 4 * NETWORK}
+        told = expected(facts, asdict(config), exp.batch_size, frames=frames * 1000, updates=1000)
+        each[name] = told["parameters"] + told["gradients"]
+    assert each["Ape-X"] <= each["Gorila"] / 10
+    for exp in (make() for _, _, make in reinforcement.presets()):
+        if exp.strategy in ("ape_x", "gorila"):
+            assert exp.options.get("bundle") or exp.options["pull_every"] == 200
 
 
 # -- faults --

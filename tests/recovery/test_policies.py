@@ -198,6 +198,10 @@ def test_a_rank_that_is_told_to_go_leaves_at_the_end_of_its_iteration() -> None:
     assert_as_sequential(run, result, {0, 2})
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {"1": "ended"}
+    assert recovery.failed_in == recovery.iteration, "no iteration is given up"
+    assert run.recovery()[0].samples_repeated == 0
+    loads = kinds(run, "load").group_by("rank", "iteration").len()
+    assert loads["len"].max() == 1, "no sample is taken twice"
     faults = kinds(run, "fault")
     assert faults.select("rank", "name").rows() == [(-1, "preempt"), (1, "preempted")]
     done = kinds(run, "optimizer").filter(pl.col("rank") == 1)["iteration"].max()

@@ -35,7 +35,7 @@ from workbench.rank.stop_watch import JOINING
 from workbench.rank.warm_up import forget_changed
 from workbench.recording.events import now
 from workbench.recording.recorder import Recorder
-from workbench.shared_memory.control_block import ABORTED, DONE, STATE, TRAINING, Control
+from workbench.shared_memory.control_block import ABORTED, DONE, LEAVES, STATE, TRAINING, Control
 from workbench.shared_memory.segments import Segment
 from workbench.user_code.source import load, split_path
 
@@ -83,15 +83,16 @@ def main(driver: socket.socket) -> int:
     return 0
 
 
-def _next_team(driver: socket.socket, message: dict[str, Any]) -> Team:
+def _next_team(driver: socket.socket, message: dict[str, Any]) -> Team | None:
     """Tell the driver that this rank has come, or why it cannot go on, and wait for the team that
-    it is in next.
+    it is in next; None: it was told to go, and is in none.
     """
     ipc.send(driver, message)
     orders = ipc.receive(driver)
     if orders is None:
         raise WorkbenchError(ABORTED, how="aborted")
-    return Team.from_fields(orders[0]["team"])
+    fields = orders[0]["team"]
+    return Team.from_fields(fields) if fields else None
 
 
 def _take_over(changes: Mapping[str, str | None]) -> None:
@@ -109,7 +110,7 @@ def _follow(
     body: dict[str, Any],
     fds: list[int],
     tell: Callable[[dict[str, str]], None],
-    hear_of_team: Callable[[dict[str, Any]], Team],
+    hear_of_team: Callable[[dict[str, Any]], Team | None],
 ) -> tuple[dict[str, Any], bytes]:
     """Train in every generation of the run that this rank is in. Returns its report."""
     rank, exp = body["rank"], Experiment.from_json(body["spec"])
@@ -135,6 +136,8 @@ def _follow(
     )
     given = body["team"]
     team = Team.from_fields(given) if given else hear_of_team({"arrived": rank})
+    if team is None:
+        preemption.go(recorder)
     place, code = Place(team, team.members.index(rank)), None
     while True:
         job: Job | None = None
@@ -153,7 +156,10 @@ def _follow(
         notice = {"left": rank, "completed": completed, **cause.as_fields()}
         notice["corrupt"] = [*getattr(cause, "replicas", ())]
         notice["waits"] = isinstance(cause, DataSourceDown)
+        notice["leaves"] = bool(control.rank_word(rank, LEAVES))
         next_team = hear_of_team(notice)
+        if next_team is None:
+            preemption.go(recorder)
         before = None if rank in next_team.fresh else before  # it was left out, and comes back
         place = Place(next_team, next_team.members.index(rank), before)
 

@@ -1,20 +1,25 @@
 """The border between two iterations: there ranks leave that were told to go, and new ones join.
 
 Preemption is SIGTERM. Clouds and batch systems send that signal some time before they take a
-machine away. What the rank has trained by then is in the others' hands too, so that nothing is
-lost.
+machine away. Where the others can form a group without it, all of them leave theirs at the same
+border, the rank among them: no iteration is given up for it, and nothing is computed twice.
+Elsewhere it ends at its own next border. What it has trained by then is in the others' hands too,
+or in a checkpoint.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-from workbench.common.errors import WorkbenchError
+from workbench.common.errors import SpecError, WorkbenchError
+from workbench.experiment.elastic_checks import check_elastic
+from workbench.experiment.spec import Experiment
+from workbench.experiment.team import Team
 from workbench.recording.events import CODE
 from workbench.recording.recorder import Recorder
-from workbench.shared_memory.control_block import OUTDATED, REGROUP, REGROUP_ASKED, Control
+from workbench.shared_memory.control_block import LEAVES, OUTDATED, REGROUP, REGROUP_ASKED, Control
 
 _noticed = False
 
@@ -32,24 +37,45 @@ def listen() -> None:
 class AtBorder(Protocol):
     """The interface of a rank's job that is about to begin an iteration."""
 
+    exp: Experiment
+    team: Team
     rank: int
+    run_rank: int
     lead: int  # iterations that another rank may be ahead of rank 0
     completed: int  # iterations of which all have, or can have, the same outcome
     control: Control
     recorder: Recorder
 
 
+def go(recorder: Recorder) -> NoReturn:
+    """End this process, in good order."""
+    recorder.mark(CODE["fault"], "preempted")
+    os._exit(0)
+
+
 def leave_if_told(job: AtBorder, iteration: int) -> None:
-    """End this process, in good order, if it was told to go. Leave the group, as all do before the
-    same iteration, where one more rank waits to join.
+    """Leave the group, as all do before the same iteration, where a rank was told to go, or one
+    more waits to join. Where ranks do not come and go, end this process if it was told to.
 
     All agree on it as on the end of a run that is stopped (stopping.py).
     """
-    if _noticed:
-        job.recorder.mark(CODE["fault"], "preempted")
-        os._exit(0)
+    if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
+        if not _comes_and_goes(job):
+            go(job.recorder)
+        job.control.set_rank(job.run_rank, LEAVES, 1)
     words = job.control.words
     if job.rank == 0 and words[REGROUP] == REGROUP_ASKED:
         words[REGROUP] = iteration + 1 + job.lead
     if 0 < words[REGROUP] <= iteration and job.completed == iteration:
         raise WorkbenchError(OUTDATED, how="aborted")
+
+
+def _comes_and_goes(job: AtBorder) -> bool:
+    """Return whether the others can form a group without this rank."""
+    if len(job.team.members) < 2:
+        return False
+    try:
+        check_elastic(job.exp)
+    except SpecError:
+        return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,15 @@ from workbench.runs.failure import how_of
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import (
     CORRUPT,
+    FROZEN_BY_USER,
     ITERATION,
+    LEAVES,
     LOADS,
     READY,
     REGROUP,
     SPARE,
     STATE,
+    THAW_AT,
     WAITS,
 )
 from workbench.shared_memory.segments import Segment
@@ -131,7 +135,7 @@ class Elastic(Steering):
                 self._segments[rank] = segment
                 self._handles[rank].close()
                 self._handles[rank], self.pids[rank] = one, one.pid
-            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS):
+            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS, LEAVES):
                 self._control.set_rank(rank, word, 0)
             self._order(one, team)
         self._launcher.prepare(1)
@@ -145,6 +149,19 @@ class Elastic(Steering):
             for rank in {*self.pids} - {*team.members}:
                 self._control.set_rank(rank, ITERATION, self.experiment.iterations)
                 self._note_frozen(rank, False)
+
+    def _thaw_due(self) -> None:
+        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
+        for rank in [*self.pids]:
+            due = self._control.rank_word(rank, THAW_AT)
+            if not due:
+                continue
+            if not self._control.rank_word(rank, FROZEN_BY_USER):
+                self._note_frozen(rank, True)
+            if time.monotonic_ns() >= due:
+                self._control.set_rank(rank, THAW_AT, 0)
+                self._note_frozen(rank, False)
+                self._signal(rank, signal.SIGCONT)
 
     def _note(self, rank: int, what: str) -> None:
         """Record what the driver has noticed of a rank."""

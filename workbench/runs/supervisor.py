@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import selectors
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -27,14 +26,13 @@ from workbench.runs.quorum import Quorum
 from workbench.runs.regrouping import Regrouping
 from workbench.shared_memory.control_block import (
     ABORT,
-    FROZEN_BY_USER,
     ITERATION,
+    LEAVES,
     LOST,
     REGROUP,
     REGROUP_ASKED,
     SPARE,
     STATE,
-    THAW_AT,
     TRAINING,
     Control,
 )
@@ -94,7 +92,7 @@ class Supervisor:
             while begun and (self._any_missing() or self._goes_on()):
                 for key, _ in selector.select(0.01):
                     self._read_report(key, selector)
-                self._thaw_due()
+                self._run._thaw_due()
                 self._leave_out(self._quorum.late(lost=self.lost(spare=False)))
                 self._conductor.look(self.trained_from)
                 self._admit()
@@ -262,7 +260,9 @@ class Supervisor:
                 self._evict(stopped)
             self._late = self._late or regrouping.overdue(missing)
             return self._late is None
-        if ending := [rank for rank in live if rank in regrouping.evicted]:
+        told = [rank for rank in live if regrouping.left.get(rank, {}).get("leaves")]
+        self._send_off(told)
+        if ending := [rank for rank in live if rank in regrouping.evicted or rank in told]:
             self._late = self._late or regrouping.overdue(ending)
             return self._late is None
         if not lost:
@@ -278,6 +278,13 @@ class Supervisor:
             if rank not in self._noted:
                 self._noted.add(rank)
                 self._run._note_lost(rank)
+
+    def _send_off(self, ranks: Sequence[int]) -> None:
+        """Have ranks that were told to go end, now that all have left their group."""
+        for rank in ranks:
+            if self._control.rank_word(rank, LEAVES):
+                self._control.set_rank(rank, LEAVES, 0)
+                self._handles[rank].order({"team": None})
 
     def _evict(self, ranks: Sequence[int]) -> bool:
         """End ranks that cannot be reached, in a run that goes on without them. Returns whether
@@ -346,7 +353,7 @@ class Supervisor:
 
     def _admit(self) -> None:
         """Start the ranks that are to join; once they are there, ask the others to form a group
-        with them at their next border.
+        with them at their next border. The same for a group without a rank that was told to go.
         """
         membership, words = self.regrouping.membership, self._control.words
         if wanted := membership.expect():
@@ -355,7 +362,9 @@ class Supervisor:
             if self._handles[rank].code is not None:
                 membership.forget(rank)
                 self._run._note_lost(rank)
-        if membership.waiting and not words[REGROUP] and words[LOST] <= self._generation:
+        leaves = any(self._control.rank_word(rank, LEAVES) for rank in self._members)
+        asked = membership.waiting or leaves
+        if asked and not words[REGROUP] and words[LOST] <= self._generation:
             words[REGROUP] = REGROUP_ASKED
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
@@ -379,16 +388,3 @@ class Supervisor:
             self.regrouping.left[key.data.rank] = message[0]
         else:
             self.reports[key.data.rank] = message
-
-    def _thaw_due(self) -> None:
-        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
-        for rank in self._pids:
-            due = self._control.rank_word(rank, THAW_AT)
-            if not due:
-                continue
-            if not self._control.rank_word(rank, FROZEN_BY_USER):
-                self._run._note_frozen(rank, True)
-            if time.monotonic_ns() >= due:
-                self._control.set_rank(rank, THAW_AT, 0)
-                self._run._note_frozen(rank, False)
-                self._run._signal(rank, signal.SIGCONT)

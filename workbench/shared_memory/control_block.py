@@ -23,7 +23,8 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 # NOT_SAVED are 1 + the iteration of the last that is whole, and of the last that failed.
 # LOST is 1 + the generation that has lost a rank: a rank of that one or an older leaves it.
 # QUORUM is for how many ns a rank may be late, until others name it; 0: for ever.
-# REGROUP is the iteration before which all leave their group, and form the next with one more rank.
+# REGROUP is the iteration before which all leave their group, and form the next with one more rank,
+# or without one that was told to go.
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
 (
     ATTENTION,
@@ -53,6 +54,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 # ASKED: 1 + the number of the fault that this rank asks the driver for, and waits for.
 # EVENTS: a bit for each fault of the experiment whose event has come, by its number.
 # WAITS: it waits for the source of its samples.
+# LEAVES: it was told to go, and asks for a border at which all leave their group.
 # LATE: whom it waits for in vain (``late_word``).
 # AT_GATE: since when it stands, 0 if it does not; SEEN: the grants that it knew of when it looked.
 # LOADS: it loads samples itself; CORRUPT: 1 + the number (CORRUPTIONS) of what the user wants done
@@ -75,7 +77,8 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
     CORRUPT,
     WAITS,
     LATE,
-) = range(17)
+    LEAVES,
+) = range(18)
 # Words of a directed link.
 LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 24, 24, 4

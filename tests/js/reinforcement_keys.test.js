@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { roundLevels } from "../../assets/scenes/reinforcement/charts.js";
+import { lastEpisodes, roundLevels } from "../../assets/scenes/reinforcement/charts.js";
 import { rlFrame } from "../../assets/scenes/reinforcement/frame.js";
 import { rlIndexOf, rlRoles } from "../../assets/scenes/reinforcement/index.js";
 import { rlKeys } from "../../assets/scenes/reinforcement/legend.js";
@@ -40,4 +40,17 @@ test("a key is for what is drawn: the game in low boxes and bundles too, strips 
     const held = frame.replays.some(({ columns }) => columns.length);
     assert.equal(drawn, held, `${run} ${width}: ${names}`);
   }
+});
+
+test("mean, lowest and highest return are those of the same twenty episodes", () => {
+  // nine balls in ten are caught: parts of the time without a miss are none without a band
+  const bins = Array.from({ length: 40 }, (_, i) => {
+    const value = i < 10 ? -1 : 1;
+    return { t: i, mean: value, low: value, high: value, many: 5 };
+  });
+  const shown = lastEpisodes(bins);
+  assert.deepEqual(shown[9], { t: 9, mean: -1, low: -1, high: -1, many: 5 });
+  assert.deepEqual(shown[10], { t: 10, mean: -0.5, low: -1, high: 1, many: 5 });
+  assert.deepEqual(shown[12], { t: 12, mean: 0.5, low: -1, high: 1, many: 5 });
+  assert.deepEqual(shown[13], { t: 13, mean: 1, low: 1, high: 1, many: 5 });
 });

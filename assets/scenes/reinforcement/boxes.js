@@ -11,7 +11,7 @@
  */
 import { ageInk, writeAt } from "../../drawing/colors.js";
 import { cross } from "../../drawing/glyph.js";
-import { grouped } from "../../engine/format.js";
+import { counted, grouped } from "../../engine/format.js";
 import { drawGame } from "./game.js";
 import {
   actorLines,
@@ -209,12 +209,8 @@ function drawReplay(g, { ink, font }, { frame }, { x, y, w, h }, now) {
   const oldest = now.columns.at(-1)?.behind ?? NaN;
   if (!Number.isFinite(oldest))
     return writeAt(g, font, "nothing yet", left, base + 9, ink["ink-3"]);
-  const words = longestOf(
-    g,
-    font,
-    [`oldest: ${grouped(oldest)} updates ago`, `${grouped(oldest)} updates ago`, grouped(oldest)],
-    wide - 30,
-  );
+  const ago = `${counted(oldest, "update")} ago`;
+  const words = longestOf(g, font, [`oldest: ${ago}`, ago, grouped(oldest)], wide - 30);
   writeAt(g, font, "new", left, base + 9, ink["ink-3"]);
   writeAt(g, font, words, x + w - 7, base + 9, ink["ink-3"], "right");
 }

@@ -110,9 +110,10 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
   for (const { bins, colour, dash } of lines) {
     if (band) {
       g.fillStyle = ink.track;
-      const each = (right - left) / BINS;
-      for (const bin of bins)
-        g.fillRect(X(bin.t) - each / 2, Y(bin.high) - 1, each, Y(bin.low) - Y(bin.high) + 2);
+      g.beginPath();
+      for (const { t: at, high: most } of bins) g.lineTo(X(at), Y(most) - 1);
+      for (const { t: at, low: least } of [...bins].reverse()) g.lineTo(X(at), Y(least) + 1);
+      g.fill();
     }
     g.strokeStyle = colour;
     g.lineWidth = 2;
@@ -148,28 +149,30 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
   }
 }
 
-/** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */
-export function drawReturns(chart, index, { actors }, t) {
-  const bins = binsOf(index, actors, "return", t);
-  const from = Math.max(0, index.table.from);
-  const smooth = bins.map((bin, i) => {
-    // the mean of the last episodes by then, as the sentence says it
-    let many = 0;
-    let sum = 0;
+/**
+ * Each bin as the last episodes by then are: their mean, as the sentence says it, and the lowest
+ * and the highest of the same episodes.
+ * @param {Bin[]} bins
+ * @returns {Bin[]}
+ */
+export function lastEpisodes(bins) {
+  return bins.map((bin, i) => {
+    let [many, sum, low, high] = [0, 0, Infinity, -Infinity];
     for (let k = i; k >= 0 && many < EPISODES; k--) {
       many += bins[k].many;
       sum += bins[k].many * bins[k].mean;
+      low = Math.min(low, bins[k].low);
+      high = Math.max(high, bins[k].high);
     }
-    return { ...bin, mean: sum / many };
+    return { ...bin, mean: sum / many, low, high };
   });
-  drawBinned(
-    chart,
-    [{ bins: smooth, colour: chart.ink.ink, dash: [], name: "" }],
-    from,
-    t,
-    false,
-    true,
-  );
+}
+
+/** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */
+export function drawReturns(chart, index, { actors }, t) {
+  const from = Math.max(0, index.table.from);
+  const bins = lastEpisodes(binsOf(index, actors, "return", t));
+  drawBinned(chart, [{ bins, colour: chart.ink.ink, dash: [], name: "" }], from, t, false, true);
 }
 
 /** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */

@@ -5,7 +5,7 @@
  *
  * @typedef {[string[], string[]]} BoxLine  left, right
  */
-import { grouped } from "../../engine/format.js";
+import { counted, grouped } from "../../engine/format.js";
 
 /** A number in a few digits, with a real minus. @param {number} x @param {number} [digits] */
 export const rlNumber = (x, digits = 3) =>
@@ -63,7 +63,7 @@ export function learnerLines(now) {
     ],
     [
       Number.isFinite(age)
-        ? [`samples ${old} updates old`, `samples ${old} old`, `${old} old`]
+        ? [`samples ${counted(Math.round(age), "update")} old`, `samples ${old} old`, `${old} old`]
         : [],
       [],
     ],

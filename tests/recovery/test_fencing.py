@@ -60,13 +60,13 @@ def wake_for_ever(pid: int, over: threading.Event) -> None:
         time.sleep(0.001)
 
 
-def assert_fenced(run: wb.Run, pid: int) -> None:
-    """Assert that the process had ended before anybody was in the next generation, and that the run
-    names it.
+def assert_fenced(run: wb.Run, pid: int, how: str = "killed") -> None:
+    """Assert that the process had ended before anybody was in the next generation, so that it could
+    map nothing of that, and that the run names it.
     """
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {str(VICTIM): "evicted"} and gone([pid])
-    ended = kinds(run, "detect").filter(pl.col("peer") == VICTIM, pl.col("name") == "killed")
+    ended = kinds(run, "detect").filter(pl.col("peer") == VICTIM, pl.col("name") == how)
     later = run.events.filter(pl.col("generation") == recovery.generation)
     assert ended["end_ns"].max() < later.filter(pl.col("rank") >= 0)["start_ns"].min()
     assert later.filter(pl.col("rank") == VICTIM).height == 0
@@ -132,9 +132,26 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
     until(lambda: VICTIM in run._supervisor.regrouping.left or gone([pid]), 30, "it leaves")
     assert run._control.words[LOST] == 1 and not recoveries_of(run.store.metadata)
     assert_as_sequential(run, run.wait(timeout=90), {0, 2})
-    assert_fenced(run, pid)
+    assert_fenced(run, pid, "ended")
     abort = kinds(run, "abort").filter(pl.col("rank") == VICTIM)
     assert abort["generation"].to_list() == [0], "it had left its own generation"
+
+
+def test_one_that_is_thawed_and_cannot_be_killed_ends_by_itself_and_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In place of the kill it is thawed: of that alone the others must be safe."""
+    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=60)
+    run = wb.run(exp)
+    signal_of = run._signal
+
+    def thaw(rank: int, number: signal.Signals) -> None:
+        signal_of(rank, signal.SIGCONT if number == signal.SIGKILL else number)
+
+    monkeypatch.setattr(run, "_signal", thaw)
+    pid = stopped(run)
+    assert_as_sequential(run, run.wait(timeout=90), {0, 2})
+    assert_fenced(run, pid, "ended")
 
 
 def test_one_that_is_thawed_just_as_the_others_give_it_up_goes_on_with_them(

@@ -85,7 +85,7 @@ def main(driver: socket.socket) -> int:
 
 def _next_team(driver: socket.socket, message: dict[str, Any]) -> Team | None:
     """Tell the driver that this rank has come, or why it cannot go on, and wait for the team that
-    it is in next; None: it was told to go, and is in none.
+    it is in next; None: it is in none.
     """
     ipc.send(driver, message)
     orders = ipc.receive(driver)
@@ -137,7 +137,7 @@ def _follow(
     given = body["team"]
     team = Team.from_fields(given) if given else hear_of_team({"arrived": rank})
     if team is None:
-        preemption.go(recorder)
+        preemption.go(recorder, told=False)
     place, code = Place(team, team.members.index(rank)), None
     while True:
         job: Job | None = None
@@ -157,9 +157,8 @@ def _follow(
         notice["corrupt"] = [*getattr(cause, "replicas", ())]
         notice["waits"] = isinstance(cause, DataSourceDown)
         notice["leaves"] = bool(control.rank_word(rank, LEAVES))
-        next_team = hear_of_team(notice)
-        if next_team is None:
-            preemption.go(recorder)
+        if (next_team := hear_of_team(notice)) is None:
+            preemption.go(recorder, told=notice["leaves"])
         before = None if rank in next_team.fresh else before  # it was left out, and comes back
         place = Place(next_team, next_team.members.index(rank), before)
 

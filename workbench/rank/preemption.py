@@ -47,9 +47,10 @@ class AtBorder(Protocol):
     recorder: Recorder
 
 
-def go(recorder: Recorder) -> NoReturn:
-    """End this process, in good order."""
-    recorder.mark(CODE["fault"], "preempted")
+def go(recorder: Recorder, told: bool) -> NoReturn:
+    """End this process, in good order: it was told to, or the others go on without it."""
+    if told:
+        recorder.mark(CODE["fault"], "preempted")
     os._exit(0)
 
 
@@ -61,7 +62,7 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
     """
     if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
         if not _comes_and_goes(job):
-            go(job.recorder)
+            go(job.recorder, told=True)
         job.control.set_rank(job.run_rank, LEAVES, 1)
     words = job.control.words
     if job.rank == 0 and words[REGROUP] == REGROUP_ASKED:

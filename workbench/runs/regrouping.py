@@ -41,7 +41,8 @@ class Regrouping:
     """The teams of one run, and what happens when one of them loses ranks.
 
     ``left``: what ranks said that have left their generation. ``evicted``: members that are being
-    ended; ``corrupt``: those of them whose replica differs; ``out``: members, or ranks that were,
+    ended; ``sent_off``: ranks that were told to end by themselves;
+    ``corrupt``: those of them whose replica differs; ``out``: members, or ranks that were,
     that do not answer; ``said``: what those said once they had left their generation too.
     ``membership``: who is to join, or to
     leave. ``recoveries``: those so far.
@@ -55,7 +56,7 @@ class Regrouping:
         self.membership = Membership(expected if exp.min_ranks else ())
         self.absent: dict[int, str] = {}  # ranks that the first team begins without
         self.evicted, self.corrupt = set[int](), set[int]()
-        self.out = set[int]()
+        self.out, self.sent_off = set[int](), set[int]()
         self.said: dict[int, Mapping[str, Any]] = {}
         self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
@@ -168,6 +169,7 @@ class Regrouping:
             )
         )
         self.team, self.left, self.said = team, {}, {}
+        self.sent_off.clear()
         return team
 
     def _waiting(self, team: Team, iteration: int) -> Team:

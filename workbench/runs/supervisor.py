@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -261,7 +262,7 @@ class Supervisor:
             self._late = self._late or regrouping.overdue(missing)
             return self._late is None
         told = [rank for rank in live if regrouping.left.get(rank, {}).get("leaves")]
-        self._send_off(told)
+        self._send_off({*told, *(regrouping.evicted & regrouping.left.keys())} & {*live})
         if ending := [rank for rank in live if rank in regrouping.evicted or rank in told]:
             self._late = self._late or regrouping.overdue(ending)
             return self._late is None
@@ -279,12 +280,13 @@ class Supervisor:
                 self._noted.add(rank)
                 self._run._note_lost(rank)
 
-    def _send_off(self, ranks: Sequence[int]) -> None:
-        """Have ranks that were told to go end, now that all have left their group."""
-        for rank in ranks:
-            if self._control.rank_word(rank, LEAVES):
-                self._control.set_rank(rank, LEAVES, 0)
-                self._handles[rank].order({"team": None})
+    def _send_off(self, ranks: AbstractSet[int]) -> None:
+        """Have ranks end by themselves, now that all have left their group: those that were told to
+        go, and evicted ones that run again.
+        """
+        for rank in ranks - self.regrouping.sent_off:
+            self.regrouping.sent_off.add(rank)
+            self._handles[rank].order({"team": None})
 
     def _evict(self, ranks: Sequence[int]) -> bool:
         """End ranks that cannot be reached, in a run that goes on without them. Returns whether

@@ -41,11 +41,10 @@ class Regrouping:
     """The teams of one run, and what happens when one of them loses ranks.
 
     ``left``: what ranks said that have left their generation. ``evicted``: members that are being
-    ended; ``sent_off``: ranks that were told to end by themselves;
-    ``corrupt``: those of them whose replica differs; ``out``: members, or ranks that were,
-    that do not answer; ``said``: what those said once they had left their generation too.
-    ``membership``: who is to join, or to
-    leave. ``recoveries``: those so far.
+    ended; ``corrupt``: those of them whose replica differs; ``sent_off``: ranks that were told to
+    end by themselves; ``out``: members, or ranks that were, that do not answer; ``said``: what
+    those said once they had left their generation too. ``membership``: who is to join, or to leave.
+    ``recoveries``: those so far.
     """
 
     def __init__(self, exp: Experiment, control: Control) -> None:

@@ -23,8 +23,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 # NOT_SAVED are 1 + the iteration of the last that is whole, and of the last that failed.
 # LOST is 1 + the generation that has lost a rank: a rank of that one or an older leaves it.
 # QUORUM is for how many ns a rank may be late, until others name it; 0: for ever.
-# REGROUP is the iteration before which all leave their group, and form the next with one more rank,
-# or without one that was told to go.
+# REGROUP is the iteration before which all leave their group, to form one with or without a rank.
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
 (
     ATTENTION,

@@ -16,8 +16,12 @@ from workbench import laws
 
 @contextlib.contextmanager
 def started(**fields: Any) -> Iterator[wb.Run]:
-    """A run that would go on for ever, trained a little; stopped, and found right, in the end."""
+    """A run that would go on for ever, trained a little; stopped, and found right, in the end.
+
+    Its rows are read as they come: for nobody the collector takes longer than `settle` waits.
+    """
     run = wb.run(lenet(**{"iterations": LONG, **fields}))
+    reader = run.store.tap()
     try:
         yield training(run, 1)
     except BaseException:
@@ -27,6 +31,7 @@ def started(**fields: Any) -> Iterator[wb.Run]:
         raise
     run.stop()
     result = run.wait(timeout=30)
+    del reader
     assert result.ok and gone(run.pids.values())
     assert len(set(result.digests.values())) == 1
     assert run.dropped == 0 and laws.check_events(run.events) == []

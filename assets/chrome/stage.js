@@ -43,9 +43,8 @@ const FRAME = `
   <p class="wb-say"><span role="status"></span></p>
   <div class="wb-main">
     <div class="wb-scenes"></div>
-    <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div></div></aside>
+    <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div><section class="wb-why" aria-label="Why was it this slow?" hidden></section></div></aside>
   </div>
-  <section class="wb-why" aria-label="Why was it this slow?" hidden></section>
   <div class="wb-time"></div>
   <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all · H holds the ranks</span><span class="wb-meter"></span></p>`;
 

@@ -20,11 +20,11 @@ const AXIS = 22;
 const KEY = 17;
 const LEAST_APART = 5;
 // px; lanes below have no shadow; px; hairlines nearer to each other are left out
-const SHADOWED = 7;
+const SHADOWED = 6;
 
 /** Height of a rank's lane. @param {number} ranks */
 export const scoreLane = (ranks) =>
-  ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 16 ? 5 : ranks > 8 ? 7 : ranks > 4 ? 11 : 16;
+  ranks > 64 ? 160 / ranks : ranks > 32 ? 3 : ranks > 12 ? 5 : ranks > 8 ? 6 : ranks > 4 ? 11 : 16;
 /** Height of the score in CSS pixels; it depends on the ranks only. @param {number} ranks */
 export const scoreHeight = (ranks) => Math.ceil(TOP + ranks * scoreLane(ranks) + AXIS + KEY);
 /**

@@ -271,10 +271,12 @@ export function lossPoints(losses, axes, from, to) {
  * @param {string} font
  * @param {LossAxes} axes
  * @param {Losses} losses
- * @param {{shown: number, newest: number, colour: string, lost: boolean, held: boolean}} what
- *   shown: the iteration at the playhead; newest: of the run
+ * @param {{shown: number, newest: number, colour: string, lost: boolean, held: boolean,
+ *   over?: boolean}} what
+ *   shown: the iteration at the playhead; newest: of the run; over: no loss will come any more
  */
-export function drawLoss(g, ink, font, axes, losses, { shown, newest, colour, lost, held }) {
+export function drawLoss(g, ink, font, axes, losses, what) {
+  const { shown, newest, colour, lost, held } = what;
   const { x0, x1, y0, y1, low, high, apart, span } = axes;
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
@@ -298,7 +300,7 @@ export function drawLoss(g, ink, font, axes, losses, { shown, newest, colour, lo
   if (newest < 0) {
     g.textAlign = "center";
     g.fillText(
-      "the loss of every iteration will appear here",
+      what.over ? "no loss was recorded" : "the loss of every iteration will appear here",
       (x0 + x1) / 2,
       lossY(axes, (low + high) / 2) - 9,
     );

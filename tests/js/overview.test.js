@@ -13,7 +13,8 @@ import {
   waysOn,
 } from "../../assets/scenes/overview/captions.js";
 import { SCENES } from "./scenes.js";
-import { CONTROL, RUN, batch, rows } from "./rows.js";
+import { tellsNoLoss, trafficLines } from "../../assets/scenes/overview/traffic_table.js";
+import { CONTROL, RUN, batch, row, rows } from "./rows.js";
 
 const heard = (more = {}) => receive(nothing(), ...batch(rows, more), 0);
 const say = (more, { held = false, onShow = 6, newest = 6 } = {}) => {
@@ -253,4 +254,32 @@ test("an emulated network shows no link that nobody uses", () => {
   assert.deepEqual([...shownLinks(3, used, pairs)], [...used]);
   assert.ok(shownLinks(3, used, [{ from: 2, to: 0 }]).has("2>0"), "what was changed by hand");
   assert.equal(shownLinks(3, new Set(), pairs).size, 6);
+});
+
+test("a job that tells no loss is shown by what it sends, and is promised none", () => {
+  const job = { ...RUN, ranks: 2, strategy: "", iterations: -1 };
+  const list = [
+    row(0, "send", 0, 10, { nbytes: 3000, peer: 1 }),
+    row(0, "wait", 10, 110),
+    row(1, "send", 20, 40, { nbytes: 500, peer: 0 }),
+    row(1, "collective", 0, 200, { nbytes: 64 }),
+  ];
+  const known = { ...receive(nothing(), ...batch(list, { state: "replay", run: job }), 0) };
+  assert.ok(tellsNoLoss(known, -1) && !tellsNoLoss(known, 3), "with a loss it is drawn");
+  assert.ok(!tellsNoLoss({ ...known, run: RUN }, -1), "one of ours will tell it");
+  const [all, first, second] = trafficLines(known);
+  assert.match(all.words, /^0 calls, /);
+  assert.equal(first.words, "sent 3.00 kB, waited 100 ns (50 %)");
+  assert.deepEqual([first.share, second.share], [0.5, 0]);
+  assert.deepEqual(trafficLines(known)[1], first, "rows are counted once");
+  assert.match(
+    tellOverview(
+      { known, held: false, live: true },
+      { onShow: -1, newest: -1 },
+      { first: NaN, last: NaN },
+      meaning(job, SCENES),
+    ).say,
+    /^2 ranks of a job: 0 calls in /,
+  );
+  assert.doesNotMatch(meaning(job, SCENES).join(" "), /train/);
 });

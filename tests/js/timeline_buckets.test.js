@@ -164,6 +164,8 @@ test("where buckets are rebuilt is a mark of its own, with words and a key", () 
       "gradients came, 2 of them instead of 1, at most 2.00 kB each",
   ]);
   assert.ok(keysOf(index, "full", false, false).has("tl-rebuilt"));
+  const job = keysOf(drawn([]).index, "full", false, false, false);
+  assert.ok(!job.has("forward") && !job.has("tl-step"), "of a job only what it has");
   assert.ok(!keysOf(drawn(rows).index, "full", false, false).has("tl-rebuilt"));
   assert.equal(
     rebuiltWords(2, null, 1),

@@ -45,7 +45,10 @@ export function meaning(run, scenes) {
   }
   // a job of somebody else's
   if (!run?.strategy)
-    return [togetherWords(n), "What they send each other is drawn as it happens."];
+    return [
+      n === 1 ? "One process of a job." : `The ${n} processes of a job.`,
+      "What they send each other is drawn as it happens.",
+    ];
   return [
     togetherWords(n),
     `Strategy: ${run.title || run.strategy}. What they send each other is drawn as it happens.`,
@@ -143,6 +146,12 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
       colour: "ink-2",
       say: `${counted(n, "rank")} ran the cells of a notebook: a record.`,
       small: means[1],
+    };
+  if (state === "replay" && !run.strategy && newest < 0)
+    return {
+      colour: "ink-2",
+      say: `${counted(n, "rank")} of a job: ${counted(table.completed, "call")} in ${duration(Math.max(0, table.to))}.`,
+      small: "What the ranks sent was recorded. The job recorded no loss.",
     };
   if (state === "replay")
     return {

@@ -26,6 +26,7 @@ import { meaning, startWords, tellOverview, waysOn } from "./captions.js";
 import { fillOverviewKey, showKeys } from "./legend.js";
 import { RecentLinks } from "./links.js";
 import { LISTED, RankList } from "./rank_list.js";
+import { sayTraffic, tellsNoLoss } from "./traffic_table.js";
 import { grouped, stateOf } from "../../engine/format.js";
 
 const ANSWERED_MS = 6000; // how long a refusal stays
@@ -34,7 +35,7 @@ const OVERVIEW = `
   <div class="wb-ov-head"><span class="wb-ov-state"></span><p class="wb-ov-say"><span role="status"></span><small></small></p><button class="wb-ov-big"></button></div>
   <div class="wb-ov-grid">
     <section><h3>Ranks <small class="wb-ov-when"></small></h3><div class="wb-ov-ranks"><canvas class="wb-circle" role="img"></canvas><ul class="wb-ov-list"></ul></div></section>
-    <section><h3>Loss <small class="wb-ov-iteration"></small></h3><canvas class="wb-loss" role="img"></canvas></section>
+    <section><h3><span class="wb-ov-what">Loss</span> <small class="wb-ov-iteration"></small></h3><canvas class="wb-loss" role="img"></canvas><dl class="wb-ov-sent" hidden></dl></section>
   </div>
   <p class="wb-key wb-ov-key"></p>
   <nav class="wb-ov-next" aria-label="Where to look next"><div><button></button><span></span></div><div><button></button><span></span></div><div><h4>Break something</h4><span></span><p></p></div></nav>`;
@@ -208,11 +209,18 @@ class Overview {
     this.#put(".wb-ov-big", words);
     this.#put(".wb-ov-when", when);
     const total = known.run?.iterations ?? -1;
+    const lossless = tellsNoLoss(known, newest);
+    this.#put(".wb-ov-what", lossless ? "Communication" : "Loss");
+    this.$(".wb-loss").hidden = lossless;
+    this.$(".wb-ov-sent").hidden = !lossless;
+    if (lossless) sayTraffic(this.$(".wb-ov-sent"), known);
     this.#put(
       ".wb-ov-iteration",
-      this.at.shown < 0
-        ? "lower is better"
-        : "after iteration " +
+      lossless
+        ? "so far"
+        : this.at.shown < 0
+          ? "lower is better"
+          : "after iteration " +
             `${grouped(this.at.shown + 1)}${total > 0 ? ` of ${grouped(total)}` : ""}; mean of ` +
             "the last 10",
     );
@@ -291,6 +299,7 @@ class Overview {
       losses.last,
       this.colour,
       held,
+      isOver(known),
       known.run?.iterations,
     ].join();
     if (drawn === this.drawn.loss || !w) return;
@@ -301,6 +310,7 @@ class Overview {
       colour: ink[this.colour] ?? ink.ink,
       lost: known.state === "failed" && !held,
       held,
+      over: isOver(known),
     });
   }
 }

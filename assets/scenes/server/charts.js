@@ -16,11 +16,11 @@ import { turnAt } from "./lookups.js";
 import { writeAt } from "../../drawing/colors.js";
 
 const STAIR_ROUNDS = 16;
-const NAMED_WORKERS = 8;
+export const NAMED_WORKERS = 8;
+const EACH_HIGH = 8; // px of a worker in the chart of their time, where they are many
 const LEAST_BINS = 10;
 /** Height of the charts; it depends on the workers only. @param {number} workers */
-export const chartHeight = (workers) =>
-  Math.max(150, workers > NAMED_WORKERS ? 30 + workers * 12 : 0);
+export const chartHeight = (workers) => Math.max(130, 40 + workers * EACH_HIGH);
 /** @param {Record<string, string>} ink @param {number} rank */
 const identity = (ink, rank) => ink[`s${((rank % 8) + 8) & 7}`]; // eight identities, then again
 

@@ -25,17 +25,7 @@ const GROWN = [1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /** @param {number} workers */
 const laneOf = (workers) =>
-  workers <= 4
-    ? 58
-    : workers <= 8
-      ? 44
-      : workers <= 12
-        ? 32
-        : workers <= 16
-          ? 26
-          : workers <= 32
-            ? 15
-            : 9;
+  workers <= 4 ? 58 : workers <= 8 ? 44 : workers <= 16 ? 26 : workers <= 32 ? 15 : 9;
 
 /**
  * How many columns: as many as have all their room; more, in steps, if workers are further apart.

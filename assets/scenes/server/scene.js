@@ -9,7 +9,14 @@
  * @typedef {import("./draw.js").ServerSeen} ServerSeen
  */
 import { KeyRow } from "../../drawing/key_row.js";
-import { chartHeight, drawStairs, drawStaleness, stairsWords, stalenessOf } from "./charts.js";
+import {
+  NAMED_WORKERS,
+  chartHeight,
+  drawStairs,
+  drawStaleness,
+  stairsWords,
+  stalenessOf,
+} from "./charts.js";
 import { drawShares, sharesUntil, sharesWords } from "./shares_chart.js";
 import { drawServer } from "./draw.js";
 import { aheadOf, serverPlace, wayPoint } from "./place.js";
@@ -32,7 +39,7 @@ const SERVER_BODY = `<div class="wb-ps-picture"><canvas class="wb-ps" role="img"
   <div class="wb-ps-charts">
     <section><h3><span>Clocks</span> <small>iterations started</small></h3><canvas class="wb-ps-stairs" role="img"></canvas></section>
     <section><h3>Staleness <small>updates that a gradient had missed</small></h3><canvas class="wb-ps-stale" role="img"></canvas></section>
-    <section><h3>Where time went <small>up to the playhead</small></h3><canvas class="wb-ps-shares" role="img"></canvas></section>
+    <section><h3>Where time went <small>up to the playhead; % blocked</small></h3><canvas class="wb-ps-shares" role="img"></canvas></section>
   </div>
   <ol class="wb-story wb-co-story" aria-label="The last updates up to the playhead"></ol><div class="wb-co-tip" hidden></div><p class="wb-sr" role="status"></p>`;
 
@@ -196,6 +203,9 @@ class ServerView {
     const seen = (this.seen = this.#see(look));
     const put = (/** @type {Element} */ node, /** @type {string} */ text) =>
       node.textContent !== text && (node.textContent = text);
+    // many workers take the room; what happened stands beside them
+    const many = (seen?.frame.workers.length ?? 0) > NAMED_WORKERS;
+    this.story.hidden = many && this.stage.root.classList.contains("wide");
     const lines = seen ? lastUpdates(seen.index, look.t, UPDATES, seen.frame) : [];
     [...this.story.children].forEach((item, i) => {
       const [when, what] = lines[i - UPDATES + lines.length] ?? ["", ""];

@@ -46,13 +46,12 @@ const KEY_OF_SPAN = [
  * @param {string} level  of detail
  * @param {boolean} single  chunks are drawn
  * @param {boolean} chosen  a collective is
+ * @param {boolean} [trains]  it is a run of ours, which computes in these spans
  * @returns {Set<string>}
  */
-export function keysOf(index, level, single, chosen) {
+export function keysOf(index, level, single, chosen, trains = true) {
   const keys = new Set([
-    "forward",
-    "backward",
-    "optimizer",
+    ...(trains ? ["forward", "backward", "optimizer"] : []),
     "comm",
     "tl-hidden",
     "tl-exposed",
@@ -67,7 +66,7 @@ export function keysOf(index, level, single, chosen) {
   if (ranks.some((rank) => rank.rebuilds.length)) keys.add("tl-rebuilt");
   if (level === "full" && ranks.some((rank) => rank.steps.some((step) => step.queue > 0)))
     keys.add("tl-core");
-  if (level !== "density") keys.add("tl-step");
+  if (level !== "density" && ranks.some((rank) => rank.steps.length)) keys.add("tl-step");
   if (single) keys.add("tl-chunk");
   if (chosen) keys.add("tl-arrow");
   if (index.faults.some((f) => f.kind === "fault")) keys.add("tl-fault");

@@ -182,6 +182,7 @@ export class TimelineView {
     );
     this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
     this.#sayKeys(look, canvas);
+    this.$(".wb-tl-below").hidden = !look.known.run?.strategy && !facts.length;
     this.below.say(look, report, canvas);
     const map = this.$(".wb-tl-map");
     const run = { from: look.table.rows ? look.table.from : 0, to: Math.max(1, look.table.to) };
@@ -204,8 +205,10 @@ export class TimelineView {
    * @param {Look} look
    * @param {import("./draw.js").Canvas} canvas
    */
-  #sayKeys({ choice }, { index, place }) {
-    for (const name of keysOf(index, place.level, this.lanes.single, choice?.op !== undefined))
+  #sayKeys({ choice, known }, { index, place }) {
+    const trains = !!known.run?.strategy;
+    const chosen = choice?.op !== undefined;
+    for (const name of keysOf(index, place.level, this.lanes.single, chosen, trains))
       this.has.add(name);
     if (this.keyed !== this.has.size) drawKeys(this.$(".wb-tl-key"), this.has);
     this.keyed = this.has.size;
@@ -234,7 +237,9 @@ export class TimelineView {
       iterationWords(facts, known.run?.cores ?? 0) ||
       (isOver(known)
         ? known.words || "The run is over, and no iteration of it was recorded."
-        : "The ranks run. Waiting for the first iteration that all of them complete.")
+        : known.run?.strategy
+          ? "The ranks run. Waiting for the first iteration that all of them complete."
+          : "The ranks run. Where no iteration is marked, the lanes alone tell of them.")
     );
   }
 

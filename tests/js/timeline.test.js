@@ -134,7 +134,7 @@ test("who is many is drawn in less detail", () => {
   );
   assert.deepEqual(
     [4, 16, 64].map((n) => timelinePlace(n, 928).lanes.row),
-    [58, 24, 4],
+    [58, 17, 4],
   );
 });
 

@@ -96,7 +96,7 @@ export function historyBars(past, width, over) {
   const room = width - HISTORY.left - HISTORY.right;
   const places = placesFor(past.length, over);
   const each = Math.max(1, Math.ceil(places / (room / 3)));
-  const w = Math.min(30, (room * each) / places);
+  const w = over ? (room * each) / places : Math.min(30, (room * each) / places);
   const bars = [];
   for (let first = 0; first < past.length; first += each) {
     const some = past.slice(first, first + each);

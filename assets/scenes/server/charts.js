@@ -67,7 +67,7 @@ export function drawStairs({ g, ink, font, width, height }, index, rounds, rule,
   const { from, to, min, stairs } = stairsOf(index, rounds, t);
   const few = stairs.length <= NAMED_WORKERS;
   const left = 30;
-  const right = width - (few ? 66 : 34);
+  const right = width - 66;
   const top = 6;
   const bottom = height - 20;
   const reach = rule.low ?? 0;
@@ -135,7 +135,7 @@ export function drawStairs({ g, ink, font, width, height }, index, rounds, rule,
   for (const { rank, y } of ends) {
     g.fillStyle = few ? identity(ink, rank) : ink.edge;
     g.fillRect(right + 3, y - 3, 4, 6);
-    writeAt(g, font, few ? `worker ${rank}` : String(rank), right + 11, y, ink["ink-2"]);
+    writeAt(g, font, `worker ${rank}`, right + 11, y, ink["ink-2"]);
   }
   const each =
     [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find(

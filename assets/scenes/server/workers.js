@@ -32,6 +32,7 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
   const strong = frame.slowest.includes(worker.rank);
   const fate = befell.get(worker.rank);
   const n = Math.min(MOST_NOTCHES, Math.ceil(behind / ageStep(frame.workers.length, rule)));
+  let pitch = NOTCH;
   const notches = (
     /** @type {number} */ x,
     /** @type {number} */ at,
@@ -39,9 +40,9 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
   ) => {
     for (let k = 0; k < n; k++) {
       g.fillStyle = ageInk(ink, k + 1);
-      g.fillRect(x + k * NOTCH, at - tall / 2, NOTCH - 1.5, tall);
+      g.fillRect(x + k * pitch, at - tall / 2, pitch - Math.min(1.5, pitch / 3), tall);
     }
-    return x + n * NOTCH;
+    return x + n * pitch;
   };
   if (level === "dots") {
     if (lane >= 12)
@@ -70,11 +71,11 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
   const room = left - 6;
   g.font = `400 11px ${font}`;
   const wide = g.measureText(words).width;
-  const fits = !fate && wide + n * NOTCH + 5 <= room;
+  pitch = Math.min(NOTCH, (room - wide - 5) / Math.max(1, n)); // notches give way to the words
   writeAt(
     g,
     font,
-    fits || fate || !behind ? words : String(behind),
+    words,
     fate || !n ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4,
     second,
     colour,

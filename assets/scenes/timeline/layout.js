@@ -31,7 +31,7 @@ export function timelinePlace(ranks, width, banded = 0) {
   const left = 66;
   const right = width - 6;
   const level = ranks <= 8 ? "full" : ranks <= 24 ? "slim" : "density";
-  const lane = ranks <= 4 ? 20 : ranks <= 8 ? 14 : ranks <= 24 ? 8 : 3;
+  const lane = ranks <= 4 ? 20 : ranks <= 8 ? 14 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : 3;
   const gap = ranks <= 8 ? 3 : 1;
   const top = 16 + banded;
   const bottom = top + ranks * (lane + gap);
@@ -39,7 +39,9 @@ export function timelinePlace(ranks, width, banded = 0) {
     level === "full"
       ? [58, 20, 20]
       : level === "slim"
-        ? [24, 11, 8]
+        ? ranks <= 12
+          ? [20, 10, 7]
+          : [17, 8, 6]
         : [Math.max(2, Math.min(4, Math.floor(512 / ranks))), 0, 0];
   const lanesTop = 32;
   const lanesBottom = lanesTop + ranks * row;

@@ -12,7 +12,7 @@ import { drawWait, inkOn } from "./paint.js";
 import { inMs } from "./captions.js";
 import { grouped } from "../../engine/format.js";
 
-const SPLIT = { left: 52, most: 12, many: 24 };
+const SPLIT = { left: 52, most: 6, many: 8 };
 
 /** @param {number} ranks */
 const splitRow = (ranks) => (ranks <= 8 ? 21 : 14);

@@ -105,16 +105,38 @@ export class SceneHost {
 
   #tabs() {
     const tabs = this.stage.$(".wb-tabs");
+    tabs.onkeydown = (event) => this.#walk(event);
     for (const scene of this.all) {
       const tab = document.createElement("button");
       const digit = this.digitOf(scene);
       tab.setAttribute("role", "tab");
       tab.dataset.scene = scene.name;
       tab.textContent = scene.label;
+      if (digit) tab.setAttribute("aria-keyshortcuts", digit); // which the tab shows, too
       tab.title = digit ? `${scene.label}: ${digit}` : scene.label;
       tab.onclick = () => this.open(scene.name);
+      tab.id = this.#idOf("tab", scene);
+      tab.setAttribute("aria-controls", this.#idOf("panel", scene));
       tabs.append(tab);
     }
+  }
+
+  /** @param {"tab" | "panel"} what @param {Scene} scene */
+  #idOf(what, scene) {
+    return `wb-${this.stage.id}-${what}-${scene.name}`;
+  }
+
+  /** From tab to tab by arrows; the view follows. @param {KeyboardEvent} event */
+  #walk(event) {
+    const shown = [...this.#buttons()].filter((tab) => !tab.hidden);
+    const at = shown.indexOf(/** @type {HTMLElement} */ (event.target));
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: shown.length - 1 }[event.key];
+    if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation(); // the arrows are not the time's here
+    const tab = shown[(to + shown.length) % shown.length];
+    this.open(tab.dataset.scene ?? "");
+    tab.focus();
   }
 
   /**
@@ -135,12 +157,16 @@ export class SceneHost {
       const body = document.createElement("section");
       body.className = `wb-scene wb-scene-${scene.name}`;
       body.setAttribute("role", "tabpanel");
+      body.id = this.#idOf("panel", scene);
+      body.setAttribute("aria-labelledby", this.#idOf("tab", scene));
       stage.$(".wb-scenes").append(body);
       this.views.set(scene.name, { body, view: scene.build(body, stage) });
     }
     for (const [other, { body }] of this.views) body.hidden = other !== scene.name;
-    for (const tab of this.#buttons())
+    for (const tab of this.#buttons()) {
       tab.setAttribute("aria-selected", String(tab.dataset.scene === scene.name));
+      tab.tabIndex = tab.dataset.scene === scene.name ? 0 : -1;
+    }
     stage.root.dataset.scene = scene.name;
     stage.touch();
   }

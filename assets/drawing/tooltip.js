@@ -40,10 +40,29 @@ export function pointOn(canvas, root, point) {
 }
 
 /**
- * Arrow up and down lead from one of these buttons to the one before and after.
+ * Leave one of these buttons in the order of the Tab key: this one, or that which was, or the first.
+ * @param {HTMLElement} spots
+ * @param {EventTarget | null} [focused]
+ */
+function keepOneStop(spots, focused = null) {
+  const all = /** @type {HTMLElement[]} */ ([...spots.children]);
+  const stop =
+    all.find((spot) => spot === focused) ?? all.find((spot) => spot.dataset.stop) ?? all[0];
+  for (const spot of all) {
+    spot.tabIndex = spot === stop ? 0 : -1;
+    if (spot === stop) spot.dataset.stop = "true";
+    else delete spot.dataset.stop;
+  }
+}
+
+/**
+ * Arrow up and down lead from one of these buttons to the one before and after; the Tab key comes to
+ * one of them, and leaves all.
  * @param {HTMLElement} spots
  */
 export function walkWithArrows(spots) {
+  spots.addEventListener("focusin", (event) => keepOneStop(spots, event.target));
+  new MutationObserver(() => keepOneStop(spots)).observe(spots, { childList: true });
   spots.onkeydown = (event) => {
     const way = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     const all = /** @type {HTMLElement[]} */ ([...spots.children]);

@@ -150,7 +150,7 @@ export function whyNot(known) {
   if (state === "empty") return "Nothing runs yet.";
   if (state === "replay") return "This is a replay: the ranks are gone.";
   if (isOver(known)) return "The run is over: the ranks are gone.";
-  if (run.readonly) return "This page only watches: the ranks are not its to change.";
+  if (run.readonly) return "This page only watches: it cannot change the ranks.";
   return "";
 }
 

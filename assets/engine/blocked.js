@@ -168,7 +168,7 @@ export function stuckWords(stuck, { known, at }) {
               ? ", which has ended this cell: in vain, unless a later one sends"
               : stuck.has(peer)
                 ? ""
-                : ", which does not wait itself";
+                : ", which is not waiting";
   return `Rank ${rank} ${forGood ? "waits" : `has waited ${lasting(now - since)}`} for rank ${peer}${why}${others ? "; " + `${others === 1 ? "another rank waits" : `${others} others wait`} ` + "too" : ""}.`;
 }
 

@@ -251,7 +251,7 @@ test(
   },
 );
 
-test("the last moments: received and added, or in place of its own; how much is in by then", () => {
+test("the last moments: received and added, or it replaces its own; how much is in by then", () => {
   const { reading } = all(4, ringRows(4), 0);
   const said = lastMoments(reading, 1e12, 99).map(([, words]) => words);
   assert.ok(
@@ -264,7 +264,7 @@ test("the last moments: received and added, or in place of its own; how much is 
   );
   assert.ok(
     said.some((w) =>
-      /^rank 1 received chunk 0 from rank 0 .* in place of its own: complete$/.test(w),
+      /^rank 1 received chunk 0 from rank 0 .*, which replaces its own: complete$/.test(w),
     ),
     said.join("\n"),
   );

@@ -364,4 +364,4 @@ def test_its_figures_and_its_numbers(run: wb.Run, tmp_path: Any) -> None:
     assert told["algorithm"] == "1f1b" and told["in_flight"] == 3
     assert told["bubble_planned"] == pytest.approx(1 / 3) and told["bubble"] > 0.35
     assert told["memory"] > told["activations"] > 0 and told["exposed_ms"] is None
-    assert "of it by the schedule alone" in measures.beside({"a": [told]}).to_series().to_list()
+    assert "of which by the schedule alone" in measures.beside({"a": [told]}).to_series().to_list()

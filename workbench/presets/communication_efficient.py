@@ -13,7 +13,7 @@ from workbench.experiment.spec import Experiment, Network
 
 Words = tuple[str, str, Callable[[], Experiment]]
 Question = tuple[str, str, Callable[[], dict[str, Experiment]]]
-GROUP, ORDER = "Fewer words", 60
+GROUP, ORDER = "Less communication", 60
 SCENES = {
     "200 small tensors": "timeline",
     "200 small tensors, fused": "timeline",

@@ -11,7 +11,7 @@ from workbench.experiment.spec import Experiment, Network, Slow
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
-GROUP, ORDER = "Fewer words", 50
+GROUP, ORDER = "Less communication", 50
 
 
 def mixed(strategy: str = "gossip", ranks: int = 8, **options: Any) -> Experiment:

@@ -85,7 +85,7 @@ function momentsOf(reading) {
               ? gatheredWords(reading, f.chunk, f.from, contents(f.to, f.chunk, f.end))
               : f.fused
                 ? ` and added it: ${contents(f.to, f.chunk, f.end)}`
-                : ` in place of its own: ${contents(f.to, f.chunk, f.end)}`),
+                : `, which replaces its own: ${contents(f.to, f.chunk, f.end)}`),
       });
   }
   for (const r of call.rows) {

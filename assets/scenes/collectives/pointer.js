@@ -18,6 +18,7 @@ import { cellBox, cellUnder } from "./matrix.js";
 import { underRing } from "./ring.js";
 import { openRankMenu } from "../../chrome/rank_menu.js";
 import { PointedPlace } from "../../drawing/pointed_place.js";
+import { walkWithArrows } from "../../drawing/tooltip.js";
 import { pieceName } from "../../engine/format.js";
 
 export class CollectivesPointer {
@@ -87,6 +88,7 @@ export class CollectivesPointer {
       this.pointed.point(null);
       this.stage.touch();
     };
+    walkWithArrows(this.spots);
     for (const part of /** @type {const} */ (["ring", "matrix"])) {
       const canvas = this.view[part];
       this.pointed.follow(this.stage.root, ({ x, y }) => this.#placed(part, x, y), canvas);

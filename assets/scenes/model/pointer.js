@@ -164,11 +164,6 @@ export class GraphPointer {
     };
     scroll.onscroll = () => (this.stage.dirty = true);
     walkWithArrows(spots);
-    spots.addEventListener("focusin", (event) => {
-      // one of them is in the order of the Tab key
-      for (const spot of /** @type {any} */ (spots.children))
-        spot.tabIndex = spot === event.target ? 0 : -1;
-    });
   }
 
   /** The node under a place of the line. @param {number} x @returns {GraphHit} */

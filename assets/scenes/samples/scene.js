@@ -247,11 +247,6 @@ class SamplesView {
     this.pointed.follow(stage.root, ({ x, y }) => ({ x, y, hit: this.#under(x, y) }));
     canvas.onclick = ({ offsetX: x, offsetY: y }) => this.#take(this.#under(x, y));
     walkWithArrows(this.spots);
-    this.spots.addEventListener("focusin", (event) => {
-      // one of them is in the order of the Tab key
-      for (const spot of /** @type {any} */ (this.spots.children))
-        spot.tabIndex = spot === event.target ? 0 : -1;
-    });
   }
 
   /** Choose the sample, and the rank: every other view shows it too. @param {DealHit} hit */

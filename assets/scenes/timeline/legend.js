@@ -9,7 +9,7 @@ const SPAN_KEYS = [
   ["weight-grad", "weight gradient"],
   ["optimizer", "optimizer"],
   ["load", "loading samples"],
-  ["done", "measuring, saving"],
+  ["done", "metrics, checkpoints"],
   ["comm", "communication"],
   ["reduce", "adding, copying"],
 ];

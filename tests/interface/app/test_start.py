@@ -133,10 +133,10 @@ def test_a_link_carries_no_code(tmp_path: Path) -> None:
 
 def test_limits_are_said_in_words() -> None:
     assert Limits().words == (
-        "Here a run has up to 16 ranks, 4 GB and 30 minutes; 4 runs at a time."
+        "Limits of this server: 16 ranks, 4 GB and 30 minutes per run; 4 runs at a time."
     )
     assert Limits(ranks=1, runs=1, minutes=1, memory=10**9).words == (
-        "Here a run has up to 1 rank, 1 GB and 1 minute; 1 run at a time."
+        "Limits of this server: 1 rank, 1 GB and 1 minute per run; 1 run at a time."
     )
 
 

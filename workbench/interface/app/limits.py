@@ -46,8 +46,8 @@ class Limits:
     @property
     def words(self) -> str:
         return (
-            f"Here a run has up to {counted(self.ranks, 'rank')}, {print_size(self.memory)} and "
-            f"{self.long}; {counted(self.runs, 'run')} at a time."
+            f"Limits of this server: {counted(self.ranks, 'rank')}, {print_size(self.memory)} and "
+            f"{self.long} per run; {counted(self.runs, 'run')} at a time."
         )
 
     @property

@@ -111,7 +111,7 @@ def _arguments(verb: Any, args: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _allowed(run: Any, verb: Any, readonly: bool) -> None:
     if readonly:
-        raise Refused("This page only watches: the ranks are not its to change.")
+        raise Refused("This page only watches: it cannot change the ranks.")
     if not hasattr(run, str(verb)):
         raise Refused("These ranks were started elsewhere: they can be watched, not changed.")
     if run.done:

@@ -177,7 +177,7 @@ def test_a_model_that_nobody_keeps_is_no_silent_loss(tmp_path: Path) -> None:
 
 
 WRITER = """
-import resource, signal, sys
+import resource, signal, sys, time
 import workbench as wb
 from tests.live import lenet
 if __name__ == "__main__":

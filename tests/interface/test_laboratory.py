@@ -248,7 +248,7 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     assert "<th>2 · naive</th>" in lab.past._table.value
     wait_for(lambda: len(lab.charts.figure.data) == 3 + 4, "their losses")
     long = Compared("Long", "?", lambda: {"a": ring.replace(iterations=100_000), "b": ring})
-    lab.start_comparison(long)
+    lab._start_comparison(long)
     wait_for(lambda: "Run 1 of 2, a: iteration" in lab.status.value, "the first run")
     lab.stop_button.click()
     wait_for(lambda: not lab.start_button.disabled, "its end")

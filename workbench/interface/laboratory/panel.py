@@ -96,7 +96,7 @@ class Lab(w.VBox):
         self._now = self.preset.value, self.sheet.values
         self.stage = LiveStage(on_start=self._on_start)
         self.charts = Charts(None, *AT_FIRST)
-        self.questions = Questions(self.start_comparison)
+        self.questions = Questions(self._start_comparison)
         self.past = PastRuns(self.history, self.show, self.take, self.compare)
         self.preset.observe(lambda _: self._choose(), "value")
         self.back.on_click(lambda _: self.undo())
@@ -219,7 +219,7 @@ class Lab(w.VBox):
         self.start_button.disabled = self.questions.button.disabled = running
         self.stop_button.disabled = not running
 
-    def start_comparison(self, compared: Compared) -> None:
+    def _start_comparison(self, compared: Compared) -> None:
         """Run the experiments of a comparison one after another, each on the stage; at the end all
         are ticked among the past runs, which shows them side by side.
         """

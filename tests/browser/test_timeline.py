@@ -106,7 +106,7 @@ def test_pointing_at_a_bucket_names_its_parameters(
         a_pixel = (begins[-1] - begins[0]) / (places[-1] - places[0])
         for at, moment in zip(places, begins, strict=True):
             assert abs((moment - begins[0]) / a_pixel - (at - places[0])) < 10, (places, begins)
-    filled = [one for _, one in pointed(stage, 0, COMPUTING, step=8) if "backward" in one]
+    filled = [one for _, one in pointed(stage, 0, COMPUTING, step=2) if "backward" in one]
     for bucket, own in enumerate(names):
         words = f"until bucket {bucket} was full; bucket {bucket} holds {', '.join(own)}"
         assert any(words in one for one in filled), (bucket, filled)

@@ -26,6 +26,15 @@ def check_elastic(exp: Fields) -> None:
     source.load("recovery", "shrink", "check")(exp)
 
 
+def is_elastic(exp: Fields) -> bool:
+    """Return whether ranks can come and go: see `check_elastic`."""
+    try:
+        check_elastic(exp)
+    except SpecError:
+        return False
+    return True
+
+
 def check_scale_batch(exp: Fields) -> None:
     """Check that minibatches whose size goes with the ranks fit."""
     if not exp.scale_batch:

@@ -13,8 +13,8 @@ import os
 import signal
 from typing import Any, NoReturn, Protocol
 
-from workbench.common.errors import SpecError, WorkbenchError
-from workbench.experiment.elastic_checks import check_elastic
+from workbench.common.errors import WorkbenchError
+from workbench.experiment.elastic_checks import is_elastic
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.recording.events import CODE
@@ -61,7 +61,7 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
     All agree on it as on the end of a run that is stopped (stopping.py).
     """
     if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
-        if not _comes_and_goes(job):
+        if len(job.team.members) < 2 or not is_elastic(job.exp):
             go(job.recorder, told=True)
         job.control.set_rank(job.run_rank, LEAVES, 1)
     words = job.control.words
@@ -69,14 +69,3 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
         words[REGROUP] = iteration + 1 + job.lead
     if 0 < words[REGROUP] <= iteration and job.completed == iteration:
         raise WorkbenchError(OUTDATED, how="aborted")
-
-
-def _comes_and_goes(job: AtBorder) -> bool:
-    """Return whether the others can form a group without this rank."""
-    if len(job.team.members) < 2:
-        return False
-    try:
-        check_elastic(job.exp)
-    except SpecError:
-        return False
-    return True

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from itertools import count
 from math import isfinite
 
-from workbench.common.errors import PeerLost, SpecError, TooFewRanks, WorkbenchError
+from workbench.common.errors import PeerLost, TooFewRanks, WorkbenchError
 from workbench.common.units import counted
 from workbench.experiment.checks import EQUAL
-from workbench.experiment.elastic_checks import check_elastic
+from workbench.experiment.elastic_checks import is_elastic
 from workbench.experiment.faults import FailToStart, Fault, Kill, Preempt
 from workbench.experiment.scenario import Kind, Scenario
 from workbench.experiment.spec import Experiment
@@ -104,18 +104,9 @@ def _kinds(exp: Experiment) -> list[Kind]:
         kinds += ["preempt"]
     if exp.recovers and exp.min_ranks:  # else nobody may be missing at the start
         kinds += ["fail_to_start"]
-    if _takes_in(exp):
+    if exp.ranks > 1 and is_elastic(exp):
         kinds += ["join"]
     return kinds
-
-
-def _takes_in(exp: Experiment) -> bool:
-    """Return whether ranks can join."""
-    try:
-        check_elastic(exp)
-    except SpecError:
-        return False
-    return exp.ranks > 1
 
 
 def done(trial: Trial) -> Outcome:

@@ -25,7 +25,7 @@ def event(kind: str, rank: int, peer: int, start: float, end: float, **more: obj
 
 
 def push(worker: int, start: float, sent: float, begun: float, done: float) -> list[object]:
-    """What a push leaves behind: it is sent until ``sent``, and the update ends at ``done``."""
+    """Return the rows of a push: it is sent until ``sent``, and the update ends at ``done``."""
     moved = {"group": "default", "collective": "p2p", "nbytes": 100}
     return [
         event("push", worker, 0, start, sent + 0.1, nbytes=100),

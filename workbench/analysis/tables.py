@@ -6,6 +6,8 @@ metrics and of control are no training and left out, but for grants, which a wor
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 import polars as pl
 
 from workbench.analysis.servers import GRANTS
@@ -123,7 +125,10 @@ def queue(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def _blockers(table: pl.DataFrame) -> pl.Series:
-    """Return for each push the workers whose updates ran at its server while it waited."""
+    """Return for each push the workers whose updates ran at its server while it waited.
+
+    A server makes one update after the other: those of a time are neighbours in its list.
+    """
     rows = table.select(
         "server",
         "worker",
@@ -132,17 +137,19 @@ def _blockers(table: pl.DataFrame) -> pl.Series:
         end="end_ms",
         held=p("waited_ms") > 0,
     ).rows()
-    each = [
-        sorted(
-            {
-                other
-                for place, other, _, start, end, _ in rows
-                if held and place == server and other != worker and end > came and start < begun
-            }
-        )
-        for server, worker, came, begun, _, held in rows
-    ]
-    return pl.Series("blockers", each, dtype=pl.List(pl.Int32))
+    updates: dict[int, list[tuple[float, float, int]]] = {}
+    for server, worker, _, begun, end, _ in rows:
+        updates.setdefault(server, []).append((begun, end, worker))
+    for each in updates.values():
+        each.sort()
+    ends = {server: [end for _, end, _ in each] for server, each in updates.items()}
+    found = []
+    for server, worker, came, begun, _, held in rows:
+        here = updates[server]
+        first, last = bisect_right(ends[server], came), bisect_left(here, (begun,))
+        others = {other for _, _, other in here[first:last]} if held else set()
+        found.append(sorted(others - {worker}))
+    return pl.Series("blockers", found, dtype=pl.List(pl.Int32))
 
 
 def _is_training() -> pl.Expr:

@@ -37,14 +37,16 @@ def bring(chapters: Path, folder: Path) -> list[Path]:
     written = []
     for path in sorted(chapters.glob("[0-9][0-9]*.ipynb")):
         notebook = cleared(json.loads(path.read_text(encoding="utf-8")))
+        new = digest(notebook)
         for target in _places(folder / path.name):
-            if _is_the_readers(target, known.get(target.name), digest(notebook)):
-                continue
-            if _digest_of(target) != digest(notebook):
+            there = _digest_of(target)
+            if target.exists() and (there is None or there not in (known.get(target.name), new)):
+                continue  # the reader's: another text than was brought, or no notebook
+            if there != new:
                 text = json.dumps(notebook, indent=1, ensure_ascii=False)
                 write_text(target, WHAT, text + "\n")
                 written.append(target)
-            known[target.name] = digest(notebook)
+            known[target.name] = new
             break
     write_text(folder / KEPT, WHAT, json.dumps(known, indent=1) + "\n")
     return written
@@ -73,15 +75,6 @@ def _places(path: Path) -> Iterator[Path]:
     while True:
         yield path.with_stem(f"{path.stem} new {number}")
         number += 1
-
-
-def _is_the_readers(path: Path, brought: str | None, new: str) -> bool:
-    """Return whether the file at ``path`` has another text than was brought there; a file that is
-    no notebook is the reader's, too.
-    """
-    if not path.exists():
-        return False
-    return _digest_of(path) not in (brought, new) or _digest_of(path) is None
 
 
 def _digest_of(path: Path) -> str | None:

@@ -17,7 +17,7 @@ from workbench.interface.app.runs import Runs
 from workbench.presets.catalogue import Compared
 from workbench.runs.history import Past
 from workbench.studies.comparison.comparison import Comparison
-from workbench.studies.comparison.trials import Trial
+from workbench.studies.comparison.trials import Trial, trials_of
 
 TICK = 0.25  # seconds between two looks for a page
 
@@ -33,10 +33,9 @@ class HostedComparison:
         self.compared, self.owner, self.words = compared, owner, ""
         self._runs, self._stopped = runs, threading.Event()
         self.place = runs.reserve(owner)
-        trials = [Trial(name, exp, exp.seed) for name, exp in experiments.items()]
-        self.trials = trials
+        self.trials = trials_of(experiments)
         try:
-            self._comparison = Comparison(trials, begin=self._begin)
+            self._comparison = Comparison(self.trials, begin=self._begin)
             threads.start(self._free, "workbench compare place", stop=self.stop)
         except RuntimeError:  # no thread is to be had
             runs.give_back(self.place)
@@ -44,12 +43,12 @@ class HostedComparison:
 
     @property
     def done(self) -> bool:
-        """Whether all of its runs are over."""
+        """True once all of its runs are over."""
         return self._comparison.done
 
     @property
     def state(self) -> str:
-        """How many of its runs are over, in a line."""
+        """The number of its runs that are over, in a line."""
         return self._comparison.words
 
     @property

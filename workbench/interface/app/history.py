@@ -30,6 +30,8 @@ class PastRuns:
         self.site, self.ground, self._compared = site, ground, compared
         self.history = site.runs.history(owner)
         self.part = PastPart(self.heard)
+        if compared is not None:
+            self.part.tell(heading="The runs of this comparison")
         self.figure = pn.pane.Plotly(
             None,
             visible=False,
@@ -66,7 +68,6 @@ class PastRuns:
         if compared is None:
             entries.reverse()
         else:
-            self.part.tell(heading="The runs of this comparison")
             entries += [_waiting(one) for one in compared.trials if one.state == "waiting"]
         table = compare(chosen) if chosen else None
         rows = [table.columns, *map(list, table.iter_rows())] if table is not None else []

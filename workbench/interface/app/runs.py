@@ -54,7 +54,7 @@ class Place:
 
     @property
     def shown(self) -> bool:
-        """Whether a page shows one of its runs."""
+        """True while a page shows one of its runs."""
         return any(map(_is_there, self.pages))
 
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import ipywidgets as w
 
-from workbench.experiment.spec import Experiment
 from workbench.presets.catalogue import Compared, comparisons
 from workbench.runs.history import Past
 from workbench.studies.comparison.comparison import Comparison
-from workbench.studies.comparison.trials import Trial
+from workbench.studies.comparison.trials import Trial, trials_of
 
 Begin = Callable[[Compared, Trial], Past | None]
 
@@ -48,18 +47,16 @@ class Comparing:
     """One comparison that runs. ``begin`` starts each of its runs; ``pasts`` are those so far."""
 
     def __init__(self, compared: Compared, begin: Begin) -> None:
-        experiments: dict[str, Experiment] = dict(compared.make())
         self.compared, self._begin = compared, begin
         self._stopped = threading.Event()
-        trials = [Trial(name, exp, exp.seed) for name, exp in experiments.items()]
-        self._comparison = Comparison(trials, begin=self._start)
+        self._comparison = Comparison(trials_of(compared.make()), begin=self._start)
 
     def _start(self, trial: Trial) -> Past | None:
         return None if self._stopped.is_set() else self._begin(self.compared, trial)
 
     @property
     def done(self) -> bool:
-        """Whether all of its runs are over."""
+        """True once all of its runs are over."""
         return self._comparison.done
 
     @property
@@ -73,7 +70,7 @@ class Comparing:
 
     @property
     def words(self) -> str:
-        """Which run it is, of how many, and how far."""
+        """The run that goes on, of how many, and its iteration."""
         trials = self._comparison.trials
         for number, one in enumerate(trials, 1):
             if one.past is not None and not one.past.over:

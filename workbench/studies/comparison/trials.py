@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,11 @@ class Trial:
 
     def __repr__(self) -> str:
         return f"<{self.label}: {self.state}>"
+
+
+def trials_of(experiments: Mapping[str, Experiment]) -> list[Trial]:
+    """Return a trial per named experiment, each with its own seed."""
+    return [Trial(name, exp, exp.seed) for name, exp in experiments.items()]
 
 
 # ---- names

@@ -132,6 +132,12 @@ def command(
 _LATE = 999
 
 
+def ending_with_us(program: str) -> str:
+    """Return the program, for ``python -c``, so that it ends when this process is killed, too."""
+    ends = "from workbench.launchers.processes.guardian import end_with"
+    return f"{ends}\nend_with({os.getpid()})\n{program}"
+
+
 def _words(ended: Ended) -> str:
     return f"rank {ended.rank}: exit code {ended.code}\n{ended.out[-2000:]}{ended.err[-6000:]}"
 

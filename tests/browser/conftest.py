@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
+from tests.processes import ending_with_us
+
 ROOT = Path(__file__).parents[2]
 GRACE = 5.0  # seconds until a run ends whose pages are closed; 15 where none is in a hurry
 FLAGS = [
@@ -204,8 +206,8 @@ def serve_app(log: Path, *options: str) -> tuple[subprocess.Popen[bytes], str]:
     port = free_port()
     command = [
         sys.executable,
-        "-m",
-        "workbench.cli",
+        "-c",
+        ending_with_us("from workbench.cli import app\napp()"),
         "serve",
         "--port",
         str(port),

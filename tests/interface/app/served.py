@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, build_opener
 
 from tests.live import ROOT
+from tests.processes import ending_with_us
 
 STARTS = 120.0  # seconds for a server to answer, on a busy machine
 # The command, after it has printed which routes were registered, and which of them stay.
@@ -86,7 +87,7 @@ def launch(folder: Path, *command: str, first: str = "") -> Served:
     """
     port = free_port()
     log = folder / f"{command[0]}-{port}.log"
-    words = [sys.executable, "-c", first + PROGRAM, *command, f"--port={port}"]
+    words = [sys.executable, "-c", ending_with_us(first + PROGRAM), *command, f"--port={port}"]
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "WORKBENCH_BASIC_AUTH")
     env = {k: v for k, v in os.environ.items() if k not in hidden}
     with log.open("wb") as out:

@@ -28,10 +28,9 @@ from tests.public_face import (
     NOUN,
     RECORDS,
     STEERING,
-    WRONG,
     arguments,
-    kind,
 )
+from tests.wrong_values import WRONG, kind
 from workbench.common.errors import short
 
 

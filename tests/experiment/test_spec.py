@@ -199,7 +199,7 @@ def test_a_rank_whose_place_is_taken_may_be_killed_again() -> None:
         (lambda: Jitter(probability=-0.1, factor=2), "Jitter.probability = -0.1"),
         (lambda: Kill(rank=-1, at_iteration=0), "Kill.rank = -1"),
         (lambda: Freeze(rank=0, at_iteration=0, seconds=0), "Freeze.seconds = 0"),
-        (lambda: Link(bandwidth="0 MB/s"), "cut the link"),
+        (lambda: Link(bandwidth="0 MB/s"), "set down to cut the link"),
         (lambda: Network(links={(2, 2): Link()}), "2->2"),
     ],
 )

@@ -91,7 +91,7 @@ def bytes_per_second(value: object) -> float:
     if rate == 0:
         raise SpecError(
             f"bandwidth {value!r} lets nothing through: write more than 0, such as {examples}, "
-            "or cut the link: down instead of a bandwidth"
+            "or set down to cut the link"
         )
     return rate
 

@@ -239,7 +239,7 @@ export class TimelineView {
         ? known.words || "The run is over, and no iteration of it was recorded."
         : known.run?.strategy
           ? "The ranks run. Waiting for the first iteration that all of them complete."
-          : "The ranks run. Where no iteration is marked, the lanes alone tell of them.")
+          : "The ranks run. The job has marked no iteration; the lanes show what it does.")
     );
   }
 

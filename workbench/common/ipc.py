@@ -29,7 +29,8 @@ def send(
     body = json.dumps(message).encode()
     frame = _FRAME.pack(len(body), len(payload)) + body
     sent = socket.send_fds(sock, [frame], list(fds)) if fds else sock.send(frame)
-    sock.sendall(frame[sent:])
+    if sent < len(frame):  # else the peer may have read it, and be gone: that is no error
+        sock.sendall(frame[sent:])
     if payload:
         sock.sendall(payload)
 

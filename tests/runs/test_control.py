@@ -240,9 +240,10 @@ def test_an_unknown_unit_or_rank_is_refused() -> None:
 
 @pytest.mark.alone
 def test_slow_motion_stretches_transfers() -> None:
-    """At k a transfer lasts k times as long as copying does, which a core that slept is slow at.
+    """At k a transfer lasts k times as long as copying does.
 
-    The fastest copy of some thirty is no bound on each that follows; half of those are slower.
+    A core that slept copies several times more slowly (cold caches, a low clock), so the bound from
+    above is generous: halfway, in powers of k, between k and k squared.
     """
     with started(ranks=2) as run:
         seen = []
@@ -253,7 +254,7 @@ def test_slow_motion_stretches_transfers() -> None:
             until(lambda since=since: large(run, since).height >= 20, what=f"transfers at {k}")
             seen.append(lasting(large(run, since)))
     before, slowed, after = seen
-    assert slowed.min() < 50 * before.max() + 0.2
+    assert slowed.min() < 50**1.5 * before.median()
     assert 50 * before.min() < slowed.median()
     assert after.median() < slowed.min()
 

@@ -19,7 +19,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "charts": {"names": "nothing", "theme": "nothing?"},
     "figure": {"name": "text", "theme": "nothing"},
     "to_html": {"path": "path"},
-    "view": {"scene": "text"},
+    "view": {"scene": "text", "moment": "text"},
     "waits": {"iteration": "number?"},
 }
 STEERING: dict[str, dict[str, str]] = {

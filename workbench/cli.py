@@ -251,7 +251,10 @@ def lab(
     notebook = folder / first.name
     console.print(f"JupyterLab opens {notebook}. Shift-Enter runs a cell. Here: Ctrl-C ends it.")
     # No question about news over the first picture, and none at Ctrl-C: there may be no terminal.
-    options = ["--LabApp.news_url=None", "--ServerApp.answer_yes=True"]
+    options = ["--ServerApp.answer_yes=True"]
+    settings = str(Path(__file__).parent / "interface" / "jupyter_settings")
+    others = os.environ.get("JUPYTER_CONFIG_PATH")
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, (settings, others)))
     if os.geteuid() == 0:
         options.append("--allow-root")  # a container's only user; refused otherwise
     command = [sys.executable, "-m", "jupyterlab", str(notebook), *options, *context.args]

@@ -79,8 +79,9 @@ class Wire {
     this.heard = /** @type {Bus | null} */ (null); // the one that is listened to
     this.known = nothing();
     this.takers = /** @type {Map<(message: any) => void, Bus | null>} */ (new Map());
-    this.kept = /** @type {{scene?: string, player?: any, focused?: number,
-     *   choice?: import("../engine/call_choice.js").CallChoice}} */ ({});
+    this.kept =
+      /** @type {{scene?: string, player?: any, focused?: number, larger?: boolean, moment?: number,
+       *   choice?: import("../engine/call_choice.js").CallChoice}} */ ({});
     this.off = () => {};
     this.asked = ""; // the hello that is not answered yet
     this.messages = 0; // that have come

@@ -5,7 +5,7 @@
  */
 
 /** What each key does. @param {Stage} stage @returns {Record<string, () => void>} */
-const actionsOf = ({ playback, scenes, known, holdRanks }) => ({
+const actionsOf = ({ playback, scenes, known, holdRanks, screen, tools }) => ({
   " ": () => playback.toggle(),
   l: () => playback.live(),
   L: () => playback.live(),
@@ -18,6 +18,12 @@ const actionsOf = ({ playback, scenes, known, holdRanks }) => ({
   S: () => playback.slowest(),
   h: holdRanks,
   H: holdRanks,
+  f: () => void screen.toggleFull(),
+  F: () => void screen.toggleFull(),
+  p: () => screen.toggleLarger(),
+  P: () => screen.toggleLarger(),
+  c: () => void tools.share("copy"),
+  C: () => void tools.share("copy"),
   "?": () => scenes.list.open(),
   v: () => scenes.list.open(),
   V: () => scenes.list.open(),
@@ -30,7 +36,8 @@ export function listenToKeys(stage) {
   const listen = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.composedPath()[0]);
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (target.closest("input, textarea, select, [role=dialog], [role=listbox]")) return; // theirs
+    if (target.closest("input, textarea, select, [role=dialog], [role=listbox], [role=menu]"))
+      return; // theirs
     // a button's own key
     if (event.key === " " && target.closest("button, [role=button], a")) return;
     const scene = stage.scenes.ofDigit(event.key);

@@ -95,6 +95,12 @@ export class Playback {
       };
   }
 
+  /** Go on as before. @param {Player} before */
+  resume(before) {
+    if (before.live && before.held === null) this.live();
+    else this.#play(before);
+  }
+
   /** @param {Player} player */
   #play(player) {
     this.player = this.stage.wire.kept.player = player;

@@ -22,10 +22,13 @@ import { hostIsDark, inksOf, wireOf } from "./host.js";
 import { listenToKeys } from "./keyboard.js";
 import { Playback } from "./playback.js";
 import { SceneHost } from "./scene_host.js";
+import { Screen } from "./screen.js";
 import { refreshTexts } from "./texts.js";
 import { TimeBar } from "./time_bar.js";
+import { Tools } from "./tools.js";
 import { atStuck } from "../engine/blocked.js";
 import { isCall } from "../engine/call_source.js";
+import { momentOfText, momentOfAddress } from "../engine/moment.js";
 import { isOver } from "../engine/player.js";
 
 let stages = 0; // on this page
@@ -38,7 +41,7 @@ const ANSWER_MS = 10_000; // to a command; then the page says that none came
 
 const FRAME = `
   <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
-  <div class="wb-head"><nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav></div>
+  <div class="wb-head"><nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav><div class="wb-tools" role="toolbar" aria-label="Tools of this picture"></div></div>
   <p class="wb-question" hidden></p>
   <p class="wb-say"><span role="status"></span></p>
   <div class="wb-main">
@@ -46,7 +49,7 @@ const FRAME = `
     <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div><section class="wb-why" aria-label="Why was it this slow?" hidden></section></div></aside>
   </div>
   <div class="wb-time"></div>
-  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all · H holds the ranks</span><span class="wb-meter"></span></p>`;
+  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all · H holds the ranks · F full screen · P larger · C copies this moment</span><span class="wb-meter"></span></p>`;
 
 export class Stage {
   /**
@@ -64,8 +67,9 @@ export class Stage {
     this.root.setAttribute("role", "group");
     this.root.setAttribute("aria-label", "Distributed training, drawn from its events");
     this.root.innerHTML = FRAME;
-    el.append(this.root);
     this.wire = wireOf(model, view);
+    this.screen = new Screen(this, el);
+    this.ratio = 0; // device pixels for one of the page; 0: the screen's
     this.choice = /** @type {Choice | null} */ (null);
     this.width = 0; // of the scene
     this.wide = 0; // of the time bar, and of all that is above and below the scene
@@ -81,6 +85,8 @@ export class Stage {
     this.playback = new Playback(this);
     this.feed = feedView(this.$(".wb-feed"), this);
     this.bar = new TimeBar(this.$(".wb-time"), this);
+    this.tools = new Tools(this);
+    this.moment = momentOfAddress(location.hash); // that the page was opened at
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), listenToKeys(this)];
     const { scenes: host, playback } = this;
     /** @type {any} */ (this.root).stage = {
@@ -123,8 +129,25 @@ export class Stage {
       if (message.other) [this.introduced, this.opened] = [false, ""];
       if (!this.introduced) this.#introduce(message.run);
       if (message.turn) this.texts = -Infinity; // a new state is shown at once
+      this.moment ??= momentOfText(message.run?.moment ?? "");
+      this.#goToMoment();
     }
     this.dirty = true;
+  }
+
+  /** Open the moment that the page's address tells, once its rows are there. */
+  #goToMoment() {
+    const { moment, playback, known } = this;
+    const { kept } = this.wire;
+    const { player } = playback;
+    if (!moment || kept.moment === moment.t || !known.table.rows) return;
+    if (known.table.to < moment.t && !isOver(known)) return;
+    if (this.placed !== undefined && player.held !== this.placed) return; // the reader went elsewhere
+    this.scenes.open(moment.scene);
+    playback.goto(moment.t);
+    this.choose(moment.choice);
+    this.placed = playback.player.held ?? undefined; // rows may still come: an earlier one
+    if (this.placed === moment.t) kept.moment = moment.t; // a picture drawn anew stays where it is
   }
 
   /**
@@ -179,7 +202,17 @@ export class Stage {
       this.dirty = true;
     });
     seen.observe(this.root);
-    return [() => size.disconnect(), () => seen.disconnect()];
+    const turn = () => {
+      this.moment = momentOfAddress(location.hash) ?? this.moment;
+      this.wire.kept.moment = this.placed = undefined;
+      this.#goToMoment();
+    };
+    addEventListener("hashchange", turn);
+    return [
+      () => size.disconnect(),
+      () => seen.disconnect(),
+      () => removeEventListener("hashchange", turn),
+    ];
   }
 
   // ---- the ranks, and what is chosen
@@ -242,7 +275,7 @@ export class Stage {
       ink: this.ink ?? {},
       font: this.font ?? "sans-serif",
       width: this.width,
-      ratio: devicePixelRatio || 1,
+      ratio: this.#ratio,
       at,
       choice: this.choice,
     };
@@ -284,6 +317,17 @@ export class Stage {
     this.bar.say(look);
   }
 
+  get #ratio() {
+    return this.ratio || (devicePixelRatio || 1) * this.screen.scale;
+  }
+
+  /** Draw what is on screen at once, words and picture. */
+  drawNow() {
+    const look = this.look(performance.now());
+    this.say(look);
+    this.view.draw(look);
+  }
+
   /**
    * A canvas of this size, cleared and scaled to CSS pixels.
    * @param {HTMLCanvasElement} canvas
@@ -291,7 +335,7 @@ export class Stage {
    * @param {number} height
    */
   paper(canvas, width, height) {
-    const ratio = devicePixelRatio || 1;
+    const ratio = this.#ratio;
     const w = Math.round(width * ratio);
     const h = Math.round(height * ratio);
     if (canvas.width !== w || canvas.height !== h) {
@@ -332,7 +376,7 @@ export class Stage {
     this.alive = false;
     this.scenes.end();
     for (const end of this.ends) end();
-    this.root.remove();
+    this.screen.end();
   }
 }
 

@@ -18,9 +18,10 @@ export function showTip(tip, home, over, place, lines) {
   if (tip.textContent !== text) tip.textContent = text;
   const frame = home.getBoundingClientRect();
   const at = over.getBoundingClientRect();
-  const x = at.left - frame.left + place.x;
-  const y = at.top - frame.top + place.y;
-  tip.style.left = `${x + 16 + tip.offsetWidth > frame.width ? Math.max(0, x - tip.offsetWidth - 16) : x + 16}px`;
+  const scale = frame.width / home.offsetWidth || 1; // the whole stage may be drawn larger
+  const x = (at.left - frame.left) / scale + place.x;
+  const y = (at.top - frame.top) / scale + place.y;
+  tip.style.left = `${x + 16 + tip.offsetWidth > home.offsetWidth ? Math.max(0, x - tip.offsetWidth - 16) : x + 16}px`;
   tip.style.top = `${y + 18}px`;
 }
 

@@ -123,6 +123,16 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     before = known(stage, "counters")["iteration"]
     wait_for(lambda: known(stage, "counters")["iteration"] > before, "training goes on")
 
+    stage.get_by_role("button", name="Open in a tab of JupyterLab").click()
+    docked = page.locator(".jp-LinkedOutputView .wb-stage")
+    docked.wait_for()
+    wait_for(lambda: known(docked, "counters")["iteration"] > before + 1, "it lives in its tab")
+    assert docked.get_by_role("button", name="Open in a tab of JupyterLab").count() == 0
+    page.locator(".lm-TabBar-tab", has_text="Output View").locator(
+        ".lm-TabBar-tabCloseIcon"
+    ).click()
+    assert stage.is_visible()
+
     open_scene(stage, "overview")
     kill_by_keyboard(page, stage, 2)
     wait_for(lambda: known(stage, "state") == "failed", "the failure")

@@ -126,6 +126,55 @@ def test_the_keyboard_is_enough(saved: str, open_page: Callable[..., Watched]) -
     assert stage.locator(".wb-pace").evaluate("(menu) => menu.selectedIndex") == 0
     page.keyboard.press("+")
     assert stage.locator(".wb-pace").evaluate("(menu) => menu.value") == "0.0001"
+    grows_and_comes_back(page, stage)
+    is_taken_along(page, stage)
+
+
+def grows_and_comes_back(page: Page, stage: Locator) -> None:
+    """P makes all of it larger, sharply; F fills the screen, and ends that too."""
+    width = stage.locator(".wb-ring").bounding_box()["width"]
+    page.keyboard.press("p")
+    wait_for(lambda: stage.locator(".wb-ring").bounding_box()["width"] > 1.2 * width, "larger")
+    let_draw(page, 300)
+    ring = stage.locator(".wb-ring")
+    assert ring.evaluate("(ring) => ring.width") >= 0.99 * ring.bounding_box()["width"], "sharp"
+    page.keyboard.press("p")
+    full = "(root) => !!document.fullscreenElement?.contains(root)"
+    page.keyboard.press("f")
+    wait_for(lambda: stage.evaluate(full), "the full screen")
+    assert stage.get_by_label("Full screen").get_attribute("aria-pressed") == "true"
+    page.keyboard.press("f")
+    wait_for(lambda: not stage.evaluate(full), "the page again")
+
+
+def is_taken_along(page: Page, stage: Locator) -> None:
+    """This moment as an address that leads back to it, as a picture and as a moving one."""
+    stage.evaluate("(root) => root.stage.show(root.stage.known().table.calls[7].key)")
+    stage.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    moment = frame(stage)
+    begins = {"png": b"\x89PNG\r\n", "svg": b"<svg ", "gif": b"GIF89a"}
+    for kind, start in begins.items():
+        stage.get_by_role("button", name="Share").click()
+        with page.expect_download() as file:
+            stage.locator(f"[data-share={kind}]").click()
+        assert file.value.suggested_filename == f"collectives-call-8.{kind}"
+        content = Path(file.value.path()).read_bytes()
+        assert content.startswith(start)
+        if kind == "gif":
+            assert content.count(b"\x21\xf9\x04") == 48
+        if kind == "svg":
+            assert b">What each rank holds</text>" in content and content.count(b"<image ") > 3
+    assert frame(stage)["playhead"] == moment["playhead"], "the reader's moment"
+    stage.focus()
+    page.keyboard.press("c")
+    address = stage.get_by_label("this moment").input_value()
+    page.goto("about:blank")
+    page.goto(address)
+    again = page.locator(".wb-stage")
+    wait_for(lambda: frame(again)["call"] == moment["call"], "the same call", 60)
+    assert frame(again)["t"] == pytest.approx(moment["t"], abs=1)
 
 
 def test_the_whole_run_can_be_scrubbed(saved: str, open_page: Callable[..., Watched]) -> None:

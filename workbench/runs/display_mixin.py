@@ -139,11 +139,12 @@ class Shown(Tables):
         display("page")(self.store, path)
 
     @checked
-    def view(self, scene: Text = "overview") -> Any:
+    def view(self, scene: Text = "overview", *, moment: Text = "") -> Any:
         """Return the stage as a notebook's widget, opened with ``scene``, such as "overview",
-        "collectives" or "timeline". Raises SpecError, which names the scenes, for another one.
+        "collectives" or "timeline". ``moment``: where in the run it opens, as the picture's menu
+        *Share* copies it. Raises SpecError, which names the scenes, for another one.
         """
-        return display("widget")(self, scene)
+        return display("widget")(self, scene, moment)
 
     @checked
     def figure(self, name: Text, theme: Theme = "light") -> Any:

@@ -101,9 +101,9 @@ class Planned(Loaded):
         return name[:1].upper() + name[1:]
 
     @checked
-    def view(self, scene: Text = "collectives") -> Any:
-        """Return the view as a notebook's widget, opened with this ``scene``."""
-        return super().view(scene)
+    def view(self, scene: Text = "collectives", *, moment: Text = "") -> Any:
+        """Return the view as a notebook's widget, opened with ``scene``, at ``moment``."""
+        return super().view(scene, moment=moment)
 
     def __repr__(self) -> str:
         steps = f"{self.steps} step{'s' * (self.steps != 1)}"

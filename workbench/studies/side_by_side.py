@@ -50,9 +50,9 @@ class SideBySide(Loaded):
     seconds: tuple[tuple[float, float], ...]
 
     @checked
-    def view(self, scene: Text = "pair") -> Any:
-        """Return the view as a notebook's widget, opened with this ``scene``."""
-        return super().view(scene)
+    def view(self, scene: Text = "pair", *, moment: Text = "") -> Any:
+        """Return the view as a notebook's widget, opened with ``scene``, at ``moment``."""
+        return super().view(scene, moment=moment)
 
     def __repr__(self) -> str:
         return _caption(self.labels, self.seconds)

@@ -6,11 +6,13 @@ thread of its own, so the picture moves while a cell runs, awaits or has returne
 
 from __future__ import annotations
 
+import re
 import weakref
 from typing import Any
 
 from IPython.display import display
 
+from workbench.common.errors import SpecError
 from workbench.common.html_picture import image
 from workbench.views.packing import Message
 from workbench.views.pages.facts import Watched
@@ -21,13 +23,16 @@ from workbench.views.stills.svg import svg
 
 __all__ = ["ModelStage", "Stage", "hear_at_once", "show"]
 
+_MOMENT = re.compile(r"(^|&)t=\d+(\.\d+)?(&|$)")  # its time is what it must have
+
 _stages: weakref.WeakKeyDictionary[Watched, dict[str, Stage]] = weakref.WeakKeyDictionary()
 
 
 class Stage(Picture):
     """One run, drawn live from its events. ``scene`` opens first; the reader may go to others.
 
-    ``readonly`` and ``on_start`` are those of ``Feed.join``.
+    ``readonly`` and ``on_start`` are those of ``Feed.join``. ``moment``: where it opens, as the
+    picture's own menu copies it.
     """
 
     def __init__(
@@ -37,11 +42,13 @@ class Stage(Picture):
         *,
         readonly: bool = False,
         on_start: Start | None = None,
+        moment: str = "",
     ) -> None:
         super().__init__()
         self.scene, self._words, self._shown = scene, repr(run), False
         self._renewed = False
         self._page = feed(run).join(self.push, readonly, on_start, scene)
+        self._page.moment = moment
         self.on_msg(self._hear)
 
     def _hear(self, _: object, content: dict[str, Any], __: object) -> None:
@@ -86,8 +93,8 @@ class Stage(Picture):
         if (page := getattr(self, "_page", None)) is not None:  # it comes of a refused one as well
             page.leave()
         for stages in _stages.values():
-            if stages.get(self.scene) is self:
-                del stages[self.scene]
+            for key in [key for key, stage in stages.items() if stage is self]:
+                del stages[key]
         super().close()
 
     def __repr__(self) -> str:
@@ -124,12 +131,19 @@ class ModelStage(Picture):
         return self._words
 
 
-def show(run: Watched, scene: str = "overview") -> Stage:
-    """Return the stage of ``run`` that opens with ``scene``; the same one when asked again.
+def show(run: Watched, scene: str = "overview", moment: str = "") -> Stage:
+    """Return the stage of ``run`` that opens with ``scene``, at ``moment``; the same one when asked
+    again.
 
-    Raises SpecError, which names the scenes that there are, for another one.
+    Raises SpecError for a scene that there is not, whose text names the scenes, and for a moment
+    that is none.
     """
+    if moment and not _MOMENT.search(moment):
+        raise SpecError(
+            f"moment: expected text such as 't=48213900&rank=2', got {moment!r}; copy it from the "
+            "menu Share of a picture"
+        )
     stages = _stages.setdefault(run, {})
-    if scene not in stages:
-        stages[scene] = Stage(run, scene)
-    return stages[scene]
+    if (key := f"{scene} {moment}") not in stages:
+        stages[key] = Stage(run, scene, moment=moment)
+    return stages[key]

@@ -47,6 +47,7 @@ class Page:
         self.run = run  # a run lives while a page shows it
         self._feed, self._send, self._start, self._ready = feed, send, start, ready
         self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
+        self.moment = ""  # at which it opens, as a page's menu copies it
         self._asked: deque[Mapping[str, Any]] = deque()  # hellos
         self._answers: deque[Message] = deque()  # to what it had done
         self._greeted: deque[object] = deque(maxlen=16)  # tokens of hellos that were answered
@@ -178,6 +179,7 @@ class Page:
                 | {
                     "readonly": self.readonly,
                     "scene": self._scene,
+                    "moment": self.moment,
                     "can_start": self._start is not None,
                 },
                 "counters": header["counters"] | {"older": self._older},

@@ -1,0 +1,88 @@
+// @ts-check
+/**
+ * How large a stage is: as the page has it, on the full screen, or for a lecture hall, where all of
+ * it is larger. It grows as a whole (a scale), so that every scene stays laid out as it is.
+ *
+ * @typedef {import("./stage.js").Stage} Stage
+ */
+
+const FITS = { width: 1240, height: 880 }; // px that a stage with all that stands beside it needs
+const LEAST = 780; // px: fewer would stack it
+const LARGER = 1.5; // times, for a lecture hall
+const MOST = 4;
+
+/**
+ * How many times larger a stage is drawn than the page's own pixels.
+ * @param {{width: number, height: number, full: boolean, larger: boolean}} room  px that there are
+ */
+export function scaleFor({ width, height, full, larger }) {
+  const fit = full ? Math.max(1, Math.min(width / FITS.width, height / FITS.height)) : 1;
+  const scale = larger ? Math.max(fit, Math.min(fit * LARGER, width / LEAST)) : fit;
+  return Math.min(MOST, Math.max(1, scale));
+}
+
+export class Screen {
+  /** @param {Stage} stage @param {HTMLElement} el  what the host gives */
+  constructor(stage, el) {
+    this.stage = stage;
+    this.box = document.createElement("div");
+    this.box.className = "wb-screen";
+    this.box.append(stage.root);
+    el.append(this.box);
+    this.larger = !!stage.wire.kept.larger;
+    this.scale = 1;
+    this.changed = () => {}; // called when it is full, or larger, or no more
+    const fit = () => this.#fit();
+    this.size = new ResizeObserver(fit);
+    this.size.observe(this.box);
+    this.size.observe(stage.root);
+    document.addEventListener("fullscreenchange", fit);
+    this.off = () => document.removeEventListener("fullscreenchange", fit);
+  }
+
+  get full() {
+    const { box } = this;
+    const { fullscreenElement } = /** @type {Document | ShadowRoot} */ (box.getRootNode());
+    return fullscreenElement === box || box.classList.contains("covering");
+  }
+
+  async toggleFull() {
+    const { box, stage } = this;
+    if (box.classList.contains("covering")) box.classList.remove("covering");
+    else if (this.full) await document.exitFullscreen();
+    else
+      try {
+        await box.requestFullscreen();
+      } catch {
+        box.classList.add("covering"); // a frame that may not: its own page, at least
+      }
+    this.#fit();
+    stage.root.focus({ preventScroll: true });
+  }
+
+  toggleLarger() {
+    this.larger = this.stage.wire.kept.larger = !this.larger;
+    this.#fit();
+  }
+
+  #fit() {
+    const { box, stage, full, larger } = this;
+    box.classList.toggle("full", full);
+    box.classList.toggle("larger", larger);
+    const { clientWidth: width, clientHeight: height } = box;
+    if (!width) return; // it is not on show
+    this.scale = scaleFor({ width, height, full, larger });
+    box.classList.toggle("scaled", this.scale > 1);
+    box.style.setProperty("--wb-scale", String(this.scale));
+    const grown = this.scale > 1 && !full; // a scale takes no room of its own
+    box.style.height = grown ? `${Math.ceil(stage.root.offsetHeight * this.scale)}px` : "";
+    this.changed();
+    stage.touch();
+  }
+
+  end() {
+    this.size.disconnect();
+    this.off();
+    this.box.remove();
+  }
+}

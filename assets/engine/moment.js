@@ -1,0 +1,54 @@
+// @ts-check
+/**
+ * A moment of a run as an address: which scene is on show, at which time, in which call, and what is
+ * chosen there. It stands behind the # of a page's address, and in a notebook as text:
+ * `scene=collectives&call=12&t=48213900&rank=2`. Pure functions.
+ *
+ * @typedef {import("./page_state.js").Choice} Choice
+ * @typedef {{scene: string, t: number, call: number, choice: Choice | null}} Moment
+ *   t: ns since the run's first row; call: its number, 0 where none is on show
+ */
+
+const MARK = "#moment:"; // a page's own anchors stay what they are
+const CHOSEN_NUMBERS = ["rank", "peer", "op", "step", "chunk", "iteration", "stage", "microbatch"];
+const CHOSEN_TEXTS = ["group", "action"];
+const LONGEST_ADDRESS = 1000; // characters that are read
+
+/** @param {Moment} moment */
+export function momentText({ scene, t, call, choice }) {
+  const parts = new URLSearchParams({ scene });
+  if (call) parts.set("call", String(call));
+  parts.set("t", String(Math.round(t)));
+  for (const name of [...CHOSEN_NUMBERS, ...CHOSEN_TEXTS]) {
+    const value = /** @type {any} */ (choice)?.[name];
+    if (value !== undefined) parts.set(name, String(value));
+  }
+  return String(parts);
+}
+
+/** Return the moment that a text tells; null: it tells none. @param {string} text @returns {Moment | null} */
+export function momentOfText(text) {
+  const parts = new URLSearchParams(text.slice(0, LONGEST_ADDRESS));
+  const t = Number(parts.get("t") || NaN);
+  if (!Number.isFinite(t) || t < 0) return null;
+  const choice = /** @type {Record<string, any>} */ ({});
+  for (const name of CHOSEN_NUMBERS) {
+    const value = Number(parts.get(name) || NaN);
+    if (Number.isInteger(value)) choice[name] = value;
+  }
+  for (const name of CHOSEN_TEXTS) if (parts.has(name)) choice[name] = parts.get(name);
+  const call = Number(parts.get("call") || 0);
+  return {
+    scene: parts.get("scene") ?? "",
+    t,
+    call: Number.isInteger(call) && call > 0 ? call : 0,
+    choice: Object.keys(choice).length ? choice : null,
+  };
+}
+
+/** The address of a page at a moment. @param {string} page @param {Moment} moment */
+export const addressOf = (page, moment) => page.replace(/#.*$/s, "") + MARK + momentText(moment);
+
+/** The moment that a page was opened at. @param {string} hash  of its address */
+export const momentOfAddress = (hash) =>
+  hash.startsWith(MARK) ? momentOfText(hash.slice(MARK.length)) : null;

@@ -204,5 +204,18 @@ def test_a_comparison_starts_at_a_click_and_ends_side_by_side(
     wait_for(lambda: page.get_by_role("button", name="Compare again").count(), "its end", 300)
     wait_for(lambda: page.locator("thead th").count() == 5, "four runs side by side")
     page.get_by_text("Losses compared, by iteration").wait_for()
+    assert page.locator("thead .line-key").count() == 4
+    assert page.locator("td.best").count() > 0
+    second = page.locator("thead th").nth(2)
+    second.get_by_role("button", name="compare with it").click()
+    wait_for(lambda: "reference" in second.inner_text(), "another reference")
     start_page(page, web_app)
     page.get_by_role("link", name="Kept or thrown away").wait_for()
+    lines = page.locator("ul.past li")
+    wait_for(lambda: lines.count() == 4, "its runs")
+    lines.first.get_by_role("button", name="Rename").click()
+    page.keyboard.type("Mine")
+    page.keyboard.press("Enter")
+    wait_for(lambda: "4 · Mine" in lines.first.inner_text(), "its name")
+    lines.first.get_by_role("button", name="Delete").click()
+    wait_for(lambda: lines.count() == 3, "one run less")

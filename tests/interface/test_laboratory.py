@@ -245,13 +245,25 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     assert [past.title for past in lab.past.ticked] == ["ring", "naive"]
     assert [past.experiment.all_reduce for past in lab.history] == ["ring", "naive"]
     assert lab.stage._page.run is lab.run and lab.run.store.metadata["question"] == "?"
-    assert "<th>2 · naive</th>" in lab.past._table.value
+    assert "2 · naive</th>" in lab.past._table.value and "wb-line-key" in lab.past._table.value
+    assert " ★" in lab.past._table.value
     wait_for(lambda: len(lab.charts.figure.data) == 3 + 4, "their losses")
     long = Compared("Long", "?", lambda: {"a": ring.replace(iterations=100_000), "b": ring})
     lab._start_comparison(long)
     wait_for(lambda: "Run 1 of 2, a: iteration" in lab.status.value, "the first run")
     lab.stop_button.click()
     wait_for(lambda: not lab.start_button.disabled, "its end")
+    assert [past.title for past in lab.past.ticked] == ["a"]
+    small(lab, iterations=5)
+    lab.start()
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+    wait_for(lambda: len(lab.past.ticked) == 2, "the later run, ticked beside it")
+    later = lab.past.ticked[-1]
+    *_, rename, delete = lab.past._rows[later.id][0].children
+    rename.click()
+    lab.past._rows[later.id][0].children[1].value = "Mine <b>"
+    assert "4 · Mine &lt;b&gt;</th>" in lab.past._table.value
+    delete.click()
     assert [past.title for past in lab.past.ticked] == ["a"]
 
 

@@ -10,7 +10,15 @@ import pytest
 import workbench as wb
 from tests.live import training, until
 from workbench.analysis.curves import select
-from workbench.runs.history import History, Past, compare, describe, label, loss_curves
+from workbench.runs.history import (
+    History,
+    Past,
+    beside_reference,
+    compare,
+    describe,
+    label,
+    loss_curves,
+)
 from workbench.shared_memory.control_block import Control
 from workbench.views.pages.figures import comparison
 
@@ -107,6 +115,35 @@ def test_runs_compare_side_by_side(history: History) -> None:
     assert by_name["accuracy"][0].endswith("%") and by_name["accuracy"][3] == "–"
     assert by_name["sent by the busiest rank"][0].endswith("MB")
     assert compare([]).columns == [""]
+
+
+def test_the_best_is_marked_and_others_are_told_against_the_reference(history: History) -> None:
+    """Of the runs that finished: what is stopped early is not fast for it."""
+    pasts = [*history]
+    rows = dict(beside_reference(pasts, pasts[1].id))
+    best = {name: [cell.best for cell in cells] for name, cells in rows.items()}
+    assert not any(best["state"] + best["ranks"] + best["iterations done"])
+    assert all(not any(marks[2:]) for marks in best.values()), "stopped, failed"
+    seconds = [past.summary()["wall_seconds"] for past in pasts[:2]]
+    if len({cell.text for cell in rows["time, s"][:2]}) == 2:
+        assert best["time, s"][:2] == [seconds[0] < seconds[1], seconds[1] < seconds[0]]
+    sent = [past.summary()["bytes_sent"] for past in pasts[:2]]
+    assert sent[0] < sent[1] and best["sent by the busiest rank"][:2] == [True, False]
+    change = rows["sent by the busiest rank"][0].change
+    assert change == f"×{sent[0] / sent[1]:.3g}"
+    assert rows["sent by the busiest rank"][1].change == "", "the reference"
+    first = dict(beside_reference(pasts))["sent by the busiest rank"]
+    assert first[0].change == "" and first[1].change == f"×{sent[1] / sent[0]:.3g}"
+
+
+def test_a_run_is_renamed_and_deleted(history: History) -> None:
+    kept = History()
+    past = kept.add(next(iter(history)).run, "A name")
+    past.rename("  Mine,\nwith   spaces ")
+    assert label(past) == "1 · Mine, with spaces"
+    past.rename(" ")
+    assert past.title == describe(past.experiment)
+    assert not kept.remove("none") and kept.remove(past.id) and not [*kept]
 
 
 def test_a_comparison_is_drawn_by_iteration_and_by_time(history: History) -> None:

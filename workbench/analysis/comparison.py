@@ -167,6 +167,15 @@ def key_words(groups: Mapping[str, Sequence[Curve]], over: int) -> list[str]:
     return lines
 
 
+def line_key(labels: Sequence[str], theme: str = "light") -> dict[str, tuple[str, str]]:
+    """Return the colour and the dash of each label's line, for a key."""
+    looks = _looks(dict.fromkeys(labels, ()), theme)
+    return {
+        label: (line["line"]["color"], line["line"]["dash"])
+        for label, (_, _, line) in looks.items()
+    }
+
+
 def _looks(groups: Mapping[str, Sequence[Curve]], theme: str) -> dict[str, list[dict[str, Any]]]:
     """Return the line styles of each label: the two edges of its band, and its line."""
     ink, result = tokens(theme), {}

@@ -29,7 +29,7 @@ def catching(strategy: str, ranks: int, iterations: int = 1500, **options: Any) 
     Gorila's bytes of parameters and gradients.
     """
     if strategy != "sequential" and not options.get("bundle"):  # a bundle pulls for each update
-        options = {"pull_every": PULL_EVERY, **options}
+        options = options | {"pull_every": options.get("pull_every", PULL_EVERY)}
     return Experiment(
         strategy=strategy,
         task="catch",

@@ -14,14 +14,15 @@ from typing import Any
 
 import polars as pl
 
-from workbench.analysis import measures
+from workbench.analysis import against_reference, measures
 from workbench.analysis.curves import Curves, select
 from workbench.analysis.measures import beside, describe
 from workbench.experiment.spec import Experiment
 
-__all__ = ["History", "Past", "compare", "describe", "label", "loss_curves"]
+__all__ = ["History", "Past", "beside_reference", "compare", "describe", "label", "loss_curves"]
 
 KEEP_RUNS = 20
+LONGEST_NAME = 80  # characters
 KEEP_ROWS = 3_000_000  # events of all runs together, about 140 bytes each
 
 
@@ -70,6 +71,10 @@ class Past:
                 self._summary = measures.of(self.run, curves)
             return dict(self._summary)
 
+    def rename(self, title: str) -> None:
+        """Give the run a name of the reader's; without one it gets that of its experiment."""
+        self.title = " ".join(title.split())[:LONGEST_NAME] or describe(self.experiment)
+
     def let_go(self) -> None:
         """Drop the events of a run that is over; its figures stay."""
         self.summary()
@@ -113,6 +118,14 @@ class History:
                 rows -= size
                 past.let_go()
 
+    def remove(self, id: str) -> bool:
+        """Forget a run that is over; return whether there was one."""
+        with self._lock:
+            found = next((one for one in self._pasts if one.id == id and one.over), None)
+            if found is not None:
+                self._pasts.remove(found)
+            return found is not None
+
     def find(self, id: str) -> Past | None:
         """Return the run with this id, if it is still kept."""
         return next((past for past in self if past.id == id), None)
@@ -141,6 +154,17 @@ def compare(pasts: Sequence[Past]) -> pl.DataFrame:
     where a value is unknown.
     """
     return beside({label(past): [past.summary()] for past in pasts})
+
+
+def beside_reference(
+    pasts: Sequence[Past], reference: str = ""
+) -> list[tuple[str, list[against_reference.Cell]]]:
+    """Return for each known measure its name and a cell for each run: its value, how it differs
+    from that of the ``reference`` (a run's id; by default the first), and whether it is the best.
+    """
+    ids = [past.id for past in pasts]
+    at = ids.index(reference) if reference in ids else 0
+    return against_reference.rows([past.summary() for past in pasts], at)
 
 
 def loss_curves(pasts: Sequence[Past]) -> dict[str, pl.DataFrame]:

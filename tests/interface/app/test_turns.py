@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -95,11 +96,12 @@ def test_a_slow_page_of_past_runs_keeps_nobody_from_starting(
     site.runs.history("slow").add(run)
     run.wait(60)
 
-    def slow(pasts: object) -> None:
+    def slow(pasts: object, reference: str) -> list[Any]:
         begun.set()
         assert goes_on.wait(60)
+        return []
 
-    monkeypatch.setattr(past_module, "compare", slow)
+    monkeypatch.setattr(past_module, "beside_reference", slow)
     pages = [PastRuns(site, "slow", Ground()) for _ in range(3)]
     for _ in range(10):  # as pages do every second
         for page in pages:

@@ -7,11 +7,13 @@ from typing import Any
 
 import panel as pn
 
+from workbench.analysis.against_reference import plain
+from workbench.analysis.comparison import line_key
 from workbench.common.units import counted
 from workbench.interface.app.comparisons import HostedComparison
 from workbench.interface.app.page import Ground, PastPart, Site
 from workbench.interface.app.turns import Redrawing
-from workbench.runs.history import Past, compare, label, loss_curves
+from workbench.runs.history import Past, beside_reference, label, loss_curves
 from workbench.studies.comparison.trials import Trial
 from workbench.views.pages.figures import HEIGHT, comparison
 
@@ -40,16 +42,26 @@ class PastRuns:
             config={"displayModeBar": False, "responsive": True},
         )
         self.ticked: list[str] | None = None  # None: the reader has not chosen
+        self.reference = ""  # the run that the others are compared with; by default the first
         self._drawn: Any = None
         self._redrawing = Redrawing(site.turns, owner, self._refresh)
         ground.param.watch(lambda _: self.refresh(), "dark")
         self.part.follow(self.refresh)
 
     def heard(self, message: Mapping[str, Any]) -> None:
-        ids = message.get("ids")
-        if message.get("type") == "tick" and isinstance(ids, list):
+        kind, ids, id = message.get("type"), message.get("ids"), str(message.get("id", ""))
+        if kind == "tick" and isinstance(ids, list):
             self.ticked = [str(one) for one in ids]
-            self.refresh()
+        elif kind == "reference":
+            self.reference = id
+        elif kind == "rename" and (past := self.history.find(id)) is not None:
+            past.rename(str(message.get("name", "")))
+            self._drawn = None  # its name stands in the charts, too
+        elif kind == "delete" and self._compared is None:
+            self.history.remove(id)
+        else:
+            return
+        self.refresh()
 
     def refresh(self) -> None:
         """Look again, in another thread: a run that is just over has its events read once."""
@@ -69,10 +81,27 @@ class PastRuns:
             entries.reverse()
         else:
             entries += [_waiting(one) for one in compared.trials if one.state == "waiting"]
-        table = compare(chosen) if chosen else None
-        rows = [table.columns, *map(list, table.iter_rows())] if table is not None else []
-        self.part.tell(runs=entries, table=rows)
+        self.part.tell(runs=entries, names=self._names(chosen), table=self._table(chosen))
         self._draw(chosen)
+
+    def _names(self, chosen: list[Past]) -> list[dict[str, Any]]:
+        """Return the heads of the table: each run's name, and how its line looks."""
+        looks = line_key([label(past) for past in chosen], self.ground.theme)
+        ids = [past.id for past in chosen]
+        reference = self.reference if self.reference in ids else ids[0] if ids else ""
+        return [
+            {
+                "id": past.id,
+                "name": name,
+                "colour": colour,
+                "dash": dash,
+                "reference": past.id == reference and len(ids) > 1,
+            }
+            for past, (name, (colour, dash)) in zip(chosen, looks.items(), strict=True)
+        ]
+
+    def _table(self, chosen: list[Past]) -> list[dict[str, Any]]:
+        return plain(beside_reference(chosen, self.reference)) if chosen else []
 
     def _draw(self, chosen: list[Past]) -> None:
         """Draw the figure anew where a run, its end or the ground has changed."""
@@ -99,6 +128,7 @@ class PastRuns:
             "href": f"./run?id={past.id}",
             "live": not past.over,
             "ticked": ticked,
+            "kept": self._compared is not None,
         }
 
     def _words(self, past: Past, summary: Mapping[str, Any]) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 
 import ipywidgets as w
 
-from workbench.runs.history import History, Past, compare, label
+from workbench.analysis.against_reference import Cell
+from workbench.analysis.comparison import line_key
+from workbench.runs.history import LONGEST_NAME, History, Past, beside_reference, label
 
 COMPARED = 2  # of the newest runs, until the reader ticks others
 
@@ -30,10 +32,14 @@ class PastRuns(w.VBox):
         self._lock = threading.RLock()  # the reader's clicks, and the thread that follows a run
         self._rows: dict[str, tuple[w.HBox, w.Checkbox, w.HTML]] = {}
         self._chosen = False  # the reader has ticked a run
+        self._pinned: set[str] = set()  # a comparison's runs: ticked until the reader ticks
+        self._seen: set[str] = set()  # the runs that there were when it ended
         self._setting = False
         self._list, self._table = w.VBox(), w.HTML()
+        self._reference = w.Dropdown(description="Compare with", options=[("", "")])
+        self._reference.observe(lambda _: self._show_ticked(anew=True), "value")
         self._compared: list[Any] = []
-        super().__init__([self._list, self._table])
+        super().__init__([self._list, self._reference, self._table])
         self.add_class("wb-past")
         self.refresh()
 
@@ -43,11 +49,15 @@ class PastRuns(w.VBox):
         return [p for p in self._history if p.id in self._rows and self._rows[p.id][1].value]
 
     def tick(self, pasts: list[Past]) -> None:
-        """Tick these runs and no others, as the reader would."""
+        """Tick these runs and no others. A run that is over later is ticked besides them, unless
+        the reader has ticked by then.
+        """
         self.refresh()
         with self._lock:
-            self._set({past.id for past in pasts})
-            self._chosen = True
+            self._pinned = {past.id for past in pasts}
+            self._seen = {past.id for past in self._history}
+            self._chosen = False
+            self._set(self._pinned)
             self._show_ticked()
 
     def _set(self, ids: set[str]) -> None:
@@ -73,13 +83,16 @@ class PastRuns(w.VBox):
             if past.id not in self._rows:
                 self._rows[past.id] = self._row(past)
             self._rows[past.id][2].value = _line(past)
-            self._rows[past.id][0].children[2].disabled = past.run is None
+            on_stage, _, _, delete = self._rows[past.id][0].children[2:]
+            on_stage.disabled, delete.disabled = past.run is None, not past.over
         rows = [self._rows[past.id][0] for past in reversed(pasts)]
         empty = [w.HTML('<p class="wb-quiet">The runs that you start are listed here.</p>')]
         if not rows or [*self._list.children] != rows:
             self._list.children = rows or empty
         if not self._chosen:
-            self._set({past.id for past in [p for p in pasts if p.over][-COMPARED:]})
+            over = [past.id for past in pasts if past.over]
+            later = {id for id in over if id not in self._seen}
+            self._set(self._pinned | later if self._pinned & ids else {*over[-COMPARED:]})
         self._show_ticked()
 
     def _row(self, past: Past) -> tuple[w.HBox, w.Checkbox, w.HTML]:
@@ -90,11 +103,37 @@ class PastRuns(w.VBox):
         words = w.HTML(layout=w.Layout(flex="1 1 auto"))
         on_stage = w.Button(description="On the stage", tooltip="Show it above, with its charts")
         settings = w.Button(description="Its settings", tooltip="Fill the form with what it was")
+        rename = w.Button(description="Rename", tooltip="Give it a name of your own")
+        delete = w.Button(description="Delete", tooltip="Take it out of this list, for good")
         on_stage.on_click(lambda _: self._show(past))
         settings.on_click(lambda _: self._take(past))
-        row = w.HBox([tick, words, on_stage, settings])
+        rename.on_click(lambda _: self._rename(past))
+        delete.on_click(lambda _: self._delete(past))
+        row = w.HBox([tick, words, on_stage, settings, rename, delete])
         row.add_class("wb-past-row")
         return row, tick, words
+
+    def _rename(self, past: Past) -> None:
+        """Put a field in the place of a run's line until a name is entered."""
+        row, tick, words = self._rows[past.id]
+        rest = [*row.children[2:]]
+        name = w.Text(value=past.title, continuous_update=False, layout=w.Layout(flex="1 1 auto"))
+
+        def take(_: Any) -> None:
+            past.rename(name.value[:LONGEST_NAME])
+            with self._lock:
+                row.children = [tick, words, *rest]
+                self._refresh()
+                self._show_ticked(anew=True)
+
+        name.observe(take, "value")
+        row.children = [tick, name, *rest]
+
+    def _delete(self, past: Past) -> None:
+        with self._lock:
+            self._history.remove(past.id)
+            self._pinned.discard(past.id)
+            self._refresh()
 
     def _tick(self) -> None:
         if self._setting:
@@ -103,15 +142,32 @@ class PastRuns(w.VBox):
             self._chosen = True
             self._show_ticked()
 
-    def _show_ticked(self) -> None:
-        """Show the table and the charts anew where a run or its end is new."""
+    def _show_ticked(self, anew: bool = False) -> None:
+        """Show the table and the charts where a run or its end is new, or ``anew``."""
+        if self._setting:
+            return
         pasts = self.ticked
         shown = [(past.id, past.over) for past in pasts]
-        if shown == self._compared:
+        if shown == self._compared and not anew:
             return
         self._compared = shown
-        self._table.value = _table(pasts) if pasts else ""
+        self._offer(pasts)
+        self._table.value = _table(pasts, self._reference.value) if pasts else ""
         self._tell(pasts)
+
+    def _offer(self, pasts: list[Past]) -> None:
+        """Offer the ticked runs as the reference of the others."""
+        options = [(label(past), past.id) for past in pasts] or [("", "")]
+        before = self._reference.value
+        self._setting = True
+        try:
+            if [*self._reference.options] != options:
+                self._reference.options = options
+                ids = [id for _, id in options]
+                self._reference.value = before if before in ids else ids[0]
+        finally:
+            self._setting = False
+        self._reference.layout.display = "" if len(pasts) > 1 else "none"
 
 
 def _line(past: Past) -> str:
@@ -127,11 +183,36 @@ def _line(past: Past) -> str:
     return f"<b>{html.escape(label(past))}</b> <span>{html.escape(words)}</span>"
 
 
-def _table(pasts: list[Past]) -> str:
-    table = compare(pasts)
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.iter_rows()
+def _table(pasts: list[Past], reference: str) -> str:
+    """Return the table of these runs: keys to their lines, values, differences, the best."""
+    names = [label(past) for past in pasts]
+    light, dark = line_key(names, "light"), line_key(names, "dark")
+    keys = [_key(light[name], dark[name][0]) if len(names) > 1 else "" for name in names]
+    head = "".join(
+        f"<th>{key}{html.escape(name)}</th>" for key, name in zip(keys, names, strict=True)
     )
-    return f'<table class="wb-compare"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td>{''.join(map(_cell, cells))}</tr>"
+        for name, cells in beside_reference(pasts, reference)
+    )
+    note = "★ the best of the finished runs; beside a value, how it differs from the reference."
+    return (
+        f'<table class="wb-compare"><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>" + f'<p class="wb-quiet">{note}</p>' * (len(pasts) > 1)
+    )
+
+
+def _key(look: tuple[str, str], dark: str) -> str:
+    """Return how a run's line looks in the charts, on both grounds."""
+    dashes = {"dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}.get(look[1], "none")
+    return (
+        f'<svg class="wb-line-key" style="--on-light:{look[0]};--on-dark:{dark}" width="26" '
+        f'height="10" aria-hidden="true"><line x1="1" y1="5" x2="25" y2="5" stroke-width="2.5" '
+        f'stroke-dasharray="{dashes}"/></svg>'
+    )
+
+
+def _cell(cell: Cell) -> str:
+    change = f"<small>{html.escape(cell.change)}</small>" if cell.change else ""
+    best = ' class="best"' if cell.best else ""
+    return f"<td{best}>{html.escape(cell.text)}{' ★' * cell.best}{change}</td>"

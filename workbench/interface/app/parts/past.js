@@ -5,13 +5,35 @@ import { h, part } from "./dom.js";
 
 /**
  * @typedef {{id: string, name: string, state: string, words: string, href: string, live: boolean,
- *   ticked: boolean}} Entry
- * @typedef {{runs: Entry[], table: string[][], heading?: string}} State  the table's first row names
- *   the runs; an entry without an id has not started
+ *   ticked: boolean, kept?: boolean}} Entry  kept: it belongs to a comparison
+ * @typedef {{id: string, name: string, colour: string, dash: string, reference: boolean}} Name
+ *   of a run in the table; colour, dash: those of its line in the charts
+ * @typedef {{text: string, change: string, best: boolean}} Cell
+ * @typedef {{runs: Entry[], names: Name[], table: {name: string, cells: Cell[]}[],
+ *   heading?: string}} State  an entry without an id has not started
  */
 
-/** @param {Entry} entry @param {() => void} tick */
-function line(entry, tick) {
+const DASHES = /** @type {Record<string, string>} */ ({
+  dash: "7 4",
+  dot: "2 3",
+  dashdot: "7 3 2 3",
+});
+
+/** How a run's line looks in the charts. @param {Name} name */
+function lineKey({ colour, dash }) {
+  const key = h("span", { class: "line-key", "aria-hidden": "true" });
+  key.innerHTML =
+    '<svg width="26" height="10"><line x1="1" y1="5" x2="25" y2="5" stroke-width="2.5"/></svg>';
+  const line = key.querySelector("line");
+  line.setAttribute("stroke", colour);
+  line.setAttribute("stroke-dasharray", DASHES[dash] ?? "none");
+  return key;
+}
+
+/**
+ * @param {Entry} entry @param {() => void} tick @param {(message: any) => void} tell
+ */
+function line(entry, tick, tell) {
   const box = h("input", {
     type: "checkbox",
     id: `past-${entry.id}`,
@@ -20,40 +42,95 @@ function line(entry, tick) {
     "aria-label": `Compare ${entry.name}`,
   });
   box.dataset.run = entry.id;
+  const name = entry.id ? h("a", { href: entry.href }, entry.name) : h("span", {}, entry.name);
+  const rename = () => {
+    const was = entry.name.replace(/^\d+ · /, "");
+    const field = h("input", { type: "text", class: "rename", value: was, maxLength: 80 });
+    field.setAttribute("aria-label", "The run's name");
+    let over = false;
+    const end = (/** @type {boolean} */ take) => {
+      if (over) return;
+      over = true;
+      if (take && field.value !== was) tell({ type: "rename", id: entry.id, name: field.value });
+      field.replaceWith(name);
+    };
+    field.onblur = () => end(true);
+    field.onkeydown = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+    };
+    name.replaceWith(field);
+    field.select();
+    field.focus();
+  };
+  const remove = () => tell({ type: "delete", id: entry.id });
+  const act = (/** @type {string} */ words, /** @type {() => void} */ onclick) =>
+    h("button", { class: "small", onclick, "aria-label": `${words} ${entry.name}` }, words);
   return h(
     "li",
     {},
     entry.id ? box : "",
-    entry.id ? h("a", { href: entry.href }, entry.name) : h("span", {}, entry.name),
+    name,
     h("span", { class: `state ${entry.state}` }, entry.state),
     h("span", { class: "quiet" }, entry.words),
+    entry.id ? act("Rename", rename) : "",
+    entry.id && !entry.live && !entry.kept ? act("Delete", remove) : "",
   );
 }
 
-/** @param {string[][]} rows */
-function table([head, ...rows]) {
-  const cells = (/** @type {string[]} */ row, /** @type {string} */ tag) =>
-    row.map((text, i) => h(i ? tag : "th", { scope: i ? null : "row" }, text));
-  const differs = (/** @type {string[]} */ row) => row.length > 2 && new Set(row.slice(1)).size > 1;
+/** @param {State} state @param {(message: any) => void} tell */
+function table({ names, table: rows }, tell) {
+  const several = names.length > 1;
+  const head = names.map((name) =>
+    h(
+      "th",
+      { scope: "col" },
+      several ? lineKey(name) : "",
+      name.name,
+      several && name.reference ? h("small", {}, "reference") : "",
+      several && !name.reference
+        ? h(
+            "button",
+            { class: "small", onclick: () => tell({ type: "reference", id: name.id }) },
+            "compare with it",
+          )
+        : "",
+    ),
+  );
+  const cell = (/** @type {Cell} */ { text, change, best }) =>
+    h(
+      "td",
+      { class: best ? "best" : null },
+      text,
+      best ? h("span", { class: "mark", title: "the best of these runs" }, " ★") : "",
+      change ? h("small", {}, change) : "",
+    );
   return h(
     "div",
     { class: "wide" },
     h(
       "table",
       {},
-      h("thead", {}, h("tr", {}, ...cells(head, "th"))),
+      h("thead", {}, h("tr", {}, h("th", {}, ""), ...head)),
       h(
         "tbody",
         {},
-        ...rows.map((row) =>
-          h("tr", { class: differs(row) ? "differs" : null }, ...cells(row, "td")),
+        ...rows.map(({ name, cells }) =>
+          h("tr", {}, h("th", { scope: "row" }, name), ...cells.map(cell)),
         ),
       ),
     ),
+    several
+      ? h(
+          "p",
+          { class: "quiet" },
+          "★ the best of the finished runs; beside a value, how it differs from the reference.",
+        )
+      : "",
   );
 }
 
 export default part((body, /** @type {State} */ state, tell) => {
+  if (body.querySelector("input.rename")) return; // a name is being written; the next change comes
   const tick = () =>
     tell({
       type: "tick",
@@ -66,13 +143,13 @@ export default part((body, /** @type {State} */ state, tell) => {
   body.replaceChildren(
     h("h2", {}, state.heading ?? "Your runs"),
     state.runs?.length
-      ? h("ul", { class: "past" }, ...state.runs.map((entry) => line(entry, tick)))
+      ? h("ul", { class: "past" }, ...state.runs.map((entry) => line(entry, tick, tell)))
       : h(
           "p",
           { class: "quiet" },
           "None yet. Runs that you start stay here to be compared until your browser ends.",
         ),
-    state.table?.length ? table(state.table) : "",
+    state.names?.length ? table(state, tell) : "",
   );
   if (focused)
     /** @type {HTMLElement | null} */ (body.querySelector(`#${CSS.escape(focused)}`))?.focus();

@@ -100,7 +100,7 @@ class Job:
         self.number = self.replica = 0  # of the model that it trains, and that it has a part of
         self.past, self._buffers = before, dict[str, torch.Tensor]()  # before this iteration
         self.goes_on_from_memory = exp.recovery not in ("abort", "restart")
-        self.begins = False  # has it come to its first iteration?
+        self.begins = self.served = False  # has it begun to iterate? do servers say where it ends?
         self.begun = self.completed = 0  # the first iteration of ``losses``; those that are done
         self.losses, self.samples = list[float](), list[int]()
         self.history = dict[str, list[float]]()  # losses of a run that is resumed, by model
@@ -205,7 +205,7 @@ class Job:
                 self._gate.pass_iteration(iteration)
             self.session.look()
             leave_if_told(self, iteration)
-            if stopped := is_over(self.control, self.rank, iteration, self.lead):
+            if stopped := is_over(self, iteration):
                 break
             self.recorder.where = Where(iteration)
             self.checkpoints.at(iteration)

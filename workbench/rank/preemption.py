@@ -42,6 +42,7 @@ class AtBorder(Protocol):
     rank: int
     run_rank: int
     lead: int  # iterations that another rank may be ahead of rank 0
+    served: bool  # servers say where it stops or leaves: what is on its way to them is not in yet
     completed: int  # iterations of which all have, or can have, the same outcome
     control: Control
     recorder: Recorder
@@ -67,5 +68,5 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
     words = job.control.words
     if job.rank == 0 and words[REGROUP] == REGROUP_ASKED:
         words[REGROUP] = iteration + 1 + job.lead
-    if 0 < words[REGROUP] <= iteration and job.completed == iteration:
+    if 0 < words[REGROUP] <= iteration == job.completed and not job.served:
         raise WorkbenchError(OUTDATED, how="aborted")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from workbench.shared_memory.control_block import ABORT, STOP, STOP_ASKED, Control
+from workbench.rank.preemption import AtBorder
+from workbench.shared_memory.control_block import ABORT, STOP, STOP_ASKED
 
 
-def is_over(control: Control, rank: int, iteration: int, lead: int) -> bool:
+def is_over(job: AtBorder, iteration: int) -> bool:
     """Return whether the run ends before this iteration because it was stopped, or has failed.
 
-    All ranks agree: rank 0 turns the wish into a number before it takes part in an iteration
-    that cannot end without it; the others read that number when they come to the next one.
-    Where ranks wait for their neighbours only, some are ahead of it by then: at most by ``lead``.
+    All agree: rank 0 turns the wish into a number before it takes part in an iteration that cannot
+    end without it; the others read that number when they come to the next one. Where ranks wait for
+    their neighbours only, some are ahead of it by then: at most by ``job.lead``. A rank that is
+    served asks its servers, whose answer says that its last push is in.
     """
-    words = control.words
+    words = job.control.words
     if words[ABORT]:
         return True
-    if rank == 0 and words[STOP] == STOP_ASKED:
-        words[STOP] = iteration + 1 + lead
-    return 0 < words[STOP] <= iteration
+    if job.rank == 0 and words[STOP] == STOP_ASKED:
+        words[STOP] = iteration + 1 + job.lead
+    return not job.served and 0 < words[STOP] <= iteration

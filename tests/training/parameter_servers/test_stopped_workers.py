@@ -187,3 +187,13 @@ def test_a_worker_that_dies_while_another_still_joins_the_groups_is_spared(tmp_p
     exp = served("asp", workers=2, task=f"{tmp_path}/late.py:Late", iterations=3, faults=(kill,))
     _, result = done(exp)
     assert result.lost == [2] and len(result.losses) == 3
+
+
+def test_a_run_that_is_stopped_has_its_last_update_whole() -> None:
+    """The last pushes of all workers are in, on all servers, before a worker leaves."""
+    with endless("bsp", servers=2, dtype="float64") as run:
+        run.stop()
+        result = run.wait(timeout=90)
+    whole = done(served("bsp", servers=2, dtype="float64", iterations=len(result.losses)))[1]
+    assert result.losses == whole.losses
+    assert set(result.digests.values()) == set(whole.digests.values())

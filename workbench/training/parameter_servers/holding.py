@@ -52,6 +52,11 @@ class Holding:
         self.previous: Previous | None = None
         self._undoes = undoes
 
+    @property
+    def version(self) -> int:
+        """The updates that it has."""
+        return self.shard.version
+
     def begin(self, regions: Sequence[Region], version: int) -> None:
         """Begin with these regions; there is nothing to undo yet."""
         self.regions, self.shard.version, self.previous = list(regions), version, None
@@ -82,6 +87,21 @@ class Holding:
         for region in self.regions:
             for worker in workers:
                 region.clock[worker] = max(region.clock[worker], iteration + 1)
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """The keys of a server that was told to go, as it gave them to this rank before it went."""
+
+    server: int
+    state: Snapshot
+    regions: list[Region]
+    version: int
+    previous: Previous | None = None  # nothing is to be undone: no push was on its way
+
+    def snapshot(self) -> Snapshot:
+        """Return their state."""
+        return self.state
 
 
 @dataclass(frozen=True)
@@ -131,12 +151,12 @@ class Carried:
     """
 
     generation: int
-    holdings: list[Holding] = field(default_factory=list)
+    holdings: list[Holding | HandedOver] = field(default_factory=list)
     pulled: Pulled | None = None
     older: Carried | None = None
     beside: Any = None
 
-    def all_holdings(self) -> Iterator[tuple[int, Holding]]:
+    def all_holdings(self) -> Iterator[tuple[int, Holding | HandedOver]]:
         """Yield the holdings with their generation, newest first."""
         for one in self.holdings:
             yield self.generation, one

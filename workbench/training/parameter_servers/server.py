@@ -26,7 +26,13 @@ from workbench.training.parameter_servers.holding import keep_shard
 from workbench.training.parameter_servers.members import owned_ranges, serving
 from workbench.training.parameter_servers.service import Service
 from workbench.training.parameter_servers.shard import Outcome, Shard
-from workbench.training.parameter_servers.worker import FAREWELL, GO, SAVE_AND_STOP, STOP_HERE
+from workbench.training.parameter_servers.worker import (
+    FAREWELL,
+    GO,
+    REGROUPS,
+    SAVE_AND_STOP,
+    STOP_HERE,
+)
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -167,6 +173,10 @@ class Server:
                 found_by=self.job.rank,
             )
 
+    def _live(self) -> list[int]:
+        """Return the workers that have not left."""
+        return [worker for worker in self.workers if worker in self.shard_of[worker].clock]
+
     def _awaited(self) -> list[tuple[int, int]]:
         """Return the workers and tags of whom messages are awaited."""
         return [key for key in self.inbox if key[0] in self.shard_of[key[0]].clock]
@@ -175,7 +185,7 @@ class Server:
         """Raise RunTimeout after a silence longer than the experiment allows."""
         self.silence = 0.0 if heard or self.job.control.clocks_stand() else self.silence + LOOK
         if self.silence > self.patience:
-            live = [worker for worker in self.workers if worker in self.shard_of[worker].clock]
+            live = self._live()
             due = ", ".join(
                 str(self.job.session.run_rank(worker))
                 for worker in live
@@ -250,9 +260,11 @@ class Server:
             shard = self.shard_of[worker]
             if worker not in shard.clock:
                 del self.waiting[worker]
+            elif shard.keeps(worker):
+                continue  # its push is not in yet: the update waits for others
             elif 0 < stop <= iteration:
                 self._grant(worker, iteration, shard, SAVE_AND_STOP if in_step else STOP_HERE)
-            elif self._checkpoint_waits(iteration) or self.service.awaits(worker):
+            elif self._waits_for_all(worker, iteration):
                 continue
             elif shard.may_start(worker, iteration):
                 self._grant(worker, iteration, shard, GO)
@@ -260,9 +272,15 @@ class Server:
                 with self.job.label(self.labels[1]):
                     self.sending.append((dist.isend(shard.values_n, worker), shard.values_n))
                 self.newest = self.job.completed = max(self.newest, iteration)
+        self.service.leave_at_border(self._live())
+
+    def answer_all(self, iteration: int, words: dict[int, int]) -> None:
+        """Send each worker its word, in place of a grant of this iteration, which all ask for."""
+        for worker, word in words.items():
+            self._grant(worker, iteration, self.shard_of[worker], REGROUPS[word])
 
     def _grant(self, worker: int, iteration: int, shard: Shard, word: int) -> None:
-        """Send a worker its grant: ``word`` is GO or STOP_HERE."""
+        """Send a worker its answer: ``word`` is GO, or why it does not begin."""
         del self.waiting[worker]
         self.job.recorder.where = Where(self._within(iteration), version=shard.version)
         words = [shard.version, word, *self.service.clocks(shard)]
@@ -270,10 +288,10 @@ class Server:
 
     def _heed_stop(self) -> None:
         """Turn the user's wish to stop into an iteration; synchronous workers all stop at the same
-        one.
+        one. Where all are about to regroup, the next generation does it.
         """
         words = self.job.control.words
-        if self.job.rank == 0 and words[STOP] == STOP_ASKED:
+        if self.job.rank == 0 and words[STOP] == STOP_ASKED and not self.service.regroups:
             words[STOP] = self.newest + 1 if self._in_step() else 1
         if self.job.rank == 0:
             self.job.checkpoints.heed(self.newest + 2)  # no worker can have begun it
@@ -282,6 +300,14 @@ class Server:
         """Return whether all workers are in the same iteration."""
         return any(shard.policy.synchronous for shard in self.shards)
 
+    def _waits_for_all(self, worker: int, iteration: int) -> bool:
+        """Return whether a start waits for more than this server's policy: a border, a checkpoint,
+        or the copies of the last push.
+        """
+        if self.service.holds(iteration) or self._checkpoint_waits(iteration):
+            return True
+        return self.service.awaits(worker)
+
     def _checkpoint_waits(self, iteration: int) -> bool:
         """Return whether a checkpoint is due before this iteration, and some worker has not come to
         it. Write it once all have: then no gradient is on its way. After a recovery some may have
@@ -289,7 +315,7 @@ class Server:
         """
         if not self.job.checkpoints.due(iteration):
             return False
-        live = [worker for worker in self.workers if worker in self.shard_of[worker].clock]
+        live = self._live()
         if any(self.shard_of[worker].clock[worker] > iteration for worker in live):
             return False
         if any(self.waiting.get(worker) != iteration for worker in live):

@@ -9,11 +9,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+import torch.distributed as dist
 
 from workbench.checkpoints.parts import Parts
 from workbench.checkpoints.rows import Rows
 from workbench.rank.preemption import leave_if_told
 from workbench.training.parameter_servers.holding import Carried, Holding, Region, keep_shard
+from workbench.training.parameter_servers.leaving import Border
 from workbench.training.parameter_servers.members import wait_for_end
 from workbench.training.parameter_servers.replication import DROPPED, GRADIENT, Chains, Update
 from workbench.training.parameter_servers.shard import Shard
@@ -30,14 +32,17 @@ class Serves(Protocol):
 
     job: Job
     config: Options
+    control: dist.ProcessGroup
     servers: list[int]
     workers: range
+    waiting: dict[int, int]
     newest: int  # the latest iteration that a worker began
     shards: list[Shard]
     models: list[tuple[torch.nn.Module, Flat, list[list[range]]]]
 
     def rows(self, number: int, server: int) -> Rows: ...
     def make_shard(self, number: int, server: int) -> Shard: ...
+    def answer_all(self, iteration: int, words: dict[int, int]) -> None: ...
 
 
 class Service:
@@ -53,6 +58,10 @@ class Service:
         if self._replicas > 1 or self._recovers:
             self._own = self._holding(self._job.rank)
             self._own.shard.log = self
+        self._border: Border | None = None
+        if self._recovers and self._own is not None:
+            self._job.lead = 1  # a worker may have begun the iteration after the newest granted one
+            self._border = Border(server, self._own)
         if self._replicas > 1:
             group = self._job.group("replicas", range(len(server.servers)))
             self._chains = Chains(
@@ -141,8 +150,10 @@ class Service:
 
     @property
     def works(self) -> list[Any]:
-        """The receives of the chains that are posted."""
-        return [] if self._chains is None else [work for work, _ in self._chains.inbox.values()]
+        """The receives from other servers that are posted."""
+        chains = self._chains.inbox.values() if self._chains is not None else ()
+        border = self._border.works if self._border is not None else ()
+        return [*(work for work, _ in chains), *border]
 
     @property
     def busy(self) -> bool:
@@ -153,6 +164,22 @@ class Service:
         """Return whether a push of this worker (its place) is not acknowledged yet."""
         return self._chains is not None and self._chains.awaits(worker)
 
+    def holds(self, iteration: int) -> bool:
+        """Return whether no worker may begin this iteration before all ranks have regrouped."""
+        return self._border is not None and self._border.holds(iteration)
+
+    @property
+    def regroups(self) -> bool:
+        """Whether all ranks are about to regroup."""
+        return self.holds(self._done)
+
+    def leave_at_border(self, live: list[int]) -> None:
+        """Leave, with all others, where all have come to the border at which they regroup.
+        ``live``: this server's workers.
+        """
+        if self._border is not None:
+            self._border.look(live, any(self.awaits(worker) for worker in live))
+
     def clocks(self, shard: Shard) -> list[int]:
         """Return the clocks of all workers that a pull has: a worker may be who knows them last."""
         if not self._recovers:
@@ -161,7 +188,7 @@ class Service:
 
     def progress(self, *, finished: bool) -> None:
         """Handle what has arrived from other servers. ``finished``: no worker pushes any more."""
-        if self._recovers:
+        if self._recovers and (self._border is None or not self._border.reached):
             leave_if_told(self._job, self._server.newest)
         if self._chains is None:
             return

@@ -97,9 +97,13 @@ class Shard:
         """The clocks of the live workers, as a policy sees them."""
         return Clocks(dict(self.clock), {worker: self._pushes[worker] for worker in self.clock})
 
+    def keeps(self, worker: int) -> bool:
+        """Return whether the gradient of ``worker`` still waits in the inbox for the update."""
+        return worker in self._kept
+
     def may_start(self, worker: int, iteration: int) -> bool:
         """Return whether the policy lets ``worker`` start ``iteration``."""
-        if worker in self._kept:  # its gradient still waits in the inbox for the update
+        if self.keeps(worker):
             return False
         return self.policy.may_start(worker, iteration, self.clocks)
 

@@ -24,6 +24,7 @@ from workbench.store.recoveries import REGAINED
 from workbench.training.parameter_servers.holding import (
     PARAMETERS,
     Carried,
+    HandedOver,
     Holding,
     Pulled,
     Region,
@@ -61,7 +62,7 @@ class Regain:
 @dataclass(frozen=True)
 class _Offered:
     piece: Piece
-    holding: Holding | Pulled
+    holding: Holding | HandedOver | Pulled
 
     def snapshot(self, back: bool) -> Snapshot:
         if isinstance(self.holding, Pulled) or not back:
@@ -111,7 +112,7 @@ def _offers(rank: int, carried: Carried) -> Iterator[_Offered]:
     number = 0
     for generation, one in carried.all_holdings():
         kind: Any = "own" if one.server == rank else "replica"
-        version = one.shard.version
+        version = one.version
         undoes = one.previous is not None
         for region in one.regions:
             ranges = region.rows.ranges

@@ -10,21 +10,23 @@ push   every server's share of the gradient; also the request to start the next 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
 from workbench.checkpoints.rows import Rows
+from workbench.common.errors import WorkbenchError
 from workbench.rank.attempts import Attempt
 from workbench.rank.batches import portion
 from workbench.rank.take_over import Before
 from workbench.recording.events import CODE, Where, now
-from workbench.shared_memory.control_block import SPARE
+from workbench.shared_memory.control_block import OUTDATED, SPARE
 from workbench.training.parameter_servers.clocks import policy, policy_options
 from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import Carried, Pulled, PulledPart
+from workbench.training.parameter_servers.leaving import receive_keys
 from workbench.training.parameter_servers.members import owned_ranges, serving, wait_for_end
 from workbench.training.parameter_servers.taking_over import Regain, take_over
 
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 
 FAREWELL = 1  # tag of the message of a worker that leaves before its last iteration
 # Second word of a grant; the first is the version. SAVE_AND_STOP: all stop at the same iteration.
-GO, STOP_HERE, SAVE_AND_STOP = 0, 1, 2
+# REGROUP_HERE: all leave their group, to form another; TAKE_KEYS: and this server's keys come too.
+GO, STOP_HERE, SAVE_AND_STOP, REGROUP_HERE, TAKE_KEYS = range(5)
+REGROUPS = REGROUP_HERE, TAKE_KEYS  # by whether the server gives its keys to this worker
 
 
 class Worker:
@@ -110,7 +114,7 @@ class Worker:
     def _prepare_to_recover(self) -> None:
         """Have this worker's latest pull ready for the next generation, and its own way back."""
         job, past = self.job, self.job.past
-        job.take_over = self._take_over
+        job.take_over, job.served = self._take_over, True
         if not job.goes_on_from_memory:
             return
         before = past.carried if past is not None else None
@@ -137,19 +141,31 @@ class Worker:
             _posted(dist.irecv(grant, server, group=self.control))
             for server, grant in zip(self.servers, grants, strict=True)
         ]
-        for work, grant in zip(works, grants, strict=True):
+        for work in works:  # of all servers: an answer says that the last push is in
             work.wait()
-            if grant[1] != GO:
-                if grant[1] == SAVE_AND_STOP:
-                    job.checkpoints.at_end(iteration)
-                return False
+        words = [int(grant[1]) for grant in grants]
+        if stops := {*words} & {STOP_HERE, SAVE_AND_STOP}:
+            if SAVE_AND_STOP in stops:
+                job.checkpoints.at_end(iteration)
+            return False
         self.versions = [int(grant[0]) for grant in grants]
         self.clocks = [grant[2:].tolist() for grant in grants]
         self.acknowledged, job.completed = iteration - 1, iteration
+        if {*words} & {*REGROUPS}:
+            self._leave_group(words)
         recorder = job.recorder
         recorder.where = Where(iteration, version=self.versions[0])
         recorder.mark(CODE["clock"], "", value=iteration)
         return True
+
+    def _leave_group(self, words: Sequence[int]) -> NoReturn:
+        """Leave the group, as all others do: with the keys of servers that go, where this rank is
+        to keep them.
+        """
+        for server, word in zip(self.servers, words, strict=True):
+            if word == TAKE_KEYS:
+                receive_keys(self.job, server, self.control)
+        raise WorkbenchError(OUTDATED, how="aborted")
 
     def _pull(self, iteration: int) -> None:
         """Receive every server's share of the parameters."""

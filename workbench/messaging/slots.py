@@ -63,7 +63,7 @@ class Slots:
         self.group_number = self.recorder.name(group)
         self.messages_sent = 0  # bytes of messages from one rank to another
         self.mover = open_mover(self, control)  # what both of us count, it counts
-        self.inline = True
+        self.run_inline(True)
 
     @property
     def doing(self) -> str:
@@ -74,14 +74,11 @@ class Slots:
         """The payload bytes that this rank has sent in this group."""
         return int(self.mover.bytes_sent) + self.messages_sent
 
-    @property
-    def inline(self) -> bool:
-        """Whether a collective runs in its caller, not on a thread beside computing."""
-        return self._inline
-
-    @inline.setter
-    def inline(self, inline: bool) -> None:
-        self._inline = inline
+    def run_inline(self, inline: bool) -> None:
+        """Note whether collectives run in their caller from now on, or on a thread beside
+        computing.
+        """
+        self.inline = inline
         self.mover.awake_ns = self.spin_ns if inline else 0
         self.mover.yields = 0 if self.mover.awake_ns else YIELDS if inline else YIELDS_ASIDE
 

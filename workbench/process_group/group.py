@@ -100,7 +100,7 @@ class WorkbenchGroup(ProcessGroup):
         self._set_default_backend(ProcessGroup.BackendType.GLOO)
         self.inner._set_sequence_number_for_group()
         slots = self.comm.slots  # not self: the thread must not keep the group alive
-        self.queue = JobQueue(self.comm.lane.name, before=lambda: setattr(slots, "inline", False))
+        self.queue = JobQueue(self.comm.lane.name, before=lambda: slots.run_inline(False))
         self._messages = Messages(self.comm, context.session, name)
         self._numbers = itertools.count()  # of collectives
         self._short_way = ShortWay(context, self.queue, self._numbers)
@@ -327,7 +327,7 @@ class WorkbenchGroup(ProcessGroup):
         where, label = session.recorder.where, session.current_label()
         if not asynchronous and queue.idle():
             with queue.lock:
-                self.comm.slots.inline = True
+                self.comm.slots.run_inline(True)
                 self._perform(call, limit, where, label)
             return None  # torch takes no handle as "done"
         work = WorkbenchWork(call.result, _devices(call.result))

@@ -30,7 +30,7 @@ from workbench.transports.arrays import LEFT_TO_TORCH, PLAIN, SUM, fast_array, t
 
 Call = CollectiveCall | GlooCall
 OURS = {"SUM": SUM, "PRODUCT": "PRODUCT", "MIN": "MIN", "MAX": "MAX", "AVG": SUM}
-# By number: torch's own members take ten times as long to look up.
+# By number, which is a ReduceOp's hash: its member `op` takes three times as long to get.
 REDUCE_NAMES = {
     getattr(dist.ReduceOp, name).value: name for name in REDUCTIONS if hasattr(dist.ReduceOp, name)
 }
@@ -137,7 +137,7 @@ def _adds(
 
 def reduction_of(opts: Any) -> str:
     """Return the name of the reduction that a call asks for; "" of one that has none here."""
-    return REDUCE_NAMES.get(opts.reduceOp.op.value, "")
+    return REDUCE_NAMES.get(hash(opts.reduceOp), "")
 
 
 def _average(total: torch.Tensor, ranks: int) -> None:

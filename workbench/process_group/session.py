@@ -61,7 +61,7 @@ class Session:
         self.look_s = SLICE  # seconds between two looks of a wait at its peers
         # The ranks of a run that lost some, in order; empty: all, from 0 on.
         self.members: Sequence[int] = ()
-        self._labels = _Labels()
+        self.labels = _Labels()
         self.attached = False  # the job knows nothing of us: see attaching/
         self.next_group = (
             ""  # the name of the group that is made next, if it is to have a certain one
@@ -129,15 +129,15 @@ class Session:
     @contextmanager
     def label(self, text: str) -> Iterator[None]:
         """Name the collectives that this thread starts inside ("bucket 0")."""
-        before, self._labels.text = self._labels.text, text
+        before, self.labels.text = self.labels.text, text
         try:
             yield
         finally:
-            self._labels.text = before
+            self.labels.text = before
 
     def current_label(self) -> str:
         """Return the name of what this thread starts; in an attached job, the line that does."""
-        return self._labels.text or (call_site() if self.attached else "")
+        return self.labels.text or (call_site() if self.attached else "")
 
     def group_name(self, torch_name: str, whole: bool) -> str:
         """Return the name of a new process group in the records."""

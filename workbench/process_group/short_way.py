@@ -37,6 +37,9 @@ class Known(NamedTuple):
     itemsize: float
 
 
+NEW = Known(Plan(0, "", 0, 0, "", -1), print, (), (), 0.0)  # stands for a call of a new kind
+
+
 class ShortWay:
     """The plain calls of one group."""
 
@@ -46,6 +49,7 @@ class ShortWay:
         self._context, self._queue, self._numbers = context, queue, numbers
         self._comm, self._session = context.comm, context.session
         self._watch, self._slots = context.members.watch, context.comm.slots
+        self._recorder, self._labels = context.session.recorder, context.session.labels
         self._known: dict[tuple[Any, ...], Known | None] = {}
 
     def goes(
@@ -59,39 +63,45 @@ class ShortWay:
 
         ``detail``: the reduction, or the root. ``tensors``: of which the first is written.
         """
-        if opts.asyncOp or profiler._is_profiler_enabled or not self._queue.idle():
+        queue, session = self._queue, self._session
+        if opts.asyncOp or profiler._is_profiler_enabled or not queue.idle():
             return False
-        if self._session.attached:  # the long way silences numpy for such jobs
+        if session.attached:  # the long way silences numpy for such jobs
             return False
-        key = [operation, detail, self._session.chosen(operation)]
-        for x in tensors:
+        asked = session.all_reduce, session.algorithms.get(operation)  # which algorithm
+        x = tensors[0]
+        if type(x) not in TYPES or not x.is_contiguous():
+            return False
+        at: tuple[Any, ...] = operation, detail, asked, x.data_ptr(), x.shape, x.dtype
+        for x in tensors[1:]:
             if type(x) not in TYPES or not x.is_contiguous():
                 return False
-            key += x.data_ptr(), x.shape, x.dtype
-        at = tuple(key)
-        if at not in self._known:
+            at = *at, x.data_ptr(), x.shape, x.dtype
+        known = self._known.get(at, NEW)
+        if known is NEW:
             if len(self._known) >= MOST:
                 self._known.clear()
-            self._known[at] = self._find(operation, tensors, detail)
-        known = self._known[at]
+            known = self._known[at] = self._find(operation, tensors, detail)
         if known is None:
             return False
         given = opts.timeout
-        self._perform(operation, known, 0 if given.days < 0 else int(given.total_seconds() * 1e9))
+        limit = 0 if given.days < 0 else int(given.total_seconds() * 1e9)
+        with queue.lock:
+            self._perform(operation, known, limit)
         return True
 
     def _perform(self, operation: str, known: Known, limit: int) -> None:
         plan, function, arguments, shape, itemsize = known
-        comm, session, watch = self._comm, self._session, self._watch
-        with self._queue.lock:
-            self._slots.inline = True
-            watch.limit_ns = limit or watch.timeout_ns
-            start, number, where = now(), next(self._numbers), session.recorder.where
-            comm.begin(operation, plan.algorithm, number, plan.number, where, shape, plan.dtype)
-            try:
-                function(comm, *arguments)
-            finally:
-                comm.end(start, plan.nbytes, session.current_label(), itemsize, plan.root)
+        comm, watch = self._comm, self._watch
+        if not self._slots.inline:
+            self._slots.run_inline(True)
+        watch.limit_ns = limit or watch.timeout_ns
+        start, number, where = now(), next(self._numbers), self._recorder.where
+        comm.begin(operation, plan.algorithm, number, plan.number, where, shape, plan.dtype)
+        try:
+            function(comm, *arguments)
+        finally:
+            comm.end(start, plan.nbytes, self._labels.text, itemsize, plan.root)
 
     def _find(self, operation: str, tensors: Sequence[torch.Tensor], detail: Any) -> Known | None:
         """Work out a call of a new kind; None: it goes the long way."""

@@ -211,7 +211,7 @@ def test_a_comparison_starts_at_a_click_and_ends_side_by_side(
     wait_for(lambda: "reference" in second.inner_text(), "another reference")
     start_page(page, web_app)
     page.get_by_role("link", name="Kept or thrown away").wait_for()
-    lines = page.locator("ul.past li")
+    lines = page.locator("ul.past li", has=page.get_by_role("button", name="Rename"))
     wait_for(lambda: lines.count() == 4, "its runs")
     lines.first.get_by_role("button", name="Rename").click()
     page.keyboard.type("Mine")

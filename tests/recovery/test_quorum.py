@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from typing import Any
@@ -17,9 +18,20 @@ from tests.recovery.test_elastic import generations
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.runs.quorum import late_of
 from workbench.shared_memory.control_block import late_word
+from workbench.store.recoveries import Recovery
 
 FREEZE = wb.Freeze(rank=1, at_iteration=4, seconds=1.5)
 SLOW = wb.Slow(rank=1, at_iteration=4, factor=60, seconds=0.3)  # one iteration lasts 1.8 s
+
+
+def left_and_joined(run: wb.Run, rank: int) -> tuple[Recovery, Recovery]:
+    """Return the generations in which this rank is first lost and comes back.
+
+    On busy cores others may be late as well.
+    """
+    made = generations(run)
+    left = next(number for number, one in enumerate(made) if str(rank) in one.lost)
+    return made[left], next(one for one in made[left:] if rank in one.fresh)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +58,17 @@ def test_a_late_rank_is_left_out_and_comes_back_with_what_the_others_have(
     assert_as_sequential(run, result, {0, 1, 2})
     assert run.pids == pids, "nobody was ended"
     rank = fault.rank
-    left, *_, joined = generations(run)
-    assert left.lost == {str(rank): "late"} and rank not in left.members
-    assert joined.fresh == (rank,) and joined.members == (0, 1, 2) and result.lost == []
+    left, joined = left_and_joined(run, rank)
+    assert left.lost[str(rank)] == "late" and rank not in left.members
+    assert rank in joined.members and result.lost == []
     told = kinds(run, "detect").filter(pl.col("rank") == -1)
     assert {("left out", rank), ("arrived", rank)} <= {*told.select("name", "peer").rows()}
     received = kinds(run, "restore").filter(pl.col("name") == "received")
-    assert {*received["rank"]} == {rank}
+    assert {*received["rank"]} == {other for one in generations(run) for other in one.fresh}
     found = run.detection()
     assert not found.missed and not found.false_alarms, found
     assert found.each[0].latency_ms is not None
-    assert f"rank {rank} was late" in repr(run.recovery())
+    assert re.search(rf"ranks? [^;]*\b{rank}\b[^;]* (was|were) late", repr(run.recovery()))
 
 
 @pytest.mark.parametrize(
@@ -69,9 +81,9 @@ def test_rounds_go_on_from_the_last_mean(strategy: str, every: int) -> None:
     run = wb.run(experiment(strategy, 3, iterations=60, faults=FREEZE, options=options, **fields))
     result = run.wait(timeout=90)
     assert len(result.losses) == 60 and len({*result.digests.values()}) == 1
-    left, *_, joined = generations(run)
-    assert left.lost == {"1": "late"} and left.iteration % every == 0
-    assert joined.fresh == (1,) and joined.iteration % every == 0
+    left, joined = left_and_joined(run, 1)
+    assert left.lost["1"] == "late" and left.iteration % every == 0
+    assert joined.iteration % every == 0
 
 
 def test_where_too_few_would_be_left_the_late_one_is_waited_for() -> None:

@@ -27,6 +27,7 @@ from tests.browser.app_pages import (
     state,
 )
 from tests.browser.conftest import GRACE, known, wait_for
+from tests.conftest import processes
 from tests.live import gone
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -106,10 +107,20 @@ def test_a_card_starts_what_it_says_however_late_the_server_answers(
     assert page.get_by_role("heading", level=1).inner_text() == "Two ranks"
 
 
-def test_opening_pages_starts_no_rank(web_app: str, open_page: Open) -> None:
+def prepared() -> bool:
+    """Return whether a server has a process that forks ranks."""
+    return any(
+        b"serve" in Path(f"/proc/{parent}/cmdline").read_bytes()
+        for parent, _ in processes().values()
+        if Path(f"/proc/{parent}").exists()
+    )
+
+
+def test_opening_pages_prepares_ranks_and_starts_no_run(web_app: str, open_page: Open) -> None:
     page = open_page().page
     start_page(page, web_app)
     page.get_by_text("None yet.").wait_for()
+    wait_for(prepared, "ranks for the first run")
     page.goto(f"{web_app}run?id=nobody-has-this")
     assert page.get_by_role("heading", level=1).inner_text() == "There is no such run here"
 

@@ -22,6 +22,10 @@ from workbench.interface.app.login import read_keys, within
 from workbench.interface.app.serving import Options, greeting, origins
 
 KEYS = "ann:s3:cret"
+PREPARED = """  # as once a page is open in a browser
+from workbench.launchers.processes.pool import warm_pool
+warm_pool().keep(4)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +33,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     """Start servers; each is ended, by SIGINT as a user does, when the module's tests are over."""
     started: list[Served] = []
 
-    def start(*options: str, host: str = "127.0.0.1") -> Served:
+    def start(*options: str, host: str = "127.0.0.1", first: str = "") -> Served:
         folder = tmp_path_factory.mktemp("serve")
-        started.append(launch(folder, "serve", f"--host={host}", *options))
+        started.append(launch(folder, "serve", f"--host={host}", *options, first=first))
         return started[-1].until_it_answers()
 
     yield start
@@ -55,7 +59,7 @@ def test_it_answers_as_root_without_a_display_and_starts_no_rank(plain: Served) 
     assert status == 200 and "See distributed training happen" in text
     said = plain.log.read_text()
     assert f"The web app is at {plain.url}/" in said
-    assert "16 ranks, 4 GB and 30 minutes; 4 runs at a time" in said
+    assert "16 ranks, 4 GB and 30 minutes per run; 4 runs at a time" in said
     assert "WARNING" not in said
 
 
@@ -66,6 +70,12 @@ def test_no_page_names_another_machine(plain: Served, page: str) -> None:
     assert status == 200
     linked = re.findall(r'(?:src|href|url)\s*[=(]\s*["\']?(\w+://[^"\')\s]+|//[^"\')\s]+)', text)
     assert linked == []
+
+
+def test_a_server_that_no_browser_has_opened_holds_no_ranks(plain: Served) -> None:
+    """That those of the first page are prepared is a browser's test."""
+    assert Reader()(plain.url + "/")[0] == 200
+    assert plain.process.pid not in {parent for parent, _ in processes().values()}
 
 
 def test_websockets_of_foreign_pages_are_refused(plain: Served) -> None:
@@ -188,7 +198,7 @@ def test_a_forged_login_is_none(locked: Served) -> None:
 def test_it_warns_where_others_can_reach_it_and_interrupted_it_leaves_nothing(
     serve: Callable[..., Served],
 ) -> None:
-    served = serve(host="0.0.0.0")
+    served = serve(host="0.0.0.0", first=PREPARED)
     said = served.log.read_text()
     assert "WARNING: anyone who reaches this address can start processes" in said
     assert "--basic-auth" in said

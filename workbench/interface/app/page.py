@@ -41,6 +41,9 @@ class Site:
     runs: Runs
     cookie: str = "visitor"  # under which a page's token names its browser
     form_word: Callable[[str], str] | None = None  # of a browser's forms, where there is a login
+    warm: Callable[[], None] | None = (
+        None  # prepares the next run; of no use before there is a page
+    )
     pool: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 6, "page"))
     turns: Turns = field(default_factory=Turns)  # for what reads events and draws
 
@@ -57,6 +60,16 @@ class Site:
     def work(self, task: Callable[[], None]) -> None:
         """Run the function in another thread, since starting ranks takes time."""
         self.pool.submit(guarded, task)
+
+    def opened(self) -> None:
+        """Prepare the next run, once, now that a page is open in a browser."""
+        _ = self._warmed
+
+    @cached_property
+    def _warmed(self) -> bool:
+        if self.warm is not None:
+            self.work(self.warm)
+        return self.warm is not None
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -84,7 +84,7 @@ def serve(options: Options) -> None:
     """Serve until SIGINT or SIGTERM; then every rank is ended. Raises WorkbenchError."""
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)
-    site = Site(runs, form_word=door.form_word if options.keys is not None else None)
+    site = Site(runs, form_word=door.form_word if options.keys is not None else None, warm=warm)
     pn.extension("plotly")
     try:
         server = open_server(
@@ -112,7 +112,6 @@ def serve(options: Options) -> None:
         signal.signal(number, stop)
     runs.watch_over()
     server.start()
-    site.work(warm)
     print(greeting(options), flush=True)
     try:
         loop.start()
@@ -130,8 +129,11 @@ def _ignore_closed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 
 
 def warm() -> None:
-    """Prepare the next run's processes, and import here what starting and drawing it takes: a
-    second and more, some of which Panel would spend on the thread that serves every page.
+    """Prepare the next run's processes, and import here what starting and drawing it takes.
+
+    That takes a second and more, some of which Panel would spend on the thread that serves every
+    page. It begins with the first page that is open in a browser: a server that nobody uses holds
+    no torch and no ranks.
     """
     warm_pool().keep(WARM_RANKS)
     import torch.distributed  # noqa: F401

@@ -190,6 +190,7 @@ def start_page(site: Site) -> pn.Template:
     page = StartPage(site)
     leave = site.runs.visit(page.owner, presence())
     pn.state.on_session_destroyed(lambda _: leave())
+    pn.state.onload(site.opened)
     places = {
         "form": page.form,
         "comparisons": page.questions.part,

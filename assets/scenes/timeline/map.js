@@ -253,7 +253,14 @@ export class TimelineMap {
     }
     const steps = index.ranks.get(ranks[0])?.steps ?? [];
     if (steps.length) {
-      put(`iteration ${grouped(steps[0].iteration + 1)}`, left - 7, ["right"], ink["ink-3"], false);
+      if (steps[0].iteration !== win.iteration)
+        put(
+          `iteration ${grouped(steps[0].iteration + 1)}`,
+          left - 7,
+          ["right"],
+          ink["ink-3"],
+          false,
+        );
       const last = steps[steps.length - 1];
       put(
         `${grouped(last.iteration + 1)}`,

@@ -13,8 +13,8 @@ const KEYS = /** @type {Record<string, string>} */ ({
   "]": "narrower",
   "{": "earlier",
   "}": "later",
-  f: "follow",
-  F: "follow",
+  o: "follow",
+  O: "follow",
 });
 
 /**

@@ -31,7 +31,7 @@ const BODY = `
   <div class="wb-tl-bar"><span class="wb-tl-where"></span>
     <span class="wb-tl-group"><button data-do="wider" title="show more time: [">Wider</button><button data-do="narrower" title="show less time: ]">Narrower</button></span>
     <span class="wb-tl-group"><button data-do="earlier" title="{" aria-label="the window earlier">◂</button><button data-do="later" title="}" aria-label="the window later">▸</button></span>
-    <button data-do="follow" title="the window goes where the playhead is: F" aria-pressed="true">Follow the playhead</button></div>
+    <button data-do="follow" title="the window goes where the playhead is: O" aria-pressed="true">Follow the playhead</button></div>
   <canvas class="wb-tl-map" tabindex="0" role="slider" aria-label="the window on the whole run"></canvas>
   <canvas class="wb-tl-lanes" tabindex="0" role="img"></canvas>
   <div class="wb-tl-tip" hidden></div>
@@ -40,7 +40,7 @@ const BODY = `
     <section><h3>Communication <small>hidden behind computing, exposed, waiting</small></h3><canvas class="wb-tl-split" role="img"></canvas></section>
     <section><h3>In words</h3><dl class="wb-tl-words"></dl></section>
   </div>
-  <p class="wb-hint wb-tl-hint">[ ] wider, narrower · { } earlier, later · F follow · shift-wheel or pinch zooms · drag moves · click selects · ↑ ↓ choose a rank in the lanes</p>`;
+  <p class="wb-hint wb-tl-hint">[ ] wider, narrower · { } earlier, later · O follows · shift-wheel or pinch zooms · drag moves · click selects · ↑ ↓ choose a rank in the lanes</p>`;
 
 export class TimelineView {
   /** @param {HTMLElement} body @param {Stage} stage */

@@ -56,6 +56,51 @@ def test_each_fault_has_its_own_detection_and_what_is_left_is_a_false_alarm() ->
     assert "3 faults, 2 found (median 17.0 ms), 1 missed, 2 false alarms" in repr(found)
 
 
+def test_a_notice_is_over_when_its_rank_leaves_and_a_second_one_says_the_same() -> None:
+    found = score(
+        table(
+            (100, "fault", "preempt", 1, -1, 0.0, ""),
+            (200, "fault", "preempt", 1, -1, 0.0, ""),
+            (9_000, "fault", "preempted", 1, -1, 0.0, ""),
+            (9_010, "detect", "ended", -1, 1, 0.0, ""),
+            (9_100, "fault", "preempt", 1, -1, 0.0, ""),
+            (9_200, "fault", "preempt", -1, 2, 0.0, ""),
+        ),
+        {},
+    )
+    assert [one.latency_ms for one in found.each] == [8_910, None, None, None]
+    assert [one.at_ns // MS for one in found.missed] == [9_100, 9_200]
+    assert not found.false_alarms
+
+
+def test_a_rank_that_is_killed_before_it_leaves_is_found_as_killed() -> None:
+    found = score(
+        table(
+            (100, "fault", "preempt", 1, -1, 0.0, ""),
+            (200, "fault", "kill", 1, -1, 0.0, ""),
+            (210, "detect", "killed", -1, 1, 0.0, ""),
+        ),
+        {},
+    )
+    assert [one.latency_ms for one in found.each] == [None, 10]
+    assert not found.missed and not found.false_alarms
+
+
+def test_a_notice_may_come_too_late_in_a_generation_that_others_ended() -> None:
+    """Rank 1 had it in generation 0, and took part in the last iteration in generation 1."""
+    rows = table(
+        (100, "fault", "preempt", 1, -1, 0.0, ""),
+        (200, "optimizer", "", 1, -1, 0.0, "world"),
+    )
+    later = pl.when(pl.col("kind") == "optimizer").then(pl.lit(1)).otherwise(pl.lit(0))
+    fault = pl.when(pl.col("kind") == "fault").then(-1).otherwise(0)
+    rows = rows.with_columns(iteration=fault)
+    in_one = rows.with_columns(generation=later)
+    spec = {"experiment": lenet(iterations=1, recovery="shrink").to_json()}
+    assert score(rows.with_columns(generation=1 - later), spec).missed
+    assert not score(in_one, spec).missed
+
+
 def test_a_corrupt_share_is_not_looked_at_where_its_iteration_is_given_up() -> None:
     """Rank 1's is: it left before the iteration began again. Rank 2 looked, and said nothing."""
     found = score(

@@ -8,8 +8,9 @@ or of the user. What was noticed are the ``detect`` rows.
     not looked   a freeze stops the clocks of the run, who is slow is not lost, a link that is cut
                  for less than two seconds is used again, a rank that joins is no loss (it is found
                  as it arrives), one that is told to go in the last iteration leaves with all
-                 others, a share is not looked at where its iteration is given up and its rank
-                 leaves, and what the experiment does not check
+                 others, one that is told twice leaves once, one that is killed before it leaves is
+                 found as killed, a share is not looked at where its iteration is given up and its
+                 rank leaves, and what the experiment does not check
     false alarm  something was noticed, and no fault was there that could explain it
 
 That a peer is late because it computes, or has no core, is no alarm: it is so.
@@ -35,6 +36,7 @@ CUT_IS_FELT_NS = 2_000_000_000  # a stall is named after one second, by who uses
 LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
 ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
 NOTICES = ("preempt", "remove")  # of those, the ones that let it finish its iteration
+LEFT = "preempted"  # what a rank writes that had a notice, as it goes
 # Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
 # while: no fault.
 COME = ("arrived", "absent", "left out", "data source down", "data source back")
@@ -142,7 +144,8 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
     noticed = wanted.filter(p("kind") == "detect").to_dicts()
     spec = settings(metadata)
     looks = _looked_for(spec)
-    idle = _trained_to_the_end(rows, done, spec) | _given_up(rows, done)
+    overtaken = _overtaken(done)
+    idle = _trained_to_the_end(rows, done, spec) | _given_up(rows, done) | overtaken
     claimed = set[int]()
     corrupt = {row["peer"] for row in noticed if row["name"] == DIFFERS}
     each = []
@@ -152,6 +155,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
                 number
                 for number, row in enumerate(noticed)
                 if number not in claimed
+                and (ranks[0], at) not in overtaken
                 and at <= row["start_ns"] <= until + GRACE_NS
                 and _names(row, name, ranks)
             ),
@@ -196,7 +200,7 @@ def _faults(
             if (last_time := corrupt.pop(_share(row), None)) is not None:
                 yield name, (rank,), row["start_ns"], last_time
         elif name in (*ENDS, "join"):
-            yield name, (rank,), row["start_ns"], row["start_ns"]
+            yield name, (rank,), row["start_ns"], _left_at(rank, row, rows[at + 1 :])
         elif name == "freeze" or (name == "slow" and row["value"] > 1):
             yield name, (rank,), row["start_ns"], _until(name, rank, row, rows[at + 1 :], last)
     if cut:
@@ -206,6 +210,15 @@ def _faults(
 def _share(row: Mapping[str, Any]) -> tuple[str, int, int]:
     """Return what is the same of a corrupt share whenever it is loaded."""
     return row["name"], row["rank"], row["iteration"]
+
+
+def _left_at(rank: int, row: Mapping[str, Any], later: Sequence[Mapping[str, Any]]) -> int:
+    """Return when a rank that had a notice left; of any other fault, when it struck."""
+    at = int(row["start_ns"])
+    if row["name"] not in NOTICES:
+        return at
+    left = (one["start_ns"] for one in later if one["name"] == LEFT and one["rank"] == rank)
+    return int(next(left, at))
 
 
 def _until(
@@ -266,10 +279,12 @@ def _trained_to_the_end(
     rows: pl.LazyFrame, done: pl.DataFrame, spec: Mapping[str, Any]
 ) -> set[tuple[int, int]]:
     """Return rank and time of each notice to leave that came so late that the rank took part in the
-    last iteration.
+    last iteration, of this generation or of a later one that it was in.
     """
     p = pl.col
-    told = done.filter(p("name").is_in(NOTICES), p("rank") >= 0)
+    whom = pl.when(p("rank") < 0).then(p("peer")).otherwise(p("rank"))
+    told = done.filter(p("name").is_in(NOTICES)).with_columns(rank=whom)
+    left = dict(done.filter(name=LEFT).group_by("rank").agg(p("start_ns").max()).iter_rows())
     if told.is_empty():
         return set()
     iterations = spec.get("iterations")
@@ -277,12 +292,35 @@ def _trained_to_the_end(
         return set()
     there = (
         rows.filter(p("iteration") == iterations - 1)
-        .select("rank", "generation")
-        .unique()
+        .group_by("rank")
+        .agg(last=p("generation").max())
         .collect()
     )
-    late = told.join(there, on=["rank", "generation"])
-    return set(late.select("rank", "start_ns").iter_rows())
+    late = told.join(there, on="rank").filter(p("generation") <= p("last"))
+    return {
+        (rank, at)
+        for rank, at in late.select("rank", "start_ns").iter_rows()
+        if left.get(rank, -1) < at
+    }
+
+
+def _overtaken(done: pl.DataFrame) -> set[tuple[int, int]]:
+    """Return rank and time of each notice that is not what ended its rank: of a rank that had one
+    already, or that was killed before it left.
+    """
+    overtaken, told = set[tuple[int, int]](), dict[int, int]()
+    for row in done.iter_rows(named=True):
+        name, at = row["name"], row["start_ns"]
+        rank = row["peer"] if row["rank"] < 0 else row["rank"]
+        if name == LEFT:
+            told.pop(rank, None)
+        elif name == "kill" and rank in told:
+            overtaken.add((rank, told.pop(rank)))
+        elif name in NOTICES and rank in told:
+            overtaken.add((rank, at))
+        elif name in NOTICES:
+            told[rank] = at
+    return overtaken
 
 
 def _given_up(rows: pl.LazyFrame, done: pl.DataFrame) -> set[tuple[int, int]]:

@@ -71,13 +71,19 @@ try {
 """)
 
 
-# A comment for readers of the source, on lines of its own; licences are kept.
-_DOC = re.compile(r"^[ \t]*/\*\*(?:(?!\*/|licen[cs]e).)*\*/[ \t]*\n", re.M | re.S | re.I)
+# Comments for readers and checkers of the source: blocks on lines of their own, types within a line
+# and whole lines; licences are kept.
+_COMMENT = re.compile(
+    r"^[ \t]*/\*\*(?:(?!\*/|licen[cs]e).)*\*/[ \t]*\n"
+    r"|/\*\*(?:(?!\*/|licen[cs]e).)*\*/ ?"
+    r"|^[ \t]*//(?![^\n]*licen[cs]e)[^\n]*\n",
+    re.M | re.S | re.I,
+)
 
 
 def _bare(module: str) -> str:
-    """Strip the comments from the module: a tenth of a page."""
-    return _DOC.sub("", module)
+    """Strip the comments from the module: a seventh of a page."""
+    return _COMMENT.sub("", module)
 
 
 def to_html(store: Store, path: str | os.PathLike[str]) -> None:

@@ -74,7 +74,8 @@ def nothing(
     words: str = "Nothing runs yet.", scene: str = "overview", can_start: bool = False
 ) -> Message:
     """Return the message for a page without a run yet; ``can_start``: the page may ask for one."""
-    run = {"id": "", **facts({}), "readonly": True, "scene": scene, "can_start": can_start}
+    page = {"readonly": True, "scene": scene, "moment": "", "can_start": can_start}
+    run = {"id": "", **facts({}), **page}
     return Message(
         {
             "type": "batch",

@@ -77,14 +77,14 @@ def test_every_251st_row_of_every_lane_is_timed_and_every_row_is_there_once(
 
 @pytest.mark.alone
 def test_what_it_says_is_about_what_a_record_costs() -> None:
-    """Within a factor of two, on a machine that does other things beside."""
+    """Within a factor of two: the meter sees nothing of the loop around the record."""
     costs = []
     for _ in range(10):
         samples, at_start = read_meters(written(ROWS).memory)
         measured = samples.mean_ns()
         assert measured is not None and at_start > 0
         costs.append(measured / min(cost_of_a_record() for _ in range(3)))
-        if 0.7 < costs[-1] < 2:
+        if 0.5 < costs[-1] < 2:
             return
     pytest.fail(f"of the cost of a record, ten times: {costs}")
 

@@ -25,6 +25,7 @@
  *   meaning: what training together means in a run whose picture it is
  * @typedef {SceneModule & {name: string, label: string, order: number}} Scene
  */
+import { ledByArrow } from "./arrow_keys.js";
 import { sourceOf } from "../engine/call_source.js";
 import { burstsOf } from "../engine/bursts_of_run.js";
 import { SceneList } from "./scene_list.js";
@@ -128,13 +129,11 @@ export class SceneHost {
 
   /** From tab to tab by arrows; the view follows. @param {KeyboardEvent} event */
   #walk(event) {
-    const shown = [...this.#buttons()].filter((tab) => !tab.hidden);
-    const at = shown.indexOf(/** @type {HTMLElement} */ (event.target));
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: shown.length - 1 }[event.key];
-    if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    event.stopPropagation(); // the arrows are not the time's here
-    const tab = shown[(to + shown.length) % shown.length];
+    const tab = ledByArrow(
+      event,
+      [...this.#buttons()].filter((one) => !one.hidden),
+    );
+    if (!tab) return;
     this.open(tab.dataset.scene ?? "");
     tab.focus();
   }

@@ -5,8 +5,17 @@
  *
  * @typedef {import("./stage.js").Stage} Stage
  */
-import { copyText, fileName, gifOf, inNotebook, momentAsText } from "./sharing.js";
-import { pngOf, saveFile, svgOfStage } from "./sharing.js";
+import { ledByArrow } from "./arrow_keys.js";
+import {
+  copyText,
+  fileName,
+  gifOf,
+  inNotebook,
+  momentAsText,
+  pngOf,
+  saveFile,
+  svgOfStage,
+} from "./sharing.js";
 
 const SAID_MS = 6000; // so long an answer stays
 const TAB_COMMAND = "notebook:create-output-view"; // JupyterLab's
@@ -131,12 +140,8 @@ export class Tools {
   /** From tool to tool by arrows. @param {KeyboardEvent} event */
   #walk(event) {
     const shown = this.buttons.filter((button) => !button.hidden);
-    const at = shown.indexOf(/** @type {HTMLButtonElement} */ (event.target));
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: shown.length - 1 }[event.key];
-    if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    event.stopPropagation(); // the arrows are not the time's here
-    const next = shown[(to + shown.length) % shown.length];
+    const next = ledByArrow(event, shown);
+    if (!next) return;
     for (const button of this.buttons) button.tabIndex = button === next ? 0 : -1;
     next.focus();
   }

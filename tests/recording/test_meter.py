@@ -75,16 +75,28 @@ def test_every_251st_row_of_every_lane_is_timed_and_every_row_is_there_once(
     )
 
 
+def cost_of_a_loop(times: int = 512) -> float:
+    """Measure what `cost_of_a_record` does beside writing: a loop that reads the clock, in ns."""
+    laps = []
+    for _ in range(5):
+        start = time.perf_counter_ns()
+        for _ in range(times):
+            events.now()
+        laps.append((time.perf_counter_ns() - start) / times)
+    return min(laps)
+
+
 @pytest.mark.alone
 def test_what_it_says_is_about_what_a_record_costs() -> None:
-    """Within a factor of two: the meter sees nothing of the loop around the record."""
+    """Within a factor of two, but for the loop around the record, which the meter does not see."""
     costs = []
     for _ in range(10):
         samples, at_start = read_meters(written(ROWS).memory)
         measured = samples.mean_ns()
         assert measured is not None and at_start > 0
-        costs.append(measured / min(cost_of_a_record() for _ in range(3)))
-        if 0.5 < costs[-1] < 2:
+        record = min(cost_of_a_record() for _ in range(3))
+        costs.append(measured / (record - min(cost_of_a_loop() for _ in range(3))))
+        if 0.7 < costs[-1] < 2:
             return
     pytest.fail(f"of the cost of a record, ten times: {costs}")
 

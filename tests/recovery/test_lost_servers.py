@@ -74,6 +74,9 @@ def minibatches_in(run: wb.Run, result: wb.Result) -> torch.Tensor:
     return (start - result.parameters["weight"]).reshape(-1)
 
 
+COUNTED: dict[str, Any] = {"task": Counting, "optimizer": "sgd", "lr": 1.0}
+
+
 # -- a replica chain: nothing is lost --
 
 
@@ -144,9 +147,7 @@ def test_a_grant_is_given_only_once_the_replica_has_the_push(consistency: str) -
     exp = served(
         replicas=2,
         consistency=consistency,
-        task=Counting,
-        optimizer="sgd",
-        lr=1.0,
+        **COUNTED,
         network=slow,
         recovery="shrink",
         faults=kill(1, at=5),
@@ -166,9 +167,7 @@ def test_a_push_counts_once_for_each_key_without_lockstep_too(seed: int) -> None
         3,
         replicas=2,
         consistency=draw.choice(["asp", "ssp"]),
-        task=Counting,
-        optimizer="sgd",
-        lr=1.0,
+        **COUNTED,
         iterations=80,
         batch_size=48,
         recovery=draw.choice(["shrink", "replace"]),
@@ -209,9 +208,7 @@ def test_updates_that_a_pull_lacks_are_counted(seed: int) -> None:
     draw = random.Random(seed)
     exp = served(
         consistency="asp",
-        task=Counting,
-        optimizer="sgd",
-        lr=1.0,
+        **COUNTED,
         iterations=40,
         recovery=draw.choice(["shrink", "replace"]),
         faults=kill(1, at=draw.randrange(5, 30)),
@@ -231,9 +228,7 @@ def test_updates_since_the_checkpoint_are_counted(tmp_path: Path, policy: str) -
     exp = served(
         restored_from="checkpoint",
         checkpoint=wb.Checkpoint(folder=str(tmp_path), every=3, background=False),
-        task=Counting,
-        optimizer="sgd",
-        lr=1.0,
+        **COUNTED,
         recovery=policy,
         faults=kill(1, at=5),
     )

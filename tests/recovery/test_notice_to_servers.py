@@ -14,8 +14,8 @@ from tests.live import LONG, over_in_the_end, training
 from tests.pairwise import first
 from tests.recovery.test_elastic import ended, generations, wait_for
 from tests.recovery.test_lost_servers import (
+    COUNTED,
     KEYS,
-    Counting,
     minibatches_in,
     served,
     uninterrupted,
@@ -89,9 +89,7 @@ def test_without_lockstep_each_key_has_every_push_once(consistency: str, told: i
     exp = served(
         workers=3,
         consistency=consistency,
-        task=Counting,
-        optimizer="sgd",
-        lr=1.0,
+        **COUNTED,
         iterations=iterations,
         batch_size=48,
         pad_compute="5 ms",

@@ -27,9 +27,11 @@ SLOW = wb.Slow(rank=1, at_iteration=4, factor=60, seconds=0.3)  # one iteration 
 def left_and_joined(run: wb.Run, rank: int) -> tuple[Recovery, Recovery]:
     """Return the generations in which this rank is first lost and comes back.
 
-    On busy cores others may be late as well.
+    On busy cores others may be late as well; none is lost otherwise, and in the end all are there.
     """
     made = generations(run)
+    assert {how for one in made for how in one.lost.values()} == {"late"}
+    assert made[-1].members == (0, 1, 2) and made[-1].fresh
     left = next(number for number, one in enumerate(made) if str(rank) in one.lost)
     return made[left], next(one for one in made[left:] if rank in one.fresh)
 
@@ -59,7 +61,7 @@ def test_a_late_rank_is_left_out_and_comes_back_with_what_the_others_have(
     assert run.pids == pids, "nobody was ended"
     rank = fault.rank
     left, joined = left_and_joined(run, rank)
-    assert left.lost[str(rank)] == "late" and rank not in left.members
+    assert rank not in left.members
     assert rank in joined.members and result.lost == []
     told = kinds(run, "detect").filter(pl.col("rank") == -1)
     assert {("left out", rank), ("arrived", rank)} <= {*told.select("name", "peer").rows()}
@@ -82,7 +84,7 @@ def test_rounds_go_on_from_the_last_mean(strategy: str, every: int) -> None:
     result = run.wait(timeout=90)
     assert len(result.losses) == 60 and len({*result.digests.values()}) == 1
     left, joined = left_and_joined(run, 1)
-    assert left.lost["1"] == "late" and left.iteration % every == 0
+    assert left.iteration % every == 0
     assert joined.iteration % every == 0
 
 

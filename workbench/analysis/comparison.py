@@ -17,8 +17,9 @@ import polars as pl
 from workbench.analysis.chart_cells import LINE, Cell, Chart, titled, tokens
 from workbench.analysis.points import Numbers, Trace, thin_out
 from workbench.common.errors import SpecError
+from workbench.common.svg import DASH_ARRAYS
 
-DASHES = ("solid", "dash", "dot", "dashdot")
+DASHES = tuple(DASH_ARRAYS)
 AT = 200  # points of a mean over seeds
 SMOOTH = 40  # the part of a curve that a point is the mean of, where several seeds are shown
 Curve = pl.DataFrame
@@ -168,10 +169,10 @@ def key_words(groups: Mapping[str, Sequence[Curve]], over: int) -> list[str]:
 
 
 def line_key(labels: Sequence[str], theme: str = "light") -> dict[str, tuple[str, str]]:
-    """Return the colour and the dash of each label's line, for a key."""
+    """Return the colour and the SVG dash array of each label's line, for a key."""
     looks = _looks(dict.fromkeys(labels, ()), theme)
     return {
-        label: (line["line"]["color"], line["line"]["dash"])
+        label: (line["line"]["color"], DASH_ARRAYS[line["line"]["dash"]])
         for label, (_, _, line) in looks.items()
     }
 

@@ -190,7 +190,7 @@ def _faults(
     cut: list[Mapping[str, Any]] = []
     corrupt = {_share(row): row["start_ns"] for row in rows}  # the last time
     for at, row in enumerate(rows):
-        name, rank = row["name"], row["peer"] if row["rank"] < 0 else row["rank"]
+        name, rank = row["name"], _struck(row)
         if name == CUT:
             if cut and row["start_ns"] - cut[0]["start_ns"] > TOGETHER_NS:
                 yield _cut(cut, rows, last)
@@ -205,6 +205,11 @@ def _faults(
             yield name, (rank,), row["start_ns"], _until(name, rank, row, rows[at + 1 :], last)
     if cut:
         yield _cut(cut, rows, last)
+
+
+def _struck(row: Mapping[str, Any]) -> int:
+    """Return the rank that a fault struck: it wrote the row itself, or the driver did."""
+    return int(row["peer"] if row["rank"] < 0 else row["rank"])
 
 
 def _share(row: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -284,7 +289,6 @@ def _trained_to_the_end(
     p = pl.col
     whom = pl.when(p("rank") < 0).then(p("peer")).otherwise(p("rank"))
     told = done.filter(p("name").is_in(NOTICES)).with_columns(rank=whom)
-    left = dict(done.filter(name=LEFT).group_by("rank").agg(p("start_ns").max()).iter_rows())
     if told.is_empty():
         return set()
     iterations = spec.get("iterations")
@@ -296,6 +300,7 @@ def _trained_to_the_end(
         .agg(last=p("generation").max())
         .collect()
     )
+    left = dict(done.filter(name=LEFT).group_by("rank").agg(p("start_ns").max()).iter_rows())
     late = told.join(there, on="rank").filter(p("generation") <= p("last"))
     return {
         (rank, at)
@@ -310,8 +315,7 @@ def _overtaken(done: pl.DataFrame) -> set[tuple[int, int]]:
     """
     overtaken, told = set[tuple[int, int]](), dict[int, int]()
     for row in done.iter_rows(named=True):
-        name, at = row["name"], row["start_ns"]
-        rank = row["peer"] if row["rank"] < 0 else row["rank"]
+        name, at, rank = row["name"], row["start_ns"], _struck(row)
         if name == LEFT:
             told.pop(rank, None)
         elif name == "kill" and rank in told:

@@ -8,6 +8,8 @@ from html import escape
 Place = tuple[float, float]  # x, y
 
 # theme.css, light: the picture keeps its own ground
+# Plotly's name of a dash -> SVG's stroke-dasharray.
+DASH_ARRAYS = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
 INK = {
     "ground": "#ffffff",
     "panel": "#f4f5f7",

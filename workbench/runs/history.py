@@ -162,9 +162,14 @@ def beside_reference(
     """Return for each known measure its name and a cell for each run: its value, how it differs
     from that of the ``reference`` (a run's id; by default the first), and whether it is the best.
     """
-    ids = [past.id for past in pasts]
-    at = ids.index(reference) if reference in ids else 0
+    at = reference_place(pasts, reference)
     return against_reference.rows([past.summary() for past in pasts], at)
+
+
+def reference_place(pasts: Sequence[Past], reference: str) -> int:
+    """Return the place of the run with this id among ``pasts``; 0, the first, where it is none."""
+    ids = [past.id for past in pasts]
+    return ids.index(reference) if reference in ids else 0
 
 
 def loss_curves(pasts: Sequence[Past]) -> dict[str, pl.DataFrame]:

@@ -25,7 +25,8 @@ __all__ = ["ModelStage", "Stage", "hear_at_once", "show"]
 
 _MOMENT = re.compile(r"(^|&)t=\d+(\.\d+)?(&|$)")  # its time is what it must have
 
-_stages: weakref.WeakKeyDictionary[Watched, dict[str, Stage]] = weakref.WeakKeyDictionary()
+_stages: weakref.WeakKeyDictionary[Watched, dict[tuple[str, str], Stage]]
+_stages = weakref.WeakKeyDictionary()  # by scene and moment
 
 
 class Stage(Picture):
@@ -144,6 +145,6 @@ def show(run: Watched, scene: str = "overview", moment: str = "") -> Stage:
             "menu Share of a picture"
         )
     stages = _stages.setdefault(run, {})
-    if (key := f"{scene} {moment}") not in stages:
+    if (key := (scene, moment)) not in stages:
         stages[key] = Stage(run, scene, moment=moment)
     return stages[key]

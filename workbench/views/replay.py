@@ -73,10 +73,9 @@ try {
 
 # Comments for readers and checkers of the source: blocks on lines of their own, types within a line
 # and whole lines; licences are kept.
+_BLOCK = r"/\*\*(?:(?!\*/|licen[cs]e).)*\*/"
 _COMMENT = re.compile(
-    r"^[ \t]*/\*\*(?:(?!\*/|licen[cs]e).)*\*/[ \t]*\n"
-    r"|/\*\*(?:(?!\*/|licen[cs]e).)*\*/ ?"
-    r"|^[ \t]*//(?![^\n]*licen[cs]e)[^\n]*\n",
+    rf"^[ \t]*{_BLOCK}[ \t]*\n|{_BLOCK} ?|^[ \t]*//(?![^\n]*licen[cs]e)[^\n]*\n",
     re.M | re.S | re.I,
 )
 

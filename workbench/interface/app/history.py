@@ -13,7 +13,7 @@ from workbench.common.units import counted
 from workbench.interface.app.comparisons import HostedComparison
 from workbench.interface.app.page import Ground, PastPart, Site
 from workbench.interface.app.turns import Redrawing
-from workbench.runs.history import Past, beside_reference, label, loss_curves
+from workbench.runs.history import Past, beside_reference, label, loss_curves, reference_place
 from workbench.studies.comparison.trials import Trial
 from workbench.views.pages.figures import HEIGHT, comparison
 
@@ -87,17 +87,18 @@ class PastRuns:
     def _names(self, chosen: list[Past]) -> list[dict[str, Any]]:
         """Return the heads of the table: each run's name, and how its line looks."""
         looks = line_key([label(past) for past in chosen], self.ground.theme)
-        ids = [past.id for past in chosen]
-        reference = self.reference if self.reference in ids else ids[0] if ids else ""
+        reference = reference_place(chosen, self.reference)
         return [
             {
                 "id": past.id,
                 "name": name,
                 "colour": colour,
                 "dash": dash,
-                "reference": past.id == reference and len(ids) > 1,
+                "reference": place == reference and len(chosen) > 1,
             }
-            for past, (name, (colour, dash)) in zip(chosen, looks.items(), strict=True)
+            for place, (past, (name, (colour, dash))) in enumerate(
+                zip(chosen, looks.items(), strict=True)
+            )
         ]
 
     def _table(self, chosen: list[Past]) -> list[dict[str, Any]]:

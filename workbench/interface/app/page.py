@@ -41,9 +41,7 @@ class Site:
     runs: Runs
     cookie: str = "visitor"  # under which a page's token names its browser
     form_word: Callable[[str], str] | None = None  # of a browser's forms, where there is a login
-    warm: Callable[[], None] | None = (
-        None  # prepares the next run; of no use before there is a page
-    )
+    warm: Callable[[], None] | None = None  # prepares the next run; does so once
     pool: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 6, "page"))
     turns: Turns = field(default_factory=Turns)  # for what reads events and draws
 
@@ -62,14 +60,9 @@ class Site:
         self.pool.submit(guarded, task)
 
     def opened(self) -> None:
-        """Prepare the next run, once, now that a page is open in a browser."""
-        _ = self._warmed
-
-    @cached_property
-    def _warmed(self) -> bool:
+        """Prepare the next run, now that a page is open in a browser."""
         if self.warm is not None:
             self.work(self.warm)
-        return self.warm is not None
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +129,13 @@ def _ignore_closed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
         loop.default_exception_handler(context)
 
 
+@cache
 def warm() -> None:
     """Prepare the next run's processes, and import here what starting and drawing it takes.
 
     That takes a second and more, some of which Panel would spend on the thread that serves every
-    page. It begins with the first page that is open in a browser: a server that nobody uses holds
-    no torch and no ranks.
+    page. The first page that is open in a browser begins it, the others find it done: a server
+    that nobody uses holds no torch and no ranks.
     """
     warm_pool().keep(WARM_RANKS)
     import torch.distributed  # noqa: F401

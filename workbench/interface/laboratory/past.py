@@ -11,7 +11,7 @@ import ipywidgets as w
 
 from workbench.analysis.against_reference import Cell
 from workbench.analysis.comparison import line_key
-from workbench.runs.history import LONGEST_NAME, History, Past, beside_reference, label
+from workbench.runs.history import History, Past, beside_reference, label
 
 COMPARED = 2  # of the newest runs, until the reader ticks others
 
@@ -120,7 +120,7 @@ class PastRuns(w.VBox):
         name = w.Text(value=past.title, continuous_update=False, layout=w.Layout(flex="1 1 auto"))
 
         def take(_: Any) -> None:
-            past.rename(name.value[:LONGEST_NAME])
+            past.rename(name.value)
             with self._lock:
                 row.children = [tick, words, *rest]
                 self._refresh()
@@ -204,11 +204,10 @@ def _table(pasts: list[Past], reference: str) -> str:
 
 def _key(look: tuple[str, str], dark: str) -> str:
     """Return how a run's line looks in the charts, on both grounds."""
-    dashes = {"dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}.get(look[1], "none")
     return (
         f'<svg class="wb-line-key" style="--on-light:{look[0]};--on-dark:{dark}" width="26" '
         f'height="10" aria-hidden="true"><line x1="1" y1="5" x2="25" y2="5" stroke-width="2.5" '
-        f'stroke-dasharray="{dashes}"/></svg>'
+        f'stroke-dasharray="{look[1]}"/></svg>'
     )
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from workbench.analysis.chart_cells import Cell
-from workbench.common.svg import line, opened, round_up, text
+from workbench.common.svg import DASH_ARRAYS, line, opened, round_up, text
 from workbench.common.units import print_size
 
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 56, 84, 180, 34
 ROW = 18  # of the key
-_DASHES = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
 
 
 def svg(cells: Sequence[Cell], words: str) -> str:
@@ -92,7 +91,7 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 def _stroke(points: Sequence[tuple[float, float]], look: dict[str, Any]) -> str:
     return (
         f'<polyline points="{_points(points)}" fill="none" stroke="{look["color"]}" '
-        f'stroke-width="1.75" stroke-dasharray="{_DASHES[look["dash"]]}"/>'
+        f'stroke-width="1.75" stroke-dasharray="{DASH_ARRAYS[look["dash"]]}"/>'
     )
 
 

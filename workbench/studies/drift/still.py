@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.analysis.chart_cells import Cell
-from workbench.common.svg import line, opened, text
+from workbench.common.svg import DASH_ARRAYS, line, opened, text
 from workbench.studies.drift.charts import LOSS, ULPS, WORDS, Axis
 
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 60, 104, 150, 86
 ROW = 20  # of the key
-DASHES = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
 Place = tuple[float, float]
 
 
@@ -98,7 +97,7 @@ def _stroke(points: Sequence[Place], look: dict[str, Any]) -> list[str]:
     drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return [
         f'<polyline points="{drawn}" fill="none" stroke="{look["color"]}" '
-        f'stroke-width="{look["width"] * 0.85:g}" stroke-dasharray="{DASHES[look["dash"]]}"/>'
+        f'stroke-width="{look["width"] * 0.85:g}" stroke-dasharray="{DASH_ARRAYS[look["dash"]]}"/>'
     ]
 
 

@@ -60,7 +60,7 @@ class Border:
 
     @property
     def reached(self) -> bool:
-        """Whether this server has told the others what it does: what it hears of now is late."""
+        """True once this server has told the others whether it goes; a later notice is too late."""
         return self._goes is not None
 
     @property

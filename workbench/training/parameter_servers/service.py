@@ -170,7 +170,7 @@ class Service:
 
     @property
     def regroups(self) -> bool:
-        """Whether all ranks are about to regroup."""
+        """True while all ranks are about to regroup."""
         return self.holds(self._done)
 
     def leave_at_border(self, live: list[int]) -> None:

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from workbench.analysis.chart_cells import Cell, tokens
-from workbench.common.svg import INK, line, opened, round_up, text
+from workbench.common.svg import DASH_ARRAYS, INK, line, opened, round_up, text
 
 WIDTH, LEFT, RIGHT, TOP, PLOT, BELOW = 960, 64, 24, 74, 176, 44
 DIGIT = 6.6  # pixels
-_DASHES = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
 _MARK = re.compile(r'<span style="color:(#\w+)">(.)</span>')
 
 Point = tuple[float, float]
@@ -177,7 +176,7 @@ def _draw_line(points: Sequence[Point], look: dict[str, Any]) -> list[str]:
     marks, mode, stroke = [], look.get("mode", "lines"), look["line"]
     if "lines" in mode:
         points_text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        dashes = _DASHES[stroke.get("dash", "solid")]
+        dashes = DASH_ARRAYS[stroke.get("dash", "solid")]
         marks.append(
             f'<polyline points="{points_text}" fill="none" stroke="{stroke["color"]}" stroke-width='
             f'"{stroke.get("width", 2)}" stroke-dasharray="{dashes}" stroke-linejoin="round"/>'

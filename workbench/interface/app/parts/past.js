@@ -7,17 +7,11 @@ import { h, part } from "./dom.js";
  * @typedef {{id: string, name: string, state: string, words: string, href: string, live: boolean,
  *   ticked: boolean, kept?: boolean}} Entry  kept: it belongs to a comparison
  * @typedef {{id: string, name: string, colour: string, dash: string, reference: boolean}} Name
- *   of a run in the table; colour, dash: those of its line in the charts
+ *   of a run in the table; colour, dash: of its line in the charts, as SVG writes them
  * @typedef {{text: string, change: string, best: boolean}} Cell
  * @typedef {{runs: Entry[], names: Name[], table: {name: string, cells: Cell[]}[],
  *   heading?: string}} State  an entry without an id has not started
  */
-
-const DASHES = /** @type {Record<string, string>} */ ({
-  dash: "7 4",
-  dot: "2 3",
-  dashdot: "7 3 2 3",
-});
 
 /** How a run's line looks in the charts. @param {Name} name */
 function lineKey({ colour, dash }) {
@@ -26,7 +20,7 @@ function lineKey({ colour, dash }) {
     '<svg width="26" height="10"><line x1="1" y1="5" x2="25" y2="5" stroke-width="2.5"/></svg>';
   const line = key.querySelector("line");
   line.setAttribute("stroke", colour);
-  line.setAttribute("stroke-dasharray", DASHES[dash] ?? "none");
+  line.setAttribute("stroke-dasharray", dash);
   return key;
 }
 

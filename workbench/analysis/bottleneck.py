@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from workbench.analysis.servers import SERVED
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
 from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
 from workbench.experiment.stored import settings
@@ -164,7 +165,7 @@ class _Verdict:
     def _server(self) -> int | None:
         """Return the server that takes part in most of the moving."""
         servers = {rank for way in self.spent.links for rank in way} - {*self.spent.trainers}
-        if self.spec.get("strategy") != "parameter_server" or not servers:
+        if self.spec.get("strategy") not in SERVED or not servers:
             return None
         of = {
             server: sum(ns for way, ns in self.spent.links.items() if server in way)

@@ -48,7 +48,7 @@ PLAYED = ("returns", "returns_by_frames", "frames", "ages")  # where an environm
 KINDS_SENT = "kinds"  # where actors, replay, learners and servers are ranks of their own
 INPUT = "input"  # where examples come from servers
 OVERLAP = "overlap"  # where gradients travel in buckets while backward still runs
-SERVER = "server"  # the lane of a parameter server's rows
+SERVER = "server"  # the lane of a parameter server's rows; "server 1": of one worker's pushes
 LAG = 2  # iterations by which a rank has gone on before one is closed: its other lanes are drained
 LOST = 200  # iterations by which a rank lags that is counted out
 RECENT = 20  # iterations that tell how many ranks took part in a run that is over
@@ -221,18 +221,19 @@ class Curves:
         self.rows += frame.height
         self._rate.count(frame["end_ns"].to_numpy())
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
-        kept &= p("lane") != SERVER  # a server is in its workers' iterations, not in its own
+        served = p("lane").cast(pl.String).str.starts_with(SERVER)
+        kept &= ~served  # a server is in its workers' iterations, not in its own
         return frame.filter(kept).select(p(name).cast(ROWS[name]) for name in ROWS)
 
     def _of_batches(self, batches: Sequence[Batch]) -> list[pl.DataFrame]:
         """Return the relevant rows, picked from raw records: most are never parsed."""
         ranks, where, picked = [], [], []
         names = self._store.names()
-        server = names.index(SERVER) if SERVER in names else -1
+        served = {number for number, name in enumerate(names) if name.startswith(SERVER)}
         for batch in batches:
             self.rows += len(batch.rows)
             self._rate.count(batch.rows["end_ns"])
-            if batch.lane == server:  # it is in its workers' iterations, not in its own
+            if batch.lane in served:  # it is in its workers' iterations, not in its own
                 continue
             rows = batch.rows[_WANTED[batch.rows["kind"]]]
             if len(rows):

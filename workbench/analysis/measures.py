@@ -43,7 +43,7 @@ def name_of(code: str | Source) -> str:
 
 def way_kind(exp: Experiment) -> str:
     """Return the kind of what ``way`` returns."""
-    kinds = {stages.STRATEGY: "schedule", servers.STRATEGY: "consistency"}
+    kinds = {stages.STRATEGY: "schedule", servers.STRATEGY: "consistency", "elephas": "mode"}
     return kinds.get(name_of(exp.strategy), "all-reduce")
 
 
@@ -57,6 +57,8 @@ def way(exp: Experiment) -> str:
         return name_of(schedule) if named else "grid"
     if exp.strategy == servers.STRATEGY:
         return name_of(exp.options.get("consistency", "bsp"))
+    if exp.strategy == "elephas":
+        return f"{exp.options.get('mode', 'asynchronous')}, {exp.options.get('frequency', 'epoch')}"
     return name_of(exp.all_reduce) if exp.backend == "workbench" else exp.backend
 
 

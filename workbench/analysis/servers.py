@@ -22,6 +22,7 @@ from workbench.experiment.stored import settings
 from workbench.store.iterations import COMPUTE
 
 STRATEGY = "parameter_server"
+SERVED = STRATEGY, "elephas"  # strategies with servers of parameters
 GRANTS = "recv:control"  # the lane in which a worker waits for a grant
 TOLD = ("loss", "samples", "queue", "dropped", "slack", "elements")  # metrics
 KINDS = tuple(dict.fromkeys(("apply", "clock", "push", "pull", "detect", "wait", *COMPUTE)))

@@ -70,6 +70,9 @@ VARIABLES = {
         "where a rank that shares no memory with its driver finds it: host:port/key; set by the "
         "launcher",
     ),
+    "WORKBENCH_PARTITION": Variable(
+        "", "the descriptor from which a rank below a task of Spark reads its rows; set by the task"
+    ),
     "WORKBENCH_BASIC_AUTH": Variable("", "as --basic-auth of `workbench serve`"),
 }
 """Name -> its default and meaning. An empty default: it is not there."""

@@ -373,6 +373,12 @@ export function serverMeaning(run) {
       "Workers pull parameters and push gradients; a rule says who may run ahead of whom, and how " +
         "old a gradient may be.",
     ];
+  if (strategy === "elephas")
+    return [
+      divisionOfLabour(ranks, 1, ["holds the parameters", "hold the parameters"]),
+      "Each worker trains on the rows of its own partition, and pushes what its training has changed: " +
+        "per epoch, or per minibatch.",
+    ];
   if (!inputs) return null;
   return [
     divisionOfLabour(ranks, inputs.servers, ["serves examples", "serve examples"]),

@@ -48,7 +48,7 @@ const SERVER_BODY = `<div class="wb-ps-picture"><canvas class="wb-ps" role="img"
  * @param {import("../../engine/player.js").Known} known
  */
 export const serves = (known) =>
-  known.run?.strategy === "parameter_server" || roundsOf(known.table) !== null;
+  known.run?.server || known.run?.strategy === "parameter_server" || roundsOf(known.table) !== null;
 
 /** @param {import("./index.js").ServerIndex} index @param {Look} look */
 const frameOfRun = (index, { known, t }) =>

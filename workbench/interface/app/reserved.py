@@ -21,7 +21,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TRACE_BYTES = 6_000_000  # of a rank: its header and some four lanes' rings
 # Strategies whose ranks send one another messages of their own, beside collectives.
 EVERYBODY = ("gossip", "malt", "ad_psgd")
-SERVED = ("parameter_server", "data_servers")
+SERVED = ("parameter_server", "data_servers", "elephas")
 PLAYED = ("ape_x", "gorila")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from workbench.user_code.source import Source
 
@@ -38,3 +39,21 @@ class Options(Protocol):
     def replicas(self) -> int: ...
     @property
     def restored_from(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defaults:
+    """Options of a server of another strategy: what its own ``Config`` does not say."""
+
+    servers: int = 1
+    placement: Any = "even"
+    stale_gradients: str = "keep"
+    drop_above: int = 0
+    consistency: str = "asp"
+    models: int = 1
+    shares: None = None
+    staleness: int = 0
+    staleness_max: int = 0
+    dssp_mode: str = "strict"
+    replicas: int = 1
+    restored_from: str = "pull"

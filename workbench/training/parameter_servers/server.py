@@ -229,12 +229,11 @@ class Server:
         iteration = shard.clock[worker]
         others = sum(tag == GRADIENT for _, tag in self.queue)
         self._mark("queue", others, worker, Where(iteration, version=shard.version))
-        share = self._samples(worker, iteration) / self.job.minibatches.size(iteration)
-        self._record(shard, shard.take_in(worker, share))
+        self._record(shard, shard.take_in(worker, self._share(worker, iteration)))
         if extra := shard.policy.slack.get(worker):
             self._mark("slack", extra, worker, Where(iteration, version=shard.version))
-        self.waiting[worker] = iteration + 1
-        self._await_push(worker, iteration + 1)
+        self.waiting[worker] = shard.after(iteration)
+        self._await_push(worker, shard.after(iteration))
 
     def _let_finished_leave(self) -> None:
         """Wait no more for workers that have done their last iteration, whoever's end it was that
@@ -243,6 +242,10 @@ class Server:
         for shard in self.shards:
             for done in [w for w, clock in shard.clock.items() if clock == self.job.exp.iterations]:
                 shard.leave(done)
+
+    def _share(self, worker: int, iteration: int) -> float:
+        """Return this worker's share of the minibatch."""
+        return self._samples(worker, iteration) / self.job.minibatches.size(iteration)
 
     def _samples(self, worker: int, iteration: int) -> int:
         """Return the number of samples in this worker's share of the minibatch."""

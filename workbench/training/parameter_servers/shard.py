@@ -62,7 +62,13 @@ class Shard:
         busy: Callable[[torch.Tensor], bool] = lambda values_n: False,
         stretch: Callable[[int], None] = lambda start: None,
         log: Log | None = None,
+        stride: int = 1,
+        end: int | None = None,
     ) -> None:
+        """Prepare. ``stride``: iterations of one push; ``end``: the run's, at which the last may be
+        of fewer.
+        """
+        self._stride, self._end = stride, end
         self.policy, self.stale, self.drop_above = policy, stale, drop_above
         self._skips = skips  # is a push of NaN one of a share that was left out?
         self._busy, self._stretch, self.log = busy, stretch, log
@@ -96,6 +102,11 @@ class Shard:
     def clocks(self) -> Clocks:
         """The clocks of the live workers, as a policy sees them."""
         return Clocks(dict(self.clock), {worker: self._pushes[worker] for worker in self.clock})
+
+    def after(self, iteration: int) -> int:
+        """Return the iteration with which a worker goes on after its push of this one."""
+        after = iteration + self._stride
+        return after if self._end is None else min(after, self._end)
 
     def keeps(self, worker: int) -> bool:
         """Return whether the gradient of ``worker`` still waits in the inbox for the update."""
@@ -216,7 +227,7 @@ class Shard:
 
     def _count(self, worker: int) -> None:
         """Advance the clock of ``worker``."""
-        self.clock[worker] += 1
+        self.clock[worker] = self.after(self.clock[worker])
         self.policy.pushed(worker, self.clocks)
 
 

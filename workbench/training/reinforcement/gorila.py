@@ -16,6 +16,7 @@ import torch
 
 from workbench.recording.events import CODE
 from workbench.training.parameter_servers.holding import Carried
+from workbench.training.parameter_servers.options import Defaults
 from workbench.training.parameter_servers.server import Server
 from workbench.training.parameter_servers.service import Service
 from workbench.training.parameter_servers.worker import Worker
@@ -51,23 +52,10 @@ _METRIC = CODE["metric"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions:
+class ServerOptions(Defaults):
     """The options of a parameter server, as Gorila has them: each gradient is applied as it comes,
     unless it missed more than ``drop_above`` updates.
     """
-
-    servers: int
-    placement: Any
-    stale_gradients: str
-    drop_above: int
-    consistency: str = "asp"
-    models: int = 1
-    shares: None = None
-    staleness: int = 0
-    staleness_max: int = 0
-    dssp_mode: str = "strict"
-    replicas: int = 1
-    restored_from: str = "pull"
 
     def prepare(self, job: Job, roles: Roles) -> None:
         """Have every rank make the same groups, in the same order; say who writes checkpoints."""

@@ -19,6 +19,8 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
     controller's grants; None: no bound, or none that is known. ``drop_above``: staleness above
     which a gradient is dropped, or None. ``replicas``: servers that have each key.
     """
+    if strategy == "elephas":
+        return _of_elephas(str(options.get("mode", "asynchronous")))
     if strategy != STRATEGY:
         return {}
     low, most = int(options.get("staleness", 3)), int(options.get("staleness_max", 15))
@@ -39,6 +41,21 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
         "drop_above": above if stale == "drop" else None,
         "replicas": int(options.get("replicas", 1)),
         "words": words,
+    }
+
+
+def _of_elephas(mode: str) -> dict[str, Any]:
+    """Return the facts about Elephas's server."""
+    bound = 0 if mode == "synchronous" else None
+    return {
+        "servers": 1,
+        "models": 1,
+        "consistency": "asp" if bound is None else "bsp",
+        "low": bound,
+        "high": bound,
+        "drop_above": None,
+        "replicas": 1,
+        "words": "differences of partitions",
     }
 
 

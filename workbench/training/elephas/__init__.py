@@ -1,0 +1,1 @@
+"""Elephas: partitions trained against a parameter server, in rounds of epochs or batches."""

@@ -1,5 +1,5 @@
 """Ranks of a real Slurm, Ray and Spark: the losses of local ranks to the bit, and a killed rank
-named (`make test-launchers`).
+named; partitions of Spark, trained where they are (`make test-launchers`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,10 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.common.errors import PeerLost
+from tests.training.elephas.one_row_each import ROWS
+from tests.training.elephas.test_elephas import EPOCHS, counted, times
+from workbench.common.errors import PeerLost, WorkbenchError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 SMALL: dict[str, Any] = {"task": "mlp_layers", "ranks": 2, "iterations": 4, "batch_size": 12}
@@ -136,3 +140,70 @@ def test_spark() -> None:
     if not find_spec("pyspark") or not shutil.which("java"):
         pytest.skip("not run here: no pyspark, or no Java")
     check("spark")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """A Spark session of this process, as a notebook has one."""
+    if not find_spec("pyspark") or not shutil.which("java"):
+        pytest.skip("not run here: no pyspark, or no Java")
+    from pyspark.sql import SparkSession
+
+    from workbench.launchers.spark import _end
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.driver.host", "127.0.0.1")
+        session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        _end(session)
+
+
+@pytest.mark.parametrize("frequency", ["epoch", "batch"])
+@pytest.mark.parametrize("mode", ["synchronous", "asynchronous", "hogwild"])
+def test_elephas_trains_an_rdd(spark: Any, mode: str, frequency: str) -> None:
+    exp = counted(mode, frequency)
+    run = wb.run(exp.replace(launcher="spark"))
+    there, here = run.wait(240), wb.run(exp).wait(120)
+    found = times(there, 1 / 2 if mode == "synchronous" else 1)
+    if mode == "hogwild":
+        assert (np.abs(found - found.round()) < 1e-9).all() and (found <= EPOCHS).all()
+    else:
+        np.testing.assert_allclose(found, np.full(ROWS, EPOCHS), atol=1e-12)
+    if mode == "synchronous":
+        assert there.losses == here.losses, "to the bit"
+    assert there.bytes_sent == here.bytes_sent and run.dropped == 0
+    assert "barrier stage on the 2 partitions" in run.store.metadata["launch"]
+
+
+def test_elephas_trains_a_view_whose_rows_nothing_else_has(spark: Any) -> None:
+    """The rows are those that Spark has made: ``range``, in partitions of its own cutting."""
+    frame = spark.range(ROWS).selectExpr(f"transform(sequence(0, {ROWS - 1}), i -> double(i = id))")
+    frame.repartition(2).createOrReplaceTempView("units")
+    exp = counted("asynchronous", "epoch", launcher="spark", iterations=60, batch_size=2)
+    options = {**exp.options, "rows": "units"}
+    sizes = spark.table("units").rdd.glom().map(len).collect()
+    epochs = exp.iterations // max(sizes)
+    run = wb.run(exp.replace(options=options, iterations=epochs * max(sizes), lr=0.25))
+    np.testing.assert_allclose(times(run.wait(240)), np.full(ROWS, epochs), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (f"select id from range(0, {ROWS}, 1, 3)", "3 partitions for 2 workers.*repartition"),
+        ("select 'cat' as animal from range(0, 4, 1, 2)", "field animal of row 0.*'cat'"),
+        ("select id from range(0, 1, 1, 2)", "partition 0 has no rows"),
+        ("select double(id) from range(0, 4, 1, 2)", "field 0 of a row has 1 numbers.*14"),
+        ("", "Spark has no rows 'wrong'"),
+    ],
+)
+def test_rows_of_spark_that_do_not_fit_are_refused(spark: Any, query: str, why: str) -> None:
+    spark.catalog.dropTempView("wrong")
+    if query:
+        spark.sql(query).createOrReplaceTempView("wrong")
+    exp = counted("asynchronous", "epoch", launcher="spark")
+    with pytest.raises(WorkbenchError, match=why):
+        wb.run(exp.replace(options={**exp.options, "rows": "wrong"})).wait(240)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,10 +50,13 @@ class Actor:
         return be_parent(variables)
 
 
-def be_parent(variables: dict[str, str]) -> int:
-    """Run an agent with these variables, which ends with this process. Returns its exit code."""
+def be_parent(variables: dict[str, str], fds: Sequence[int] = ()) -> int:
+    """Run an agent with these variables and descriptors, which ends with this process. Returns its
+    exit code.
+    """
     words = [sys.executable, *AGENT, str(os.getpid())]
-    return subprocess.call(words, env={**os.environ, **variables}, stdin=subprocess.DEVNULL)
+    own = {**os.environ, **variables}
+    return subprocess.call(words, env=own, stdin=subprocess.DEVNULL, pass_fds=fds)
 
 
 class Launcher(AgentLauncher):

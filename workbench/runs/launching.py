@@ -15,7 +15,7 @@ from workbench.common.threads import start as start_thread
 from workbench.experiment.checks import prepare
 from workbench.experiment.spec import Experiment, Slow
 from workbench.experiment.yaml_text import as_fields, parse
-from workbench.launchers.processes.launcher import MeetingPlace, launcher_of
+from workbench.launchers.processes.launcher import Launcher, MeetingPlace, launcher_of
 from workbench.shared_memory.control_block import SLOW, Control
 
 if TYPE_CHECKING:
@@ -50,6 +50,17 @@ def threads_of(exp: Experiment) -> int:
     return exp.threads or max(1, (os.cpu_count() or 1) // exp.ranks)
 
 
+def launcher_for(exp: Experiment) -> Launcher:
+    """Return the launcher of an experiment, with the rows that its ranks train where these are
+    Spark's.
+    """
+    launcher = launcher_of(exp.launcher, exp.launcher_options, threads_of(exp))
+    rows = exp.options.get("rows") if exp.strategy == "elephas" else None
+    if rows and hasattr(launcher, "feed"):
+        launcher.feed(rows)
+    return launcher
+
+
 def launched_by(exp: Experiment, launcher: str | None, options: str | None) -> Experiment:
     """Return the experiment under another launcher, with its options as YAML; None: as it is."""
     changes: dict[str, Any] = {}
@@ -63,8 +74,7 @@ def launched_by(exp: Experiment, launcher: str | None, options: str | None) -> E
 def command_of(exp: Experiment) -> str:
     """Return what would start the experiment's ranks, once all of it has been checked."""
     prepare(exp)
-    launcher = launcher_of(exp.launcher, exp.launcher_options, threads_of(exp))
-    return launcher.words(exp.ranks)
+    return launcher_for(exp).words(exp.ranks)
 
 
 def launch_in_words(metadata: Mapping[str, str]) -> str:

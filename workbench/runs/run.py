@@ -27,7 +27,7 @@ from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.launchers.processes import rank_handle
-from workbench.launchers.processes.launcher import RankHandle, launcher_of
+from workbench.launchers.processes.launcher import RankHandle
 from workbench.rank.batches import SIZES
 from workbench.rank.stack_dumps import Lookout
 from workbench.recording.events import H_MAGIC, MAGIC
@@ -38,7 +38,14 @@ from workbench.runs.checkpoints import checkpoint_of, lock_of, sizes_of, write_n
 from workbench.runs.display_mixin import Shown
 from workbench.runs.elastic import Elastic
 from workbench.runs.failure import as_facts, how_of
-from workbench.runs.launching import costs_of, note_choice, orders_of, set_up_links, threads_of
+from workbench.runs.launching import (
+    costs_of,
+    launcher_for,
+    note_choice,
+    orders_of,
+    set_up_links,
+    threads_of,
+)
 from workbench.runs.outcome import outcome, past_losses
 from workbench.runs.regrouping import Regrouping
 from workbench.runs.supervisor import Supervisor
@@ -115,7 +122,7 @@ class Run(Elastic, Shown):
 
     def _launch(self, exp: Experiment) -> list[RankHandle]:
         threads = threads_of(exp)
-        launcher = self._launcher = launcher_of(exp.launcher, exp.launcher_options, threads)
+        launcher = self._launcher = launcher_for(exp)
         self._rendezvous = launcher.meeting_place(exp.ranks)
         handles = list(launcher.take(range(exp.ranks)))
         costs = costs_of(exp)

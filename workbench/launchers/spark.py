@@ -187,8 +187,8 @@ class _Stage:
 
 
 class _Fed:
-    """The work of a task that has rows: they are its rank's. Where those of any task are refused, no
-    rank starts.
+    """The work of a task that has rows: they are its rank's. Where any task's are refused, no rank
+    starts.
     """
 
     def __init__(self, variables: dict[str, str]) -> None:

@@ -67,3 +67,8 @@ def iteration(stage: Locator) -> int:
 
 def rows(stage: Locator) -> int:
     return stage.evaluate("(root) => root.stage.known().table.rows")
+
+
+def to_the_end(page: Page) -> None:
+    """Scroll down to the charts, which are drawn when they are about to be seen."""
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")

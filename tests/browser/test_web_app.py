@@ -25,6 +25,7 @@ from tests.browser.app_pages import (
     start_page,
     started,
     state,
+    to_the_end,
 )
 from tests.browser.conftest import GRACE, known, wait_for
 from tests.conftest import processes
@@ -87,7 +88,7 @@ def test_a_card_starts_what_it_says_however_late_the_server_answers(
     page.get_by_role("button", name="Change first: A straggler", exact=True).click()
     # only a call to the page lets messages come in
     wait_for(lambda: page.title() is not None and late, "the server's answer, which is late")
-    for one in (page.locator("button.main"), page.locator("button.card")):
+    for one in (page.locator("button.main"), page.locator(".place-form button.card")):
         assert all(one.nth(i).is_disabled() for i in range(one.count()))
     assert page.locator("button.main").first.inner_text() == "Filling in A straggler …"
     held = False
@@ -121,6 +122,7 @@ def test_opening_pages_prepares_ranks_and_starts_no_run(web_app: str, open_page:
     start_page(page, web_app)
     page.get_by_text("None yet.").wait_for()
     wait_for(prepared, "ranks for the first run")
+    assert not page.evaluate("() => 'Plotly' in window"), "it comes with the first chart"
     page.goto(f"{web_app}run?id=nobody-has-this")
     assert page.get_by_role("heading", level=1).inner_text() == "There is no such run here"
 
@@ -216,6 +218,8 @@ def test_start_watch_hold_kill_reopen_compare_replay(
 
     # Both runs of this browser stand side by side.
     wait_for(lambda: again.locator("thead th").count() == 3, "the comparison")
+    to_the_end(again)
+    again.get_by_text("Losses compared").first.wait_for()
     assert "2 · A slow link, changed" in again.locator("thead").inner_text()
     states = again.locator("tbody tr", has_text="state").first.inner_text().split()
     assert states == ["state", "finished", "failed"]

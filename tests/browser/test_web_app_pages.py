@@ -18,6 +18,7 @@ from tests.browser.app_pages import (
     start_page,
     started,
     state,
+    to_the_end,
 )
 from tests.browser.conftest import known, wait_for
 from tests.live import gone
@@ -40,7 +41,7 @@ def test_limits_are_said_in_words(serve: Serve, open_page: Open) -> None:
     address, page, other = serve(*options), open_page().page, open_page().page
     start_page(other, address)  # before the run's time begins: a page may take as long as a run
     start_page(page, address)
-    page.get_by_text("up to 4 ranks, 4 GB and 0.3 minutes; 1 run at a time").wait_for()
+    page.get_by_text("4 ranks, 4 GB and 0.3 minutes per run; 1 run at a time").wait_for()
     choose(page, "Sixteen ranks")
     page.get_by_role("button", name="Start this run").click()
     page.get_by_text("gives a run up to 4 ranks, and this one asks for 16").wait_for()
@@ -124,6 +125,7 @@ def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_
     stage = start(page)
     wait_for(lambda: state(stage) == "finished", "its end", 60)
     assert page.get_by_role("tab", name="Clocks").count() == 0, "it has nothing to say here"
+    to_the_end(page)
     page.get_by_text("Losses compared, by updates").first.wait_for()
 
 
@@ -138,9 +140,11 @@ def test_light_and_dark(web_app: str, open_page: Open) -> None:
     choose(page, "Two ranks", iterations=20)
     stage = start(page)
     wait_for(lambda: state(stage) == "finished", "its end", 60)
+    to_the_end(page)
     chart = page.locator(".js-plotly-plot").first
     paper = chart.locator(".main-svg").first
     paper.wait_for()
+    stage.scroll_into_view_if_needed()  # what nobody sees is not drawn
     for theme, is_dark in (("light", False), ("dark", True), ("", True)):
         page.get_by_label("Theme").select_option(theme)
         assert dark(page.locator("html")) is is_dark
@@ -203,6 +207,7 @@ def test_a_comparison_starts_at_a_click_and_ends_side_by_side(
     assert known(page.locator(".wb-stage"), "run"), "it is on the stage"
     wait_for(lambda: page.get_by_role("button", name="Compare again").count(), "its end", 300)
     wait_for(lambda: page.locator("thead th").count() == 5, "four runs side by side")
+    to_the_end(page)
     page.get_by_text("Losses compared, by iteration").wait_for()
     assert page.locator("thead .line-key").count() == 4
     assert page.locator("td.best").count() > 0

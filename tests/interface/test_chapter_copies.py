@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 import workbench as wb
+from tests import notebook_files
 from workbench.interface.chapter_copies import KEPT, bring
 
 NAME = "01_a.ipynb"
@@ -18,12 +18,18 @@ NAME = "01_a.ipynb"
 def release(folder: Path, text: str, name: str = NAME) -> Path:
     """Write a chapter as a release has it: executed."""
     folder.mkdir(exist_ok=True)
-    shown = nbformat.v4.new_output("stream", text="the result")
-    cell = nbformat.v4.new_code_cell(text, execution_count=3, outputs=[shown])
-    cell.metadata["jupyter"] = {"source_hidden": True}
-    book = nbformat.v4.new_notebook(cells=[cell], metadata={"workbench": {"seconds": 5}})
-    nbformat.write(book, folder / name)
+    notebook_files.write(folder / name, [text])
+    book = read(folder / name)
+    book["metadata"]["workbench"] = {"seconds": 5}
+    book["cells"][0]["metadata"]["jupyter"] = {"source_hidden": True}
+    _run(folder / name, book, "the result")
     return folder
+
+
+def _run(path: Path, book: dict[str, Any], shown: str) -> None:
+    output = {"output_type": "stream", "name": "stdout", "text": shown}
+    book["cells"][0] |= {"execution_count": 3, "outputs": [output]}
+    path.write_text(json.dumps(book))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -36,11 +42,10 @@ def source(path: Path) -> str:
 
 def edit(path: Path, text: str | None = None) -> None:
     """Run a copy, as a reader does; with ``text``, edit it as well."""
-    book = nbformat.read(path, 4)
-    book.cells[0].outputs = [nbformat.v4.new_output("stream", text="the reader's result")]
+    book = read(path)
     if text is not None:
-        book.cells[0].source = text
-    nbformat.write(book, path)
+        book["cells"][0]["source"] = text
+    _run(path, book, "the reader's result")
 
 
 @pytest.fixture
@@ -51,6 +56,8 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_a_copy_has_no_outputs_and_its_code_stays_folded(mine: Path) -> None:
+    import nbformat  # here: it takes 3 s of a core, which every test worker would pay
+
     book = read(mine / NAME)
     nbformat.validate(book)
     (cell,) = book["cells"]

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import panel as pn
 import plotly.graph_objects as go
 
 from workbench.analysis.chart_cells import iterations_of
 from workbench.analysis.curves import Curves, record_ns
-from workbench.interface.app.page import Ground, Site, TabsPart
+from workbench.interface.app.page import ChartPart, Ground, Site, TabsPart
 from workbench.interface.app.turns import Redrawing
-from workbench.views.pages.figures import CHARTS, HEIGHT, draw
+from workbench.views.pages.figures import CHARTS, draw
 
 FRESH_SECONDS = 0.5  # so old a figure will do for the next page
 _lines: weakref.WeakKeyDictionary[Any, Lines] = weakref.WeakKeyDictionary()
@@ -84,13 +83,7 @@ class Charts:
         self.name, self._drawn = "loss", 0
         self.tabs = TabsPart(self.heard)
         self.tabs.tell(tabs=self._tabs(), chosen=self.name, label="Charts of this run")
-        self.pane = pn.pane.Plotly(
-            None,
-            visible=False,
-            sizing_mode="stretch_width",
-            height=HEIGHT,
-            config={"displayModeBar": False, "responsive": True},
-        )
+        self.chart = ChartPart()
         self._redrawing = Redrawing(site.turns, owner, self._refresh)
         ground.param.watch(lambda _: self.refresh(), "dark")
         self.tabs.follow(self.refresh, at_once=run.done)
@@ -118,6 +111,6 @@ class Charts:
         drawn, figure = result
         if (key := hash((drawn, self.name, self.ground.theme))) != self._drawn:
             self._drawn = key
-            self.pane.param.update(object=figure, visible=True)
+            self.chart.show(figure)
         if (tabs := self._tabs()) != self.tabs.state["tabs"]:
             self.tabs.tell(tabs=tabs)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import panel as pn
-
 from workbench.analysis.against_reference import plain
 from workbench.analysis.comparison import line_key
 from workbench.common.units import counted
 from workbench.interface.app.comparisons import HostedComparison
-from workbench.interface.app.page import Ground, PastPart, Site
+from workbench.interface.app.page import ChartPart, Ground, PastPart, Site
 from workbench.interface.app.turns import Redrawing
 from workbench.runs.history import Past, beside_reference, label, loss_curves, reference_place
 from workbench.studies.comparison.trials import Trial
-from workbench.views.pages.figures import HEIGHT, comparison
+from workbench.views.pages.figures import comparison
 
-MARGIN = 60  # pixels around the charts
 COMPARED = 4  # of the newest runs, until the reader chooses
 
 
@@ -34,13 +31,7 @@ class PastRuns:
         self.part = PastPart(self.heard)
         if compared is not None:
             self.part.tell(heading="The runs of this comparison")
-        self.figure = pn.pane.Plotly(
-            None,
-            visible=False,
-            sizing_mode="stretch_width",
-            height=HEIGHT + MARGIN,
-            config={"displayModeBar": False, "responsive": True},
-        )
+        self.figure = ChartPart()
         self.ticked: list[str] | None = None  # None: the reader has not chosen
         self.reference = ""  # the run that the others are compared with; by default the first
         self._drawn: Any = None
@@ -113,11 +104,7 @@ class PastRuns:
         if self._drawn == (shown, theme):
             return
         self._drawn = shown, theme
-        drawn = comparison(loss_curves(chosen), theme) if chosen else None
-        if drawn is not None:
-            self.figure.height = drawn.layout.height + MARGIN
-        self.figure.object = drawn
-        self.figure.visible = bool(chosen)
+        self.figure.show(comparison(loss_curves(chosen), theme) if chosen else None)
 
     def _entry(self, past: Past, ticked: bool) -> dict[str, Any]:
         summary = past.summary()

@@ -22,6 +22,7 @@ from panel.io.resources import LOCAL_DIST
 from workbench.common.assets import stage_module, theme
 from workbench.interface.app.comparisons import Comparisons
 from workbench.interface.app.lines import waiting
+from workbench.interface.app.plotly_script import ADDRESS
 from workbench.interface.app.runs import Runs
 from workbench.interface.app.turns import Turns, guarded
 from workbench.views.packing import Message
@@ -237,6 +238,19 @@ class PartitionPart(Part):
 
 class TabsPart(Part):
     _esm = _part("tabs.js")
+
+
+class ChartPart(Part):
+    """A figure of Plotly's; nothing until there is one."""
+
+    _esm = _part("chart.js")
+
+    def show(self, figure: Any | None) -> None:
+        """Show this figure of Plotly's, with its own height; None: nothing."""
+        if figure is None:
+            self.tell(figure="")
+        else:
+            self.tell(figure=figure.to_json(), height=figure.layout.height, script=ADDRESS)
 
 
 class Ground(Module):

@@ -51,7 +51,7 @@ class RunPage:
             start = None if readonly else self.on_start
             self.stage.watch(run, scene, readonly, start)
             charts = Charts(site, run, self.ground, self.owner)
-            self.places |= {"stage": self.stage, "tabs": charts.tabs, "chart": charts.pane}
+            self.places |= {"stage": self.stage, "tabs": charts.tabs, "chart": charts.chart}
             pn.state.on_session_destroyed(lambda _: self.stage.leave())
         if not readonly:
             past = PastRuns(site, self.owner, self.ground)

@@ -27,6 +27,7 @@ from workbench.interface.app.limits import Limits
 from workbench.interface.app.login import Door
 from workbench.interface.app.page import Site
 from workbench.interface.app.partition import partition_page
+from workbench.interface.app.plotly_script import ROUTE, PlotlyScript
 from workbench.interface.app.run import run_page, watch_page
 from workbench.interface.app.runs import Runs
 from workbench.interface.app.start import start_page
@@ -86,7 +87,7 @@ def serve(options: Options) -> None:
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)
     site = Site(runs, form_word=door.form_word if options.keys is not None else None, warm=warm)
-    pn.extension("plotly")
+    pn.extension()
     try:
         server = open_server(
             {
@@ -99,7 +100,7 @@ def serve(options: Options) -> None:
             listening(options),
             door,
             "Distributed training workbench",
-            [("/replay", Replay, {"runs": runs})],
+            [("/replay", Replay, {"runs": runs}), (ROUTE, PlotlyScript, {})],
         )
     except OSError as error:
         raise WorkbenchError(cannot_listen(options, error)) from None

@@ -4,8 +4,8 @@ overhead.
     select(store, name) -> columns (curves.py) -> cell (cells.py) -> figure(store, name)
 
 A figure is a grid of cells, a chart each: a notebook's live charts are one widget, because each
-widget of Plotly's brings 5 MB of JavaScript to the page. Features of plotly.js 3 only: that is what
-Panel ships.
+widget of Plotly's brings 5 MB of JavaScript to the page. Features of plotly.js 3 only, which
+plotly 6 ships.
 """
 
 from __future__ import annotations

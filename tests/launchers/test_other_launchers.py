@@ -33,8 +33,8 @@ LAWS: dict[str, dict[str, Any]] = {
         "options": {"microbatches": 3, "split": "layers"},
     },
 }
-# Each rank imports torch anew, for some 3 s of a core: `make test` has each law under one launcher
-# and each launcher with two, `make test-launchers` has all.
+# Each rank imports torch anew, for some 3 s of a core: `make test` has each law under one launcher,
+# `make test-launchers` has all, and what is killed.
 CLUSTER = pytest.mark.cluster
 EVERYWHERE = [
     ("torchrun", "data parallel"),
@@ -91,7 +91,8 @@ def test_losses_are_those_of_local_ranks(launcher: str, law: str, mark: str) -> 
     assert all(one["cores"] and one["threads"] for one in launch["ranks"].values())
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=CLUSTER)])
+@pytest.mark.cluster
+@pytest.mark.parametrize("launcher", ["torchrun", "mpiexec"])
 def test_a_killed_rank_is_named_and_nothing_is_left(launcher: str, mark: str) -> None:
     run = wb.run(wb.Experiment(**SMALL | {"ranks": 2, "iterations": EVER, "launcher": launcher}))
     wait_for(lambda: run.iteration > 2 or run.done)
@@ -140,7 +141,8 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("torchrun", marks=pytest.mark.full), "mpiexec"])
+@pytest.mark.cluster
+@pytest.mark.parametrize("launcher", ["torchrun", "mpiexec"])
 def test_a_killed_driver_leaves_nothing(launcher: str, mark: str) -> None:
     words = [sys.executable, "-c", DRIVER.format(launcher=launcher)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:

@@ -111,6 +111,6 @@ class Charts:
         drawn, figure = result
         if (key := hash((drawn, self.name, self.ground.theme))) != self._drawn:
             self._drawn = key
-            self.chart.show(figure)
+            self.chart.draw(figure)
         if (tabs := self._tabs()) != self.tabs.state["tabs"]:
             self.tabs.tell(tabs=tabs)

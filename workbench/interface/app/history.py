@@ -104,7 +104,7 @@ class PastRuns:
         if self._drawn == (shown, theme):
             return
         self._drawn = shown, theme
-        self.figure.show(comparison(loss_curves(chosen), theme) if chosen else None)
+        self.figure.draw(comparison(loss_curves(chosen), theme) if chosen else None)
 
     def _entry(self, past: Past, ticked: bool) -> dict[str, Any]:
         summary = past.summary()

@@ -245,8 +245,8 @@ class ChartPart(Part):
 
     _esm = _part("chart.js")
 
-    def show(self, figure: Any | None) -> None:
-        """Show this figure of Plotly's, with its own height; None: nothing."""
+    def draw(self, figure: Any | None) -> None:
+        """Draw this figure of Plotly's, with its own height; None: nothing."""
         if figure is None:
             self.tell(figure="")
         else:

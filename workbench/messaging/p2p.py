@@ -18,6 +18,7 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.messaging.watchdog import Patience
 from workbench.recording.events import CODE, WAIT, Where, now
 from workbench.recording.lane import Lane
+from workbench.transports.in_place import Place
 
 DETECT = CODE["detect"]
 
@@ -25,7 +26,8 @@ DETECT = CODE["detect"]
 class Transfer:
     """One message of this rank: what is left of it, and whether it is done.
 
-    ``x``: a flat numpy array. ``name``: the number of what its rows are called.
+    ``x``: a flat numpy array. ``name``: the number of what its rows are called. ``place``: where it
+    lies in memory that its receiver reads in place.
     """
 
     __slots__ = (
@@ -35,10 +37,12 @@ class Transfer:
         "error",
         "finished",
         "late",
+        "left_at",
         "name",
         "nbytes",
         "number",
         "peer",
+        "place",
         "posted",
         "signature",
         "slot",
@@ -48,11 +52,20 @@ class Transfer:
     )
 
     def __init__(
-        self, x: Any, peer: int, tag: int, signature: int, where: Where, name: int = 0
+        self,
+        x: Any,
+        peer: int,
+        tag: int,
+        signature: int,
+        where: Where,
+        name: int = 0,
+        place: Place | None = None,
     ) -> None:
         self.x, self.nbytes, self.name = x, int(x.nbytes), name
         self.peer, self.tag, self.signature, self.where = peer, tag, signature, where
         self.number, self.slot, self.context = -1, 0, -1
+        # Read in place: how many slots its receiver has taken by the time it has this one.
+        self.place, self.left_at = place, 0
         self.posted = now()
         self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None
@@ -92,6 +105,7 @@ class Engine:
         self._stale = False  # something has moved since it was told
         name = comm.recorder.name
         self._names = name("p2p"), 0, name(comm.group)
+        self.in_place = name("in place")
         progress.add(self)
 
     def busy(self) -> bool:

@@ -15,16 +15,20 @@ from workbench.messaging.p2p import Engine, Transfer
 from workbench.messaging.progress_engine import ProgressEngine
 from workbench.messaging.slots import (
     F_ARRIVES,
+    F_CHECKSUM,
+    F_CHUNK,
     F_NBYTES,
     F_OP,
     F_SIGNATURE,
     F_SLOT,
     F_SLOWNESS,
+    F_STEP,
     F_TAG,
     F_TOTAL,
 )
 from workbench.recording.events import NOWHERE, RECV, WAIT, now
 from workbench.shared_memory.control_block import SLOW_MOTION
+from workbench.transports.in_place import Borrower, Place
 
 _DTYPE = 31 << 48  # of a signature
 
@@ -36,6 +40,7 @@ class RecvEngine(Engine):
         self._arriving: dict[int, Transfer] = {}  # by peer: the message whose slots are coming in
         self._unexpected: dict[int, deque[Transfer]] = {}
         self._early: dict[int, tuple[int, int, int]] = {}  # by peer: see _is_early
+        self._borrowers: dict[int, Borrower] = {}  # by peer
         super().__init__(comm, lane, progress)  # from here on the thread asks it
 
     def forget(self) -> None:
@@ -77,6 +82,7 @@ class RecvEngine(Engine):
         self._match(transfer, early.nbytes, early.signature, peer)
         self.context(transfer)
         per, into = self.members.inbox(peer, P2P_PLANE, None).slot_bytes, transfer.x.view(np.uint8)
+        per = max(per, early.nbytes) if early.place else per  # it was one slot
         for slot in range(early.slot):
             start, piece = now(), early.x[slot * per : (slot + 1) * per]
             np.copyto(into[slot * per : slot * per + len(piece)], piece)
@@ -154,6 +160,8 @@ class RecvEngine(Engine):
             since = max(blocked, transfer.posted, self.moved)
             self.lane.write(WAIT, since, start, frm, 0, 0, slot, -1, transfer.name)
         per = box.slot_bytes // x.itemsize
+        if fields[F_STEP]:
+            return self._read_in_place(box, transfer, fields, start)
         if nbytes:
             count = nbytes // x.itemsize
             np.copyto(x[slot * per : slot * per + count], box.slot(x.dtype)[:count])
@@ -167,6 +175,41 @@ class RecvEngine(Engine):
             if transfer in self.pending:
                 self.pending.remove(transfer)
             transfer.finish()
+
+    def _read_in_place(
+        self, box: Any, transfer: Transfer, fields: tuple[int, ...], start: int
+    ) -> None:
+        """Copy a message from where it lies in its sender's memory."""
+        peer, nbytes = transfer.peer, fields[F_TOTAL]
+        transfer.place = Place(fields[F_STEP] - 1, fields[F_CHECKSUM], fields[F_CHUNK])
+        self._arriving.pop(peer, None)
+        borrower = self._borrowers.get(peer)
+        if borrower is None:
+            borrower = self._borrowers[peer] = Borrower(self.members.peers[peer].pid)
+        try:
+            np.copyto(transfer.x.view(np.uint8), borrower.read(transfer.place, nbytes))
+        except OSError as error:
+            watch = self.members.watch
+            ended = watch.ended if peer in watch.spare else watch.lost
+            raise ended(peer, "reading its message") from error
+        box.release()
+        transfer.slot = 1
+        if not transfer.early:
+            self.moved = now()
+            self.lane.write(
+                RECV,
+                start,
+                self.moved,
+                self.world[peer],
+                0,
+                0,
+                0,
+                nbytes,
+                transfer.name,
+                self.in_place,
+            )
+            self.pending.remove(transfer)
+        transfer.finish()
 
     def _begin(self, fields: tuple[int, ...], peer: int) -> Transfer:
         """Return the receive that this message is for; a new buffer if none was posted yet."""

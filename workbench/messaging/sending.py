@@ -14,6 +14,8 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.recording.events import SEND, WAIT, now
 from workbench.recording.lane import Lane
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
+from workbench.transports.mailbox import SLOTS
+from workbench.transports.shared_memory import SharedOutbox
 
 
 class Departure(NamedTuple):
@@ -34,6 +36,7 @@ class SendEngine(Engine):
 
     def __init__(self, comm: Communicator, lane: str, progress: ProgressEngine) -> None:
         self._numbers: dict[int, int] = {}
+        self._posts: dict[int, int] = {}  # by peer: slots posted to it
         self._leaving: dict[int, Departure] = {}  # by peer
         self._held = False  # by the user, since a slot was moved last: that is no waiting
         super().__init__(comm, lane, progress)  # from here on the thread asks it
@@ -71,15 +74,58 @@ class SendEngine(Engine):
 
     def progress(self, blocked: int) -> bool:
         moved = self._depart() if self._leaving else False
-        if len(self.pending) == 1:
+        if len(self.pending) == 1 and not self.pending[0].left_at:
             return self._put(self.pending[0], 0 if moved else blocked) or moved
         seen = set()
         for transfer in list(self.pending):
-            if transfer.peer not in seen:  # messages to one peer keep their order
+            if transfer.left_at:
+                moved = self._is_taken(transfer, 0 if moved else blocked) or moved
+            elif transfer.peer not in seen:  # messages to one peer keep their order
                 moved = self._put(transfer, 0 if moved else blocked) or moved
-                if not transfer.finished:
+                if not (transfer.finished or transfer.left_at):
                     seen.add(transfer.peer)
         return moved
+
+    def _lend(self, box: Any, transfer: Transfer) -> None:
+        """Post a slot that says where the message lies."""
+        start, peer, nbytes, place = now(), transfer.peer, transfer.nbytes, transfer.place
+        assert place is not None
+        box.post(
+            self.comm.generation,
+            transfer.number,
+            place.fd + 1,
+            place.offset,
+            0,
+            nbytes,
+            transfer.signature,
+            total=nbytes,
+            tag=transfer.tag,
+            checksum=place.inode,
+        )
+        self.comm.slots.messages_sent += nbytes
+        self._posts[peer] = transfer.left_at = self._posts.get(peer, 0) + 1
+        self.moved = now()
+        self.lane.write(
+            SEND, start, self.moved, self.world[peer], 0, 0, 0, nbytes, transfer.name, self.in_place
+        )
+
+    def _is_taken(self, transfer: Transfer, blocked: int) -> bool:
+        """Finish a message that is read in place, once its receiver has it; return whether it
+        has.
+        """
+        free = self.members.outbox(transfer.peer, P2P_PLANE).free
+        taken = self._posts[transfer.peer] - (SLOTS - free._get_value())
+        if taken < transfer.left_at:
+            return False
+        to, moment = self.world[transfer.peer], now()
+        self.context(transfer)
+        if blocked:
+            since = max(blocked, self.moved)
+            self.lane.write(WAIT, since, moment, to, 0, 0, 0, -1, self.comm.slots.untaken)
+        self.moved = moment
+        self.pending.remove(transfer)
+        transfer.finish()
+        return True
 
     def _put(self, transfer: Transfer, blocked: int) -> bool:
         """Put slots of the transfer into the mailbox; return whether there was room for one."""
@@ -98,6 +144,10 @@ class SendEngine(Engine):
             since = max(blocked, self.moved)
             self.lane.write(WAIT, since, now(), to, 0, 0, transfer.slot, -1, slots.full)
         self._held = False
+        in_place = transfer.place and not transfer.slot and isinstance(box, SharedOutbox)
+        if in_place and not slots.attention[ATTENTION]:  # else by slots, each held or slowed
+            self._lend(box, transfer)
+            return True
         per, count, dtype = max(1, box.slot_bytes // x.itemsize), len(x), x.dtype
         while True:
             start, slot = now(), transfer.slot
@@ -146,6 +196,7 @@ class SendEngine(Engine):
             slowness,
         )
         slots.messages_sent += nbytes
+        self._posts[transfer.peer] = self._posts.get(transfer.peer, 0) + 1
         transfer.slot += 1
         return departs, slowness
 

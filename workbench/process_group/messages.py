@@ -38,7 +38,9 @@ class Messages:
         """Post a message and return its handle."""
         self._check_peer("send", to, lowest=0)
         host = tensors[0].detach().cpu().contiguous()
-        return self._post("send", "send", self._transfer(host, to, tag), tensors)
+        transfer = self._transfer(host, to, tag)
+        transfer.place = self._session.lender.place(host)
+        return self._post("send", "send", transfer, tensors)
 
     def recv(self, tensors: list[torch.Tensor], frm: int, tag: int) -> Any:
         """Post a receive, from any rank if ``frm`` is -1, and return its handle."""

@@ -22,6 +22,7 @@ from workbench.process_group.call_site import call_site
 from workbench.recording.events import Where
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import LOST, OUTDATED, SLICE, Control
+from workbench.transports.in_place import Lender
 
 # The larger, the fewer moves; four a link still fit into a core's cache.
 DEFAULT_SLOT = int(environment.VARIABLES["WORKBENCH_CHUNK"].default)
@@ -57,6 +58,7 @@ class Session:
         self.progress_engine: Any = (
             None  # moves the messages of all groups; made with the first one
         )
+        self.lender = Lender()  # of what peers read in place
         self.lost: set[int] = set()  # world ranks that have ended and whom the groups could spare
         self.look_s = SLICE  # seconds between two looks of a wait at its peers
         # The ranks of a run that lost some, in order; empty: all, from 0 on.

@@ -120,6 +120,19 @@ def test_two_models_on_the_same_servers_train_as_if_each_were_alone(servers: int
 # -- bytes --
 
 
+def test_parameters_and_gradients_are_read_in_place_unless_a_link_is_emulated() -> None:
+    exp = served(task="lenet_digits", dtype="float64", workers=2, iterations=4)
+    run, result = done(exp)
+    paced, other = done(exp.replace(network=wb.Network(latency="1 ms")))
+    assert same(result, other) and result.bytes_sent == other.bytes_sent
+    for events, slots, phase in ((lawful(run), 1, "in place"), (lawful(paced), 2, "")):
+        sends = events.filter(
+            pl.col("kind") == "send", pl.col("collective") == "p2p", pl.col("group") == "default"
+        )
+        assert sends["phase"].unique().to_list() == [phase]
+        assert len(sends) == 2 * 2 * exp.iterations * slots
+
+
 @pytest.mark.parametrize("consistency", first(1, ["bsp", "asp"]))
 @pytest.mark.parametrize(
     "options",

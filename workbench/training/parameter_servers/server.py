@@ -111,8 +111,9 @@ class Server:
         """Return a new shard with the keys of the server at this place."""
         job, config = self.job, self.config
         _, flat, ranges = self.models[number]
+        section, lent = Section(flat.values_N, ranges[server]), job.session.lender.empty_like
         return Shard(
-            Section(flat.values_N, ranges[server]).gather().clone(),
+            lent(section.section_n).copy_(section.gather()),
             self.workers[number :: config.models],
             policy(config.consistency, policy_options(config)),
             partial(job.optimizer, keep=False),
@@ -121,6 +122,7 @@ class Server:
             drop_above=config.drop_above,
             busy=self._is_leaving,
             stretch=job.stretch,
+            room=lent,
         )
 
     # -- the loop --

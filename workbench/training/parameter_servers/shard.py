@@ -64,14 +64,15 @@ class Shard:
         log: Log | None = None,
         stride: int = 1,
         end: int | None = None,
+        room: Callable[[torch.Tensor], torch.Tensor] = torch.empty_like,
     ) -> None:
         """Prepare. ``stride``: iterations of one push; ``end``: the run's, at which the last may be
-        of fewer.
+        of fewer; ``room``: makes the memory of another buffer of values.
         """
         self._stride, self._end = stride, end
         self.policy, self.stale, self.drop_above = policy, stale, drop_above
         self._skips = skips  # is a push of NaN one of a share that was left out?
-        self._busy, self._stretch, self.log = busy, stretch, log
+        self._busy, self._stretch, self.log, self._room = busy, stretch, log, room
         self.values_n = values_n
         self.parameter = torch.nn.Parameter(values_n, requires_grad=False)
         self.optimizer = optimizer([self.parameter])
@@ -223,7 +224,7 @@ class Shard:
         """Return a buffer that is not being sent."""
         free = next((spare for spare in self._spare if not self._busy(spare)), None)
         self._spare = [spare for spare in self._spare if spare is not free] + [self.values_n]
-        return torch.empty_like(self.values_n) if free is None else free
+        return self._room(self.values_n) if free is None else free
 
     def _count(self, worker: int) -> None:
         """Advance the clock of ``worker``."""

@@ -58,10 +58,11 @@ class Worker:
         if config.replicas > 1:
             job.group("replicas", self.servers)  # all ranks make a group, in the same order
         self.model = job.model(keep=False)  # its parameters are pulled in every iteration
-        self.flat = Flat(self.model)
+        lent = job.session.lender.empty_like  # servers read gradients in place
+        self.flat = Flat(self.model, lent)
         self.ranges = owned_ranges(len(self.flat.values_N), job, config)
         self.values = [Section(self.flat.values_N, one) for one in self.ranges]
-        self.grads = [Section(self.flat.grads_N, one) for one in self.ranges]
+        self.grads = [Section(self.flat.grads_N, one, lent) for one in self.ranges]
         self.versions = [0] * len(self.servers)
         self.clocks: list[list[int]] = []  # of all workers, as each server tells them
         self.pulled: Pulled | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from workbench.common.assets import (
     stage_module,
 )
 from workbench.common.javascript import clashes, declared, imported
+from workbench.common.smaller_javascript import smaller
 
 WIDGETS = ("unpack", "ground", "copy", "loader", "chart")
 ENTRIES = (assets.STAGE, *(scene_file(scene.name) for scene in scene_manifests()))
@@ -65,6 +67,62 @@ def test_the_joined_module_is_one_module(node: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+# Parsed by node's own acorn; where a piece stands in its file is no part of what it means.
+_SAME_TREES = r"""
+const { Parser } = require("internal/deps/acorn/acorn/dist/acorn");
+const tree = (text) => JSON.stringify(
+  Parser.parse(text, { ecmaVersion: "latest", sourceType: "module" }),
+  (key, value) => key === "start" || key === "end" ? undefined
+    : typeof value === "bigint" || value instanceof RegExp ? String(value) : value,
+);
+const pairs = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const differ = Object.keys(pairs).filter((name) => tree(pairs[name][0]) !== tree(pairs[name][1]));
+console.log(JSON.stringify(differ));
+"""
+_HARD = r"""
+// a comment
+const a = /[/'"`]\/\*/g.test("// no comment /* nor this */"), b = 4 / 2 / 1; /* one */ let c = 1
+let d = c
+++c
+const e = `//  kept  ${{ f: `in  it ${a /* and here */}` }.f}  /* kept */`, g = (b) / 2 // 3
+const h = (x) => x.replace(/'/, "it's"), i = [1, 2] / 2, j = a ? .5 : c-- > 1, k = b - -1 + +c
+label: for (const of of [/a/ , /b/]) { if (of) continue label; else void /c/ }
+class L { static #m = 1; n = () => L.#m
+  "o" = 2;
+  *p() { yield (/q/); return
+    /r/g } get s() { return typeof /t/ in {} } }
+"""
+
+
+def test_what_is_sent_means_what_was_written(node: str) -> None:
+    """Without comments and spaces each of our files has the tree that it had, and so has a file
+    of what is hard to read: strings, templates, expressions, statements without a semicolon.
+    """
+    names = {*modules(*ENTRIES), *(f"widgets/{one}.js" for one in WIDGETS)}
+    texts = {name: asset(name).read_text() for name in names} | {"hard": _HARD}
+    pairs = {name: (text, smaller(text)) for name, text in texts.items()}
+    done = subprocess.run(
+        [node, "--expose-internals", "-e", _SAME_TREES],
+        input=json.dumps(pairs),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == []
+    assert "a comment" not in pairs["hard"][1] and "//  kept  " in pairs["hard"][1]
+    whole = "".join(texts[name] for name in modules(*ENTRIES))
+    assert len(stage_module()) < 0.65 * len(whole)
+    assert "MIT licence" in stage_module(), "a licence stays with its code"
+
+
+@pytest.mark.parametrize("text", ["a = `b ${c", "a = /b", 'a = "b', "a = `b"])
+def test_a_file_that_ends_too_early_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="without an end|no JavaScript"):
+        smaller(text)
 
 
 def test_names_that_a_file_declares() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.common import extensions
 from workbench.common.javascript import clashes, declared, imported, without_imports
+from workbench.common.smaller_javascript import smaller
 
 STAGE = "chrome/stage.js"
 
@@ -83,6 +84,7 @@ def _manifest(file: Path) -> Manifest:
 #
 # A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the
 # files follow each other, their imports of each other left out. Every top-level name is there once.
+# Ours are sent without comments and indentation; the user's own stay as he reads them in a debugger.
 
 
 def modules(*entries: str) -> tuple[str, ...]:
@@ -130,7 +132,14 @@ def _joined(names: tuple[str, ...]) -> str:
             f"assets: {name} is declared in {' and in '.join(str(asset(file)) for file in files)}; "
             "rename one"
         )
-    return "".join(map(without_imports, texts.values()))
+    own = {name for name in names if not _is_ours(name)}
+    parts = {name: without_imports(text) for name, text in texts.items()}
+    return "".join(part if name in own else smaller(part) for name, part in parts.items())
+
+
+def _is_ours(name: str) -> bool:
+    """Return whether an asset is one of ours, not a file of the user's scenes."""
+    return not any(asset(name).is_relative_to(root) for root in extensions.roots())
 
 
 def stage_module() -> str:

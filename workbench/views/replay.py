@@ -12,12 +12,11 @@ import base64
 import html
 import json
 import os
-import re
 import zlib
 from string import Template
 from typing import Any
 
-from workbench.common.assets import asset, stage_module, theme
+from workbench.common.assets import joined, stage_module, theme
 from workbench.common.output_files import atomically
 from workbench.common.units import counted
 from workbench.runs.loaded import Loaded
@@ -71,20 +70,6 @@ try {
 """)
 
 
-# Comments for readers and checkers of the source: blocks on lines of their own, types within a line
-# and whole lines; licences are kept.
-_BLOCK = r"/\*\*(?:(?!\*/|licen[cs]e).)*\*/"
-_COMMENT = re.compile(
-    rf"^[ \t]*{_BLOCK}[ \t]*\n|{_BLOCK} ?|^[ \t]*//(?![^\n]*licen[cs]e)[^\n]*\n",
-    re.M | re.S | re.I,
-)
-
-
-def _bare(module: str) -> str:
-    """Strip the comments from the module: a seventh of a page."""
-    return _COMMENT.sub("", module)
-
-
 def to_html(store: Store, path: str | os.PathLike[str]) -> None:
     """Write the run that ``store`` holds, live or loaded, as a page to ``path``."""
     with atomically(path, "the page") as beside:
@@ -105,7 +90,7 @@ def page(store: Store) -> str:
 
     over = Loaded(store)
     Feed(over).tell_all(over, add)
-    modules = json.dumps([_bare(stage_module()), asset("widgets/unpack.js").read_text()]).encode()
+    modules = json.dumps([stage_module(), joined("widgets/unpack.js")]).encode()
     return _PAGE.substitute(
         title=html.escape(
             f"{run['title'] or 'Distributed training'}, {counted(run['ranks'], 'rank')}"

@@ -121,7 +121,7 @@ def test_what_is_sent_means_what_was_written(node: str) -> None:
 
 @pytest.mark.parametrize("text", ["a = `b ${c", "a = /b", 'a = "b', "a = `b"])
 def test_a_file_that_ends_too_early_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="without an end|no JavaScript"):
+    with pytest.raises(ValueError, match=r"without an end|no JavaScript"):
         smaller(text)
 
 

@@ -84,7 +84,7 @@ def _manifest(file: Path) -> Manifest:
 #
 # A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the
 # files follow each other, their imports of each other left out. Every top-level name is there once.
-# Ours are sent without comments and indentation; the user's own stay as he reads them in a debugger.
+# Ours are sent without comments and spaces; the user's own stay as a debugger should show them.
 
 
 def modules(*entries: str) -> tuple[str, ...]:

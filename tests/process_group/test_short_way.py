@@ -1,0 +1,75 @@
+"""The short way of plain calls: what a call is, is worked out once, and again where anything of it
+is new.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tests.processes import values
+
+N = 1000
+
+
+def _counted(rank: int, n: int) -> dict[str, int]:
+    """Return how often the kinds of calls below were worked out, each group of calls by itself."""
+    group: Any = dist.group.WORLD
+    short, plans = group._short_way, group.context.plans
+    find, plan, found = short._find, plans.plan, [0, 0]
+
+    def counting(*arguments: Any) -> Any:
+        found[0] += 1
+        return find(*arguments)
+
+    def planning(*arguments: Any, **named: Any) -> Any:
+        found[1] += 1
+        return plan(*arguments, **named)
+
+    short._find, plans.plan = counting, planning
+    counts = {}
+
+    def count(what: str, call: Any) -> None:
+        found[:] = [0, 0]
+        call()
+        counts[what], counts[f"{what}, planned"] = found
+
+    x, other, part = torch.ones(N), torch.ones(N), torch.ones(N // n)
+
+    def same() -> None:
+        for times in range(1, 6):
+            x.fill_(1.0)
+            dist.all_reduce(x)
+            assert (x == n).all(), times
+
+    def each_new() -> None:
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+        dist.all_reduce(x[: N // 2])
+        dist.all_reduce(x.view(torch.int32))
+        dist.all_reduce(other)
+
+    def others() -> None:
+        for _ in range(5):
+            dist.broadcast(x, 0)
+            dist.all_gather_into_tensor(x, part)
+            dist.reduce_scatter_tensor(part, other)
+            dist.all_to_all_single(other, x)
+
+    def another_algorithm() -> None:
+        before, group.context.session.all_reduce = group.context.session.all_reduce, "ring"
+        dist.all_reduce(x)
+        group.context.session.all_reduce = before
+        dist.all_reduce(x)
+
+    for name in (same, each_new, others, another_algorithm):
+        count(name.__name__, name)
+    count("long", lambda: [dist.all_reduce(x, async_op=True).wait() for _ in range(3)])
+    return counts
+
+
+def test_a_plain_call_is_worked_out_once() -> None:
+    expected = {"same": 1, "each_new": 4, "others": 4, "another_algorithm": 1}
+    both = {name: times for what, times in expected.items() for name in (what, f"{what}, planned")}
+    assert values(_counted, 2) == [{**both, "long": 0, "long, planned": 3}] * 2

@@ -20,6 +20,7 @@ from workbench.cells.team import Ranks
 from workbench.store.event_store import Store
 from workbench.views.pages.facts import facts
 from workbench.views.stills.still import select
+from workbench.views.stills.svg import svg
 
 DEADLOCK = """
 x = torch.zeros(2)
@@ -150,6 +151,12 @@ def test_a_deadlock_is_explained_within_seconds_and_can_be_interrupted(team: Ran
         )
         assert re.search(line, words)
     assert "rank 0 waits for rank 1, which waits for rank 2, which waits for rank 0" in words
+    assert result.deadlock == (0, 1, 2)
+    still = select(team.store)
+    assert still.sentence == (
+        "Deadlock: rank 0 waits for rank 1, which waits for rank 2, which waits for rank 0."
+    )
+    assert svg(still).count("<polygon") == 3, "an arrow from each to the next"
     assert result.interrupted and {one["line"] for one in result.errors.values()} == {4}
     with pytest.raises(CellInterrupted, match="the ranks live"):
         result.check()
@@ -157,6 +164,7 @@ def test_a_deadlock_is_explained_within_seconds_and_can_be_interrupted(team: Ran
     assert values == {rank: f"({rank}, 3.0)" for rank in range(3)}
     again = team.execute("import threading\nthreading.Event().wait(1.7)\n")
     assert again.ok and again.notes == []  # the waits are over
+    assert select(team.store).deadlock == ()
 
 
 def test_a_cell_that_only_some_ranks_run_says_so_when_they_wait(team: Ranks) -> None:

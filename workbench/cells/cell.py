@@ -202,6 +202,7 @@ class Cell:
         ]
         self._before = places
         waits = hangs.all_waits(of_lanes, places, self._staying, now - SECOND)
+        self.result.deadlock = hangs.deadlock(waits)
         if not waits or (now < self._explain_at and not self._in_vain(waits)):
             return
         self._tell_errors()

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.common.wait_cycles import circle
+from workbench.common.wait_cycles import circle, circle_words
 from workbench.store.event_store import NOW_SCHEMA
 
 SECOND = 1_000_000_000
@@ -119,6 +119,11 @@ def all_waits(
     return [facts[rank] for rank in sorted(facts)]
 
 
+def deadlock(waits: Sequence[Wait]) -> tuple[int, ...]:
+    """Return the ranks that wait in a circle, each for the next; () where none do."""
+    return circle({wait.rank: wait.peer for wait in waits})
+
+
 def explain(
     waits: Sequence[Wait],
     places: Mapping[int, Mapping[str, Any]],
@@ -143,12 +148,11 @@ def explain(
         f"rank {rank} gives no answer: it is stopped, or in a call that lets nothing else run"
         for rank in sorted(set(silent) - waiting.keys())
     ]
-    around = circle({wait.rank: wait.peer for wait in waits})
+    around = deadlock(waits)
     if around:
-        others = ", which waits for ".join(f"rank {rank}" for rank in [*around[1:], around[0]])
         lines.append(
-            f"This is a deadlock: rank {around[0]} waits for {others}. Nobody can go on: interrupt "
-            "the cell, and change the order of the calls."
+            f"This is a deadlock: {circle_words(around)}. Nobody can go on: interrupt the cell, "
+            "and change the order of the calls."
         )
     for rank, words in sorted(away.items()):
         if asked := [str(wait.rank) for wait in waits if wait.peer == rank]:

@@ -29,7 +29,8 @@ class CellInterrupted(KeyboardInterrupt):
 class CellResult:
     """``values``: each rank's last expression, as it prints; ``errors``: what each raised (kind,
     words, line, source, text); ``died``: how ranks ended, in words; ``notes``: what was noticed;
-    ``printed``: lines in the order in which they came (rank, "out" or "err", line).
+    ``printed``: lines in the order in which they came (rank, "out" or "err", line). ``deadlock``:
+    ranks that were last seen to wait in a circle, each for the next.
     """
 
     ranks: tuple[int, ...]
@@ -38,6 +39,7 @@ class CellResult:
     died: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     printed: list[tuple[int, str, str]] = field(default_factory=list)
+    deadlock: tuple[int, ...] = ()
     interrupted: bool = False
 
     @property

@@ -159,6 +159,8 @@ class Ranks(Steering, Shown):
             finally:
                 self._cell = None
             self._collector.drain()
+            stuck = () if result.ok else result.deadlock
+            self.store.metadata["deadlock"] = ",".join(map(str, stuck))
             if not result.ok:
                 self._mend(lambda *arguments: _noted(result, tell, *arguments), anew=True)
             return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def circle(awaited: Mapping[int, int]) -> tuple[int, ...]:
@@ -17,3 +17,9 @@ def circle(awaited: Mapping[int, int]) -> tuple[int, ...]:
         if then == first:
             return tuple(path)
     return ()
+
+
+def circle_words(around: Sequence[int]) -> str:
+    """Return a circle in words: "rank 0 waits for rank 1, which waits for rank 0"."""
+    others = ", which waits for ".join(f"rank {rank}" for rank in [*around[1:], around[0]])
+    return f"rank {around[0]} waits for {others}"

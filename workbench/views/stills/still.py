@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from workbench.common.units import counted, print_size
+from workbench.common.wait_cycles import circle_words
 from workbench.store.event_store import Store
 from workbench.views.pages.facts import facts, in_a_line
 from workbench.views.scenes import Scene, scenes
@@ -39,6 +40,7 @@ class Still:
     links: tuple[tuple[int, int], ...] = ()  # who sent to whom in that call
     flights: tuple[Flight, ...] = ()
     waiting: tuple[int, ...] = ()
+    deadlock: tuple[int, ...] = ()  # ranks of which each waits for the next, of a notebook's cell
     iterations: int = -1
     trains: bool = True  # a notebook's cells on ranks need not, plans and cases of a check do not
     losses: tuple[tuple[int, float], ...] = ()  # iteration, mean over the ranks
@@ -67,7 +69,14 @@ def select(store: Store, asked: str = "") -> Still:
     # A plan, a case of a check, two calls side by side: they say what they are.
     apart = planned or store.metadata.get("checked", "") or store.metadata.get("words", "")
     scene, selected = _scene(rows, run_facts, asked)
-    call = {} if scene is not None and scene.alone else newest_call(rows, run_facts["cells"])
+    deadlock = tuple(map(int, filter(None, store.metadata.get("deadlock", "").split(","))))
+    if deadlock:
+        error = error or f"Deadlock: {circle_words(deadlock)}."
+        call = {"call": "What the newest cell waited for", "waiting": deadlock}
+    elif scene is not None and scene.alone:
+        call = {}
+    else:
+        call = newest_call(rows, run_facts["cells"])
     return Still(
         ranks=ranks,
         sentence=error
@@ -79,6 +88,7 @@ def select(store: Store, asked: str = "") -> Still:
         and not (scene is not None and scene.wide),
         losses=_thin_out([row for row in losses.iter_rows() if math.isfinite(row[1])]),
         failed=bool(error),
+        deadlock=deadlock,
         scene=scene,
         selected=selected,
         **call,

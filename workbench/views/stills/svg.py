@@ -6,6 +6,7 @@ A ring of ranks with their messages, chunks on their way and waiting ranks; the 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from workbench.common.svg import INK, Place, line, opened, round_up, text
 from workbench.views.stills.calls import Flight, Side
@@ -34,7 +35,8 @@ def _left_half(still: Still) -> list[str]:
     if still.scene is not None:
         return still.scene.draw(still.selected)
     words = still.call or "No collective is complete yet."
-    return [*title_lines("Where the chunks were", words), *ring(still), *key(308, 302)]
+    title = "Who waits for whom" if still.deadlock else "Where the chunks were"
+    return [*title_lines(title, words), *ring(still), *key(308, 302)]
 
 
 def title_lines(title: str, words: str) -> list[str]:
@@ -66,9 +68,40 @@ def ring(still: Still | Side) -> list[str]:
         marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
         if numbered:
             marks.append(text(x, y + 4, str(rank), "ground", weight=700, anchor="middle"))
+    if isinstance(still, Still):
+        around = [*still.deadlock, *still.deadlock[:1]]
+        for waits, awaited in pairwise(around):
+            marks.append(_arrow(place[waits], place[awaited], node + 6))
     for flight in still.flights:
         marks.extend(_comet(place[flight.source], place[flight.target], flight, node))
     return marks
+
+
+def _arrow(a: Place, b: Place, rim: float) -> str:
+    """Draw an arrow from the rank that waits to the one that it waits for, bent to its right, so
+    that two that wait for each other have two.
+    """
+    (ax, ay), (bx, by) = a, b
+    length = math.dist(a, b) or 1.0
+    along = (bx - ax) / length, (by - ay) / length
+    across = -along[1], along[0]
+    bend = 0.16 * length
+
+    def at(way: float, side: float) -> Place:
+        return ax + along[0] * way + across[0] * side, ay + along[1] * way + across[1] * side
+
+    start, end, middle = at(rim, 6), at(length - rim, 6), at(length / 2, 6 + bend)
+    turn = math.atan2(end[1] - middle[1], end[0] - middle[0])
+    head = [
+        (end[0] - 10 * math.cos(turn + lean), end[1] - 10 * math.sin(turn + lean))
+        for lean in (0.45, -0.45)
+    ]
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in (end, *head))
+    bent = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*start, *middle, *end)
+    return (
+        f'<path d="{bent}" fill="none" stroke="{INK["wait"]}" stroke-width="2.5"/>'
+        f'<polygon points="{corners}" fill="{INK["wait"]}"/>'
+    )
 
 
 def _comet(a: Place, b: Place, flight: Flight, node: float) -> list[str]:

@@ -70,12 +70,11 @@ def select(store: Store, asked: str = "") -> Still:
     apart = planned or store.metadata.get("checked", "") or store.metadata.get("words", "")
     scene, selected = _scene(rows, run_facts, asked)
     deadlock = tuple(map(int, filter(None, store.metadata.get("deadlock", "").split(","))))
+    call: dict[str, Any] = {}
     if deadlock:
         error = error or f"Deadlock: {circle_words(deadlock)}."
         call = {"call": "What the newest cell waited for", "waiting": deadlock}
-    elif scene is not None and scene.alone:
-        call = {}
-    else:
+    elif scene is None or not scene.alone:
         call = newest_call(rows, run_facts["cells"])
     return Still(
         ranks=ranks,

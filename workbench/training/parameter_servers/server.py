@@ -23,7 +23,7 @@ from workbench.shared_memory.control_block import ITERATION, STOP, STOP_ASKED
 from workbench.training.parameter_servers.clocks import policy, policy_options
 from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import keep_shard
-from workbench.training.parameter_servers.members import owned_ranges, serving
+from workbench.training.parameter_servers.members import owned_ranges, room_of, serving
 from workbench.training.parameter_servers.service import Service
 from workbench.training.parameter_servers.shard import Outcome, Shard
 from workbench.training.parameter_servers.worker import (
@@ -111,9 +111,9 @@ class Server:
         """Return a new shard with the keys of the server at this place."""
         job, config = self.job, self.config
         _, flat, ranges = self.models[number]
-        section, lent = Section(flat.values_N, ranges[server]), job.session.lender.empty_like
+        section, room = Section(flat.values_N, ranges[server]), room_of(job, config)
         return Shard(
-            lent(section.section_n).copy_(section.gather()),
+            room(section.section_n).copy_(section.gather()),
             self.workers[number :: config.models],
             policy(config.consistency, policy_options(config)),
             partial(job.optimizer, keep=False),
@@ -122,7 +122,7 @@ class Server:
             drop_above=config.drop_above,
             busy=self._is_leaving,
             stretch=job.stretch,
-            room=lent,
+            room=room,
         )
 
     # -- the loop --

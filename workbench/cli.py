@@ -362,14 +362,14 @@ def demo(
 
 
 def find_notebook() -> Path:
-    """Return the first notebook of the checkout that this package is in, else of the current
-    folder.
+    """Return the first notebook of the current folder, where that is a checkout, else of the
+    checkout that this package is in: of two clones it is the one where the reader stands.
     """
-    for folder in (Path(__file__).parent.parent, Path.cwd()):
+    for folder in (Path.cwd(), Path(__file__).parent.parent):
         if (path := folder / "notebooks" / FIRST_NOTEBOOK).exists():
             return path
     fail(
-        f"found no notebooks/{FIRST_NOTEBOOK} beside the package or in {Path.cwd()}: "
+        f"found no notebooks/{FIRST_NOTEBOOK} in {Path.cwd()} or beside the package: "
         "the notebooks come with the repository; clone it and run `make lab` there"
     )
 

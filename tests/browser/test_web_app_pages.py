@@ -90,6 +90,10 @@ def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> No
     about = page.locator("#field-ranks-about")
     wait_for(lambda: "must be a whole number" in about.inner_text(), "the words at the field")
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "true"
+    assert "cannot be run yet" in page.locator("pre").inner_text(), "no code of the fields before"
+    page.get_by_role("button", name="Start this run").click()
+    page.get_by_text("Not started. What is wrong stands at: ranks.").wait_for()
+    assert page.locator("#field-ranks").evaluate("(e) => e.getRootNode().activeElement === e")
     page.locator("#field-ranks").fill("3")
     wait_for(lambda: "ranks=3" in page.locator("pre").inner_text(), "the code, once it is right")
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"

@@ -10,6 +10,7 @@ import pytest
 
 import workbench as wb
 from tests import notebook_files
+from workbench.cli import FIRST_NOTEBOOK, find_notebook
 from workbench.interface.chapter_copies import KEPT, bring
 
 NAME = "01_a.ipynb"
@@ -53,6 +54,16 @@ def mine(tmp_path: Path) -> Path:
     """The reader's folder, into which a first release was brought."""
     assert bring(release(tmp_path / "notebooks", "x = 1"), tmp_path / "mine")
     return tmp_path / "mine"
+
+
+def test_of_two_checkouts_the_chapters_are_those_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package that is installed may be another clone's, whose chapters nobody has asked for."""
+    chapters = release(tmp_path / "notebooks", "x = 1", FIRST_NOTEBOOK)
+    assert find_notebook().parent == Path(wb.__file__).parents[1] / "notebooks"
+    monkeypatch.chdir(tmp_path)
+    assert find_notebook() == chapters / FIRST_NOTEBOOK
 
 
 def test_a_copy_has_no_outputs_and_its_code_stays_folded(mine: Path) -> None:

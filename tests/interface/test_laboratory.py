@@ -15,7 +15,8 @@ import workbench as wb
 from tests.conftest import remains
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
-from workbench.interface.laboratory.panel import NO_CODE, Lab
+from workbench.interface.form import NO_CODE
+from workbench.interface.laboratory.panel import Lab
 from workbench.presets.catalogue import Compared, comparisons
 
 OURS = ("workbench charts", "workbench lab", "workbench page", "workbench run")

@@ -170,6 +170,7 @@ def _in_order(options: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
     return {name: options[name] for name in sorted(options, key=lambda n: place.get(n, len(known)))}
 
 
+NO_CODE = "# This cannot be run yet: see the fields in red."
 _LEFT_OUT = object()
 
 

@@ -18,7 +18,7 @@ SCENES = {
     "200 small tensors": "timeline",
     "200 small tensors, fused": "timeline",
     "Fused in cycles (padded)": "timeline",
-    "A large minibatch, warmed up": "overview",
+    "A large minibatch with warm-up": "overview",
 }
 
 
@@ -66,7 +66,7 @@ def presets() -> list[Words]:
             lambda: small(cycle="4 ms").replace(pad_compute="60 ms"),
         ),
         (
-            "A large minibatch, warmed up",
+            "A large minibatch with warm-up",
             "8 times the samples, 8 times the learning rate, and the first 15 updates grow to it.",
             lambda: large(reference_batch=32, warmup=15),
         ),
@@ -101,7 +101,7 @@ def large(**fields: Any) -> Experiment:
 def comparisons() -> list[Question]:
     return [
         (
-            "Fewer words",
+            "Less communication",
             "One job, ever fewer bytes: which of them learns most from a megabyte?",
             _words,
         ),
@@ -159,5 +159,5 @@ def _batches() -> dict[str, Experiment]:
         "32": few,
         "256, the same rate": many,
         "256, 8 × the rate": many.replace(reference_batch=32),
-        "256, warmed up": many.replace(reference_batch=32, warmup=15),
+        "256 with warm-up": many.replace(reference_batch=32, warmup=15),
     }

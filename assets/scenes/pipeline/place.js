@@ -4,7 +4,7 @@
  * each other, the plan as their shadow, the activations that it holds. Pure functions; what is
  * placed depends on ranks, stages and width only.
  *
- * @typedef {"full" | "slim" | "tight" | "lines"} PipelineLevel
+ * @typedef {"full" | "slim" | "slimmer" | "tight" | "lines"} PipelineLevel
  * @typedef {{key: string, width: number, left: number, right: number, top: number, rows: number,
  *   lanes: number, level: PipelineLevel, pitch: number, lane: number, bar: number, plan: number,
  *   ribbon: number, bottom: number, height: number}} PipelinePlace
@@ -19,6 +19,7 @@ const PIPELINE_TOP = 20;
 const PIPELINE_LEVELS = {
   full: [24, 14, 8, 20, 18],
   slim: [20, 13, 6, 9, 8],
+  slimmer: [18, 11, 5, 6, 3], // eight stages and their charts are one screen of 900 px
   tight: [14, 7, 4, 0, 4],
   lines: [5, 2, 0, 0, 1],
 };
@@ -30,7 +31,7 @@ const PIPELINE_LEVELS = {
  * @returns {PipelinePlace}
  */
 export function pipelinePlace(width, rows, lanes) {
-  const level = rows <= 4 ? "full" : rows <= 8 ? "slim" : rows <= 16 ? "tight" : "lines";
+  const level = rows <= 4 ? "full" : rows <= 6 ? "slim" : rows <= 8 ? "slimmer" : rows <= 16 ? "tight" : "lines";
   const [one, each, shadow, ribbon, gap] = PIPELINE_LEVELS[level];
   const lane = lanes > 1 ? each : one;
   const bar = lane * lanes;

@@ -123,7 +123,7 @@ class StartPage:
         try:
             exp = form.experiment(plain(values), self.site.runs.limits.check_fields)
         except form.FormError as error:
-            self.form.tell(wrong=error.fields, refused="")
+            self.form.tell(wrong=error.fields, refused="", code=form.NO_CODE)
             return
         except WorkbenchError as error:
             self.form.tell(wrong={}, refused=str(error))

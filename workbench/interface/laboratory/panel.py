@@ -39,7 +39,6 @@ from workbench.views.pages.widget import Small
 Pasts = Annotated[Sequence[Past], each(is_a(Past), "runs of lab.history", least=0)]
 YOURS = "Yours"
 UNDOS = 100
-NO_CODE = "# This cannot be run yet: see the fields in red."
 # Charts that are there before the reader asks for more, where they say anything.
 AT_FIRST = ("loss", "returns", "communication", "clocks", "waiting", "bubble", "activations")
 EVERY_SECONDS = 0.5
@@ -124,7 +123,7 @@ class Lab(w.VBox):
             self.status,
             self.sheet,
             self.stage,
-            _row(*self.toggles.values()),
+            _row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
             self.charts,
             _title("Past runs"),
             self.past,
@@ -158,7 +157,7 @@ class Lab(w.VBox):
         self.preset_words.value = f'<p class="wb-quiet">{html.escape(preset.words)}</p>'
         result = self.sheet.experiment()
         self.reset.disabled = result == preset.experiment
-        self.code.text = NO_CODE if result is None else form.as_program(result)
+        self.code.text = form.NO_CODE if result is None else form.as_program(result)
 
     def _choose(self) -> None:
         if not self._undoing:

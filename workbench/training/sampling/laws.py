@@ -70,7 +70,7 @@ def _same(all_of_them: Sequence[Minibatch], rounded: str) -> Law:
     extra = sorted(Counter(first.union) - Counter(first.sequential))
     lack = sorted(Counter(first.sequential) - Counter(first.union))
     text = " and ".join(
-        f"{what} {listed(ids)}" for what, ids in (("has also", extra), ("lacks", lack)) if ids
+        f"{what} {listed(ids)}" for what, ids in (("also has", extra), ("lacks", lack)) if ids
     )
     return Law(
         name,

@@ -321,7 +321,10 @@ class Form {
       card.querySelector(".change").setAttribute("aria-pressed", String(name === state.chosen));
     }
     if (this.code.textContent !== state.code) this.code.textContent = state.code;
-    const refused = state.refused || state.wrong[""] || "";
+    const invalid = state.fields.filter((field) => state.wrong[field.name]);
+    const labels = invalid.map((field) => field.label.toLowerCase()).join(", ");
+    const see = answers && labels ? `Not started. What is wrong stands at: ${labels}.` : "";
+    const refused = state.refused || state.wrong[""] || see;
     if (answers && !state.busy) this.answered(refused);
     else this.refused.textContent = refused;
     this.buttons();

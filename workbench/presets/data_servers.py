@@ -53,7 +53,7 @@ def presets() -> list[Words]:
         ),
         (
             "Examples, asked for at need",
-            "The same server, but nobody asks ahead: each step begins with a wait for its examples.",
+            "The same server, but nobody asks ahead: each step begins by waiting for examples.",
             lambda: served(ahead=0),
         ),
         (

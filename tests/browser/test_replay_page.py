@@ -212,10 +212,21 @@ def test_any_number_of_ranks(tmp_path: Path, open_page: Callable[..., Watched], 
     if ranks > 1:
         sees_chunks_move(stage)
     assert calls(stage) == 3
-    for scene in ("overview", "timeline"):
+    for scene in ("collectives", "overview", "timeline"):
         open_scene(stage, scene)
         let_draw(stage.page, 400)
         assert pixels(stage)
+        assert stops_to_the_time_controls(stage) <= 12
+
+
+def stops_to_the_time_controls(stage: Locator) -> int:
+    """How often Tab is pressed from the stage to the first control of its time."""
+    stage.focus()
+    for stops in range(1, 40):
+        stage.page.keyboard.press("Tab")
+        if stage.evaluate("(root) => !!root.querySelector('.wb-bar :focus, .wb-bar:focus')"):
+            return stops
+    pytest.fail("no way to the time controls by Tab")
 
 
 def test_a_failed_run_says_why(tmp_path: Path, open_page: Callable[..., Watched]) -> None:

@@ -19,7 +19,8 @@ const PIPELINE_TOP = 20;
 const PIPELINE_LEVELS = {
   full: [24, 14, 8, 20, 18],
   slim: [20, 13, 6, 9, 8],
-  slimmer: [18, 11, 5, 6, 3], // eight stages and their charts are one screen of 900 px
+  // eight stages and their charts are one screen of 900 px
+  slimmer: [18, 11, 5, 6, 3],
   tight: [14, 7, 4, 0, 4],
   lines: [5, 2, 0, 0, 1],
 };
@@ -31,7 +32,16 @@ const PIPELINE_LEVELS = {
  * @returns {PipelinePlace}
  */
 export function pipelinePlace(width, rows, lanes) {
-  const level = rows <= 4 ? "full" : rows <= 6 ? "slim" : rows <= 8 ? "slimmer" : rows <= 16 ? "tight" : "lines";
+  const level =
+    rows <= 4
+      ? "full"
+      : rows <= 6
+        ? "slim"
+        : rows <= 8
+          ? "slimmer"
+          : rows <= 16
+            ? "tight"
+            : "lines";
   const [one, each, shadow, ribbon, gap] = PIPELINE_LEVELS[level];
   const lane = lanes > 1 ? each : one;
   const bar = lane * lanes;

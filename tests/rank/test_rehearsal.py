@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,3 +122,26 @@ def test_processes_of_the_pool_rehearse_while_they_wait() -> None:
         pause *= 2
     assert told[-1] == "2"  # the fork server once, and the process itself
     assert len(set(losses)) == 1 and np.isfinite(losses[0])  # what was rehearsed changes nothing
+
+
+ENGINE = """
+import sys
+
+from workbench.collectives.all_reduce_ring import all_reduce as ring
+
+ROOMS = tuple(f"workbench.{room}" for room in (
+    "choosing", "messaging", "native", "process_group", "transports"))
+BEFORE = {*sys.modules}  # this is read before the rank's first group is made
+
+def all_reduce(comm, x_N):
+    late = sorted(name for name in {*sys.modules} - BEFORE if name.startswith(ROOMS))
+    assert not late, f"imported by each rank anew: {late}"
+    return ring(comm, x_N)
+"""
+
+
+def test_a_rank_inherits_the_whole_engine(tmp_path: Path) -> None:
+    """Its import costs 20 ms, which every rank of every run would spend before its first step."""
+    (tmp_path / "looks.py").write_text(ENGINE)
+    exp = wb.Experiment(ranks=2, iterations=2, all_reduce=f"{tmp_path}/looks.py:all_reduce")
+    assert len(wb.run(exp).wait(DEADLINE).losses) == 2

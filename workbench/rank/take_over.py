@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +30,7 @@ from workbench.rank.samples_taken import Taken
 from workbench.recording.events import CODE, Where, now
 from workbench.recording.recorder import Recorder
 
+BATCH = 16 << 20  # bytes that are received at a time
 _PAUSE = 0.3e-3  # seconds between two looks at the store
 _NOTHING = -1  # iterations that a fresh process has done
 _SERVES = -2  # of a rank that trains nothing
@@ -207,12 +208,43 @@ def _broadcast(
     dist.broadcast(letters, source, group=group)
     letter = json.loads(letters.numpy().tobytes())
     result = Snapshot(values=letter["values"])
-    for key, dtype, shape in letter["tensors"]:
-        if job.rank == source:
-            tensor = snapshot.tensors[key].detach().contiguous()
-        else:
-            tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=job.device)
-        with_bytes = tensor.reshape(-1).view(torch.uint8)
-        dist.broadcast(with_bytes, source, group=group)
-        result.tensors[key] = tensor
+    result.tensors = _receive(letter["tensors"], snapshot.tensors, source, job, group)
     return result, letter["history"]
+
+
+def _receive(
+    described: list[list[Any]],
+    own: Mapping[str, torch.Tensor],
+    source: int,
+    job: Joining,
+    group: dist.ProcessGroup,
+) -> dict[str, torch.Tensor]:
+    """Return the source's tensors: many in one message, since a fresh rank's first call of a size
+    is worked out anew, for milliseconds each.
+    """
+    if job.rank == source:
+        result = {key: own[key].detach().contiguous() for key, _, _ in described}
+    else:
+        result = {
+            key: torch.empty(shape, dtype=getattr(torch, dtype), device=job.device)
+            for key, dtype, shape in described
+        }
+    for parts in _batches(one.reshape(-1).view(torch.uint8) for one in result.values()):
+        flat = torch.cat(parts)
+        dist.broadcast(flat, source, group=group)
+        if job.rank != source:
+            for part, received in zip(parts, torch.split(flat, [*map(len, parts)]), strict=True):
+                part.copy_(received)
+    return result
+
+
+def _batches(parts: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Divide flat tensors of bytes into batches of ``BATCH`` bytes and little more."""
+    batch: list[torch.Tensor] = []
+    for part in parts:
+        batch.append(part)
+        if sum(map(len, batch)) >= BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

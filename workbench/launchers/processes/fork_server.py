@@ -23,11 +23,20 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from workbench.common import ipc
+from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.guardian import PATIENCE, adopt, children, end_children, end_with
 
 PR_SET_TIMERSLACK = 29
-# torch._dynamo: a second's work that every rank's first optimizer would otherwise do again.
-_PRELOAD = ("torch._dynamo", "workbench.strategies.ddp", "workbench.studies.checking.case_runner")
+# What every rank would otherwise import after its fork: with torch._dynamo a second's work, which
+# its first optimizer asks for; with the process group and what chooses its algorithms 20 ms.
+_PRELOAD = (
+    "torch._dynamo",
+    "workbench.strategies.ddp",
+    "workbench.studies.checking.case_runner",
+    "workbench.process_group.entry",
+    "workbench.process_group.making",
+    "workbench.choosing.together",
+)
 SETTLED = 0.05  # seconds without orders after which a spare process rehearses; the run before it
 # ends in them
 
@@ -43,7 +52,10 @@ def main(fd: int, life_lines: Iterable[int] = ()) -> NoReturn:
     for module in _PRELOAD:
         importlib.import_module(module)
     import workbench.rank.main
+    from workbench import native
 
+    with contextlib.suppress(WorkbenchError):  # ranks say what is wrong with it
+        native.compiled()
     _share()
     try:
         fork_server.serve(workbench.rank.main.main)

@@ -217,6 +217,12 @@ def test_any_number_of_ranks(tmp_path: Path, open_page: Callable[..., Watched], 
         let_draw(stage.page, 400)
         assert pixels(stage)
         assert stops_to_the_time_controls(stage) <= 12
+    open_scene(stage, "overview")
+    lines = stage.locator("button.wb-ov-line")
+    if lines.count() > 1:  # the ranks' lines are one stop, and arrows lead from line to line
+        lines.first.focus()
+        stage.page.keyboard.press("ArrowUp")
+        assert lines.last.evaluate("(line) => line === document.activeElement")
 
 
 def stops_to_the_time_controls(stage: Locator) -> int:

@@ -19,6 +19,29 @@ export class RankList {
     this.list = list;
     this.take = take;
     this.shape = "";
+    list.addEventListener("keydown", (event) => this.#arrow(event));
+    list.addEventListener("focusin", ({ target }) => this.#stop(target));
+  }
+
+  /** The ranks that have a line, which are one stop of the Tab key. */
+  #buttons() {
+    return [...this.list.querySelectorAll("button")];
+  }
+
+  /** Make this line the one that Tab leads to. @param {EventTarget | null} button */
+  #stop(button) {
+    for (const other of this.#buttons()) other.tabIndex = other === button ? 0 : -1;
+  }
+
+  /** From rank to rank. @param {KeyboardEvent} event */
+  #arrow(event) {
+    const buttons = this.#buttons();
+    const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (event.target));
+    const to = { ArrowUp: at - 1, ArrowDown: at + 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    buttons[(to + buttons.length) % buttons.length].focus();
   }
 
   /**
@@ -48,6 +71,7 @@ export class RankList {
           : []),
         ...lines.map(() => this.#line(true)),
       );
+      this.#stop(this.#buttons()[0] ?? null);
     }
     const items = [...list.children];
     const lineOf = counted ? items.slice(5) : items;

@@ -106,6 +106,8 @@ for (const [name, how] of smaller(RUNS, ["24 stages", "8 stages", "100 microbatc
         drawHistory(history, look, past, pass.plan?.idle ?? NaN, "formula");
         inside(history.drawn, width, historyHeight());
         assert.deepEqual(collisions(texts(history.drawn)), []);
+        const counted = texts(history.drawn).map(({ text }) => text);
+        assert.ok(!counted.includes("0"), "iterations are counted from 1");
       },
     );
 

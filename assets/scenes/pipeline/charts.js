@@ -205,9 +205,9 @@ export function drawHistory(g, { ink, font, width, current, t, known }, past, pl
     put(`iteration ${current.iteration + 1}`, shown.x + shown.w / 2, true);
   }
   if (bars.length) {
-    put(String(bars[0].first.iteration), bars[0].x + bars[0].w / 2, false);
+    put(String(bars[0].first.iteration + 1), bars[0].x + bars[0].w / 2, false);
     put(
-      String(bars[bars.length - 1].last.iteration),
+      String(bars[bars.length - 1].last.iteration + 1),
       bars[bars.length - 1].x + bars[bars.length - 1].w / 2,
       false,
     );

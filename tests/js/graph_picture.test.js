@@ -51,6 +51,7 @@ test("measured traffic is what the rows say, of the newest iteration that is ove
     /195 kB a microbatch, as planned.*\n.*780 kB down in 4 messages/,
   );
   assert.match(cutWords(model, 0, last).seen[0], /iteration 3: ↓ 520 kB ↑ 520 kB/);
+  assert.match(cutWords(model, 0, last).plan[0], /a microbatch planned, \d+ tensors?$/);
   assert.match(graphSentence(model, last), /most bytes crossed cut 3/);
 });
 

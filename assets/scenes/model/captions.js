@@ -16,7 +16,7 @@ import { bytes, counted, duration, grouped } from "../../engine/format.js";
 /** @param {number} n */
 export const layersWord = (n) => counted(n, "layer");
 /** @param {number} n */
-const valuesWord = (n) => `${n} ${n === 1 ? "value" : "values"}`;
+const valuesWord = (n) => `${n} ${n === 1 ? "tensor" : "tensors"}`;
 /** @param {number} milliseconds */
 const spent = (milliseconds) => duration(milliseconds * 1e6);
 const SAME = 0.005; // planned and measured are the same up to this share

@@ -101,6 +101,24 @@ def test_a_notice_may_come_too_late_in_a_generation_that_others_ended() -> None:
     assert not score(in_one, spec).missed
 
 
+def test_an_alarm_is_explained_by_a_fault_from_which_it_can_follow() -> None:
+    """A stall and an end pass from rank to rank; a kill and a replica that differs do not."""
+    scored = score(
+        table(
+            (100, "fault", "freeze", 1, -1, 1.0, ""),
+            (900, "detect", "stalled: stopped", 2, 1, 1.0, ""),
+            (950, "detect", "stalled", 3, 2, 1.0, ""),
+            (1000, "detect", "lost", 1, 0, 0.0, ""),
+            (1100, "detect", "killed", -1, 3, 0.0, ""),
+            (1150, "detect", "bad minibatch: NaN", 2, 2, 0.0, ""),
+            (1200, "detect", "a replica differs", 0, 2, 0.0, ""),
+        ),
+        {},
+    )
+    alarms = [(one.name, one.rank) for one in scored.false_alarms]
+    assert alarms == [("killed", 3), ("bad minibatch: NaN", 2), ("a replica differs", 2)]
+
+
 def test_a_corrupt_share_is_not_looked_at_where_its_iteration_is_given_up() -> None:
     """Rank 1's is: it left before the iteration began again. Rank 2 looked, and said nothing."""
     found = score(

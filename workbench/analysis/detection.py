@@ -11,7 +11,9 @@ or of the user. What was noticed are the ``detect`` rows.
                  others, one that is told twice leaves once, one that is killed before it leaves is
                  found as killed, a share is not looked at where its iteration is given up and its
                  rank leaves, and what the experiment does not check
-    false alarm  something was noticed, and no fault was there that could explain it
+    false alarm  something was noticed, and no fault was there that could explain it. A stall or an
+                 end passes from rank to rank; a kill, a minibatch or a replica is of the rank that
+                 a fault struck
 
 That a peer is late because it computes, or has no core, is no alarm: it is so.
 """
@@ -42,6 +44,7 @@ LEFT = "preempted"  # what a rank writes that had a notice, as it goes
 COME = ("arrived", "absent", "left out", "data source down", "data source back")
 STALLED = ("stalled", "stalled: stopped", "evicted", "left out")
 DIFFERS = "a replica differs"
+BAD = "bad minibatch"
 _DATA = ("corrupt nan", "corrupt raises", "corrupt shape")
 
 
@@ -176,7 +179,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
         and not row["name"].startswith("late")
         and row["name"] not in COME
         and not (row["name"] == "corrupt" and row["peer"] in corrupt)  # it is ended for that
-        and not any(one.at_ns <= row["start_ns"] <= one.until_ns + GRACE_NS for one in each)
+        and not any(_explains(one, row) for one in each)
     ]
     return Detection(tuple(each), tuple(alarms))
 
@@ -252,6 +255,14 @@ def _cut(
     return CUT, tuple(sorted(ranks)), at, until
 
 
+def _explains(fault: Scored, row: Mapping[str, Any]) -> bool:
+    """Return whether what was noticed may follow from this fault."""
+    if not fault.at_ns <= row["start_ns"] <= fault.until_ns + GRACE_NS:
+        return False
+    stays = row["name"] in ("killed", DIFFERS) or row["name"].startswith(BAD)
+    return not stays or row["peer"] in fault.ranks
+
+
 def _names(row: Mapping[str, Any], fault: str, ranks: Sequence[int]) -> bool:
     """Return whether a row of what was noticed names this fault."""
     name, about = row["name"], row["peer"] in ranks
@@ -266,7 +277,7 @@ def _names(row: Mapping[str, Any], fault: str, ranks: Sequence[int]) -> bool:
     if fault == CUT:
         return about and name in STALLED and (row["rank"] < 0 or row["rank"] in ranks)
     if fault in _DATA:
-        return about and name.startswith("bad minibatch")
+        return about and name.startswith(BAD)
     return about and name == DIFFERS
 
 

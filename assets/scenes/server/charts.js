@@ -285,5 +285,8 @@ export function drawStaleness(
 /** Iterations started, in words. @param {ServerIndex} index @param {number} t */
 export const stairsWords = (index, t) =>
   [...index.workers.values()]
-    .map((worker) => `worker ${worker.rank} in iteration ${turnAt(worker, t)?.iteration ?? "none"}`)
+    .map((worker) => {
+      const turn = turnAt(worker, t);
+      return `worker ${worker.rank} ${turn ? `in iteration ${turn.iteration + 1}` : "not yet in one"}`;
+    })
     .join(", ");

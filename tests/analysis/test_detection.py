@@ -119,6 +119,19 @@ def test_an_alarm_is_explained_by_a_fault_from_which_it_can_follow() -> None:
     assert alarms == [("killed", 3), ("bad minibatch: NaN", 2), ("a replica differs", 2)]
 
 
+def test_of_two_replicas_that_differ_both_are_named_and_no_alarm_is_false() -> None:
+    scored = score(
+        table(
+            (100, "fault", "corrupt bitflip", 1, -1, 1.0, ""),
+            (130, "detect", "a replica differs", 0, 1, 1.0, ""),
+            (130, "detect", "a replica differs", 0, 0, 1.0, ""),
+            (160, "detect", "killed", -1, 0, 0.0, ""),
+        ),
+        {},
+    )
+    assert scored.each[0].how == "a replica differs" and not scored.false_alarms
+
+
 def test_a_corrupt_share_is_not_looked_at_where_its_iteration_is_given_up() -> None:
     """Rank 1's is: it left before the iteration began again. Rank 2 looked, and said nothing."""
     found = score(

@@ -12,8 +12,8 @@ or of the user. What was noticed are the ``detect`` rows.
                  found as killed, a share is not looked at where its iteration is given up and its
                  rank leaves, and what the experiment does not check
     false alarm  something was noticed, and no fault was there that could explain it. A stall or an
-                 end passes from rank to rank; a kill, a minibatch or a replica is of the rank that
-                 a fault struck
+                 end passes from rank to rank; a kill or a minibatch is of the rank that a fault
+                 struck, and so is a replica, unless there is no majority to tell which it is
 
 That a peer is late because it computes, or has no core, is no alarm: it is so.
 """
@@ -45,6 +45,7 @@ COME = ("arrived", "absent", "left out", "data source down", "data source back")
 STALLED = ("stalled", "stalled: stopped", "evicted", "left out")
 DIFFERS = "a replica differs"
 BAD = "bad minibatch"
+FLIPPED = "corrupt bitflip"
 _DATA = ("corrupt nan", "corrupt raises", "corrupt shape")
 
 
@@ -260,7 +261,7 @@ def _explains(fault: Scored, row: Mapping[str, Any]) -> bool:
     if not fault.at_ns <= row["start_ns"] <= fault.until_ns + GRACE_NS:
         return False
     stays = row["name"] in ("killed", DIFFERS) or row["name"].startswith(BAD)
-    return not stays or row["peer"] in fault.ranks
+    return not stays or row["peer"] in fault.ranks or fault.fault == FLIPPED
 
 
 def _names(row: Mapping[str, Any], fault: str, ranks: Sequence[int]) -> bool:
@@ -286,7 +287,7 @@ def _expected(fault: str, at: int, until: int, looks: Mapping[str, bool]) -> boo
         return until - at >= CUT_IS_FELT_NS
     if fault in _DATA:
         return looks["data"]
-    if fault == "corrupt bitflip":
+    if fault == FLIPPED:
         return looks["replicas"]
     return fault in ENDS
 

@@ -28,7 +28,7 @@ KEPT = 16  # memfds of one peer that a receiver keeps mapped
 
 
 class Place(NamedTuple):
-    """Where a message lies: the sender's descriptor of a memfd, its inode, and the first byte."""
+    """The place of a message: the sender's descriptor of a memfd, its inode, and the first byte."""
 
     fd: int
     inode: int

@@ -62,8 +62,8 @@ ROUTINES = {name: (function, words) for name, function, words in routines()}
 def test_everything_public_says_what_it_is() -> None:
     silent = []
     for name, one in {**PUBLIC, **RETURNED}.items():
-        own = one.__dict__.get("__doc__") if inspect.isclass(one) else one.__doc__
-        if not own or own.startswith(f"{name}("):  # what dataclass writes
+        docstring = one.__dict__.get("__doc__") if inspect.isclass(one) else one.__doc__
+        if not docstring or docstring.startswith(f"{name}("):  # what dataclass writes
             silent.append(name)
         if inspect.isclass(one):
             silent += [f"{name}.{member}" for member, f in members(one) if not _words(f)]
@@ -88,9 +88,11 @@ def test_every_field_has_its_meaning() -> None:
     silent = []
     for name, one in PUBLIC.items():
         if inspect.isclass(one) and issubclass(one, BaseModel):
-            told = {f: field.description for f, field in one.model_fields.items() if f != "fault"}
-            assert all(f"{field}" in (one.__doc__ or "") for field in told)
-            silent += [f"{name}.{field}" for field, words in told.items() if not words]
+            meanings = {
+                f: field.description for f, field in one.model_fields.items() if f != "fault"
+            }
+            assert all(f"{field}" in (one.__doc__ or "") for field in meanings)
+            silent += [f"{name}.{field}" for field, words in meanings.items() if not words]
         elif inspect.isclass(one) and dataclasses.is_dataclass(one):
             beside = commented(one)
             silent += [
@@ -105,14 +107,14 @@ def test_every_field_has_its_meaning() -> None:
 
 def commented(kind: type) -> set[str]:
     """Fields of a class with a comment on their line, or that stand under one."""
-    found, under = set[str](), False
+    fields, under = set[str](), False
     for base in filter(dataclasses.is_dataclass, kind.__mro__):
         for line in inspect.getsource(base).splitlines():
             field = re.match(r"    (\w+): ", line)
             if field and (under or "  # " in line):
-                found.add(field[1])
+                fields.add(field[1])
             under = line.startswith("    # ") or bool(under and field and "  # " not in line)
-    return found
+    return fields
 
 
 def test_errors_that_are_raised_are_named() -> None:
@@ -128,7 +130,7 @@ def raised(function: Any) -> set[str]:
     module = inspect.getmodule(function)
     assert module is not None
     bodies = _bodies(module)
-    found, looked, waiting = set[str](), set[str](), [function.__qualname__]
+    exceptions, looked, waiting = set[str](), set[str](), [function.__qualname__]
     while waiting:
         name = waiting.pop()
         if name in looked or name not in bodies:
@@ -137,35 +139,35 @@ def raised(function: Any) -> set[str]:
         owner = name.rpartition(".")[0]
         for node in ast.walk(bodies[name]):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                found.add(ast.unparse(node.exc.func))
+                exceptions.add(ast.unparse(node.exc.func))
             elif isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
-                own = f"{owner}.{called[5:]}" if called.startswith("self.") else called
-                if own.rpartition(".")[2].startswith("_"):  # others speak for themselves
-                    waiting.append(own)
-    return found & (ERRORS | {"ValueError"})
+                callee = f"{owner}.{called[5:]}" if called.startswith("self.") else called
+                if callee.rpartition(".")[2].startswith("_"):  # others speak for themselves
+                    waiting.append(callee)
+    return exceptions & (ERRORS | {"ValueError"})
 
 
 def _bodies(module: ModuleType) -> dict[str, ast.AST]:
     """The functions of a module, by qualified name."""
-    found: dict[str, ast.AST] = {}
+    bodies: dict[str, ast.AST] = {}
     for node in ast.parse(textwrap.dedent(inspect.getsource(module))).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found[node.name] = node
+            bodies[node.name] = node
         elif isinstance(node, ast.ClassDef):
-            found |= {
+            bodies |= {
                 f"{node.name}.{one.name}": one
                 for one in node.body
                 if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
             }
-    return found
+    return bodies
 
 
 def test_errors_that_are_named_exist() -> None:
     known = ERRORS | {"ValueError", "SyntaxError", "RuntimeError"}
     for name, (_, words) in ROUTINES.items():
-        said = set(re.findall(r"\b([A-Z]\w*Error)\b", words))
-        assert said <= known, f"{name} speaks of {said - known}"
+        mentions = set(re.findall(r"\b([A-Z]\w*Error)\b", words))
+        assert mentions <= known, f"{name} speaks of {mentions - known}"
 
 
 COMMANDS = typer.main.get_command(app).commands

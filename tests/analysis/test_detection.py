@@ -35,7 +35,7 @@ def table(*rows: Row) -> pl.DataFrame:
 
 
 def test_each_fault_has_its_own_detection_and_what_is_left_is_a_false_alarm() -> None:
-    found = score(
+    detection = score(
         table(
             (5, "detect", "stalled", 0, 1, 1.0, ""),
             (100, "fault", "kill", 2, -1, 0.0, ""),
@@ -48,16 +48,16 @@ def test_each_fault_has_its_own_detection_and_what_is_left_is_a_false_alarm() ->
         ),
         {},
     )
-    assert [one.latency_ms for one in found.each] == [4, 30, None]
-    assert [one.ranks for one in found.missed] == [(1,)] and found.latency_ms == 17
-    alarms = [(one.name, one.rank) for one in found.false_alarms]
+    assert [one.latency_ms for one in detection.each] == [4, 30, None]
+    assert [one.ranks for one in detection.missed] == [(1,)] and detection.latency_ms == 17
+    alarms = [(one.name, one.rank) for one in detection.false_alarms]
     assert alarms == [("stalled", 1), ("killed", 3)]
-    assert found.table["missed"].to_list() == [False, False, True]
-    assert "3 faults, 2 found (median 17.0 ms), 1 missed, 2 false alarms" in repr(found)
+    assert detection.table["missed"].to_list() == [False, False, True]
+    assert "3 faults, 2 found (median 17.0 ms), 1 missed, 2 false alarms" in repr(detection)
 
 
 def test_a_notice_is_over_when_its_rank_leaves_and_a_second_one_says_the_same() -> None:
-    found = score(
+    detection = score(
         table(
             (100, "fault", "preempt", 1, -1, 0.0, ""),
             (200, "fault", "preempt", 1, -1, 0.0, ""),
@@ -68,13 +68,13 @@ def test_a_notice_is_over_when_its_rank_leaves_and_a_second_one_says_the_same() 
         ),
         {},
     )
-    assert [one.latency_ms for one in found.each] == [8_910, None, None, None]
-    assert [one.at_ns // MS for one in found.missed] == [9_100, 9_200]
-    assert not found.false_alarms
+    assert [one.latency_ms for one in detection.each] == [8_910, None, None, None]
+    assert [one.at_ns // MS for one in detection.missed] == [9_100, 9_200]
+    assert not detection.false_alarms
 
 
 def test_a_rank_that_is_killed_before_it_leaves_is_found_as_killed() -> None:
-    found = score(
+    detection = score(
         table(
             (100, "fault", "preempt", 1, -1, 0.0, ""),
             (200, "fault", "kill", 1, -1, 0.0, ""),
@@ -82,8 +82,8 @@ def test_a_rank_that_is_killed_before_it_leaves_is_found_as_killed() -> None:
         ),
         {},
     )
-    assert [one.latency_ms for one in found.each] == [None, 10]
-    assert not found.missed and not found.false_alarms
+    assert [one.latency_ms for one in detection.each] == [None, 10]
+    assert not detection.missed and not detection.false_alarms
 
 
 def test_a_notice_may_come_too_late_in_a_generation_that_others_ended() -> None:
@@ -134,7 +134,7 @@ def test_of_two_replicas_that_differ_both_are_named_and_no_alarm_is_false() -> N
 
 def test_a_corrupt_share_is_not_looked_at_where_its_iteration_is_given_up() -> None:
     """Rank 1's is: it left before the iteration began again. Rank 2 looked, and said nothing."""
-    found = score(
+    detection = score(
         table(
             (0, "fault", "corrupt shape", 1, -1, 7.0, ""),
             (0, "fault", "corrupt shape", 2, -1, 8.0, ""),
@@ -142,11 +142,11 @@ def test_a_corrupt_share_is_not_looked_at_where_its_iteration_is_given_up() -> N
         ),
         {"experiment": wb.Experiment(bad_minibatch="skip").to_json()},
     )
-    assert [one.missed for one in found.each] == [False, True]
+    assert [one.missed for one in detection.each] == [False, True]
 
 
 def test_a_fault_lasts_until_it_is_undone() -> None:
-    found = score(
+    detection = score(
         table(
             (0, "fault", "freeze", 1, -1, 0.5, ""),
             (1000, "fault", "freeze", -1, 1, float("nan"), ""),
@@ -162,7 +162,7 @@ def test_a_fault_lasts_until_it_is_undone() -> None:
         ),
         {},
     )
-    spans = [(one.fault, one.ranks, one.at_ns // MS, one.until_ns // MS) for one in found.each]
+    spans = [(one.fault, one.ranks, one.at_ns // MS, one.until_ns // MS) for one in detection.each]
     assert spans == [
         ("freeze", (1,), 0, 500),
         ("freeze", (1,), 1000, 1500),
@@ -170,13 +170,13 @@ def test_a_fault_lasts_until_it_is_undone() -> None:
         ("cut", (0, 1), 9000, 12_001),
         ("cut", (1, 2), 20_000, 60_000),
     ]
-    assert [one.expected for one in found.each] == [False, False, False, True, True]
-    assert [one.latency_ms for one in found.each] == [None, None, None, 1100, None]
-    assert [one.ranks for one in found.missed] == [(1, 2)] and not found.false_alarms
+    assert [one.expected for one in detection.each] == [False, False, False, True, True]
+    assert [one.latency_ms for one in detection.each] == [None, None, None, 1100, None]
+    assert [one.ranks for one in detection.missed] == [(1, 2)] and not detection.false_alarms
 
 
 def test_a_share_that_is_corrupt_again_after_a_recovery_is_one_fault() -> None:
-    found = score(
+    detection = score(
         table(
             (100, "fault", "corrupt nan", 0, -1, 7.0, ""),
             (101, "fault", "kill", 2, -1, 0.0, ""),
@@ -187,8 +187,8 @@ def test_a_share_that_is_corrupt_again_after_a_recovery_is_one_fault() -> None:
         ),
         {"experiment": "bad_minibatch: skip"},
     )
-    assert [one.latency_ms for one in found.each] == [6110, 29, None]
-    assert [one.ranks for one in found.missed] == [(1,)] and not found.false_alarms
+    assert [one.latency_ms for one in detection.each] == [6110, 29, None]
+    assert [one.ranks for one in detection.missed] == [(1,)] and not detection.false_alarms
 
 
 @pytest.mark.parametrize("text", ["", "[", "bad_minibatch: skip", "- 1", "digest_every: x"])
@@ -227,7 +227,7 @@ def test_faults_of_a_real_run_are_found_and_nothing_else_is(
 ) -> None:
     run = wb.run(lenet(ranks=3, **fields))
     run.wait(timeout=90, check=False)
-    found = run.detection()
-    assert [one.how for one in found.each] == how, found
-    assert not found.missed and not found.false_alarms, found
-    assert all(one.ranks == (1,) for one in found.each)
+    detection = run.detection()
+    assert [one.how for one in detection.each] == how, detection
+    assert not detection.missed and not detection.false_alarms, detection
+    assert all(one.ranks == (1,) for one in detection.each)

@@ -12,9 +12,9 @@ NOW = 100 * SECOND
 
 def lane(rank: int, peer: int, *, kind: str = "wait", seconds: float = 2.0, lane: str = "recv"):
     """A lane's status in the order of NOW_SCHEMA."""
-    told = {"rank": rank, "peer": peer, "kind": kind, "lane": lane, "op": 0}
-    told["since_ns"] = NOW - int(seconds * SECOND)
-    return tuple(told.get(name, "") for name in NOW_SCHEMA)
+    fields = {"rank": rank, "peer": peer, "kind": kind, "lane": lane, "op": 0}
+    fields["since_ns"] = NOW - int(seconds * SECOND)
+    return tuple(fields.get(name, "") for name in NOW_SCHEMA)
 
 
 def place(line: int, source: str, call: str = "recv") -> dict[str, Any]:
@@ -37,33 +37,33 @@ def test_of_several_lanes_the_one_that_names_a_peer_and_waits_longest_counts() -
 
 
 def test_a_deadlock_is_told_with_call_line_and_cycle() -> None:
-    found = [Wait(0, 1, "recv", 0, NOW - 3 * SECOND), Wait(1, 0, "recv", 0, NOW - 3 * SECOND)]
+    blocked = [Wait(0, 1, "recv", 0, NOW - 3 * SECOND), Wait(1, 0, "recv", 0, NOW - 3 * SECOND)]
     places = {0: place(4, "dist.recv(x, src=1)"), 1: place(7, "dist.recv(x, src=0)")}
-    first, second, meaning = explain(found, places, {}, NOW)
+    first, second, meaning = explain(blocked, places, {}, NOW)
     assert first == "rank 0 has waited 3 s for rank 1 in recv, line 4: dist.recv(x, src=1)"
     assert second == "rank 1 has waited 3 s for rank 0 in recv, line 7: dist.recv(x, src=0)"
     assert meaning.startswith("This is a deadlock: rank 0 waits for rank 1, which waits for rank 0")
 
 
 def test_who_waits_for_a_rank_that_computes_is_no_deadlock() -> None:
-    found = [Wait(0, 1, "recv", 0, NOW - 2 * SECOND)]
+    blocked = [Wait(0, 1, "recv", 0, NOW - 2 * SECOND)]
     places = {0: place(2, "dist.recv(x, 1)"), 1: place(3, "time.sleep(9)", "")}
-    assert explain(found, places, {}, NOW) == [
+    assert explain(blocked, places, {}, NOW) == [
         "rank 0 has waited 2 s for rank 1 in recv, line 2: dist.recv(x, 1)",
         "rank 1 is at line 3: time.sleep(9)",
     ]
 
 
 def test_who_waits_for_a_rank_that_has_ended_waits_in_vain() -> None:
-    found = [Wait(rank, 1, "comm", 0, NOW - SECOND) for rank in (0, 2)]
-    *_, last = explain(found, {}, {1: "has ended this cell", 3: "has ended this cell"}, NOW)
+    blocked = [Wait(rank, 1, "comm", 0, NOW - SECOND) for rank in (0, 2)]
+    *_, last = explain(blocked, {}, {1: "has ended this cell", 3: "has ended this cell"}, NOW)
     assert last == "rank 1 has ended this cell: ranks 0, 2 wait for it in vain."
 
 
 def test_who_stays_in_a_call_without_computing_waits_though_no_lane_says_so() -> None:
     def at(line: int, cpu: float, distributed: bool = True) -> dict[str, Any]:
-        told = {"distributed": distributed, "cpu_ns": int(cpu * SECOND)}
-        return place(line, "dist.init_process_group()", "init_process_group") | told
+        state = {"distributed": distributed, "cpu_ns": int(cpu * SECOND)}
+        return place(line, "dist.init_process_group()", "init_process_group") | state
 
     first = stays({}, {0: at(1, 5), 1: at(1, 5), 2: at(1, 5), 3: at(1, 5, False)}, NOW)
     assert set(first) == {0, 1, 2}
@@ -75,14 +75,14 @@ def test_who_stays_in_a_call_without_computing_waits_though_no_lane_says_so() ->
         later,
         later,
     ]  # 1 computed, 2 went on
-    told = Wait(1, 0, "recv", 0, NOW)
-    assert all_waits([told], {}, then, later - SECOND) == [Wait(0, -1, "", -1, NOW), told]
+    wait = Wait(1, 0, "recv", 0, NOW)
+    assert all_waits([wait], {}, then, later - SECOND) == [Wait(0, -1, "", -1, NOW), wait]
 
 
 def test_a_message_that_is_awaited_beside_computing_stops_nobody() -> None:
-    told = Wait(0, 1, "recv", 0, NOW)
-    assert all_waits([told], {0: place(3, "time.sleep(5)", "")}, {}, NOW) == []
-    assert all_waits([told], {0: place(3, "work.wait()", "wait")}, {}, NOW) == [told]
+    wait = Wait(0, 1, "recv", 0, NOW)
+    assert all_waits([wait], {0: place(3, "time.sleep(5)", "")}, {}, NOW) == []
+    assert all_waits([wait], {0: place(3, "work.wait()", "wait")}, {}, NOW) == [wait]
 
 
 def test_a_rank_that_gives_no_answer_is_named() -> None:

@@ -121,12 +121,12 @@ def test_those_that_do_not_take_so_many_ranks_take_no_part(
 
 def test_it_says_why() -> None:
     costs = load()
-    found = why("all_reduce", 4, 1 << 20, costs)
-    told = str(found)
-    assert found.chosen in told and "predicted" in told and costs.source in told
-    assert all(name in told for name in candidates("all_reduce", 4))
-    assert in_words(ranges("all_reduce", 4, costs)) in told
-    assert str(wb.why("all_reduce", "1 MiB", 4)) == told
+    reasons = why("all_reduce", 4, 1 << 20, costs)
+    text = str(reasons)
+    assert reasons.chosen in text and "predicted" in text and costs.source in text
+    assert all(name in text for name in candidates("all_reduce", 4))
+    assert in_words(ranges("all_reduce", 4, costs)) in text
+    assert str(wb.why("all_reduce", "1 MiB", 4)) == text
     paced = wb.why("all_reduce", 1 << 20, 4, network=wb.Network(bandwidth="10 Mbit/s"))
     assert paced.seconds["ring"] > 1.2  # 1.5 MB over 1.25 MB/s
 
@@ -138,9 +138,9 @@ def test_of_one_rank_there_is_nothing_to_wait_for(operation: str) -> None:
 
 def test_ranges_are_what_is_chosen_on_either_side() -> None:
     costs = load()
-    found = ranges("all_reduce", 4, costs)
-    assert found[-1][1] == 0
-    for (name, most), (following, _) in pairwise(found):
+    winners = ranges("all_reduce", 4, costs)
+    assert winners[-1][1] == 0
+    for (name, most), (following, _) in pairwise(winners):
         assert name != following
         assert choose("all_reduce", 4, most, costs) == name
         assert choose("all_reduce", 4, round(most * 2 ** (1 / STEPS)), costs) == following
@@ -173,31 +173,31 @@ def _algorithms(rank: int, size: int, sizes: list[int]) -> list[str]:
 
     group = dist.distributed_c10d._get_default_group()
     half = dist.new_group([size - 1, 0])
-    found = []
+    choices = []
     for elements in sizes:
         x = torch.ones(elements)
         dist.all_reduce(x)
         assert x[0] == size
-        found.append(group.context.plans._choose("all_reduce", 4 * elements))
+        choices.append(group.context.plans._choose("all_reduce", 4 * elements))
     if rank in (0, size - 1):
         x = torch.ones(1000)
         dist.all_reduce(x, group=half)
         assert x[0] == 2
-    return found
+    return choices
 
 
 def test_ranks_that_know_other_costs_go_by_rank_0s(tmp_path: Path) -> None:
     """Else one would run a ring where another runs a tree."""
     paths = []
     for rank, costs in enumerate((DEAR_BYTES, DEAR_WAITS, DEAR_WAITS)):
-        own = Costs(costs.machines, source=str(rank), cores=cores())
+        of_rank = Costs(costs.machines, source=str(rank), cores=cores())
         paths.append(tmp_path / f"{rank}.json")
-        paths[-1].write_text(own.to_json())
+        paths[-1].write_text(of_rank.to_json())
     sizes = [16, 10_000, 300_000]
-    told = values(_algorithms, 3, sizes, env=lambda rank: {"WORKBENCH_COSTS": str(paths[rank])})
+    answers = values(_algorithms, 3, sizes, env=lambda rank: {"WORKBENCH_COSTS": str(paths[rank])})
     costs = Costs.from_json(paths[0].read_text())
     expected = [choose("all_reduce", 3, 4 * elements, costs) for elements in sizes]
-    assert told == [expected] * 3
+    assert answers == [expected] * 3
     others = Costs.from_json(paths[1].read_text())
     assert expected != [choose("all_reduce", 3, 4 * elements, others) for elements in sizes]
 
@@ -211,13 +211,13 @@ def test_every_operation_has_a_candidate_for_every_number() -> None:
 def test_walks_are_kept_by_what_they_hold_and_not_by_their_number() -> None:
     walks = predict_module.Walks(most=1_500)
     ring = predict_module.function_of("all_reduce", "ring")
-    asked = [("all_reduce", ring, n, 1 << 16, 1 << 14, 1, ()) for n in range(2, 17)]
-    for given in asked:
+    calls = [("all_reduce", ring, n, 1 << 16, 1 << 14, 1, ()) for n in range(2, 17)]
+    for given in calls:
         again = walks(*given)
         assert walks(*given) is again  # the newest is at hand
-        held = sum(len(own) for kept in walks._kept.values() for own in kept)
+        held = sum(len(moves) for kept in walks._kept.values() for moves in kept)
         assert walks.moves == held <= 1_500
-    assert 1 < len(walks._kept) < len(asked)
+    assert 1 < len(walks._kept) < len(calls)
     assert walks("all_reduce", ring, 16, 1 << 22, 1 << 12, 1, ()) and walks.moves == 0  # too long
     assert predict_module._moves.moves <= predict_module.MOST_MOVES
 
@@ -238,14 +238,14 @@ def test_a_factor_is_of_what_keeps_a_core_busy() -> None:
 def test_what_auto_takes_is_not_worked_out_for_a_run_that_nobody_has() -> None:
     exp = wb.Experiment(ranks=4)
     costs, store = load(), Store()
-    seen: list[int] = []
+    looks: list[int] = []
 
     def wanted(times: int) -> Store | None:
-        seen.append(1)
-        return store if len(seen) <= times else None
+        looks.append(1)
+        return store if len(looks) <= times else None
 
     record_choice(exp, costs, lambda: wanted(3))
-    assert len(seen) == 4 and "auto" not in store.metadata
+    assert len(looks) == 4 and "auto" not in store.metadata
     record_choice(exp, costs, weakref.ref(store))
     words = in_words(ranges("all_reduce", 4, costs.cut_into(exp.chunk_bytes)))
     assert json.loads(store.metadata["auto"]) == words

@@ -47,7 +47,7 @@ def test_a_rank_s_place_says_at_which_level_it_differs(
 
 
 @pytest.mark.parametrize(
-    ("levels", "ranks", "found"),
+    ("levels", "ranks", "expected"),
     [
         ((4, 2), range(8), (4, 2)),
         ((4, 2), [0, 1, 4, 5], (2, 2)),
@@ -62,8 +62,8 @@ def test_a_rank_s_place_says_at_which_level_it_differs(
         ((4, 2), [8], ()),  # of another run
     ],
 )
-def test_a_group_has_the_levels_of_its_ranks(levels: Any, ranks: Any, found: Any) -> None:
-    assert topology.among(levels, ranks) == found
+def test_a_group_has_the_levels_of_its_ranks(levels: Any, ranks: Any, expected: Any) -> None:
+    assert topology.among(levels, ranks) == expected
 
 
 @given(factors, st.data())
@@ -71,12 +71,14 @@ def test_a_group_s_levels_are_as_many_ranks_as_it_has(
     levels: list[int], data: st.DataObject
 ) -> None:
     ranks = data.draw(st.lists(st.integers(0, prod(levels) - 1), min_size=1, unique=True))
-    own = topology.among(levels, ranks)
-    assert prod(own) == len(ranks)
-    if len(own) == len(levels):  # then what is between hosts is between its hosts
+    group_levels = topology.among(levels, ranks)
+    assert prod(group_levels) == len(ranks)
+    if len(group_levels) == len(levels):  # then what is between hosts is between its hosts
         for a, world_a in enumerate(ranks):
             for b, world_b in enumerate(ranks):
-                assert topology.level(own, a, b) == topology.level(levels, world_a, world_b)
+                assert topology.level(group_levels, a, b) == topology.level(
+                    levels, world_a, world_b
+                )
 
 
 def test_hosts_by_name() -> None:
@@ -107,8 +109,8 @@ def test_the_same_hosts_of_other_numbers_of_ranks() -> None:
 
 
 def test_links_between_hosts_are_those_and_a_link_s_own_line_wins() -> None:
-    own = {(0, 4): wb.Link(latency="7 ms"), (0, 1): wb.Link(bandwidth="1 Mbit/s")}
-    network = TWO_HOSTS.model_copy(update={"latency": "1 us", "links": own})
+    link_lines = {(0, 4): wb.Link(latency="7 ms"), (0, 1): wb.Link(bandwidth="1 Mbit/s")}
+    network = TWO_HOSTS.model_copy(update={"latency": "1 us", "links": link_lines})
     for a in range(8):
         for b in range(8):
             link, far = network.link(a, b), a // 4 != b // 4
@@ -127,8 +129,8 @@ def test_what_goes_by_links_knows_them_all() -> None:
     links = links_of(network, 8)
     for a in range(8):
         for b in range(8):
-            own = network.link(a, b)
-            assert links.of(a, b) == (own.latency_ns / 1e9, 1 / own.bytes_per_second)
+            link = network.link(a, b)
+            assert links.of(a, b) == (link.latency_ns / 1e9, 1 / link.bytes_per_second)
     assert len(links.pairs) == 33 and links.levels == (4, 2)
     some = links.among([4, 5, 0, 1])
     assert some.levels == (2, 2) and some.of(0, 2) == links.of(4, 0) and some.of(3, 2) == (3e-3, 0)
@@ -200,8 +202,8 @@ def test_notes_say_which_links_are_emulated() -> None:
     def notes(network: wb.Network) -> list[str]:
         ranks = prod(network.levels) or 4
         exp = wb.Experiment(ranks=ranks, network=network)
-        told = facts({"experiment": exp.to_yaml()})
-        assert told["levels"] == list(network.levels)
+        header = facts({"experiment": exp.to_yaml()})
+        assert header["levels"] == list(network.levels)
         control = Control.create(ranks)
         for a in range(ranks):
             for b in range(ranks):
@@ -215,10 +217,10 @@ def test_notes_say_which_links_are_emulated() -> None:
                 )
         links, levels = emulated(control.state(), ranks, network.levels)
         live = links, link_notes(levels)
-        assert levels == told["link_levels"]
-        assert live == ([], [one for one in told["notes"] if one.startswith(("all ", "links "))])
+        assert levels == header["link_levels"]
+        assert live == ([], [one for one in header["notes"] if one.startswith(("all ", "links "))])
         control.segment.close()
-        return list(told["notes"])
+        return list(header["notes"])
 
     far = "links between hosts emulated: 1 ms, 1 Gbit/s"
     assert notes(TWO_HOSTS) == ["2 hosts of 4 ranks", far]
@@ -236,14 +238,16 @@ def test_notes_say_which_links_are_emulated() -> None:
 
 def test_a_study_of_fewer_ranks_has_fewer_hosts() -> None:
     exp = wb.Experiment(ranks=8, network=TWO_HOSTS, all_reduce="hierarchical")
-    found = {case.ranks: case.experiment.network for case in cases(exp, (1, 2, 4, 8), "strong", {})}
-    assert {n: network.levels for n, network in found.items()} == {
+    networks = {
+        case.ranks: case.experiment.network for case in cases(exp, (1, 2, 4, 8), "strong", {})
+    }
+    assert {n: network.levels for n, network in networks.items()} == {
         1: (1, 1),
         2: (2, 1),
         4: (4, 1),
         8: (4, 2),
     }
-    assert found[8] == exp.network and found[4].link(0, 3).latency == "0 ms"
+    assert networks[8] == exp.network and networks[4].link(0, 3).latency == "0 ms"
     with pytest.raises(SpecError, match=r"2 hosts of 4 ranks .*cannot be had with 6"):
         cases(exp, (6,), "strong", {})
 
@@ -335,9 +339,9 @@ def run() -> wb.Run:
         network=network,
         threads=1,
     )
-    made = wb.run(exp)
-    assert made.wait(timeout=60).ok
-    return made
+    training_run = wb.run(exp)
+    assert training_run.wait(timeout=60).ok
+    return training_run
 
 
 def test_a_run_goes_by_its_hosts_and_every_law_holds(run: wb.Run) -> None:
@@ -364,14 +368,14 @@ def test_other_levels_break_the_law(run: wb.Run) -> None:
     """What a record says of its levels is what it is judged by."""
     text = pl.col("phase").cast(pl.String)
     other = run.events.with_columns(text.replace("levels 2,3", "levels 6").alias("phase"))
-    found = laws.steps_and_bytes(other)
-    assert found and "hierarchical levels 6, 6 ranks" in str(found[0])
-    assert "6 steps in all, theory 10" in str(found[0])
+    violations = laws.steps_and_bytes(other)
+    assert violations and "hierarchical levels 6, 6 ranks" in str(violations[0])
+    assert "6 steps in all, theory 10" in str(violations[0])
     nonsense = run.events.with_columns(text.replace("levels 2,3", "levels 7,7").alias("phase"))
     assert laws.steps_and_bytes(nonsense) != []  # judged as the most even: not these
 
 
 def test_a_comparison_says_what_went_to_other_hosts(run: wb.Run) -> None:
-    told = of(run, Curves(run.store))
-    assert told["bytes_between"] == to_other_hosts(run.store, (2, 3))
-    assert "sent to other hosts by the busiest rank" in beside({"run": [told]})[""].to_list()
+    numbers = of(run, Curves(run.store))
+    assert numbers["bytes_between"] == to_other_hosts(run.store, (2, 3))
+    assert "sent to other hosts by the busiest rank" in beside({"run": [numbers]})[""].to_list()

@@ -28,18 +28,18 @@ def _handles(rank: int, n: int) -> dict[str, Any]:
         "all_to_all_single": lambda: dist.all_to_all_single(flat, flat.clone(), async_op=True),
         "barrier": lambda: dist.barrier(async_op=True),
     }
-    found = {}
+    outcomes = {}
     for name, call in calls.items():
         work = call()
-        told = [work.wait(timeout=LIMIT), work.wait(), work.exception() is None]
+        states = [work.wait(timeout=LIMIT), work.wait(), work.exception() is None]
         if name != "reduce_scatter_tensor":  # of which Gloo's says nothing
-            told += [work.is_completed(), work.is_success()]
-        found[name] = [told, tried(lambda w=work: _value(w))]
+            states += [work.is_completed(), work.is_success()]
+        outcomes[name] = [states, tried(lambda w=work: _value(w))]
     work = dist.isend(x, (rank + 1) % n)
     into = torch.zeros(1000)
     other = dist.irecv(into, (rank - 1) % n)
-    told = [work.wait(), other.wait(), work.is_completed(), other.is_completed()]
-    return found | {"messages": [told, other._source_rank(), into]}
+    states = [work.wait(), other.wait(), work.is_completed(), other.is_completed()]
+    return outcomes | {"messages": [states, other._source_rank(), into]}
 
 
 def _value(work: Any) -> list[Any]:
@@ -79,14 +79,14 @@ def _futures(rank: int, n: int) -> list[Any]:
     late = work.get_future()  # of what is long done
     late.add_done_callback(lambda _: done.append("late"))
     outcome.append(done)
-    seen = threading.Event()
-    dist.all_reduce(x, async_op=True).get_future().add_done_callback(lambda _: seen.set())
-    outcome.append(seen.wait(60.0))  # the handle is gone, the operation is not
+    callback_event = threading.Event()
+    dist.all_reduce(x, async_op=True).get_future().add_done_callback(lambda _: callback_event.set())
+    outcome.append(callback_event.wait(60.0))  # the handle is gone, the operation is not
     return outcome
 
 
 def _coalesced(rank: int, n: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     group = dist.group.WORLD
     assert group is not None
 
@@ -98,18 +98,18 @@ def _coalesced(rank: int, n: int) -> dict[str, Any]:
             warnings.simplefilter("ignore")  # torch would rather not have it
             xs, op = tensors(), dist.ReduceOp.MAX if asynchronous else dist.ReduceOp.SUM
             work = dist.all_reduce_coalesced(xs, op, async_op=asynchronous)
-            found[f"all_reduce_coalesced {asynchronous}"] = [
+            outcomes[f"all_reduce_coalesced {asynchronous}"] = [
                 work.wait() if asynchronous else None,
                 xs,
             ]
             xs, outs = tensors(), [[torch.zeros_like(x) for x in tensors()] for _ in range(n)]
-            found[f"all_gather_coalesced {asynchronous}"] = tried(
+            outcomes[f"all_gather_coalesced {asynchronous}"] = tried(
                 lambda xs=xs, outs=outs, asynchronous=asynchronous: _done(
                     dist.all_gather_coalesced(outs, xs, async_op=asynchronous), outs
                 )
             )
         for name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast"):
-            found[f"{name} in a coalescing manager {asynchronous}"] = tried(
+            outcomes[f"{name} in a coalescing manager {asynchronous}"] = tried(
                 lambda name=name, asynchronous=asynchronous: _managed(
                     name, tensors(), n, asynchronous
                 )
@@ -117,10 +117,10 @@ def _coalesced(rank: int, n: int) -> dict[str, Any]:
     xs = tensors()
     wide = [torch.zeros(n * x.numel()) for x in xs]
     group.allgather_into_tensor_coalesced(wide, xs).wait()
-    found["allgather_into_tensor_coalesced"] = wide
+    outcomes["allgather_into_tensor_coalesced"] = wide
     group.reduce_scatter_tensor_coalesced(xs, wide).wait()
-    found["reduce_scatter_tensor_coalesced"] = xs
-    return found
+    outcomes["reduce_scatter_tensor_coalesced"] = xs
+    return outcomes
 
 
 def _done(work: Any, outs: Any) -> Any:
@@ -251,7 +251,7 @@ def _sparse(rank: int, n: int) -> list[torch.Tensor]:
 
 def _inference(rank: int, n: int) -> list[torch.Tensor]:
     """Tensors of inference mode, and of autograd, may be written by whoever does the work."""
-    found = []
+    results = []
     with torch.inference_mode():
         for dtype in (torch.float32, torch.bfloat16, torch.complex64):
             x = torch.full((3, 4), rank + 1, dtype=dtype)
@@ -261,7 +261,7 @@ def _inference(rank: int, n: int) -> list[torch.Tensor]:
             dist.all_gather_into_tensor(out, x, async_op=True).wait()
             dist.reduce_scatter_tensor(x, out, async_op=True).wait()
             dist.broadcast(x, 1, async_op=True).wait()
-            found += [x.clone(), out.clone()]
+            results += [x.clone(), out.clone()]
     leaf = torch.full((4,), float(rank), requires_grad=True)
     dist.all_reduce(leaf)
     dist.broadcast(leaf, 0)
@@ -272,7 +272,7 @@ def _inference(rank: int, n: int) -> list[torch.Tensor]:
     dist.all_reduce(y)
     y.sum().backward()
     assert x.grad is not None
-    return [*found, leaf.detach(), x.grad]
+    return [*results, leaf.detach(), x.grad]
 
 
 def test_handles_futures_and_forms_of_calls() -> None:

@@ -33,7 +33,7 @@ def _properties(rank: int, n: int) -> dict[str, Any]:
     evens = dist.new_group(list(range(0, n, 2)), group_desc="evens")
     turned = dist.new_group([2, 0], sort_ranks=False)
     inside = evens is not dist.GroupMember.NON_GROUP_MEMBER
-    found: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "known": [dist.is_initialized(), dist.is_available(), dist.is_backend_available(backend)],
         "name of the backend": [
             type(backend).__name__,
@@ -49,7 +49,7 @@ def _properties(rank: int, n: int) -> dict[str, Any]:
         "a default for the host": str(c10d.get_default_backend_for_device("cpu")),
     }
     world: Any = dist.group.WORLD
-    found["of the world"] = [
+    properties["of the world"] = [
         dist.get_process_group_ranks(world),
         world.rank(),
         world.size(),
@@ -61,7 +61,7 @@ def _properties(rank: int, n: int) -> dict[str, Any]:
         dist.get_process_group_ranks(None),
     ]
     if inside:
-        found["of evens"] = [
+        properties["of evens"] = [
             evens.group_desc,
             dist.get_process_group_ranks(evens),
             dist.get_group_rank(evens, 2),
@@ -73,22 +73,22 @@ def _properties(rank: int, n: int) -> dict[str, Any]:
             c10d._get_group_tag(evens),
             c10d._resolve_process_group(evens.group_name) is evens,
         ]
-        found["of turned"] = dist.get_process_group_ranks(turned)
+        properties["of turned"] = dist.get_process_group_ranks(turned)
     else:
-        found["of evens"] = raised(lambda: dist.get_backend(evens))
-        found["not ours"] = dist.all_reduce(torch.ones(1), group=evens)
-    found["wrong groups"] = [
+        properties["of evens"] = raised(lambda: dist.get_backend(evens))
+        properties["not ours"] = dist.all_reduce(torch.ones(1), group=evens)
+    properties["wrong groups"] = [
         raised(lambda: dist.new_group([0, n])),
         raised(lambda: dist.new_group([0, 0])),
         raised(lambda: dist.init_process_group(backend)),
     ]
     dist.barrier()
-    return found
+    return properties
 
 
 def _many_groups(rank: int, n: int) -> list[Any]:
     """A hundred groups at once, in use in turn, closed in another order than they were made."""
-    found = [total(None, 1.0)]
+    totals = [total(None, 1.0)]
     dist.barrier()
     before = _descriptors()
     pairs = list(itertools.combinations(range(n), 2))
@@ -97,7 +97,7 @@ def _many_groups(rank: int, n: int) -> list[Any]:
     for _ in range(2):
         for i, (some, group) in enumerate(zip(members, groups, strict=True)):
             if rank in some:
-                found.append(total(group, float(rank + i)))
+                totals.append(total(group, float(rank + i)))
     dist.barrier()  # what one of Gloo's ends closes, others may still be using
     order = [*range(1, 100, 2), *reversed(range(0, 100, 2))]
     for i in order:
@@ -107,7 +107,7 @@ def _many_groups(rank: int, n: int) -> list[Any]:
     dist.barrier()
     left = _descriptors() - before
     assert left < 40, left  # of more than 60 groups of this rank
-    return [*found, c10d.get_pg_count()]
+    return [*totals, c10d.get_pg_count()]
 
 
 def _descriptors() -> int:
@@ -115,39 +115,39 @@ def _descriptors() -> int:
 
 
 def _sub_groups(rank: int, n: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     mine, groups = dist.new_subgroups(group_size=2)
-    found["new_subgroups"] = [len(groups), dist.get_world_size(mine), total(mine, rank + 1.0)]
+    properties["new_subgroups"] = [len(groups), dist.get_world_size(mine), total(mine, rank + 1.0)]
     mine, groups = dist.new_subgroups_by_enumeration([[0, n - 1], list(range(1, n - 1))])
-    found["by enumeration"] = [len(groups), dist.get_process_group_ranks(mine)]
-    found["its sum"] = total(mine, rank + 1.0)
+    properties["by enumeration"] = [len(groups), dist.get_process_group_ranks(mine)]
+    properties["its sum"] = total(mine, rank + 1.0)
     some = [0, n - 1] if rank in (0, n - 1) else list(range(1, n - 1))
     local = dist.new_group(some, use_local_synchronization=True)
-    found["made by its members alone"] = total(local, rank + 1.0)
+    properties["made by its members alone"] = total(local, rank + 1.0)
     alone = dist.new_group([rank], use_local_synchronization=True)
-    found["alone"] = [total(alone, 5.0), dist.get_world_size(alone), *_alone(alone)]
-    found["split"] = raised(lambda: dist.split_group(None, [[0, 1]]))
-    found["shrunk"] = raised(lambda: dist.shrink_group([n - 1]))
+    properties["alone"] = [total(alone, 5.0), dist.get_world_size(alone), *_alone(alone)]
+    properties["split"] = raised(lambda: dist.split_group(None, [[0, 1]]))
+    properties["shrunk"] = raised(lambda: dist.shrink_group([n - 1]))
     timed = dist.new_group(timeout=timedelta(seconds=70))
-    found["with a time limit"] = total(timed, 1.0)
+    properties["with a time limit"] = total(timed, 1.0)
     from torch.distributed.device_mesh import init_device_mesh
 
     mesh = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("rows", "columns"))
     sums = [total(mesh.get_group(name), rank + 1.0) for name in ("rows", "columns")]
-    found["of a mesh"] = [sums, mesh.get_coordinate(), mesh["rows"].get_local_rank()]
-    found["flattened"] = total(mesh._flatten().get_group(), 1.0)
-    return found
+    properties["of a mesh"] = [sums, mesh.get_coordinate(), mesh["rows"].get_local_rank()]
+    properties["flattened"] = total(mesh._flatten().get_group(), 1.0)
+    return properties
 
 
 def _alone(group: Any) -> list[Any]:
     """Every operation in a group of one."""
     x, out = torch.arange(4.0), torch.zeros(4)
     dist.all_gather_into_tensor(out, x, group=group)
-    found = [out.clone()]
+    results = [out.clone()]
     dist.reduce_scatter_tensor(out, x * 2, group=group)
-    found.append(out.clone())
+    results.append(out.clone())
     dist.all_to_all_single(out, x * 3, group=group)
-    found.append(out.clone())
+    results.append(out.clone())
     dist.broadcast(out, dist.get_rank(), group=group)
     dist.reduce(out, dist.get_rank(), group=group)
     parts = [torch.zeros(4)]
@@ -156,7 +156,7 @@ def _alone(group: Any) -> list[Any]:
     gathered: list[Any] = [None]
     dist.all_gather_object(gathered, {"one": 1}, group=group)
     dist.barrier(group=group)
-    return [*found, out, *parts, gathered]
+    return [*results, out, *parts, gathered]
 
 
 def _after_the_end(rank: int, n: int) -> list[Any]:
@@ -164,23 +164,23 @@ def _after_the_end(rank: int, n: int) -> list[Any]:
     group, other = dist.new_group(), dist.new_group()
     dist.barrier()
     dist.destroy_process_group(group)
-    found: list[Any] = []
+    results: list[Any] = []
     if dist.get_backend() != "gloo":  # whose groups go on for a while
-        told = [
+        refusals = [
             _refusal(group.allreduce, [torch.ones(1)]),
             _refusal(group.send, [torch.ones(1)], 0, 0),
         ]
-        assert all("was destroyed, and rank" in one for one in told), told
+        assert all("was destroyed, and rank" in one for one in refusals), refusals
     gc.disable()
     known = weakref.ref(group)
     del group
-    found.append(known() is None)
+    results.append(known() is None)
     gc.enable()
     if dist.get_backend() != "gloo":  # for which abort() is nothing
         if rank == 0:
             other.abort()
         assert _refusal(dist.all_reduce, torch.ones(1), group=other)
-    return found
+    return results
 
 
 def _refusal(call: Any, *arguments: Any, **options: Any) -> str:
@@ -195,13 +195,13 @@ def _again_and_again(rank: int, n: int) -> list[Any]:
     """The default group ends and begins anew in one process, ten times, with other sizes."""
     backend, store = dist.get_backend(), c10d._get_default_store()
     dist.destroy_process_group()
-    found: list[Any] = [raised(lambda: dist.all_reduce(torch.ones(1))), dist.is_initialized()]
+    results: list[Any] = [raised(lambda: dist.all_reduce(torch.ones(1))), dist.is_initialized()]
     for round_ in range(10):
         size = 1 + round_ % n
         if rank < size:
-            own = dist.PrefixStore(f"round {round_}", store)
+            substore = dist.PrefixStore(f"round {round_}", store)
             turned = (rank + round_) % size  # a process need not have the same rank again
-            dist.init_process_group(backend, store=own, rank=turned, world_size=size)
+            dist.init_process_group(backend, store=substore, rank=turned, world_size=size)
             sub = dist.new_group([0])
             x = torch.tensor([float(turned)])
             work = dist.all_reduce(x, async_op=True)
@@ -209,7 +209,7 @@ def _again_and_again(rank: int, n: int) -> list[Any]:
                 assert work is not None
                 work.wait()
             if turned == 0:
-                found.append(total(sub, 3.0))
+                results.append(total(sub, 3.0))
             if round_ % 2:
                 dist.destroy_process_group()
             else:
@@ -217,25 +217,25 @@ def _again_and_again(rank: int, n: int) -> list[Any]:
                     dist.destroy_process_group(sub)
                 dist.destroy_process_group(dist.group.WORLD)
             if round_ % 3:
-                found.append(x)
-    own = dist.PrefixStore("the end", store)
-    dist.init_process_group(backend, store=own, rank=rank, world_size=n)
-    return [*found, total(None, 1.0)]
+                results.append(x)
+    substore = dist.PrefixStore("the end", store)
+    dist.init_process_group(backend, store=substore, rank=rank, world_size=n)
+    return [*results, total(None, 1.0)]
 
 
 def _stores(rank: int, n: int) -> dict[str, Any]:
     """Every way to find each other."""
     backend, store = dist.get_backend(), c10d._get_default_store()
-    told = [tempfile.mkdtemp()]
-    dist.broadcast_object_list(told, src=0)
-    folder = Path(str(told[0]))
+    folders = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(folders, src=0)
+    folder = Path(str(folders[0]))
     dist.barrier()
     dist.destroy_process_group()
-    found: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
 
     def over(name: str, **options: Any) -> None:
         dist.init_process_group(backend, timeout=LIMIT, **options)
-        found[name] = total(None, rank + 1.0)
+        totals[name] = total(None, rank + 1.0)
         dist.barrier()
         dist.destroy_process_group()
 
@@ -250,7 +250,7 @@ def _stores(rank: int, n: int) -> dict[str, Any]:
     client = served or dist.TCPStore("127.0.0.1", port, n, False)
     over("TCPStore", store=client, rank=rank, world_size=n)
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    found["HashStore"] = total(None, 4.0)
+    totals["HashStore"] = total(None, 4.0)
     dist.destroy_process_group()
     if rank == 0:
         store.set("free", str(_free_port()))
@@ -260,7 +260,7 @@ def _stores(rank: int, n: int) -> dict[str, Any]:
         all_here(store, f"env {i}", n)
         os.environ |= {"MASTER_PORT": free, "RANK": str(rank), "WORLD_SIZE": str(n)}
         dist.init_process_group(backend)
-        found[f"env:// {i}"] = total(None, rank + i + 1.0)
+        totals[f"env:// {i}"] = total(None, rank + i + 1.0)
         all_here(store, f"env done {i}", n)
         dist.destroy_process_group()
     all_here(store, "tcp", n)
@@ -268,9 +268,9 @@ def _stores(rank: int, n: int) -> dict[str, Any]:
     os.environ.clear()
     os.environ |= before
     all_here(store, "all", n)
-    own = dist.PrefixStore("the end", store)
-    dist.init_process_group(backend, store=own, rank=rank, world_size=n)
-    return found
+    substore = dist.PrefixStore("the end", store)
+    dist.init_process_group(backend, store=substore, rank=rank, world_size=n)
+    return totals
 
 
 def _free_port() -> int:
@@ -284,19 +284,19 @@ def _free_port() -> int:
 
 def _orders_of_ending(rank: int, n: int) -> list[Any]:
     first, second = dist.new_group(), dist.new_group(list(range(n - 1)))
-    found: list[Any] = [total(first, 1.0)]
+    results: list[Any] = [total(first, 1.0)]
     if rank < n - 1:
-        found.append(total(second, 2.0))
+        results.append(total(second, 2.0))
     dist.destroy_process_group(first)
-    found += [
+    results += [
         raised(lambda: dist.destroy_process_group(first)),
         total(None, 1.0),
         c10d.get_pg_count(),
     ]
     late = dist.new_group()
-    found.append(total(late, 3.0))
+    results.append(total(late, 3.0))
     dist.barrier()
-    return found  # the rest goes with the default group
+    return results  # the rest goes with the default group
 
 
 def _other_backend(rank: int, n: int) -> list[Any]:
@@ -304,27 +304,27 @@ def _other_backend(rank: int, n: int) -> list[Any]:
     other = "gloo" if dist.get_backend() != "gloo" else "workbench"
     group = dist.new_group(backend=other)
     some = dist.new_group([0, 1], backend=other)
-    found: list[Any] = [total(group, rank + 1.0), total(None, rank + 2.0)]
+    totals: list[Any] = [total(group, rank + 1.0), total(None, rank + 2.0)]
     if rank < 2:
-        found.append(total(some, rank + 3.0))
+        totals.append(total(some, rank + 3.0))
     dist.barrier(group=group)
-    return found
+    return totals
 
 
 def _device_backends(rank: int, n: int) -> list[Any]:
     """A backend that is named for its devices."""
     backend, store = dist.get_backend(), c10d._get_default_store()
     dist.destroy_process_group()
-    found = []
+    totals = []
     for i, name in enumerate((f"cpu:{backend}", f"cpu:{backend},cuda:gloo")):
-        own = dist.PrefixStore(f"devices {i}", store)
-        dist.init_process_group(name, store=own, rank=rank, world_size=n)
-        found.append(tried(lambda: [total(None, rank + 1.0), total(dist.new_group(), 1.0)]))
+        substore = dist.PrefixStore(f"devices {i}", store)
+        dist.init_process_group(name, store=substore, rank=rank, world_size=n)
+        totals.append(tried(lambda: [total(None, rank + 1.0), total(dist.new_group(), 1.0)]))
         dist.barrier()
         dist.destroy_process_group()
-    own = dist.PrefixStore("the end", store)
-    dist.init_process_group(backend, store=own, rank=rank, world_size=n)
-    return found
+    substore = dist.PrefixStore("the end", store)
+    dist.init_process_group(backend, store=substore, rank=rank, world_size=n)
+    return totals
 
 
 @pytest.mark.full

@@ -39,18 +39,18 @@ NAMES = (*FAMILIES, *FILES, *PRICED, *WEB, *SERVER, *LIVE)
 def families(names: set[str]) -> Iterator[dict[str, Family]]:
     """These, with what they stand on: a folder, a process that reads files, ranks."""
     with contextlib.ExitStack() as stack:
-        found = dict(FAMILIES)
+        by_name = dict(FAMILIES)
         if names & {*FILES}:
-            found |= stack.enter_context(_files())
+            by_name |= stack.enter_context(_files())
         if names & {*PRICED}:
-            found |= stack.enter_context(prices.families())
+            by_name |= stack.enter_context(prices.families())
         if names & {*WEB}:
-            found |= stack.enter_context(pages.web_app())
+            by_name |= stack.enter_context(pages.web_app())
         if names & {*SERVER}:
-            found |= stack.enter_context(requests.server())
+            by_name |= stack.enter_context(requests.server())
         if names & {*LIVE}:
-            found |= stack.enter_context(pages.ranks())
-        yield {name: family for name, family in found.items() if name in names}
+            by_name |= stack.enter_context(pages.ranks())
+        yield {name: family for name, family in by_name.items() if name in names}
 
 
 @contextlib.contextmanager
@@ -62,17 +62,17 @@ def _files() -> Iterator[dict[str, Family]]:
         right = opener.use(place / "run.parquet")
 
         def is_refused_or_right(data: bytes) -> None:
-            said = opener.use_bytes(data, place)
-            assert "refused" in said or said == right, said
+            answer = opener.use_bytes(data, place)
+            assert "refused" in answer or answer == right, answer
 
         def is_read_or_refused(data: bytes) -> None:
-            said = opener.use_bytes(data, place)
-            assert said.keys() <= {"read", "refused"}, said
+            answer = opener.use_bytes(data, place)
+            assert answer.keys() <= {"read", "refused"}, answer
 
-        def is_read_as_far(told: traces.Deed) -> None:
+        def is_read_as_far(damage: traces.Deed) -> None:
             folder = Path(shutil.copytree(trace, place / "spoiled"))
             try:
-                traces.spoil(folder, told)
+                traces.spoil(folder, damage)
                 traces.read_and_follow(folder)
             finally:
                 shutil.rmtree(folder)
@@ -88,44 +88,44 @@ def _files() -> Iterator[dict[str, Family]]:
 
 
 def main() -> int:
-    asked = _asked()
+    arguments = _asked()
     try:
-        if asked.again is not None:
-            name, told = kept(asked.again)
-            with families({name}) as found:
-                found[name].judge(told)
+        if arguments.again is not None:
+            name, case = kept(arguments.again)
+            with families({name}) as by_name:
+                by_name[name].judge(case)
             print(f"{name}: answered well")
             return 0
-        with families({*(asked.family or NAMES)}) as found:
-            return _tried(found, asked)
+        with families({*(arguments.family or NAMES)}) as by_name:
+            return _tried(by_name, arguments)
     finally:
         wb.shutdown()
 
 
-def _tried(found: dict[str, Family], asked: argparse.Namespace) -> int:
-    print(f"python -m tests.fuzz --seed {asked.seed}", flush=True)
+def _tried(by_name: dict[str, Family], arguments: argparse.Namespace) -> int:
+    print(f"python -m tests.fuzz --seed {arguments.seed}", flush=True)
     failed, tried = Counter[str](), Counter[str]()
-    deadline = time.monotonic() + asked.seconds
-    for seed in range(asked.seed, asked.seed + asked.cases):
-        if time.monotonic() > deadline or (failed.total() and not asked.go_on):
+    deadline = time.monotonic() + arguments.seconds
+    for seed in range(arguments.seed, arguments.seed + arguments.cases):
+        if time.monotonic() > deadline or (failed.total() and not arguments.go_on):
             break
-        for name, family in found.items():
+        for name, family in by_name.items():
             tried[name] += 1
             failed[name] += _fails(name, family, seed)
-    for name in found:
+    for name in by_name:
         print(f"{name:24} {tried[name]:8,} cases  {failed[name]:6,} failed")
     return 1 if failed.total() else 0
 
 
 def _fails(name: str, family: Family, seed: int) -> bool:
     """Is it answered badly? Then it is kept, and said how to have it again."""
-    told: Any = family.make(random.Random(seed))
+    case: Any = family.make(random.Random(seed))
     try:
-        family.judge(told)
+        family.judge(case)
     except Exception as error:
-        path = keep(KEPT, name, seed, told)
+        path = keep(KEPT, name, seed, case)
         print(f"{name}, seed {seed}: {type(error).__name__}: {error}"[:2000])
-        print(f"    told: {told!r}"[:500])
+        print(f"    told: {case!r}"[:500])
         print(f"    again: python -m tests.fuzz --again {path}", flush=True)
         return True
     return False
@@ -143,12 +143,12 @@ def _asked() -> argparse.Namespace:
     options.add_argument("--cases", type=int, default=10**9, help="of each family, at most")
     options.add_argument("--go-on", action="store_true", help="after a case that fails")
     options.add_argument("--again", type=Path, help="a file of runs/fuzz")
-    asked = options.parse_args()
-    if unknown := {*asked.family} - {*NAMES}:
+    arguments = options.parse_args()
+    if unknown := {*arguments.family} - {*NAMES}:
         options.error(f"there is no family {', '.join(unknown)}; there is {', '.join(NAMES)}")
-    if asked.seed is None:
-        asked.seed = secrets.randbelow(10**9)
-    return asked
+    if arguments.seed is None:
+        arguments.seed = secrets.randbelow(10**9)
+    return arguments
 
 
 if __name__ == "__main__":

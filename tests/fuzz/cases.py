@@ -126,17 +126,17 @@ def spec_of_text(chance: random.Random) -> str:
             return f"{whole}{chance.choice([*SPEC])}: {odd}\n"
 
 
-def made_of_text(told: str) -> None:
+def made_of_text(yaml_text: str) -> None:
     with contextlib.suppress(SpecError):
-        holds(Experiment.from_yaml(told))
+        holds(Experiment.from_yaml(yaml_text))
 
 
 def link(chance: random.Random) -> str:
     """A link that was changed on its way, or carries something else."""
-    made = web_link.to_link(Experiment(**SPEC))
+    link_text = web_link.to_link(Experiment(**SPEC))
     match chance.randrange(3):
         case 0:
-            return damaged(made.encode(), chance).decode(errors="replace")
+            return damaged(link_text.encode(), chance).decode(errors="replace")
         case 1:
             packed = zlib.compress(damaged(Experiment(**SPEC).to_yaml().encode(), chance))
             return base64.urlsafe_b64encode(packed).decode()
@@ -144,26 +144,26 @@ def link(chance: random.Random) -> str:
             return text(chance)
 
 
-def made_of_a_link(told: str) -> None:
+def made_of_a_link(link_text: str) -> None:
     with contextlib.suppress(SpecError):
-        exp = web_link.from_link(told)
+        exp = web_link.from_link(link_text)
         assert not exp.carries_code
         holds(exp)
 
 
 def form_values(chance: random.Random) -> dict[str, Any]:
     """A form's values as a page sends them, some of them something else."""
-    told = form.values(Experiment(**SPEC))
+    entries = form.values(Experiment(**SPEC))
     for _ in range(chance.choice((1, 1, 3))):
-        told[chance.choice([*told, text(chance)])] = from_a_page(chance)
-    return told
+        entries[chance.choice([*entries, text(chance)])] = from_a_page(chance)
+    return entries
 
 
-def made_of_a_form(told: dict[str, Any]) -> None:
+def made_of_a_form(entries: dict[str, Any]) -> None:
     with contextlib.suppress(SpecError):
-        holds(form.experiment(told))
+        holds(form.experiment(entries))
     with contextlib.suppress(SpecError, Refused):
-        exp = form.experiment(plain(told))
+        exp = form.experiment(plain(entries))
         Limits().check(exp)
         assert not exp.carries_code
 
@@ -202,8 +202,8 @@ def line_of_a_cell(chance: random.Random) -> str:
 
 def asked_of_ranks(line: str) -> None:
     with contextlib.suppress(UsageError):
-        asked = magics.parse(line)
-        assert len(asked.some) <= 1000 and 0 <= (asked.size or 0) < 1000
+        request = magics.parse(line)
+        assert len(request.some) <= 1000 and 0 <= (request.size or 0) < 1000
 
 
 def message_of_a_process(chance: random.Random) -> bytes:
@@ -236,8 +236,8 @@ def alarm(chance: random.Random) -> tuple[int, str, str, bytes]:
     return rank, words, more, damaged(write_alarm(PeerLost(words + more, rank)), chance)
 
 
-def heard(told: tuple[int, str, str, bytes]) -> None:
-    rank, words, more, changed = told
+def heard(alarm: tuple[int, str, str, bytes]) -> None:
+    rank, words, more, changed = alarm
     data = write_alarm(PeerLost(words + more, rank))
     assert len(data) <= TEXT_BYTES - 8
     read = read_alarm(data)

@@ -34,22 +34,22 @@ def test_what_is_made_up_is_refused_in_words_or_right(family: str) -> None:
 
 def test_a_saved_run_that_was_damaged_is_refused_or_whole(tmp_path: Path) -> None:
     path = saved_runs.run(tmp_path)
-    whole, opener, seen = path.read_bytes(), saved_runs.Opener(), Counter[str]()
+    whole, opener, outcomes = path.read_bytes(), saved_runs.Opener(), Counter[str]()
     try:
         right = opener.use(path)
         assert "read" in right
         for seed in range(CASES):
             changed = damaged(whole, random.Random(seed))
-            said = opener.use_bytes(changed, tmp_path)
-            assert "refused" in said or said == right, (seed, said)
-            assert said != right or changed == whole, seed
-            seen.update(said.keys())
-        assert seen["refused"] > CASES // 2, seen
+            outcome = opener.use_bytes(changed, tmp_path)
+            assert "refused" in outcome or outcome == right, (seed, outcome)
+            assert outcome != right or changed == whole, seed
+            outcomes.update(outcome.keys())
+        assert outcomes["refused"] > CASES // 2, outcomes
         for seed in range(CASES):
-            said = opener.use_bytes(saved_runs.made_by_hand(random.Random(seed)), tmp_path)
-            assert said.keys() <= {"read", "refused"}, (seed, said)
-            seen[f"{[*said]} by hand"] += 1
-        assert min(seen["['read'] by hand"], seen["['refused'] by hand"]) > 10, seen
+            outcome = opener.use_bytes(saved_runs.made_by_hand(random.Random(seed)), tmp_path)
+            assert outcome.keys() <= {"read", "refused"}, (seed, outcome)
+            outcomes[f"{[*outcome]} by hand"] += 1
+        assert min(outcomes["['read'] by hand"], outcomes["['refused'] by hand"]) > 10, outcomes
     finally:
         opener.close()
 
@@ -71,18 +71,18 @@ def test_a_trace_folder_that_was_spoiled_is_read_as_far_as_it_is_whole(tmp_path:
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_page_may_say_what_it_likes(live: wb.Run, readonly: bool) -> None:
     listener = messages.Listener(live, readonly=readonly)
-    asked = []
+    ids = []
     for seed in range(2 * CASES):
-        told = messages.message(random.Random(seed))
-        asked += [told["id"]] if messages.is_answered(told) else []
-        listener.page.hear(told)
+        message = messages.message(random.Random(seed))
+        ids += [message["id"]] if messages.is_answered(message) else []
+        listener.page.hear(message)
         # A page may have 100 commands waiting; what it asks beyond that is refused.
-        least = len(asked) - 50
+        least = len(ids) - 50
         listener.until(lambda least=least: len(listener.said) > least)
-    listener.until(lambda: len(listener.said) >= len(asked))
-    assert [said["id"] for said in listener.said] == asked  # each once, in order
-    assert all(said["words"] and isinstance(said["ok"], bool) for said in listener.said)
-    done = sum(said["ok"] for said in listener.said)
+    listener.until(lambda: len(listener.said) >= len(ids))
+    assert [answer["id"] for answer in listener.said] == ids  # each once, in order
+    assert all(answer["words"] and isinstance(answer["ok"], bool) for answer in listener.said)
+    done = sum(answer["ok"] for answer in listener.said)
     assert done == 0 if readonly else 2 * CASES > done > CASES // 2, done
     before = listener.batches
     listener.page.hear({"type": "hello", "token": "again"})
@@ -104,7 +104,7 @@ def test_a_short_text_that_would_never_end_is_refused_at_once() -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     began = time.monotonic()
-    for text, says in (
+    for text, reason in (
         ("\n".join(lines) + "\noptions: *a11\n", "comes to .* values once its aliases"),
         ("options: &a {a: *a}\n", "comes to .* values once its aliases"),
         ("options: " + "[" * 20_000 + "\n", "nested too deeply"),
@@ -112,6 +112,6 @@ def test_a_short_text_that_would_never_end_is_refused_at_once() -> None:
         ("lr: 2001-99-99\n", "not YAML"),
         ("x" * 5000, "neither a file nor an experiment's YAML"),
     ):
-        with pytest.raises(SpecError, match=says):
+        with pytest.raises(SpecError, match=reason):
             wb.Experiment.from_yaml(text)
     assert time.monotonic() - began < 30

@@ -108,11 +108,11 @@ def test_what_is_left_out_is_as_by_default() -> None:
 
 
 def test_code_of_the_users_own_is_kept() -> None:
-    own = Source(name="mine", code="def mine(comm, x):\n    return x\n")
-    exp = Experiment(all_reduce=own)
+    users_source = Source(name="mine", code="def mine(comm, x):\n    return x\n")
+    exp = Experiment(all_reduce=users_source)
     values = form.values(exp)
     assert values["all_reduce"] is exp.all_reduce
-    assert form.experiment(values | {"ranks": 2}).all_reduce == own
+    assert form.experiment(values | {"ranks": 2}).all_reduce == users_source
 
 
 def test_links_and_faults_as_people_type_them() -> None:
@@ -164,9 +164,9 @@ def test_options_count_while_their_strategy_is_chosen() -> None:
     }
     assert form.experiment(typed) == Experiment(ranks=5)
     assert form.experiment({**typed, "strategy": "ddp"}).options == {"bucket_cap_mb": 3.0}
-    made = form.experiment({**typed, **SERVED})
-    assert made.options == {"servers": 2, "placement": [0.75, 0.25], "consistency": "ssp"}
-    assert form.experiment(form.values(made)) == made
+    experiment = form.experiment({**typed, **SERVED})
+    assert experiment.options == {"servers": 2, "placement": [0.75, 0.25], "consistency": "ssp"}
+    assert form.experiment(form.values(experiment)) == experiment
 
 
 @pytest.mark.parametrize(
@@ -187,21 +187,25 @@ def test_options_there_and_back(options: dict[str, Any]) -> None:
 
 def test_a_default_that_was_said_is_left_out() -> None:
     """So that nothing of one strategy stands in the way of another that is chosen then."""
-    said = Experiment(strategy="parameter_server", options={"staleness": 3, "servers": 2})
-    values = form.values(said)
+    experiment = Experiment(strategy="parameter_server", options={"staleness": 3, "servers": 2})
+    values = form.values(experiment)
     assert values["options"] == ""
     assert form.experiment(values).options == {"servers": 2}
     assert form.experiment({**values, "strategy": "ddp"}).options == {}
 
 
 def test_a_policy_of_the_users_own_stays_what_it_is() -> None:
-    own = Source(
+    users_source = Source(
         name="Mine", code="class Mine:\n    def may_start(self, *_):\n        return True\n"
     )
-    exp = Experiment(strategy="parameter_server", options={"consistency": own, "servers": 2})
+    exp = Experiment(
+        strategy="parameter_server", options={"consistency": users_source, "servers": 2}
+    )
     values = form.values(exp)
-    assert values["options.consistency"] == own and values["options.servers"] == 2
-    assert form.experiment({**values, "options.servers": 1}).options == {"consistency": own}
+    assert values["options.consistency"] == users_source and values["options.servers"] == 2
+    assert form.experiment({**values, "options.servers": 1}).options == {
+        "consistency": users_source
+    }
 
 
 PIPED: dict[str, Any] = {"strategy": "pipeline", "ranks": 2}
@@ -226,15 +230,15 @@ def test_a_pipeline_there_and_back(options: dict[str, Any]) -> None:
 
 
 def test_pads_as_people_type_them() -> None:
-    made = form.experiment({**PIPED, "pad_compute": " 10 ms,20 ms, 5 us "})
-    assert made.pad_compute == wb.Pads(
+    experiment = form.experiment({**PIPED, "pad_compute": " 10 ms,20 ms, 5 us "})
+    assert experiment.pad_compute == wb.Pads(
         forward="10 ms", input_gradient="20 ms", weight_gradient="5 us"
     )
-    values = form.values(made)
-    assert values["pad_compute"] == "10 ms, 20 ms, 5 us" and form.experiment(values) == made
+    values = form.values(experiment)
+    assert values["pad_compute"] == "10 ms, 20 ms, 5 us" and form.experiment(values) == experiment
     assert form.experiment({**PIPED, "pad_compute": "20 ms"}).pad_compute == "20 ms"
     assert form.experiment({**PIPED, "pad_compute": " "}).pad_compute is None
-    assert eval(form.as_code(made), {"wb": wb}) == made  # what the form shows to copy
+    assert eval(form.as_code(experiment), {"wb": wb}) == experiment  # what the form shows to copy
 
 
 def test_fields_of_a_pipeline_are_there_while_it_is_chosen() -> None:
@@ -321,10 +325,10 @@ def test_a_preset_says_what_to_look_for_and_can_be_run_as_it_is(name: str) -> No
 
 
 def test_presets_differ() -> None:
-    made = [preset.experiment for preset in form.presets().values()]
-    assert all(one != other for at, one in enumerate(made) for other in made[:at])
-    assert made[0].ranks == 4
-    assert max(exp.ranks for exp in made) == 16
+    specs = [preset.experiment for preset in form.presets().values()]
+    assert all(one != other for at, one in enumerate(specs) for other in specs[:at])
+    assert specs[0].ranks == 4
+    assert max(exp.ranks for exp in specs) == 16
 
 
 @given(st.text(max_size=60))
@@ -341,6 +345,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize("name", comparisons())
 def test_a_comparison_has_experiments_that_can_be_run(name: str) -> None:
     one = comparisons()[name]
-    made = one.make()
+    specs = one.make()
     assert one.name == name and one.words.endswith((".", "?")) and len(one.words) <= 100
-    assert len(made) >= 3 and len({exp.to_json() for exp in made.values()}) == len(made)
+    assert len(specs) >= 3 and len({exp.to_json() for exp in specs.values()}) == len(specs)

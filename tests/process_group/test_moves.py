@@ -139,9 +139,9 @@ def _everything(rank: int, n: int) -> list[str]:
     for i, dtype in enumerate(DTYPES):
         for j, size in enumerate(SIZES):
             root = (i + j) % n
-            found = _cases(rank, n, dtype, size, root)
+            checks = _cases(rank, n, dtype, size, root)
             wrong += [
-                f"{what} of {size} {dtype}, root {root}" for what, right in found if not right
+                f"{what} of {size} {dtype}, root {root}" for what, right in checks if not right
             ]
     dist.barrier()
     return wrong
@@ -169,9 +169,9 @@ def test_every_form_of_every_operation_is_right_and_goes_chunk_by_chunk(
 
 
 def _some(rank: int, n: int) -> list[str]:
-    found = [*_cases(rank, n, "float32", 1023, 1), *_cases(rank, n, "bool", 0, 2)]
+    checks = [*_cases(rank, n, "float32", 1023, 1), *_cases(rank, n, "bool", 0, 2)]
     dist.barrier()
-    return [what for what, right in found if not right]
+    return [what for what, right in checks if not right]
 
 
 def test_between_hosts_they_are_the_same() -> None:
@@ -267,21 +267,21 @@ def test_roots_in_sub_groups(tmp_path: Path) -> None:
 
 def _late(rank: int, n: int) -> list[float]:
     """Return when each rank called the barrier, and when it went on."""
-    found = []
+    times = []
     for last in range(n):
         dist.barrier()
         time.sleep(0.1 * (rank == last))
         called = time.monotonic()
         dist.barrier()
-        found += [called, time.monotonic()]
-    return found
+        times += [called, time.monotonic()]
+    return times
 
 
 @pytest.mark.parametrize("n", [2, 5])
 def test_nobody_passes_a_barrier_before_the_last_has_come(n: int) -> None:
-    found = values(_late, n)
+    times = values(_late, n)
     for i in range(0, 2 * n, 2):
-        assert min(went[i + 1] for went in found) >= max(came[i] for came in found)
+        assert min(went[i + 1] for went in times) >= max(came[i] for came in times)
 
 
 # -- what must not be --
@@ -302,16 +302,16 @@ def _refused(rank: int, n: int) -> list[str]:
         lambda: dist.scatter(three, [torch.empty(4)] * n if rank == 1 else None, src=1),
         lambda: dist.gather(three, [torch.empty(3)] if rank == 1 else None, dst=1),
     ]
-    told = []
+    messages = []
     for i, call in enumerate(calls):
         if i < len(calls) - 2 or rank == 1:  # the root alone refuses: the others have not called
             try:
                 call()
             except (RuntimeError, ValueError) as error:
-                told.append(f"{i} {error}")
+                messages.append(f"{i} {error}")
     dist.all_reduce(x)
     assert x.tolist() == [0.0, n, 2.0 * n, 3.0 * n]
-    return told
+    return messages
 
 
 def test_what_cannot_be_is_refused_by_name_and_the_group_goes_on() -> None:
@@ -327,7 +327,7 @@ def test_what_cannot_be_is_refused_by_name_and_the_group_goes_on() -> None:
         "3 elements each",
         "3 elements each",
     ]
-    for rank, told in enumerate(values(_refused, 2)):
-        assert len(told) == len(words) - 2 * (rank == 0), told
-        for found, expected in zip(told, words, strict=False):
-            assert expected in found, (rank, found)
+    for rank, messages in enumerate(values(_refused, 2)):
+        assert len(messages) == len(words) - 2 * (rank == 0), messages
+        for message, expected in zip(messages, words, strict=False):
+            assert expected in message, (rank, message)

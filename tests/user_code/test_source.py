@@ -21,7 +21,7 @@ Module = Callable[..., ModuleType]
 
 
 def test_a_function_brings_functions_imports_and_constants_along(module: Module) -> None:
-    own = module("""
+    users_module = module("""
         import math
         import numpy as np
         from collections import OrderedDict as Ordered
@@ -37,14 +37,14 @@ def test_a_function_brings_functions_imports_and_constants_along(module: Module)
             table = Ordered(TABLE)
             return sum(map(lambda y: y + math.pi, inner(np.asarray(x)))), table, join("a", "b")
     """)
-    travelling = capture(own.outer)
+    travelling = capture(users_module.outer)
     assert "UNUSED" not in travelling.code and "import numpy as np" in travelling.code
     moved = travelling.load()
-    assert moved is not own.outer and moved([1, 2]) == own.outer([1, 2])
+    assert moved is not users_module.outer and moved([1, 2]) == users_module.outer([1, 2])
 
 
 def test_a_class_brings_bases_decorators_defaults_and_annotations_along(module: Module) -> None:
-    own = module('''
+    users_module = module('''
         import functools
         from dataclasses import dataclass, field
         from enum import Enum
@@ -95,16 +95,16 @@ def test_a_class_brings_bases_decorators_defaults_and_annotations_along(module: 
             def label(self) -> Shape:
                 return self.settings.shape
     ''')
-    moved = capture(own.Mine).load()
+    moved = capture(users_module.Mine).load()
     word, tensor = moved().forward(2)
     assert word == "logged" and tensor.tolist() == [2.0, 2.0, 2.0]
     assert moved().label == (1, 2) and moved.__doc__ == "Its doc string."
-    assert moved.__mro__[1].__name__ == "Base" and moved.__mro__[1] is not own.Base
+    assert moved.__mro__[1].__name__ == "Base" and moved.__mro__[1] is not users_module.Base
     assert inspect.signature(moved.forward) is not None
 
 
 def test_functions_that_call_each_other_and_bases_that_name_their_heirs(module: Module) -> None:
-    own = module("""
+    users_module = module("""
         def even(n): return n == 0 or odd(n - 1)
         def odd(n): return n != 0 and even(n - 1)
 
@@ -113,14 +113,14 @@ def test_functions_that_call_each_other_and_bases_that_name_their_heirs(module: 
         class Child(Base): pass
         class Grandchild(Child): pass
     """)
-    assert capture(own.even).load()(10) and not capture(own.odd).load()(10)
-    for one in (own.Base, own.Child, own.Grandchild):
+    assert capture(users_module.even).load()(10) and not capture(users_module.odd).load()(10)
+    for one in (users_module.Base, users_module.Child, users_module.Grandchild):
         names = [heir.__name__ for heir in capture(one).load()().heirs()]
         assert names == ["Child", "Grandchild"]
 
 
 def test_a_decorator_finds_what_it_calls_at_once(module: Module) -> None:
-    own = module("""
+    users_module = module("""
         def register(cls):
             cls.table = later()
             return cls
@@ -130,11 +130,11 @@ def test_a_decorator_finds_what_it_calls_at_once(module: Module) -> None:
         @register
         class A: pass
     """)
-    assert capture(own.A).load().table == 7
+    assert capture(users_module.A).load().table == 7
 
 
 def test_variables_of_enclosing_functions_travel_when_plain(module: Module) -> None:
-    own = module("""
+    users_module = module("""
         def make(scale, handle):
             def helper(x): return x * scale
             def plain(x): return helper(x) + 1
@@ -145,7 +145,7 @@ def test_variables_of_enclosing_functions_travel_when_plain(module: Module) -> N
                 def get(self): return helper(2)
             return plain, stuck, Local
     """)
-    plain, stuck, local = own.make(3, object())
+    plain, stuck, local = users_module.make(3, object())
     assert capture(plain).load()(2) == 7
     assert capture(local).load()().get() == 6
     assert capture(local).load().text == local.text  # taking the indentation off changes no string
@@ -196,7 +196,7 @@ def test_objects_of_dataclasses_travel_with_what_they_hold(module: Module) -> No
 
 def test_modules_of_the_users_own_travel_too(module: Module) -> None:
     module("FACTOR = 4\ndef scaled(x): return FACTOR * x\nclass Unused: pass\n", "users_helpers")
-    own = module("""
+    users_module = module("""
         import users_helpers
         import users_helpers as h
         from users_helpers import scaled as times_four
@@ -208,18 +208,18 @@ def test_modules_of_the_users_own_travel_too(module: Module) -> None:
             import users_helpers
             return users_helpers.scaled(x)
     """)
-    assert capture(own.direct).load()(2) == 8
-    code = capture(own.through).code
+    assert capture(users_module.direct).load()(2) == 8
+    code = capture(users_module.through).code
     assert "Unused" not in code and "import users_helpers" not in code
-    assert capture(own.through).load()(2) == 12
+    assert capture(users_module.through).load()(2) == 12
     with pytest.raises(SpecError, match=r"whole uses the module users_helpers.*from users_helpers"):
-        capture(own.whole)
+        capture(users_module.whole)
     with pytest.raises(SpecError, match=r"inside imports users_helpers.*outside of inside"):
-        capture(own.inside)
+        capture(users_module.inside)
 
 
 def test_library_objects_travel_as_imports(module: Module) -> None:
-    own = module("""
+    users_module = module("""
         import concurrent.futures
         import torch
         import torch.nn.functional as F
@@ -235,10 +235,10 @@ def test_library_objects_travel_as_imports(module: Module) -> None:
                 done = pool.submit(torch.zeros, 2, dtype=DTYPE).result()
             return TensorDataset(ACTIVATIONS["relu"](done)), Wrong
     """)
-    code = capture(own.use).code
+    code = capture(users_module.use).code
     assert "import concurrent.futures\n" in code  # `import concurrent` alone would not do
     assert "from workbench.common.errors import SpecError as Wrong\n" in code
-    dataset, wrong = capture(own.use).load()()
+    dataset, wrong = capture(users_module.use).load()()
     assert type(dataset).__name__ == "TensorDataset" and wrong is SpecError
     from workbench.tasks.lenet_digits import Task
 
@@ -246,7 +246,7 @@ def test_library_objects_travel_as_imports(module: Module) -> None:
 
 
 def test_annotations_that_nobody_evaluates_need_not_travel(module: Module) -> None:
-    own = module("""
+    users_module = module("""
         from __future__ import annotations
         from typing import TYPE_CHECKING
         if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def test_annotations_that_nobody_evaluates_need_not_travel(module: Module) -> No
             z: Nothing = y
             return z
     """)
-    assert capture(own.function).load()(0) == 1
+    assert capture(users_module.function).load()(0) == 1
 
 
 constants: Any = st.recursive(
@@ -294,7 +294,7 @@ CONFIG = "from dataclasses import dataclass\n@dataclass\nclass C:\n    x: object
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         (
             "import torch\nDATA = torch.ones(3)\ndef f(): return DATA",
@@ -337,10 +337,10 @@ CONFIG = "from dataclasses import dataclass\n@dataclass\nclass C:\n    x: object
         ),
     ],
 )
-def test_what_cannot_travel_is_refused_by_name(module: Module, text: str, says: str) -> None:
-    own = module(text)
-    with pytest.raises(SpecError, match=says):
-        capture(own.f)
+def test_what_cannot_travel_is_refused_by_name(module: Module, text: str, reason: str) -> None:
+    users_module = module(text)
+    with pytest.raises(SpecError, match=reason):
+        capture(users_module.f)
 
 
 @pytest.mark.parametrize("value", [3, "text", None, object(), [print]])

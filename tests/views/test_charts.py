@@ -39,10 +39,10 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
 
 def test_colours_are_the_stages() -> None:
     for theme, comm in (("light", "#cd6602"), ("dark", "#fb8f03")):
-        made = figures.figure(Store.from_frame(two_ranks()), "communication", theme)
-        assert [trace.name for trace in made.data] == ["computing", "exposed"]
-        assert made.data[1].line.color == comm == tokens(theme)["comm"]
-        assert comm in made.layout.annotations[0].text  # the title is the key
+        chart = figures.figure(Store.from_frame(two_ranks()), "communication", theme)
+        assert [trace.name for trace in chart.data] == ["computing", "exposed"]
+        assert chart.data[1].line.color == comm == tokens(theme)["comm"]
+        assert comm in chart.layout.annotations[0].text  # the title is the key
     with pytest.raises(ValueError, match="it is light or dark"):
         tokens("grey")
 
@@ -90,35 +90,35 @@ def test_an_axis_of_iterations_grows_by_doubling() -> None:
 
 def test_a_comparison_has_a_line_for_each_run_twice() -> None:
     loss = select(Store.from_frame(two_ranks()), "loss")
-    made = figures.comparison({"1 · a": loss, "2 · b": loss.head(2), "3 · c": loss.head(0)})
-    assert [trace.name for trace in made.data] == ["1 · a", "2 · b", "3 · c"] * 2
-    assert [trace.showlegend for trace in made.data] == [True] * 3 + [False] * 3
-    assert len({(t.line.color, t.line.dash) for t in made.data}) == 3
-    assert list(made.data[0].x) == [0, 1, 2, 3, 4]
-    assert list(made.data[3].x) == pytest.approx(loss["seconds"].to_list())
+    chart = figures.comparison({"1 · a": loss, "2 · b": loss.head(2), "3 · c": loss.head(0)})
+    assert [trace.name for trace in chart.data] == ["1 · a", "2 · b", "3 · c"] * 2
+    assert [trace.showlegend for trace in chart.data] == [True] * 3 + [False] * 3
+    assert len({(t.line.color, t.line.dash) for t in chart.data}) == 3
+    assert list(chart.data[0].x) == [0, 1, 2, 3, 4]
+    assert list(chart.data[3].x) == pytest.approx(loss["seconds"].to_list())
     assert figures.comparison({}).layout.annotations[0].text.count("appear")
 
 
 def test_figures_are_json_that_a_browser_takes() -> None:
-    made = figures.figure(Store.from_frame(two_ranks()), "overhead")  # no cost known: NaN
-    assert "NaN" not in json.dumps(json.loads(made.to_json()))
+    chart = figures.figure(Store.from_frame(two_ranks()), "overhead")  # no cost known: NaN
+    assert "NaN" not in json.dumps(json.loads(chart.to_json()))
 
 
 def test_cells_of_a_grid_do_not_overlap() -> None:
     store = Store.from_frame(two_ranks())
     cells = [cell(name, select(store, name)) for name in NAMES]
-    made = figures.grid(cells)
+    chart = figures.grid(cells)
     boxes = []
     for number in range(len(cells)):
-        x = made.layout[f"xaxis{number + 1 if number else ''}"]
-        y = made.layout[f"yaxis{2 * number + 1 if number else ''}"]
+        x = chart.layout[f"xaxis{number + 1 if number else ''}"]
+        y = chart.layout[f"yaxis{2 * number + 1 if number else ''}"]
         assert 0 <= x.domain[0] < x.domain[1] <= 1 and 0 <= y.domain[0] < y.domain[1] <= 1
         boxes.append((*x.domain, *y.domain))
     for at, (left, right, low, high) in enumerate(boxes):
         for other in boxes[:at]:
             apart = right <= other[0] or other[1] <= left or high <= other[2] or other[3] <= low
             assert apart
-    assert made.layout.height == 3 * figures.HEIGHT
+    assert chart.layout.height == 3 * figures.HEIGHT
 
 
 # ---- live
@@ -133,18 +133,18 @@ def test_charts_follow_a_run_to_its_end() -> None:
     run = wb.run(wb.Experiment(ranks=2, iterations=100_000, batch_size=16))
     live = run.charts("loss", "overhead")
     assert repr(live) == "Charts(loss, overhead)"
-    seen = set()
+    lengths = set()
     deadline = time.monotonic() + 60
-    while len(seen) < 4 and time.monotonic() < deadline:
-        seen.add(len(live.figure.data[0].x))
+    while len(lengths) < 4 and time.monotonic() < deadline:
+        lengths.add(len(live.figure.data[0].x))
         time.sleep(0.05)
     run.stop()
     run.wait(60)
-    assert len(seen) == 4, "the chart did not grow while the run went on"
+    assert len(lengths) == 4, "the chart did not grow while the run went on"
     assert remains(chart_threads, 10) == []
-    told = traces("loss", select(run.store, "loss"))[0]
-    assert list(live.figure.data[0].y) == pytest.approx(list(told.y))
-    assert told.x[-1] == len(run.result.losses) - 1
+    trace = traces("loss", select(run.store, "loss"))[0]
+    assert list(live.figure.data[0].y) == pytest.approx(list(trace.y))
+    assert trace.x[-1] == len(run.result.losses) - 1
     live.close()
 
 
@@ -199,11 +199,11 @@ def test_a_page_is_told_of_a_chart_once_it_has_its_ground_its_axes_and_its_words
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever comes later may be lost: a page that knows no more draws a white box and axes."""
-    told: list[tuple[dict[str, Any], str]] = []
+    openings: list[tuple[dict[str, Any], str]] = []
     create = channels.create_comm
 
     def listening(**opening: Any) -> Any:
-        told.append((opening["data"]["state"], opening.get("comm_id", "")))
+        openings.append((opening["data"]["state"], opening.get("comm_id", "")))
         return create(**opening)
 
     monkeypatch.setattr(channels, "create_comm", listening)
@@ -211,7 +211,7 @@ def test_a_page_is_told_of_a_chart_once_it_has_its_ground_its_axes_and_its_words
     assert live.children == (live.ground,), "nothing is shown before the page has said how it is"
     live.ground.dark = True
     assert live.children == (live.figure, live.ground)
-    (state, name), *others = [one for one in told if "_widget_layout" in one[0]]
+    (state, name), *others = [one for one in openings if "_widget_layout" in one[0]]
     assert others == [] and state["_config"] == {"displayModeBar": False}
     assert state["_widget_layout"]["annotations"][0]["text"] and state["_widget_layout"]["yaxis"]
     assert name == live.figure.model_id == state["_own"]
@@ -222,18 +222,18 @@ def test_a_page_is_told_of_a_chart_once_it_has_its_ground_its_axes_and_its_words
 
 def test_a_page_that_missed_edits_of_a_chart_is_told_how_it_is_now() -> None:
     live = Charts(None, "loss")
-    figure, said = live.figure, []
-    figure.send = lambda content, buffers=None: said.append(content)
-    figure.send_state = lambda key=None: None if key else said.append("state")
+    figure, sent = live.figure, []
+    figure.send = lambda content, buffers=None: sent.append(content)
+    figure.send_state = lambda key=None: None if key else sent.append("state")
     edits = {"layout": figure._last_layout_edit_id, "trace": figure._last_trace_edit_id}
     figure._handle_custom_msg({"type": "edits", **edits}, [])
-    assert said == [{"type": "edits", "lost": False}]
+    assert sent == [{"type": "edits", "lost": False}]
     live.ground.width = 640
     figure._handle_custom_msg({"type": "edits", **edits}, [])
-    assert said[1:] == ["state", {"type": "edits", "lost": True}]
+    assert sent[1:] == ["state", {"type": "edits", "lost": True}]
     for nonsense in (None, [], {"type": "hello"}):
         figure._handle_custom_msg(nonsense, [])
-    assert len(said) == 3
+    assert len(sent) == 3
     live.close()
 
 

@@ -33,7 +33,7 @@ FREE = ControlState(held=False, standing=(), slow_motion=1.0, slow={}, frozen=()
 MBIT = 8_000_000  # picoseconds a byte at 1 Mbit/s
 
 
-def told(**fields: Any) -> dict[str, Any]:
+def facts_of(**fields: Any) -> dict[str, Any]:
     return facts({"experiment": wb.Experiment(**fields).to_yaml(), "cores": "2", "threads": "1"})
 
 
@@ -41,10 +41,10 @@ def told(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_run_is_described_by_its_spec() -> None:
-    run = told(ranks=4, iterations=9, strategy="ddp", all_reduce="naive")
+    run = facts_of(ranks=4, iterations=9, strategy="ddp", all_reduce="naive")
     named = ("title", "strategy", "ranks", "iterations", "algorithm", "cores", "threads")
     assert [run[name] for name in named] == ["DDP", "ddp", 4, 9, "naive", 2, 1]
-    assert told()["title"] == "Data parallel" and told()["algorithm"] == "ring"
+    assert facts_of()["title"] == "Data parallel" and facts_of()["algorithm"] == "ring"
     titles = {
         "fsdp": "FSDP",
         "local_sgd": "Local SGD",
@@ -62,16 +62,16 @@ def test_a_run_is_described_by_its_spec() -> None:
     assert (nothing["ranks"], nothing["iterations"], nothing["title"]) == (0, -1, "")
 
 
-def link_told(source: int, target: int, made: str) -> dict[str, Any]:
-    words = f"link {source} → {target} {made}"
-    return {"from": source, "to": target, "made": made, "down": made == "cut", "words": words}
+def link_told(source: int, target: int, state: str) -> dict[str, Any]:
+    words = f"link {source} → {target} {state}"
+    return {"from": source, "to": target, "made": state, "down": state == "cut", "words": words}
 
 
 def test_what_is_our_own_making_is_said() -> None:
     link = wb.Link(latency="5 ms", bandwidth="1 Mbit/s")
     network = wb.Network(latency="1 ms", links={(0, 1): link, (1, 0): wb.Link(down=True)})
     faults = (wb.Slow(rank=1, factor=4), wb.Jitter(probability=0.1, factor=6))
-    run = told(network=network, pad_compute="20 ms", faults=faults)
+    run = facts_of(network=network, pad_compute="20 ms", faults=faults)
     assert run["emulated"] == [
         link_told(0, 1, "emulated: 5 ms, 1 Mbit/s"),
         link_told(1, 0, "cut"),
@@ -96,35 +96,35 @@ def ring(comm: Any, x: Any) -> Any:
 def test_theory_speaks_of_known_algorithms_only() -> None:
     for name in ("reduce_scatter/ring", "all_gather/ring"):
         assert theory(4)[name].items() >= {"steps": 3, "share": 0.75}.items()
-    for name, says in theory(4).items():
+    for name, prediction in theory(4).items():
         if not name.startswith("all_reduce/"):
             continue
         algorithm = name.removeprefix("all_reduce/")
-        assert says["steps"] == formulas.steps(algorithm, 4)
+        assert prediction["steps"] == formulas.steps(algorithm, 4)
         nbytes = 4 * 1024
         busiest = max(formulas.bytes_sent(algorithm, 4, nbytes))
-        assert says["share"] * nbytes == pytest.approx(busiest)
+        assert prediction["share"] * nbytes == pytest.approx(busiest)
     assert {"all_reduce/ring", "all_reduce/naive", "all_reduce/one_shot"} <= set(theory(4))
     assert theory(4)["all_reduce/ring"].items() >= {"steps": 6, "share": 1.5}.items()
     assert theory(1) == theory(0) == {}
-    own = told(all_reduce=ring)
-    assert (own["theory"], own["algorithm"]) == ({}, "ring")
+    header = facts_of(all_reduce=ring)
+    assert (header["theory"], header["algorithm"]) == ({}, "ring")
 
 
 @pytest.mark.parametrize("n", [3, 4, 16])
 def test_each_rank_sends_what_theory_says_of_its_chunks(n: int) -> None:
     """Also where the tensor is not cut evenly, and ranks send unequal amounts."""
     uneven, judged = 2 * n + 3, 0
-    for name, says in theory(n).items():
+    for name, prediction in theory(n).items():
         operation, _, algorithm = name.partition("/")
-        if not (sends := says.get("sends")):
+        if not (sends := prediction.get("sends")):
             continue
         law = find(algorithm, operation, "", n)
         sizes = law.cut(n, uneven)
         assert [
             sum(int(k) * size for k, size in zip(counts, sizes, strict=True)) for counts in sends
         ] == law.sent(n, uneven), name
-        shares = says.get("shares", [says["share"]] * n)
+        shares = prediction.get("shares", [prediction["share"]] * n)
         whole = [round(sent / (n << 20), 6) for sent in law.sent(n, n << 20)]
         assert whole == shares, name
         judged += len(set(law.sent(n, uneven))) > 1
@@ -149,13 +149,15 @@ def test_control_as_a_page_hears_of_it() -> None:
         loads=(0, 1),
         corrupts=(1,),
     )
-    said = control(state, {0: 11, 1: 12})
-    assert said["held"] is True and said["standing"] == [0, 2] and said["slow_motion"] == 20
-    assert (said["slow"], said["frozen"]) == ({1: 4.0}, [3])
-    assert (said["ended"], said["how"]) == ({2: "killed by SIGKILL"}, {2: "killed"})
-    assert said["pids"] == {0: 11, 1: 12}
-    assert (said["loads"], said["corrupts"]) == ([0, 1], [1])
-    one, other = said["links"]
+    message = control(state, {0: 11, 1: 12})
+    assert (
+        message["held"] is True and message["standing"] == [0, 2] and message["slow_motion"] == 20
+    )
+    assert (message["slow"], message["frozen"]) == ({1: 4.0}, [3])
+    assert (message["ended"], message["how"]) == ({2: "killed by SIGKILL"}, {2: "killed"})
+    assert message["pids"] == {0: 11, 1: 12}
+    assert (message["loads"], message["corrupts"]) == ([0, 1], [1])
+    one, other = message["links"]
     assert one == {
         "from": 0,
         "to": 1,
@@ -165,7 +167,7 @@ def test_control_as_a_page_hears_of_it() -> None:
         "words": "2 ms, 30 Mbit/s",
     }
     assert other["words"] == "cut" and other["bandwidth"] == "unlimited" and other["down"]
-    assert control(None, {})["links"] == [] and set(control(None, {})) == set(said)
+    assert control(None, {})["links"] == [] and set(control(None, {})) == set(message)
 
 
 def test_links_that_are_all_alike_are_one_note() -> None:
@@ -173,8 +175,8 @@ def test_links_that_are_all_alike_are_one_note() -> None:
     alike = LinkState(1_000_000, 0, False)
     links = dict.fromkeys(pairs, alike) | {(2, 3): LinkState(0, 0, True)}
     state = ControlState(False, (), 1.0, {}, (), links)
-    told, levels = emulated(state, 4)
-    assert told == [link_told(2, 3, "cut")]
+    notes, levels = emulated(state, 4)
+    assert notes == [link_told(2, 3, "cut")]
     assert levels == [{"made": "emulated: 1 ms", "down": False}]
     assert link_notes(levels) == ["all links emulated: 1 ms"]
     few = ControlState(False, (), 1.0, {}, (), dict.fromkeys(pairs[:3], alike))
@@ -183,7 +185,7 @@ def test_links_that_are_all_alike_are_one_note() -> None:
 
 
 def test_links_changed_by_hand_take_the_place_of_those_of_the_spec() -> None:
-    known = told(network=wb.Network(links={(0, 1): wb.Link(latency="5 ms")}))["emulated"]
+    known = facts_of(network=wb.Network(links={(0, 1): wb.Link(latency="5 ms")}))["emulated"]
     slow, cut = LinkState(1_000_000_000, MBIT, False), LinkState(0, 0, True)
     now = changed(known, {(0, 1): slow, (2, 3): cut})
     words = ["link 0 → 1 emulated: 1 s, 1 Mbit/s", "link 2 → 3 cut"]
@@ -210,8 +212,8 @@ def test_what_lanes_are_in_is_json_of_the_store_s_tuples() -> None:
         [1.5, math.nan, math.inf],
     )
     assert len(row) == len(NOW_SCHEMA)
-    (said,) = lanes_now([row], 1000)
-    assert said == {
+    (lane,) = lanes_now([row], 1000)
+    assert lane == {
         "rank": 1,
         "lane": "comm",
         "kind": "wait",
@@ -336,8 +338,8 @@ def test_what_was_done_on_purpose_is_noted_until_it_is_undone(live: bool) -> Non
         {"name": "freeze", "peer": 1, "value": NAN},
         {"name": "slow", "peer": 0, "value": 4.0},
     ]
-    own = {"name": "freeze", "rank": 2, "peer": -1, "value": 1.0}  # wb.Freeze
-    first = table([FAULT | each for each in (*done, own)])
+    planned_fault = {"name": "freeze", "rank": 2, "peer": -1, "value": 1.0}  # wb.Freeze
+    first = table([FAULT | each for each in (*done, planned_fault)])
     tally = tallied(first, live=live)
     assert tally.links == {(2, 3): LinkState(5_000_000, MBIT, False)}
     assert tally.links[2, 3].words == "5 ms, 1 Mbit/s"

@@ -119,10 +119,10 @@ def test_a_page_without_a_run_is_told_so() -> None:
     client.send(nothing("Press Run."))
     assert not client.wrong
     assert (client.last["state"], client.last["words"]) == ("empty", "Press Run.")
-    told, _ = join(Loaded(Store.from_frame(training(1))))
-    assert set(told.headers[0]) == set(client.last)
-    assert set(told.last["counters"]) == set(client.last["counters"])
-    assert set(told.headers[0]["run"]) == set(client.last["run"])
+    other, _ = join(Loaded(Store.from_frame(training(1))))
+    assert set(other.headers[0]) == set(client.last)
+    assert set(other.last["counters"]) == set(client.last["counters"])
+    assert set(other.headers[0]["run"]) == set(client.last["run"])
 
 
 # ---- time
@@ -187,11 +187,11 @@ def test_a_run_is_started_by_the_host() -> None:
         return "It starts."
 
     client, page = join(run, on_start=start)
-    said = client.ask(page, "start", ranks=3)
-    assert (said["ok"], said["words"]) == (True, "It starts.")
+    answer = client.ask(page, "start", ranks=3)
+    assert (answer["ok"], answer["words"]) == (True, "It starts.")
     assert wishes == [({"ranks": 3}, threading.current_thread())]
-    said = client.ask(page, "start")
-    assert (said["ok"], said["words"]) == (False, "ranks: 0 is too few")
+    answer = client.ask(page, "start")
+    assert (answer["ok"], answer["words"]) == (False, "ranks: 0 is too few")
     page.leave()
     other, page = join(run)
     assert not other.ask(page, "start")["ok"]
@@ -222,10 +222,10 @@ def test_pictures_move_while_a_command_takes_its_time_and_commands_keep_their_or
     page.hear({"type": "do", "id": 1, "verb": "pause", "args": {}})
     second.hear({"type": "do", "id": 2, "verb": "resume", "args": {}})
     for i in range(5):
-        told = [len(one.headers) for one in (client, other)]
+        counts = [len(one.headers) for one in (client, other)]
         batch(run.store, 0, "comm", i * 10, 10)
-        for one, had in zip((client, other), told, strict=True):
-            one.until(lambda one=one, had=had: len(one.headers) > had, what="news of the run")
+        for one, count in zip((client, other), counts, strict=True):
+            one.until(lambda one=one, count=count: len(one.headers) > count, what="news of the run")
     assert not client.said and not other.said and run.done_so_far == []
     for number in range(3, 200):  # more than may wait
         page.hear({"type": "do", "id": number, "verb": "resume", "args": {}})
@@ -245,7 +245,7 @@ def test_what_is_no_message_is_not_answered() -> None:
     heard = len(client.headers)
     page.hear({"type": "something else"})
     page.hear({})
-    said = client.ask(page, "juggle")
-    assert not said["ok"] and "pause" in said["words"]
+    answer = client.ask(page, "juggle")
+    assert not answer["ok"] and "pause" in answer["words"]
     assert len(client.headers) <= heard + 2
     page.leave()

@@ -26,36 +26,36 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def run() -> wb.Run:
-    made = wb.run(wb.Experiment(strategy="fsdp", ranks=2, iterations=4, optimizer="adam"))
-    made.wait(timeout=90)
-    return made
+    training_run = wb.run(wb.Experiment(strategy="fsdp", ranks=2, iterations=4, optimizer="adam"))
+    training_run.wait(timeout=90)
+    return training_run
 
 
 def rows(ranks: int, iterations: int) -> pl.DataFrame:
     """Each rank tells four times an iteration what it holds, and how much of it is activations."""
-    found = [
+    table = [
         (rank, k, name, float(value), 1000 * k + 10 * at + rank)
         for rank in range(ranks)
         for k in range(iterations)
         for at, (whole, active) in enumerate([(10, 0), (30, 5), (50 + rank, 40), (10, 0)])
         for name, value in (("held", whole), ("activations", active))
     ]
-    return pl.DataFrame(found, schema=ROWS, orient="row")
+    return pl.DataFrame(table, schema=ROWS, orient="row")
 
 
 def test_the_curve_is_what_was_held_and_the_model_s_part_of_it() -> None:
-    found = shards.curve(rows(2, 3).sample(fraction=1, shuffle=True, seed=2), 99, 0)
-    own = found.filter(pl.col("rank") == 1)
-    assert own["held"].to_list() == [10, 30, 51, 10] * 3
-    assert own["model"].to_list() == [10, 25, 11, 10] * 3
-    assert own["seconds"].is_sorted() and own["unsharded"].unique().to_list() == [99]
-    assert own["end_ns"][2] == 21
+    curve = shards.curve(rows(2, 3).sample(fraction=1, shuffle=True, seed=2), 99, 0)
+    of_rank_1 = curve.filter(pl.col("rank") == 1)
+    assert of_rank_1["held"].to_list() == [10, 30, 51, 10] * 3
+    assert of_rank_1["model"].to_list() == [10, 25, 11, 10] * 3
+    assert of_rank_1["seconds"].is_sorted() and of_rank_1["unsharded"].unique().to_list() == [99]
+    assert of_rank_1["end_ns"][2] == 21
 
 
 def test_unsharded_is_parameters_gradients_and_the_optimiser_s_state(run: wb.Run) -> None:
-    told = json.loads(run.store.metadata["shards"])
-    assert told["states"] == 2  # Adam's two means
-    whole = sum(layer["bytes"] for layer in told["layers"])
+    shards_facts = json.loads(run.store.metadata["shards"])
+    assert shards_facts["states"] == 2  # Adam's two means
+    whole = sum(layer["bytes"] for layer in shards_facts["layers"])
     assert shards.unsharded(run.store.metadata) == 4 * whole
     assert shards.unsharded({}) is None
 
@@ -64,9 +64,9 @@ def test_a_run_s_own_rows_piece_by_piece_or_at_once(run: wb.Run) -> None:
     live, late = Curves(run.store), select(run.store, HELD)
     live.update()
     assert HELD in live.offered and live.select(HELD).equals(late)
-    told = run.events.filter((pl.col("name") == "held") & (pl.col("iteration") >= 0))
-    assert late.height == told.height > 40
-    assert late["held"].to_numpy().max() == told["value"].to_numpy().max()
+    memory_rows = run.events.filter((pl.col("name") == "held") & (pl.col("iteration") >= 0))
+    assert late.height == memory_rows.height > 40
+    assert late["held"].to_numpy().max() == memory_rows["value"].to_numpy().max()
     assert (late["model"] <= late["held"]).all() and (late["model"] > 0).all()
     most = late["model"].to_numpy().max()
     assert most < late["unsharded"][0], "sharding keeps each rank below a whole copy"
@@ -76,8 +76,8 @@ def test_batches_as_they_come_give_what_the_store_gives(run: wb.Run) -> None:
     live = shards.Held(run.store)
     for piece in run.store.pieces(run.store.tap().position):
         live.of_frame(piece)
-    made = wb.Experiment(strategy="fsdp", ranks=2, iterations=3)
-    other = wb.run(made)
+    experiment = wb.Experiment(strategy="fsdp", ranks=2, iterations=3)
+    other = wb.run(experiment)
     curves = Curves(other.store)
     while not other.done:  # taps raw batches while the ranks run
         time.sleep(0.02)
@@ -97,11 +97,11 @@ def test_of_a_long_run_the_newest_iterations_are_kept() -> None:
 
 
 def test_the_chart_has_a_line_of_steps_a_rank_and_the_theory(run: wb.Run) -> None:
-    made = figure(run.store, HELD)
-    assert [trace.name for trace in made.data] == ["rank 0", "rank 1", "unsharded"]
-    assert all(trace.line.shape == "hv" for trace in made.data[:2])
-    assert set(made.data[2].y) == {shards.unsharded(run.store.metadata)}
-    assert "unsharded" in made.layout.annotations[0].text
+    chart = figure(run.store, HELD)
+    assert [trace.name for trace in chart.data] == ["rank 0", "rank 1", "unsharded"]
+    assert all(trace.line.shape == "hv" for trace in chart.data[:2])
+    assert set(chart.data[2].y) == {shards.unsharded(run.store.metadata)}
+    assert "unsharded" in chart.layout.annotations[0].text
     assert EMPTY in cell(shards.curve(rows(2, 0), None, 0)).title
     many = cell(shards.curve(rows(12, 2), 99, 0))
     assert [trace.name for trace in many.traces] == ["rank 0", "rank 11", "unsharded"]
@@ -145,7 +145,7 @@ def test_places_are_there_before_anything_is_gathered(ranks: int) -> None:
     layers = [
         {"name": f"layers.{i}", "kind": "", "bytes": 64, "parts": [1] * ranks} for i in range(40)
     ]
-    told = {
+    shards_facts = {
         "kind": "fsdp2",
         "units": "layers",
         "free": True,
@@ -160,21 +160,21 @@ def test_places_are_there_before_anything_is_gathered(ranks: int) -> None:
     )
     store = Store.from_frame(
         wb.run(wb.Experiment(iterations=1)).events.clear(),
-        {"experiment": spec, "shards": json.dumps(told)},
+        {"experiment": spec, "shards": json.dumps(shards_facts)},
     )
     words = [n.text for n in ET.fromstring(svg(select_still(store))).iter(f"{SVG}text")]
     assert "No layer has been gathered yet." in words
 
 
 def test_facts_name_servers_of_examples_and_who_stands_for_messages() -> None:
-    def told(**spec: object) -> dict[str, object]:
+    def facts_of(**spec: object) -> dict[str, object]:
         exp = wb.Experiment(iterations=1, **spec)  # type: ignore[arg-type]
         return facts({"experiment": exp.to_yaml()})
 
-    served = told(strategy="data_servers", ranks=4, options={"servers": 2})
+    served = facts_of(strategy="data_servers", ranks=4, options={"servers": 2})
     assert served["inputs"] == {"servers": 2}
-    assert told(strategy="data_servers", ranks=4)["inputs"] == {"servers": 1}
-    assert told(ranks=2)["inputs"] is None
+    assert facts_of(strategy="data_servers", ranks=4)["inputs"] == {"servers": 1}
+    assert facts_of(ranks=2)["inputs"] is None
     from workbench.strategies import ad_psgd, malt
 
     def stands(strategy: object, name: str, ranks: int = 4, **options: object) -> object:

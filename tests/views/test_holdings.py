@@ -72,8 +72,8 @@ def greedy_star(comm: Any, x: torch.Tensor) -> None:
 
 def node() -> str:
     """Return where node is. There being none is a failure, never a skip."""
-    if found := shutil.which("node"):
-        return found
+    if path := shutil.which("node"):
+        return path
     pytest.fail(
         "the page's replay is tested with node 20 or newer, and there is none on PATH: "
         "`apt-get install nodejs`, or https://nodejs.org",
@@ -85,21 +85,21 @@ def said_by_the_page(
     tables: list[tuple[pl.DataFrame, int, str]], folder: Path
 ) -> list[dict[str, Any]]:
     """Return what holdings.js makes of each (events, op, group)."""
-    asked = []
+    questions = []
     for events, op, group in tables:
         names, origin = Names(), int(events["start_ns"].min())  # type: ignore[arg-type]
         header, block = pack(from_frame(events, names.number), origin)
         header |= {"kinds": KINDS, "strings": {"first": 0, "texts": names.since(0)}}
-        asked.append(
+        questions.append(
             {"header": header, "bytes": base64.b64encode(block).decode(), "op": op, "group": group}
         )
     file = folder / "tables.json"
-    file.write_text(json.dumps(asked))
+    file.write_text(json.dumps(questions))
     script = ROOT / "tests" / "js" / "holdings_truth.mjs"
     done = subprocess.run([node(), script, file], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    told: list[dict[str, Any]] = json.loads(done.stdout)
-    return told
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
 
 
 Changes = dict[tuple[int, int, int], list[tuple[int, list[int]]]]
@@ -111,17 +111,17 @@ def python_says(events: pl.DataFrame, op: int, group: str) -> tuple[Changes, Cha
     frames = contributors(events, op, group)
     begins: Changes = defaultdict(list)
     changes: Changes = defaultdict(list)
-    seen = set()
+    cells = set()
     for time, rank, chunk, slot, counts in frames.rows():
         cell = rank, chunk, slot
-        (changes if cell in seen else begins)[cell].append((time - origin, counts))
-        seen.add(cell)
+        (changes if cell in cells else begins)[cell].append((time - origin, counts))
+        cells.add(cell)
     return begins, changes
 
 
-def page_says(told: dict[str, Any]) -> Changes:
+def page_says(answer: dict[str, Any]) -> Changes:
     changes: Changes = defaultdict(list)
-    for change in told["changes"]:
+    for change in answer["changes"]:
         cell = change["rank"], change["chunk"], change["slot"]
         changes[cell].append((change["time"], change["counts"]))
     return changes
@@ -129,8 +129,8 @@ def page_says(told: dict[str, Any]) -> Changes:
 
 def check(tables: list[tuple[pl.DataFrame, int, str]], folder: Path) -> list[dict[str, Any]]:
     """Both say the same of every change, and of the end. Returns what the page says."""
-    told = said_by_the_page(tables, folder)
-    for (events, op, group), page in zip(tables, told, strict=True):
+    answers = said_by_the_page(tables, folder)
+    for (events, op, group), page in zip(tables, answers, strict=True):
         begins, changes = python_says(events, op, group)
         assert page_says(page) == changes, (op, group)
         end = {cell: (changes.get(cell) or begins[cell])[-1][1] for cell in begins}
@@ -142,7 +142,7 @@ def check(tables: list[tuple[pl.DataFrame, int, str]], folder: Path) -> list[dic
             assert cell["doubled"] == [page["ranks"][i] for i in n if any(c[i] > 1 for c in pieces)]
             assert cell["lacking"] == [page["ranks"][i] for i in n if any(c[i] < 1 for c in pieces)]
             assert cell["complete"] == all(count == 1 for c in pieces for count in c)
-    return told
+    return answers
 
 
 def calls(events: pl.DataFrame) -> list[tuple[pl.DataFrame, int, str]]:
@@ -215,12 +215,12 @@ def of_every_group(events: pl.DataFrame) -> list[tuple[pl.DataFrame, int, str]]:
 def test_several_slots_and_groups(traced: pl.DataFrame, tmp_path: Path) -> None:
     tables = of_every_group(traced)
     assert len(tables) == 6
-    told = check(tables, tmp_path)
+    answers = check(tables, tmp_path)
     assert (
-        sorted(map(str, (page["ranks"] for page in told)))
+        sorted(map(str, (page["ranks"] for page in answers)))
         == ["[0, 1, 2, 3]"] * 3 + ["[0, 2, 3]"] * 3
     )
-    assert max(cell["slots"] for page in told for cell in page["cells"]) > 2
+    assert max(cell["slots"] for page in answers for cell in page["cells"]) > 2
 
 
 @pytest.mark.parametrize("kind", first(1, ["send", "recv"]))
@@ -237,8 +237,8 @@ def test_a_row_that_is_missing_or_there_twice_shows_in_its_slot(
             again = pl.concat([events.head(row["index"] + 1), events.slice(row["index"])])
             tables += [(events.filter(at), op, group), (again, op, group)]
             rows += [row, row]
-    told = check(tables, tmp_path)
-    for number, (page, row) in enumerate(zip(told, rows, strict=True)):
+    answers = check(tables, tmp_path)
+    for number, (page, row) in enumerate(zip(answers, rows, strict=True)):
         wrong = [cell for cell in page["cells"] if not cell["complete"]]
         assert all(cell["chunk"] == row["chunk"] for cell in wrong)
         if number % 2 == 0 and kind == "recv":
@@ -255,9 +255,9 @@ def test_however_the_ranks_are_delayed(tmp_path: Path) -> None:
         gone = whole.with_row_index("index").filter(pl.col("kind") != "collective")
         less = whole.filter(pl.int_range(pl.len()) != gone.sample(1, seed=seed)["index"][0])
         tables += [(whole, 0, "default"), (less, 0, "default")]
-    told = check(tables, tmp_path)
-    assert all(cell["complete"] for page in told[::2] for cell in page["cells"])
-    assert any(cell["lacking"] for page in told[1::2] for cell in page["cells"])
+    answers = check(tables, tmp_path)
+    assert all(cell["complete"] for page in answers[::2] for cell in page["cells"])
+    assert any(cell["lacking"] for page in answers[1::2] for cell in page["cells"])
 
 
 def test_held_ranks_say_the_first_values_of_what_they_hold() -> None:
@@ -266,17 +266,17 @@ def test_held_ranks_say_the_first_values_of_what_they_hold() -> None:
     try:
         training(run, 2)
         run.pause()
-        told: dict[int, dict[str, Any]] = {}
+        held_rows: dict[int, dict[str, Any]] = {}
 
         def both() -> bool:  # step by step; where one stands at a gate, the other may wait for it
             held = run.store.now.filter(pl.col("kind") == "send", pl.col("values").list.len() > 0)
-            told.update({row["rank"]: row for row in held.rows(named=True)})
-            if len(told) < 2 and run.held:
+            held_rows.update({row["rank"]: row for row in held.rows(named=True)})
+            if len(held_rows) < 2 and run.held:
                 run.step()
-            return len(told) == 2
+            return len(held_rows) == 2
 
         until(both, 30, "each rank has said what it holds")
-        for row in told.values():
+        for row in held_rows.values():
             (length,) = json.loads(row["shape"].replace("(", "[").replace(",)", "]"))
             assert row["dtype"] == "float32" and row["chunk"] in (0, 1) and row["op"] >= 0
             assert len(row["values"]) == min(8, length)

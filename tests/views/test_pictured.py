@@ -41,16 +41,16 @@ def overlap(hidden: list[float], exposed: list[float], hidable: list[float]) -> 
 
 def lines(picture: str) -> list[list[tuple[float, float]]]:
     """The points of all lines, in shares of the plot: x from the left, y from below."""
-    found = []
-    for told in re.findall(r'<polyline points="([^"]*)"', picture):
-        pairs = (pair.split(",") for pair in told.split())
-        found.append(
+    curves = []
+    for points in re.findall(r'<polyline points="([^"]*)"', picture):
+        pairs = (pair.split(",") for pair in points.split())
+        curves.append(
             [
                 ((float(x) - LEFT) / (WIDTH - LEFT - RIGHT), 1 - (float(y) - TOP) / PLOT)
                 for x, y in pairs
             ]
         )
-    return found
+    return curves
 
 
 def test_areas_stand_on_each_other_and_a_limit_is_a_line() -> None:
@@ -58,9 +58,9 @@ def test_areas_stand_on_each_other_and_a_limit_is_a_line() -> None:
     picture = svg(cell("overlap", columns))
     ET.fromstring(picture)
     hidden, both, limit = lines(picture)
-    for found, expected in ((hidden, [10, 20, 30]), (both, [40, 40, 40]), (limit, [20, 25, 30])):
-        assert [x for x, _ in found] == pytest.approx([0, 0.5, 1], abs=1e-3)
-        assert [40 * y for _, y in found] == pytest.approx(expected, abs=0.1)
+    for curve, expected in ((hidden, [10, 20, 30]), (both, [40, 40, 40]), (limit, [20, 25, 30])):
+        assert [x for x, _ in curve] == pytest.approx([0, 0.5, 1], abs=1e-3)
+        assert [40 * y for _, y in curve] == pytest.approx(expected, abs=0.1)
     areas = re.findall(r'<polygon points="([^"]*)"', picture)
     assert len(areas) == 2
     lower = [pair.split(",")[1] for pair in areas[1].split()[3:]]  # where the first one ends
@@ -79,15 +79,15 @@ def test_an_option_far_apart_is_told_on_a_logarithm() -> None:
             "step_ms_most": [8.0, 5.0, 6.0],
         }
     )
-    made = against({"a": 0.01, "b": 0.1, "c": 1.0}, table, "bucket_cap_mb", ["step_ms"])
-    picture = svg(made)
+    chart = against({"a": 0.01, "b": 0.1, "c": 1.0}, table, "bucket_cap_mb", ["step_ms"])
+    picture = svg(chart)
     (points,) = lines(picture)
     xs = [x for x, _ in points]
     assert xs[2] - xs[1] == pytest.approx(xs[1] - xs[0], abs=1e-3), "a tenfold is a tenfold"
     assert [8 * y for _, y in points] == pytest.approx([8, 4, 6], abs=0.05)
     assert picture.count("<circle") == 3 and picture.count("<path") == 1, "a bar where runs differ"
-    told = re.findall(r">([^<>]+)</text>", picture)
-    assert {"0.01", "0.1", "1", "bucket_cap_mb", "Against bucket_cap_mb"} <= {*told}
+    texts = re.findall(r">([^<>]+)</text>", picture)
+    assert {"0.01", "0.1", "1", "bucket_cap_mb", "Against bucket_cap_mb"} <= {*texts}
     words = against({"a": "x<y", "b": "z", "c": "&"}, table, "compression", ["step_ms"])
     assert "x&lt;y" in svg(words)
     ET.fromstring(svg(words))
@@ -99,9 +99,9 @@ def test_labels_of_an_axis_do_not_touch() -> None:
     table = pl.DataFrame(
         {"name": names, "seeds": 1, "step_ms": caps, "step_ms_least": caps, "step_ms_most": caps}
     )
-    made = against(dict(zip(names, caps, strict=True)), table, "bucket_cap_mb", ["step_ms"])
-    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*middle">([^<]*)<', svg(made))
-    along = [(float(x), told) for x, y, told in found if float(y) == TOP + PLOT + 16]
+    chart = against(dict(zip(names, caps, strict=True)), table, "bucket_cap_mb", ["step_ms"])
+    labels = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*middle">([^<]*)<', svg(chart))
+    along = [(float(x), label) for x, y, label in labels if float(y) == TOP + PLOT + 16]
     assert 2 < len(along) < len(caps)
     for (b, wide), (a, other) in pairwise(along):
         assert b - a > (len(wide) + len(other)) / 2 * chart_svg.DIGIT
@@ -109,10 +109,10 @@ def test_labels_of_an_axis_do_not_touch() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CHARTS if not CHARTS[name].y2])
 def test_an_empty_chart_has_a_picture(name: str) -> None:
-    made = figures.figure(Store(), name, "dark")
-    assert isinstance(made, Pictured)
-    ET.fromstring(made._still)
-    assert tokens("dark")["ground"] not in made._still, "the picture has its own, light ground"
+    chart = figures.figure(Store(), name, "dark")
+    assert isinstance(chart, Pictured)
+    ET.fromstring(chart._still)
+    assert tokens("dark")["ground"] not in chart._still, "the picture has its own, light ground"
 
 
 def test_values_that_are_not_numbers_are_left_out() -> None:
@@ -134,13 +134,13 @@ class Shows:
 def test_a_notebook_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
     shows = Shows(monkeypatch)
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
-    made = figures.figure(Store(), "overlap")
-    made._ipython_display_()
+    chart = figures.figure(Store(), "overlap")
+    chart._ipython_display_()
     (bundle,) = shows.shown
-    assert {MIME, "image/svg+xml"} <= {*bundle} and bundle["image/svg+xml"] == made._still
-    assert bundle[MIME]["layout"] == made.to_plotly_json()["layout"]
-    copy = pickle.loads(pickle.dumps(made))
-    assert isinstance(copy, go.Figure) and copy.to_json() == made.to_json()
+    assert {MIME, "image/svg+xml"} <= {*bundle} and bundle["image/svg+xml"] == chart._still
+    assert bundle[MIME]["layout"] == chart.to_plotly_json()["layout"]
+    copy = pickle.loads(pickle.dumps(chart))
+    assert isinstance(copy, go.Figure) and copy.to_json() == chart.to_json()
 
 
 def test_a_chart_with_two_axes_stays_as_it_is() -> None:

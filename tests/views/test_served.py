@@ -70,17 +70,17 @@ def store_of(events: pl.DataFrame, spec: str = SPEC) -> Store:
 
 
 def test_clocks_are_grants_and_the_slowest_is_what_every_worker_has_in() -> None:
-    told = select(store_of(two_workers()), "clocks")
-    own = told.filter(what="worker", worker=1)
-    assert own["clock"].to_list() == [0, 1, 2, 3]
-    assert own["seconds"].to_list() == pytest.approx([0.003, 0.016, 0.029, 0.042])
-    slowest = told.filter(what="slowest")
+    columns = select(store_of(two_workers()), "clocks")
+    of_worker = columns.filter(what="worker", worker=1)
+    assert of_worker["clock"].to_list() == [0, 1, 2, 3]
+    assert of_worker["seconds"].to_list() == pytest.approx([0.003, 0.016, 0.029, 0.042])
+    slowest = columns.filter(what="slowest")
     assert slowest["clock"].to_list() == [1, 2]
     assert slowest["seconds"].to_list() == pytest.approx([0.013, 0.039])
-    waits = told.filter(what="wait", worker=2)
+    waits = columns.filter(what="wait", worker=2)
     assert waits["seconds"].to_list() == pytest.approx([0.0, 0.026])
     assert waits["clock"].to_list() == [0, 1] or waits["clock"].to_list() == [-1, 0]
-    assert told["bound"].unique().to_list() == [2]
+    assert columns["bound"].unique().to_list() == [2]
 
 
 def test_who_is_lost_is_waited_for_no_more() -> None:
@@ -96,13 +96,13 @@ def test_staleness_counts_each_gradient_once_whatever_the_shards() -> None:
         row(9, i, "apply", 60, 61, lane="server", peer=1, version=1, value=5) for i in range(4)
     ]
     events = pl.concat([two_workers(), table(second)], how="vertical_relaxed")
-    told = select(store_of(events), "staleness")
-    assert told.rows() == [(0, 5), (1, 1)]
+    columns = select(store_of(events), "staleness")
+    assert columns.rows() == [(0, 5), (1, 1)]
 
 
 def brute_force(events: pl.DataFrame, worker: int) -> dict[str, float]:
     """Each microsecond of a worker's, in the first class that holds it."""
-    own = events.filter(rank=worker).filter(pl.col("end_ns") > pl.col("start_ns"))
+    of_worker = events.filter(rank=worker).filter(pl.col("end_ns") > pl.col("start_ns"))
     spans: dict[str, list[tuple[int, int]]] = {"compute": [], "moving": [], "blocked": []}
     classes = {
         "forward": "compute",
@@ -111,14 +111,14 @@ def brute_force(events: pl.DataFrame, worker: int) -> dict[str, float]:
         "pull": "moving",
         "wait": "blocked",
     }
-    for one in own.iter_rows(named=True):
+    for one in of_worker.iter_rows(named=True):
         spans[classes[one["kind"]]].append((one["start_ns"], one["end_ns"]))
-    first, last = own["start_ns"].min(), own["end_ns"].max()
-    found = dict.fromkeys([*spans, "other"], 0.0)
+    first, last = of_worker["start_ns"].min(), of_worker["end_ns"].max()
+    seconds_of = dict.fromkeys([*spans, "other"], 0.0)
     for at in range(first, last, 100_000):
         holds = [name for name, each in spans.items() if any(a <= at < b for a, b in each)]
-        found[(holds or ["other"])[0]] += 1e-4
-    return found
+        seconds_of[(holds or ["other"])[0]] += 1e-4
+    return seconds_of
 
 
 def test_a_workers_time_is_shared_out_once() -> None:
@@ -129,32 +129,32 @@ def test_a_workers_time_is_shared_out_once() -> None:
         ),  # while it pushes
     ]
     events = pl.concat([two_workers(), table(both)], how="vertical_relaxed")
-    told = {one["worker"]: one for one in select(store_of(events), "waiting").to_dicts()}
+    by_worker = {one["worker"]: one for one in select(store_of(events), "waiting").to_dicts()}
     for worker in (1, 2):
-        one, truth = told[worker], brute_force(events, worker)
+        one, truth = by_worker[worker], brute_force(events, worker)
         assert one["compute_s"] == pytest.approx(truth["compute"])
         assert one["communication_s"] == pytest.approx(truth["moving"])
         assert one["blocked_s"] == pytest.approx(truth["blocked"])
         assert one["other_s"] == pytest.approx(truth["other"], abs=1e-9)
         assert one["wall_s"] == pytest.approx(sum(truth.values()))
-    assert told[1]["blocked_s"] == pytest.approx(4 * 0.003 + 0.001)
-    assert told[1]["communication_s"] == pytest.approx(4 * 0.003 - 0.0005)
+    assert by_worker[1]["blocked_s"] == pytest.approx(4 * 0.003 + 0.001)
+    assert by_worker[1]["communication_s"] == pytest.approx(4 * 0.003 - 0.0005)
 
 
 def test_what_goes_through_a_server_is_what_was_pushed_and_pulled() -> None:
-    (told,) = select(store_of(two_workers()), "servers").to_dicts()
-    assert (told["server"], told["elements"]) == (0, 100)
-    assert told["in_bytes"] == told["out_bytes"] == 6 * 400
-    assert told["queue"] == told["queue_most"] == 1
-    assert told["busy_s"] == pytest.approx(6 * 0.001)
+    (totals,) = select(store_of(two_workers()), "servers").to_dicts()
+    assert (totals["server"], totals["elements"]) == (0, 100)
+    assert totals["in_bytes"] == totals["out_bytes"] == 6 * 400
+    assert totals["queue"] == totals["queue_most"] == 1
+    assert totals["busy_s"] == pytest.approx(6 * 0.001)
 
 
 def test_progress_is_a_point_for_as_many_gradients_as_workers() -> None:
-    told = select(store_of(two_workers()), "updates")
-    assert told["iteration"].to_list() == [0, 1, 2]
-    assert told["seconds"].to_list() == pytest.approx([0.012, 0.038, 0.051])
-    assert told["loss"].to_list() == pytest.approx([3.0, (2.9 + 2.8) / 2, (2.9 + 2.7) / 2])
-    assert told["updates"].to_list() == [0, 4, 6]
+    columns = select(store_of(two_workers()), "updates")
+    assert columns["iteration"].to_list() == [0, 1, 2]
+    assert columns["seconds"].to_list() == pytest.approx([0.012, 0.038, 0.051])
+    assert columns["loss"].to_list() == pytest.approx([3.0, (2.9 + 2.8) / 2, (2.9 + 2.7) / 2])
+    assert columns["updates"].to_list() == [0, 4, 6]
 
 
 @pytest.mark.parametrize("known_at_once", [True, False])
@@ -209,12 +209,12 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
 
 
 def test_the_wall_stands_at_the_slowest_and_the_bound_and_no_worker_is_beyond() -> None:
-    made = figures.figure(store_of(two_workers()), "clocks")
-    by_name = {trace.name: trace for trace in made.data}
+    chart = figures.figure(store_of(two_workers()), "clocks")
+    by_name = {trace.name: trace for trace in chart.data}
     low, wall = by_name["the slowest"], by_name["the wall"]
     assert [y - x for x, y in zip(low.y, wall.y, strict=True)] == [2] * len(low.y)
     assert list(by_name["worker 1"].y) == [0, 1, 2, 3]
-    assert "wall 2 ahead of the slowest" in made.layout.annotations[0].text
+    assert "wall 2 ahead of the slowest" in chart.layout.annotations[0].text
     assert by_name["waits"].line.dash and not by_name["waits"].fill
 
 
@@ -235,10 +235,10 @@ def test_the_bound_is_the_policys(options: str, bound: int | None) -> None:
 
 def test_a_long_run_shows_its_newest_steps() -> None:
     rows = [one for i in range(100) for one in pushed(1, i, 3 + 13 * i, i)]
-    made = figures.figure(store_of(table(rows)), "clocks")
-    worker = next(trace for trace in made.data if trace.name == "worker 1")
+    chart = figures.figure(store_of(table(rows)), "clocks")
+    worker = next(trace for trace in chart.data if trace.name == "worker 1")
     assert (min(worker.y), max(worker.y)) == (99 - NEWEST, 99)
-    assert f"newest {NEWEST} iterations" in made.layout.annotations[0].text
+    assert f"newest {NEWEST} iterations" in chart.layout.annotations[0].text
 
 
 def test_a_wide_histogram_has_few_bars() -> None:
@@ -249,11 +249,11 @@ def test_a_wide_histogram_has_few_bars() -> None:
 
 
 def test_waiting_is_open_and_parts_make_a_whole() -> None:
-    made = figures.figure(store_of(two_workers()), "waiting")
-    assert [sum(t.y[at] for t in made.data) for at in (0, 1)] == pytest.approx([1, 1])
-    waits = next(trace for trace in made.data if trace.name == "waits for a grant")
+    chart = figures.figure(store_of(two_workers()), "waiting")
+    assert [sum(t.y[at] for t in chart.data) for at in (0, 1)] == pytest.approx([1, 1])
+    waits = next(trace for trace in chart.data if trace.name == "waits for a grant")
     assert waits.marker.pattern.shape == "/"
-    assert made.layout.xaxis.type == "category" and list(waits.x) == ["1", "2"]
+    assert chart.layout.xaxis.type == "category" and list(waits.x) == ["1", "2"]
 
 
 # ---- real runs
@@ -262,7 +262,7 @@ def test_waiting_is_open_and_parts_make_a_whole() -> None:
 @pytest.fixture(scope="module")
 def run() -> wb.Run:
     """Three workers, two servers with uneven shards, ssp with jitter."""
-    made = wb.run(
+    training_run = wb.run(
         wb.Experiment(
             strategy="parameter_server",
             ranks=5,
@@ -273,8 +273,8 @@ def run() -> wb.Run:
             options={"servers": 2, "placement": (0.75, 0.25), "consistency": "ssp", "staleness": 2},
         )
     )
-    made.wait(90)
-    return made
+    training_run.wait(90)
+    return training_run
 
 
 def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
@@ -291,9 +291,9 @@ def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
     assert time["worker"].to_list() == [2, 3, 4]
     assert (time["compute_s"] >= 30 * 0.006 * 0.99).all()
     assert curves.select("loss").height == 30 == curves.select("updates").height
-    told = curves.select("clocks")
-    starts = told.filter(what="worker").sort("seconds")
-    slowest = told.filter(what="slowest").sort("seconds").select("seconds", low="clock")
+    columns = curves.select("clocks")
+    starts = columns.filter(what="worker").sort("seconds")
+    slowest = columns.filter(what="slowest").sort("seconds").select("seconds", low="clock")
     ahead = starts.join_asof(slowest, on="seconds").with_columns(pl.col("low").fill_null(0))
     gap = (ahead["clock"] - ahead["low"]).to_list()
     assert max(gap) == 2, "the bound is kept, and reached"

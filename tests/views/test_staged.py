@@ -95,8 +95,8 @@ def events(grid: list[list[str]] = FUSED, iterations: int = 3, slower: float = 1
 
 
 def store_of(rows: pl.DataFrame, plan: dict[str, Any] | None = PLAN, spec: str = SPEC) -> Store:
-    told = {"experiment": spec, "ok": "True"}
-    return Store.from_frame(rows, told | ({"pipeline": json.dumps(plan)} if plan else {}))
+    metadata = {"experiment": spec, "ok": "True"}
+    return Store.from_frame(rows, metadata | ({"pipeline": json.dumps(plan)} if plan else {}))
 
 
 # ---- what the columns mean
@@ -125,11 +125,11 @@ def test_one_slow_microbatch_does_not_make_a_slow_stage() -> None:
 
 def test_why_ranks_idle_is_a_whole_with_what_they_compute() -> None:
     """K = 2, M = 3, F + B = 30 ms: three microbatches in 120 ms, so a quarter is warm-up."""
-    told = select(store_of(events()), "bubble")
-    assert told["rank"].to_list() == [0, 1]
-    assert told["busy"].to_list() == pytest.approx([0.75, 0.75])
-    assert told["warm_up"].to_list() == pytest.approx([0.25, 0.25])
-    assert told["planned"].to_list() == pytest.approx([0.25, 0.25])
+    columns = select(store_of(events()), "bubble")
+    assert columns["rank"].to_list() == [0, 1]
+    assert columns["busy"].to_list() == pytest.approx([0.75, 0.75])
+    assert columns["warm_up"].to_list() == pytest.approx([0.25, 0.25])
+    assert columns["planned"].to_list() == pytest.approx([0.25, 0.25])
     slow = select(store_of(events(slower=2)), "bubble")
     parts = slow.drop("rank", "planned")
     assert parts.sum_horizontal().to_list() == pytest.approx([1, 1])
@@ -155,28 +155,30 @@ def test_without_flush_idle_time_is_not_told_apart() -> None:
         for rank in (0, 1)
         for m in range(5)
     ]
-    told = select(store_of(table(rows), plan), "bubble")
-    assert told["busy"].to_list() == pytest.approx([0.5, 0.75])
-    assert told["idle"].to_list() == pytest.approx([0.5, 0.25]) and told["planned"][0] == 0
+    columns = select(store_of(table(rows), plan), "bubble")
+    assert columns["busy"].to_list() == pytest.approx([0.5, 0.75])
+    assert columns["idle"].to_list() == pytest.approx([0.5, 0.25]) and columns["planned"][0] == 0
     words = figures.figure(store_of(table(rows), plan), "bubble").layout.annotations[0].text
     assert "idle 37.5%" in words and "imbalance" not in words
 
 
 def test_activations_are_those_held_and_the_most_is_the_schedules() -> None:
-    told = select(store_of(events()), "activations")
-    held = told.filter(what="bytes", rank=0, iteration=2)
+    columns = select(store_of(events()), "activations")
+    held = columns.filter(what="bytes", rank=0, iteration=2)
     assert held["value"].to_list() == [1000, 2000, 1000, 2000, 1000, 0]
     assert held["seconds"].to_list() == pytest.approx([0.41, 0.42, 0.46, 0.47, 0.49, 0.52])
     assert held["most"].unique().to_list() == [2000]
-    assert told.filter(what="in flight", stage=1)["value"].max() == 1
-    assert told.filter(what="in flight", stage=0)["most"].unique().to_list() == [2]
-    assert sorted(told["iteration"].unique()) == [1, 2]
+    assert columns.filter(what="in flight", stage=1)["value"].max() == 1
+    assert columns.filter(what="in flight", stage=0)["most"].unique().to_list() == [2]
+    assert sorted(columns["iteration"].unique()) == [1, 2]
 
 
 def test_a_rank_that_holds_more_than_its_schedule_is_above_the_line() -> None:
     plan = PLAN | {"peaks": [1, 1]}
-    told = select(store_of(events(), plan), "activations").filter(what="bytes")
-    by_rank = told.group_by("rank").agg(pl.col("value").max(), pl.col("most").first()).sort("rank")
+    columns = select(store_of(events(), plan), "activations").filter(what="bytes")
+    by_rank = (
+        columns.group_by("rank").agg(pl.col("value").max(), pl.col("most").first()).sort("rank")
+    )
     assert by_rank.rows() == [(0, 2000, 1000), (1, 3000, 3000)]
 
 
@@ -195,8 +197,8 @@ def test_other_replicas_are_left_out() -> None:
 
 
 def test_memory_is_the_most_so_far_whatever_the_strategy() -> None:
-    told = select(store_of(events()), "memory")
-    assert told.rows() == [(0, 4002, 10_000), (1, 5002, 10_000)]
+    columns = select(store_of(events()), "memory")
+    assert columns.rows() == [(0, 4002, 10_000), (1, 5002, 10_000)]
     held = [metric(rank, i, "memory", 100 + rank, i) for i in range(2) for rank in (0, 1)]
     store = Store.from_frame(pl.concat([two_ranks(), table(held)], how="vertical_relaxed"))
     assert select(store, "memory").rows() == [(0, 100, None), (1, 101, None)]
@@ -231,8 +233,8 @@ def test_piece_by_piece_gives_the_same_as_at_once(known_at_once: bool) -> None:
 def test_only_the_newest_iterations_are_kept() -> None:
     slow = [one for i in range(KEEP) for one in passed(FUSED, i, 400 * i, slower=4)]
     fast = [one for i in range(KEEP) for one in passed(FUSED, KEEP + i, 400 * (KEEP + i))]
-    told = select(store_of(table(slow + fast)), "stages")
-    assert told["forward_ms"].to_list() == [10, 10]
+    columns = select(store_of(table(slow + fast)), "stages")
+    assert columns["forward_ms"].to_list() == [10, 10]
 
 
 # ---- figures
@@ -250,29 +252,29 @@ def test_charts_of_a_pipeline_are_offered_for_one_only() -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: str) -> None:
     figure = figures.figure(Store(), name, theme)
-    says = NO_MEMORY if name == MEMORY else EMPTY
-    assert says in figure.layout.annotations[0].text
+    caption = NO_MEMORY if name == MEMORY else EMPTY
+    assert caption in figure.layout.annotations[0].text
     assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
     assert sum(len(trace.x) for trace in figure.data) == 0
 
 
 def test_reasons_are_open_bars_and_the_plan_a_line_across() -> None:
-    made = figures.figure(store_of(events(slower=2)), "bubble")
-    by_name = {trace.name: trace for trace in made.data}
+    chart = figures.figure(store_of(events(slower=2)), "bubble")
+    by_name = {trace.name: trace for trace in chart.data}
     assert list(by_name["imbalance"].x) == ["0", "1", "all"]
     shape = by_name["warm-up and drain"].marker.pattern.shape
     assert shape == "/" and not any(y > 0 for y in by_name["fault"].y)
     assert by_name["imbalance"].y[1] == 0, "a bar of nothing, or what is above it falls down"
     assert list(by_name["the schedule alone"].y) == pytest.approx([0.25] * 3)
-    words = made.layout.annotations[0].text
+    words = chart.layout.annotations[0].text
     assert "idle 35.7%, plan" in words and "25.0%" in words and "fault" not in words
 
 
 def test_a_stages_bar_is_what_a_microbatch_takes_and_the_slowest_is_named() -> None:
-    made = figures.figure(store_of(events(slower=2)), "stages")
-    forward, back, _, pad = made.data
+    chart = figures.figure(store_of(events(slower=2)), "stages")
+    forward, back, _, pad = chart.data
     assert list(forward.y) == [10, 20] and list(back.y) == [20, 40] and list(pad.y) == [30, 30]
-    assert "slowest: stage 1, 60.0 ms, 1.33× the mean" in made.layout.annotations[0].text
+    assert "slowest: stage 1, 60.0 ms, 1.33× the mean" in chart.layout.annotations[0].text
     apart = figures.figure(store_of(events(APART), None), "stages")
     assert [trace.name for trace in apart.data][1:3] == ["input gradient", "weight gradient"]
     assert [sum(t.y[0] for t in apart.data[:3])] == [30]
@@ -281,21 +283,21 @@ def test_a_stages_bar_is_what_a_microbatch_takes_and_the_slowest_is_named() -> N
 
 
 def test_activations_are_drawn_in_steps_below_the_schedules_most() -> None:
-    made = figures.figure(store_of(events()), "activations")
-    held = {trace.name: trace for trace in made.data if trace.name}
+    chart = figures.figure(store_of(events()), "activations")
+    held = {trace.name: trace for trace in chart.data if trace.name}
     assert set(held) == {"rank 0", "rank 1"} and held["rank 0"].line.shape == "hv"
-    tops = [trace for trace in made.data if not trace.name]
+    tops = [trace for trace in chart.data if not trace.name]
     assert [trace.y[0] for trace in tops] == [2000, 3000]
     assert all(trace.line.dash == "dot" for trace in tops)
-    words = made.layout.annotations[0].text
+    words = chart.layout.annotations[0].text
     assert "2/2" in words and "1/1" in words and "3 kB" in words
 
 
 def test_memory_is_told_against_its_limit() -> None:
-    made = figures.figure(store_of(events()), "memory")
-    bars, limit = made.data
+    chart = figures.figure(store_of(events()), "memory")
+    bars, limit = chart.data
     assert list(bars.y) == [4002, 5002] and list(limit.y) == [10_000] * 2
-    assert "most 5.002 kB on rank 1, 50%" in made.layout.annotations[0].text
+    assert "most 5.002 kB on rank 1, 50%" in chart.layout.annotations[0].text
     free = figures.figure(store_of(events(), spec="strategy: pipeline\n"), "memory")
     assert len(free.data[1].x) == 0 and "limit" not in free.layout.annotations[0].text
 
@@ -311,7 +313,7 @@ def test_a_cell_of_no_rows_is_empty_whatever_the_chart() -> None:
 @pytest.fixture(scope="module")
 def run() -> wb.Run:
     """Three stages of a small transformer, the second of them slow."""
-    made = wb.run(
+    training_run = wb.run(
         wb.Experiment(
             strategy="pipeline",
             task="char_transformer",
@@ -325,8 +327,8 @@ def run() -> wb.Run:
             memory_limit="50 MB",
         )
     )
-    made.wait(120)
-    return made
+    training_run.wait(120)
+    return training_run
 
 
 def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
@@ -343,8 +345,8 @@ def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
     held = curves.select("activations")
     counts = held.filter(what="in flight").group_by("stage").agg(pl.col("value").max())
     assert counts.sort("stage")["value"].to_list() == [3, 2, 1]
-    told = run.store.events.filter(pl.col("name") == "activations")["value"]
-    assert held.filter(what="bytes")["value"].max() == told.max() > 0
+    recorded_bytes = run.store.events.filter(pl.col("name") == "activations")["value"]
+    assert held.filter(what="bytes")["value"].max() == recorded_bytes.max() > 0
     most = curves.select("memory")
     assert most["rank"].to_list() == [0, 1, 2] and (most["nbytes"] < most["limit"]).all()
     assert curves.select("loss").height == 4 == curves.select("throughput").height
@@ -360,8 +362,10 @@ def test_its_figures_and_its_numbers(run: wb.Run, tmp_path: Any) -> None:
         assert saved.figure(name).to_json() == figure.to_json()
     curves = Curves(run.store)
     curves.update()
-    told = measures.of(run, curves)
-    assert told["algorithm"] == "1f1b" and told["in_flight"] == 3
-    assert told["bubble_planned"] == pytest.approx(1 / 3) and told["bubble"] > 0.35
-    assert told["memory"] > told["activations"] > 0 and told["exposed_ms"] is None
-    assert "of which by the schedule alone" in measures.beside({"a": [told]}).to_series().to_list()
+    numbers = measures.of(run, curves)
+    assert numbers["algorithm"] == "1f1b" and numbers["in_flight"] == 3
+    assert numbers["bubble_planned"] == pytest.approx(1 / 3) and numbers["bubble"] > 0.35
+    assert numbers["memory"] > numbers["activations"] > 0 and numbers["exposed_ms"] is None
+    assert (
+        "of which by the schedule alone" in measures.beside({"a": [numbers]}).to_series().to_list()
+    )

@@ -86,13 +86,17 @@ def fields(draw: st.DrawFn) -> dict[str, Any]:
     """Fields of an experiment, its strategy's options among them, with numbers up to 10^18."""
     known = {one.name: one for one in form.fields()}
     strategy = draw(st.sampled_from(known["strategy"].choices))
-    own = [one.name for one in known.values() if strategy in one.strategies]
-    told: dict[str, Any] = {"strategy": strategy}
+    options_of_strategy = [one.name for one in known.values() if strategy in one.strategies]
+    spec: dict[str, Any] = {"strategy": strategy}
     plain = ["ranks", "iterations", "batch_size", "threads", "chunk_bytes", "warmup", "seed"]
     for name in draw(st.lists(st.sampled_from(plain), unique=True)):
-        told[name] = draw(numbers)
+        spec[name] = draw(numbers)
     options = {}
-    for name in draw(st.lists(st.sampled_from(own), unique=True)) if own else ():
+    for name in (
+        draw(st.lists(st.sampled_from(options_of_strategy), unique=True))
+        if options_of_strategy
+        else ()
+    ):
         if known[name].kind in ("int", "float"):
             options[name] = draw(numbers)
         elif known[name].choices:
@@ -101,30 +105,30 @@ def fields(draw: st.DrawFn) -> dict[str, Any]:
             pairs = st.lists(st.tuples(numbers, numbers), max_size=20)
             grids = st.sampled_from([[["0F0", "0B0"]], [[f"{10**17}F{10**17}"] * 9], ["1F1 " * 99]])
             options[name] = draw(pairs | grids | st.lists(numbers, max_size=20) | numbers)
-    return told | {"options": {key.removeprefix("options."): options[key] for key in options}}
+    return spec | {"options": {key.removeprefix("options."): options[key] for key in options}}
 
 
-def as_link(told: dict[str, Any]) -> str:
+def as_link(spec: dict[str, Any]) -> str:
     import yaml
 
-    return packed(yaml.safe_dump(told, default_flow_style=False))
+    return packed(yaml.safe_dump(spec, default_flow_style=False))
 
 
-def as_form(told: dict[str, Any]) -> dict[str, Any]:
-    values = form.values(Experiment()) | {key: told[key] for key in told if key != "options"}
-    for key, value in told["options"].items():
+def as_form(spec: dict[str, Any]) -> dict[str, Any]:
+    values = form.values(Experiment()) | {key: spec[key] for key in spec if key != "options"}
+    for key, value in spec["options"].items():
         values[f"options.{key}"] = value if isinstance(value, int | str) else str(value)[:4_000]
     return values
 
 
 @drawn
-@given(told=fields())
-def test_numbers_of_any_size_cost_little(priced: Priced, told: dict[str, Any]) -> None:
-    for case in ({"link": as_link(told)}, {"values": as_form(told)}):
-        ms, said = priced.price(case)
-        assert ms <= MOST_MS, (ms, said[:300])
-    ms, said = priced.price({"fields": told})
-    assert ms <= SCRIPT_MS, (ms, said[:300])
+@given(spec=fields())
+def test_numbers_of_any_size_cost_little(priced: Priced, spec: dict[str, Any]) -> None:
+    for case in ({"link": as_link(spec)}, {"values": as_form(spec)}):
+        ms, reply = priced.price(case)
+        assert ms <= MOST_MS, (ms, reply[:300])
+    ms, reply = priced.price({"fields": spec})
+    assert ms <= SCRIPT_MS, (ms, reply[:300])
 
 
 @drawn
@@ -135,9 +139,9 @@ def test_texts_of_any_shape_cost_little(priced: Priced, text: str) -> None:
         values = form.values(Experiment()) | {"strategy": "pipeline", name: text[:4_000]}
         cases.append({"values": values})
     for case in cases:
-        ms, said = priced.price(case)
-        assert ms <= MOST_MS, (ms, said[:300])
-        assert "link" not in case or said or len(text) < 100, "this was never an experiment"
+        ms, reply = priced.price(case)
+        assert ms <= MOST_MS, (ms, reply[:300])
+        assert "link" not in case or reply or len(text) < 100, "this was never an experiment"
 
 
 @pytest.mark.parametrize(
@@ -157,16 +161,16 @@ def test_texts_of_any_shape_cost_little(priced: Priced, text: str) -> None:
     ],
 )
 def test_what_is_too_much_is_refused_at_once(priced: Priced, changes: dict[str, Any]) -> None:
-    ms, said = priced.price({"values": form.values(Experiment()) | changes})
-    assert said.startswith("Refused: "), said
+    ms, reply = priced.price({"values": form.values(Experiment()) | changes})
+    assert reply.startswith("Refused: "), reply
     assert ms <= MOST_MS, ms
 
 
 def test_a_link_of_123_characters_costs_nothing(priced: Priced) -> None:
     link = packed("a: " + "[" * 65_000)
     assert len(link) < 130
-    ms, said = priced.price({"link": link})
-    assert "this link carries no experiment: this YAML is nested too deeply" in said
+    ms, reply = priced.price({"link": link})
+    assert "this link carries no experiment: this YAML is nested too deeply" in reply
     assert ms <= MOST_MS
 
 
@@ -175,5 +179,5 @@ def test_what_the_fuzzer_makes_up_costs_little(
     priced: Priced, make: Callable[[random.Random], dict[str, Any]]
 ) -> None:
     for seed in range(100):
-        ms, said = priced.price(make(random.Random(seed)))
-        assert ms <= MOST_MS, (seed, ms, said[:300])
+        ms, reply = priced.price(make(random.Random(seed)))
+        assert ms <= MOST_MS, (seed, ms, reply[:300])

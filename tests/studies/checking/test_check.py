@@ -34,13 +34,13 @@ def line_of(function: Callable[..., Any], text: str) -> str:
 
 def shipped() -> list[tuple[str, str]]:
     """Every algorithm of the folder: a new file is checked with no edit here."""
-    found = []
+    pairs = []
     for operation in PARAMETERS:
         others = [other for other in PARAMETERS if other.startswith(f"{operation}_")]
         for name in available("collectives", f"{operation}_"):
             if not any(f"{operation}_{name}".startswith(f"{other}_") for other in others):
-                found.append((operation, name))
-    return found
+                pairs.append((operation, name))
+    return pairs
 
 
 def judge_shipped(operation: str, name: str, ranks: tuple[int, ...], **options: Any) -> None:
@@ -87,13 +87,13 @@ def test_right_sums_with_too_many_bytes_are_said_in_the_first_line() -> None:
 
 
 def test_the_bytes_of_an_uneven_all_to_all_are_judged() -> None:
-    asked: dict[str, Any] = {"ranks": 3, "sizes": (1, 1000), "dtypes": "int64"}
-    right = wb.check("all_to_all", "pairwise", **asked)
+    options: dict[str, Any] = {"ranks": 3, "sizes": (1, 1000), "dtypes": "int64"}
+    right = wb.check("all_to_all", "pairwise", **options)
     uneven = [case for case in right.cases if case.case.uneven]
     assert right.ok and right.within_bound and len(uneven) == 2
     assert all(max(case.sent) == case.bound for case in uneven), "each part goes once"
     assert right.sent == right.bound and right.sent[3] < 1
-    twice = wb.check("all_to_all", algorithms.everything_twice, **asked)
+    twice = wb.check("all_to_all", algorithms.everything_twice, **options)
     assert twice.ok and not twice.within_bound and "sends 2.0 times" in twice.headline
     assert not any(case.within for case in twice.cases if case.case.uneven)
 
@@ -134,20 +134,20 @@ def test_who_waits_for_whom_is_said_and_drawn() -> None:
     assert f"rank 0 waits for a message from rank 3 at {where}" in str(report)
     page = report._repr_html_()
     assert "<svg" not in page, "inline, it would be left out of a notebook that is not trusted"
-    drawn = in_image(page)
-    assert drawn.count("<polygon") == 4 and "Rank 2 waits for a message from rank 1" in drawn
+    picture = in_image(page)
+    assert picture.count("<polygon") == 4 and "Rank 2 waits for a message from rank 1" in picture
     assert f"rank 2 waits for a message from rank 1 at <code>{where}</code>" in page
-    assert "prefers-color-scheme:dark" in drawn
+    assert "prefers-color-scheme:dark" in picture
     waits = report.run.events.filter(report.run.events["kind"] == "wait")
     assert set(waits["rank"]) == {0, 1, 2, 3}, "the stage shows who waited"
-    told = facts(report.run.store.metadata)  # nothing has left: it has this alone to draw
-    assert [(one["rank"], one["peer"]) for one in told["waiting"]] == [
+    header = facts(report.run.store.metadata)  # nothing has left: it has this alone to draw
+    assert [(one["rank"], one["peer"]) for one in header["waiting"]] == [
         (0, 3),
         (1, 0),
         (2, 1),
         (3, 2),
     ]
-    assert told["ranks"] == 4 and where in told["waiting"][0]["words"]
+    assert header["ranks"] == 4 and where in header["waiting"][0]["words"]
 
 
 def test_a_message_that_nobody_will_ever_send_is_found_as_soon() -> None:
@@ -193,10 +193,12 @@ def test_a_part_in_a_wrong_place_is_told_from_a_wrong_value() -> None:
     assert first in report.headline, report.headline
     words = [one.words for one in report.cases if not one.ok]
     assert all("part where rank" in one for one in words), words
-    told = [
+    messages = [
         one.words for one in report.cases if one.case.elements == 1000 and "int" in one.case.dtype
     ]
-    assert "elements 0 to 999 of 2,000 (chunk 0 of 2) hold rank 1's part where" in told[0], told
+    assert "elements 0 to 999 of 2,000 (chunk 0 of 2) hold rank 1's part where" in messages[0], (
+        messages
+    )
 
 
 def test_a_part_that_is_in_twice_is_named_with_its_chunk_and_drawn() -> None:
@@ -301,10 +303,10 @@ def test_what_was_checked_trains() -> None:
         "iterations": 4,
         "batch_size": 48,
     }
-    own = wb.run(wb.Experiment(**shared, all_reduce=algorithms.ring)).wait(60)
+    theirs = wb.run(wb.Experiment(**shared, all_reduce=algorithms.ring)).wait(60)
     ours = wb.run(wb.Experiment(**shared, all_reduce="ring")).wait(60)
-    assert own.losses == pytest.approx(ours.losses, abs=1e-5)
-    assert len(set(own.digests.values())) == 1
+    assert theirs.losses == pytest.approx(ours.losses, abs=1e-5)
+    assert len(set(theirs.digests.values())) == 1
 
 
 def test_the_stage_of_a_report_is_a_page(tmp_path: Any) -> None:
@@ -320,7 +322,7 @@ def test_the_stage_of_a_report_opens_where_its_chunks_are_and_tells_of_no_loss(
     from workbench.views.stills import still
 
     case = wb.check("all_reduce", getattr(algorithms, name), ranks=3, **FEW).run
-    told = still.select(case.store)
-    assert words in told.sentence and not told.trains
+    selection = still.select(case.store)
+    assert words in selection.sentence and not selection.trains
     assert case.store.metadata["scene"] == "collectives"
     assert case.store.metadata["title"].startswith(f"{name} with 3 ranks")

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Comparison:
+def comparison(folder: Path) -> Comparison:
     """A ring, the naive way, and a server; two seeds each, kept."""
     server = wb.Experiment(
         strategy="parameter_server", **SMALL | {"ranks": 3}, options={"consistency": "asp"}
@@ -48,19 +48,19 @@ def found(folder: Path) -> Comparison:
 # ---- what was found
 
 
-def test_every_experiment_runs_with_every_seed(found: Comparison) -> None:
-    assert found.done and found.names == ("ring", "naive", "asp")
-    assert [(one.name, one.seed) for one in found.trials] == [
-        (name, seed) for seed in (0, 1) for name in found.names
+def test_every_experiment_runs_with_every_seed(comparison: Comparison) -> None:
+    assert comparison.done and comparison.names == ("ring", "naive", "asp")
+    assert [(one.name, one.seed) for one in comparison.trials] == [
+        (name, seed) for seed in (0, 1) for name in comparison.names
     ]
-    for one in found.trials:
+    for one in comparison.trials:
         assert one.state == "finished" and one.error is None
         assert one.experiment.seed == one.seed
-    assert repr(found) == "Comparison(ring · naive · asp: 6 of 6 runs done)"
+    assert repr(comparison) == "Comparison(ring · naive · asp: 6 of 6 runs done)"
 
 
-def test_a_curve_is_the_runs_own(found: Comparison) -> None:
-    for one in found["ring"]:
+def test_a_curve_is_the_runs_own(comparison: Comparison) -> None:
+    for one in comparison["ring"]:
         alone = wb.run(one.experiment)
         losses = alone.wait(60).losses
         curve = one.losses()
@@ -73,65 +73,69 @@ def test_a_curve_is_the_runs_own(found: Comparison) -> None:
         assert 0.9 * sent < curve["nbytes"][-1] <= sent
 
 
-def test_a_server_updates_once_a_gradient_and_moves_what_theory_says(found: Comparison) -> None:
-    for one in found["asp"]:
-        told = one.summary()
-        assert told["updates"] == 2 * 12 and told["algorithm"] == "asp"
-        size = told["bytes_busiest"] / (2 * 2 * 12)  # two ways, two workers, twelve iterations
+def test_a_server_updates_once_a_gradient_and_moves_what_theory_says(
+    comparison: Comparison,
+) -> None:
+    for one in comparison["asp"]:
+        summary = one.summary()
+        assert summary["updates"] == 2 * 12 and summary["algorithm"] == "asp"
+        size = summary["bytes_busiest"] / (2 * 2 * 12)  # two ways, two workers, twelve iterations
         assert size == 4 * 61_706  # LeNet's parameters
         assert one.losses()["updates"][-1] >= 20
-        assert 0 <= told["waiting_share"] <= 1 and told["staleness"] <= told["staleness_max"]
+        assert (
+            0 <= summary["waiting_share"] <= 1 and summary["staleness"] <= summary["staleness_max"]
+        )
 
 
-def test_tables_have_numbers(found: Comparison) -> None:
-    runs, table = found.runs, found.table
+def test_tables_have_numbers(comparison: Comparison) -> None:
+    runs, table = comparison.runs, comparison.table
     assert runs.height == 6 and set(MEASURES) <= set(runs.columns)
-    own = runs.filter(name="naive")
+    of_naive = runs.filter(name="naive")
     row = table.filter(name="naive").to_dicts()[0]
     assert row["seeds"] == 2 and row["strategy"] == "data_parallel"
-    assert row["loss_end"] == pytest.approx(own["loss_end"].mean())
+    assert row["loss_end"] == pytest.approx(of_naive["loss_end"].mean())
     assert (row["loss_end_least"], row["loss_end_most"]) == (
-        own["loss_end"].min(),
-        own["loss_end"].max(),
+        of_naive["loss_end"].min(),
+        of_naive["loss_end"].max(),
     )
     assert row["loss_end_least"] < row["loss_end_most"]
     assert "staleness" in table.columns and table["staleness"].null_count() == 2
-    assert found["ring"][0].seed == 0
+    assert comparison["ring"][0].seed == 0
     with pytest.raises(KeyError, match="no 'rings'; there are ring, naive, asp"):
-        found["rings"]
+        comparison["rings"]
 
 
 def test_recovery_policies_stand_side_by_side_on_one_death() -> None:
     lasts = RING.replace(ranks=3, iterations=8, faults=wb.Kill(rank=1, at_iteration=4))
     policies = {name: lasts.replace(recovery=name) for name in ("abort", "shrink", "replace")}
-    found = wb.compare(policies).wait(120)
-    runs = {row["name"]: row for row in found.runs.to_dicts()}
-    assert found["abort"][0].state == "failed" and runs["abort"]["recoveries"] == 0
+    comparison = wb.compare(policies).wait(120)
+    runs = {row["name"]: row for row in comparison.runs.to_dicts()}
+    assert comparison["abort"][0].state == "failed" and runs["abort"]["recoveries"] == 0
     for name in ("shrink", "replace"):
         one = runs[name]
         assert (one["recovery"], one["recoveries"], one["iterations"]) == (name, 1, 8)
         assert one["recovery_ms"] > 0 and 0 < one["goodput"] <= 1
         assert one["iterations_lost"] == 0
-    told = table_bundle(found)["text/plain"]
-    assert "recovery policy" in told and "goodput" in told
+    text = table_bundle(comparison)["text/plain"]
+    assert "recovery policy" in text and "goodput" in text
     assert "goodput" not in table_bundle(wb.compare([RING]).wait(90))["text/plain"]
 
 
-def test_until_a_loss(found: Comparison) -> None:
-    told = found.until(2.25)
-    for one, row in zip(found.trials, told.to_dicts(), strict=True):
+def test_until_a_loss(comparison: Comparison) -> None:
+    rows = comparison.until(2.25)
+    for one, row in zip(comparison.trials, rows.to_dicts(), strict=True):
         curve = one.losses()
         at = next(i for i, loss in enumerate(curve["loss"]) if loss < 2.25)
         assert row["iterations"] == curve["iteration"][at]
         assert row["seconds"] == curve["seconds"][at]
         assert row["bytes"] == curve["nbytes"][at]
-    assert found.until(0.0)["seconds"].null_count() == 6
+    assert comparison.until(0.0)["seconds"].null_count() == 6
 
 
 # ---- kept, and found again
 
 
-def test_what_is_done_is_not_run_again(found: Comparison, folder: Path) -> None:
+def test_what_is_done_is_not_run_again(comparison: Comparison, folder: Path) -> None:
     began = time.monotonic()
     other = RING.replace(lr=0.05)
     again = wb.compare({"first": RING, "changed": other}, seeds=2, folder=folder).wait(60)
@@ -142,19 +146,19 @@ def test_what_is_done_is_not_run_again(found: Comparison, folder: Path) -> None:
         ("changed", False),
     ]
     assert "2 from" in again.words
-    for before, now in zip(found["ring"], again["first"], strict=True):
+    for before, now in zip(comparison["ring"], again["first"], strict=True):
         assert now.summary() == before.summary()
         assert now.losses().equals(before.losses())
         assert now.run.figure("loss").data[0].y[-1] == before.losses()["loss"][-1]
     assert time.monotonic() - began < 60
 
 
-def test_a_file_of_the_folder_is_a_run(found: Comparison, folder: Path) -> None:
+def test_a_file_of_the_folder_is_a_run(comparison: Comparison, folder: Path) -> None:
     files = sorted(path.name for path in folder.glob("naive-*"))
     assert len(files) == 2 and files[0].startswith("naive-seed0-")
     saved = wb.load(folder / files[0])
     assert saved.events.filter(kind="forward").height == 3 * 12
-    assert found["naive"][0].past.run is None, "events are let go once they are kept"
+    assert comparison["naive"][0].past.run is None, "events are let go once they are kept"
 
 
 def test_a_damaged_file_is_run_anew(tmp_path: Path) -> None:
@@ -276,13 +280,13 @@ def test_what_cannot_be_is_refused_before_anything_runs(
 
 
 def test_a_run_stopped_at_its_memory_limit_is_said_and_the_others_go_on() -> None:
-    found = wb.compare(
+    comparison = wb.compare(
         {
             "too little": RING.replace(memory_limit="100 kB"),
             "enough": RING.replace(memory_limit="1 GB"),
         }
     ).wait(60)
-    tight, roomy = found["too little"][0], found["enough"][0]
+    tight, roomy = comparison["too little"][0], comparison["enough"][0]
     assert tight.state == "failed" and "memory_limit = 0.100 MB" in str(tight.error)
     assert roomy.state == "finished"
 
@@ -300,13 +304,13 @@ def test_it_is_light_and_stays_a_function() -> None:
 # ---- figures
 
 
-def test_figures_of_real_runs(found: Comparison) -> None:
-    figure = found.figure()
+def test_figures_of_real_runs(comparison: Comparison) -> None:
+    figure = comparison.figure()
     assert len(figure.data) == 4 * 3 * 3  # four axes, three experiments, line and band
     assert {trace.name for trace in figure.data if trace.showlegend} == {"ring", "naive", "asp"}
-    assert len(found.figure("seconds").data) == 9
+    assert len(comparison.figure("seconds").data) == 9
     with pytest.raises(ValueError, match="no axis"):
-        found.figure("epochs")
+        comparison.figure("epochs")
 
 
 def test_a_bar_in_a_terminal_says_how_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,15 +321,15 @@ def test_a_bar_in_a_terminal_says_how_it_stands(capsys: pytest.CaptureFixture[st
 # ---- in a notebook
 
 
-def test_a_saved_notebook_shows_it_without_anything_that_runs(found: Comparison) -> None:
-    bundle = chart_bundle(found)
+def test_a_saved_notebook_shows_it_without_anything_that_runs(comparison: Comparison) -> None:
+    bundle = chart_bundle(comparison)
     picture = ElementTree.fromstring(bundle["image/svg+xml"])
     texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"ring", "naive", "asp", "Loss, by updates", "Loss, by time"} <= set(texts)
     lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 3 * 3 + 3  # three charts, and the key
-    assert len(bundle[PLOTLY]["data"]) == 27 and bundle["text/plain"] == repr(found)
-    table = table_bundle(found)
+    assert len(bundle[PLOTLY]["data"]) == 27 and bundle["text/plain"] == repr(comparison)
+    table = table_bundle(comparison)
     assert table["text/html"].count("<th>") == 4
     assert re.search(r"time, s +\d", table["text/plain"])
 
@@ -339,15 +343,15 @@ def test_nothing_that_is_told_breaks_the_page() -> None:
 @pytest.mark.full
 def test_in_a_kernel_it_follows_what_happens_to_the_end() -> None:
     manager, client = start_new_kernel()
-    seen: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     try:
 
         def run(code: str) -> None:
             def take(message: dict[str, Any]) -> None:
-                seen.append({"type": message["msg_type"], **message["content"]})
+                messages.append({"type": message["msg_type"], **message["content"]})
 
             client.execute_interactive(code, timeout=120, output_hook=take)
-            failed = [one for one in seen if "traceback" in one]
+            failed = [one for one in messages if "traceback" in one]
             assert not failed, "\n".join(failed[0]["traceback"])
 
         run("import workbench as wb, time")
@@ -355,12 +359,12 @@ def test_in_a_kernel_it_follows_what_happens_to_the_end() -> None:
             "exp = wb.Experiment(ranks=2, iterations=20, batch_size=16)\n"
             "found = wb.compare([exp, exp.replace(all_reduce='naive')])\nfound"
         )
-        shown = [one for one in seen if one["type"] == "display_data"]
+        shown = [one for one in messages if one["type"] == "display_data"]
         assert len(shown) == 2 and "image/svg+xml" in shown[0]["data"]
         run("await found; time.sleep(2.5)")
         newest = {
             one["transient"]["display_id"]: one["data"]
-            for one in seen
+            for one in messages
             if one["type"] == "update_display_data"
         }
         assert set(newest) == {one["transient"]["display_id"] for one in shown}
@@ -368,7 +372,7 @@ def test_in_a_kernel_it_follows_what_happens_to_the_end() -> None:
         assert "2 of 2 runs done" in picture["image/svg+xml"]
         assert "finished" in table["text/html"] and "running" not in table["text/html"]
         run("print([t.name for t in __import__('threading').enumerate() if 'compar' in t.name])")
-        assert any(one.get("text", "").strip() == "[]" for one in seen), "a thread is left"
+        assert any(one.get("text", "").strip() == "[]" for one in messages), "a thread is left"
         run("wb.shutdown()")
     finally:
         client.stop_channels()

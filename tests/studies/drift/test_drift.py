@@ -38,7 +38,7 @@ RULES = {
 
 
 @pytest.fixture(scope="module")
-def found() -> Report:
+def report() -> Report:
     """The right one and all mutants, on 2 ranks."""
     return wb.drift(iterations=4, at=(1,)).wait(WAIT)
 
@@ -46,14 +46,14 @@ def found() -> Report:
 # ---- rounding, and bugs
 
 
-def test_the_right_one_is_rounding_and_every_mutant_is_named(found: Report) -> None:
-    assert found.ok and found.verdict == "rounding"
+def test_the_right_one_is_rounding_and_every_mutant_is_named(report: Report) -> None:
+    assert report.ok and report.verdict == "rounding"
     for name, words in WRONG.items():
-        assert found.verdicts[name].startswith(f"bug: {words}"), found.verdicts[name]
+        assert report.verdicts[name].startswith(f"bug: {words}"), report.verdicts[name]
 
 
-def test_rounding_shrinks_by_the_bits_that_float64_has_more(found: Report) -> None:
-    shares = found.table.pivot("dtype", index=["subject", "iterations"], values="share")
+def test_rounding_shrinks_by_the_bits_that_float64_has_more(report: Report) -> None:
+    shares = report.table.pivot("dtype", index=["subject", "iterations"], values="share")
     for name, updates, single, double in shares.iter_rows():
         if name == "data_parallel":
             assert 2**24 < single / double < 2**34, (updates, single, double)
@@ -63,8 +63,8 @@ def test_rounding_shrinks_by_the_bits_that_float64_has_more(found: Report) -> No
             assert double > 1e-3
 
 
-def test_replicas_tell_the_two_bugs_apart_that_train_rank_0_alike(found: Report) -> None:
-    identical = dict(found.table.select("subject", "identical").iter_rows())
+def test_replicas_tell_the_two_bugs_apart_that_train_rank_0_alike(report: Report) -> None:
+    identical = dict(report.table.select("subject", "identical").iter_rows())
     assert identical == {
         "data_parallel": True,
         "no division": True,
@@ -73,14 +73,14 @@ def test_replicas_tell_the_two_bugs_apart_that_train_rank_0_alike(found: Report)
         "same shard": True,
         "no sync": False,
     }
-    at_end = found.table.filter(iterations=4, dtype="float64")
+    at_end = report.table.filter(iterations=4, dtype="float64")
     ulps = dict(at_end.select("subject", "ulps_max").iter_rows())
     assert ulps["same shard"] == ulps["no sync"]
 
 
-def test_the_first_update_shows_what_it_was_made_of(found: Report) -> None:
+def test_the_first_update_shows_what_it_was_made_of(report: Report) -> None:
     """The gradients worked out in one process explain those of the ranks to the last digits."""
-    match = found._matches
+    match = report._matches
     assert (match["data_parallel"].what, match["no division"].what) == ("whole", "mean of means")
     assert match["no division"].scale == pytest.approx(2, abs=1e-12)
     assert match["same shard"].what == match["no sync"].what == "part 0"
@@ -218,8 +218,8 @@ def test_a_loop_as_one_writes_it_in_a_script(loop, batch_size: int, verdict: str
 def test_a_bug_that_waits_for_the_last_minibatch_of_an_epoch_is_found_there() -> None:
     """1,437 digits are 22 minibatches of 64 and one of 29, which two ranks cannot share evenly."""
     report = wb.drift(listing, iterations=24, at=(22,), batch_size=64, mutants=False).wait(WAIT)
-    found = report.findings["listing"]
-    assert found.since == 22 and "right until iteration 22" in found.verdict, found
+    finding = report.findings["listing"]
+    assert finding.since == 22 and "right until iteration 22" in finding.verdict, finding
     before = report.table.filter(iterations=22, dtype="float64")["share"].item()
     after = report.table.filter(iterations=24, dtype="float64")["share"].item()
     assert before < 1e-12 < 1e-5 < after
@@ -297,28 +297,28 @@ def test_a_wait_has_an_end_and_stop_ends_it_soon() -> None:
 # ---- shown
 
 
-def test_the_text_says_the_verdict_the_reasons_and_a_row_a_training(found: Report) -> None:
-    lines = text(found).splitlines()
+def test_the_text_says_the_verdict_the_reasons_and_a_row_a_training(report: Report) -> None:
+    lines = text(report).splitlines()
     assert lines[0] == "data_parallel: rounding"
     assert any("2 ranks, 4 updates by sgd on minibatches of 11" in one for one in lines)
-    for name, verdict in found.verdicts.items():
+    for name, verdict in report.verdicts.items():
         assert [one for one in lines if one.startswith(name) and one.endswith(verdict)], name
-    assert f"{found!r}" == "Report(data_parallel: rounding)"
+    assert f"{report!r}" == "Report(data_parallel: rounding)"
 
 
-def test_the_still_picture_is_whole_and_draws_every_training(found: Report) -> None:
-    picture = ElementTree.fromstring(still(found))
+def test_the_still_picture_is_whole_and_draws_every_training(report: Report) -> None:
+    picture = ElementTree.fromstring(still(report))
     lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
-    each = len(found.subjects)
+    each = len(report.subjects)
     assert len(lines) == 4 * each + each + 2  # charts, the key, two medians
     words = " ".join(picture.itertext())
-    for name, verdict in found.verdicts.items():
+    for name, verdict in report.verdicts.items():
         assert name in words and verdict[:100] in words
-    assert "<img" in found._repr_html_() and "<table>" in found._repr_html_()
+    assert "<img" in report._repr_html_() and "<table>" in report._repr_html_()
 
 
-def test_float32_and_float64_stand_on_one_scale(found: Report) -> None:
-    figure = found.figure()
+def test_float32_and_float64_stand_on_one_scale(report: Report) -> None:
+    figure = report.figure()
     assert isinstance(figure, go.Figure)
     layout = figure.to_dict()["layout"]
     assert layout["yaxis"]["range"] == layout["yaxis3"]["range"]
@@ -329,7 +329,7 @@ def test_float32_and_float64_stand_on_one_scale(found: Report) -> None:
         for x in ("x3", "x4")
     )
     assert single > 1 > 1e-3 > double
-    assert found.figure("dark").layout.paper_bgcolor != figure.layout.paper_bgcolor
+    assert report.figure("dark").layout.paper_bgcolor != figure.layout.paper_bgcolor
 
 
 def test_pictures_before_anything_is_known() -> None:

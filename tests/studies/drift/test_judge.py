@@ -27,19 +27,20 @@ GOOD = Evidence(
 )
 
 
-def with_bug(found: Evidence = GOOD, share: float = 0.1, **changes: Any) -> Evidence:
+def with_bug(evidence: Evidence = GOOD, share: float = 0.1, **changes: Any) -> Evidence:
     """The same size of error in float32 and in float64, from the first update on."""
     loss = np.array([0.0, *np.full(49, 1e-3)])
-    shares = dict.fromkeys(found.shares32, share)
+    shares = dict.fromkeys(evidence.shares32, share)
     return replace(
-        found, **{"loss32": loss, "loss64": loss, "shares32": shares, "shares64": shares, **changes}
+        evidence,
+        **{"loss32": loss, "loss64": loss, "shares32": shares, "shares64": shares, **changes},
     )
 
 
 def test_what_shrinks_as_float64_is_finer_is_rounding() -> None:
-    found = judge(GOOD)
-    assert found.verdict == "rounding" and found.since is None
-    assert "2^29" in " ".join(found.reasons)
+    finding = judge(GOOD)
+    assert finding.verdict == "rounding" and finding.since is None
+    assert "2^29" in " ".join(finding.reasons)
 
 
 def test_the_same_bits_are_no_difference() -> None:
@@ -54,19 +55,19 @@ def test_rounding_that_grows_alike_in_both_dtypes_is_rounding_still(grown: float
     """Each iteration of a chaotic model multiplies it; by 2^29 less it is less in float64."""
     growth = np.geomspace(1, grown, 50)
     shares = {k: 2e-7 * growth[k - 1] for k in (1, 10, 50)}
-    found = replace(
+    evidence = replace(
         GOOD,
         loss32=LOSSES * growth,
         loss64=LOSSES * growth / BITS,
         shares32=shares,
         shares64={k: one / BITS for k, one in shares.items()},
     )
-    assert judge(found).verdict == "rounding"
+    assert judge(evidence).verdict == "rounding"
 
 
 def test_chaos_that_has_eaten_float64_too_is_judged_by_its_beginning() -> None:
     growth = np.geomspace(1, 1e16, 50)
-    found = judge(
+    finding = judge(
         replace(
             GOOD,
             loss32=np.minimum(LOSSES * growth, 1.0),
@@ -75,13 +76,13 @@ def test_chaos_that_has_eaten_float64_too_is_judged_by_its_beginning() -> None:
             shares64={1: 4e-16, 10: 2e-13, 50: 0.9},
         )
     )
-    assert found.verdict == "rounding" and "up to 10 updates" in found.reasons[0]
+    assert finding.verdict == "rounding" and "up to 10 updates" in finding.reasons[0]
 
 
 @pytest.mark.parametrize("share", [1.0, 1e-3, 1e-7, 1e-10])
 def test_what_does_not_shrink_is_a_bug_however_small(share: float) -> None:
-    found = judge(with_bug(share=share, loss32=LOSSES, loss64=np.zeros(50)))
-    assert (found.kind, found.since) == ("bug", 0)
+    finding = judge(with_bug(share=share, loss32=LOSSES, loss64=np.zeros(50)))
+    assert (finding.kind, finding.since) == ("bug", 0)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,9 @@ def test_the_first_update_names_the_bug(first: Match | None, words: str) -> None
 
 
 def test_replicas_that_differ_are_a_bug_even_if_rank_0_is_right() -> None:
-    found = judge(replace(GOOD, identical={1: True, 10: False, 50: False}))
-    assert found.verdict == "bug: the ranks end with different parameters"
-    assert "after 10 updates" in " ".join(found.reasons)
+    finding = judge(replace(GOOD, identical={1: True, 10: False, 50: False}))
+    assert finding.verdict == "bug: the ranks end with different parameters"
+    assert "after 10 updates" in " ".join(finding.reasons)
     alone = with_bug(identical={1: False}, first=Match("part 0", 1.0, 1e-15, 0.7))
     assert "nobody averages" in judge(alone).verdict
     early = replace(alone, first=Match("", 1.0, 1.0, 0.1), loss64=np.full(50, 1e-2))
@@ -116,7 +117,7 @@ def test_replicas_that_differ_are_a_bug_even_if_rank_0_is_right() -> None:
 def test_a_loss_that_jumps_in_float64_says_when_the_bug_began(uneven: int | None) -> None:
     loss = np.array([1e-16] * 23 + [1e-3] * 27)
     shares = {1: 2e-7, 10: 1e-6, 50: 1e-2}
-    found = judge(
+    finding = judge(
         replace(
             GOOD,
             loss32=np.maximum(loss, 3e-8),
@@ -126,8 +127,8 @@ def test_a_loss_that_jumps_in_float64_says_when_the_bug_began(uneven: int | None
             uneven=uneven,
         )
     )
-    assert found.kind == "bug" and found.since == 22
-    assert ("evenly" in found.which) == (uneven == 22)
+    assert finding.kind == "bug" and finding.since == 22
+    assert ("evenly" in finding.which) == (uneven == 22)
 
 
 def test_a_strategy_of_ours_that_differs_is_another_algorithm_and_an_error_is_told() -> None:
@@ -152,13 +153,13 @@ def test_a_ulp_is_the_spacing_of_float32_at_the_value() -> None:
 def test_distances_count_all_values(dtype: torch.dtype) -> None:
     before = {"a": np.zeros(3), "b": np.full((2, 2), 1.0)}
     should = {"a": torch.ones(3, dtype=dtype), "b": torch.full((2, 2), 2.0, dtype=dtype)}
-    found = {name: value.clone() for name, value in should.items()}
-    found["a"][1] += 3 * 2.0**-23
-    far = distance(found, should, before)
+    parameters = {name: value.clone() for name, value in should.items()}
+    parameters["a"][1] += 3 * 2.0**-23
+    far = distance(parameters, should, before)
     assert (far.ulps_max, far.ulps_median, far.values) == (3.0, 0.0, 7)
     assert far.share == pytest.approx(3 * 2.0**-23 / 7**0.5, rel=1e-6)
     with pytest.raises(ValueError, match="lack b"):
-        distance({"a": found["a"]}, should, before)
+        distance({"a": parameters["a"]}, should, before)
     assert apart([1.0, 2.5], [1.0, 2.0, 3.0]).tolist() == [0.0, 0.5]
 
 

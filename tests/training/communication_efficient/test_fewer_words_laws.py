@@ -81,15 +81,15 @@ def name_of(case: Case) -> str:
 def test_it_is_data_parallel(case: Case) -> None:
     (strategy, options), rest = case["way"], {k: v for k, v in case.items() if k != "way"}
     reference = sequential("sgd", case["momentum"], case["dtype"], case["batch_size"])
-    found = done(strategy=strategy, options=options, lr=0.02, **rest)
-    check_equal(found, reference.losses, reference.parameters, case["dtype"])
+    result = done(strategy=strategy, options=options, lr=0.02, **rest)
+    check_equal(result, reference.losses, reference.parameters, case["dtype"])
 
 
 @pytest.mark.full
 def test_averages_of_adam_are_not_data_parallel() -> None:
     """So the test above can fail: here the mean of the steps is not the step of the mean."""
     reference = sequential("adam", 0.0, "float64", 64)
-    found = done(
+    result = done(
         strategy="local_sgd",
         options={"every": 1},
         ranks=2,
@@ -99,7 +99,7 @@ def test_averages_of_adam_are_not_data_parallel() -> None:
         dtype="float64",
     )
     with pytest.raises(AssertionError, match="losses differ"):
-        check_equal(found, reference.losses, reference.parameters, "float64")
+        check_equal(result, reference.losses, reference.parameters, "float64")
 
 
 # -- what is not sent is kept --
@@ -166,8 +166,8 @@ def test_a_layer_that_no_sample_goes_through_stays_as_it_was(way: str) -> None:
     for options in SAME[way]:
         if "every" in options and options["every"] > ITERATIONS:
             continue  # data parallel's own warm-up
-        found = done(strategy=way, options=options, ranks=3, **fields)
-        check_equal(found, reference.losses, reference.parameters, "float64")
+        result = done(strategy=way, options=options, ranks=3, **fields)
+        check_equal(result, reference.losses, reference.parameters, "float64")
 
 
 # -- bytes --
@@ -179,8 +179,8 @@ SIZES = [one.numel() for one in Task().model().parameters()]
 @pytest.mark.parametrize("ranks", first(1, [3, 2, 4, 8]))
 def test_bytes_are_as_the_formulas_say(ranks: int) -> None:
     def sent(strategy: str, iterations: int, **options: Any) -> list[int]:
-        found = done(strategy=strategy, iterations=iterations, options=options, ranks=ranks)
-        return [found.bytes_sent[rank] for rank in range(ranks)]
+        result = done(strategy=strategy, iterations=iterations, options=options, ranks=ranks)
+        return [result.bytes_sent[rank] for rank in range(ranks)]
 
     assert sent("data_parallel", 4) == theory.data_parallel(ranks, 4, SIZES)
     assert sent("local_sgd", 11, every=3, warmup=2) == theory.local_sgd(ranks, 11, SIZES, 3, 2)
@@ -195,9 +195,9 @@ def test_bytes_are_as_the_formulas_say(ranks: int) -> None:
 @pytest.mark.full
 def test_every_eighth_iteration_is_an_eighth_of_the_bytes() -> None:
     whole = done(strategy="data_parallel", ranks=4, iterations=60).bytes_sent
-    found = done(strategy="local_sgd", ranks=4, iterations=60).bytes_sent
+    bytes_sent = done(strategy="local_sgd", ranks=4, iterations=60).bytes_sent
     message = max(theory.all_reduced(4, [sum(SIZES)]))
-    for rank, sent in found.items():
+    for rank, sent in bytes_sent.items():
         assert abs(whole[rank] / 8 - sent) <= message
 
 
@@ -217,9 +217,11 @@ def test_averagings_are_named_and_outside_of_them_nothing_is_sent() -> None:
         run.wait(timeout=60)
         p = pl.col
         rows = run.events.filter(p("kind") == "collective", p("group") == "default")
-        told = rows.select("rank", "iteration", p("name").cast(pl.String)).sort("rank", "iteration")
+        averagings = rows.select("rank", "iteration", p("name").cast(pl.String)).sort(
+            "rank", "iteration"
+        )
         expected = [(r, c, f"average {c // 4 + 1}") for r in range(3) for c in (3, 7)]
-        assert told.rows() == expected
+        assert averagings.rows() == expected
         sketches = run.events.filter(p("name").cast(pl.String) == "sketch")
         assert sketches.height == 3 * 10 * 8
 
@@ -246,7 +248,7 @@ def test_who_is_ahead_stops_where_the_others_do(strategy: str) -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    for strategy, options, says in (
+    for strategy, options, reason in (
         ("local_sgd", {"every": 0}, "every = 0: must be 1 or more"),
         ("local_sgd", {"warmup": -1}, "warmup = -1"),
         ("diloco", {"outer_lr": 0}, "outer_lr = 0"),
@@ -256,7 +258,7 @@ def test_what_cannot_be_is_refused() -> None:
         ("fusion", {"threshold": "64"}, "threshold: size '64' has no unit"),
         ("fusion", {"cycle": "2 MB"}, "cycle: duration '2 MB'"),
     ):
-        with pytest.raises(wb.SpecError, match=says):
+        with pytest.raises(wb.SpecError, match=reason):
             wb.Experiment(strategy=strategy, options=options)
 
 

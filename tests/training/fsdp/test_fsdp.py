@@ -85,33 +85,33 @@ def recorded(ranks: int, task: Any = "lenet_digits", **fields: Any) -> tuple[Any
 
 
 def test_parts_are_the_model_and_even() -> None:
-    (_, told), _ = recorded(4)
+    (_, shards), _ = recorded(4)
     sizes = {"0": 156, "3": 2416, "7": 48120, "9": 10164, "11": 850}  # LeNet's, by hand
-    assert {layer["name"]: layer["bytes"] // 4 for layer in told["layers"]} == sizes
-    for layer in told["layers"]:
+    assert {layer["name"]: layer["bytes"] // 4 for layer in shards["layers"]} == sizes
+    for layer in shards["layers"]:
         assert sum(layer["parts"]) == layer["bytes"]
-    first = told["layers"][0]["parts"]
+    first = shards["layers"][0]["parts"]
     assert first[3] == 0, "six filters over four ranks: two, two, two, and none"
-    assert told["layers"][2]["parts"] == [48120] * 4
+    assert shards["layers"][2]["parts"] == [48120] * 4
 
 
 def test_layers_are_whole_one_at_a_time_and_freed() -> None:
     """The rows are FSDP's doing: one layer is whole at a time; gathered and freed in pairs."""
-    (_, told), events = recorded(3)
-    names = [layer["name"] for layer in told["layers"]]
-    sizes = {layer["name"]: layer["bytes"] for layer in told["layers"]}
+    (_, shards), events = recorded(3)
+    names = [layer["name"] for layer in shards["layers"]]
+    sizes = {layer["name"]: layer["bytes"] for layer in shards["layers"]}
     for rank in range(3):
-        own = events.filter(
+        of_rank = events.filter(
             (pl.col("rank") == rank)
             & (pl.col("iteration") == 1)
             & pl.col("name").is_in(["gathered", "freed"])
         ).sort("end_ns")
-        seen = list(own.select("name", "phase", "value").iter_rows())
-        gathered = [layer for name, layer, _ in seen if name == "gathered"]
+        memory_events = list(of_rank.select("name", "phase", "value").iter_rows())
+        gathered = [layer for name, layer, _ in memory_events if name == "gathered"]
         assert gathered == names + names[::-1], "forward's order, then backward's"
         whole: set[str] = set()
         most = 0
-        for name, layer, nbytes in seen:
+        for name, layer, nbytes in memory_events:
             assert nbytes >= sizes[layer] and nbytes - sizes[layer] < 0.5 * sizes[layer] + 100
             (whole.add if name == "gathered" else whole.discard)(layer)
             most = max(most, len(whole))
@@ -119,9 +119,9 @@ def test_layers_are_whole_one_at_a_time_and_freed() -> None:
 
 
 def test_layers_stay_where_they_are_not_freed_after_forward() -> None:
-    (_, told), events = recorded(2, options={"reshard_after_forward": False})
+    (_, shards), events = recorded(2, options={"reshard_after_forward": False})
     one = events.filter(pl.col("rank") == 0, pl.col("iteration") == 1)
-    assert (one["name"] == "gathered").sum() == len(told["layers"])
+    assert (one["name"] == "gathered").sum() == len(shards["layers"])
     ways = one.filter((pl.col("kind") == "collective") & (pl.col("group") == "default"))
     counts = dict(ways.group_by(pl.col("collective").cast(pl.String)).len().iter_rows())
     assert counts == {"all_gather": 5, "reduce_scatter": 5}
@@ -148,12 +148,14 @@ class SlowDigits(LeNet):
 def test_gathers_come_ahead_of_need(prefetch: int) -> None:
     """With prefetch=1 the next layer's gather begins before the layer that computes is freed."""
     _, events = recorded(2, SlowDigits, options={"prefetch": prefetch})
-    own = events.filter(pl.col("rank") == 0, pl.col("iteration") == 1, pl.col("group") != "metrics")
-    gathers = own.filter(
+    of_rank_0 = events.filter(
+        pl.col("rank") == 0, pl.col("iteration") == 1, pl.col("group") != "metrics"
+    )
+    gathers = of_rank_0.filter(
         pl.col("collective").cast(pl.String) == "all_gather", pl.col("kind") == "collective"
     )
     begun = gathers.filter(pl.col("name") == "2")["start_ns"].min()
-    freed = own.filter(pl.col("name") == "freed", pl.col("phase") == "1")["end_ns"].min()
+    freed = of_rank_0.filter(pl.col("name") == "freed", pl.col("phase") == "1")["end_ns"].min()
     assert (begun < freed) == (prefetch == 1)
 
 
@@ -180,13 +182,13 @@ def test_a_rank_holds_less_the_more_ranks_there_are() -> None:
 
 
 def test_what_is_held_adds_up() -> None:
-    (result, told), events = recorded(2, optimizer="adam", batch_size=8)
+    (result, shards), events = recorded(2, optimizer="adam", batch_size=8)
     held = events.filter(pl.col("name") == "held")
     assert set(held["rank"]) == {0, 1}
     for rank in range(2):
-        own = held.filter(pl.col("rank") == rank)["value"]
-        assert own.max() <= result.memory[rank] <= 1.3 * own.max()
-    own_parts = sum(layer["parts"][0] for layer in told["layers"])
+        held_bytes = held.filter(pl.col("rank") == rank)["value"]
+        assert held_bytes.max() <= result.memory[rank] <= 1.3 * held_bytes.max()
+    own_parts = sum(layer["parts"][0] for layer in shards["layers"])
     after = events.filter(pl.col("rank") == 0, pl.col("name") == "held").sort("end_ns")["value"][-1]
     assert after >= 4 * own_parts, "parameters, gradients and two moments, each a part"
 
@@ -195,12 +197,12 @@ def test_what_is_gathered_is_held() -> None:
     """In forward, the whole model at once: half of it is kept, all of it is here, and once more as
     it came, in the buffer.
     """
-    (_, told), events = recorded(2, options={"units": "whole"})
-    own = events.filter(pl.col("rank") == 0, pl.col("iteration") == 1)
-    end = own.filter(pl.col("kind") == "forward")["end_ns"].max()
-    before = own.filter(pl.col("end_ns") <= end).sort("end_ns")
+    (_, shards), events = recorded(2, options={"units": "whole"})
+    of_rank_0 = events.filter(pl.col("rank") == 0, pl.col("iteration") == 1)
+    end = of_rank_0.filter(pl.col("kind") == "forward")["end_ns"].max()
+    before = of_rank_0.filter(pl.col("end_ns") <= end).sort("end_ns")
     held, active = (before.filter(name=name)["value"] for name in ("held", "activations"))
-    assert (held - active).max() >= 2.4 * told["layers"][0]["bytes"]
+    assert (held - active).max() >= 2.4 * shards["layers"][0]["bytes"]
 
 
 def test_too_little_memory_is_an_error_that_names_what_is_held() -> None:

@@ -19,47 +19,57 @@ TEN = Times(0.01, 0.01, 0.01)
 SLOW = [0.01, 0.01, 0.013, 0.01]
 
 
-def total(found: bubble.Bubble, part: str) -> float:
+def total(measurement: bubble.Bubble, part: str) -> float:
     """Seconds of a part over all ranks."""
-    return found.parts[f"{part}_ns"].sum() * 1e-9
+    return measurement.parts[f"{part}_ns"].sum() * 1e-9
 
 
 @pytest.mark.parametrize("name", ["sequential", "gpipe", "1f1b", "zb_h1", "zb_h2", "pipedream"])
 def test_a_run_as_planned_has_the_schedule_s_price_only(name: str) -> None:
-    made = build(name, ranks=4, microbatches=8)
-    found = bubble.measure(plan(made, TEN), made)
-    assert found.measured == pytest.approx(planned_bubble(made), abs=1e-7)
-    assert found.predicted == pytest.approx(found.measured, abs=1e-7)
-    assert found.makespan_s == pytest.approx(makespan_s(made, TEN)) == found.planned_s
-    assert [total(found, part) for part in ("imbalance", "communication", "fault")] == [0, 0, 0]
+    schedule = build(name, ranks=4, microbatches=8)
+    measurement = bubble.measure(plan(schedule, TEN), schedule)
+    assert measurement.measured == pytest.approx(planned_bubble(schedule), abs=1e-7)
+    assert measurement.predicted == pytest.approx(measurement.measured, abs=1e-7)
+    assert (
+        measurement.makespan_s == pytest.approx(makespan_s(schedule, TEN)) == measurement.planned_s
+    )
+    assert [total(measurement, part) for part in ("imbalance", "communication", "fault")] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_slow_stage_is_imbalance() -> None:
-    made = build("1f1b", ranks=4, microbatches=8)
-    found = bubble.measure(plan(made, Times(SLOW, SLOW, SLOW)), made, pads_ns=[1e7] * 3)
-    assert found.predicted == pytest.approx(3 / 11)
-    assert found.explained == pytest.approx(found.measured, abs=1e-6)
-    assert total(found, "communication") < 1e-6 and total(found, "imbalance") > 0.1
-    shares = found.by_rank()
+    schedule = build("1f1b", ranks=4, microbatches=8)
+    measurement = bubble.measure(
+        plan(schedule, Times(SLOW, SLOW, SLOW)), schedule, pads_ns=[1e7] * 3
+    )
+    assert measurement.predicted == pytest.approx(3 / 11)
+    assert measurement.explained == pytest.approx(measurement.measured, abs=1e-6)
+    assert total(measurement, "communication") < 1e-6 and total(measurement, "imbalance") > 0.1
+    shares = measurement.by_rank()
     assert shares["imbalance"][2] == 0 and shares["imbalance"].arg_min() == 2
 
 
 def test_messages_are_communication_on_every_rank_that_they_delay() -> None:
-    made = build("1f1b", ranks=4, microbatches=8)
-    found = bubble.measure(plan(made, Times(0.01, 0.01, 0.01, hop=0.0025)), made)
-    assert total(found, "imbalance") == total(found, "fault") == 0
-    late = found.makespan_s - found.planned_s
-    assert late > 0.01 and found.parts["communication_ns"].to_list() == [round(late * 1e9)] * 4
+    schedule = build("1f1b", ranks=4, microbatches=8)
+    measurement = bubble.measure(plan(schedule, Times(0.01, 0.01, 0.01, hop=0.0025)), schedule)
+    assert total(measurement, "imbalance") == total(measurement, "fault") == 0
+    late = measurement.makespan_s - measurement.planned_s
+    assert (
+        late > 0.01 and measurement.parts["communication_ns"].to_list() == [round(late * 1e9)] * 4
+    )
 
 
-def stretched(made: Schedule, longer: Action, seconds: float) -> pl.DataFrame:
+def stretched(schedule: Schedule, longer: Action, seconds: float) -> pl.DataFrame:
     """A run as planned but for one action that lasts longer, and whatever that delays."""
     known = {
         str(one.action): one
-        for one in follow(made, lambda one: TEN.of(one) + seconds * (one == longer))
+        for one in follow(schedule, lambda one: TEN.of(one) + seconds * (one == longer))
     }
-    table = plan(made, TEN).filter(pl.col("lane") == "compute")
-    names = actions(table, made).select("action", "start_ns", "rank")
+    table = plan(schedule, TEN).filter(pl.col("lane") == "compute")
+    names = actions(table, schedule).select("action", "start_ns", "rank")
     moved = table.join(names, on=["rank", "start_ns"])
     times = {
         name: moved["action"].replace_strict(
@@ -74,8 +84,8 @@ def stretched(made: Schedule, longer: Action, seconds: float) -> pl.DataFrame:
 @pytest.mark.parametrize("stood", [0, 3])
 def test_a_rank_that_stood_still_is_a_fault_for_all(stood: int) -> None:
     """50 ms in the midst of an action: its rank is busy then, the others wait for it."""
-    made = build("1f1b", ranks=4, microbatches=8)
-    late = stretched(made, Action(stood, "B", 2), 0.05)
+    schedule = build("1f1b", ranks=4, microbatches=8)
+    late = stretched(schedule, Action(stood, "B", 2), 0.05)
     began = late.filter(
         pl.col("kind") == "backward", pl.col("stage") == stood, pl.col("microbatch") == 2
     )["start_ns"].item()
@@ -91,12 +101,12 @@ def test_a_rank_that_stood_still_is_a_fault_for_all(stood: int) -> None:
     fault = late.head(1).with_columns(
         pl.lit(value).cast(late.schema[name]).alias(name) for name, value in mark.items()
     )
-    found = bubble.measure(pl.concat([late, fault]), made, pads_ns=[1e7] * 3)
-    without = bubble.measure(late, made, pads_ns=[1e7] * 3)
+    measurement = bubble.measure(pl.concat([late, fault]), schedule, pads_ns=[1e7] * 3)
+    without = bubble.measure(late, schedule, pads_ns=[1e7] * 3)
     assert total(without, "fault") == 0 and total(without, "imbalance") > 0.1
-    assert total(found, "fault") == pytest.approx(total(without, "imbalance"))
-    assert found.by_rank()["fault"][stood] == 0
-    assert total(found, "imbalance") == total(found, "communication") == 0
+    assert total(measurement, "fault") == pytest.approx(total(without, "imbalance"))
+    assert measurement.by_rank()["fault"][stood] == 0
+    assert total(measurement, "imbalance") == total(measurement, "communication") == 0
 
 
 @given(
@@ -110,10 +120,10 @@ def test_the_parts_are_the_whole_to_the_nanosecond(
     name: str, ranks: int, groups: int, lengths: list[tuple[float, ...]], hop: float
 ) -> None:
     chunks = 2 if name in ("interleaved_1f1b", "zbv") else 1
-    made = build(name, ranks=ranks, microbatches=groups * ranks, stages_per_rank=chunks)
+    schedule = build(name, ranks=ranks, microbatches=groups * ranks, stages_per_rank=chunks)
     times = Times(*([one[n] for one in lengths] for n in range(3)), hop)
-    found = bubble.measure(plan(made, times), made)
-    parts = found.parts
+    measurement = bubble.measure(plan(schedule, times), schedule)
+    parts = measurement.parts
     assert parts.height == ranks
     assert (
         parts.select(pl.sum_horizontal(bubble.PARTS))
@@ -121,14 +131,14 @@ def test_the_parts_are_the_whole_to_the_nanosecond(
         .equals(parts["whole_ns"], check_names=False)
     )
     assert parts.select(pl.min_horizontal(bubble.PARTS)).to_series().min() >= 0
-    assert found.measured == pytest.approx(planned_bubble(made, times), abs=1e-6)
+    assert measurement.measured == pytest.approx(planned_bubble(schedule, times), abs=1e-6)
 
 
 def test_iterations_and_replicas_are_told_apart() -> None:
-    made = build("1f1b", ranks=2, microbatches=4)
+    schedule = build("1f1b", ranks=2, microbatches=4)
     again = pl.concat(
         [
-            plan(made, TEN, iteration=n, start_ns=n * 10**9).with_columns(
+            plan(schedule, TEN, iteration=n, start_ns=n * 10**9).with_columns(
                 pl.col("rank") + 2 * replica
             )
             for n in range(3)
@@ -136,8 +146,8 @@ def test_iterations_and_replicas_are_told_apart() -> None:
         ]
     )
     cut = again.filter(~((pl.col("iteration") == 2) & (pl.col("kind") == "backward")))
-    found = bubble.measure(cut, made)  # the third is under way
-    assert found.parts.select("iteration", "replica", "rank").rows() == [
+    measurement = bubble.measure(cut, schedule)  # the third is under way
+    assert measurement.parts.select("iteration", "replica", "rank").rows() == [
         (0, 0, 0),
         (0, 0, 1),
         (0, 1, 2),
@@ -147,22 +157,22 @@ def test_iterations_and_replicas_are_told_apart() -> None:
         (1, 1, 2),
         (1, 1, 3),
     ]
-    newest = bubble.measure(again, made, last=1)
+    newest = bubble.measure(again, schedule, last=1)
     assert set(newest.parts["iteration"]) == {2} and newest.parts.height == 4
 
 
 def test_what_a_header_tells_of_the_schedule_is_enough() -> None:
-    made = build("zb_h1", ranks=2, microbatches=4)
+    schedule = build("zb_h1", ranks=2, microbatches=4)
     facts = {
-        "schedule": made.name,
+        "schedule": schedule.name,
         "flush": True,
         "stages": 2,
         "microbatches": 4,
         "pads_ms": [10] * 3,
-        "rows": [[str(one) for one in row] for row in made.rows],
+        "rows": [[str(one) for one in row] for row in schedule.rows],
     }
-    assert Schedule.from_facts(facts) == made
-    shares = bubble.shares(plan(made, TEN), facts)
+    assert Schedule.from_facts(facts) == schedule
+    shares = bubble.shares(plan(schedule, TEN), facts)
     assert shares.columns == [
         "rank",
         "busy",
@@ -173,6 +183,6 @@ def test_what_a_header_tells_of_the_schedule_is_enough() -> None:
         "planned",
     ]
     assert shares["planned"].to_list() == pytest.approx([1 / 13] * 2)
-    nothing = bubble.shares(plan(made, TEN), {**facts, "rows": []})
+    nothing = bubble.shares(plan(schedule, TEN), {**facts, "rows": []})
     assert nothing.columns == shares.columns and nothing.height == 0
-    assert bubble.shares(plan(made, TEN).head(0), facts).height == 0
+    assert bubble.shares(plan(schedule, TEN).head(0), facts).height == 0

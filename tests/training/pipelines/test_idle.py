@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
 def spans(case: Case, seed: int, start: int = 0) -> dict[Action, Span]:
     """Return when each action was done, in ns."""
-    chance, made = random.Random(seed), case.schedule
+    chance, schedule = random.Random(seed), case.schedule
     stage, factor = case.slow
 
     def lasts(one: Action) -> float:
@@ -69,43 +69,43 @@ def spans(case: Case, seed: int, start: int = 0) -> dict[Action, Span]:
 
     return {
         one.action: (start + round(one.start_s), start + round(one.end_s))
-        for one in follow(made, lasts, case.hop * MS)
+        for one in follow(schedule, lasts, case.hop * MS)
     }
 
 
 def rows(case: Case, iterations: int = 2) -> pl.DataFrame:
     """The table of a run; who stands still in an action is late with it and with all the rest."""
-    made, found = case.schedule, list[dict[str, Any]]()
+    schedule, events = case.schedule, list[dict[str, Any]]()
     for replica in range(case.replicas):
         at = START + replica * 300_000
         for iteration in range(iterations):
             done = spans(case, 10 * replica + iteration, at)
             for one, (start, end) in sorted(done.items(), key=lambda item: item[1]):
-                rank = replica * case.ranks + made.rank_of[one.stage]
+                rank = replica * case.ranks + schedule.rank_of[one.stage]
                 when = {"start_ns": start, "end_ns": end, "iteration": iteration, "rank": rank}
                 what = {"stage": one.stage, "microbatch": one.microbatch, "kind": KIND[one.kind]}
-                found.append(BLANK | when | what | {"name": "input" if one.kind == "I" else ""})
+                events.append(BLANK | when | what | {"name": "input" if one.kind == "I" else ""})
             at = max(end for _, end in done.values()) + MS
     if case.still:
         rank, begin, lasts = case.still
         when = {"start_ns": START + round(begin * MS), "end_ns": START + round(begin * MS)}
         fault = {"kind": "fault", "name": "freeze", "rank": rank, "value": lasts / 1e3}
-        found.append(BLANK | when | fault)
-    return table([one | {"seq": seq} for seq, one in enumerate(found)])
+        events.append(BLANK | when | fault)
+    return table([one | {"seq": seq} for seq, one in enumerate(events)])
 
 
 def facts(case: Case) -> dict[str, Any]:
-    made = case.schedule
+    schedule = case.schedule
     return {
-        "schedule": made.name,
+        "schedule": schedule.name,
         "flush": True,
         "ranks": case.ranks,
         "replicas": case.replicas,
-        "stages": made.stages,
+        "stages": schedule.stages,
         "microbatches": case.microbatches,
-        "rank_of": made.rank_of,
-        "rows": [[str(one) for one in row] for row in made.rows],
-        "peaks": made.peaks,
+        "rank_of": schedule.rank_of,
+        "rows": [[str(one) for one in row] for row in schedule.rows],
+        "peaks": schedule.peaks,
         "pads_ms": [TIME[kind] for kind in "FIW"] if case.pads else None,
         "bubble": None,
     }
@@ -114,61 +114,65 @@ def facts(case: Case) -> dict[str, Any]:
 Told = dict[tuple[int, int], list[Idle]]  # of each iteration and replica, from its start on
 
 
-def python_says(events: pl.DataFrame, told: dict[str, Any]) -> Told:
+def python_says(events: pl.DataFrame, plan_facts: dict[str, Any]) -> Told:
     """By idle.py, with the replicas and iterations that bubble.py finds."""
-    made = Schedule.from_facts(told)
-    assert made is not None
-    order, still, pads = Order(made), bubble.frozen_spans(events), told["pads_ms"]
-    found: Told = {}
-    for (replica, iteration), part in bubble.actions(events, made).group_by("replica", "iteration"):
+    schedule = Schedule.from_facts(plan_facts)
+    assert schedule is not None
+    order, still, pads = Order(schedule), bubble.frozen_spans(events), plan_facts["pads_ms"]
+    idle_times: Told = {}
+    for (replica, iteration), part in bubble.actions(events, schedule).group_by(
+        "replica", "iteration"
+    ):
         done = {
             Action.parse(row["action"]): (row["start_ns"], row["end_ns"])
             for row in part.iter_rows(named=True)
         }
-        own = {rank - replica * made.ranks: some for rank, some in still.items()}
-        own = {place: some for place, some in own.items() if 0 <= place < made.ranks}
+        of_replica = {rank - replica * schedule.ranks: some for rank, some in still.items()}
+        of_replica = {
+            place: some for place, some in of_replica.items() if 0 <= place < schedule.ranks
+        }
         first = min(start for start, _ in done.values())
-        found[iteration, replica] = [
+        idle_times[iteration, replica] = [
             Idle(place, why, start - first, end - first)
             for place, why, start, end in split(
-                order, done, own, pads and [one * 1e6 for one in pads]
+                order, done, of_replica, pads and [one * 1e6 for one in pads]
             )
         ]
-    return found
+    return idle_times
 
 
-def page_says(asked: list[tuple[pl.DataFrame, dict[str, Any]]], folder: Path) -> list[Any]:
+def page_says(runs: list[tuple[pl.DataFrame, dict[str, Any]]], folder: Path) -> list[Any]:
     """By the page's own code, of each (events, what the header tells of the pipeline)."""
     tables = []
-    for events, told in asked:
+    for events, plan_facts in runs:
         names, origin = Names(), int(events["start_ns"].min())  # type: ignore[arg-type]
         header, block = pack(from_frame(events, names.number), origin)
         header |= {"kinds": KINDS, "strings": {"first": 0, "texts": names.since(0)}}
         data = base64.b64encode(block).decode()
-        tables.append({"header": header, "bytes": data, "facts": told})
+        tables.append({"header": header, "bytes": data, "facts": plan_facts})
     file = folder / "tables.json"
     file.write_text(json.dumps(tables))
     script = ROOT / "tests" / "js" / "idle_truth.mjs"
     done = subprocess.run([node(), script, file], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
-    return found
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
 
 
-def agree(events: pl.DataFrame, told: dict[str, Any], page: list[dict[str, Any]]) -> None:
+def agree(events: pl.DataFrame, plan_facts: dict[str, Any], page: list[dict[str, Any]]) -> None:
     """Gap by gap, and the shares of each rank."""
-    said = python_says(events, told)
-    assert {(one["iteration"], one["replica"]) for one in page} == set(said)
-    pads = told["pads_ms"] and [one * 1e6 for one in told["pads_ms"]]
-    made = Schedule.from_facts(told)
-    assert made is not None
-    parts = bubble.measure(events, made, pads_ns=pads).parts
+    expected = python_says(events, plan_facts)
+    assert {(one["iteration"], one["replica"]) for one in page} == set(expected)
+    pads = plan_facts["pads_ms"] and [one * 1e6 for one in plan_facts["pads_ms"]]
+    schedule = Schedule.from_facts(plan_facts)
+    assert schedule is not None
+    parts = bubble.measure(events, schedule, pads_ns=pads).parts
     for one in page:
         key = one["iteration"], one["replica"]
         mine = [Idle(place, SAID[why], start, end) for place, why, start, end in one["idle"]]
-        assert sorted(mine) == sorted(said[key])
+        assert sorted(mine) == sorted(expected[key])
         for share in one["shares"]:
-            rank = one["replica"] * told["ranks"] + share["place"]
+            rank = one["replica"] * plan_facts["ranks"] + share["place"]
             row = parts.filter(iteration=one["iteration"], rank=rank).row(0, named=True)
             assert row["whole_ns"] == share["whole"] and row["busy_ns"] == share["busy"]
             assert {name: row[f"{name}_ns"] for name in SAID.values()} == {
@@ -195,10 +199,10 @@ CASES = [
 
 
 def test_python_and_the_page_say_the_same_to_the_nanosecond(tmp_path: Path) -> None:
-    asked = [(rows(case), facts(case)) for case in CASES]
-    for (events, told), page in zip(asked, page_says(asked, tmp_path), strict=True):
-        assert len(page) == 2 * told["replicas"]
-        agree(events, told, page)
+    runs = [(rows(case), facts(case)) for case in CASES]
+    for (events, plan_facts), page in zip(runs, page_says(runs, tmp_path), strict=True):
+        assert len(page) == 2 * plan_facts["replicas"]
+        agree(events, plan_facts, page)
 
 
 def test_they_do_of_a_real_run_with_a_slow_stage_and_one_that_stood_still(tmp_path: Path) -> None:
@@ -214,10 +218,10 @@ def test_they_do_of_a_real_run_with_a_slow_stage_and_one_that_stood_still(tmp_pa
     )
     run = wb.run(exp)
     run.wait(timeout=60)
-    told = json.loads(run.store.metadata["pipeline"])
-    [page] = page_says([(run.events, told)], tmp_path)
+    plan_facts = json.loads(run.store.metadata["pipeline"])
+    [page] = page_says([(run.events, plan_facts)], tmp_path)
     assert len(page) == 4 * 2
-    agree(run.events, told, page)
+    agree(run.events, plan_facts, page)
     assert any(share["imbalance"] > 0 for one in page for share in one["shares"])
 
 
@@ -235,36 +239,36 @@ def test_messages_alone_are_never_imbalance(hop: float) -> None:
 
 def test_warm_up_is_where_the_schedule_has_its_gaps() -> None:
     """K-1 forwards before the last rank's first action, as many backwards after its last one."""
-    found = [one for one in of(Case(slow=(1, 1.2), pads=True)) if one.place == 3]
-    first, last = found[0], [one for one in found if one.why == "warm_up"][-1]
+    gaps = [one for one in of(Case(slow=(1, 1.2), pads=True)) if one.place == 3]
+    first, last = gaps[0], [one for one in gaps if one.why == "warm_up"][-1]
     assert (first.why, first.start, first.end) == ("warm_up", 0, 30 * MS)
     assert last.end - last.start == 3 * 16 * MS
-    assert [one.why for one in found].count("warm_up") == 2
-    assert sum(one.end - one.start for one in found if one.why == "imbalance") > 0
+    assert [one.why for one in gaps].count("warm_up") == 2
+    assert sum(one.end - one.start for one in gaps if one.why == "imbalance") > 0
 
 
 def test_a_rank_that_stands_still_between_its_actions_is_a_fault_there() -> None:
     case = Case(hop=4)
     gap = next(one for one in of(case) if one.place == 2 and one.why == "communication")
     middle = (gap.start + 1 * MS, gap.start + 3 * MS)
-    found = [one for one in of(case, {2: [middle]}) if one.place == 2]
-    assert Idle(2, "fault", *middle) in found
-    assert Idle(2, "communication", middle[1], gap.end) in found
+    gaps = [one for one in of(case, {2: [middle]}) if one.place == 2]
+    assert Idle(2, "fault", *middle) in gaps
+    assert Idle(2, "communication", middle[1], gap.end) in gaps
 
 
 def test_whoever_waits_for_one_that_stood_still_waits_for_a_fault_also_afterwards() -> None:
     """Rank 1 stands still before its first action: rank 0 gets its gradients that much later."""
     case, late = Case(pads=True), 100 * MS
-    made, done = case.schedule, spans(case, 1)
+    schedule, done = case.schedule, spans(case, 1)
     started = done[Action(1, "F", 0)][0]
     moved = follow(
-        made, lambda one: TIME[one.kind] * MS + late * (one == Action(1, "F", 0))
+        schedule, lambda one: TIME[one.kind] * MS + late * (one == Action(1, "F", 0))
     )  # the same as if that one lasted longer; it does not
     then = {one.action: (round(one.start_s), round(one.end_s)) for one in moved}
     then[Action(1, "F", 0)] = started + late, then[Action(1, "F", 0)][1]
     pads = [TIME[kind] * MS for kind in "FIW"]
-    found = split(Order(made), then, {1: [(started, started + late)]}, pads)
-    assert not [one for one in found if one.why in ("imbalance", "communication")]
+    gaps = split(Order(schedule), then, {1: [(started, started + late)]}, pads)
+    assert not [one for one in gaps if one.why in ("imbalance", "communication")]
     for place in range(4):
-        lost = sum(one.end - one.start for one in found if (one.place, one.why) == (place, "fault"))
+        lost = sum(one.end - one.start for one in gaps if (one.place, one.why) == (place, "fault"))
         assert lost == late

@@ -19,11 +19,11 @@ SIZES = {"interleaved_1f1b": 2, "zbv": 2, "dualpipe_v": 2, "looped_bfs": 2}
 NAMES = ["1f1b", "gpipe", "sequential", "zb_h1", "zb_h2", "pipedream", *SIZES]
 
 
-def table(made: Schedule, each: int, iterations: int = 3, replicas: int = 1) -> pl.DataFrame:
+def table(schedule: Schedule, each: int, iterations: int = 3, replicas: int = 1) -> pl.DataFrame:
     """A run as planned, with the versions that it would have."""
-    if made.flush:
+    if schedule.flush:
         parts = [
-            plan(made, LENGTHS, iteration=n, start_ns=n * 10**9).with_columns(
+            plan(schedule, LENGTHS, iteration=n, start_ns=n * 10**9).with_columns(
                 version=pl.col("iteration")
             )
             for n in range(iterations)
@@ -35,9 +35,9 @@ def table(made: Schedule, each: int, iterations: int = 3, replicas: int = 1) -> 
             .otherwise(-1)
         )
     else:
-        rows = plan(made, LENGTHS, microbatches=each)
+        rows = plan(schedule, LENGTHS, microbatches=each)
         versions = []
-        for row in made.rows:
+        for row in schedule.rows:
             backwards, stash = 0, {}
             for one in row:
                 if one.kind == "F":
@@ -53,9 +53,9 @@ def table(made: Schedule, each: int, iterations: int = 3, replicas: int = 1) -> 
         )
         keys = ["stage", "iteration", "microbatch"]
         rows = rows.drop("version").join(numbered, on=keys, how="left", maintain_order="left")
-    held = in_flight(made)
+    held = in_flight(schedule)
     rows = pl.concat([rows.select(held.columns), held])
-    shifts = (replica * made.ranks for replica in range(replicas))
+    shifts = (replica * schedule.ranks for replica in range(replicas))
     return pl.concat(
         rows.with_columns(
             pl.col("rank") + shift,
@@ -65,9 +65,9 @@ def table(made: Schedule, each: int, iterations: int = 3, replicas: int = 1) -> 
     ).cast({"rank": pl.Int32, "peer": pl.Int32})
 
 
-def in_flight(made: Schedule) -> pl.DataFrame:
+def in_flight(schedule: Schedule) -> pl.DataFrame:
     """The count that a rank writes after each action."""
-    blank = plan(made, LENGTHS).head(1)
+    blank = plan(schedule, LENGTHS).head(1)
     return pl.concat(
         blank.with_columns(
             kind=pl.lit("metric").cast(pl.Categorical),
@@ -75,18 +75,23 @@ def in_flight(made: Schedule) -> pl.DataFrame:
             name=pl.lit("in flight").cast(pl.Categorical),
             rank=pl.lit(rank, pl.Int32),
             stage=pl.lit(stage, pl.Int64),
-            value=pl.lit(float(made.peaks[stage])),
+            value=pl.lit(float(schedule.peaks[stage])),
         )
-        for stage, rank in enumerate(made.rank_of)
+        for stage, rank in enumerate(schedule.rank_of)
     )
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_they_hold_of_a_run_as_planned(name: str, replicas: int) -> None:
-    made = build(name, ranks=2, microbatches=4, stages_per_rank=SIZES.get(name, 1), iterations=3)
+    schedule = build(
+        name, ranks=2, microbatches=4, stages_per_rank=SIZES.get(name, 1), iterations=3
+    )
     assert (
-        check_pipeline(table(made, 4, replicas=replicas), made, iterations=3, microbatches=4) == []
+        check_pipeline(
+            table(schedule, 4, replicas=replicas), schedule, iterations=3, microbatches=4
+        )
+        == []
     )
 
 
@@ -195,16 +200,16 @@ TAMPERED: dict[str, tuple[str, Change, str]] = {
 @pytest.mark.parametrize("name", TAMPERED)
 def test_each_fails_where_it_is_broken(name: str) -> None:
     law, change, words = TAMPERED[name]
-    made = build("1f1b", ranks=2, microbatches=4)
-    found = check_pipeline(change(table(made, 4)), made, iterations=3)
-    said = [str(one) for one in found if one.law == law]
-    assert said
-    assert pl.Series(said).str.contains(words).any(), said
+    schedule = build("1f1b", ranks=2, microbatches=4)
+    violations = check_pipeline(change(table(schedule, 4)), schedule, iterations=3)
+    messages = [str(one) for one in violations if one.law == law]
+    assert messages
+    assert pl.Series(messages).str.contains(words).any(), messages
 
 
 def test_stashed_versions_are_checked_without_a_flush() -> None:
-    made = build("pipedream", ranks=2, microbatches=2, iterations=4)
-    rows = table(made, 2, iterations=4)
+    schedule = build("pipedream", ranks=2, microbatches=2, iterations=4)
+    rows = table(schedule, 2, iterations=4)
     used = rows.filter(where(kind="forward", rank=0)).sort("iteration", "microbatch")["version"]
     assert used.to_list() == [0, 0, 0, 1, 1, 2, 2, 3]  # an update after each second backward
     newest = rows.with_columns(
@@ -212,5 +217,5 @@ def test_stashed_versions_are_checked_without_a_flush() -> None:
         .then(pl.col("version") + 1)
         .otherwise("version")
     )
-    broken = check_pipeline(newest, made, iterations=4, microbatches=2)
+    broken = check_pipeline(newest, schedule, iterations=4, microbatches=2)
     assert {one.law for one in broken} == {"versions right"}

@@ -25,9 +25,9 @@ from workbench.views.pages.figures import figure
 SECOND = 10**9
 
 
-def rows(told: list[tuple[int, str, float, float]]) -> pl.DataFrame:
+def rows(metrics: list[tuple[int, str, float, float]]) -> pl.DataFrame:
     """Metrics (rank, name, value, seconds)."""
-    each = [(rank, 0, name, value, round(at * SECOND)) for rank, name, value, at in told]
+    each = [(rank, 0, name, value, round(at * SECOND)) for rank, name, value, at in metrics]
     return pl.DataFrame(each, schema=ROWS, orient="row")
 
 
@@ -35,7 +35,7 @@ def rows(told: list[tuple[int, str, float, float]]) -> pl.DataFrame:
 
 
 def test_frames_are_those_of_all_actors_and_a_return_knows_how_many_came_before() -> None:
-    told = rows(
+    events = rows(
         [
             (3, "frames", 10, 1.0),
             (4, "frames", 4, 1.5),
@@ -44,19 +44,19 @@ def test_frames_are_those_of_all_actors_and_a_return_knows_how_many_came_before(
             (4, "return", -1.0, 2.5),
         ]
     )
-    assert actors.frames(told.sample(fraction=1, shuffle=True), 0)["frames"].to_list() == [
+    assert actors.frames(events.sample(fraction=1, shuffle=True), 0)["frames"].to_list() == [
         10, 14, 24
     ]  # fmt: skip
-    found = actors.returns(told, SECOND)
-    assert found.schema == actors.RETURNS
-    assert found["seconds"].to_list() == pytest.approx([0.7, 1.5])
-    assert found["frames"].to_list() == [14, 24] and found["rank"].to_list() == [3, 4]
-    assert found["mean"].to_list() == [1.0, 0.0]
+    returns = actors.returns(events, SECOND)
+    assert returns.schema == actors.RETURNS
+    assert returns["seconds"].to_list() == pytest.approx([0.7, 1.5])
+    assert returns["frames"].to_list() == [14, 24] and returns["rank"].to_list() == [3, 4]
+    assert returns["mean"].to_list() == [1.0, 0.0]
 
 
 def test_the_mean_is_of_the_newest_episodes() -> None:
-    told = [(0, "return", float(at >= 5), at + 0.5) for at in range(5 + actors.EPISODES)]
-    mean = actors.returns(rows([(0, "frames", 1, 0.0), *told]), 0)["mean"]
+    episodes = [(0, "return", float(at >= 5), at + 0.5) for at in range(5 + actors.EPISODES)]
+    mean = actors.returns(rows([(0, "frames", 1, 0.0), *episodes]), 0)["mean"]
     assert mean[4] == 0 and mean[-1] == 1 and 0 < mean[10] < 1
 
 
@@ -115,13 +115,13 @@ def test_other_strategies_offer_none_of_it() -> None:
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_chart_shows_what_it_says(played: wb.Run, name: str) -> None:
     columns = select(played.store, name)
-    made = cell(name, columns)
-    assert EMPTY in cell(name, columns.clear()).title and EMPTY not in made.title
-    assert all(len(trace.x) == len(trace.y) for trace in made.traces)
-    drawn = figure(played.store, name, "dark")
-    assert len(drawn.data) == len(made.traces)
+    chart = cell(name, columns)
+    assert EMPTY in cell(name, columns.clear()).title and EMPTY not in chart.title
+    assert all(len(trace.x) == len(trace.y) for trace in chart.traces)
+    drawing = figure(played.store, name, "dark")
+    assert len(drawing.data) == len(chart.traces)
     if name == KINDS_SENT:
-        sent, formula = made.traces
+        sent, formula = chart.traces
         assert list(sent.x) == ["experience", "minibatch", "priorities", "parameters", "gradients"]
         assert sent.y[-1] == formula.y[-1] == 0, "Ape-X sends no gradient"
 
@@ -164,8 +164,8 @@ def test_beside_one_that_does_not_play_losses_are_compared() -> None:
 
 
 def test_where_a_return_is_first_reached() -> None:
-    found = first_reached(curve([None, -1.0, 0.9, 0.2]), 0.9)
-    assert found["seconds"] == 2 and found["frames"] == 8 and found["bytes"] == 200
+    first = first_reached(curve([None, -1.0, 0.9, 0.2]), 0.9)
+    assert first["seconds"] == 2 and first["frames"] == 8 and first["bytes"] == 200
     assert set(first_reached(curve([None, -1.0]), 0.9).values()) == {None}
 
 

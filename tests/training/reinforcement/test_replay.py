@@ -17,7 +17,7 @@ from workbench.training.reinforcement.transitions import BESIDE, layout_of
 LAYOUT = layout_of(np.dtype(np.uint8), (2, 3))
 
 
-def made(count: int, first: int = 0, priority: object = 1.0, actor: int = 0) -> np.ndarray:
+def transitions(count: int, first: int = 0, priority: object = 1.0, actor: int = 0) -> np.ndarray:
     """Transitions of an actor, numbered from ``first``."""
     records = np.zeros(count, LAYOUT)
     records["number"], records["actor"] = first + np.arange(count), actor
@@ -42,11 +42,11 @@ def test_the_tree_finds_what_a_walk_along_the_leaves_finds(
     if tree.total <= 0:
         return
     share = data.draw(st.floats(0, 1, exclude_max=True))
-    (found,) = tree.find(np.array([share * tree.total]))
+    (leaf,) = tree.find(np.array([share * tree.total]))
     ends = np.cumsum(masses)
     slack = 1e-9 * max(1.0, tree.total)
-    assert masses[found] > 0
-    assert ends[found] - masses[found] - slack <= share * tree.total <= ends[found] + slack
+    assert masses[leaf] > 0
+    assert ends[leaf] - masses[leaf] - slack <= share * tree.total <= ends[leaf] + slack
 
 
 def test_a_mass_that_is_changed_changes_every_sum_above_it() -> None:
@@ -66,12 +66,12 @@ def test_each_is_drawn_in_proportion_to_its_priority(alpha: float) -> None:
     kinds, draws = 32, 100_000
     priorities = np.linspace(0.1, 4.0, kinds)
     replay = Replay(kinds, LAYOUT, 7, (alpha, 0.4))
-    replay.add(made(kinds, priority=priorities))
+    replay.add(transitions(kinds, priority=priorities))
     batches = [replay.sample(100)["transition"]["number"] for _ in range(draws // 100)]
-    seen = np.bincount(np.concatenate(batches), minlength=kinds)
+    counts = np.bincount(np.concatenate(batches), minlength=kinds)
     mass = (priorities.astype(np.float32).astype(np.float64) + LITTLE) ** alpha
     expected = draws * mass / mass.sum()
-    chi_square = float((((seen - expected) ** 2) / expected).sum())
+    chi_square = float((((counts - expected) ** 2) / expected).sum())
     freedom = kinds - 1
     limit = freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
     assert chi_square < limit
@@ -79,18 +79,18 @@ def test_each_is_drawn_in_proportion_to_its_priority(alpha: float) -> None:
 
 def test_uniform_replay_draws_all_alike() -> None:
     replay = Replay(20, LAYOUT, 3)
-    replay.add(made(20, priority=np.arange(20)))
-    drawn = [replay.sample(100) for _ in range(1000)]
-    seen = np.bincount(np.concatenate([one["transition"]["number"] for one in drawn]))
-    assert (((seen - 5000) ** 2) / 5000).sum() < 50  # 19 degrees of freedom
-    assert all((one["weight"] == 1).all() for one in drawn)
+    replay.add(transitions(20, priority=np.arange(20)))
+    batches = [replay.sample(100) for _ in range(1000)]
+    counts = np.bincount(np.concatenate([one["transition"]["number"] for one in batches]))
+    assert (((counts - 5000) ** 2) / 5000).sum() < 50  # 19 degrees of freedom
+    assert all((one["weight"] == 1).all() for one in batches)
 
 
 def test_what_is_drawn_more_often_counts_less() -> None:
     replay = Replay(4, LAYOUT, 0, (1.0, 0.5))
-    replay.add(made(4, priority=[1, 1, 2, 4]))
-    drawn = replay.sample(64)
-    for record in drawn:
+    replay.add(transitions(4, priority=[1, 1, 2, 4]))
+    batch = replay.sample(64)
+    for record in batch:
         share = [1, 1, 2, 4][record["transition"]["number"]] / 8
         assert record["weight"] == pytest.approx((4 * share) ** -0.5, rel=1e-4)
 
@@ -108,11 +108,11 @@ def test_what_is_drawn_was_inserted_once_and_has_not_gone(
     inserted: list[tuple[int, int]] = []
     counts = [0, 0, 0, 0]
     for count, actor in steps:
-        replay.add(made(count, counts[actor], actor=actor))
+        replay.add(transitions(count, counts[actor], actor=actor))
         inserted += [(actor, counts[actor] + one) for one in range(count)]
         counts[actor] += count
-        drawn = replay.sample(8)
-        for record in drawn:
+        batch = replay.sample(8)
+        for record in batch:
             transition = int(record["transition"]["actor"]), int(record["transition"]["number"])
             assert inserted[record["key"]] == transition
             assert record["key"] >= len(inserted) - capacity, "it had gone before"
@@ -121,13 +121,13 @@ def test_what_is_drawn_was_inserted_once_and_has_not_gone(
 
 def test_a_priority_of_one_that_is_gone_changes_nothing() -> None:
     replay = Replay(4, LAYOUT, 0, (1.0, 0.0))
-    replay.add(made(4))
+    replay.add(transitions(4))
     late = np.zeros(2, PRIORITY)
     late["key"], late["priority"] = [0, 3], [1000.0, 5.0]
-    replay.add(made(1, first=4))  # in the place of the first one
+    replay.add(transitions(1, first=4))  # in the place of the first one
     assert replay.update(late) == 1
-    drawn = np.concatenate([replay.sample(80)["transition"]["number"] for _ in range(50)])
-    assert np.bincount(drawn, minlength=5) / 4000 == pytest.approx(
+    numbers = np.concatenate([replay.sample(80)["transition"]["number"] for _ in range(50)])
+    assert np.bincount(numbers, minlength=5) / 4000 == pytest.approx(
         [0, 1 / 8, 1 / 8, 5 / 8, 1 / 8], abs=0.03
     )
 
@@ -139,7 +139,7 @@ def test_the_likelihood_of_each_age_is_the_mean_of_its_priorities(
     replay = Replay(capacity, LAYOUT, 0, (1.0, 0.4))
     priorities = data.draw(st.lists(st.floats(0.1, 9), min_size=12 + more, max_size=12 + more))
     for i, one in enumerate(priorities):
-        replay.add(made(1, i, one))
+        replay.add(transitions(1, i, one))
     held = np.array(priorities[::-1][: len(replay)]) + LITTLE  # the newest first
     firsts = [math.ceil(k * len(held) / 12) for k in range(13)]
     means = [held[a:b].mean() for a, b in itertools.pairwise(firsts)]
@@ -148,5 +148,5 @@ def test_the_likelihood_of_each_age_is_the_mean_of_its_priorities(
 
 def test_all_alike_have_no_likelihood_of_their_own() -> None:
     replay = Replay(40, LAYOUT, 0)
-    replay.add(made(30))
+    replay.add(transitions(30))
     assert not len(replay.likelihood(12))

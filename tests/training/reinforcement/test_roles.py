@@ -28,9 +28,9 @@ NETWORK = 25_939  # parameters of the small convolution
 
 def conserved(run: wb.Run) -> None:
     """Check that all that actors sent was inserted or dropped, and none sampled before it came."""
-    events, who, kept = run.events, roles(run), counts(run)
+    events, played_roles, kept = run.events, roles(run), counts(run)
     block = 4
-    for actor in who["actors"]:
+    for actor in played_roles["actors"]:
         out = sent(events, "experience", [actor])
         assert (out["nbytes"] == block * TRANSITION).all()
         came = sum(one["came"].get(str(actor), 0) for one in kept.values())
@@ -45,8 +45,8 @@ def conserved(run: wb.Run) -> None:
 def test_ape_x_sends_no_gradient_and_conserves_experience() -> None:
     run, result = done(game("ape_x", 6, replays=2, pull_every=20, iterations=50))
     events = lawful(run)
-    who = {name: roles(run)[name] for name in ("servers", "learners", "replays", "actors")}
-    assert who == {"servers": [], "learners": [0], "replays": [1, 2], "actors": [3, 4, 5]}
+    played_roles = {name: roles(run)[name] for name in ("servers", "learners", "replays", "actors")}
+    assert played_roles == {"servers": [], "learners": [0], "replays": [1, 2], "actors": [3, 4, 5]}
     conserved(run)
     assert sent(events, "gradients").is_empty() and len(result.losses) == 50
     assert (sent(events, "parameters")["nbytes"] == 4 * NETWORK).all()
@@ -65,8 +65,8 @@ def test_gorila_applies_or_discards_each_gradient_and_conserves_experience() -> 
     run, result = done(exp)
     events = lawful(run)
     conserved(run)
-    who = roles(run)
-    for server in who["servers"]:
+    played_roles = roles(run)
+    for server in played_roles["servers"]:
         pushed = events.filter(kind="push", peer=server).height
         applied = events.filter(kind="apply", rank=server).height
         dropped = metric(events, "dropped").filter(pl.col("rank") == server).height
@@ -127,12 +127,14 @@ def test_the_bytes_of_each_kind_are_those_of_the_formula_and_ape_x_saves_most() 
         more = {"learners": 2} if strategy == "gorila" else {}
         run, _ = done(game(strategy, ranks, **fields, **more))
         table = run.bytes_by_kind()
-        rows = {kind: (nbytes, told) for kind, _, nbytes, told in table.iter_rows()}
+        rows = {
+            kind: (nbytes, expected_bytes) for kind, _, nbytes, expected_bytes in table.iter_rows()
+        }
         assert [*rows] == ["experience", "minibatch", "priorities", "parameters", "gradients"]
         pull = 4 * NETWORK  # an actor's last pull may be still to come
-        for kind, (nbytes, told) in rows.items():
-            slack = 0.05 * told + (2 * pull if kind == "parameters" else 16 * TRANSITION)
-            assert abs(nbytes - told) <= slack, kind
+        for kind, (nbytes, expected_bytes) in rows.items():
+            slack = 0.05 * expected_bytes + (2 * pull if kind == "parameters" else 16 * TRANSITION)
+            assert abs(nbytes - expected_bytes) <= slack, kind
         updates = 150 * (2 if more else 1)
         each[strategy] = (rows["parameters"][0] + rows["gradients"][0]) / updates
     assert each["ape_x"] <= each["gorila"] / 10
@@ -140,15 +142,17 @@ def test_the_bytes_of_each_kind_are_those_of_the_formula_and_ape_x_saves_most() 
 
 
 def test_ape_x_saves_nine_tenths_of_gorilas_bytes_at_the_settings_of_the_presets() -> None:
-    (made,) = (make() for name, _, make in reinforcement.comparisons() if "Ape-X" in name)
+    (experiments,) = (make() for name, _, make in reinforcement.comparisons() if "Ape-X" in name)
     frames = 20  # of all actors for an update, where nothing else keeps the learner from its core
     each = {}
     for name in ("Ape-X", "Gorila"):
-        exp = made[name]
+        exp = experiments[name]
         config = {"ape_x": ape_x, "gorila": gorila}[exp.strategy].Config(**exp.options)
         facts = {"servers": [0] * (name == "Gorila"), "transition": 136, "parameters": 4 * NETWORK}
-        told = expected(facts, asdict(config), exp.batch_size, frames=frames * 1000, updates=1000)
-        each[name] = told["parameters"] + told["gradients"]
+        expected_bytes = expected(
+            facts, asdict(config), exp.batch_size, frames=frames * 1000, updates=1000
+        )
+        each[name] = expected_bytes["parameters"] + expected_bytes["gradients"]
     assert each["Ape-X"] <= each["Gorila"] / 10
     for exp in (make() for _, _, make in reinforcement.presets()):
         if exp.strategy in ("ape_x", "gorila"):
@@ -176,8 +180,8 @@ def test_one_of_several_is_lost_and_what_went_with_it_is_recorded(
     run, result = done(exp)
     assert result.ok and result.lost == [lost] and len(result.losses) == 50
     if "replays" in options:
-        told = metric(run.events, "lost experience").filter(pl.col("peer") == lost)
-        assert set(told["rank"]) == {3, 4} and (told["value"] > 0).all()
+        losses = metric(run.events, "lost experience").filter(pl.col("peer") == lost)
+        assert set(losses["rank"]) == {3, 4} and (losses["value"] > 0).all()
         assert metric(run.events, "lost replay")["rank"].to_list() == [0]
 
 

@@ -26,12 +26,12 @@ from workbench.training.sampling.minibatches import epoch_of
 sizes = st.integers(1, 60)
 
 
-def held(made: wb.Partition) -> dict[str, bool]:
-    return {law.name: law.holds for law in made.laws()}
+def held(partition: wb.Partition) -> dict[str, bool]:
+    return {law.name: law.holds for law in partition.laws()}
 
 
-def words(made: wb.Partition) -> dict[str, str]:
-    return {law.name: law.words for law in made.laws()}
+def words(partition: wb.Partition) -> dict[str, str]:
+    return {law.name: law.words for law in partition.laws()}
 
 
 # ---- the cases of the sources
@@ -47,48 +47,48 @@ def test_the_second_minibatch_of_24_samples_in_order() -> None:
 def test_the_second_minibatch_of_a_permutation() -> None:
     places = [10, 8, 17, 15, 1, 7, 23, 14]  # 8 to 15
     others = [i for i in range(24) if i not in places]
-    made = wb.partition([*others[:8], *places, *others[8:]], 8, 2)
-    assert made.minibatches[1].of == ((10, 17, 1, 23), (8, 15, 7, 14))
-    assert made.equal
+    partition = wb.partition([*others[:8], *places, *others[8:]], 8, 2)
+    assert partition.minibatches[1].of == ((10, 17, 1, 23), (8, 15, 7, 14))
+    assert partition.equal
 
 
 def test_ten_samples_over_four_ranks_repeat_the_first_two() -> None:
-    made = wb.partition(10, batch_size=4, ranks=4)
-    last = made.minibatches[-1]
+    partition = wb.partition(10, batch_size=4, ranks=4)
+    last = partition.minibatches[-1]
     assert last.of == ((8,), (9,), (0,), (1,)) and last.repeated == ((), (), (0,), (0,))
-    assert not made.equal and not held(made)["every sample once"]
-    assert words(made)["every sample once"].startswith("0 and 1 are taken again")
-    again = made.table.filter("repeated")
+    assert not partition.equal and not held(partition)["every sample once"]
+    assert words(partition)["every sample once"].startswith("0 and 1 are taken again")
+    again = partition.table.filter("repeated")
     assert again["sample"].to_list() == [0, 1] and again["rank"].to_list() == [2, 3]
 
 
 def test_padded_averages_count_samples_twice() -> None:
     losses = np.arange(10.0) ** 2
-    found = wb.partition(10, 4, 4).averages(losses)
-    assert found.true == pytest.approx(losses.mean())
-    assert found.counted == pytest.approx((losses.sum() + 0 + 1) / 12) != found.true
+    averages = wb.partition(10, 4, 4).averages(losses)
+    assert averages.true == pytest.approx(losses.mean())
+    assert averages.counted == pytest.approx((losses.sum() + 0 + 1) / 12) != averages.true
 
 
 def test_dividing_the_sum_by_the_ranks_is_wrong_for_uneven_parts() -> None:
     values = np.random.default_rng(0).standard_normal(10)
-    made = wb.partition(10, batch_size=10, ranks=4, sampler="workbench")
-    assert [len(ids) for ids in made.minibatches[0].of] == [3, 3, 2, 2]
-    found = made.averages(values)
-    assert found.of_means == pytest.approx(0.195, abs=5e-4)
-    assert found.true == found.counted == pytest.approx(0.0847, abs=5e-5)
-    assert not held(made)["parts of one size"] and made.equal
+    partition = wb.partition(10, batch_size=10, ranks=4, sampler="workbench")
+    assert [len(ids) for ids in partition.minibatches[0].of] == [3, 3, 2, 2]
+    averages = partition.averages(values)
+    assert averages.of_means == pytest.approx(0.195, abs=5e-4)
+    assert averages.true == averages.counted == pytest.approx(0.0847, abs=5e-5)
+    assert not held(partition)["parts of one size"] and partition.equal
     for what in ("0.195", "0.0847"):
-        assert what in str(found)
+        assert what in str(averages)
 
 
 def test_drop_last_leaves_samples_out() -> None:
-    made = wb.partition(10, batch_size=4, ranks=4, drop_last=True)
-    assert [one.of for one in made.minibatches] == [
+    partition = wb.partition(10, batch_size=4, ranks=4, drop_last=True)
+    assert [one.of for one in partition.minibatches] == [
         ((0,), (1,), (2,), (3,)),
         ((4,), (5,), (6,), (7,)),
     ]
-    assert made.equal, "one process's BatchSampler leaves out the same two"
-    assert words(made)["every sample once"] == "2 samples of 10 are left out of an epoch"
+    assert partition.equal, "one process's BatchSampler leaves out the same two"
+    assert words(partition)["every sample once"] == "2 samples of 10 are left out of an epoch"
     both = wb.partition(10, batch_size=4, ranks=4, drop_last=True, drop_last_batch=False)
     assert not both.equal and both.minibatches[2].sequential == (8, 9)
     # One drops what is left of an epoch; the other repeats, and then drops whole minibatches.
@@ -97,10 +97,10 @@ def test_drop_last_leaves_samples_out() -> None:
 
 
 def test_a_minibatch_that_does_not_divide() -> None:
-    made = wb.partition(30, batch_size=10, ranks=4)
-    assert made.minibatches[0].of == ((0, 4), (1, 5), (2, 6), (3, 7)) and not made.equal
-    assert "10 does not divide by 4, so each rank takes 2" in words(made)["same minibatches"]
-    assert made.minibatches[0].of == wb.partition(30, batch_size=8, ranks=4).minibatches[0].of
+    partition = wb.partition(30, batch_size=10, ranks=4)
+    assert partition.minibatches[0].of == ((0, 4), (1, 5), (2, 6), (3, 7)) and not partition.equal
+    assert "10 does not divide by 4, so each rank takes 2" in words(partition)["same minibatches"]
+    assert partition.minibatches[0].of == wb.partition(30, batch_size=8, ranks=4).minibatches[0].of
     assert wb.partition(30, batch_size=10, ranks=4, sampler="workbench").equal
 
 
@@ -121,7 +121,7 @@ def test_it_is_what_torchs_samplers_yield(
 ) -> None:
     if drop_last and samples < ranks:
         drop_last = False
-    made = wb.partition(
+    partition = wb.partition(
         samples, batch, ranks, shuffle=shuffle, drop_last=drop_last, seed=seed, epochs=2
     )
     data: Any = TensorDataset(torch.arange(samples))
@@ -135,7 +135,7 @@ def test_it_is_what_torchs_samplers_yield(
         for epoch in range(2):
             sampler.set_epoch(epoch)
             loaded = [tuple(ids.tolist()) for (ids,) in loader]
-            mine = [one.of[rank] for one in made.minibatches if one.epoch == epoch]
+            mine = [one.of[rank] for one in partition.minibatches if one.epoch == epoch]
             assert [ids for ids in mine if ids] == loaded
 
 
@@ -143,23 +143,25 @@ def test_it_is_what_torchs_samplers_yield(
 def test_where_all_divides_the_ranks_take_what_one_process_takes(
     minibatches: int, each: int, ranks: int, shuffle: bool
 ) -> None:
-    made = wb.partition(minibatches * each * ranks, each * ranks, ranks, shuffle=shuffle, epochs=2)
-    own = {name: holds for name, holds in held(made).items() if "epoch" not in name}
-    assert made.equal and len(own) == 3 + (ranks > 1) and all(own.values())
+    partition = wb.partition(
+        minibatches * each * ranks, each * ranks, ranks, shuffle=shuffle, epochs=2
+    )
+    of_any_epoch = {name: holds for name, holds in held(partition).items() if "epoch" not in name}
+    assert partition.equal and len(of_any_epoch) == 3 + (ranks > 1) and all(of_any_epoch.values())
     if not shuffle:
-        assert made.words.endswith("what one process takes, each sample once.")
+        assert partition.words.endswith("what one process takes, each sample once.")
 
 
 @given(sizes, sizes, st.integers(1, 9), st.integers(0, 99))
 def test_the_workbenchs_own_are_one_processs_always(
     samples: int, batch: int, ranks: int, seed: int
 ) -> None:
-    made = wb.partition(
+    of_workbench = wb.partition(
         samples, batch, ranks, sampler="workbench", shuffle=True, seed=seed, epochs=2
     )
-    assert made.equal and held(made)["every sample once"]
+    assert of_workbench.equal and held(of_workbench)["every sample once"]
     whole = Minibatches(samples, batch, seed)
-    for number, one in enumerate(made.minibatches):
+    for number, one in enumerate(of_workbench.minibatches):
         ids = whole.ids(number)
         assert one.sequential == tuple(ids)
         assert one.of == tuple(tuple(partition(ids, rank, ranks)) for rank in range(ranks))
@@ -169,14 +171,14 @@ def test_the_workbenchs_own_are_one_processs_always(
 def test_repeated_are_those_beyond_the_first(
     samples: int, batch: int, ranks: int, shuffle: bool, epochs: int
 ) -> None:
-    made = wb.partition(samples, batch, ranks, shuffle=shuffle, epochs=epochs)
+    partition = wb.partition(samples, batch, ranks, shuffle=shuffle, epochs=epochs)
     for epoch in range(epochs):
-        own = [one for one in made.minibatches if one.epoch == epoch]
-        taken = Counter(i for one in own for ids in one.of for i in ids)
-        repeated = sum(len(at) for one in own for at in one.repeated)
+        of_epoch = [one for one in partition.minibatches if one.epoch == epoch]
+        taken = Counter(i for one in of_epoch for ids in one.of for i in ids)
+        repeated = sum(len(at) for one in of_epoch for at in one.repeated)
         assert repeated == sum(times - 1 for times in taken.values()) == -samples % ranks
         assert set(taken) == set(range(samples)), "padding leaves none out"
-    assert made.table.filter(made.table["rank"] >= 0)["repeated"].sum() == epochs * (
+    assert partition.table.filter(partition.table["rank"] >= 0)["repeated"].sum() == epochs * (
         -samples % ranks
     )
 
@@ -198,11 +200,18 @@ def test_loaders_of_ones_own() -> None:
         sampler: Any = DistributedSampler(data, num_replicas=3, rank=rank, shuffle=True, seed=5)
         return DataLoader(data, batch_size=2, sampler=sampler)
 
-    made = wb.partition(
+    partition = wb.partition(
         samplers=[loader(rank) for rank in range(3)], shuffle=True, seed=5, epochs=2
     )
-    assert made.minibatches == wb.partition(12, 6, 3, shuffle=True, seed=5, epochs=2).minibatches
-    assert made.equal and made.ranks == 3 and made.samples == 12 and made.sampler == "own"
+    assert (
+        partition.minibatches == wb.partition(12, 6, 3, shuffle=True, seed=5, epochs=2).minibatches
+    )
+    assert (
+        partition.equal
+        and partition.ranks == 3
+        and partition.samples == 12
+        and partition.sampler == "own"
+    )
 
 
 def test_samplers_and_lists_of_ones_own() -> None:
@@ -221,7 +230,7 @@ def test_samplers_and_lists_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         ({"samples": 0}, "samples = 0: a whole number, 1 or more"),
         ({"batch_size": 2.5}, "batch_size = 2.5"),
@@ -235,10 +244,10 @@ def test_samplers_and_lists_of_ones_own() -> None:
         ({"samplers": [["a"]]}, "yields 'a'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(options: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_is_refused_in_words(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(wb.SpecError) as refused:
         wb.partition(**options)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_what_is_printed_names_all() -> None:

@@ -25,10 +25,10 @@ def samples(exp: wb.Experiment) -> tuple[dict[str, Any], wb.Run]:
 
 @pytest.mark.parametrize(("ranks", "batch_size"), first(1, [(2, 64), (3, 20), (5, 4), (8, 100)]))
 def test_ranks_took_what_the_law_says(ranks: int, batch_size: int) -> None:
-    told, run = samples(lenet(ranks=ranks, batch_size=batch_size, iterations=20))
-    whole = Minibatches(told["n"], batch_size, 0)
-    assert told["n"] == 1437 and len(told["minibatches"]) == 20 and told["more"] == 0
-    for iteration, one in enumerate(told["minibatches"]):
+    sampling, run = samples(lenet(ranks=ranks, batch_size=batch_size, iterations=20))
+    whole = Minibatches(sampling["n"], batch_size, 0)
+    assert sampling["n"] == 1437 and len(sampling["minibatches"]) == 20 and sampling["more"] == 0
+    for iteration, one in enumerate(sampling["minibatches"]):
         ids = whole.ids(iteration)
         assert one["sequential"] == ids.tolist()
         assert one["of"] == [partition(ids, rank, ranks).tolist() for rank in range(ranks)]
@@ -37,10 +37,12 @@ def test_ranks_took_what_the_law_says(ranks: int, batch_size: int) -> None:
     rows = run.events.filter(run.events["name"] == "samples")
     counted = rows
     for iteration, rank, value in counted.select("iteration", "rank", "value").iter_rows():
-        assert len(told["minibatches"][iteration]["of"][rank]) == value
-    assert counted.height == sum(bool(ids) for one in told["minibatches"] for ids in one["of"])
+        assert len(sampling["minibatches"][iteration]["of"][rank]) == value
+    assert counted.height == sum(bool(ids) for one in sampling["minibatches"] for ids in one["of"])
     assert [
-        law["name"] for law in told["laws"] if law["name"] == "same minibatches" and law["holds"]
+        law["name"]
+        for law in sampling["laws"]
+        if law["name"] == "same minibatches" and law["holds"]
     ]
 
 
@@ -62,11 +64,11 @@ def same_shard(job: Any, config: Any = None) -> None:
 
 
 def test_the_same_shard_on_every_rank_is_seen() -> None:
-    told, _ = samples(lenet(strategy=same_shard, ranks=3, batch_size=12, iterations=6))
-    for one in told["minibatches"]:
+    sampling, _ = samples(lenet(strategy=same_shard, ranks=3, batch_size=12, iterations=6))
+    for one in sampling["minibatches"]:
         assert one["of"] == [one["sequential"][:4]] * 3
         assert one["repeated"] == [[], [0, 1, 2, 3], [0, 1, 2, 3]]
-    (law,) = [law for law in told["laws"] if law["name"] == "same minibatches"]
+    (law,) = [law for law in sampling["laws"] if law["name"] == "same minibatches"]
     assert not law["holds"] and "6 of 6 minibatches differ" in law["words"]
 
 
@@ -82,10 +84,10 @@ def out_of_order(job: Any, config: Any = None) -> None:
 
 
 def test_parts_in_any_order_are_told_as_they_were() -> None:
-    told, _ = samples(lenet(strategy=out_of_order, ranks=3, batch_size=12, iterations=3))
+    sampling, _ = samples(lenet(strategy=out_of_order, ranks=3, batch_size=12, iterations=3))
     whole = Minibatches(1437, 12, 0)
-    assert len(told["minibatches"]) == 3
-    for iteration, one in enumerate(told["minibatches"]):
+    assert len(sampling["minibatches"]) == 3
+    for iteration, one in enumerate(sampling["minibatches"]):
         ids = whole.ids(iteration).tolist()
         assert one["of"] == [
             [ids[3], ids[2], ids[1], ids[0]],
@@ -103,24 +105,24 @@ def test_parts_in_any_order_are_told_as_they_were() -> None:
 def test_what_is_kept_of_a_short_run_is_short(fields: dict[str, Any]) -> None:
     """Ids in full would be 20 KB: a fifth of a file of 8,000 events."""
     ranks = 2 if fields["strategy"] == "ddp" else 3
-    told, run = samples(lenet(ranks=ranks, batch_size=64, iterations=70, **fields))
-    assert len(told["minibatches"]) == MOST_IDS // 64
+    sampling, run = samples(lenet(ranks=ranks, batch_size=64, iterations=70, **fields))
+    assert len(sampling["minibatches"]) == MOST_IDS // 64
     text = [t for name, t in run.store.metadata.items() if name.startswith("samples ")]
     assert len(text) == 2 and max(map(len, text)) < 35 * MOST_IDS // 64
 
 
 def test_workers_of_a_server_are_told_by_their_rank() -> None:
-    told, _ = samples(
+    sampling, _ = samples(
         lenet(strategy="parameter_server", ranks=4, iterations=5, options={"consistency": "asp"})
     )
-    assert told["rank_of"] == [1, 2, 3] and len(told["minibatches"]) == 5
+    assert sampling["rank_of"] == [1, 2, 3] and len(sampling["minibatches"]) == 5
 
 
 def test_no_more_is_told_than_a_page_holds() -> None:
-    told, _ = samples(lenet(ranks=2, batch_size=200, iterations=30))
-    assert len(told["minibatches"]) == MOST_IDS // 200 == 20 and told["more"] == 10
-    told, _ = samples(lenet(ranks=2, batch_size=2, iterations=70))
-    assert len(told["minibatches"]) == MOST_MINIBATCHES and told["more"] == 6
+    sampling, _ = samples(lenet(ranks=2, batch_size=200, iterations=30))
+    assert len(sampling["minibatches"]) == MOST_IDS // 200 == 20 and sampling["more"] == 10
+    sampling, _ = samples(lenet(ranks=2, batch_size=2, iterations=70))
+    assert len(sampling["minibatches"]) == MOST_MINIBATCHES and sampling["more"] == 6
 
 
 @pytest.mark.parametrize(
@@ -131,8 +133,8 @@ def test_no_more_is_told_than_a_page_holds() -> None:
     ],
 )
 def test_where_minibatches_are_not_shared_out_nothing_is_told(exp: dict[str, Any]) -> None:
-    told, _ = samples(lenet(iterations=2, **exp))
-    assert told is None
+    sampling, _ = samples(lenet(iterations=2, **exp))
+    assert sampling is None
 
 
 def test_a_page_is_told_while_the_run_goes_on() -> None:
@@ -141,14 +143,16 @@ def test_a_page_is_told_while_the_run_goes_on() -> None:
     try:
         page.hear({"type": "hello"})
 
-        def told() -> list[dict[str, Any]]:
+        def samplings() -> list[dict[str, Any]]:
             return [h["run"]["samples"] for h in client.headers if h["run"].get("samples")]
 
-        client.until(lambda: told() and len(told()[-1]["minibatches"]) == MOST_MINIBATCHES, 60)
-        lengths = [len(one["minibatches"]) for one in told()]
+        client.until(
+            lambda: samplings() and len(samplings()[-1]["minibatches"]) == MOST_MINIBATCHES, 60
+        )
+        lengths = [len(one["minibatches"]) for one in samplings()]
         assert lengths == sorted(lengths) and lengths[0] < lengths[-1], "it grows"
         assert len(lengths) < len(client.headers), "it is told when it changes"
-        assert told()[-1]["more"] == 2000 - MOST_MINIBATCHES
+        assert samplings()[-1]["more"] == 2000 - MOST_MINIBATCHES
     finally:
         run.stop()
         run.wait(timeout=30)

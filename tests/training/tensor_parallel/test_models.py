@@ -28,11 +28,11 @@ from workbench.training.tensor_parallel.tokens import by_tokens
 SEQUENCES = ["chunk", "split", "three layers", "gated"]
 
 
-def letters(found: Plan) -> str:
+def letters(split: Plan) -> str:
     """A letter a layer, as above."""
     return "".join(
         "." if one.how == "whole" else one.how[0].upper() if one.gathered else one.how[0]
-        for one in found.layers
+        for one in split.layers
     )
 
 
@@ -47,32 +47,32 @@ def learnt(rank: int, size: int, name: str, tokens: bool) -> dict[str, Any]:
     whole = make()
     for each in whole.parameters():
         nn.init.normal_(each, std=0.5)
-    found = plan(copy.deepcopy(whole), (x,), size)
+    split = plan(copy.deepcopy(whole), (x,), size)
     changes = None
     if tokens:
-        found, changes = by_tokens(found)
-    text = letters(found)
-    own = shard(found, Ranks(rank, size, None, session().label), changes)
+        split, changes = by_tokens(split)
+    text = letters(split)
+    parallel = shard(split, Ranks(rank, size, None, session().label), changes)
     outputs = []
-    for model in (whole, own.model):
+    for model in (whole, parallel.model):
         torch.manual_seed(6)  # of what dropout drops
         outputs.append(model(x))
         (outputs[-1].square().mean() + outputs[-1].sum() / 100).backward()
-    for each in own.partial:
-        torch.distributed.all_reduce(own.model.get_parameter(each).grad)
+    for each in parallel.partial:
+        torch.distributed.all_reduce(parallel.model.get_parameter(each).grad)
     far = [(outputs[0] - outputs[1]).abs().max().item()]
     expected = dict(whole.named_parameters())
-    for each, parameter in own.model.named_parameters():  # each that the model uses
-        gradient, cut = expected[each].grad, own.split.get(each)
-        gradient = gradient if cut is None else own.ranks.part(gradient, cut)
+    for each, parameter in parallel.model.named_parameters():  # each that the model uses
+        gradient, cut = expected[each].grad, parallel.split.get(each)
+        gradient = gradient if cut is None else parallel.ranks.part(gradient, cut)
         far.append((gradient - parameter.grad).abs().max().item())
-    again = assemble(own)
+    again = assemble(parallel)
     assert again.keys() == whole.state_dict().keys()
     for key, value in whole.state_dict().items():
         far.append((value.double() - again[key].double()).abs().max().item())
-    whole.eval(), own.model.eval()
+    whole.eval(), parallel.model.eval()
     with torch.no_grad():
-        far.append((whole(x) - own.model(x)).abs().max().item())
+        far.append((whole(x) - parallel.model(x)).abs().max().item())
     return {"far": max(far), "letters": text, "parameters": len(again)}
 
 
@@ -89,15 +89,15 @@ def everywhere(size: int, tokens: bool) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("size", first(1, [2, 3]))
 @pytest.mark.parametrize("name", MODELS)
 def test_a_split_model_learns_what_the_whole_one_does(name: str, size: int) -> None:
-    for found in everywhere(size, False):
-        assert found[name]["far"] < 1e-9
-        assert size > 2 or found[name]["letters"] == MODELS[name][2]
+    for of_rank in everywhere(size, False):
+        assert of_rank[name]["far"] < 1e-9
+        assert size > 2 or of_rank[name]["letters"] == MODELS[name][2]
 
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_so_it_does_with_its_sequence_split(name: str, size: int) -> None:
-    assert all(found[name]["far"] < 1e-9 for found in everywhere(size, True))
+    assert all(of_rank[name]["far"] < 1e-9 for of_rank in everywhere(size, True))
 
 
 # -- the plan --
@@ -109,10 +109,10 @@ def planned(name: str, ranks: int) -> Plan:
 
 
 def test_heads_stay_whole_where_they_do_not_divide() -> None:
-    found = {one.name: found.words(one) for found in [planned("chunk", 3)] for one in found.layers}
-    assert found["1.inner.qkv"] == "column: 72 outputs, 36, 18, 18"
-    assert found["1.inner.out"] == "row: 24 inputs, 12, 6, 6"
-    assert found["4"] == "column: 30 outputs, 10 each, then gathered"
+    words = {one.name: split.words(one) for split in [planned("chunk", 3)] for one in split.layers}
+    assert words["1.inner.qkv"] == "column: 72 outputs, 36, 18, 18"
+    assert words["1.inner.out"] == "row: 24 inputs, 12, 6, 6"
+    assert words["4"] == "column: 30 outputs, 10 each, then gathered"
 
 
 def test_a_rank_has_the_same_heads_of_queries_keys_and_values() -> None:
@@ -121,17 +121,17 @@ def test_a_rank_has_the_same_heads_of_queries_keys_and_values() -> None:
 
 
 def test_what_has_too_few_outputs_is_whole_and_says_so() -> None:
-    found = planned("lenet", 8)
-    assert letters(found) == ".crcr"
-    assert "0" in str(found) and "whole on every rank: 6 outputs for 8 ranks" in str(found)
+    split = planned("lenet", 8)
+    assert letters(split) == ".crcr"
+    assert "0" in str(split) and "whole on every rank: 6 outputs for 8 ranks" in str(split)
     assert letters(planned("chunk", 5)) == "..CC.cr.C"  # 4 heads do not go to 5 ranks
 
 
 def test_every_layer_that_is_whole_says_why() -> None:
     words = {
-        name: " | ".join(found.words(one) for one in found.layers if one.how == "whole")
+        name: " | ".join(split.words(one) for one in split.layers if one.how == "whole")
         for name in ("tied", "grouped", "shared layer")
-        for found in [planned(name, 2)]
+        for split in [planned(name, 2)]
     }
     assert "embedding.weight and head.weight are one parameter" in words["tied"]
     assert "a convolution in 2 groups" in words["grouped"]

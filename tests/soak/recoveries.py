@@ -41,6 +41,7 @@ def drawn(chance: random.Random, folder: str) -> chaos.Trial:
             "network": wb.Network(),
             "record": True,
             "pad_compute": chance.choice([None, "5 ms"]),
+            "dtype": chance.choice(["float32", "float64"]),  # in which losses are judged as well
         }
         if policy == "quorum":
             fields["quorum_timeout"] = "0.5 s"

@@ -75,6 +75,27 @@ def test_what_should_not_be_is_named() -> None:
     assert outcome.wrong == "the loss of iteration 1 is not finite"
 
 
+def test_losses_are_those_of_training_that_nobody_interrupts() -> None:
+    """In float64, also where a minibatch was left out; replicas apart from that agree."""
+    faults = (wb.Kill(rank=1, at_iteration=3), wb.Corrupt(rank=0, at_iteration=5))
+    fields = {"recovery": "shrink", "bad_minibatch": "skip", "dtype": "float64", "faults": faults}
+    run = wb.run(lenet(ranks=3, iterations=8, **fields))
+    result = run.wait(timeout=90)
+    assert chaos._judge(run.experiment, run, result) == ""
+    result.losses[6] *= 1 + 1e-9
+    assert re.match(
+        r"the loss of iteration 6 is .* in one process that nobody interrupts",
+        chaos._judge(run.experiment, run, result),
+    )
+
+
+def test_an_algorithm_that_is_not_sequential_training_is_not_compared_with_it() -> None:
+    run = wb.run(lenet(ranks=3, iterations=4, strategy="local_sgd", dtype="float64"))
+    result = run.wait(timeout=90)
+    result.losses[2] *= 2
+    assert chaos._judge(run.experiment, run, result) == ""
+
+
 @pytest.mark.full
 def test_the_command_runs_prints_and_says_how_to_have_it_again(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"

@@ -6,8 +6,9 @@
 
 Seed and number of a trial decide its faults, so that a failure can be had again. What must hold:
 the run ends in time; where it recovers, or nobody was lost, it ends well, with every loss there and
-replicas that are equal to the bit; where it may not go on, or nobody is left of a role (such as the
-only server), its error names a rank that was struck;
+replicas that are equal to the bit, and in float64 with the losses of the training that nobody
+interrupts (studies/uninterrupted.py); where it may not go on, or nobody is left of a role (such as
+the only server), its error names a rank that was struck;
 nothing was noticed without a fault, no loss of a rank went unnoticed, no process is left.
 
 Source  Basiri et al., "Chaos Engineering", IEEE Software 33(3), 2016: a steady state is defined
@@ -34,6 +35,7 @@ from workbench.runs.enough import missing_role
 from workbench.runs.run import Run, run
 from workbench.shared_memory.segments import process_state
 from workbench.store.result import Result
+from workbench.studies.uninterrupted import differs_from_uninterrupted
 from workbench.user_code import source
 
 PATIENCE_S = 120.0  # of a run, besides its own timeout: a machine may be busy
@@ -153,7 +155,7 @@ def _judge(exp: Experiment, live: Run, result: Result) -> str:
     if detection.false_alarms:
         alarm = detection.false_alarms[0]
         return f"a false alarm: {alarm.name!r} about rank {alarm.rank}"
-    return ""
+    return differs_from_uninterrupted(exp, live, result)
 
 
 def _judge_error(exp: Experiment, error: WorkbenchError, ends: set[int]) -> str:

@@ -21,6 +21,7 @@ from workbench.store.recoveries import recoveries_of
 
 ALL = 9
 KEYS = 1000
+LARGE = (0.8, 0.1, 0.1)  # the first share is large enough to be read in place
 
 
 def served(servers: int = 2, workers: int = 2, **fields: Any) -> wb.Experiment:
@@ -256,7 +257,8 @@ def test_a_server_that_is_told_to_go_takes_nothing_along() -> None:
 
 @pytest.mark.full
 def test_a_server_lost_while_another_is_replaced_is_a_failure_too() -> None:
-    exp = served(3, replicas=2, recovery="replace", iterations=LONG, timeout="30 s")
+    fields = {"recovery": "replace", "iterations": LONG, "timeout": "30 s"}
+    exp = served(3, replicas=2, placement=LARGE, **fields)
     with over_in_the_end(wb.run(exp)) as run:
         training(run)
         for victim, other in ((1, 2), (0, 1), (2, 3)):
@@ -271,6 +273,8 @@ def test_a_server_lost_while_another_is_replaced_is_a_failure_too() -> None:
         run.stop()
         result = run.wait(timeout=60)
     assert result.ok and result.parameters
+    in_place = run.events.filter(pl.col("phase").cast(pl.String) == "in place")
+    assert in_place["generation"].n_unique() > 1, "in place before a loss and after it"
 
 
 def test_without_a_server_or_a_worker_the_run_ends_and_says_so() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import torch
 
 from workbench.common.errors import WorkbenchError
 from workbench.shared_memory.control_block import ABORT, ABORTED, DONE, STATE
@@ -27,18 +24,6 @@ def serving(job: Job, config: Options) -> list[int]:
 def owned_ranges(elements: int, job: Job, config: Options) -> list[list[range]]:
     """Return the ranges that each server of the generation holds."""
     return place_living(elements, config.servers, config.placement, serving(job, config))
-
-
-def room_of(job: Job, config: Options) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what makes the memory of parameters and gradients that are sent, like a tensor.
-
-    Ranks read each other's in place, unless servers may be lost or have replicas: a message that is
-    read in place is not sent before its receiver has it, and there nobody is to wait for a rank
-    that may be about to regroup.
-    """
-    if job.goes_on_from_memory or config.replicas > 1:
-        return torch.empty_like
-    return job.session.lender.empty_like
 
 
 def wait_for_end(job: Job, server: int) -> None:

@@ -23,7 +23,7 @@ from workbench.shared_memory.control_block import ITERATION, STOP, STOP_ASKED
 from workbench.training.parameter_servers.clocks import policy, policy_options
 from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import keep_shard
-from workbench.training.parameter_servers.members import owned_ranges, room_of, serving
+from workbench.training.parameter_servers.members import owned_ranges, serving
 from workbench.training.parameter_servers.service import Service
 from workbench.training.parameter_servers.shard import Outcome, Shard
 from workbench.training.parameter_servers.worker import (
@@ -111,7 +111,7 @@ class Server:
         """Return a new shard with the keys of the server at this place."""
         job, config = self.job, self.config
         _, flat, ranges = self.models[number]
-        section, room = Section(flat.values_N, ranges[server]), room_of(job, config)
+        section, room = Section(flat.values_N, ranges[server]), job.session.lender.empty_like
         return Shard(
             room(section.section_n).copy_(section.gather()),
             self.workers[number :: config.models],

@@ -27,12 +27,7 @@ from workbench.training.parameter_servers.clocks import policy, policy_options
 from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import Carried, Pulled, PulledPart
 from workbench.training.parameter_servers.leaving import receive_keys
-from workbench.training.parameter_servers.members import (
-    owned_ranges,
-    room_of,
-    serving,
-    wait_for_end,
-)
+from workbench.training.parameter_servers.members import owned_ranges, serving, wait_for_end
 from workbench.training.parameter_servers.taking_over import Regain, take_over
 
 if TYPE_CHECKING:
@@ -63,7 +58,7 @@ class Worker:
         if config.replicas > 1:
             job.group("replicas", self.servers)  # all ranks make a group, in the same order
         self.model = job.model(keep=False)  # its parameters are pulled in every iteration
-        room = room_of(job, config)
+        room = job.session.lender.empty_like  # servers read gradients in place
         self.flat = Flat(self.model, room)
         self.ranges = owned_ranges(len(self.flat.values_N), job, config)
         self.values = [Section(self.flat.values_N, one) for one in self.ranges]

@@ -16,7 +16,6 @@ FOLDER = Path(__file__).parent.parent / "notebooks"
 CHAPTERS = sorted(FOLDER.glob("*.ipynb"))
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
 MOST_CELLS, MOST_MINUTES = 35, 30  # of a chapter; minutes to read its text
-TO_SPLIT = ("02_", "03_", "05_", "09_", "14_")  # longer still
 SECTIONS = re.compile(r"\[chapter \d+[a-z]?\]\(([^)]+\.ipynb)\)((?:, \*[^*]+\*)+)")
 PRESETS = re.compile(r"the presets? (\*[^*]+\*(?:(?:,| to| and) \*[^*]+\*)*)")
 
@@ -102,5 +101,5 @@ def test_the_map_has_the_minutes_of_every_chapter() -> None:
 def test_no_chapter_is_longer_than_a_reader_can_stand() -> None:
     for path in CHAPTERS:
         cells = notebook_files.read(path)
-        assert len(cells) <= MOST_CELLS or path.name[:3] in TO_SPLIT, f"{path.name}: {len(cells)}"
+        assert len(cells) <= MOST_CELLS, f"{path.name}: {len(cells)}"
         assert chapter_minutes.reading(cells) <= MOST_MINUTES, path.name

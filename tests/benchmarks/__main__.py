@@ -12,6 +12,7 @@ from tests.benchmarks.figures import show
 
 MODULES = (
     "starting",
+    "launchers",
     "recovery",
     "checkpoints",
     "recording",

@@ -4,12 +4,9 @@ named; partitions of Spark, trained where they are (`make test-launchers`).
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,89 +17,22 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.launchers.local_slurm import local_slurm, why_no_slurm
 from tests.training.elephas.one_row_each import ROWS
 from tests.training.elephas.test_elephas import EPOCHS, counted, times
 from workbench.common.errors import PeerLost, WorkbenchError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 SMALL: dict[str, Any] = {"task": "mlp_layers", "ranks": 2, "iterations": 4, "batch_size": 12}
-CONFIGURATION = """
-ClusterName=workbench
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthInfo=socket={folder}/munge.socket
-SlurmctldPort=26817
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmdSpoolDir={folder}/spool-%n
-StateSaveLocation={folder}/state
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-SlurmdParameters=config_overrides
-ReturnToService=2
-MpiDefault=none
-SchedulerParameters=sched_interval=1,batch_sched_delay=0
-KillWait=1
-NodeName=n0 NodeHostname={host} NodeAddr=127.0.0.1 Port=26818 CPUs=8
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port=26819 CPUs=8
-PartitionName=debug Nodes=n0,n1 Default=YES State=UP
-"""
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[None]:
     """A Slurm of two nodes on this machine."""
-    missing = [one for one in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(one)]
-    if missing or os.geteuid():
-        pytest.skip(f"not run here: no {', '.join(missing) or 'root, as which Slurm runs'}")
-    with (
-        tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp") as name,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        folder, host = Path(name), socket.gethostname()
-        folder.chmod(0o755)
-        (folder / "state").mkdir()
-        (folder / "key").write_bytes(os.urandom(1024))
-        (folder / "key").chmod(0o400)
-        (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=folder))
-        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
-        conf = ["-D", "-f", f"{folder}/slurm.conf"]
-        munge = {"key-file": "key", "socket": "munge.socket", "pid-file": "pid", "log-file": "log"}
-        munged = ["munged", "--force", "--foreground", f"--seed-file={folder}/seed"]
-        commands = [
-            [*munged, *(f"--{option}={folder}/{file}" for option, file in munge.items())],
-            ["slurmctld", *conf],
-            *(["slurmd", *conf, "-N", node] for node in ("n0", "n1")),
-        ]
-        patch.setenv("SLURM_CONF", f"{folder}/slurm.conf")
-        daemons = []
-        try:
-            for words in commands:
-                quiet = subprocess.DEVNULL
-                daemons.append(subprocess.Popen(words, stdout=quiet, stderr=quiet))
-                time.sleep(0.5)
-            _wait_for_nodes()
-            yield
-        finally:
-            for one in reversed(daemons):
-                one.terminate()
-            for one in daemons:
-                try:
-                    one.wait(10)
-                except subprocess.TimeoutExpired:
-                    one.kill()
-                    one.wait()
-
-
-def _wait_for_nodes() -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        words = ["sinfo", "--noheader", "--format=%T %D"]
-        if subprocess.run(words, capture_output=True, text=True).stdout.strip() == "idle 2":
-            return
-        time.sleep(0.5)
-    pytest.skip("not run here: Slurm's nodes were not idle within 60 s")
+    if why := why_no_slurm():
+        pytest.skip(f"not run here: {why}")
+    with local_slurm():
+        yield
 
 
 def check(launcher: str, **options: Any) -> None:

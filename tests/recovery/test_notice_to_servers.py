@@ -50,7 +50,7 @@ def assert_left_at_a_border(run: wb.Run, left: tuple[int, ...]) -> None:
             ("replace", (0, 1), {}),
             ("shrink", (0,), {"servers": 3, "placement": "hash"}),
             ("shrink", (1, 3), {"workers": 3}),  # a server and a worker
-            ("replace", (1,), {"replicas": 2, "placement": (0.8, 0.2)}),  # one share is read in place
+            ("replace", (1,), {"replicas": 2, "placement": (0.8, 0.2)}),  # one is in place
             ("wait", (1,), {"placement": (0.7, 0.3)}),
         ],
     ),

@@ -107,7 +107,7 @@ export function detectWords(table, r, rank, lanesNow) {
     op[p] >= 0
       ? ", in " +
         `${collective === "p2p" ? "message" : collective ? `${collective} call` : "call"} ` +
-        `${op[p] + 1}${step >= 0 ? `, step ${step}` : ""}`
+        `${op[p] + 1}${step >= 0 ? `, step ${step + 1}` : ""}`
       : "";
   const why =
     peer >= 0

@@ -95,7 +95,7 @@ def test_times_and_losses_of_rows_written_by_hand() -> None:
     assert (one.iterations_lost, one.samples_repeated, one.bytes_received) == (1, 3 * 16, 1000)
     assert found.goodput == pytest.approx((9.1 + 19.1) / 69.1)  # iteration 0; 1 and 2 once more
     assert found.table.height == len(found) == 1 and found.table["lost"].to_list() == [[1]]
-    assert "rank 1 was lost in iteration 2; ranks 0 and 1 went on with iteration 1" in repr(found)
+    assert "rank 1 was lost in iteration 3; ranks 0 and 1 went on with iteration 2" in repr(found)
 
 
 def test_an_iteration_that_is_lost_twice_is_repeated_twice_and_counts_once() -> None:

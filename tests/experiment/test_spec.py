@@ -171,7 +171,7 @@ def test_what_cannot_be_is_refused_with_field_value_and_remedy(
     [
         ([Kill(rank=4, at_iteration=0)], "no rank 4; ranks=4 are 0 to 3"),
         ([Slow(rank=7, factor=2)], "no rank 7"),
-        ([Kill(rank=1, at_iteration=200)], "never happens; iterations are 0 to 199"),
+        ([Kill(rank=1, at_iteration=200)], "never happens: training ends after 200 iterations"),
         ([Kill(rank=1, at_iteration=2), Kill(rank=1, at_iteration=5)], "another Kill"),
         ([Slow(rank=1, factor=2), Slow(rank=1, factor=3)], "another Slow"),
         ([Freeze(rank=1, at_iteration=2, seconds=1)] * 2, "another Freeze"),

@@ -123,8 +123,10 @@ def test_links_and_faults_as_people_type_them() -> None:
         (2, 3): wb.Link(latency="20us", down=True),
     }
     faults = lines.parse_faults(
-        "kill 2 at 10; freeze rank 1 at iteration 3 for 1.5 s\nslow rank 0 ×4\njitter .1 x 6\n"
-        "corrupt rank 3 at iteration 5; corrupt 3 at 6: shape"
+        "kill 2 after 10 iterations; freeze rank 1 in iteration 4 for 1.5 s\n"
+        "slow rank 0 ×4\njitter .1 x 6\n"
+        "corrupt rank 3 after 5 iterations; corrupt 3 in iteration 7: shape\n"
+        "preempt 1 when rank 2 is in step 3 of all_reduce after 1 iteration; kill 1 after 2 s"
     )
     assert faults == (
         wb.Kill(rank=2, at_iteration=10),
@@ -133,7 +135,12 @@ def test_links_and_faults_as_people_type_them() -> None:
         wb.Jitter(probability=0.1, factor=6),
         wb.Corrupt(rank=3, at_iteration=5),
         wb.Corrupt(rank=3, at_iteration=6, kind="shape"),
+        wb.Preempt(rank=1, when=wb.When(rank=2, step=2, from_iteration=1)),
+        wb.Kill(rank=1, after="2 s"),
     )
+    assert lines.parse_faults(lines.print_faults(faults)) == faults
+    with pytest.raises(wb.SpecError, match="kill rank 2 after 10 iterations"):
+        lines.parse_faults("kill 2 at 10")  # of the API, which counts from 0?
 
 
 # ---- options of a strategy
@@ -274,7 +281,7 @@ def test_fields_of_a_pipeline_are_there_while_it_is_chosen() -> None:
         ({"network.links": "2->2: 5 ms"}, "network.links", "from one rank to another"),
         ({"faults": "kill everybody"}, "faults", "is no fault. Write one a line"),
         ({"faults": "slow rank 1 x0.5"}, "faults", "'slow rank 1 x0.5': must be greater"),
-        ({"faults": "slow 1 x2; kill 7 at 0"}, "faults", "line 2: there is no rank 7"),
+        ({"faults": "slow 1 x2; kill 7 in iteration 1"}, "faults", "line 2: there is no rank 7"),
         ({"options": "bucket: 3"}, "options", "has no option 'bucket'"),
         ({"options": "- 3"}, "options", "write one a line, as name: value"),
         ({**SERVED, "options.servers": 0}, "options.servers", "must be 1 or more"),

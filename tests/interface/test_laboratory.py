@@ -252,6 +252,7 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     long = Compared("Long", "?", lambda: {"a": ring.replace(iterations=100_000), "b": ring})
     lab._start_comparison(long)
     wait_for(lambda: "Run 1 of 2, a: iteration" in lab.status.value, "the first run")
+    assert lab.stop_button.layout.display == "", "one Stop for all of its runs"
     lab.stop_button.click()
     wait_for(lambda: not lab.start_button.disabled, "its end")
     assert [past.title for past in lab.past.ticked] == ["a"]
@@ -264,6 +265,10 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     rename.click()
     lab.past._rows[later.id][0].children[1].value = "Mine <b>"
     assert "4 · Mine &lt;b&gt;</th>" in lab.past._table.value
+    rename.click()
+    *_, cancel = lab.past._rows[later.id][0].children
+    cancel.click()
+    assert lab.past._rows[later.id][0].children[-1] is delete and later.title == "Mine <b>"
     delete.click()
     assert [past.title for past in lab.past.ticked] == ["a"]
 
@@ -275,7 +280,8 @@ def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:
     wait_for(lambda: first.iteration > 2, "iterations")
     lab.start()
     assert lab.run is first and "stop it first" in lab.status.value
-    lab.stop_button.click()
+    assert lab.stop_button.layout.display == "none", "the stage has the one Stop"
+    lab.stop()
     wait_for(lambda: not lab.start_button.disabled, "its end")
     assert "Stopped, 100,000 were asked for" in lab.status.value
     small(lab)
@@ -285,12 +291,12 @@ def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:
 
 
 def test_a_run_that_fails_says_why(lab: Lab) -> None:
-    small(lab, faults="kill rank 1 at iteration 5")
+    small(lab, faults="kill rank 1 after 5 iterations")
     lab.start()
     wait_for(lambda: not lab.start_button.disabled, "its end")
     assert "rank 1" in lab.status.value and "wb-refused" in lab.status.value
     assert lab.past.ticked[0].state == "failed"
-    assert lab.sheet.values["faults"] == "kill rank 1 at iteration 5"
+    assert lab.sheet.values["faults"] == "kill rank 1 after 5 iterations"
 
 
 def test_the_stage_can_start_a_run(lab: Lab) -> None:

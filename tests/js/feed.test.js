@@ -112,7 +112,7 @@ test("what was noticed, with call, step, and for whom", () => {
       { ...stalled, name: "stalled" },
       row(2, "wait", 1, 20, { op: 37, step: 2, peer: 1 }),
     ])[0],
-    /in all_reduce call 38, step 2; it waits for rank 1$/,
+    /in all_reduce call 38, step 3; it waits for rank 1$/,
   );
   const now = { lanes_now: [{ rank: 2, lane: "comm", kind: "wait", op: 37, step: 3 }] };
   assert.match(words([stalled], now)[0], /call 38, step 3;/);

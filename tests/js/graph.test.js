@@ -129,7 +129,7 @@ test(
               `${name}: ${nodes[b.node].name} in its band`,
             );
             assert.ok(
-              b.x >= place.left && b.x + b.w <= place.right,
+              b.x >= b.band.x + place.left && b.x + b.w <= b.band.x + place.right,
               `${name} ${width}: ${nodes[b.node].name} within the width`,
             );
           }
@@ -151,10 +151,20 @@ test(
               }
           place.cuts.forEach((cut, k) =>
             assert.ok(
-              cut.top >= place.bands[k].top + place.bands[k].height - 0.01 &&
+              (cut.x > place.bands[k].x ||
+                cut.top >= place.bands[k].top + place.bands[k].height - 0.01) &&
+                cut.x === place.bands[k + 1].x &&
                 cut.top + cut.height <= place.bands[k + 1].top + 0.01,
             ),
           );
+          for (const parts of [place.bands, place.cuts])
+            for (const part of parts)
+              assert.ok(
+                part.top >= 0 &&
+                  part.top + part.height <= place.height + 0.01 &&
+                  part.x + place.width <= width,
+                `${name} ${width}: all of it within the picture`,
+              );
         }
   },
 );
@@ -227,10 +237,11 @@ test("lines break where few values cross, and none is too long", () => {
 
 test("what lies under a point", () => {
   const { place, nodes } = laid(transformer(4, 4), OPEN);
+  const { x } = place.cuts[1];
   const box = place.bands[1].lines[0].boxes[0];
   assert.deepEqual(underGraph(place, box.x + 5, box.y + 5), { node: box.node });
-  assert.deepEqual(underGraph(place, 400, place.cuts[1].top + 10), { cut: 1 });
-  assert.deepEqual(underGraph(place, 20, place.bands[2].top + 10), { stage: 2 });
+  assert.deepEqual(underGraph(place, x + 300, place.cuts[1].top + 10), { cut: 1 });
+  assert.deepEqual(underGraph(place, place.bands[2].x + 20, place.bands[2].top + 10), { stage: 2 });
   assert.deepEqual(underGraph(place, place.folds[0].x + 2, place.folds[0].y + 3), {
     fold: place.folds[0].block,
   });

@@ -44,8 +44,8 @@ def nobody(failure: Any) -> Any:
     [
         (raising, wb.RankError, r"policy raising raised KeyError: \[1\]"),
         (nonsense, wb.RankError, "policy nonsense returned 'the others': it returns failure.shr"),
-        (nobody, wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 2"),
-        ("abort", wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 2"),
+        (nobody, wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 3"),
+        ("abort", wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 3"),
     ],
 )
 def test_a_policy_that_ends_the_run_or_fails_is_told(policy: Any, error: Any, words: str) -> None:

@@ -55,10 +55,10 @@ def test_a_flipped_bit_is_found_at_the_next_comparison(
     )
     run = wb.run(exp)
     since = at // 4 * 4
-    words = rf"rank {rank} differs from the others since iteration {since} in .*model/"
+    words = rf"rank {rank} differs from the others since iteration {since + 1} in .*model/"
     with pytest.raises(wb.CorruptReplica, match=words) as found:
         run.wait(timeout=60)
-    assert found.value.rank == rank and f"before iteration {until}," in str(found.value)
+    assert found.value.rank == rank and f"before iteration {until + 1}," in str(found.value)
     rows = run.events.with_columns(pl.col("kind", "name").cast(pl.String))
     told = rows.filter(pl.col("kind") == "detect", pl.col("name") == "a replica differs")
     assert told.select("peer", "value").rows() == [(rank, since)]

@@ -70,7 +70,7 @@ def test_an_uncaught_error_is_seen_and_the_others_learn_of_it() -> None:
     zero, one = run(script, 2)
     assert (zero.code, one.code) == (1, 1)
     assert "ValueError: mine" in one.err
-    assert "PeerLost: rank 1" in zero.err and "all_reduce 1" in zero.err
+    assert "PeerLost: rank 1" in zero.err and "in all_reduce 2" in zero.err
 
 
 SCRIPT = f"{BEGIN}\nassert x[0] == dist.get_world_size()\nos.write(1, b'rank %d fine\\n' % rank)\n"

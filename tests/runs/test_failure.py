@@ -83,17 +83,17 @@ def test_a_lost_rank_is_told_with_what_every_rank_was_in() -> None:
     now = pl.DataFrame([status | {"values": [], "shape": []} | one for one in lanes])
     error = what_went_wrong({2: -signal.SIGKILL}, {0: LOST}, {2: os.getpid()}, {2: 7}, now)
     assert isinstance(error, wb.PeerLost)
-    assert (error.rank, error.how, error.code, error.doing) == (2, "killed", -9, "iteration 7")
+    assert (error.rank, error.how, error.code, error.doing) == (2, "killed", -9, "iteration 8")
     zero, one, two = error.under_way
     assert zero.error is not None and (zero.error["rank"], zero.error["peer"]) == (2, 1)
     assert (one.doing, one.words) == (
-        "call 5, step 2, chunk 3",
-        "waiting in call 5, step 2, chunk 3",
+        "call 6, step 3, chunk 3",
+        "waiting in call 6, step 3, chunk 3",
     )
     assert (two.doing, two.words, two.error) == ("forward", "in forward", None)
     facts = as_facts(error)
     assert read_facts(json.dumps(facts)) == facts
-    assert summary(facts) == "Rank 2 was killed by SIGKILL in iteration 7"
+    assert summary(facts) == "Rank 2 was killed by SIGKILL in iteration 8"
     assert summary(as_facts(from_fields(LOST))) == "Rank 2 ended while rank 1 was in all_reduce 4"
     assert summary(as_facts(from_fields(RAISED))) == ""
 

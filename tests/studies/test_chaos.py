@@ -72,7 +72,7 @@ def test_what_should_not_be_is_named() -> None:
     assert outcome.wrong == "replicas differ at the end"
     nan = wb.Corrupt(rank=1, at_iteration=1)
     outcome = chaos.done(chaos.Trial(0, 0, trial.experiment.replace(faults=nan)))
-    assert outcome.wrong == "the loss of iteration 1 is not finite"
+    assert outcome.wrong == "the loss of iteration 2 is not finite"
 
 
 def test_losses_are_those_of_training_that_nobody_interrupts() -> None:

@@ -190,7 +190,7 @@ def test_a_page_that_comes_later_sees_the_charts_as_they_are() -> None:
     assert state["_widget_layout"]["paper_bgcolor"] == tokens("dark")["ground"]
     assert state["_widget_layout"]["width"] == 700
     assert state["_widget_layout"]["yaxis"]["autorange"] is True
-    assert state["_widget_data"][0]["x"] == list(range(10))
+    assert state["_widget_data"][0]["x"] == list(range(1, 11))
     assert live.figure.get_state("comm").keys() <= {"comm"}
     live.close()
 

@@ -59,7 +59,7 @@ def test_areas_stand_on_each_other_and_a_limit_is_a_line() -> None:
     ET.fromstring(picture)
     hidden, both, limit = lines(picture)
     for curve, expected in ((hidden, [10, 20, 30]), (both, [40, 40, 40]), (limit, [20, 25, 30])):
-        assert [x for x, _ in curve] == pytest.approx([0, 0.5, 1], abs=1e-3)
+        assert [x for x, _ in curve] == pytest.approx([1 / 3, 2 / 3, 1], abs=1e-3)
         assert [40 * y for _, y in curve] == pytest.approx(expected, abs=0.1)
     areas = re.findall(r'<polygon points="([^"]*)"', picture)
     assert len(areas) == 2

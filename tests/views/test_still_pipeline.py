@@ -60,7 +60,7 @@ def test_bars_are_the_newest_iterations_rows_in_true_time(store: Store) -> None:
         assert own["rank"] == bar.place
     took = (rows["end_ns"] - rows["start_ns"]).sum()
     assert sum(still.idle) == pytest.approx(2 - took / (end - start), abs=1e-6)
-    assert "Iteration 3" in still.words and "the schedule alone costs 20 %" in still.words
+    assert "Iteration 4" in still.words and "the schedule alone costs 20 %" in still.words
 
 
 def test_the_picture_has_a_row_a_stage_and_says_how_idle_it_was(store: Store) -> None:
@@ -128,7 +128,7 @@ def test_without_flush_an_iteration_ends_where_the_next_begins() -> None:
     run.wait(60)
     still = piped(run.store)
     assert still.bars and all(0 <= bar.start <= bar.end <= 1 for bar in still.bars)
-    assert "Iteration 2" in still.words, "of the last one nobody knows where it ends"
+    assert "Iteration 3" in still.words, "of the last one nobody knows where it ends"
     assert min(still.idle) < 0.5
 
 

@@ -24,7 +24,7 @@ def test_a_run_that_recovered_shows_what_it_measures() -> None:
     assert still.scene is not None and still.scene.name == "recovery"
     assert isinstance(still.selected, Waterfall)
     ((name, ends),) = still.selected.rows
-    assert name == "rank 1 lost in iteration 3" and ends[-1] == found[0].first_ms
+    assert name == "rank 1 lost in iteration 4" and ends[-1] == found[0].first_ms
     told = words(svg(still))
     assert any("Goodput" in one for one in told) and not any("fail" in one for one in told)
 

@@ -193,11 +193,13 @@ def _looks(groups: Mapping[str, Sequence[Curve]], theme: str) -> dict[str, list[
 
 def _lines(label: str, curves: Sequence[Curve], column: str, of: str) -> list[Trace]:
     """Return the line of a label; for several curves, the edges of their band come first."""
+    first = 1 if column == "iteration" else 0  # charts count iterations from 1
     if len(curves) < 2:
         none = pl.DataFrame({column: [], of: []}, schema={column: pl.Float64(), of: pl.Float64()})
         thin, _ = thin_out("loss", curves[0] if curves else none)
-        return [Trace(label, thin[column].to_numpy(), thin[of].to_numpy())]
+        return [Trace(label, thin[column].to_numpy() + first, thin[of].to_numpy())]
     x, values = on_common(curves, column, of)
+    x = x + first
     return [
         Trace("", x, values.min(axis=0)),
         Trace("", x, values.max(axis=0)),

@@ -29,8 +29,15 @@ def traces(name: str, columns: pl.DataFrame) -> list[Trace]:
     thin, _ = thin_out(name, columns)
     if name == "accuracy":
         return _metric_lines(thin)
-    lines = _lines(name, thin)
-    return [Trace(words, thin[x].to_numpy(), _as_floats(thin[y])) for words, x, y in lines]
+    return [
+        Trace(words, places(thin) if x == "iteration" else thin[x].to_numpy(), _as_floats(thin[y]))
+        for words, x, y in _lines(name, thin)
+    ]
+
+
+def places(columns: pl.DataFrame) -> Numbers:
+    """Return where the iterations stand on an axis: charts count them from 1, as people do."""
+    return columns["iteration"].to_numpy() + 1
 
 
 def _as_floats(column: pl.Series) -> Numbers:
@@ -74,7 +81,7 @@ def _metric_lines(thin: pl.DataFrame) -> list[Trace]:
         for split in ("minibatch", "validation"):
             points = thin.filter(metric=metric, split=split)
             words = split if metric == "accuracy" else f"{metric}, {split}"
-            result.append(Trace(words, points["iteration"].to_numpy(), points["value"].to_numpy()))
+            result.append(Trace(words, places(points), points["value"].to_numpy()))
     return result
 
 
@@ -155,7 +162,7 @@ def _loss(columns: pl.DataFrame) -> str:
     if not columns.height:
         return EMPTY_WORDS
     last = columns.row(-1, named=True)
-    return f"{last['loss']:.4f} in iteration {last['iteration']}"
+    return f"{last['loss']:.4f} in iteration {last['iteration'] + 1:,}"
 
 
 def _accuracy(columns: pl.DataFrame) -> str:

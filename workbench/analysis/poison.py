@@ -53,12 +53,14 @@ class Poison:
         return sorted(self.table["receiver"].unique().to_list())
 
     def __repr__(self) -> str:
-        head = f"sample {self.sample} of rank {self.rank} has a NaN in iteration {self.iteration}"
+        head = (
+            f"sample {self.sample} of rank {self.rank} has a NaN in iteration {self.iteration + 1}"
+        )
         if not self.table.height:
             return f"{head}; no rank received it"
         first = self.table.filter(pl.col("op") == self.table["op"][0])
         steps = [
-            f"step {step}: chunk {chunk} from rank {sender} to {receiver}"
+            f"step {step + 1}: chunk {chunk} from rank {sender} to {receiver}"
             for step, chunk, sender, receiver in first.select(
                 "step", "chunk", "sender", "receiver"
             ).rows()

@@ -97,7 +97,7 @@ class Recovered:
         if self.iteration < 0:  # torchrun's doing: only the script knows its iterations
             who = f"{_ranks(self.lost)} failed" if self.lost else "nodes joined or left"
             return f"{who}; torchrun restarted the job with {_ranks(self.members)}"
-        on = f"{_ranks(self.members)} went on with iteration {self.iteration}"
+        on = f"{_ranks(self.members)} went on with iteration {self.iteration + 1}"
         fresh = f", {_ranks(self.fresh)} in a new process" if self.fresh else ""
         took = (
             ""
@@ -112,7 +112,9 @@ class Recovered:
             cost.append(f"restored from {' and '.join(self.sources)}")
             if self.sources != ("buddy",):
                 cost.append(counted(self.updates_lost, "update") + " lost")
-        return f"{self._event} in iteration {self.failed_in}; {on}{fresh}{took}: {', '.join(cost)}"
+        return (
+            f"{self._event} in iteration {self.failed_in + 1}; {on}{fresh}{took}: {', '.join(cost)}"
+        )
 
     @property
     def _event(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from workbench.analysis.chart_cells import LINE, Cell, Chart, titled, tokens
-from workbench.analysis.points import MOST_POINTS, Trace
+from workbench.analysis.points import MOST_POINTS, Trace, places
 
 NAME = "disagreement"
 _THIN: dict[str, Any] = {"mode": "lines", "line": {"width": 1}}
@@ -43,7 +43,7 @@ def cell(columns: pl.DataFrame, theme: str = "light") -> Cell:
     each = -(-columns.height // MOST_POINTS) or 1
     # Of a saw's teeth every point counts: of so many iterations the last one is shown.
     thin = columns.gather_every(each, (columns.height - 1) % each) if columns.height else columns
-    x = thin["iteration"].to_numpy()
+    x = places(thin)
     planned = bool(columns["alone"].is_not_nan().any()) if columns.height else False
     lines = [Trace(words, x, _on_axis(thin[name], planned)) for words, name in _LINES.items()]
     if planned:

@@ -106,8 +106,8 @@ def commit(
         while not path.exists():
             if abandoned() or time.monotonic() > deadline:
                 raise CheckpointError(
-                    f"the checkpoint after iteration {described['iteration']} is not whole: rank "
-                    f"{rank} did not write its files in time. The one before it is untouched."
+                    f"the checkpoint after iteration {described['iteration'] + 1} is not whole: "
+                    f"rank {rank} did not write its files in time. The one before it is untouched."
                 )
             time.sleep(_LOOK)
         manifest = json.loads(path.read_text(encoding="utf-8"))

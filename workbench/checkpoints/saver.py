@@ -141,7 +141,7 @@ class Saver:
             if rank == present[0]:
                 self._commit(present, ranks, iteration)
         except (OSError, KeyError, TypeError, ValueError, WorkbenchError) as error:
-            self.problem = f"checkpoint after iteration {iteration}: {error}"
+            self.problem = f"checkpoint after iteration {iteration + 1}: {error}"
             self._mark("checkpoint", now(), "failed", iteration)
             return False
         return True

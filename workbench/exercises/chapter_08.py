@@ -69,7 +69,7 @@ def mended(loop: Callable[..., Any]) -> list[Finding]:
     report.wait(300, progress=False)
     good = report.findings[report.subjects[0].name].kind in ("rounding", "no difference", "exact")
     why = (
-        "In iteration 22 the ranks have 15 and 14 samples. A mean of their means weighs the 14 "
+        "In iteration 23 the ranks have 15 and 14 samples. A mean of their means weighs the 14 "
         "more; weighed by the number of samples, it is the mean of all 29."
     )
     return [Finding("30 updates on two ranks", good, "rounding at most", report.verdict, why)]

@@ -79,8 +79,8 @@ def static_buckets(answer: float) -> list[Finding]:
     buckets = json.loads(finished(exp).store.metadata["buckets"])
     why = (
         "The buckets are those of the rule, as without it. What is promised saves DDP the search "
-        f"for unused parameters; it rebuilds its buckets in iteration {buckets['rebuilt_at']}, one "
-        "later, because the first iteration is for watching the order."
+        f"for unused parameters; it rebuilds its buckets in iteration {buckets['rebuilt_at'] + 1}, "
+        "one later, because the first iteration is for watching the order."
     )
     return [equal("buckets", len(buckets["bytes"]), answer, why)]
 

@@ -81,9 +81,9 @@ EXERCISES = (
         judge=done_again,
         task="""
             `recovery="restart"` with a checkpoint after every fifth iteration. Rank 2 is killed as
-            it begins iteration 13 (counted from 0). How many iterations are done again?
+            it begins iteration 14. How many iterations are done again?
             """,
         hint="After which iterations is there a checkpoint?",
-        solution="Three: 10, 11 and 12. The newest checkpoint was written after iteration 9.",
+        solution="Three: 11, 12 and 13. The newest checkpoint was written after iteration 10.",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.common.errors import SpecError
+from workbench.common.units import counted
 from workbench.experiment.elastic_checks import check_elastic
 from workbench.experiment.faults import (
     Cut,
@@ -34,7 +35,7 @@ def check_faults(exp: Fields) -> None:
         if isinstance(fault, Moment) and fault.when is not None:
             moments.append(fault.when.from_iteration)
         if any(at is not None and at >= exp.iterations for at in moments):
-            why = f"never happens; iterations are 0 to {exp.iterations - 1}"
+            why = f"never happens: training ends after {counted(exp.iterations, 'iteration')}"
             raise SpecError.at(where, why, fault)
         if why := _impossible(exp, fault):
             raise SpecError.at(where, why, fault)

@@ -61,14 +61,18 @@ class When(FrozenModel):
     collective: str = Field(
         default="all_reduce", min_length=1, description="such as all_reduce, or all_gather"
     )
-    from_iteration: Int = Field(default=0, ge=0, description="in this iteration or a later one")
+    from_iteration: Int = Field(
+        default=0, ge=0, description="once so many iterations are done, or later"
+    )
 
 
 class Moment(FrozenModel):
     """The moment of a fault: one of an iteration, a time or an event."""
 
     at_iteration: Int | None = Field(
-        default=None, ge=0, description="as the rank begins this iteration, from 0"
+        default=None,
+        ge=0,
+        description="once so many iterations are done: 10, as the eleventh begins",
     )
     after: Duration | None = Field(
         default=None, description="so long after all ranks have begun to train, such as '2 s'"
@@ -197,7 +201,9 @@ class Corrupt(FrozenModel):
 
     fault: Literal["corrupt"] = Field(default="corrupt", repr=False)
     rank: Rank = Field(description="which rank; it must load samples itself, as servers do not")
-    at_iteration: Int = Field(ge=0, description="in this iteration, from 0")
+    at_iteration: Int = Field(
+        ge=0, description="once so many iterations are done: 10, in the eleventh"
+    )
     kind: Literal["nan", "raises", "shape", "bitflip"] = Field(
         default="nan",
         description="nan: it holds a NaN, and so does the gradient; raises: it cannot be "

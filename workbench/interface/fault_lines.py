@@ -1,13 +1,15 @@
 """Faults as lines that people type into a form, and back.
 
-    kill rank 2 at iteration 10           cut 0->1 after 2 s for 0.5 s
-    preempt rank 1 after 1.5 s            partition ranks 0, 1 at iteration 10 for 0.5 s
-    freeze rank 2 at iteration 10 for 1 s slow rank 1 x4
-    jitter 0.1 x6                         corrupt rank 1 at iteration 10: nan
-    fail to start rank 2                  join rank 2 at iteration 10
+    kill rank 2 after 10 iterations           cut 0->1 after 2 s for 0.5 s
+    preempt rank 1 after 1.5 s                partition ranks 0, 1 after 10 iterations for 0.5 s
+    freeze rank 2 after 10 iterations for 1 s slow rank 1 x4
+    jitter 0.1 x6                             corrupt rank 1 in iteration 11: nan
+    fail to start rank 2                      join rank 2 after 10 iterations
 
-A moment is "at iteration 10", "after 2 s" since all ranks train, or "when rank 2 is in step 3 of
-all_reduce"; the last may say "from iteration 10" too. Without one a slow rank is so from the start.
+A moment is "after 10 iterations", which is as much as "in iteration 11": they count from 1, as all
+of a page does, and ``at_iteration`` is the number of those done. Or "after 2 s" since all ranks
+train, or "when rank 2 is in step 3 of all_reduce", which may say "after 10 iterations" too; steps
+count from 1. Without a moment a slow rank is so from the start.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workbench.common.errors import SpecError, short
+from workbench.common.units import counted
 from workbench.experiment.faults import (
     Corrupt,
     Cut,
@@ -34,12 +37,12 @@ from workbench.experiment.faults import (
 )
 
 _RANK = r"(?:rank )?(?P<rank>\d+)"
-_AT = r"at (?:iteration )?(?P<at_iteration>\d+)"
+_AT = r"(?:after (?P<at_iteration>\d+) iterations?|in iteration (?P<in_iteration>[1-9]\d*))"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _TIMES = rf"[x×*]\s*(?P<factor>{_NUMBER})"
 _EVENT = (
-    r"when rank (?P<when_rank>\d+) is in step (?P<when_step>\d+) of (?P<when_collective>\w+)"
-    r"(?: from iteration (?P<when_from>\d+))?"
+    r"when rank (?P<when_rank>\d+) is in step (?P<when_step>[1-9]\d*) of (?P<when_collective>\w+)"
+    r"(?: after (?P<when_from>\d+) iterations?)?"
 )
 _MOMENT = rf"(?:{_AT}|after (?P<after>{_NUMBER}\s*[a-zµμ]+)|{_EVENT})"
 _FOR = rf"for (?P<seconds>{_NUMBER})\s*s"
@@ -60,10 +63,11 @@ _FAULTS: dict[type[Any], re.Pattern[str]] = {
 _TEXTS = ("kind", "after", "when_collective")
 
 FAULTS_HELP = (
-    "one a line: kill rank 2 at iteration 10; freeze rank 2 at iteration 10 for 1 s; "
-    "slow rank 1 x4; jitter 0.1 x6; corrupt rank 1 at iteration 10: nan (raises, shape, bitflip); "
-    "cut 0->1 after 2 s for 0.5 s; partition ranks 0, 1 at iteration 10 for 1 s; preempt rank 1 "
-    "when rank 2 is in step 3 of all_reduce; fail to start rank 2; join rank 2 at iteration 10"
+    "one a line: kill rank 2 after 10 iterations; freeze rank 2 after 10 iterations for 1 s; "
+    "slow rank 1 x4; jitter 0.1 x6; corrupt rank 1 in iteration 11: nan (raises, shape, bitflip); "
+    "cut 0->1 after 2 s for 0.5 s; partition ranks 0, 1 after 10 iterations for 1 s; preempt "
+    "rank 1 when rank 2 is in step 3 of all_reduce; fail to start rank 2; join rank 2 after 10 "
+    "iterations"
 )
 
 
@@ -76,7 +80,7 @@ def _print_fault(fault: Fault) -> str:
         case Jitter(probability=probability, factor=factor):
             return f"jitter {_plain(probability)} x{_plain(factor)}"
         case Corrupt(rank=rank, at_iteration=at, kind=kind):
-            return f"corrupt rank {rank} at iteration {at}: {kind}"
+            return f"corrupt rank {rank} in iteration {at + 1}: {kind}"
         case Slow(rank=rank, factor=factor):
             words = f"slow rank {rank} x{_plain(factor)}"
         case FailToStart(rank=rank):
@@ -93,13 +97,13 @@ def _print_fault(fault: Fault) -> str:
 
 def _print_moment(fault: Moment) -> str:
     if fault.at_iteration is not None:
-        return f" at iteration {fault.at_iteration}"
+        return f" after {counted(fault.at_iteration, 'iteration')}"
     if fault.after is not None:
         return f" after {fault.after}"
     if (event := fault.when) is None:
         return ""
-    since = f" from iteration {event.from_iteration}" if event.from_iteration else ""
-    return f" when rank {event.rank} is in step {event.step} of {event.collective}{since}"
+    since = f" after {counted(event.from_iteration, 'iteration')}" if event.from_iteration else ""
+    return f" when rank {event.rank} is in step {event.step + 1} of {event.collective}{since}"
 
 
 def parse_fault(line: str) -> tuple[type[Any], dict[str, Any]]:
@@ -119,8 +123,11 @@ def _fields(given: dict[str, str]) -> dict[str, Any]:
             facts[name] = tuple(int(one) for one in text.split(","))
         else:
             facts[name] = text if name in _TEXTS else _number(text)
+    if "in_iteration" in facts:
+        facts["at_iteration"] = facts.pop("in_iteration") - 1
     if "when_rank" in facts:
         event = {name: facts.pop(f"when_{name}") for name in ("rank", "step", "collective")}
+        event["step"] -= 1
         facts["when"] = When(**event, from_iteration=facts.pop("when_from", 0))
     return facts
 

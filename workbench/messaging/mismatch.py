@@ -38,7 +38,7 @@ def mismatch(mine: Side, theirs: Side, doing: str, header: Header, nbytes: int) 
         return disagreement(mine.op, (me, ours), (peer, others))
     return CollectiveError(
         f"rank {me} expected {nbytes:,} bytes from rank {peer} in {doing}, and got "
-        f"{header.nbytes:,} (rank {peer}'s step {header.step}, chunk {header.chunk}): "
+        f"{header.nbytes:,} (rank {peer}'s step {header.step + 1}, chunk {header.chunk}): "
         "the ranks' sizes or schedules differ",
         me,
         peer=peer,
@@ -55,8 +55,8 @@ def _other_collective(mine: Side, theirs: Side, doing: str) -> CollectiveError:
     op, ours, others = _passed(mine, theirs)
     if ours is None or others is None:  # long ago, or on another host
         return CollectiveError(
-            f"ranks disagree about the order of calls: rank {me} is in collective {mine.op} "
-            f"({describe(mine.signature)}), rank {peer} in collective {theirs.op} "
+            f"ranks disagree about the order of calls: rank {me} is in collective {mine.op + 1} "
+            f"({describe(mine.signature)}), rank {peer} in collective {theirs.op + 1} "
             f"({describe(theirs.signature)})",
             me,
             peer=peer,
@@ -66,7 +66,7 @@ def _other_collective(mine: Side, theirs: Side, doing: str) -> CollectiveError:
         return disagreement(op, (me, describe(ours)), (peer, describe(others)))
     more, took = ("more", "took") if theirs.op < mine.op else ("less", "expects")
     return CollectiveError(
-        f"rank {peer} sent rank {me} {more} in collective {op} ({describe(ours)}) than rank "
+        f"rank {peer} sent rank {me} {more} in collective {op + 1} ({describe(ours)}) than rank "
         f"{me} {took}: the ranks' sizes or schedules differ",
         me,
         peer=peer,

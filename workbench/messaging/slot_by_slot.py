@@ -196,5 +196,5 @@ class SlotBySlot:
     def _patience(self) -> Patience:
         """Return the state of the wait in which the mover is blocked."""
         mover, slots = self._mover, self._slots
-        doing = f"{slots.doing}, step {mover.step()}"
+        doing = f"{slots.doing}, step {mover.step() + 1}"
         return Patience(slots.watch, mover.peer(), slots.lane, doing, since=mover.waiting)

@@ -67,7 +67,7 @@ class Slots:
 
     @property
     def doing(self) -> str:
-        return f"{self.call[0]} {self.call[1]}"
+        return f"{self.call[0]} {self.call[1] + 1}"
 
     @property
     def bytes_sent(self) -> int:
@@ -354,7 +354,7 @@ class Slots:
                     step=step,
                     chunk=chunk,
                 )
-                self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step}")
+                self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step + 1}")
         finally:  # a wait that nobody ended was one too
             self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
 
@@ -390,8 +390,9 @@ class Slots:
         if result != header.checksum:
             raise self.watch.fail(
                 CollectiveError(
-                    f"rank {self.world[self.rank]}: step {header.step}, chunk {header.chunk}, slot "
-                    f"{header.slot} from rank {self.world[frm]} arrived damaged in {self.doing}: "
-                    f"its checksum is {result:#x}, the sender's was {header.checksum:#x}"
+                    f"rank {self.world[self.rank]}: step {header.step + 1}, chunk {header.chunk}, "
+                    f"slot {header.slot} from rank {self.world[frm]} arrived damaged in "
+                    f"{self.doing}: its checksum is {result:#x}, the sender's was "
+                    f"{header.checksum:#x}"
                 )
             )

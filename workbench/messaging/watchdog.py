@@ -338,10 +338,10 @@ def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> Col
     """Return the error for two ranks that pass different arguments to the same collective."""
     first, second = sorted((mine, theirs))
     return CollectiveError(
-        f"ranks disagree about collective {op}: rank {first[0]} calls {first[1]}, "
+        f"ranks disagree about collective {op + 1}: rank {first[0]} calls {first[1]}, "
         f"rank {second[0]} calls {second[1]}. Every rank of a group must make the same calls "
         "in the same order, with the same shape and dtype.",
         first[0],
         peer=second[0],
-        doing=f"collective {op}",
+        doing=f"collective {op + 1}",
     )

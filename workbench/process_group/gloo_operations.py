@@ -39,7 +39,7 @@ class GlooCall(NamedTuple):
 
     def perform(self, group: GroupContext, number: int, where: Where, label: str) -> None:
         """Let Gloo do it, as the group's ``number``-th collective, within one row."""
-        comm, start, doing = group.comm, now(), f"{self.operation} {number}"
+        comm, start, doing = group.comm, now(), f"{self.operation} {number + 1}"
         comm.begin(self.operation, "gloo", number, self.number, where, (), "")
         patience: Patience | None = None
         try:

@@ -99,7 +99,7 @@ class Attempt:
                     "leaves such a minibatch out on all ranks, 'keep' does not look for it",
                     self._job.run_rank,
                     how="raised",
-                    doing=f"iteration {self._minibatch.iteration}",
+                    doing=f"iteration {self._minibatch.iteration + 1}",
                 ) from error
             return False
         self.skipped = self._agree(detected)
@@ -216,11 +216,11 @@ def log(job: Job, what: Skipped, error: BaseException | None) -> None:
     job.tell({f"{KEY} {job.run_rank}.{job.team.generation}": json.dumps(fields)})
     if (in_a_row := job.skips.in_a_row) >= MOST_IN_A_ROW:
         raise BadMinibatch(
-            f"{in_a_row} minibatches in a row were left out, up to iteration {what.iteration}: "
+            f"{in_a_row} minibatches in a row were left out, up to iteration {what.iteration + 1}: "
             f"that is no accident of the data. The last: {what.words}",
             job.run_rank,
             how="raised",
-            doing=f"iteration {what.iteration}",
+            doing=f"iteration {what.iteration + 1}",
         ) from error
 
 

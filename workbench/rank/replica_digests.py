@@ -88,11 +88,11 @@ class ReplicaDigests:
         """Return the error, and record the ranks that it names."""
         job, members = self._job, self._job.team.members
         bad, where = minority(table)
-        since = f"since iteration {max(0, self._same_at)}"
+        since = f"since iteration {max(0, self._same_at) + 1}"
         named = [names[at] for at in where[:MOST_NAMED]]
         more = f" and {len(where) - len(named)} more" if len(where) > len(named) else ""
         what = f"{counted(len(where), 'tensor')}: {', '.join(named)}{more}"
-        until = f"found before iteration {iteration}, digest_every={self._every}"
+        until = f"found before iteration {iteration + 1}, digest_every={self._every}"
         ranks = [members[rank] for rank in bad]
         words, first = self._words(ranks, since, what, until), ranks[0] if ranks else -1
         if not bad and job.exp.recovery == "restart":  # a checkpoint is right, whoever is wrong
@@ -100,7 +100,7 @@ class ReplicaDigests:
         speaker = min(set(range(job.ranks)) - {*bad}, default=0)
         for rank in ranks if job.rank == speaker else ():
             job.recorder.mark(CODE["detect"], DIFFERS, value=self._same_at, peer=rank)
-        doing = f"iteration {iteration}"
+        doing = f"iteration {iteration + 1}"
         error = CorruptReplica(words, first, how="raised", doing=doing)
         error.replicas = tuple(ranks)
         return error

@@ -100,7 +100,7 @@ class SharedPass:
                     "minibatch out on all ranks, 'keep' does not look for it",
                     job.run_rank,
                     how="raised",
-                    doing=f"iteration {what.iteration}",
+                    doing=f"iteration {what.iteration + 1}",
                 ) from error
             dist.barrier(group=job.metrics_group())  # the error of another rank ends it
         self._leave_out()

@@ -44,11 +44,11 @@ def what_went_wrong(
         more = "; ".join(map(str, under_way)) or "nothing is known"
         return PeerLost(
             f"rank {rank} (process {pids[rank]}) {how_it_ended(code)} in iteration "
-            f"{iterations[rank]}. Under way: {more}",
+            f"{iterations[rank] + 1}. Under way: {more}",
             rank,
             how=how_of(code),
             code=code,
-            doing=f"iteration {iterations[rank]}",
+            doing=f"iteration {iterations[rank] + 1}",
             under_way=under_way,
         )
     lone = {rank: report for rank, report in failures.items() if report["kind"] == "PeerLost"}
@@ -125,9 +125,9 @@ def standing(row: Mapping[str, Any]) -> LastReport:
     named = ("call" if waits else row["collective"] or row["kind"], row["op"])
     if waits and row["op"] < 0:
         named = ("a wait", -1)
-    doing = " ".join(str(part) for part in named if part not in ("", -1))
+    doing = named[0] + ("" if named[1] < 0 else f" {named[1] + 1}")
     if row["step"] >= 0:
-        doing += f", step {row['step']}, chunk {row['chunk']}"
+        doing += f", step {row['step'] + 1}, chunk {row['chunk']}"
     return LastReport(row["rank"], f"{'waiting ' if waits else ''}in {doing}", doing)
 
 

@@ -242,8 +242,8 @@ class Run(Elastic, Shown):
             over = self._wait_quietly(timeout)
         if not over:
             raise RunTimeout(
-                f"timed out: the run is not over after {timeout} s (iteration {self.iteration} of "
-                f"{self.experiment.iterations}); it goes on"
+                f"timed out: the run is not over after {timeout} s (iteration {self.iteration + 1} "
+                f"of {self.experiment.iterations}); it goes on"
             )
         if problem := self.store.metadata.get("checkpoint problem"):
             warnings.warn(f"not every checkpoint was written: {problem}", stacklevel=3)

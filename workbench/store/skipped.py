@@ -37,7 +37,7 @@ class Skipped:
             more = len(self.parameters) - 1
             where += f", of parameter {self.parameters[0]}" + (f" and {more} more" if more else "")
         which = f"; of its samples {list(self.bad)} bad by themselves" if self.bad else ""
-        return f"rank {self.rank}, iteration {self.iteration}: {self.why}{where}{which}"
+        return f"rank {self.rank}, iteration {self.iteration + 1}: {self.why}{where}{which}"
 
     def __repr__(self) -> str:
         return self.words

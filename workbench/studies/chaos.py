@@ -144,7 +144,7 @@ def _judge(exp: Experiment, live: Run, result: Result) -> str:
         return f"{len(result.losses)} losses of {exp.iterations} iterations"
     skipped = {one.iteration for one in live.skipped()}
     if bad := [i for i, x in enumerate(result.losses) if not isfinite(x) and i not in skipped]:
-        return f"the loss of iteration {bad[0]} is not finite"
+        return f"the loss of iteration {bad[0] + 1} is not finite"
     code = source.text_of("strategies", exp.strategy)
     equal = EQUAL in source.names_defined(code, source.shown(exp.strategy))
     if equal and len(set(result.digests.values())) > 1:

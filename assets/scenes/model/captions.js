@@ -219,8 +219,8 @@ export function graphSentence(model, crossed) {
     const same = !Number.isFinite(equal) || Math.abs(equal - chosen) < SAME * chosen;
     parts.push(
       model.largest
-        ? `The slowest takes ${spent(chosen)} a microbatch, with what it ` +
-            `sends${same ? "" : `; in equal numbers of layers, ${spent(equal)}`}.`
+        ? `Stage ${most} computes longest, ${spent(times[most])} a microbatch; with what it sends ` +
+            `no stage takes more than ${spent(chosen)}${same ? "" : `, in equal numbers of layers ${spent(equal)}`}.`
         : `Stage ${most} takes longest, ${spent(chosen)} a microbatch.`,
     );
   }

@@ -19,12 +19,14 @@ import { bytes, duration } from "../../engine/format.js";
 
 export const STRIP_HIGH = 34;
 const ROW = 19;
+
+const LOW_ROW = 14; // so that eight ranks, with the picture above, are one screen
 const TIGHT_ROW = 12;
 const NAMES = 62;
 const FOOT = 20;
 
 /** @param {number} rows */
-export const graphChartHeight = (rows) => rows * (rows > 12 ? TIGHT_ROW : ROW) + FOOT;
+export const graphChartHeight = (rows) => rows * rowOf(rows) + FOOT;
 
 /**
  * Where the layers lie in the line: as wide as they take time, or have parameters.
@@ -131,7 +133,7 @@ export function drawStageTimes({ g, ink, font, ratio, width, height }, model, ra
     g.fillRect(left, y + 2, X(forward[s]) - left, row - 5);
     g.fillStyle = hatched(ink.backward, ratio);
     g.fillRect(X(forward[s]), y + 2, X(forward[s] + backward[s]) - X(forward[s]), row - 5);
-    if (row === ROW)
+    if (row !== TIGHT_ROW)
       writeAt(
         g,
         font,
@@ -232,7 +234,7 @@ export function drawMemory({ g, ink, font, ratio, width, height }, holdings, lim
       const beyond = limit !== null && h.most > limit;
       g.fillStyle = beyond ? ink.fault : inkOfRank(ink, h.rank);
       g.fillRect(left, y + 2, long(h.most), thick - bar - 1);
-      if (row === ROW)
+      if (row !== TIGHT_ROW)
         writeAt(
           g,
           font,
@@ -242,7 +244,7 @@ export function drawMemory({ g, ink, font, ratio, width, height }, holdings, lim
           beyond ? ink.fault : ink["ink-2"],
           "right",
         );
-    } else if (row === ROW)
+    } else if (row !== TIGHT_ROW)
       writeAt(g, font, bytes(h.planned), width, y + row / 2, ink["ink-2"], "right");
     g.fillStyle = ink.done;
     g.fillRect(left, at, long(h.parameters), bar);
@@ -253,7 +255,7 @@ export function drawMemory({ g, ink, font, ratio, width, height }, holdings, lim
 }
 
 /** @param {number} rows */
-const rowOf = (rows) => (rows > 12 ? TIGHT_ROW : ROW);
+const rowOf = (rows) => (rows > 12 ? TIGHT_ROW : rows > 4 ? LOW_ROW : ROW);
 
 /**
  * @param {CanvasRenderingContext2D} g

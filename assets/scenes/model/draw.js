@@ -96,21 +96,26 @@ export function drawGraph(g, look, seen) {
  * @param {GraphSeen} seen
  * @param {import("./place.js").Band} band
  */
-function drawBand(g, { ink, font }, { model, place, ranks, chosen }, { stage, top, height }) {
+function drawBand(
+  g,
+  { ink, font },
+  { model, place, ranks, chosen },
+  { stage, x: edge, top, height },
+) {
   const sharding = shardingOf(model);
   const colour = sharding ? ink.edge : inkOfRank(ink, ranks[stage]);
   const layers = model.layers.filter((l) => l.stage === stage);
-  const x = 14;
-  const room = place.left - x - 4;
+  const x = edge + 14;
+  const room = place.left - 14 - 4;
   g.globalAlpha = 0.09;
   g.fillStyle = colour;
-  g.fillRect(0, top, place.width, height);
+  g.fillRect(edge, top, place.width, height);
   g.globalAlpha = 1;
-  g.fillRect(0, top, 6, height);
+  g.fillRect(edge, top, 6, height);
   if (chosen.stages.has(stage)) {
     g.strokeStyle = ink.focus;
     g.lineWidth = 2;
-    g.strokeRect(1, top + 1, place.width - 2, height - 2);
+    g.strokeRect(edge + 1, top + 1, place.width - 2, height - 2);
   }
   const ms = layers.reduce((sum, l) => sum + l.forward + l.backward, 0);
   const size = layers.reduce((sum, l) => sum + l.parameters, 0);
@@ -281,18 +286,18 @@ function drawCut(
   g,
   { ink, font },
   { model, place, crossed, chosen, pointed },
-  { border, top, height, y, from, width },
+  { border, x, top, height, from, width },
 ) {
   if (chosen.cut === border || (pointed && "cut" in pointed && pointed.cut === border)) {
     g.strokeStyle = ink.focus;
     g.lineWidth = chosen.cut === border ? 2 : 1;
-    g.strokeRect(1, top + 1, place.width - 2, height - 2);
+    g.strokeRect(x + 1, top + 1, place.width - 2, height - 2);
   }
   drawWay(g, from, ink.comm, width, true);
   const { name, plan, seen } = cutWords(model, border, crossed);
-  const room = place.right - 8;
-  writeAt(g, font, name, 14, top + 12, ink.ink, "left", true, 12);
-  const after = 14 + g.measureText(name).width + 8;
+  const room = x + place.right - 8;
+  writeAt(g, font, name, x + 14, top + 12, ink.ink, "left", true, 12);
+  const after = x + 14 + g.measureText(name).width + 8;
   g.font = `400 11px ${font}`;
   const caption = seen.find((words) => g.measureText(words).width < (room - after) * 0.62) ?? "";
   const left = room - after - (caption ? g.measureText(caption).width + 16 : 0);
@@ -336,8 +341,8 @@ export function cometSpot(place, { cut, gradient, share }) {
   const lane = place.cuts[cut];
   const edge = COMET_R + 2;
   const way = [
-    { x: place.right - edge, y: lane.y },
-    { x: place.left + edge, y: lane.y },
+    { x: lane.x + place.right - edge, y: lane.y },
+    { x: lane.x + place.left + edge, y: lane.y },
   ];
   return pointAlong(way, gradient ? 1 - share : share);
 }

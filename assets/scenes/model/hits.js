@@ -21,7 +21,9 @@ export function underGraph(place, x, y) {
   for (const { lines } of place.bands)
     for (const { boxes } of lines)
       for (const box of boxes) if (within(box)) return { node: box.node };
-  const cut = place.cuts.find((c) => y >= c.top && y <= c.top + c.height);
+  const isIn = (/** @type {{x: number, top: number, height: number}} */ part) =>
+    y >= part.top && y <= part.top + part.height && x >= part.x && x <= part.x + place.width;
+  const cut = place.cuts.find(isIn);
   if (cut) return { cut: cut.border };
   let near = 5;
   let wire = /** @type {Wire | null} */ (null);
@@ -32,7 +34,7 @@ export function underGraph(place, x, y) {
         if (d < near) ((near = d), (wire = path.wire));
       }
   if (wire) return { wire };
-  const band = place.bands.find((b) => y >= b.top && y <= b.top + b.height);
+  const band = place.bands.find(isIn);
   return band ? { stage: band.stage } : null;
 }
 

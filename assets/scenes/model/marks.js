@@ -18,7 +18,7 @@ export function graphMarks(look, { comets, ...seen }) {
       mark: "stage",
       stage: band.stage,
       rank: ranks[band.stage],
-      x: 0,
+      x: band.x,
       y: band.top,
       w: place.width,
       h: band.height,
@@ -38,7 +38,7 @@ export function graphMarks(look, { comets, ...seen }) {
           h,
         });
   }
-  for (const { border, top, y } of place.cuts) {
+  for (const { border, x, top, y } of place.cuts) {
     const cut = crossed?.cuts[border];
     marks.push({
       mark: "cut",
@@ -50,7 +50,7 @@ export function graphMarks(look, { comets, ...seen }) {
       gradient: cut?.gradient.bytes ?? 0,
       each: perMicrobatch(cut?.activation),
       rate: crossed ? rateOf(crossed, border) : NaN,
-      x: place.left,
+      x: x + place.left,
       y,
       top,
     });

@@ -2,8 +2,9 @@
 /**
  * Where the layers of a model lie: a band a stage, in it lines of layers from left to right like
  * words of a text, and between bands the lane of what crosses the cut. A line is laid out by dagre;
- * its values come in at the left and leave at the right. Lines break where few values cross. Pure
- * geometry, in CSS pixels.
+ * its values come in at the left and leave at the right. Lines break where few values cross. Many
+ * stages stand in two columns where that is much lower: the second goes on at the top. Pure geometry,
+ * in CSS pixels.
  *
  * @typedef {import("./fold.js").Model} Model
  * @typedef {import("./fold.js").GraphNode} GraphNode
@@ -15,13 +16,14 @@
  *   line; reaches: ends at a layer
  * @typedef {{first: number, end: number, top: number, height: number, left: Point, right: Point,
  *   boxes: NodeBox[], paths: WirePath[]}} Line  nodes first … end - 1
- * @typedef {{stage: number, top: number, height: number, lines: Line[]}} Band
- * @typedef {{border: number, top: number, height: number, y: number, from: Point[], width: number}}
- *   CutLane  from: the way of what crosses it, right to left
+ * @typedef {{stage: number, x: number, top: number, height: number, lines: Line[]}} Band
+ * @typedef {{border: number, x: number, top: number, height: number, y: number, from: Point[],
+ *   width: number}} CutLane  from: the way of what crosses it, right to left
  * @typedef {{key: string, width: number, height: number, left: number, right: number,
  *   node: {w: number, h: number}, bands: Band[], cuts: CutLane[], returns: Point[][],
  *   folds: (Box & {block: string})[], rows: number}} GraphPlace
- *   returns: how a line goes on in the next one of its band
+ *   width, left, right: of a column, from its x on; returns: how a line goes on in the next one of
+ *   its band
  */
 import { dagre } from "../../vendor/dagre.js";
 import { crossing } from "./fold.js";
@@ -46,8 +48,13 @@ const FOLD_HIGH = 15;
 
 const RAIL = 9;
 
-/** How far right of a lane's top the line of what crosses lies. */
+/** How far below a lane's top the line of what crosses lies. */
 const LANE_LINE = 26;
+
+const COLUMNS_APART = 28;
+const HIGH = 420; // px: a picture that is higher is tried in two columns
+const COLUMN_WIDE = 420; // px that a column needs
+const LOWER = 0.75; // of the height: less than this is worth two columns
 
 /**
  * @param {Model} model
@@ -57,6 +64,64 @@ const LANE_LINE = 26;
  * @returns {GraphPlace}
  */
 export function graphPlace(model, nodes, wires, width) {
+  const one = columnPlace(model, nodes, wires, width);
+  const half = Math.floor((width - COLUMNS_APART) / 2);
+  if (one.height <= HIGH || half < COLUMN_WIDE || model.stages < 4) return one;
+  const two = columnPlace(model, nodes, wires, half);
+  twoColumns(two);
+  return two.height < LOWER * one.height ? { ...two, key: one.key } : one;
+}
+
+/**
+ * Move the later stages beside the earlier ones, so that the higher column is as low as can be.
+ * @param {GraphPlace} place
+ */
+function twoColumns(place) {
+  const { bands, cuts, width, left, right } = place;
+  const whole = place.height;
+  const highOf = (/** @type {number} */ k) => Math.max(cuts[k].top, whole - cuts[k].top);
+  const last = cuts.reduce((best, _, k) => (highOf(k) < highOf(best) ? k : best), 0);
+  const dx = width + COLUMNS_APART;
+  const dy = -cuts[last].top;
+  const moved = new Set(bands.filter(({ stage }) => stage > last).flatMap(({ lines }) => lines));
+  const isMoved = (/** @type {number} */ y) => y >= cuts[last].top;
+  for (const fold of place.folds) if (isMoved(fold.y)) ((fold.x += dx), (fold.y += dy));
+  for (const points of place.returns)
+    if (isMoved(points[0].y)) for (const p of points) ((p.x += dx), (p.y += dy));
+  for (const line of moved) {
+    line.top += dy;
+    for (const box of line.boxes) ((box.x += dx), (box.y += dy));
+    for (const { points } of line.paths) for (const p of points) ((p.x += dx), (p.y += dy));
+    for (const p of [line.left, line.right]) ((p.x += dx), (p.y += dy));
+  }
+  for (const band of bands) if (band.stage > last) ((band.x += dx), (band.top += dy));
+  place.height = highOf(last);
+  for (const cut of cuts.slice(last)) {
+    ((cut.x += dx), (cut.top += dy), (cut.y += dy));
+    for (const p of cut.from) ((p.x += dx), (p.y += dy));
+  }
+  // From the foot of the first column up between the two.
+  const from = bands[last].lines.at(-1)?.right ?? { x: right, y: bands[last].top };
+  const to = bands[last + 1].lines[0]?.left;
+  const between = width + COLUMNS_APART / 2;
+  cuts[last].from = [
+    { ...from },
+    { x: between, y: from.y },
+    { x: between, y: cuts[last].y },
+    { x: dx + left, y: cuts[last].y },
+    ...(to ? [{ x: dx + left, y: to.y }, { ...to }] : []),
+  ];
+}
+
+/**
+ * Lay all stages below one another.
+ * @param {Model} model
+ * @param {GraphNode[]} nodes
+ * @param {Wire[]} wires
+ * @param {number} width
+ * @returns {GraphPlace}
+ */
+function columnPlace(model, nodes, wires, width) {
   const wide = width >= 728;
   const left = wide ? 132 : 120;
   const right = width - 2 * RAIL;
@@ -82,7 +147,7 @@ export function graphPlace(model, nodes, wires, width) {
   for (let stage = 0; stage < model.stages; stage++) {
     const first = nodes.findIndex((n) => n.stage === stage);
     const end = nodes.findLastIndex((n) => n.stage === stage) + 1;
-    const band = /** @type {Band} */ ({ stage, top: y, height: 0, lines: [] });
+    const band = /** @type {Band} */ ({ stage, x: 0, top: y, height: 0, lines: [] });
     const parts = first < 0 ? [] : breakLines(first, end, most, nodes, wires);
     let top = y + PAD;
     for (const [from, to] of parts) {
@@ -106,6 +171,7 @@ export function graphPlace(model, nodes, wires, width) {
     if (stage < model.stages - 1) {
       place.cuts.push({
         border: stage,
+        x: 0,
         top: y,
         height: LANE_HIGH,
         y: y + LANE_LINE,

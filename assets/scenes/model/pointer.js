@@ -95,7 +95,7 @@ export class GraphPointer {
     };
     for (const band of place.bands) {
       spot({ stage: band.stage }, `stage ${band.stage}`, {
-        x: 0,
+        x: band.x,
         y: band.top,
         w: place.left - 10,
         h: band.height,
@@ -124,7 +124,7 @@ export class GraphPointer {
       const cut = place.cuts[band.stage];
       if (cut)
         spot({ cut: cut.border }, `cut ${cut.border + 1} of ${model.borders.length}`, {
-          x: 0,
+          x: cut.x,
           y: cut.top,
           w: place.width,
           h: cut.height,
@@ -170,7 +170,7 @@ export class GraphPointer {
   #onStrip(x) {
     const seen = this.shown();
     if (!seen) return null;
-    const layer = stripOf(seen.model, seen.timed, seen.place.width).findIndex(
+    const layer = stripOf(seen.model, seen.timed, this.strip.clientWidth).findIndex(
       (s) => x >= s.x && x < s.x + s.w,
     );
     const node = seen.nodes.findIndex((n) => n.layers.some((l) => l.index === layer));

@@ -34,7 +34,7 @@ export function meaning(run, scenes) {
       `${n === 1 ? "1 rank runs" : `${n} ranks run`} the cells of a notebook.`,
       "What they send each other is drawn as it happens.",
     ];
-  if (run?.strategy === "sequential" || n === 1)
+  if (run?.strategy === "sequential" || (run?.strategy && n === 1))
     return [
       togetherWords(n),
       "It takes every batch whole: what every other strategy is compared with.",

@@ -151,10 +151,7 @@ export function lastUpdates(index, t, lines, frame) {
   return [...all, ...taken]
     .sort((a, b) => a.end - b.end)
     .slice(-lines)
-    .map(({ end, words }) => [
-      `${grouped(Math.floor(end / 1e6))}.${Math.floor((end % 1e6) / 1e5)} ms`,
-      words(),
-    ]);
+    .map(({ end, words }) => [duration(end), words()]);
 }
 
 /** @param {number} shard @param {import("./index.js").Push} push */

@@ -31,13 +31,15 @@ export function timelinePlace(ranks, width, banded = 0) {
   const left = 66;
   const right = width - 6;
   const level = ranks <= 8 ? "full" : ranks <= 24 ? "slim" : "density";
-  const lane = ranks <= 4 ? 20 : ranks <= 8 ? 14 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : 3;
-  const gap = ranks <= 8 ? 3 : 1;
+  const lane = ranks <= 4 ? 20 : ranks <= 8 ? 6 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : 3;
+  const gap = ranks <= 4 ? 3 : ranks <= 8 ? 2 : 1;
   const top = 16 + banded;
   const bottom = top + ranks * (lane + gap);
   const [row, ownHeight, talkHeight] =
     level === "full"
-      ? [58, 20, 20]
+      ? ranks <= 4
+        ? [58, 20, 20]
+        : [38, 12, 8] // so that eight ranks, with what is below, are one screen
       : level === "slim"
         ? ranks <= 12
           ? [20, 10, 7]

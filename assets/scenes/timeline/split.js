@@ -15,10 +15,10 @@ import { grouped } from "../../engine/format.js";
 const SPLIT = { left: 52, most: 6, many: 8 };
 
 /** @param {number} ranks */
-const splitRow = (ranks) => (ranks <= 8 ? 21 : 14);
+const splitRow = (ranks) => (ranks <= 4 ? 21 : ranks <= SPLIT.many ? 12 : 14);
 /** How high it is. @param {number} ranks */
 export const splitHeight = (ranks) =>
-  (ranks > SPLIT.many ? SPLIT.most : ranks) * splitRow(ranks) + 22;
+  (ranks > SPLIT.many ? SPLIT.most : ranks) * splitRow(ranks) + 20;
 /** How far its axis reaches: in round steps. @param {number} before @param {StepFacts[]} facts */
 export function splitReach(before, facts) {
   const most = Math.max(1, ...facts.map((f) => f.hidden + f.exposed + f.waiting));
@@ -85,7 +85,7 @@ export function splitRows(facts, reach, width, measure) {
  * @param {number} straggler
  */
 export function drawSplit(g, ink, font, waiting, facts, reach, width, straggler) {
-  const h = facts.length <= 8 ? 15 : 10;
+  const h = facts.length <= 4 ? 15 : facts.length <= SPLIT.many ? 8 : 10;
   g.textBaseline = "middle";
   g.font = `700 11px ${font}`;
   for (const row of splitRows(facts, reach, width, (text) => g.measureText(text).width)) {

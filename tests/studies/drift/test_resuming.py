@@ -125,7 +125,7 @@ def test_whoever_forgets_something_is_named_and_a_right_one_is_not() -> None:
     for name, lost in [*zip(WORDS, WORDS, strict=True), *RESUMING.items()]:
         assert report.verdicts[name] == f"bug: {WORDS[lost]}: right until iteration 2", str(report)
         assert found[name].since == 2 and "one process that resumes so" in str(found[name].reasons)
-    assert report.verdicts["else"].startswith("bug: right until iteration 2, whose update")
+    assert report.verdicts["else"].startswith("bug: right until iteration 3, whose update")
     assert report._ends == {} and report.over == len(report.plan)
 
 

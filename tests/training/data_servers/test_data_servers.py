@@ -192,7 +192,7 @@ def test_stopped_in_the_first_iteration() -> None:
 
 def test_a_server_that_is_killed_is_named() -> None:
     run = wb.run(served(iterations=LONG, faults=(wb.Kill(rank=0, at_iteration=9),)))
-    with pytest.raises(wb.PeerLost, match=r"rank 0 .*killed by SIGKILL in iteration 9") as caught:
+    with pytest.raises(wb.PeerLost, match=r"rank 0 .*killed by SIGKILL in iteration 10") as caught:
         run.wait(timeout=30)
     assert caught.value.rank == 0
     assert "in recv p2p of" in str(caught.value)

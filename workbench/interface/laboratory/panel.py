@@ -87,7 +87,9 @@ class Lab(w.VBox):
         self.back = w.Button(description="Undo", icon="undo", tooltip="Take the last change back")
         self.reset = w.Button(description="Reset to preset", tooltip="As the preset is")
         self.start_button = w.Button(description="Run", icon="play", button_style="primary")
-        self.stop_button = w.Button(description="Stop", icon="stop", disabled=True)
+        # A run is stopped on its stage; this one is there while a comparison goes on.
+        self.stop_button = w.Button(description="Stop all", icon="stop", disabled=True)
+        self.stop_button.layout.display = "none"
         self.status = w.HTML()
         self.code = Code()
         self.sheet = Sheet(first.experiment, lambda: None)
@@ -217,6 +219,8 @@ class Lab(w.VBox):
     def _enable(self, running: bool) -> None:
         self.start_button.disabled = self.questions.button.disabled = running
         self.stop_button.disabled = not running
+        compares = running and self.comparing is not None and not self.comparing.done
+        self.stop_button.layout.display = "" if compares else "none"
 
     def _start_comparison(self, compared: Compared) -> None:
         """Run the experiments of a comparison one after another, each on the stage; at the end all
@@ -295,7 +299,7 @@ class Lab(w.VBox):
     def _watch(self, run: Run) -> None:
         """Show the state of the run until it is over."""
         while not run.done and not self._over.is_set():
-            self._say(f"Running: iteration {run.iteration:,} of {run.experiment.iterations:,}")
+            self._say(f"Running: iteration {run.iteration + 1:,} of {run.experiment.iterations:,}")
             self.past.refresh()
             with contextlib.suppress(RunTimeout):
                 run.wait(EVERY_SECONDS, check=False, progress=False)

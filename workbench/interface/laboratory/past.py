@@ -114,20 +114,25 @@ class PastRuns(w.VBox):
         return row, tick, words
 
     def _rename(self, past: Past) -> None:
-        """Put a field in the place of a run's line until a name is entered."""
+        """Put a field in the place of a run's line until a name is entered, or given up."""
         row, tick, words = self._rows[past.id]
         rest = [*row.children[2:]]
         name = w.Text(value=past.title, continuous_update=False, layout=w.Layout(flex="1 1 auto"))
+        keep = w.Button(description="Keep", tooltip="Take the new name")
+        cancel = w.Button(description="Cancel", tooltip="Leave the name as it was")
 
-        def take(_: Any) -> None:
-            past.rename(name.value)
+        def end(_: Any, taken: bool = True) -> None:
+            if taken and name.value != past.title:
+                past.rename(name.value)
             with self._lock:
                 row.children = [tick, words, *rest]
                 self._refresh()
                 self._show_ticked(anew=True)
 
-        name.observe(take, "value")
-        row.children = [tick, name, *rest]
+        name.observe(end, "value")
+        keep.on_click(end)
+        cancel.on_click(lambda _: end(_, taken=False))
+        row.children = [tick, name, keep, cancel]
 
     def _delete(self, past: Past) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ import polars as pl
 
 from workbench.analysis.chart_cells import Cell, Chart, titled, tokens
 from workbench.analysis.comparison import DASHES
-from workbench.analysis.points import Numbers, Trace, thin_out
+from workbench.analysis.points import Numbers, Trace, places, thin_out
 from workbench.views.pages.figures import grid
 
 DTYPES = ("float32", "float64")
@@ -113,7 +113,7 @@ def _line(
     if what == "Loss":
         of_subject = losses.filter(subject=name, dtype=dtype)
         thin, _ = thin_out("drift", of_subject.select("iteration", "difference"))
-        return Trace(name, thin["iteration"].to_numpy(), _without_zeros(thin["difference"], axis))
+        return Trace(name, places(thin), _without_zeros(thin["difference"], axis))
     of_subject = table.filter(subject=name, dtype=dtype).sort("iterations")
     return Trace(
         name, of_subject["iterations"].to_numpy(), _without_zeros(of_subject["ulps_max"], axis)

@@ -160,7 +160,7 @@ def _reasons(
         )
     elif since is not None and since > 0:
         reasons.append(
-            f"in float64 the loss jumps in iteration {since + 1}; until then only rounding"
+            f"in float64 the loss jumps in iteration {since + 2}; until then only rounding"
         )
     if torn:
         reasons.append(f"the replicas' digests differ after {_updates(min(torn))}")
@@ -187,9 +187,10 @@ def _which(evidence: Evidence, since: int | None, torn: list[int]) -> str:
         if evidence.uneven == since:
             return (
                 "means over parts of different size are averaged as if the parts were equal: right "
-                f"until iteration {since}, the first whose minibatch the ranks cannot share evenly"
+                f"until iteration {since + 1}, the first whose minibatch the ranks cannot share "
+                "evenly"
             )
-        return f"right until iteration {since}, whose update is the first wrong one"
+        return f"right until iteration {since + 1}, whose update is the first wrong one"
     if torn:
         return _torn(evidence)
     first = evidence.first

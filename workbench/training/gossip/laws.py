@@ -138,7 +138,9 @@ def mean_kept(events: pl.DataFrame, *, within: float = 1e-6) -> list[Violation]:
     each = np.array(means["value"].to_list())
     moved = np.linalg.norm(each - each[0], axis=1) / np.linalg.norm(each[0])
     return [
-        Violation("mean kept", f"after iteration {iteration} the mean has moved by {by:.2e} of it")
+        Violation(
+            "mean kept", f"after iteration {iteration + 1} the mean has moved by {by:.2e} of it"
+        )
         for iteration, by in zip(means["iteration"], moved.tolist(), strict=True)
         if not by <= within
     ][:MOST]

@@ -60,7 +60,9 @@ def draw(selected: Bars) -> list[str]:
     """Draw a pair of lanes for each rank, an axis and a key."""
     row = min(46.0, (BOTTOM - TOP) / max(1, len(selected.ranks)))
     scale = (RIGHT - LEFT) / max(selected.whole_ms, 1e-6)
-    words = f"Iteration {selected.iteration}, {selected.whole_ms:.1f} ms: computing above, below it"
+    words = (
+        f"Iteration {selected.iteration + 1}, {selected.whole_ms:.1f} ms: computing above, below it"
+    )
     parts = [
         text(16, 56, "Timeline", "ink", weight=700),
         text(

@@ -113,7 +113,7 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     bubble = plan["bubble"]
     alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}".replace("%", " %")
     mean = f"{sum(idle) / ranks:.0%}".replace("%", " %")
-    words = f"Iteration {iteration}: {whole / 1e6:.3g} ms; the ranks are idle {mean}{alone}"
+    words = f"Iteration {iteration + 1}: {whole / 1e6:.3g} ms; the ranks are idle {mean}{alone}"
     after = tuple(
         (rank, (a - start) / span, min(1.0, (b - start) / span))
         for rank, a, b in joins

@@ -81,7 +81,7 @@ def select(store: Store, asked: str = "") -> Still:
         sentence=error
         or apart
         or _of_cells(ranks, store.metadata.get("cells", ""), rows)
-        or _sentence(ranks, run_facts["iterations"], losses, over),
+        or _sentence(ranks, run_facts, losses, over),
         iterations=run_facts["iterations"],
         trains=(not (run_facts["cells"] or apart) or bool(losses.height))
         and not (scene is not None and scene.wide),
@@ -121,10 +121,12 @@ def _of_cells(ranks: int, cells: str, rows: pl.LazyFrame) -> str:
     return f"{who} ran {many} and sent {counted(len(sends), 'piece')}, {print_size(int(nbytes))}."
 
 
-def _sentence(ranks: int, iterations: int, losses: pl.DataFrame, over: bool) -> str:
+def _sentence(ranks: int, run_facts: Mapping[str, Any], losses: pl.DataFrame, over: bool) -> str:
     who, are = (f"{ranks} processes", "are") if ranks > 1 else ("1 process", "is")
+    iterations = run_facts["iterations"]
     if not losses.height:
-        predicate = "left no loss behind" if over else f"{are} about to train one model"
+        doing = f"{are} about to train one model" if run_facts["strategy"] else f"{are} at work"
+        predicate = "left no loss behind" if over else doing
         return f"{who} {predicate}."
     iteration, loss = losses.row(-1)
     together = "one model together" if ranks > 1 else "a model"

@@ -139,7 +139,9 @@ def key(x: float, y: float) -> list[str]:
 def _chart(still: Still) -> list[str]:
     """Draw the loss, one point per iteration; axes and places are there before it is."""
     x, y, width, height = CHART
-    newest = f"{still.losses[-1][1]:.3g} at iteration {still.losses[-1][0]}" if still.losses else ""
+    newest = (
+        f"{still.losses[-1][1]:.3g} in iteration {still.losses[-1][0] + 1}" if still.losses else ""
+    )
     marks = [
         text(x - 32, 56, "Loss", "ink", weight=700),
         text(x - 32, 74, newest or "No loss is known yet.", "ink-3", size=11),
@@ -160,7 +162,7 @@ def _chart(still: Still) -> list[str]:
             text(
                 at(iteration, low)[0],
                 y + height + 18,
-                f"{iteration}",
+                f"{iteration + 1:,}",
                 "ink-3",
                 size=11,
                 anchor="middle",

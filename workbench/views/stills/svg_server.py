@@ -41,7 +41,7 @@ def marks(still: Served) -> list[str]:
             result.append(_halo(x, y, node + 4))
         result.append(f'<circle cx="{x}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
         result.append(text(x, y + 4, str(worker), "ground", size=11, weight=700, anchor="middle"))
-        words = f"iteration {iteration}, version {version}" if iteration >= 0 else "starting"
+        words = f"iteration {iteration + 1}, version {version}" if iteration >= 0 else "starting"
         result.append(text(x - node - 14, y + 4, words, "ink-3", size=11, anchor="end"))
     for message in still.messages:
         if message.worker in place and message.server in door:

@@ -115,7 +115,7 @@ test("what was noticed, with call, step, and for whom", () => {
     /in all_reduce call 38, step 3; it waits for rank 1$/,
   );
   const now = { lanes_now: [{ rank: 2, lane: "comm", kind: "wait", op: 37, step: 3 }] };
-  assert.match(words([stalled], now)[0], /call 38, step 3;/);
+  assert.match(words([stalled], now)[0], /call 38, step 4;/);
 });
 
 test("an alarm is one while its wait lasts", () => {

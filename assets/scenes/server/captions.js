@@ -151,8 +151,12 @@ export function lastUpdates(index, t, lines, frame) {
   return [...all, ...taken]
     .sort((a, b) => a.end - b.end)
     .slice(-lines)
-    .map(({ end, words }) => [duration(end), words()]);
+    .map(({ end, words }) => [momentWords(end), words()]);
 }
+
+/** A moment of the run, in the unit that `duration` has and a tenth of a ms. @param {number} ns */
+export const momentWords = (ns) =>
+  ns < 999.5e6 ? `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(4)} s`;
 
 /** @param {number} shard @param {import("./index.js").Push} push */
 export function updateWords(shard, push) {

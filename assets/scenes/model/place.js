@@ -27,6 +27,7 @@
  */
 import { dagre } from "../../vendor/dagre.js";
 import { crossing } from "./fold.js";
+import { COLUMNS_APART, twoColumns } from "./two_columns.js";
 
 const NODE_HIGH = 38;
 
@@ -51,7 +52,6 @@ const RAIL = 9;
 /** How far below a lane's top the line of what crosses lies. */
 const LANE_LINE = 26;
 
-const COLUMNS_APART = 28;
 const HIGH = 420; // px: a picture that is higher is tried in two columns
 const COLUMN_WIDE = 420; // px that a column needs
 const LOWER = 0.75; // of the height: less than this is worth two columns
@@ -70,47 +70,6 @@ export function graphPlace(model, nodes, wires, width) {
   const two = columnPlace(model, nodes, wires, half);
   twoColumns(two);
   return two.height < LOWER * one.height ? { ...two, key: one.key } : one;
-}
-
-/**
- * Move the later stages beside the earlier ones, so that the higher column is as low as can be.
- * @param {GraphPlace} place
- */
-function twoColumns(place) {
-  const { bands, cuts, width, left, right } = place;
-  const whole = place.height;
-  const highOf = (/** @type {number} */ k) => Math.max(cuts[k].top, whole - cuts[k].top);
-  const last = cuts.reduce((best, _, k) => (highOf(k) < highOf(best) ? k : best), 0);
-  const dx = width + COLUMNS_APART;
-  const dy = -cuts[last].top;
-  const moved = new Set(bands.filter(({ stage }) => stage > last).flatMap(({ lines }) => lines));
-  const isMoved = (/** @type {number} */ y) => y >= cuts[last].top;
-  for (const fold of place.folds) if (isMoved(fold.y)) ((fold.x += dx), (fold.y += dy));
-  for (const points of place.returns)
-    if (isMoved(points[0].y)) for (const p of points) ((p.x += dx), (p.y += dy));
-  for (const line of moved) {
-    line.top += dy;
-    for (const box of line.boxes) ((box.x += dx), (box.y += dy));
-    for (const { points } of line.paths) for (const p of points) ((p.x += dx), (p.y += dy));
-    for (const p of [line.left, line.right]) ((p.x += dx), (p.y += dy));
-  }
-  for (const band of bands) if (band.stage > last) ((band.x += dx), (band.top += dy));
-  place.height = highOf(last);
-  for (const cut of cuts.slice(last)) {
-    ((cut.x += dx), (cut.top += dy), (cut.y += dy));
-    for (const p of cut.from) ((p.x += dx), (p.y += dy));
-  }
-  // From the foot of the first column up between the two.
-  const from = bands[last].lines.at(-1)?.right ?? { x: right, y: bands[last].top };
-  const to = bands[last + 1].lines[0]?.left;
-  const between = width + COLUMNS_APART / 2;
-  cuts[last].from = [
-    { ...from },
-    { x: between, y: from.y },
-    { x: between, y: cuts[last].y },
-    { x: dx + left, y: cuts[last].y },
-    ...(to ? [{ x: dx + left, y: to.y }, { ...to }] : []),
-  ];
 }
 
 /**

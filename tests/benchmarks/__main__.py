@@ -13,6 +13,7 @@ from tests.benchmarks.figures import show
 MODULES = (
     "starting",
     "launchers",
+    "attaching",
     "recovery",
     "checkpoints",
     "recording",

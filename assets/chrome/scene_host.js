@@ -150,6 +150,7 @@ export class SceneHost {
     if (chosen) stage.wire.kept.scene = scene.name;
     if (this.current === scene) return;
     const before = stage.playback.source;
+    stage.point(null);
     this.current = scene;
     if (stage.playback.source !== before) stage.playback.retell();
     if (!this.views.has(scene.name)) {

@@ -71,6 +71,7 @@ export class Stage {
     this.screen = new Screen(this, el);
     this.ratio = 0; // device pixels for one of the page; 0: the screen's
     this.choice = /** @type {Choice | null} */ (null);
+    this.pointed = /** @type {Choice | null} */ (null); // shown in place of the choice
     this.width = 0; // of the scene
     this.wide = 0; // of the time bar, and of all that is above and below the scene
     this.texts = -Infinity;
@@ -245,6 +246,12 @@ export class Stage {
     });
   }
 
+  /** Light up what the pointer is on, in every picture. @param {Choice | null} pointed */
+  point(pointed) {
+    if (JSON.stringify(pointed) !== JSON.stringify(this.pointed)) this.dirty = true;
+    this.pointed = pointed;
+  }
+
   /** @param {Choice | null} choice */
   choose(choice) {
     this.choice = choice;
@@ -277,7 +284,7 @@ export class Stage {
       width: this.width,
       ratio: this.#ratio,
       at,
-      choice: this.choice,
+      choice: this.pointed ?? this.choice,
     };
     return this.scenes.current?.calls ? atStuck(look) : look;
   }

@@ -14,6 +14,7 @@ import { countUntil } from "../engine/search.js";
 import { unitsOf } from "../engine/call_source.js";
 import { ranksControl } from "./ranks_control.js";
 import { BAND_HEIGHT, bandsOf, drawBands, hasBands } from "../drawing/generation_bands.js";
+import { chunkInScore, drawWayInScore } from "../drawing/chunk_way.js";
 import { drawScore, openWaits, scoreHeight, spanOf, timeAt } from "../drawing/lanes.js";
 
 const STRIP = { left: 58, right: 8, height: 34, bars: 22 };
@@ -174,6 +175,11 @@ export class TimeBar {
       canvas.onpointermove = (event) => event.buttons & 1 && to(event.offsetX);
     };
     drag(this.strip, (x) => this.#scrubRun(x));
+    this.score.onpointermove = ({ offsetX: x, offsetY: y }) => {
+      const look = stage.look(performance.now());
+      stage.point(stage.view.score === true ? chunkInScore(look, x, y) : null);
+    };
+    this.score.onpointerleave = () => stage.point(null);
     drag(this.score, (x) => {
       const call = stage.playback.current;
       const score = stage.view.score;
@@ -328,8 +334,11 @@ export class TimeBar {
         );
       }
     }
-    if (score === true) drawScore(stage.paper(this.score, width, scoreHeight(look.ranks)), look);
-    else if (score) score.draw(stage.paper(this.score, width, score.height(look)), look);
+    if (score === true) {
+      const g = stage.paper(this.score, width, scoreHeight(look.ranks));
+      drawScore(g, look);
+      drawWayInScore(g, look);
+    } else if (score) score.draw(stage.paper(this.score, width, score.height(look)), look);
   }
 }
 

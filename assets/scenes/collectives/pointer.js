@@ -17,6 +17,7 @@ import { cellWords, chunkWords, linkWords, rankWords, valueWords } from "./mark_
 import { cellBox, cellUnder } from "./matrix.js";
 import { underRing } from "./ring.js";
 import { openRankMenu } from "../../chrome/rank_menu.js";
+import { chunkWay, wayWords } from "../../drawing/chunk_way.js";
 import { PointedPlace } from "../../drawing/pointed_place.js";
 import { walkWithArrows } from "../../drawing/tooltip.js";
 import { pieceName } from "../../engine/format.js";
@@ -31,7 +32,10 @@ export class CollectivesPointer {
       body,
       view.ring,
       (/** @type {CollectivesPlace} */ place) => this.#linesUnder(place),
-      { cursor: ({ part }, lines) => (lines.length && part === "ring" ? "pointer" : "default") },
+      {
+        cursor: ({ part }, lines) => (lines.length && part === "ring" ? "pointer" : "default"),
+        moved: (_, place) => stage.point(place && this.#chunkUnder(place)),
+      },
     );
     this.cursor = { row: -1, column: 0 }; // the keyboard's cell
     this.#listen();
@@ -161,8 +165,26 @@ export class CollectivesPointer {
       : null;
   }
 
+  /** The chunk that lies at a place, as a choice. @param {CollectivesPlace} place */
+  #chunkUnder({ part, x, y }) {
+    const reading = this.view.seen?.reading;
+    const hit = /** @type {any} */ (this.#under(part, x, y));
+    if (!reading || !hit) return null;
+    const { call, holdings } = reading;
+    const chunk = hit.chunk ? hit.chunk.chunk : hit.cell && holdings.chunks[hit.cell.column];
+    if (chunk === undefined || chunk === null) return null;
+    const rank = hit.chunk ? {} : { rank: holdings.ranks[hit.cell.row] };
+    return { ...rank, group: call.group, op: call.op, chunk, iteration: call.iteration };
+  }
+
+  /** The way of the chunk at this place, in words. @param {CollectivesPlace} place */
+  #wayUnder(place) {
+    return wayWords(chunkWay(this.view.seen?.reading?.call ?? null, this.#chunkUnder(place)));
+  }
+
   /** @param {CollectivesPlace} place @returns {string[]} */
-  #linesUnder({ part, x, y }) {
+  #linesUnder(place) {
+    const { part, x, y } = place;
     if (!this.view.seen) return [];
     const { reading, frame, states, t, ranks, poison } = this.view.seen;
     const hit = /** @type {any} */ (this.#under(part, x, y));
@@ -177,6 +199,7 @@ export class CollectivesPointer {
     if (hit.chunk)
       return [
         ...chunkWords(reading, hit.chunk, poison),
+        ...this.#wayUnder(place),
         ...this.#valuesNow(look, hit.chunk.from, hit.chunk.chunk),
       ];
     if (hit.link && this.view.pairs) return pairWords(reading, hit.link.from, hit.link.to, t);
@@ -186,6 +209,7 @@ export class CollectivesPointer {
       const { ranks: who, chunks } = reading.holdings;
       return [
         ...cellWords(reading, frame, cell, states[cell], poison),
+        ...this.#wayUnder(place),
         ...this.#valuesNow(look, who[hit.cell.row], chunks[hit.cell.column]),
       ];
     }

@@ -13,6 +13,7 @@
  *   frozen: boolean,
  *   factor: number, receives: boolean}} RankState  blocked: it waits now, in a wait that has no row yet
  */
+import { chunkWay, drawWayOnLinks } from "../../drawing/chunk_way.js";
 import { SLOTTED, cross, drawGlyph, fillOf, huesOf } from "../../drawing/glyph.js";
 import { besideRanks } from "./frame.js";
 import { nanTag } from "../../drawing/nan.js";
@@ -252,6 +253,7 @@ export function drawSpace(g, { ink, font, choice, known }, seen, ways) {
   const cells = dots.length ? marks.filter((m) => m.form < 2) : marks;
   g.drawImage(ways, 0, 0, seen.left, seen.height);
   drawTails(g, ink, place, marks);
+  if (reading) drawWayOnLinks(g, ink, place.nodes, chunkWay(reading.call, choice), seen.t);
   if (reading) drawComets(g, ink, font, place, dots, reading, choice, seen.poison); // they pass below the ranks
   if (
     choice?.rank !== undefined &&

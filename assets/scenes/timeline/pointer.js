@@ -68,7 +68,10 @@ export function listenTimeline(view) {
   );
   dragMap(view, map, place);
   dragLanes(view, lanes, place);
-  lanes.onpointerleave = () => showLaneTip(view, null);
+  lanes.onpointerleave = () => {
+    showLaneTip(view, null);
+    view.stage.point(null);
+  };
   lanes.onkeydown = (/** @type {KeyboardEvent} */ event) => {
     const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const { ranks } = view;
@@ -155,6 +158,8 @@ function dragLanes(view, lanes, place) {
     const before = fingers.get(event.pointerId);
     const x = event.offsetX;
     showLaneTip(view, fingers.size ? null : { x, y: event.offsetY });
+    const row = hitAt(view.lanes.hits, x, event.offsetY)?.row ?? -1;
+    view.stage.point(view.index && row >= 0 ? chunkOfRow(view.index.table, row) : null);
     if (before === undefined || (!moved && Math.abs(x - began) < 4)) return;
     moved = true;
     fingers.set(event.pointerId, x);
@@ -183,6 +188,23 @@ function dragLanes(view, lanes, place) {
     const hit = hitAt(view.lanes.hits, event.offsetX, event.offsetY);
     const rank = view.ranks[Math.floor((event.offsetY - p.lanes.top) / p.lanes.row)];
     if (rank !== undefined) chooseInLanes(view, rank, hit?.row ?? -1, t);
+  };
+}
+
+/**
+ * Return the chunk that a row moved, as a choice; null: none.
+ * @param {import("../../engine/table.js").Table} table
+ * @param {number} row
+ */
+function chunkOfRow(table, row) {
+  const { op, group, iteration } = table.passages;
+  const p = table.passage[row];
+  if (table.chunk[row] < 0 || op[p] < 0) return null;
+  return {
+    group: table.text(group[p]),
+    op: op[p],
+    chunk: table.chunk[row],
+    iteration: iteration[p],
   };
 }
 

@@ -32,10 +32,10 @@ def register() -> None:
         return
     dist.Backend.register_backend("workbench", _create, extended_api=True, devices=["cpu", "cuda"])
     _adopt_jobs()
-    if (given := os.environ.get("WORKBENCH_DEFAULT", "0")) == "1":
+    if (choice := os.environ.get("WORKBENCH_DEFAULT", "0")) == "1":
         _stand_in_for_gloo(dist)
-    elif given not in ("", "0"):
-        text = f"[workbench] WORKBENCH_DEFAULT={given!r} is ignored: it takes 1, or 0"
+    elif choice not in ("", "0"):
+        text = f"[workbench] WORKBENCH_DEFAULT={choice!r} is ignored: it takes 1, or 0"
         print(text, file=sys.stderr, flush=True)
     if way := os.environ.get("WORKBENCH_ATTACH", ""):
         _attach(dist.distributed_c10d, way)
@@ -95,9 +95,9 @@ def _stand_in_for_gloo(dist: Any) -> None:
     """
     dist.Backend.default_device_backend_map["cpu"] = "workbench"
     for name, place in (("init_process_group", 0), ("new_group", 2)):
-        taken = _renamed(getattr(dist, name), place)
+        wrapper = _renamed(getattr(dist, name), place)
         for module in (dist, dist.distributed_c10d):
-            setattr(module, name, taken)
+            setattr(module, name, wrapper)
 
 
 def _renamed(function: Any, place: int) -> Any:

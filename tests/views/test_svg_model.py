@@ -34,7 +34,7 @@ def test_boxes_are_the_layers_and_lines_the_cuts(split: Split) -> None:
     assert changes == list(split.cut.starts[1:])
     lines = [one for one in picture.iter(f"{SVG}line") if one.get("stroke-dasharray")]
     assert [float(one.get("x1")) for one in lines] == [starts[i] for i in changes]  # type: ignore[arg-type]
-    over = [v for v in split.profile.values for use in v.uses if use > v.made + 1]
+    over = [v for v in split.profile.values for use in v.uses if use > v.maker + 1]
     assert len(list(picture.iter(f"{SVG}path"))) == len(over) > 0
 
 

@@ -127,7 +127,7 @@ CHARTS: Mapping[str, Chart] = {
 
 
 def cell(
-    name: str, columns: pl.DataFrame, theme: str = "light", dropped: int = 0, asked: int = 0
+    name: str, columns: pl.DataFrame, theme: str = "light", dropped: int = 0, iterations: int = 0
 ) -> Cell:
     """Return a curve's panel. Its title gives the newest numbers, and is its key."""
     chart, result, ink = CHARTS[name], traces(name, columns), tokens(theme)
@@ -141,9 +141,9 @@ def cell(
     )
     words = caption(name, columns, dropped).format(*marks)
     until = None
-    if asked and chart.x == "iteration":
+    if iterations and chart.x == "iteration":
         newest = int(columns["iteration"][-1]) if columns.height else 0
-        until = scale(newest, asked)
+        until = scale(newest, iterations)
     return Cell(chart, titled(chart.title + each, words), y, result, until)
 
 
@@ -152,7 +152,7 @@ def _sign(look: Mapping[str, Any], usual: str) -> str:
     return "▨" if look is _PALE else "┅" if look is _COULD else usual
 
 
-def scale(newest: int, asked: int) -> int:
+def scale(newest: int, iterations: int) -> int:
     """Return the end of an iteration axis: the last one, or a power of two on the way there.
 
     The axis doubles, so that little moves while a curve grows.
@@ -160,7 +160,7 @@ def scale(newest: int, asked: int) -> int:
     until = FIRST_SCALE
     while until <= newest:
         until *= 2
-    return min(until, asked)
+    return min(until, iterations)
 
 
 def iterations_of(store: Store) -> int:

@@ -108,8 +108,8 @@ class Detection:
     @property
     def latency_ms(self) -> float:
         """The median time from a fault to its detection; NaN where none was found."""
-        found = [one.latency_ms for one in self.each if one.latency_ms is not None]
-        return median(found) if found else math.nan
+        latencies = [one.latency_ms for one in self.each if one.latency_ms is not None]
+        return median(latencies) if latencies else math.nan
 
     @property
     def table(self) -> pl.DataFrame:
@@ -126,9 +126,9 @@ class Detection:
         return table.with_columns(missed=pl.col("expected") & pl.col("latency_ms").is_null())
 
     def __repr__(self) -> str:
-        found = sum(one.latency_ms is not None for one in self.each)
-        head = f"{counted(len(self.each), 'fault')}, {found} found"
-        if found:
+        detections = sum(one.latency_ms is not None for one in self.each)
+        head = f"{counted(len(self.each), 'fault')}, {detections} found"
+        if detections:
             head += f" (median {self.latency_ms:.1f} ms)"
         alarms = counted(len(self.false_alarms), "false alarm")
         lines = [f"{head}, {len(self.missed)} missed, {alarms}"]
@@ -142,10 +142,10 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
     p = pl.col
     text = [p(name).cast(pl.String) for name in ("kind", "name", "group")]
     rows = events.lazy().with_columns(text)
-    wanted = rows.filter(p("kind").is_in(["fault", "detect"])).sort("start_ns").collect()
+    fault_rows = rows.filter(p("kind").is_in(["fault", "detect"])).sort("start_ns").collect()
     last = events.lazy().select(p("end_ns").max()).collect().item()
-    done = wanted.filter(p("kind") == "fault")
-    noticed = wanted.filter(p("kind") == "detect").to_dicts()
+    done = fault_rows.filter(p("kind") == "fault")
+    noticed = fault_rows.filter(p("kind") == "detect").to_dicts()
     spec = settings(metadata)
     looks = _looked_for(spec)
     overtaken = _overtaken(done)
@@ -154,7 +154,7 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
     corrupt = {row["peer"] for row in noticed if row["name"] == DIFFERS}
     each = []
     for name, ranks, at, until in _faults(done.to_dicts(), int(last or 0)):
-        found = next(
+        index = next(
             (
                 number
                 for number, row in enumerate(noticed)
@@ -166,11 +166,11 @@ def score(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> D
             None,
         )
         expected = (ranks[0], at) not in idle and _expected(name, at, until, looks)
-        if found is None:
+        if index is None:
             each.append(Scored(name, ranks, at, until, None, -1, "", expected))
             continue
-        claimed.add(found)
-        row = noticed[found]
+        claimed.add(index)
+        row = noticed[index]
         took = (row["start_ns"] - at) / 1e6
         each.append(Scored(name, ranks, at, until, took, row["rank"], row["name"], expected))
     alarms = [
@@ -300,8 +300,8 @@ def _trained_to_the_end(
     """
     p = pl.col
     whom = pl.when(p("rank") < 0).then(p("peer")).otherwise(p("rank"))
-    told = done.filter(p("name").is_in(NOTICES)).with_columns(rank=whom)
-    if told.is_empty():
+    notices = done.filter(p("name").is_in(NOTICES)).with_columns(rank=whom)
+    if notices.is_empty():
         return set()
     iterations = spec.get("iterations")
     if not isinstance(iterations, int):
@@ -313,7 +313,7 @@ def _trained_to_the_end(
         .collect()
     )
     left = dict(done.filter(name=LEFT).group_by("rank").agg(p("start_ns").max()).iter_rows())
-    late = told.join(there, on="rank").filter(p("generation") <= p("last"))
+    late = notices.join(there, on="rank").filter(p("generation") <= p("last"))
     return {
         (rank, at)
         for rank, at in late.select("rank", "start_ns").iter_rows()
@@ -325,17 +325,17 @@ def _overtaken(done: pl.DataFrame) -> set[tuple[int, int]]:
     """Return rank and time of each notice that is not what ended its rank: of a rank that had one
     already, or that was killed before it left.
     """
-    overtaken, told = set[tuple[int, int]](), dict[int, int]()
+    overtaken, notices = set[tuple[int, int]](), dict[int, int]()
     for row in done.iter_rows(named=True):
         name, at, rank = row["name"], row["start_ns"], _struck(row)
         if name == LEFT:
-            told.pop(rank, None)
-        elif name == "kill" and rank in told:
-            overtaken.add((rank, told.pop(rank)))
-        elif name in NOTICES and rank in told:
+            notices.pop(rank, None)
+        elif name == "kill" and rank in notices:
+            overtaken.add((rank, notices.pop(rank)))
+        elif name in NOTICES and rank in notices:
             overtaken.add((rank, at))
         elif name in NOTICES:
-            told[rank] = at
+            notices[rank] = at
     return overtaken
 
 

@@ -76,11 +76,11 @@ def overlap(shown: pl.DataFrame) -> pl.DataFrame:
 def input_wait(shown: pl.DataFrame) -> pl.DataFrame:
     """Return the time that ranks wait for examples, beside the time of an iteration."""
     p = pl.col
-    asked = pl.when(p("asked_ms") > 0).then("asked_ms").otherwise("load_ms")
+    input_ms = pl.when(p("asked_ms") > 0).then("asked_ms").otherwise("load_ms")
     return shown.select(
         "iteration",
         "seconds",
-        stall_ms=asked / p("ranks"),
+        stall_ms=input_ms / p("ranks"),
         step_ms=p("step_ns") / (1e6 * p("ranks")),
     )
 

@@ -79,9 +79,9 @@ def value_of(experiment: Any, option: str) -> Any:
     """
     from workbench.experiment.options import options_of
 
-    for given in (experiment.options, experiment.task_options):
-        if option in given:
-            return given[option]
+    for values in (experiment.options, experiment.task_options):
+        if option in values:
+            return values[option]
     if isinstance(experiment.strategy, str) and "." not in experiment.strategy:
         options = options_of(experiment.strategy)
         if option in options:

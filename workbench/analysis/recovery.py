@@ -182,10 +182,10 @@ def measure(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) ->
     """Measure the recoveries of a run, so far, from its rows and its metadata."""
     p = pl.col
     kind, name = p("kind").cast(pl.String), p("name").cast(pl.String)
-    wanted = kind.is_in(["fault", "detect", "apply", *_STEPS, *TRAINING]) | (
+    row_filter = kind.is_in(["fault", "detect", "apply", *_STEPS, *TRAINING]) | (
         (kind == "metric") & name.is_in(["samples", "runqueue"])
     )
-    picked = events.lazy().filter(wanted).with_columns(kind=kind, name=name)
+    picked = events.lazy().filter(row_filter).with_columns(kind=kind, name=name)
     rows = picked.select(p(column).cast(_ROWS[column]) for column in _ROWS).collect()
     recoveries = recoveries_of(metadata)
     counts = _with_repeat(rows, recoveries)
@@ -310,12 +310,12 @@ def _first_iterations(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last(
-    rows: pl.DataFrame, column: str, wanted: Sequence[int] | set[int], at: str = "end_ns"
+    rows: pl.DataFrame, column: str, values: Sequence[int] | set[int], at: str = "end_ns"
 ) -> int | None:
     """Return when the last of these ended its last such row; None while some have none."""
-    ends = rows.filter(pl.col(column).is_in(list(wanted))).group_by(column).agg(pl.max(at))
+    ends = rows.filter(pl.col(column).is_in(list(values))).group_by(column).agg(pl.max(at))
     last = ends[at].max()
-    return last if ends.height == len(wanted) and isinstance(last, int) else None
+    return last if ends.height == len(values) and isinstance(last, int) else None
 
 
 def _ranks(ranks: Sequence[int]) -> str:

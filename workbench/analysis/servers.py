@@ -43,7 +43,7 @@ ROWS = pl.Schema(
 )
 
 
-def wanted() -> pl.Expr:
+def row_filter() -> pl.Expr:
     """Return the filter for event rows of a parameter server."""
     kind, text = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     spans = kind.is_in([one for one in KINDS if one not in ("wait", "metric")])
@@ -55,7 +55,7 @@ def wanted() -> pl.Expr:
 def pick(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return the rows of a parameter server, with the columns of ROWS."""
     return (
-        events.lazy().filter(wanted()).select(pl.col(name).cast(ROWS[name]) for name in ROWS)
+        events.lazy().filter(row_filter()).select(pl.col(name).cast(ROWS[name]) for name in ROWS)
     ).collect()
 
 
@@ -237,10 +237,10 @@ def _shared_out(parts: list[pl.DataFrame]) -> tuple[float, ...]:
     order = np.argsort(moments, kind="stable")
     lasts = np.diff(moments[order], append=moments[order[-1]])
     open_ = np.cumsum(depth[:, order], axis=1, dtype=np.int64) > 0
-    seconds, taken = [], np.zeros(len(moments), bool)
+    seconds, earlier = [], np.zeros(len(moments), bool)
     for row in open_:
-        seconds.append(float(lasts[row & ~taken].sum()) * 1e-9)
-        taken |= row
+        seconds.append(float(lasts[row & ~earlier].sum()) * 1e-9)
+        earlier |= row
     whole = float(moments.max() - first) * 1e-9
     return (whole, *seconds, max(whole - sum(seconds), 0.0))
 

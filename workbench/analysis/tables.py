@@ -143,13 +143,13 @@ def _blockers(table: pl.DataFrame) -> pl.Series:
     for each in updates.values():
         each.sort()
     ends = {server: [end for _, end, _ in each] for server, each in updates.items()}
-    found = []
+    blockers = []
     for server, worker, came, begun, _, held in rows:
         here = updates[server]
         first, last = bisect_right(ends[server], came), bisect_left(here, (begun,))
         others = {other for _, _, other in here[first:last]} if held else set()
-        found.append(sorted(others - {worker}))
-    return pl.Series("blockers", found, dtype=pl.List(pl.Int32))
+        blockers.append(sorted(others - {worker}))
+    return pl.Series("blockers", blockers, dtype=pl.List(pl.Int32))
 
 
 def _is_training() -> pl.Expr:

@@ -41,11 +41,11 @@ States = npt.NDArray[np.int32]
 def rows_of(events: pl.LazyFrame) -> pl.DataFrame:
     """Return the spans of training, without its first iteration, in which connections are made."""
     p = pl.col
-    wanted = (p("iteration") >= 0) & p("kind").cast(pl.String).is_in([*_BUSY, *_ENGINE])
+    row_filter = (p("iteration") >= 0) & p("kind").cast(pl.String).is_in([*_BUSY, *_ENGINE])
     texts = p("kind", "name", "group", "collective").cast(pl.String)
     columns = ["rank", "peer", "iteration", "start_ns", "end_ns", "nbytes", "value"]
     rows = (
-        events.filter(wanted & ((p("end_ns") > p("start_ns")) | (p("name") == _QUEUED)))
+        events.filter(row_filter & ((p("end_ns") > p("start_ns")) | (p("name") == _QUEUED)))
         .with_columns(texts)
         .select(*columns, "kind", "name", "collective", *_MESSAGE)
         .collect()
@@ -109,10 +109,10 @@ class TimeSpent:
             .select(p("peer").alias("rank"), p("rank").alias("peer"), *_MESSAGE, left="start_ns")
             .unique(["rank", "peer", *_MESSAGE])
         )
-        found = waits.join(sent, on=["rank", "peer", *_MESSAGE], how="left").with_columns(
+        wait_rows = waits.join(sent, on=["rank", "peer", *_MESSAGE], how="left").with_columns(
             left=pl.when(p("name") == _FULL).then(None).otherwise(p("left"))
         )
-        for rank, peer, start, end, left in found.select(
+        for rank, peer, start, end, left in wait_rows.select(
             "rank", "peer", "start_ns", "end_ns", p("left").fill_null(p("end_ns"))
         ).iter_rows():
             border = min(end, max(start, left))

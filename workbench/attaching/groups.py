@@ -41,22 +41,22 @@ def fits(helper: Helper) -> str:
 def make_group(helper: Helper, way: str, *args: Any, **options: Any) -> tuple[Any, Any]:
     """Make the group that torch asks ``helper`` for: ours, or torch's own, observed."""
     iterations.count()
-    given = inspect.signature(helper).bind(*args, **options)
-    asked = dist.Backend(str(given.arguments["backend"]))
-    if way == ENGINE and served_by_engine(devices_of(asked), torch.cuda.is_available()):
-        given.arguments["backend"] = dist.Backend("workbench")
-        given.arguments.pop("backend_options", None)  # NCCL's
-        group, store = helper(*given.args, **given.kwargs)
+    call = inspect.signature(helper).bind(*args, **options)
+    backend = dist.Backend(str(call.arguments["backend"]))
+    if way == ENGINE and served_by_engine(devices_of(backend), torch.cuda.is_available()):
+        call.arguments["backend"] = dist.Backend("workbench")
+        call.arguments.pop("backend_options", None)  # NCCL's
+        group, store = helper(*call.args, **call.kwargs)
         if isinstance(group, WorkbenchGroup):
-            _name_as_asked(group, asked)
+            _name_as_asked(group, backend)
         return group, store
-    group, store = helper(*given.args, **given.kwargs)
+    group, store = helper(*call.args, **call.kwargs)
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         return group, store
     from workbench.attaching.observing import observe  # here: only where there is such a group
 
-    ranks = [*given.arguments["global_ranks_in_group"]]
-    return observe(group, given.arguments["store"], ranks, str(asked)), store
+    ranks = [*call.arguments["global_ranks_in_group"]]
+    return observe(group, call.arguments["store"], ranks, str(backend)), store
 
 
 def devices_of(backend: Any) -> dict[str, str]:
@@ -74,13 +74,13 @@ def served_by_engine(backends: Mapping[str, str], has_cuda: bool) -> bool:
     return used == {"gloo"} or (not has_cuda and bool(used) and used <= _OF_TORCH)
 
 
-def _name_as_asked(group: WorkbenchGroup, asked: Any) -> None:
+def _name_as_asked(group: WorkbenchGroup, backend: Any) -> None:
     """Put back what torch says of the group: its backend's name, and its configuration.
 
     A group for which no backend was named has the name of the one that torch would have taken.
     """
-    world, config = dist.distributed_c10d._world, dist.distributed_c10d.BackendConfig(asked)
-    name = dist.Backend("gloo") if asked == "undefined" else asked
+    world, config = dist.distributed_c10d._world, dist.distributed_c10d.BackendConfig(backend)
+    name = dist.Backend("gloo") if backend == "undefined" else backend
     world.pg_map[group] = name, world.pg_map[group][1]
     world.pg_backend_config[group] = str(config)
     group.context.session.attach()

@@ -282,15 +282,15 @@ class ObservedWork(Work):
     source_rank = _source_rank
 
 
-def _tensors(given: Any) -> list[torch.Tensor]:
+def _tensors(argument: Any) -> list[torch.Tensor]:
     """Return the tensors of an argument: one, a list of them, or lists in a list."""
-    if isinstance(given, torch.Tensor):
-        return [given]
-    if not isinstance(given, list | tuple):
+    if isinstance(argument, torch.Tensor):
+        return [argument]
+    if not isinstance(argument, list | tuple):
         return []
-    if len(given) == 1 and isinstance(given[0], torch.Tensor):
-        return [given[0]]
-    return [tensor for part in given for tensor in _tensors(part)]
+    if len(argument) == 1 and isinstance(argument[0], torch.Tensor):
+        return [argument[0]]
+    return [tensor for part in argument for tensor in _tensors(part)]
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:

@@ -155,8 +155,9 @@ def explain(
             "and change the order of the calls."
         )
     for rank, words in sorted(away.items()):
-        if asked := [str(wait.rank) for wait in waits if wait.peer == rank]:
-            who = f"rank{'s' * (len(asked) > 1)} {', '.join(asked)} wait{'s' * (len(asked) == 1)}"
+        if waiters := [str(wait.rank) for wait in waits if wait.peer == rank]:
+            many = len(waiters) > 1
+            who = f"rank{'s' * many} {', '.join(waiters)} wait{'s' * (not many)}"
             lines.append(f"rank {rank} {words}: {who} for it in vain.")
     return lines
 

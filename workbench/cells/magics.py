@@ -63,12 +63,12 @@ def parse(line: str) -> Asked:
         rest, result = re.subn(rf"(^|\s)--{flag}(?=\s|$)", " ", rest)
         if result:
             options[field] = value
-    if given := re.search(r"(^|\s)--as[= ]\s*([^\W\d]\w*)", rest):
-        options["name"] = given[2]
-        rest = rest.replace(given[0], " ")
-    if given := re.search(r"""--timeout[= ]\s*("[^"]*"|'[^']*'|\S+)""", rest):
-        options["timeout"] = given[1].strip("\"'")
-        rest = rest.replace(given[0], " ")
+    if match := re.search(r"(^|\s)--as[= ]\s*([^\W\d]\w*)", rest):
+        options["name"] = match[2]
+        rest = rest.replace(match[0], " ")
+    if match := re.search(r"""--timeout[= ]\s*("[^"]*"|'[^']*'|\S+)""", rest):
+        options["timeout"] = match[1].strip("\"'")
+        rest = rest.replace(match[0], " ")
     rest = rest.strip()
     if _ONE.fullmatch(rest):
         return Asked(size=int(rest), **options)
@@ -93,38 +93,38 @@ class RanksMagic(Magics):
     @line_cell_magic
     def ranks(self, line: str, cell: str | None = None) -> None:
         """Run the cell on ranks; as a line, say how they are."""
-        asked = parse(line)
+        request = parse(line)
         try:
             if cell is None:
-                return self._line(asked)
-            result = self._run(asked, cell)
+                return self._line(request)
+            result = self._run(request, cell)
         except WorkbenchError as error:
             raise UsageError(str(error)) from None
         show(result)
         self._hint(result)
         result.check()
 
-    def _run(self, asked: Asked, cell: str) -> CellResult:
+    def _run(self, request: Asked, cell: str) -> CellResult:
         code, name = f"\n{cell}", f"cell {self.shell.execution_count}"  # lines as they are seen
         _refuse_what_is_not_python(code, name)
-        team = self._team(asked)
-        if asked.name:
-            self.shell.user_ns[asked.name] = team
+        team = self._team(request)
+        if request.name:
+            self.shell.user_ns[request.name] = team
         try:
-            return team.execute(code, ranks=asked.some or None, name=name, tell=say)
+            return team.execute(code, ranks=request.some or None, name=name, tell=say)
         finally:
             if (stage := self._stage()) is not None:
                 stage.renew()
 
-    def _line(self, asked: Asked) -> None:
+    def _line(self, request: Asked) -> None:
         team = self._living()
-        if asked.end:
+        if request.end:
             if team is not None:
                 team.close()
             print("The ranks have ended." if team else "There are no ranks.")
             self.team = None
-        elif asked.size is not None:
-            self._team(asked)
+        elif request.size is not None:
+            self._team(request)
         else:
             print(describe(team) if team else f"There are no ranks yet. {_USAGE}")
 
@@ -136,13 +136,13 @@ class RanksMagic(Magics):
             self.team = None
         return self.team
 
-    def _team(self, asked: Asked) -> Ranks:
+    def _team(self, request: Asked) -> Ranks:
         """Return the present ranks, or new ones if other ranks are asked for."""
         team = self._living()
-        size = asked.size or (team.size if team else 0)
+        size = request.size or (team.size if team else 0)
         if not size:
             raise UsageError(f"there are no ranks yet: say how many, as in %%ranks 4. {_USAGE}")
-        if team is not None and not (team.size == size and _suits(team, asked)):
+        if team is not None and not (team.size == size and _suits(team, request)):
             alone = f" (%%ranks {size}, would be rank {size} alone)" if size < team.size else ""
             print(
                 f"[workbench] new ranks: the {team.size} before have ended, and their variables "
@@ -152,8 +152,8 @@ class RanksMagic(Magics):
             team.close()
             team = None
         if team is None:
-            team = self.team = Ranks(size, bare=asked.bare, timeout=asked.timeout or PATIENCE)
-            if asked.stage and (stage := self._stage()) is not None:
+            team = self.team = Ranks(size, bare=request.bare, timeout=request.timeout or PATIENCE)
+            if request.stage and (stage := self._stage()) is not None:
                 stage._ipython_display_()
         return team
 
@@ -177,10 +177,10 @@ class RanksMagic(Magics):
             )
 
 
-def _suits(team: Ranks, asked: Asked) -> bool:
+def _suits(team: Ranks, request: Asked) -> bool:
     """Return whether these are the ranks that are asked for, apart from their number."""
-    bare = not asked.size or team.bare == asked.bare
-    return bare and asked.timeout in ("", team.timeout)
+    bare = not request.size or team.bare == request.bare
+    return bare and request.timeout in ("", team.timeout)
 
 
 def _refuse_what_is_not_python(code: str, name: str) -> None:

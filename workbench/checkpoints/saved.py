@@ -42,8 +42,8 @@ class Saved:
 
     def all(self, name: str) -> list[Any]:
         """Return what ranks kept under this name; this rank's own first."""
-        found = (self._of[one]["values"].get(name) for one in self._order)
-        lists = (values if isinstance(values, list) else [values] for values in found if values)
+        entries = (self._of[one]["values"].get(name) for one in self._order)
+        lists = (values if isinstance(values, list) else [values] for values in entries if values)
         return [one for values in lists for one in values]
 
     def has(self, key: str) -> bool:
@@ -106,13 +106,13 @@ class Saved:
             if whole is None:
                 dtype = self._file(one).get_tensor(key).dtype
                 whole, left = torch.empty((len(rows), *shape[1:]), dtype=dtype), len(rows)
-                taken = torch.zeros(len(rows), dtype=torch.bool)
+                present = torch.zeros(len(rows), dtype=torch.bool)
             for to, start, count in rows.shared_with(held):
-                if bool(taken[to : to + count].all()):
+                if bool(present[to : to + count].all()):
                     continue
                 whole[to : to + count] = piece[start : start + count]
-                taken[to : to + count] = True
-            left = int((~taken).sum())
+                present[to : to + count] = True
+            left = int((~present).sum())
             if not left:
                 return whole
         raise CheckpointError(

@@ -97,11 +97,11 @@ class _Ranks:
                 return None
             now = max(now, posted[len(freed)])
         if kind in (SEND, RELAY):  # a slot has to be free
-            sent, given = self._posted.get((rank, to), ()), self._freed.get((rank, to), ())
-            if len(sent) - len(given) >= SLOTS:
+            sent, free_times = self._posted.get((rank, to), ()), self._freed.get((rank, to), ())
+            if len(sent) - len(free_times) >= SLOTS:
                 return None
             if len(sent) >= SLOTS:
-                now = max(now, given[len(sent) - SLOTS])
+                now = max(now, free_times[len(sent) - SLOTS])
         return now
 
     def move(self, rank: int) -> None:
@@ -136,15 +136,15 @@ class _Ranks:
     def _leave(self, rank: int, to: int, nbytes: int, start: float, now: Time) -> Time:
         """Post a slot; return when its sender goes on. See ``Pacer.flight``."""
         seconds, waits, *rest = now
-        seen = Time(seconds + self.machine.alpha_s, waits + 1, *rest)
+        arrival = Time(seconds + self.machine.alpha_s, waits + 1, *rest)
         if self._paced:
             latency, rate = self.links.of(rank, to)
             departs = start + nbytes * rate  # its sender sleeps till then, so links are free
             if latency or rate:
                 woken = departs + self.machine.wake_s
-                if woken + latency > seen.seconds:
-                    seen = Time(woken + latency, waits, *rest)
+                if woken + latency > arrival.seconds:
+                    arrival = Time(woken + latency, waits, *rest)
                 if rate and departs > seconds:
                     now = Time(woken, waits, *rest)
-        self._posted.setdefault((rank, to), []).append(seen)
+        self._posted.setdefault((rank, to), []).append(arrival)
         return now

@@ -197,8 +197,8 @@ def _seconds(link: Any) -> tuple[float, float]:
 
 def place() -> Path:
     """Return the file of this user's measured costs."""
-    if (asked := environment.text("WORKBENCH_COSTS")) not in ("", SHIPPED):
-        return Path(asked).expanduser()
+    if (path := environment.text("WORKBENCH_COSTS")) not in ("", SHIPPED):
+        return Path(path).expanduser()
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if home else Path.home() / ".cache") / "workbench" / "costs.json"
 

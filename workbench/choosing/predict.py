@@ -56,11 +56,11 @@ def time_of_walk(
     """Return the time per call of ``calls`` calls in a row, with the root going round."""
     if n == 1:
         return Time(0.0)
-    given = operation, function, n, machine, links, cores, slot_bytes, min(calls, MOST_CALLS)
+    case = operation, function, n, machine, links, cores, slot_bytes, min(calls, MOST_CALLS)
     first = LINEAR_FROM * n * slot_bytes
     if nbytes <= 2 * first:
-        return _time(nbytes, *given)
-    more, low, high = (nbytes - first) / first, _time(first, *given), _time(2 * first, *given)
+        return _time(nbytes, *case)
+    more, low, high = (nbytes - first) / first, _time(first, *case), _time(2 * first, *case)
     return Time(*(a + (b - a) * more for a, b in zip(low, high, strict=True)))
 
 

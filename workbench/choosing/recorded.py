@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from workbench.store.event_store import Store
 
 
-def record_choice(exp: Experiment, costs: Costs, wanted: Callable[[], Store | None]) -> None:
+def record_choice(exp: Experiment, costs: Costs, find_store: Callable[[], Store | None]) -> None:
     """Write the choices of "auto" into the store's metadata: the ranks compute theirs themselves.
 
-    ``wanted`` gives the run's store. For many ranks this takes many seconds; it is given up once
-    the run is dropped.
+    ``find_store`` returns the run's store, and None once the run is dropped: then this stops, which
+    takes many seconds for many ranks.
     """
     costs = costs.cut_into(exp.chunk_bytes)
     for nbytes in powers():
-        if wanted() is None:
+        if find_store() is None:
             return
         choose("all_reduce", exp.ranks, nbytes, costs)
     words = in_words(ranges("all_reduce", exp.ranks, costs))
-    if (store := wanted()) is not None:
+    if (store := find_store()) is not None:
         store.metadata["auto"] = json.dumps(words)

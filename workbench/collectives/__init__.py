@@ -105,10 +105,10 @@ def users_own(function: Callable[..., Any], takes: Any = None) -> Callable[..., 
             result = function(comm, x, reduce) if reduces else function(comm, x)
         if result is None:
             return x
-        if (what := kind_of(result)) != (wanted := kind_of(x)):
+        if (what := kind_of(result)) != (expected := kind_of(x)):
             raise CollectiveError(
                 f"{function.__name__} returned {what} on rank {comm.members.world[comm.rank]}; "
-                f"expected {wanted}, or None with the sum in x"
+                f"expected {expected}, or None with the sum in x"
             )
         return torch.from_numpy(result) if isinstance(result, np.ndarray) else result
 

@@ -60,7 +60,7 @@ def limit() -> int:
 
 def _remedy(needs: int) -> str:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    asked = max(1024, needs)
-    whole = f"resource.setrlimit(resource.RLIMIT_NOFILE, ({asked}, {most})) here, or "
-    may = whole if most == resource.RLIM_INFINITY or most >= asked else ""
-    return f"Raise it ({may}`ulimit -n {asked}` before Python starts), or use fewer ranks."
+    limit = max(1024, needs)
+    whole = f"resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {most})) here, or "
+    may = whole if most == resource.RLIM_INFINITY or most >= limit else ""
+    return f"Raise it ({may}`ulimit -n {limit}` before Python starts), or use fewer ranks."

@@ -88,15 +88,15 @@ def whole(name: str, least: int, step: int = 1) -> int:
 
     Raises SpecError.
     """
-    given = text(name)
+    value = text(name)
     try:
-        number = int(given)
+        number = int(value)
     except ValueError:
         number = least - 1
     if number < least or number % step:
         of = f", a multiple of {step}" if step > 1 else ""
         raise SpecError(
-            f"{name}={given!r}: it takes a whole number from {least} up{of} "
+            f"{name}={value!r}: it takes a whole number from {least} up{of} "
             f"({VARIABLES[name].meaning}; left out: {VARIABLES[name].default})"
         )
     return number

@@ -211,8 +211,8 @@ class SpecError(WorkbenchError, ValueError):
         out where the message says it already.
         """
         parts = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
-        given = "" if value is None else short(value)
-        return cls(problems=[Problem(message, parts, given, tuple(allowed), remedy)])
+        value_text = "" if value is None else short(value)
+        return cls(problems=[Problem(message, parts, value_text, tuple(allowed), remedy)])
 
     def within(self, record: str, *path: str | int) -> SpecError:
         """Return the same error where the record that it is about is ``path`` of ``record``."""

@@ -32,7 +32,7 @@ def imported(text: str) -> list[str]:
             raise ValueError(f"{match[0].strip()}: import a name as it is, without 'as'")
     if other := _OTHER_IMPORT.search(_IMPORT.sub("", text)):
         raise ValueError(f'{other[0]}: write import {{ name }} from "./file.js";')
-    return [found["file"] for found in _IMPORT.finditer(text)]
+    return [one["file"] for one in _IMPORT.finditer(text)]
 
 
 def without_imports(text: str) -> str:

@@ -40,12 +40,12 @@ def numbers(*names: str) -> Kind:
         if isinstance(value, Mapping):
             if set(value) != set(names):
                 raise Unfit(words)
-            given = [value[name] for name in names]
+            numbers = [value[name] for name in names]
         elif isinstance(value, list | tuple) and len(value) == len(names):
-            given = [*value]
+            numbers = [*value]
         else:
             raise Unfit(words)
-        return {name: _finite(one, words) for name, one in zip(names, given, strict=True)}
+        return {name: _finite(one, words) for name, one in zip(names, numbers, strict=True)}
 
     return Kind(words, take, "{" + ", ".join(f'"{name}": ...' for name in names) + "}")
 
@@ -108,9 +108,9 @@ def _finite(value: Any, words: str) -> float:
     if isinstance(value, bool | str | bytes):
         raise Unfit(words)
     try:
-        found = float(value)
+        number = float(value)
     except Exception:  # also of a tensor with many elements
         raise Unfit(words) from None
-    if not math.isfinite(found):
+    if not math.isfinite(number):
         raise Unfit(words)
-    return value if isinstance(value, int) else found
+    return value if isinstance(value, int) else number

@@ -11,11 +11,11 @@ from workbench.user_code.source import listed, nearest
 
 def exercises() -> dict[str, Exercise]:
     """Return every exercise by its name, in the order of the chapters."""
-    found: dict[str, Exercise] = {}
+    by_name: dict[str, Exercise] = {}
     for stem in extensions.files("exercises"):
         for one in getattr(extensions.load("exercises", stem), "EXERCISES", ()):
-            found.setdefault(one.name, one)
-    return dict(sorted(found.items(), key=lambda pair: _order(pair[0])))
+            by_name.setdefault(one.name, one)
+    return dict(sorted(by_name.items(), key=lambda pair: _order(pair[0])))
 
 
 @checked

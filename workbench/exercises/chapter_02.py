@@ -89,12 +89,12 @@ def slow_worker(answer: str) -> list[Finding]:
     server = queue_ms(finished(crowd.replace(faults=(Slow(rank=0, factor=20),))))
     worker = queue_ms(finished(crowd.replace(faults=(Slow(rank=1, factor=4),))))
     share = worker / server
-    found = "nearly gone" if share < 0.5 else "as long" if share < 1.5 else "longer"
+    outcome = "nearly gone" if share < 0.5 else "as long" if share < 1.5 else "longer"
     why = (
         f"A push waited {server:.1f} ms at the slow server, and {worker:.1f} ms with a slow worker "
         "in its place. A slow worker pushes less often: it makes the queue shorter, not longer."
     )
-    return [equal("the queue is", found, answer, why)]
+    return [equal("the queue is", outcome, answer, why)]
 
 
 EXERCISES = (

@@ -68,8 +68,8 @@ def lead(record: Run, worker: int, of: int) -> int:
     """Return the most iterations that ``worker`` started ahead of what another had taken in."""
     starts = record.events.filter(kind="clock", rank=worker).sort("start_ns")
     accepted = record.events.filter(kind="apply", peer=of)["end_ns"].sort()
-    taken = [accepted.search_sorted(at, side="right") for at in starts["start_ns"]]
-    leads = zip(starts["iteration"], taken, strict=True)
+    apply_counts = [accepted.search_sorted(at, side="right") for at in starts["start_ns"]]
+    leads = zip(starts["iteration"], apply_counts, strict=True)
     return max(int(iteration - done) for iteration, done in leads)
 
 

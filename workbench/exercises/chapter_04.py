@@ -77,8 +77,8 @@ def fresh_enough(rule: Callable[..., Any]) -> list[Finding]:
     applied = record.events.filter(pl.col("iteration") >= 2, kind="apply")
     oldest: Any = applied["value"].max()
     starts = record.events.filter(kind="clock", rank=2).sort("start_ns")
-    taken = record.events.filter(kind="apply", peer=1)["end_ns"].sort()
-    done = [taken.search_sorted(at, side="right") for at in starts["start_ns"]]
+    apply_ends = record.events.filter(kind="apply", peer=1)["end_ns"].sort()
+    done = [apply_ends.search_sorted(at, side="right") for at in starts["start_ns"]]
     ahead = max(it - own for it, own in zip(starts["iteration"], done, strict=True))
     return [
         at_most(

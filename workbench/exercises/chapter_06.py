@@ -40,10 +40,10 @@ def pipeline(schedule: Any, stages_per_rank: int = 1, **more: Any) -> Experiment
     )
 
 
-def idle(record: Run, made: Schedule) -> float:
+def idle(record: Run, schedule: Schedule) -> float:
     """Return the median over iterations, but for the first, of the share that ranks idle."""
     events = record.events.filter(pl.col("iteration") > 0)
-    parts = bubble.measure(events, made, pads_ns=record.experiment.pads_ns).parts
+    parts = bubble.measure(events, schedule, pads_ns=record.experiment.pads_ns).parts
     each = parts.group_by("iteration").agg(pl.col("busy_ns", "whole_ns").sum())
     median: Any = each.select((1 - pl.col("busy_ns") / pl.col("whole_ns")).median()).item()
     return float(median)
@@ -52,19 +52,19 @@ def idle(record: Run, made: Schedule) -> float:
 def short_weights(answer: float) -> list[Finding]:
     """Judge the bubble of ZB-H1 with a short W by the plan and by the record."""
     pads = Pads(forward="20 ms", input_gradient="20 ms", weight_gradient="5 ms")
-    made = build("zb_h1", ranks=4, microbatches=8)
-    planned = theory.bubble(made, theory.Times(0.020, 0.020, 0.005))
-    measured = idle(finished(pipeline("zb_h1", pad_compute=pads)), made)
+    schedule = build("zb_h1", ranks=4, microbatches=8)
+    planned = theory.bubble(schedule, theory.Times(0.020, 0.020, 0.005))
+    measured = idle(finished(pipeline("zb_h1", pad_compute=pads)), schedule)
     why = "ZB-H1 fills gaps with weight gradients. Where those are short, they fill little."
     return [timed("bubble", round(planned, 3), round(measured, 3), answer, 0.05, why)]
 
 
 def half_idle(answer: float) -> list[Finding]:
     """Judge the time of a message at which ranks idle for half of the time."""
-    made = build("1f1b", ranks=4, microbatches=8)
+    schedule = build("1f1b", ranks=4, microbatches=8)
 
     def planned(hop_ms: float) -> float:
-        return theory.bubble(made, theory.Times(0.020, 0.020, 0.020, hop=hop_ms / 1e3))
+        return theory.bubble(schedule, theory.Times(0.020, 0.020, 0.020, hop=hop_ms / 1e3))
 
     low, high = 0.0, 100.0
     while high - low > 0.01:
@@ -72,39 +72,39 @@ def half_idle(answer: float) -> list[Finding]:
         low, high = (middle, high) if planned(middle) < 0.5 else (low, middle)
     record = finished(pipeline("1f1b", network=Network(latency=f"{round(high, 2)} ms")))
     why = (
-        f"At {high:.2f} ms this run's ranks idled for {idle(record, made):.2f} of the time. The "
-        "busy part is 480 ms; 16 hops lie on the longest chain, beyond the 660 ms without any."
+        f"At {high:.2f} ms this run's ranks idled for {idle(record, schedule):.2f} of the time. "
+        "The busy part is 480 ms; 16 hops lie on the longest chain, beyond the 660 ms without any."
     )
     return [near("milliseconds for a message", round(high, 2), answer, 0.05, why)]
 
 
 def slow_first(answer: str) -> list[Finding]:
     """Judge whether a slow rank 0 makes a larger bubble than a slow rank 2."""
-    made = build("1f1b", ranks=4, microbatches=8)
+    schedule = build("1f1b", ranks=4, microbatches=8)
 
     def planned(slow: int) -> float:
         each = [0.030 if stage == slow else 0.020 for stage in range(4)]
-        return theory.bubble(made, theory.Times(each, each, each))
+        return theory.bubble(schedule, theory.Times(each, each, each))
 
     first, third = planned(0), planned(2)
-    found = "larger" if first > third + 0.005 else "smaller" if first < third - 0.005 else "same"
+    outcome = "larger" if first > third + 0.005 else "smaller" if first < third - 0.005 else "same"
     why = (
         f"{first:.3f} with rank 0 slow, {third:.3f} with rank 2. While the pipeline fills and "
         "drains, the first rank has something to do at both ends; a slow rank in the middle makes "
         "the others wait at both."
     )
-    return [equal("bubble", found, answer, why)]
+    return [equal("bubble", outcome, answer, why)]
 
 
 def zero_bubble(answer: Mapping[str, float]) -> list[Finding]:
     """Judge by the plan of interleaved zero bubble, and by the most in flight of a real run."""
-    made = build("interleaved_zero_bubble", ranks=4, microbatches=8, stages_per_rank=2)
+    schedule = build("interleaved_zero_bubble", ranks=4, microbatches=8, stages_per_rank=2)
     exp = pipeline("interleaved_zero_bubble", 2, pad_compute="10 ms", iterations=2)
     record = finished(exp)
     held = in_flight(record, 0)
     why = "Of thin stages: half as many layers as those of ZB-H1, which holds 4 on rank 0."
     return [
-        near("bubble of the plan", round(theory.bubble(made), 4), answer["bubble"], 0.05),
+        near("bubble of the plan", round(theory.bubble(schedule), 4), answer["bubble"], 0.05),
         equal("microbatches in flight on rank 0", held, answer["held"], why),
     ]
 

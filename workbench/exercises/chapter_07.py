@@ -17,16 +17,16 @@ from workbench.training.pipelines.schedule import build
 
 def judged(rows: Callable[..., Any], most: float) -> list[Finding]:
     """Judge a schedule: its laws and what it holds by the record, its bubble by the plan."""
-    made = build(rows, ranks=4, microbatches=8)
+    schedule = build(rows, ranks=4, microbatches=8)
     record = finished(pipeline(rows))
-    broken = check_pipeline(record.events, made, iterations=record.experiment.iterations)
+    broken = check_pipeline(record.events, schedule, iterations=record.experiment.iterations)
     law = "every action once, in order, none before what it needs"
     held = max(in_flight(record, rank) for rank in range(4))
-    measured = f"Measured on this machine just now: {idle(record, made):.3f}."
+    measured = f"Measured on this machine just now: {idle(record, schedule):.3f}."
     return [
         Finding("it runs as planned", not broken, law, str(broken[0]) if broken else law),
         at_most("microbatches held at any stage", 4, held, "1F1B holds four on rank 0."),
-        at_most("bubble of the plan", most, round(theory.bubble(made), 3), measured),
+        at_most("bubble of the plan", most, round(theory.bubble(schedule), 3), measured),
     ]
 
 

@@ -61,29 +61,33 @@ def threefold(answer: float) -> list[Finding]:
 
 def through_rank_0(answer: Mapping[str, float]) -> list[Finding]:
     """Judge the iterations of a driver's all-reduce by the formula."""
-    found = []
+    findings = []
     for name, ranks in (("four", 4), ("eight", 8)):
         expected = WHOLE_MS / ranks + communication_ms("naive", ranks, 20e6 / 8)
-        found.append(near(f"milliseconds with {name} ranks", round(expected), answer[name], 0.05))
+        findings.append(
+            near(f"milliseconds with {name} ranks", round(expected), answer[name], 0.05)
+        )
     why = (
         "Twice (p - 1) n / B through rank 0's links, one after the other: it grows with p, and the "
         "share that Karp and Flatt take for serial grows with it. (Emulated links are each their "
         "own, so a run is somewhat better than this.)"
     )
-    last = found[-1]
-    return [*found[:-1], Finding(last.what, last.ok, last.expected, last.received, why)]
+    last = findings[-1]
+    return [*findings[:-1], Finding(last.what, last.ok, last.expected, last.received, why)]
 
 
 def straggler(answer: Mapping[str, float]) -> list[Finding]:
     """Judge speed-ups with one rank at half speed by formula and record."""
-    found = []
+    findings = []
     for name, ranks in (("two", 2), ("eight", 8)):
         expected = WHOLE_MS / (2 * WHOLE_MS / ranks + communication_ms("ring", ranks, 20e6 / 8))
         measured = WHOLE_MS / padded(ranks, 20, faults=(Slow(rank=1, factor=2),))
         why = "All wait for the slow one: T(p) = 2 T(1) / p + C(p)." if ranks == 2 else ""
         what = f"speed-up with {name} ranks"
-        found.append(timed(what, round(expected, 2), round(measured, 2), answer[name], 0.05, why))
-    return found
+        findings.append(
+            timed(what, round(expected, 2), round(measured, 2), answer[name], 0.05, why)
+        )
+    return findings
 
 
 EXERCISES = (

@@ -26,13 +26,13 @@ def adam_every_time(answer: str) -> list[Finding]:
         local = finished(exp.replace(strategy="local_sgd", options={"every": 1})).result.losses
         same = finished(exp).result.losses
         apart[name] = max(abs(a - b) for a, b in zip(local, same, strict=True))
-    found = "yes" if apart["adam"] < 1e-9 else "no"
+    outcome = "yes" if apart["adam"] < 1e-9 else "no"
     why = (
         f"Losses are apart by up to {apart['adam']:.1e} with Adam, and by {apart['sgd']:.0e} with "
         "SGD. The mean of the steps is the step of the mean only if a step is linear in the "
         "gradient; Adam divides by a root of each rank's own squares."
     )
-    return [equal("it is data parallel training", found, answer, why)]
+    return [equal("it is data parallel training", outcome, answer, why)]
 
 
 def top_k_limit(answer: Mapping[str, float]) -> list[Finding]:

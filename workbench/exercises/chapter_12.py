@@ -18,15 +18,15 @@ BY_HAND = "Only messages between two ranks: isend, irecv, send, recv."
 def transposed(f: Callable[..., Any]) -> list[Finding]:
     """Judge an all-to-all by what every rank has, and by its messages."""
     call = "f(torch.arange(float(size)) + 10 * rank, rank, size).tolist()"
-    found = []
+    findings = []
     for size in (2, 4):
         values, sends = called(f, size, call)
         expected = [[10.0 * other + rank for other in range(size)] for rank in range(size)]
-        found += [
+        findings += [
             equal(f"what {size} ranks have", expected, values, "got[r] is what r had for me."),
             equal(f"messages of {size} ranks", size * (size - 1), by_hand(sends), BY_HAND),
         ]
-    return found
+    return findings
 
 
 def added_up(f: Callable[..., Any]) -> list[Finding]:

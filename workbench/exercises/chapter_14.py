@@ -14,7 +14,7 @@ from workbench.studies.checking.check import check
 def judged(f: Callable[..., Any], counts: tuple[int, ...], steps: dict[int, int]) -> list[Finding]:
     """Judge an all-reduce by every case of ``wb.check``, its bytes and its steps."""
     report = check("all_reduce", f, ranks=counts, progress=False)
-    found = [
+    findings = [
         Finding(
             "right in every case",
             report.ok,
@@ -24,11 +24,11 @@ def judged(f: Callable[..., Any], counts: tuple[int, ...], steps: dict[int, int]
         equal("the same bits on all ranks", True, report.identical),
     ]
     if not report.ok:
-        return found
+        return findings
     largest = max(counts)
     why = "No all-reduce can do with less than 2(p-1)/p of the tensor on its busiest rank."
     return [
-        *found,
+        *findings,
         at_most(
             f"sent by the busiest of {largest}, × the tensor",
             round(report.bound[largest] * 1.01, 3),

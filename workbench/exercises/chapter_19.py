@@ -34,10 +34,10 @@ def mean_age(run: Run, of: range) -> float:
     are none.
     """
     ages = run.events.filter(kind="metric", name="sample age")
-    found: Any = ages.filter(pl.col("iteration").is_between(of[0], of[-1]))["value"].mean()
-    if found is None:
+    mean: Any = ages.filter(pl.col("iteration").is_between(of[0], of[-1]))["value"].mean()
+    if mean is None:
         raise WorkbenchError(f"the run has no minibatch in updates {of[0]} to {of[-1]}")
-    return float(found)
+    return float(mean)
 
 
 def half_the_block(answer: Mapping[str, float]) -> list[Finding]:
@@ -66,16 +66,16 @@ def before_it_is_full(formula: Callable[..., Any]) -> list[Finding]:
     """Judge a formula by minibatches from when replay fills until long after."""
     run, findings = finished(ALONE), []
     for window in WINDOWS:
-        given = [call(formula, update, 400, 100, 4) for update in window]
-        if not all(isinstance(one, int | float) for one in given):
-            raise WorkbenchError(f"it must return a number, and returned {given[0]!r}")
+        predictions = [call(formula, update, 400, 100, 4) for update in window]
+        if not all(isinstance(one, int | float) for one in predictions):
+            raise WorkbenchError(f"it must return a number, and returned {predictions[0]!r}")
         words = f"mean age in updates {window[0]} to {window[-1]}"
         why = {
             WINDOWS[0]: "What was played before the first update is as old as the update's number.",
             WINDOWS[1]: "What was played since has ages from 0 to the update's number, evenly.",
             WINDOWS[2]: "Replay is full and holds nothing older than C / b.",
         }[window]
-        mean = sum(given) / len(given)
+        mean = sum(predictions) / len(predictions)
         findings.append(near(words, round(mean_age(run, window), 1), round(mean, 1), 0.12, why))
     return findings
 

@@ -23,20 +23,20 @@ def grade(name: Text, answer: Any = ...) -> Verdict:
 
     Raises SpecError if there is no such exercise, or the answer is of another kind than it takes.
     """
-    asked = exercise(name)
+    task = exercise(name)
     if answer is ...:
-        return Verdict(asked.name, asked.title, (), task=asked)
+        return Verdict(task.name, task.title, (), task=task)
     try:
-        taken = asked.takes.take(answer)
+        value = task.takes.take(answer)
     except Unfit as error:
         raise SpecError(f"wb.grade: answer = {short(answer)}: must be {error}") from None
     began = time.perf_counter()
     try:
-        findings = [*asked.judge(taken)]
+        findings = [*task.judge(value)]
     except WorkbenchError as error:  # of what the reader wrote, on the ranks or before they began
         findings = [Finding("what you wrote runs", False, "no error", str(error))]
-    verdict = Verdict(asked.name, asked.title, findings, time.perf_counter() - began)
-    progress_file.keep_answer(asked.name, verdict.solved)
+    verdict = Verdict(task.name, task.title, findings, time.perf_counter() - began)
+    progress_file.keep_answer(task.name, verdict.solved)
     return verdict
 
 
@@ -47,8 +47,8 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except Exception as error:
-        given = ", ".join(map(short, arguments))
+        words = ", ".join(map(short, arguments))
         raise WorkbenchError(
-            f"{getattr(function, '__name__', 'your function')}({given}) raised "
+            f"{getattr(function, '__name__', 'your function')}({words}) raised "
             f"{type(error).__name__}: {error}"
         ) from error

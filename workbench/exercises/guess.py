@@ -65,14 +65,14 @@ class Guess:
         reason. Raises SpecError if it is not one of them.
         """
         right = self._known("Guess.reveal", "answer", answer)
-        taken = self.taken
-        if taken is not None:
+        choice = self.taken
+        if choice is not None:
 
             def edit(kept: dict[str, Any]) -> None:
                 kept["guesses"][self.question]["answer"] = right
 
             progress_file.change(edit)
-        return Revealed(self.question, right, why, taken, progress().guessed)
+        return Revealed(self.question, right, why, choice, progress().guessed)
 
     def _known(self, who: str, name: str, value: str) -> str:
         if value not in self.options:
@@ -156,25 +156,25 @@ def guess(question: Text, options: Options) -> Guess:
     return Guess(question, options)
 
 
-def _buttons(asked: Guess) -> dict[str, Any]:
+def _buttons(quiz: Guess) -> dict[str, Any]:
     """Return the widget's part of a MIME bundle: a button for each option, of which one counts.
 
     Raises ImportError where there are no widgets.
     """
     import ipywidgets as w
 
-    words = w.HTML(f"<b>Guess: {escape(asked.question)}</b>")
-    buttons = [w.Button(description=one, layout=w.Layout(width="auto")) for one in asked.options]
+    words = w.HTML(f"<b>Guess: {escape(quiz.question)}</b>")
+    buttons = [w.Button(description=one, layout=w.Layout(width="auto")) for one in quiz.options]
     note = w.HTML()
 
     def show() -> None:
-        note.value = f"Your guess: <i>{escape(asked.taken)}</i>" if asked.taken else ""
+        note.value = f"Your guess: <i>{escape(quiz.taken)}</i>" if quiz.taken else ""
         for button in buttons:
-            button.disabled = asked.taken is not None
-            button.button_style = "info" if button.description == asked.taken else ""
+            button.disabled = quiz.taken is not None
+            button.button_style = "info" if button.description == quiz.taken else ""
 
     def clicked(button: Any) -> None:
-        asked.take(button.description)
+        quiz.take(button.description)
         show()
 
     for button in buttons:

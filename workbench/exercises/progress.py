@@ -42,8 +42,8 @@ class Progress:
     @property
     def guessed(self) -> tuple[int, int]:
         """The number of right guesses, and of all guesses whose result is known."""
-        made = [one for one in self.guesses.values() if {"taken", "answer"} <= one.keys()]
-        return sum(one["taken"] == one["answer"] for one in made), len(made)
+        guesses = [one for one in self.guesses.values() if {"taken", "answer"} <= one.keys()]
+        return sum(one["taken"] == one["answer"] for one in guesses), len(guesses)
 
     @checked
     def to_csv(self, path: Place, reader: Text = "") -> None:
@@ -63,20 +63,20 @@ class Progress:
 
         Raises WorkbenchError if it cannot be written.
         """
-        right, made = self.guessed
+        right, total = self.guessed
         whole = {
             "reader": reader,
             "exercises": [*self.rows],
-            "guesses": {"right": right, "made": made, "each": self.guesses},
+            "guesses": {"right": right, "made": total, "each": self.guesses},
         }
         text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
         write_text(path, progress_file.WHAT, text)
 
     @property
     def _headline(self) -> str:
-        right, made = self.guessed
+        right, total = self.guessed
         words = f"{len(self.solved)} of {len(self.rows)} exercises solved"
-        return words + (f"; {right} of {made} guesses right" if made else "")
+        return words + (f"; {right} of {total} guesses right" if total else "")
 
     def __repr__(self) -> str:
         marks = {"solved": "✓", "tried": "…", "open": " "}

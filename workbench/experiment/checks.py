@@ -172,16 +172,16 @@ def check_device(exp: Fields) -> None:
 
 def check_pads(exp: Fields) -> None:
     """Check that pads by the kind of computing are given for a pipeline only."""
-    given = exp.pad_compute
-    if given is None or isinstance(given, str) or exp.strategy == "pipeline":
+    pads = exp.pad_compute
+    if pads is None or isinstance(pads, str) or exp.strategy == "pipeline":
         return
     what = source.shown(exp.strategy)
     raise SpecError.at(
         "pad_compute",
         "Pads are of a pipeline's forward, input and weight gradients, which strategy "
-        f"{what} does not tell apart: write one duration, such as pad_compute={given.forward!r}, "
+        f"{what} does not tell apart: write one duration, such as pad_compute={pads.forward!r}, "
         "or take strategy='pipeline'",
-        given,
+        pads,
     )
 
 
@@ -214,11 +214,11 @@ def check_recovery(exp: Fields) -> None:
     if not exp.recovers:
         return
     for name, needed in (("backend", "workbench"), ("launcher", "local")):
-        if (given := getattr(exp, name)) != needed:
+        if (value := getattr(exp, name)) != needed:
             raise SpecError.at(
                 "recovery",
                 f"{source.shown(exp.recovery)} needs {name}={needed!r}, and this experiment has "
-                f"{name}={source.shown(given)}",
+                f"{name}={source.shown(value)}",
                 exp.recovery,
             )
     if isinstance(exp.recovery, str) and not split_path(exp.recovery):

@@ -75,12 +75,12 @@ def check_min_ranks(exp: Fields) -> None:
 
 def as_pair(values: Any) -> Any:
     """Return the fields of an Experiment with ``ranks=(2, 6)`` as ``min_ranks`` and ``ranks``."""
-    given = values.get("ranks") if isinstance(values, Mapping) else None
-    if not isinstance(given, (tuple, list)):
+    ranks = values.get("ranks") if isinstance(values, Mapping) else None
+    if not isinstance(ranks, (tuple, list)):
         return values
-    whole = [one for one in given if isinstance(one, int) and not isinstance(one, bool)]
-    if len(whole) != 2 or len(given) != 2:
+    whole = [one for one in ranks if isinstance(one, int) and not isinstance(one, bool)]
+    if len(whole) != 2 or len(ranks) != 2:
         raise SpecError.at(
-            "ranks", "must be a number, or the fewest and the most, such as (2, 6)", given
+            "ranks", "must be a number, or the fewest and the most, such as (2, 6)", ranks
         )
-    return {**values, "min_ranks": given[0], "ranks": given[1]}
+    return {**values, "min_ranks": ranks[0], "ranks": ranks[1]}

@@ -21,7 +21,7 @@ MOST_EVENTS = 63  # faults of an experiment, where one waits for an event: a wor
 
 def check_faults(exp: Fields) -> None:
     """Check that each fault strikes a rank that there is, at a moment that comes, and once."""
-    seen: set[object] = set()
+    earlier: set[object] = set()
     for index, fault in enumerate(exp.faults):
         where = "faults", index
         ranks = [*struck(fault)]
@@ -39,10 +39,10 @@ def check_faults(exp: Fields) -> None:
             raise SpecError.at(where, why, fault)
         if why := _impossible(exp, fault):
             raise SpecError.at(where, why, fault)
-        if (once := _once(exp, fault)) in seen:
+        if (once := _once(exp, fault)) in earlier:
             why = f"there is another {type(fault).__name__} like it before; one is enough"
             raise SpecError.at(where, why, fault)
-        seen.add(once)
+        earlier.add(once)
     _check_joins(exp)
 
 

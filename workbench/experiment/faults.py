@@ -90,12 +90,13 @@ class Moment(FrozenModel):
     @model_validator(mode="after")
     def _has_one(self) -> Self:
         names = self._moments
-        given = [name for name in names if getattr(self, name) is not None]
-        if len(given) > 1:
+        moments = [name for name in names if getattr(self, name) is not None]
+        if len(moments) > 1:
             raise SpecError.at(
-                given[1], f"is a second moment, beside {given[0]}: give one of {', '.join(names)}"
+                moments[1],
+                f"is a second moment, beside {moments[0]}: give one of {', '.join(names)}",
             )
-        if self._needs_moment and not given:
+        if self._needs_moment and not moments:
             raise SpecError.at(
                 "at_iteration", "say when: at_iteration=10, after='2 s', or when=wb.When(...)"
             )
@@ -108,8 +109,8 @@ class Moment(FrozenModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
         """Yield what a repr shows: only what is given, the moment last."""
-        given = [one for one in super().__repr_args__() if one[1] is not None]
-        yield from sorted(given, key=lambda one: one[0] in self._moments)
+        arguments = [one for one in super().__repr_args__() if one[1] is not None]
+        yield from sorted(arguments, key=lambda one: one[0] in self._moments)
 
 
 class Kill(Moment):

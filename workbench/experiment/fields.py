@@ -265,8 +265,8 @@ class Fields(FrozenModel):
     @property
     def pad_compute_ns(self) -> int | None:
         """The pad of an iteration's computation; None without one, or if it is given as Pads."""
-        given = isinstance(self.pad_compute, str)
-        return units.duration_ns(self.pad_compute) if given else None
+        is_text = isinstance(self.pad_compute, str)
+        return units.duration_ns(self.pad_compute) if is_text else None
 
     @property
     def pad_environment_ns(self) -> int:

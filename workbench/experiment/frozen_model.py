@@ -38,9 +38,9 @@ class FrozenModel(BaseModel):
 
     def __init__(self, /, *unnamed: object, **values: Any) -> None:
         if unnamed:
-            given, first = ", ".join(map(short, unnamed)), next(iter(type(self).model_fields))
+            arguments, first = ", ".join(map(short, unnamed)), next(iter(type(self).model_fields))
             raise SpecError(
-                f"{type(self).__name__}({given}): fields are given by name, such as "
+                f"{type(self).__name__}({arguments}): fields are given by name, such as "
                 f"{type(self).__name__}({first}={short(unnamed[0])}). It has: "
                 f"{listed(type(self).model_fields)}"
             )
@@ -136,12 +136,12 @@ def _problems(record: type[BaseModel], error: dict[str, Any]) -> list[Problem]:
     """Return what is wrong with one field, or with the whole where a check of ours raised."""
     name, path = record.__name__, tuple(part for part in error["loc"] if part != "[key]")
     cause = error.get("ctx", {}).get("error")
-    given = "" if isinstance(error["input"], dict) or not path else short(error["input"])
+    value = "" if isinstance(error["input"], dict) or not path else short(error["input"])
     if isinstance(cause, SpecError):
         inner = cause.within(name, *path).problems
-        return [replace(one, value=given) if one.path == path else one for one in inner]
+        return [replace(one, value=value) if one.path == path else one for one in inner]
     if isinstance(cause, Exception) or not path:
-        return [Problem(str(cause or error["msg"]), path, given, record=name)]
+        return [Problem(str(cause or error["msg"]), path, value, record=name)]
     if error["type"] == "extra_forbidden":
         fields = tuple(record.model_fields)
         near = nearest(str(path[-1]), fields)
@@ -150,7 +150,7 @@ def _problems(record: type[BaseModel], error: dict[str, Any]) -> list[Problem]:
     if error["type"] == "missing":
         return [Problem("this field is required", path, record=name)]
     words, allowed = _allowed(record, error)
-    return [Problem(words, path, given, allowed, record=name)]
+    return [Problem(words, path, value, allowed, record=name)]
 
 
 def _allowed(record: type[BaseModel], error: dict[str, Any]) -> tuple[str, tuple[str, ...]]:

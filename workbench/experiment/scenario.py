@@ -122,8 +122,8 @@ class Scenario(FrozenModel):
 
         Raises SpecError.
         """
-        given = path_or_text if isinstance(path_or_text, str) else Path(path_or_text)
-        text, _ = read(given)
+        origin = path_or_text if isinstance(path_or_text, str) else Path(path_or_text)
+        text, _ = read(origin)
         fields = parse(text)
         if not isinstance(fields, Mapping):
             raise SpecError(

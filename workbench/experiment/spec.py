@@ -184,9 +184,9 @@ class Experiment(Fields):
         Code in it (source, or a path to a file) is refused unless ``allow_code``: to run such a
         spec is to run that code. Raises SpecError.
         """
-        given = path_or_text if isinstance(path_or_text, str) else Path(path_or_text)
-        text, folder = read(given)
-        fields = as_fields(parse(text), given)
+        origin = path_or_text if isinstance(path_or_text, str) else Path(path_or_text)
+        text, folder = read(origin)
+        fields = as_fields(parse(text), origin)
         if not allow_code and (carrying := list(code_in(fields))):
             raise SpecError(
                 f"this spec carries its author's code in {listed(carrying)}, and to run it is "

@@ -188,9 +188,9 @@ class _Event:
         one of its thread before it.
         """
         place = bisect_right(messages, self.start, key=lambda one: one.start)
-        given = messages[place - 1].args.get("Concrete Inputs", []) if place else []
+        inputs = messages[place - 1].args.get("Concrete Inputs", []) if place else []
         try:
-            return int(given[2]), int(given[3])
+            return int(inputs[2]), int(inputs[3])
         except (IndexError, ValueError):
             return -1, 0
 

@@ -122,12 +122,12 @@ def replicas(result: Result) -> Line:
 
 def gradients(events: pl.DataFrame) -> pl.DataFrame:
     """Select the rows of the gradients' all-reduces: the default group, within training."""
-    wanted = (
+    row_filter = (
         (pl.col("group") == "default")
         & (pl.col("collective") == "all_reduce")
         & (pl.col("iteration") >= 0)
     )
-    return events.filter(wanted)
+    return events.filter(row_filter)
 
 
 def steps(events: pl.DataFrame) -> Line:

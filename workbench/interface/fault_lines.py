@@ -111,14 +111,14 @@ def parse_fault(line: str) -> tuple[type[Any], dict[str, Any]]:
     words = " ".join(line.split())
     for record, pattern in _FAULTS.items():
         if match := pattern.fullmatch(words):
-            given = {name: text for name, text in match.groupdict().items() if text is not None}
-            return record, _fields(given)
+            texts = {name: text for name, text in match.groupdict().items() if text is not None}
+            return record, _fields(texts)
     raise SpecError(f"{short(line)} is no fault. Write {FAULTS_HELP}")
 
 
-def _fields(given: dict[str, str]) -> dict[str, Any]:
+def _fields(texts: dict[str, str]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in texts.items():
         if name == "ranks":
             facts[name] = tuple(int(one) for one in text.split(","))
         else:

@@ -139,8 +139,8 @@ def print_checkpoint(checkpoint: Checkpoint | None) -> str:
     """Print the fields that were given, one per line: "folder: runs/a"."""
     if checkpoint is None:
         return ""
-    given = checkpoint.model_fields_set
-    return print_options({k: v for k, v in checkpoint.model_dump().items() if k in given})
+    names = checkpoint.model_fields_set
+    return print_options({k: v for k, v in checkpoint.model_dump().items() if k in names})
 
 
 def parse_checkpoint(text: str) -> Checkpoint | None:

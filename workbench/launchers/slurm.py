@@ -88,16 +88,16 @@ class Launcher(AgentLauncher):
 
     def words(self, count: int) -> str:
         """Return the batch script."""
-        lines = [f"#SBATCH --{name}={value}" for name, value in self._asked(count).items()]
+        lines = [f"#SBATCH --{name}={value}" for name, value in self._job_options(count).items()]
         agent = shlex.join([sys.executable, *AGENT])
         # One task's end must not end the others: that is for the driver to decide.
         srun = f"exec srun --kill-on-bad-exit=0 --wait=0 {agent}"
         return "\n".join(["#!/bin/sh", *lines, "#SBATCH --output=/dev/null", srun, ""])
 
-    def _asked(self, count: int) -> dict[str, Any]:
+    def _job_options(self, count: int) -> dict[str, Any]:
         """Return what the job asks Slurm for."""
         config = self.config
-        asked = {
+        options = {
             "job-name": "workbench",
             "nodes": config.nodes,
             "ntasks-per-node": count // config.nodes,
@@ -106,7 +106,7 @@ class Launcher(AgentLauncher):
             "account": config.account,
             "time": config.time_limit,
         }
-        return {name: value for name, value in asked.items() if value}
+        return {name: value for name, value in options.items() if value}
 
     def start(self, count: int, environment: dict[str, str]) -> None:
         if self._through_submitit:
@@ -121,12 +121,14 @@ class Launcher(AgentLauncher):
         """Submit the job through submitit. Returns its number."""
         import submitit
 
-        asked = {name.replace("-", "_"): value for name, value in self._asked(count).items()}
-        asked["srun_args"] = ["--kill-on-bad-exit=0", "--wait=0"]
+        options = {
+            name.replace("-", "_"): value for name, value in self._job_options(count).items()
+        }
+        options["srun_args"] = ["--kill-on-bad-exit=0", "--wait=0"]
         folder = Path(self.config.folder).expanduser()
         try:
             executor = submitit.SlurmExecutor(folder=folder)
-            executor.update_parameters(**asked)
+            executor.update_parameters(**options)
             with _in_environment(environment):
                 job = executor.submit(subprocess.call, [sys.executable, *AGENT])
         except Exception as error:  # of its own kinds, and sbatch's

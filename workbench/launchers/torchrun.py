@@ -54,8 +54,8 @@ class Launcher(CommandLauncher):
         for number in range(len(self.config.hosts)):
             remote, words = self._on_host(number, count, job)
             # By its input, so that the key is on no command line.
-            given = {**environment, "PYTHONPATH": ":".join(filter(None, sys.path[:1]))}
-            lines = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
+            variables = {**environment, "PYTHONPATH": ":".join(filter(None, sys.path[:1]))}
+            lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
             script = "\n".join([*lines, f"exec {shlex.join(words)}", ""])
             self._commands.append(Command(remote, {}, script))
 

@@ -144,17 +144,17 @@ def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violat
     roots = replayed.cells.select(*OP).join(
         ops.select(*OP, "root"), on=OP, how="left", maintain_order="left"
     )["root"]
-    wanted = _wanted(replayed.cells, roots.to_list(), replayed.final.shape[1])
+    expected = _expected_counts(replayed.cells, roots.to_list(), replayed.final.shape[1])
     enough = (replayed.cells["collective"].is_in(AT_LEAST)).to_numpy()[:, None, None]
     held = np.where(enough, np.minimum(replayed.final, 1), replayed.final)
-    wrong = (wanted >= 0) & (held != wanted)
+    wrong = (expected >= 0) & (held != expected)
     cell, place = np.nonzero(wrong.any(axis=2))
-    return report("complete sums", *_incomplete(replayed, wanted, who, cell, place))
+    return report("complete sums", *_incomplete(replayed, expected, who, cell, place))
 
 
-def _wanted(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
+def _expected_counts(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
     """Return how often each contribution must be in: cell, holder, contributor; -1: not judged."""
-    wanted = np.full((len(cells), most, most), -1, np.int32)
+    expected = np.full((len(cells), most, most), -1, np.int32)
     last = cells.group_by("collective", "size").agg(pl.col("chunk").max())
     chunks = {(operation, n): chunk + 1 for operation, n, chunk in last.rows()}
     tables: dict[tuple[str, int, int], Counts] = {}
@@ -167,12 +167,12 @@ def _wanted(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
         if case not in tables:
             held = cost_model.expected(operation, n, root, chunks[operation, n])
             tables[case] = np.array([[each or (-1,) * n for each in one] for one in held], np.int32)
-        wanted[cell, :n, :n] = tables[case][chunk]
-    return wanted
+        expected[cell, :n, :n] = tables[case][chunk]
+    return expected
 
 
 def _incomplete(
-    replayed: Replay, wanted: Counts, who: pl.DataFrame, cell: Any, place: Any
+    replayed: Replay, expected: Counts, who: pl.DataFrame, cell: Any, place: Any
 ) -> tuple[pl.DataFrame, Callable[[Row], str]]:
     """Return the chunks that are not complete, and the function that describes one."""
     rows = pl.DataFrame(
@@ -191,7 +191,7 @@ def _incomplete(
     def words(row: Row) -> str:
         at = row["cell"], row["place"], slice(row["size"])
         whose = [ranks[row["generation"], row["group"], place] for place in range(row["size"])]
-        each = list(zip(whose, replayed.final[at].tolist(), wanted[at].tolist(), strict=True))
+        each = list(zip(whose, replayed.final[at].tolist(), expected[at].tolist(), strict=True))
         missing = [str(rank) for rank, count, want in each if count < want]
         extra = [f"rank {rank}'s {count} times" for rank, count, want in each if count > want > 0]
         alien = [str(rank) for rank, count, want in each if count > want == 0]

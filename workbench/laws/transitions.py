@@ -32,21 +32,21 @@ def conserved_transitions(events: pl.DataFrame, *, complete: bool = True) -> lis
         p("value").cast(pl.Int64).alias("number"),
     )
     produced = rows.filter(p("what") == "made")
-    taken = rows.filter(p("what").is_in(["inserted", "dropped"]))
+    receipts = rows.filter(p("what").is_in(["inserted", "dropped"]))
     return [
-        *_made_once(produced, taken, complete),
-        *report(_LAW, _missing(events, produced, taken), _missing_words),
+        *_made_once(produced, receipts, complete),
+        *report(_LAW, _missing(events, produced, receipts), _missing_words),
         *_drawn_while_held(events, rows),
         *_learned_from_drawn(rows, complete),
     ]
 
 
-def _made_once(produced: pl.DataFrame, taken: pl.DataFrame, complete: bool) -> list[Violation]:
+def _made_once(produced: pl.DataFrame, receipts: pl.DataFrame, complete: bool) -> list[Violation]:
     """Check that what replay took in came from its actor, once."""
     p = pl.col
-    again = pl.concat([produced, taken.with_columns(what=pl.lit("taken in"))])
+    again = pl.concat([produced, receipts.with_columns(what=pl.lit("taken in"))])
     again = again.group_by("what", *_WHICH).agg(p("rank").first(), times=pl.len())
-    matched = taken.join(
+    matched = receipts.join(
         produced.select(*_WHICH, maker="rank", made_ns="end_ns", meant="peer"),
         on=_WHICH,
         how="left",
@@ -58,13 +58,15 @@ def _made_once(produced: pl.DataFrame, taken: pl.DataFrame, complete: bool) -> l
     return [*report(_LAW, twice, _twice_words), *report(_LAW, foreign, _foreign_words)]
 
 
-def _missing(events: pl.DataFrame, produced: pl.DataFrame, taken: pl.DataFrame) -> pl.DataFrame:
+def _missing(events: pl.DataFrame, produced: pl.DataFrame, receipts: pl.DataFrame) -> pl.DataFrame:
     """Return what an actor made for a replay that has its farewell, and that never came."""
     p, pair = pl.col, ["rank", "peer", "generation"]
     parted = events.filter(p("kind") == "recv", p("name") == "farewell").select(
         rank="peer", peer="rank", generation="generation"
     )
-    left = produced.join(parted.unique(), on=pair).join(taken.select(_WHICH), on=_WHICH, how="anti")
+    left = produced.join(parted.unique(), on=pair).join(
+        receipts.select(_WHICH), on=_WHICH, how="anti"
+    )
     return left.sort("end_ns")
 
 

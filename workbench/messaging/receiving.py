@@ -103,8 +103,8 @@ class RecvEngine(Engine):
         if len(pending) == 1 and pending[0].peer >= 0:
             return self._from(pending[0].peer, blocked)
         moved = False
-        wanted = {transfer.peer for transfer in pending}
-        for peer in range(self.comm.size) if -1 in wanted else wanted:
+        peers = {transfer.peer for transfer in pending}
+        for peer in range(self.comm.size) if -1 in peers else peers:
             if peer != self.comm.rank and peer not in self.over:
                 moved = self._from(peer, 0 if moved else blocked) or moved
         return moved

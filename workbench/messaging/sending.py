@@ -76,14 +76,14 @@ class SendEngine(Engine):
         moved = self._depart() if self._leaving else False
         if len(self.pending) == 1 and not self.pending[0].left_at:
             return self._put(self.pending[0], 0 if moved else blocked) or moved
-        seen = set()
+        busy_peers = set()
         for transfer in list(self.pending):
             if transfer.left_at:
                 moved = self._is_taken(transfer, 0 if moved else blocked) or moved
-            elif transfer.peer not in seen:  # messages to one peer keep their order
+            elif transfer.peer not in busy_peers:  # messages to one peer keep their order
                 moved = self._put(transfer, 0 if moved else blocked) or moved
                 if not (transfer.finished or transfer.left_at):
-                    seen.add(transfer.peer)
+                    busy_peers.add(transfer.peer)
         return moved
 
     def _lend(self, box: Any, transfer: Transfer) -> None:
@@ -114,8 +114,8 @@ class SendEngine(Engine):
         has.
         """
         free = self.members.outbox(transfer.peer, P2P_PLANE).free
-        taken = self._posts[transfer.peer] - (SLOTS - free._get_value())
-        if taken < transfer.left_at:
+        reads = self._posts[transfer.peer] - (SLOTS - free._get_value())
+        if reads < transfer.left_at:
             return False
         to, moment = self.world[transfer.peer], now()
         self.context(transfer)
@@ -221,9 +221,9 @@ class SendEngine(Engine):
         """Return a lane for a slot that leaves slowly: slots on several links cross, rows of a lane
         may not.
         """
-        taken = [left.lane for left in self._leaving.values()]
+        busy_lanes = [left.lane for left in self._leaving.values()]
         for lane in self.lanes:
-            if lane not in taken:
+            if lane not in busy_lanes:
                 return lane
         more = self.comm.recorder.take_lane(f"{self.lane.name} {len(self.lanes) + 1}")
         self.lanes.append(more)

@@ -34,8 +34,8 @@ def compiled() -> ModuleType | None:
 
     Raises WorkbenchError if ``WORKBENCH_MOVER=c`` asks for it and it is not there.
     """
-    found = _chosen(environment.text("WORKBENCH_MOVER"))
-    return found.module
+    mover = _chosen(environment.text("WORKBENCH_MOVER"))
+    return mover.module
 
 
 def reason() -> str:
@@ -49,19 +49,19 @@ def name() -> str:
 
 
 @functools.cache
-def _chosen(wanted: str) -> Found:
+def _chosen(name: str) -> Found:
     """Return what ``WORKBENCH_MOVER`` asks for; left out: the compiled one where there is one."""
-    if wanted not in ("", "python", "c"):
+    if name not in ("", "python", "c"):
         raise SpecError(
-            f"WORKBENCH_MOVER={wanted!r}: it takes c or python "
+            f"WORKBENCH_MOVER={name!r}: it takes c or python "
             f"({environment.VARIABLES['WORKBENCH_MOVER'].meaning})"
         )
-    if wanted == "python":
+    if name == "python":
         return Found(None, "WORKBENCH_MOVER=python asks for Python's")
-    found = load(Path(__file__).parent)
-    if found.module is None and wanted == "c":
-        raise WorkbenchError(f"WORKBENCH_MOVER=c asks for the compiled mover: {found.reason}")
-    return found
+    mover = load(Path(__file__).parent)
+    if mover.module is None and name == "c":
+        raise WorkbenchError(f"WORKBENCH_MOVER=c asks for the compiled mover: {mover.reason}")
+    return mover
 
 
 def load(folder: Path) -> Found:

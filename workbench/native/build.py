@@ -67,7 +67,7 @@ def build(
 
     Raises RuntimeError with what the compilers said, or that there is none.
     """
-    said = []
+    messages = []
     fresh = to.with_name(f"{to.name}.{os.getpid()}")
     for compiler in compilers() if by is None else by:
         try:
@@ -78,9 +78,9 @@ def build(
                 return " ".join(compiler)
         finally:
             fresh.unlink(missing_ok=True)
-        said.append(f"{' '.join(compiler)}: {done.stderr[-2000:]}")
+        messages.append(f"{' '.join(compiler)}: {done.stderr[-2000:]}")
     raise RuntimeError(
-        "\n".join(said) or "no C compiler here ($CC, cc, gcc, clang, or pip's ziglang)"
+        "\n".join(messages) or "no C compiler here ($CC, cc, gcc, clang, or pip's ziglang)"
     )
 
 

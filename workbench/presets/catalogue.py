@@ -90,10 +90,10 @@ def note(metadata: dict[str, str], name: str, exp: Experiment) -> None:
 
 def comparisons() -> dict[str, Compared]:
     """Return them by name. ``wb.compare(comparisons()[name].make(), seeds=5)`` runs one."""
-    asked = [file for file in _files() if hasattr(file, "comparisons")]
+    files = [file for file in _files() if hasattr(file, "comparisons")]
     return {
         name: Compared(name, words, make, file.GROUP)
-        for file in asked
+        for file in files
         for name, words, make in file.comparisons()
     }
 

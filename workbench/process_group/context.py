@@ -84,16 +84,16 @@ def join(
         members, lane, name, control=job_session.control, generation=job_session.generation
     )
     with in_time(rank, ranks, name, joining):
-        given = job_session.costs or agree_on_costs(PrefixStore("costs", keys), rank)
-    costs = _costs_of_group(given, members, job_session.slot_bytes)
+        process_costs = job_session.costs or agree_on_costs(PrefixStore("costs", keys), rank)
+    costs = _costs_of_group(process_costs, members, job_session.slot_bytes)
     comm.levels = costs.links.levels
     plans = Plans(job_session, comm, members, costs, PrefixStore("auto", keys))
     return GroupContext(name, job_session, inner, members, comm, plans)
 
 
-def _costs_of_group(given: Costs, members: Members, slot_bytes: int) -> Costs:
+def _costs_of_group(process_costs: Costs, members: Members, slot_bytes: int) -> Costs:
     """Return the process's costs as they are between the members of this group."""
-    links = given.links.among(members.world)
+    links = process_costs.links.among(members.world)
     if not links.levels:  # no spec says which ranks share a host: where they are says it
         links = replace(links, levels=of_hosts([peer.host for peer in members.peers]))
-    return given.over(links).cut_into(slot_bytes)
+    return process_costs.over(links).cut_into(slot_bytes)

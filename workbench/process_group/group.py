@@ -391,8 +391,8 @@ class WorkbenchGroup(ProcessGroup):
 
 def limit_ns(opts: Any) -> int:
     """Return what these options allow one call in nanoseconds; 0: they leave it to the group."""
-    given = getattr(opts, "timeout", None)
-    return 0 if given is None or given.days < 0 else int(given.total_seconds() * 1e9)
+    limit = getattr(opts, "timeout", None)
+    return 0 if limit is None or limit.days < 0 else int(limit.total_seconds() * 1e9)
 
 
 def _devices(tensors: list[Tensor]) -> list[torch.device]:

@@ -13,16 +13,18 @@ from typing import Any
 import torch
 
 
-def options(kind: Any, given: Any, timeout: timedelta | None = None, **fields: Any) -> Any:
-    """Return ``given`` if it is options of that kind, else new ones; None leaves a field as torch
-    has it. ``given`` may be the first of the ``fields``, or the timeout where there are none.
+def options(kind: Any, argument: Any, timeout: timedelta | None = None, **fields: Any) -> Any:
+    """Return ``argument`` if it is options of that kind, else new ones.
+
+    ``argument`` may be the first of the ``fields``, or the timeout where there are none. A field
+    that is None stays as torch has it.
     """
-    if isinstance(given, kind):
-        return given
+    if isinstance(argument, kind):
+        return argument
     first = next(iter(fields), "timeout")
     values = {"timeout": timeout, **fields}
     if values[first] is None:
-        values[first] = given
+        values[first] = argument
     result = kind()
     for name, value in values.items():
         if value is not None:

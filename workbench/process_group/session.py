@@ -143,8 +143,8 @@ class Session:
 
     def group_name(self, torch_name: str, whole: bool) -> str:
         """Return the name of a new process group in the records."""
-        given, self.next_group = self.next_group, ""
-        return given or ("default" if whole else torch_name)
+        name, self.next_group = self.next_group, ""
+        return name or ("default" if whole else torch_name)
 
 
 class _Labels(threading.local):

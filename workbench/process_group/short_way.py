@@ -68,11 +68,11 @@ class ShortWay:
             return False
         if session.attached:  # the long way silences numpy for such jobs
             return False
-        asked = session.all_reduce, session.algorithms.get(operation)  # which algorithm
+        choice = session.all_reduce, session.algorithms.get(operation)  # which algorithm
         x = tensors[0]
         if type(x) not in TYPES or not x.is_contiguous():
             return False
-        at: tuple[Any, ...] = operation, detail, asked, x.data_ptr(), x.shape, x.dtype
+        at: tuple[Any, ...] = operation, detail, choice, x.data_ptr(), x.shape, x.dtype
         for x in tensors[1:]:
             if type(x) not in TYPES or not x.is_contiguous():
                 return False
@@ -84,8 +84,8 @@ class ShortWay:
             known = self._known[at] = self._find(operation, tensors, detail)
         if known is None:
             return False
-        given = opts.timeout
-        limit = 0 if given.days < 0 else int(given.total_seconds() * 1e9)
+        timeout = opts.timeout
+        limit = 0 if timeout.days < 0 else int(timeout.total_seconds() * 1e9)
         with queue.lock:
             self._perform(operation, known, limit)
         return True

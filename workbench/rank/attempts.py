@@ -104,7 +104,7 @@ class Attempt:
             return False
         self.skipped = self._agree(detected)
         if self.skipped:
-            self._leave_out(error, parameters, found=detected)
+            self._leave_out(error, parameters, alarm=detected)
         return self.skipped
 
     def _agree(self, detected: bool) -> bool:
@@ -118,9 +118,9 @@ class Attempt:
         return bool(flag)
 
     def _leave_out(
-        self, error: BaseException | None, parameters: Sequence[str], *, found: bool
+        self, error: BaseException | None, parameters: Sequence[str], *, alarm: bool
     ) -> None:
-        """Undo what the passes changed, and log what is left out."""
+        """Undo what the passes changed; log what is left out where this rank raised the alarm."""
         job, iteration = self._job, self._minibatch.iteration
         for parameter in self._model.parameters():
             if parameter.grad is not None:
@@ -132,7 +132,7 @@ class Attempt:
             for name, buffer in self._model.named_buffers():
                 buffer.copy_(self._buffers[name])
         note_left_out(job, iteration)
-        if found:
+        if alarm:
             what = self._trace(error, parameters)
             mark(job, what, error)
             log(job, what, error)
@@ -211,8 +211,8 @@ def mark(job: Job, what: Skipped, error: BaseException | None) -> None:
 
 def log(job: Job, what: Skipped, error: BaseException | None) -> None:
     """Store what is left out with the run. Raises BadMinibatch after too many in a row."""
-    job.skips.found.append(what)
-    fields = [one.as_fields() for one in job.skips.found]
+    job.skips.records.append(what)
+    fields = [one.as_fields() for one in job.skips.records]
     job.tell({f"{KEY} {job.run_rank}.{job.team.generation}": json.dumps(fields)})
     if (in_a_row := job.skips.in_a_row) >= MOST_IN_A_ROW:
         raise BadMinibatch(
@@ -245,8 +245,8 @@ def is_good(job: Job, model: nn.Module, one: np.ndarray, ids: np.ndarray) -> tup
     try:
         batch = job.batch(job.corruption.samples(job.train, ids, mark=False), one)
         loss = job.corruption.loss(job.task.loss(model, batch), one)
-        wanted = [x for x in model.parameters() if x.requires_grad]
-        gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
+        parameters = [x for x in model.parameters() if x.requires_grad]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         finite = all(x is None or bool(x.isfinite().all()) for x in gradients)
         return finite and bool(loss.isfinite()), first
     except WorkbenchError:

@@ -116,10 +116,10 @@ class Checkpointing:
         """Return whether a checkpoint is still to be written before this iteration."""
         if self._saver is None or iteration == self._last:
             return False
-        asked = self._job.control.words[CHECKPOINT]
+        request = self._job.control.words[CHECKPOINT]
         # Where no rank waits for all, one that is ahead learns of it late.
-        late = self.meets and self._last < asked <= iteration
-        return 0 < asked == iteration or late or self._saver.due(iteration)
+        late = self.meets and self._last < request <= iteration
+        return 0 < request == iteration or late or self._saver.due(iteration)
 
     def heed(self, iteration: int) -> None:
         """Make the user's wish for a checkpoint an iteration that no rank has begun yet."""

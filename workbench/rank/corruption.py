@@ -30,7 +30,7 @@ BY_HAND = "by hand"  # the group of a row of what the user asked for
 class Skips:
     """The minibatches that a rank has found bad in this generation."""
 
-    found: list[Skipped] = field(default_factory=list)
+    records: list[Skipped] = field(default_factory=list)
     last: int = -2  # iteration that was left out
     in_a_row: int = 0  # and with it so many
 
@@ -80,13 +80,13 @@ class Corruption:
         if not self._loads:
             self._loads = True
             self._control.set_rank(rank, LOADS, 1)
-        if (asked := self._asked()) not in ("", "bitflip") and iteration not in self._faults:
+        if (kind := self._wish()) not in ("", "bitflip") and iteration not in self._faults:
             self._control.set_rank(rank, CORRUPT, 0)
             # A kind of wb.Corrupt, as run.corrupt() has checked.
-            self._by_hand = Corrupt(rank=rank, at_iteration=iteration, kind=asked)  # type: ignore[arg-type]
+            self._by_hand = Corrupt(rank=rank, at_iteration=iteration, kind=kind)  # type: ignore[arg-type]
             self._faults[iteration] = self._by_hand
 
-    def _asked(self) -> str:
+    def _wish(self) -> str:
         """Return what the user wants done to the next minibatch; "": nothing."""
         number = self._control.rank_word(self._draw[1], CORRUPT)
         return CORRUPTIONS[number - 1] if number else ""
@@ -111,7 +111,7 @@ class Corruption:
 
     def flip(self, iteration: int, parts: Parts) -> None:
         """Flip the highest bit of the fraction of one number, where that is asked, once."""
-        rank, by_hand = self._draw[1], self._asked() == "bitflip"
+        rank, by_hand = self._draw[1], self._wish() == "bitflip"
         due = iteration in self._flips and iteration >= self._control.rank_word(rank, STRUCK)
         if not (due or by_hand):
             return

@@ -134,10 +134,10 @@ def _follow(
     store = TCPStore(
         body["host"], body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=JOINING)
     )
-    given = body["team"]
-    team = Team.from_fields(given) if given else hear_of_team({"arrived": rank})
+    fields = body["team"]
+    team = Team.from_fields(fields) if fields else hear_of_team({"arrived": rank})
     if team is None:
-        preemption.go(recorder, told=False)
+        preemption.go(recorder, by_notice=False)
     place, code = Place(team, team.members.index(rank)), None
     while True:
         job: Job | None = None
@@ -158,7 +158,7 @@ def _follow(
         notice["waits"] = isinstance(cause, DataSourceDown)
         notice["leaves"] = bool(control.rank_word(rank, LEAVES))
         if (next_team := hear_of_team(notice)) is None:
-            preemption.go(recorder, told=notice["leaves"])
+            preemption.go(recorder, by_notice=notice["leaves"])
         before = None if rank in next_team.fresh else before  # it was left out, and comes back
         place = Place(next_team, next_team.members.index(rank), before)
 

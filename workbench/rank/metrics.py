@@ -26,8 +26,8 @@ class Metrics:
         charts, and without a trace in the training.
         """
         recorder = self._recorder
-        wanted = recorder.where.iteration % METRICS_EVERY == 0 and recorder.active
-        if wanted and hasattr(self._task, "metrics"):
+        due = recorder.where.iteration % METRICS_EVERY == 0 and recorder.active
+        if due and hasattr(self._task, "metrics"):
             start = now()
             self.record(aside(self._task, model, batch), "minibatch", start)
 

@@ -149,11 +149,11 @@ class Computed:
 
     def _remedy(self, kind: str, most_ns: float) -> str:
         """Return a pad that holds nine in ten of them with room to spare, as it is written."""
-        given = self._exp.pad_compute
+        pads = self._exp.pad_compute
         if kind == "B":  # it has the pads of input and weight gradient
             most_ns /= 2
         text = f"{_rounded_up(1.5 * most_ns / 1e6):g} ms"
-        if not isinstance(given, Pads):
+        if not isinstance(pads, Pads):
             return f'pad_compute="{text}"'
         names = [_PADS[kind]] if kind in _PADS else [_PADS["I"], _PADS["W"]]
         return "Pads(" + ", ".join(f'{name}="{text}"' for name in names) + ")"

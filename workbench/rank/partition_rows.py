@@ -103,10 +103,10 @@ def write(columns: Sequence[np.ndarray]) -> int:
 
 def inherited() -> list[np.ndarray] | None:
     """Return the columns that this rank was given by a task of Spark; None: it was given none."""
-    given = environment.text(VARIABLE)
-    if not given:
+    number = environment.text(VARIABLE)
+    if not number:
         return None
-    fd = int(given)
+    fd = int(number)
     os.lseek(fd, 0, os.SEEK_SET)
     with open(fd, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         return [arrays[name] for name in arrays.files]

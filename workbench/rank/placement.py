@@ -78,17 +78,17 @@ def need_samples(samples: Any, split: str, task: Any) -> Any:
     return samples
 
 
-def device_of(wanted: str, rank: int) -> torch.device:
+def device_of(device: str, rank: int) -> torch.device:
     """Return the device of a rank. ``auto``: a GPU if there is one; ranks beyond the number of GPUs
     share them.
     """
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda":
-        wanted = f"cuda:{rank % torch.cuda.device_count()}"
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        device = f"cuda:{rank % torch.cuda.device_count()}"
+    if device.startswith("cuda") and not torch.cuda.is_available():
         raise WorkbenchError(
-            f"device={wanted!r}: this torch ({torch.__version__}) finds no GPU; "
+            f"device={device!r}: this torch ({torch.__version__}) finds no GPU; "
             "use device='cpu' or 'auto'"
         )
-    return torch.device(wanted)
+    return torch.device(device)

@@ -48,9 +48,11 @@ class AtBorder(Protocol):
     recorder: Recorder
 
 
-def go(recorder: Recorder, told: bool) -> NoReturn:
-    """End this process, in good order: it was told to, or the others go on without it."""
-    if told:
+def go(recorder: Recorder, by_notice: bool) -> NoReturn:
+    """End this process, in good order. ``by_notice``: it was told to leave; else the others
+    go on without it.
+    """
+    if by_notice:
         recorder.mark(CODE["fault"], "preempted")
     os._exit(0)
 
@@ -63,7 +65,7 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
     """
     if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
         if len(job.team.members) < 2 or not is_elastic(job.exp):
-            go(job.recorder, told=True)
+            go(job.recorder, by_notice=True)
         job.control.set_rank(job.run_rank, LEAVES, 1)
     words = job.control.words
     if job.rank == 0 and words[REGROUP] == REGROUP_ASKED:

@@ -36,11 +36,11 @@ class Place:
     rank: int  # in torch.distributed
     before: Before | None = None
 
-    def prepared(self, given: Mapping[str, str]) -> dict[str, str]:
+    def prepared(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return what the driver has prepared, with the checkpoint that this generation goes on
         from, if it does.
         """
-        result = dict(given)
+        result = dict(facts)
         if self.team.state == "memory":
             result.pop("checkpoint", None)
         elif self.team.state == "checkpoint":

@@ -69,7 +69,7 @@ class ReplicaDigests:
         dist.all_gather(all_ranks, digests, group=self._job.metrics_group())
         table = torch.stack(all_ranks).tolist()
         if any(row != table[0] for row in table):
-            raise self._found(table, [*tensors], iteration)
+            raise self._verdict(table, [*tensors], iteration)
         self._same_at = iteration
 
     def _tensors(self) -> dict[str, torch.Tensor]:
@@ -82,7 +82,7 @@ class ReplicaDigests:
             if name not in buffers and name.partition("/")[0] not in snapshot.per_rank
         }
 
-    def _found(
+    def _verdict(
         self, table: Sequence[Sequence[int]], names: Sequence[str], iteration: int
     ) -> CorruptReplica:
         """Return the error, and record the ranks that it names."""

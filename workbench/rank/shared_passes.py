@@ -73,7 +73,7 @@ class SharedPass:
             error = raised
         # Samples of whole numbers hold no NaN: their fault is one of the loss.
         whole = not bool(self._job.corruption.loss(torch.zeros(())).isfinite())
-        return batches if self._is_good(error, found=whole or error is not None) else None
+        return batches if self._is_good(error, alarm=whole or error is not None) else None
 
     def accepts(self, loss: torch.Tensor | None = None) -> bool:
         """Return whether the parameters may change: whether ``loss`` is finite, and so are all
@@ -82,16 +82,18 @@ class SharedPass:
         if self._policy == "keep":
             return True
         finite = loss is None or bool(loss.detach().isfinite())
-        return self._is_good(None, found=not finite or bool(not_finite(self._model)))
+        return self._is_good(None, alarm=not finite or bool(not_finite(self._model)))
 
-    def _is_good(self, error: Exception | None, *, found: bool) -> bool:
-        """Return whether no rank has found anything. Raises BadMinibatch."""
+    def _is_good(self, error: Exception | None, *, alarm: bool) -> bool:
+        """Return whether no rank raises an alarm. Raises BadMinibatch."""
         job = self._job
-        if not any(one[0] for one in self._exchange(found, False)):
+        if not any(one[0] for one in self._exchange(alarm, False)):
             return True
         what = self._trace(error)
-        verdicts = self._exchange(found, bool(what.bad))
-        at = 1 if any(one[1] for one in verdicts) else 0  # who has the samples, else who found it
+        verdicts = self._exchange(alarm, bool(what.bad))
+        at = (
+            1 if any(one[1] for one in verdicts) else 0
+        )  # who has the samples, else who raised the alarm
         if self._policy == "fail":
             if verdicts[job.rank][at]:
                 mark(job, what, error)
@@ -109,11 +111,11 @@ class SharedPass:
             log(job, what, error)
         return False
 
-    def _exchange(self, found: bool, bad: bool) -> list[tuple[bool, bool]]:
-        """Return what each rank says."""
-        job, flags = self._job, torch.tensor([found, bad], dtype=torch.uint8)
+    def _exchange(self, alarm: bool, bad: bool) -> list[tuple[bool, bool]]:
+        """Return for each rank whether it raises the alarm, and whether it has the bad samples."""
+        job, flags = self._job, torch.tensor([alarm, bad], dtype=torch.uint8)
         if job.ranks == 1:
-            return [(found, bad)]
+            return [(alarm, bad)]
         received = [torch.empty_like(flags) for _ in range(job.ranks)]
         with job.label("is the minibatch good?"):
             dist.all_gather(received, flags, group=job.metrics_group())

@@ -45,9 +45,9 @@ class StopWatch:
         if now < self._due:
             return None
         self._due = now + LOOK
-        seen = [self._place(rank) for rank in self._members()]
-        if seen != self._seen or self._control.clocks_stand():
-            self._seen, self._moved = seen, now
+        places = [self._place(rank) for rank in self._members()]
+        if places != self._seen or self._control.clocks_stand():
+            self._seen, self._moved = places, now
         stopped = self.stopped()
         self._stopped = {rank: self._stopped.get(rank, now) for rank in stopped}
         if not stopped:

@@ -38,9 +38,8 @@ _CPU_ONLY = not (torch.version.cuda or torch.version.hip or getattr(torch.versio
 
 times = 0  # that this process has rehearsed, or the one that it is a fork of
 _read: dict[str, Dataset[Any]] = {}  # the default task's samples by split
-_seen: dict[
-    str, tuple[str, int]
-] = {}  # a module that was imported -> its file, when it was written
+# A module that was imported -> its file, and when that was written.
+_sources: dict[str, tuple[str, int]] = {}
 
 
 def learn() -> None:
@@ -60,7 +59,7 @@ def _import_all() -> None:
     for name, module in sys.modules.items():
         file = getattr(module, "__file__", None)
         if file and name.startswith(tuple(f"workbench.{folder}." for folder in FOLDERS)):
-            _seen[name] = file, _written(file)
+            _sources[name] = file, _written(file)
 
 
 def rehearse() -> None:
@@ -120,7 +119,7 @@ def forget_changed() -> None:
     """Forget modules that have changed since, at a rank's start: an edited algorithm runs as it is
     now.
     """
-    for name, (file, written) in _seen.items():
+    for name, (file, written) in _sources.items():
         if _written(file) != written:
             sys.modules.pop(name, None)
 

@@ -73,10 +73,10 @@ class Samples:
         aside = float(-(-count // SET_ASIDE))
         for octave in range(OCTAVES - 1, -1, -1):
             if counts[octave] and aside:
-                taken = min(aside, counts[octave])
-                sums[octave] *= 1 - taken / counts[octave]
-                counts[octave] -= taken
-                aside -= taken
+                part = min(aside, counts[octave])
+                sums[octave] *= 1 - part / counts[octave]
+                counts[octave] -= part
+                aside -= part
         return float(sums.sum() / counts.sum())
 
 

@@ -121,10 +121,10 @@ class History:
     def remove(self, id: str) -> bool:
         """Forget a run that is over; return whether there was one."""
         with self._lock:
-            found = next((one for one in self._pasts if one.id == id and one.over), None)
-            if found is not None:
-                self._pasts.remove(found)
-            return found is not None
+            match = next((one for one in self._pasts if one.id == id and one.over), None)
+            if match is not None:
+                self._pasts.remove(match)
+            return match is not None
 
     def find(self, id: str) -> Past | None:
         """Return the run with this id, if it is still kept."""

@@ -46,8 +46,8 @@ class Membership:
         """
         with self._lock:
             numbers = range(ranks) if only is None else (only,)
-            taken = {*members, *self._wanted, *self.outside}
-            rank = next((one for one in numbers if one not in taken), None)
+            in_use = {*members, *self._wanted, *self.outside}
+            rank = next((one for one in numbers if one not in in_use), None)
             if rank is not None:
                 self._wanted.add(rank)
             return rank

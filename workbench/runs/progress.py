@@ -121,14 +121,14 @@ def show_comparison(
     if not (sys.stderr.isatty() if show is None else show):
         yield lambda: None
         return
-    asked = [trial.experiment.iterations for trial in comparison.trials]
+    goals = [trial.experiment.iterations for trial in comparison.trials]
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns) as bar:
-        task = bar.add_task("", total=sum(asked))
+        task = bar.add_task("", total=sum(goals))
 
         def look() -> None:
             done = 0
-            for trial, all_of_it in zip(comparison.trials, asked, strict=True):
+            for trial, all_of_it in zip(comparison.trials, goals, strict=True):
                 done += all_of_it if trial.done else int(trial.summary()["iterations"] or 0)
             bar.update(task, completed=done, description=comparison.words)
 

@@ -236,8 +236,8 @@ class Supervisor:
         regrouping, lost = self.regrouping, self.lost(spare=False)
         own_errors = any("failed" in report for report, _ in self.reports.values())
         waits = any(one.get("waits") for one in regrouping.left.values())  # for its data
-        wanted = (lost or regrouping.left) if self._exp.recovers else waits and not lost
-        if not wanted or own_errors or self._refused:
+        cause = (lost or regrouping.left) if self._exp.recovers else waits and not lost
+        if not cause or own_errors or self._refused:
             return False
         members = regrouping.team.members  # of those it could spare nobody leaves any more
         lost |= {rank: code for rank, code in self.lost(spare=True).items() if rank in members}
@@ -261,9 +261,9 @@ class Supervisor:
                 self._evict(stopped)
             self._late = self._late or regrouping.overdue(missing)
             return self._late is None
-        told = [rank for rank in live if regrouping.left.get(rank, {}).get("leaves")]
-        self._send_off({*told, *(regrouping.evicted & regrouping.left.keys())} & {*live})
-        if ending := [rank for rank in live if rank in regrouping.evicted or rank in told]:
+        leavers = [rank for rank in live if regrouping.left.get(rank, {}).get("leaves")]
+        self._send_off({*leavers, *(regrouping.evicted & regrouping.left.keys())} & {*live})
+        if ending := [rank for rank in live if rank in regrouping.evicted or rank in leavers]:
             self._late = self._late or regrouping.overdue(ending)
             return self._late is None
         if not lost:
@@ -358,15 +358,15 @@ class Supervisor:
         with them at their next border. The same for a group without a rank that was told to go.
         """
         membership, words = self.regrouping.membership, self._control.words
-        if wanted := membership.expect():
-            self._start_ranks(wanted, None)
+        if newcomers := membership.expect():
+            self._start_ranks(newcomers, None)
         for rank in membership.outside:
             if self._handles[rank].code is not None:
                 membership.forget(rank)
                 self._run._note_lost(rank)
         leaves = any(self._control.rank_word(rank, LEAVES) for rank in self._members)
-        asked = membership.waiting or leaves
-        if asked and not words[REGROUP] and words[LOST] <= self._generation:
+        change = membership.waiting or leaves
+        if change and not words[REGROUP] and words[LOST] <= self._generation:
             words[REGROUP] = REGROUP_ASKED
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:

@@ -351,14 +351,14 @@ class Gate:
             if self._holds != self.words[HOLDS]:  # who stood in another one has gone on since
                 self._holds = self.words[HOLDS]
                 self._standing.clear()
-            seen = self.words[GRANT]  # before the answer: a grant that comes now is not known
+            grant = self.words[GRANT]  # before the answer: a grant that comes now is not known
             passes = may()
             if passes:
                 self._standing.pop(who, None)
             else:
                 self._standing.setdefault(who, time.monotonic_ns())
             self._note()
-            self.control.set_rank(self.rank, SEEN, seen)
+            self.control.set_rank(self.rank, SEEN, grant)
             return passes
 
     def _note(self) -> None:

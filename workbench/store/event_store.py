@@ -363,9 +363,9 @@ class Tap:
     def take(self) -> list[Batch]:
         """Return what has arrived since the last call."""
         with self._lock:
-            taken, self._waiting = self._waiting, []
-        self.position += sum(len(batch.rows) for batch in taken)
-        return taken
+            batches, self._waiting = self._waiting, []
+        self.position += sum(len(batch.rows) for batch in batches)
+        return batches
 
 
 def _give_back() -> None:

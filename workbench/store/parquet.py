@@ -103,8 +103,8 @@ def _regroup(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     rows = 0
     for frame in frames:
         while rows + frame.height >= PIECE_ROWS:
-            taken, frame = frame.head(PIECE_ROWS - rows), frame.slice(PIECE_ROWS - rows)
-            yield pl.concat([*waiting, taken])
+            head, frame = frame.head(PIECE_ROWS - rows), frame.slice(PIECE_ROWS - rows)
+            yield pl.concat([*waiting, head])
             waiting, rows = [], 0
         if frame.height:
             waiting.append(frame)

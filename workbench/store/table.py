@@ -262,11 +262,11 @@ def conform(frame: pl.DataFrame | pl.LazyFrame, where: str) -> pl.LazyFrame:
 
 
 def _conform(column: str, dtype: pl.DataType) -> pl.Expr:
-    wanted = SCHEMA[column]
+    target = SCHEMA[column]
     if column not in _STRINGS:
-        return pl.col(column).cast(wanted).fill_null(float("nan") if column == "value" else -1)
-    if dtype == wanted:
+        return pl.col(column).cast(target).fill_null(float("nan") if column == "value" else -1)
+    if dtype == target:
         return pl.col(column).fill_null("")
     return (
-        pl.col(column).cast(pl.String).fill_null("").cast(wanted)
+        pl.col(column).cast(pl.String).fill_null("").cast(target)
     )  # an Enum has categories of its own

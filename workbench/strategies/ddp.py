@@ -78,10 +78,10 @@ class Config:
 def check(exp: "Experiment", config: Config) -> None:
     """Raise SpecError for options that do not fit the number of ranks or iterations."""
     for name in ("shares", "runs_out"):
-        given = getattr(config, name)
-        if given is not None and len(given) != exp.ranks:
+        numbers = getattr(config, name)
+        if numbers is not None and len(numbers) != exp.ranks:
             raise SpecError.at(
-                f"options.{name}", f"must be one number for each of ranks={exp.ranks}", given
+                f"options.{name}", f"must be one number for each of ranks={exp.ranks}", numbers
             )
     if config.runs_out is not None and exp.bad_minibatch != "keep":
         raise SpecError.at(
@@ -224,10 +224,10 @@ def _hook(config: Config) -> tuple[Any, Hook]:
 def _labelled_hook(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
     """Return the same hook, with the bucket's name on its collectives."""
 
-    def told(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
+    def labelled_hook(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
         book.saw(bucket)
         job.recorder.mark(CODE["metric"], "bucket full", value=bucket.index())
         with job.label(f"bucket {bucket.index()}"):
             return hook(state, bucket)
 
-    return state, told
+    return state, labelled_hook

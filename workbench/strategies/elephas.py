@@ -62,8 +62,8 @@ def check(exp: Experiment, config: Config) -> None:
         why = "strategy 'elephas' runs over backend='workbench'"
         raise SpecError.at("backend", why, exp.backend)
     for name in WITHOUT:
-        if given := getattr(exp, name):
-            raise SpecError.at(name, "does not go with strategy 'elephas': leave it out", given)
+        if value := getattr(exp, name):
+            raise SpecError.at(name, "does not go with strategy 'elephas': leave it out", value)
     if is_table(config.rows) and exp.launcher != "spark":
         raise SpecError.at(
             "options.rows",

@@ -258,9 +258,9 @@ def _deal(
     order: Sequence[int], options: dict[str, Any], drop_last_batch: bool
 ) -> tuple[Minibatch, ...]:
     """Return the minibatches that ``options["sampler"]`` deals out. Raises SpecError."""
-    given = {name: value for name, value in options.items() if name != "samples"}
-    sampler, epochs = given.pop("sampler"), options["epochs"]
-    size, ranks = given.pop("batch_size"), given.pop("ranks")
+    arguments = {name: value for name, value in options.items() if name != "samples"}
+    sampler, epochs = arguments.pop("sampler"), options["epochs"]
+    size, ranks = arguments.pop("batch_size"), arguments.pop("ranks")
     if sampler not in SAMPLERS:
         raise SpecError(f"sampler = {sampler!r}: it is {' or '.join(map(repr, SAMPLERS))}")
     if len(order) * epochs > MOST:
@@ -268,11 +268,13 @@ def _deal(
             f"samples = {len(order)} in {counted(epochs, 'epoch')}: at most {MOST:,} are dealt out"
         )
     if sampler == "distributed":
-        return tuple(drawn(order, size, ranks, drop_last_batch=drop_last_batch, **given))
+        return tuple(drawn(order, size, ranks, drop_last_batch=drop_last_batch, **arguments))
     if options["drop_last"] or drop_last_batch:
         raise SpecError("drop_last = True: sampler='workbench' leaves no sample out")
     return tuple(
-        dealt(order, size, ranks, shuffle=given["shuffle"], seed=given["seed"], epochs=epochs)
+        dealt(
+            order, size, ranks, shuffle=arguments["shuffle"], seed=arguments["seed"], epochs=epochs
+        )
     )
 
 

@@ -52,8 +52,8 @@ class Explore(ipywidgets.VBox):
         for control in self.controls.values():
             control.observe(lambda _: self._turn(), "value")
         sliders, others = (
-            [c for name, c in self.controls.items() if (name in _RANGES) == wanted]
-            for wanted in (True, False)
+            [c for name, c in self.controls.items() if (name in _RANGES) == is_range]
+            for is_range in (True, False)
         )
         wrap = ipywidgets.Layout(flex_flow="row wrap")
         rows = [ipywidgets.HBox(some, layout=wrap) for some in (sliders, others)]

@@ -65,13 +65,13 @@ def read_samplers(own: OwnSamplers) -> Drawn:
         each = share(whole("batch_size", own.batch_size), ranks)
     known = [n for n in map(_length, samplers) if n]
     parts = listened(samplers, each, sequential if sequential is not None else (), epochs, MOST)
-    seen = [i for one in parts for ids in one.of for i in ids]
+    all_ids = [i for one in parts for ids in one.of for i in ids]
     if own.samples is not None:
         order: Sequence[int] = order_of(own.samples)
     elif known:
         order = range(max(known))
     else:
-        order = range(max(seen, default=0) + 1)
+        order = range(max(all_ids, default=0) + 1)
     size = own.batch_size or max((sum(map(len, one.of)) for one in parts), default=1)
     if sequential is None:
         alone = [
@@ -100,10 +100,10 @@ def _gives(sampler: Any) -> bool:
     return hasattr(sampler, "__iter__") and not isinstance(sampler, str | bytes)
 
 
-def _length(given: Any) -> int:
+def _length(source: Any) -> int:
     """Return the length of the data set behind a sampler or a loader; 0 if it is unknown."""
     for name in ("dataset", "data_source"):
-        for one in (given, getattr(given, "sampler", None)):
+        for one in (source, getattr(source, "sampler", None)):
             behind: Any = getattr(one, name, None)
             if hasattr(behind, "__len__"):
                 return len(behind)

@@ -227,7 +227,7 @@ def _profile(task: Any, exp: Experiment | None, microbatch: int) -> Profile:
             batch = _as(batch, dtype)
         args = _tensors_only(arguments(task, model, batch))
         return measure(
-            trace(model, len(args)), args, loss=lambda given: task.loss(answering(given), batch)
+            trace(model, len(args)), args, loss=lambda output: task.loss(answering(output), batch)
         )
 
 

@@ -127,11 +127,11 @@ def check_network(model: Any, game: Game, name: str) -> None:
             f"{name}: its network does not take a batch of observations of shape {game.shape}: "
             f"{error}",
         ) from None
-    given = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-    if given != (1, game.actions):
+    shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+    if shape != (1, game.actions):
         raise SpecError.at(
             "task",
-            f"{name}: its network makes {given} of one observation, and (1, {game.actions}) was "
+            f"{name}: its network makes {shape} of one observation, and (1, {game.actions}) was "
             f"expected, a value for each of the {game.actions} actions",
         )
 

@@ -37,13 +37,13 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:  # batch, time, width
-        seen = F.scaled_dot_product_attention(
+        context = F.scaled_dot_product_attention(
             self.by_head(self.query(x)),
             self.by_head(self.key(x)),
             self.by_head(self.value(x)),
             is_causal=True,
         )
-        return self.output(seen.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.output(context.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def by_head(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``x`` (batch, time, width) as batch, head, time, head_width."""

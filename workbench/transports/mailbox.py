@@ -84,17 +84,17 @@ class Views:
     """One slot's payload as arrays of every dtype that was asked for; made once each."""
 
     memory: memoryview
-    made: dict[Any, Any]
+    by_dtype: dict[Any, Any]
 
     def get(self, dtype: Any) -> Any:
-        view = self.made.get(dtype)
+        view = self.by_dtype.get(dtype)
         if view is None:
             if isinstance(dtype, torch.dtype):
                 with torch.inference_mode(False):  # it is written in other modes too
                     view = torch.frombuffer(self.memory, dtype=dtype)
             else:
                 view = np.frombuffer(self.memory, dtype=dtype)
-            self.made[dtype] = view
+            self.by_dtype[dtype] = view
         return view
 
 

@@ -52,8 +52,8 @@ def host_identity() -> str:
 
     ``WORKBENCH_HOST`` overrides it (tests).
     """
-    if given := environment.text("WORKBENCH_HOST"):
-        return given
+    if name := environment.text("WORKBENCH_HOST"):
+        return name
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
 

@@ -238,11 +238,11 @@ class _Luggage:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             kind = each([type(value)])[0]
             fields = fields_of(value, name, by).items()
-            given = [
+            arguments = [
                 f"{field}={self._expression(one, f'{name}.{field}', by, needs)}"
                 for field, one in fields
             ]
-            return f"{kind}({', '.join(given)})"
+            return f"{kind}({', '.join(arguments)})"
         title = getattr(value, "__name__", None)
         if getattr(builtins, str(title), None) is value:
             return str(title)

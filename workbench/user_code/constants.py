@@ -17,11 +17,11 @@ def fields_of(value: Any, name: str, by: str) -> dict[str, Any]:
     ``__post_init__`` changes.
     """
     fields = dataclasses.fields(value)
-    given = {one.name: getattr(value, one.name, None) for one in fields if one.init}
+    values = {one.name: getattr(value, one.name, None) for one in fields if one.init}
     named = {one.name for one in fields}
     beside = [one for one in getattr(value, "__dict__", ()) if one not in named]
     try:
-        again = type(value)(**given)
+        again = type(value)(**values)
         same = all(_equal(getattr(again, one), getattr(value, one)) for one in named)
         same = same and all(hasattr(type(value), one) for one in beside)  # a cached property
     except Exception:
@@ -32,7 +32,7 @@ def fields_of(value: Any, name: str, by: str) -> dict[str, Any]:
             "dataclass's object whose fields are all of it travels to the ranks. Make it inside "
             f"{by}, or pass it as an option"
         )
-    return given
+    return values
 
 
 def _equal(one: object, other: object) -> bool:

@@ -188,14 +188,14 @@ def methods(code: str, name: str) -> frozenset[str] | None:
     """
     classes = {one.name: one for one in _parse(code, name).body if isinstance(one, ast.ClassDef)}
     names: set[str] = set()
-    wanted = [name]
-    while wanted:
-        node = classes.get(wanted.pop())
+    pending = [name]
+    while pending:
+        node = classes.get(pending.pop())
         if node is None:
             return None
         names |= {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
         bases = [ast.unparse(base) for base in node.bases]
-        wanted += [base for base in bases if base not in _WITHOUT_INIT]
+        pending += [base for base in bases if base not in _WITHOUT_INIT]
     return frozenset(names)
 
 

@@ -63,7 +63,7 @@ def counted(stage: nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[Any, int]
 def test_values_are_those_that_cross() -> None:
     profile = profile_of("pair")
     names = {v.name: v for v in profile.values}
-    assert names["names"].made == -1 and not names["names"].gradient
+    assert names["names"].maker == -1 and not names["names"].gradient
     assert names["names"].nbytes == 4 * 5 * 8
     mixed = profile.names.index("mix")
     assert {v.name for v in profile.crossing(mixed)} >= {"names", "getitem", "getitem_1"}

@@ -16,7 +16,7 @@ from workbench.interface.app.page import (
     Ground,
     Site,
     Stage,
-    asked,
+    address_value,
     browser,
     frame,
     presence,
@@ -142,7 +142,7 @@ def address_of(hosted: HostedComparison) -> str:
 
 def compare_page(site: Site) -> pn.Template:
     """Build the page at ``/compare?id=``, for all who have the comparison's address."""
-    hosted = site.comparisons.find(asked("id"))
+    hosted = site.comparisons.find(address_value("id"))
     if hosted is None:
         return frame(NONE[0], {"ground": Ground()}, NONE, site.logout)
     page = ComparePage(site, hosted)

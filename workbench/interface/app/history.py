@@ -122,9 +122,9 @@ class PastRuns:
     def _words(self, past: Past, summary: Mapping[str, Any]) -> str:
         parts = [f"{summary['ranks']} rank{'s' * (summary['ranks'] > 1)}"]
         if summary["state"] != "starting":
-            done, asked = summary["iterations"], summary["iterations_asked"]
+            done, goal = summary["iterations"], summary["iterations_asked"]
             parts.append(
-                f"{done:,} of {asked:,} iterations" if done < asked else counted(done, "iteration")
+                f"{done:,} of {goal:,} iterations" if done < goal else counted(done, "iteration")
             )
         if summary["loss"] is not None:
             parts.append(f"loss {summary['loss']:.3f}")

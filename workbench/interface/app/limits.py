@@ -130,12 +130,11 @@ class Limits:
     def _check_schedule(self, fields: Mapping[str, Any], ranks: int) -> None:
         """Check the size of a schedule before it is built, since it is checked action by action."""
         options = fields.get("options")
-        given = options if isinstance(options, Mapping) else {}
-        actions = (
-            2 * ranks * whole(given.get("microbatches"), 8) * whole(given.get("stages_per_rank"), 1)
-        )
+        values = options if isinstance(options, Mapping) else {}
+        microbatches = whole(values.get("microbatches"), 8)
+        actions = 2 * ranks * microbatches * whole(values.get("stages_per_rank"), 1)
         what, most = "an iteration", self.actions
-        if given.get("schedule") == "pipedream" and actions <= most:  # drawn up as a whole
+        if values.get("schedule") == "pipedream" and actions <= most:  # drawn up as a whole
             actions *= whole(fields.get("iterations"), 200)
             what, most = "all iterations, which this schedule needs at once", self.actions_of_all
         if actions > most:
@@ -146,9 +145,9 @@ class Limits:
 
     def _check_places(self, task: Any, options: Any) -> None:
         """Refuse paths from visitors without looking whether they exist."""
-        given = options if isinstance(options, Mapping) else {}
-        places = [given[name] for name in places_of(task) if name in given]
-        places += [one for one in walk(given) if isinstance(one, str) and _PLACE.search(one)]
+        values = options if isinstance(options, Mapping) else {}
+        places = [values[name] for name in places_of(task) if name in values]
+        places += [one for one in walk(values) if isinstance(one, str) and _PLACE.search(one)]
         for one in places:
             if one not in self.data:
                 named = listed(map(repr, self.data))

@@ -38,7 +38,7 @@ class Bounded(WebSocketHandler):
     _moved = 0.0  # when something of what waited was taken
     _looks = False  # whether a look at that is due
 
-    def open(self, *given: str, **named: str) -> Any:
+    def open(self, *args: str, **named: str) -> Any:
         assert self.ws_connection is not None
         write = self.ws_connection.write_message
 
@@ -57,7 +57,7 @@ class Bounded(WebSocketHandler):
         self.ws_connection.write_message = write_message  # type: ignore[method-assign]
         words = self.request.headers.get("Sec-WebSocket-Protocol", "")
         _lines[get_session_id(words.rpartition(",")[2].strip())] = self
-        return super().open(*given, **named)
+        return super().open(*args, **named)
 
     def _look_later(self) -> None:
         if not self._looks:

@@ -91,8 +91,8 @@ class Door(AuthProvider):
 
     def check_form(self, handler: RequestHandler) -> bool:
         """Return whether this form was made here, for this browser."""
-        given = handler.get_body_argument("token", "")
-        return _same(given, self.form_word(self.visitor_of(handler.request)))
+        token = handler.get_body_argument("token", "")
+        return _same(token, self.form_word(self.visitor_of(handler.request)))
 
     def _mark(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
@@ -228,9 +228,9 @@ def _cookie(request: HTTPServerRequest, name: str) -> str:
     return result.value if result else ""
 
 
-def _same(given: str, right: str) -> bool:
+def _same(answer: str, right: str) -> bool:
     """Compare in a time that tells nothing, the lengths included."""
-    return hmac.compare_digest(*(hashlib.sha256(one.encode()).digest() for one in (given, right)))
+    return hmac.compare_digest(*(hashlib.sha256(one.encode()).digest() for one in (answer, right)))
 
 
 def within(address: str) -> str:

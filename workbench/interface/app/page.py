@@ -77,8 +77,8 @@ class Module(AnyWidgetComponent):
     """
 
     def _get_properties(self, doc: Any) -> dict[str, Any]:
-        given: dict[str, Any] = super()._get_properties(doc)
-        return {**given, "bundle": hashlib.sha256(given["esm"].encode()).hexdigest()}
+        properties: dict[str, Any] = super()._get_properties(doc)
+        return {**properties, "bundle": hashlib.sha256(properties["esm"].encode()).hexdigest()}
 
 
 class Stage(Module):
@@ -139,10 +139,10 @@ class Stage(Module):
             if (at := model.document) is not None and at.session_context is not None:
                 self._pushed += size
 
-                def seen() -> None:
+                def count_arrival() -> None:
                     self._seen += size
 
-                at.add_next_tick_callback(seen)
+                at.add_next_tick_callback(count_arrival)
                 return
 
     def _handle_msg(self, data: Any) -> None:
@@ -333,8 +333,8 @@ def document() -> Any:
     return pn.state.curdoc
 
 
-def asked(name: str) -> str:
-    """Return what the address of this session's page says after ``?name=``."""
+def address_value(name: str) -> str:
+    """Return the value of ``?name=`` in the address of this session's page; "": none."""
     values = pn.state.session_args.get(name, [])
     return values[0].decode(errors="replace") if values else ""
 

@@ -61,8 +61,8 @@ class PartitionPage:
         self.number += 1
         self.stage.draw(samples_page(result.facts, result.words, number=self.number))
         changed = {name: value for name, value in options.items() if value != DEFAULTS[name]}
-        given = ", ".join(f"{name}={value!r}" for name, value in changed.items())
-        self.form.tell(refused="", code=f"wb.partition({given})")
+        arguments = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        self.form.tell(refused="", code=f"wb.partition({arguments})")
 
 
 DEFAULTS = dict(partition().options)

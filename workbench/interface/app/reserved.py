@@ -69,16 +69,16 @@ def _pairs(algorithm: str, ranks: int) -> int:
 
 
 def _message_pairs(strategy: str, options: Any, ranks: int) -> int:
-    given = options if isinstance(options, Mapping) else {}
+    values = options if isinstance(options, Mapping) else {}
     if strategy in EVERYBODY:
         usual = {"gossip": "ring"}.get(strategy)
-        near = "ring" in (given.get("graph", usual), given.get("pairs"), given.get("dataflow"))
+        near = "ring" in (values.get("graph", usual), values.get("pairs"), values.get("dataflow"))
         return 2 * ranks if near else ranks * (ranks - 1)
     if strategy in SERVED:
-        servers = whole(given.get("servers"), 1)
+        servers = whole(values.get("servers"), 1)
         return 2 * servers * max(ranks - servers, 0)
     if strategy in PLAYED:
-        roles = sum(whole(given.get(name), 1) for name in ("servers", "learners", "replays"))
+        roles = sum(whole(values.get(name), 1) for name in ("servers", "learners", "replays"))
         return 2 * roles * max(ranks - 1, 0)
     return 2 * ranks if strategy == "pipeline" else 0
 

@@ -18,7 +18,7 @@ from workbench.interface.app.page import (
     Ground,
     Site,
     Stage,
-    asked,
+    address_value,
     browser,
     frame,
     presence,
@@ -149,12 +149,12 @@ class RunPage:
 
 def run_page(site: Site) -> pn.Template:
     """Build the page at ``/run?id=``, for all who have the run's address."""
-    return _page(site, site.runs.find(asked("id")), readonly=False)
+    return _page(site, site.runs.find(address_value("id")), readonly=False)
 
 
 def watch_page(site: Site) -> pn.Template:
     """Build the page at ``/watch?id=``, for viewers: they change nothing and keep nothing alive."""
-    return _page(site, site.runs.find_watched(asked("id")), readonly=True)
+    return _page(site, site.runs.find_watched(address_value("id")), readonly=True)
 
 
 def _page(site: Site, hosted: Hosted | None, readonly: bool) -> pn.Template:

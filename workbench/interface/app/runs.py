@@ -213,10 +213,10 @@ class Runs:
         """Raise Refused where so many more places are not free, or the server ends."""
         if self._closed.is_set():
             raise Refused("The server is being stopped.")
-        taken = [one.owner for one in self.live if one.place is None]
-        taken += [one.owner for one in self._places]
-        if places and len(taken) + self._starting + places > self.limits.runs:
-            raise Refused(self.limits.no_place(taken.count(owner)))
+        owners = [one.owner for one in self.live if one.place is None]
+        owners += [one.owner for one in self._places]
+        if places and len(owners) + self._starting + places > self.limits.runs:
+            raise Refused(self.limits.no_place(owners.count(owner)))
 
     def tick(self) -> None:
         """Look at clocks, pages and memory; end what has to end."""

@@ -15,7 +15,15 @@ from workbench.interface import form
 from workbench.interface.app.compare import Questions
 from workbench.interface.app.history import PastRuns
 from workbench.interface.app.limits import Refused
-from workbench.interface.app.page import FormPart, Ground, Site, asked, browser, frame, presence
+from workbench.interface.app.page import (
+    FormPart,
+    Ground,
+    Site,
+    address_value,
+    browser,
+    frame,
+    presence,
+)
 
 TITLE = "Distributed training workbench"
 LEAD = (
@@ -60,7 +68,7 @@ class StartPage:
             answered=0,
         )
         self.fill(first.experiment, first.name)
-        if link := asked("spec"):
+        if link := address_value("spec"):
             self.fill_from_link(link)
 
     # ---- what the form shows

@@ -74,8 +74,8 @@ class Comparing:
         trials = self._comparison.trials
         for number, one in enumerate(trials, 1):
             if one.past is not None and not one.past.over:
-                done, asked = one.past.run.iteration + 1, one.experiment.iterations
-                return f"Run {number} of {len(trials)}, {one.name}: iteration {done:,} of {asked:,}"
+                done, goal = one.past.run.iteration + 1, one.experiment.iterations
+                return f"Run {number} of {len(trials)}, {one.name}: iteration {done:,} of {goal:,}"
         return self._comparison.words
 
     def stop(self) -> None:

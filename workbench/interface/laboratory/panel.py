@@ -339,8 +339,8 @@ class Lab(w.VBox):
 
 
 def _done(run: Run) -> str:
-    losses, asked = run.result.losses, run.experiment.iterations
-    way = "Done" if len(losses) == asked else f"Stopped, {asked:,} were asked for"
+    losses, goal = run.result.losses, run.experiment.iterations
+    way = "Done" if len(losses) == goal else f"Stopped, {goal:,} were asked for"
     last = f", loss {losses[-1]:.3f}" if losses else ""
     return f"{way}: {counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."
 

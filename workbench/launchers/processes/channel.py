@@ -101,8 +101,8 @@ def connect(raw: socket.socket, fingerprint: str, seconds: float) -> Channel:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing)
     _shake_hands(raw, tls, incoming, outgoing, seconds)
-    found = sha256(tls.getpeercert(binary_form=True) or b"").hexdigest()
-    if not hmac.compare_digest(found, fingerprint):
+    digest = sha256(tls.getpeercert(binary_form=True) or b"").hexdigest()
+    if not hmac.compare_digest(digest, fingerprint):
         raise WorkbenchError(
             "another process answers at the driver's address than the one that started this "
             "agent: its certificate is a different one. Nothing was sent to it"

@@ -124,7 +124,7 @@ class ForkServer:
         try:
             with self._lock:
                 self._requests[number] = handed
-            return self._taken(number, handed, count)
+            return self._receive(number, handed, count)
         finally:
             with self._lock:
                 self._requests.pop(number, None)
@@ -132,7 +132,7 @@ class ForkServer:
                 if (left := handed.get()) is not None:
                     left.hang_up()
 
-    def _taken(
+    def _receive(
         self, number: int, handed: queue.Queue[RankProcess | None], count: int
     ) -> list[RankProcess]:
         try:
@@ -143,28 +143,28 @@ class ForkServer:
             ) from error
         if not self.alive:  # since before the request: no process would answer it
             handed.put(None)
-        taken: list[RankProcess] = []
+        processes: list[RankProcess] = []
         try:
-            while len(taken) < count:
-                given = self._next(handed)
-                if given is None:
+            while len(processes) < count:
+                process = self._next(handed)
+                if process is None:
                     raise WorkbenchError(
-                        f"{self.end} when it had given {len(taken)} of {count} ranks"
+                        f"{self.end} when it had given {len(processes)} of {count} ranks"
                     )
-                taken.append(given)
+                processes.append(process)
         except BaseException as error:
-            for one in taken:
+            for one in processes:
                 one.hang_up()  # its process ends
             if isinstance(error, queue.Empty):
                 stopped = process_state(self._pid) in "Tt"
                 why = ": it is stopped (SIGSTOP)" if stopped else ", not counting waits for a core"
                 raise WorkbenchError(
-                    f"the process that starts ranks (pid {self._pid}) gave {len(taken)} of "
+                    f"the process that starts ranks (pid {self._pid}) gave {len(processes)} of "
                     f"{count} within {START_DEADLINE:.0f} s{why}. wb.shutdown() ends it; the next "
                     "run starts another one"
                 ) from None
             raise
-        return taken
+        return processes
 
     def _next(self, handed: queue.Queue[RankProcess | None]) -> RankProcess | None:
         """Return the next process handed out, however long that takes on a busy machine. Raises
@@ -234,15 +234,15 @@ class ForkServer:
         """Hand the process to the caller that asked for it; where the caller was interrupted
         meanwhile, end it at once.
         """
-        given = RankProcess(body["rank_process"], socket.socket(fileno=fd), self.driver)
+        process = RankProcess(body["rank_process"], socket.socket(fileno=fd), self.driver)
         with self._lock:
             # The number of an earlier process, whose end was not requested.
-            self._ended.pop(given.pid, None)
+            self._ended.pop(process.pid, None)
             request = self._requests.get(body["request"])
             if request is not None:
-                request.put(given)
+                request.put(process)
         if request is None:
-            given.hang_up()
+            process.hang_up()
 
     def _tell(self, pid: int, code: int) -> None:
         with self._lock:

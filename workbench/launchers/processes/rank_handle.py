@@ -83,8 +83,8 @@ class LocalRank:
 
 def enlist(home: ForkServer, ranks: Sequence[int]) -> list[LocalRank]:
     """Take a fresh process for each of these ranks. Raises WorkbenchError if there is none."""
-    taken = home.take(len(ranks))
-    return [LocalRank(rank, process, home) for rank, process in zip(ranks, taken, strict=True)]
+    processes = home.take(len(ranks))
+    return [LocalRank(rank, process, home) for rank, process in zip(ranks, processes, strict=True)]
 
 
 def ended(handles: Iterable[RankHandle]) -> dict[int, int]:

@@ -248,13 +248,13 @@ def _reduces(operation: str, name: str, function: Callable[..., Any]) -> bool:
     plain, more = PARAMETERS[operation]
     least = len(plain.split(", "))
     signature = inspect.signature(function)
-    wanted = [least, least + 1] if more else [least]
+    counts = [least, least + 1] if more else [least]
     if more and _takes(signature, least + 1):
         return True
     if _takes(signature, least):
         return False
     forms = " or ".join(
-        f"{name}({plain}{', ' + more if count > least else ''})" for count in wanted
+        f"{name}({plain}{', ' + more if count > least else ''})" for count in counts
     )
     raise SpecError(f"as {operation}, {name}{signature} must be callable as {forms}")
 

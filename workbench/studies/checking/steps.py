@@ -39,11 +39,11 @@ def longest_chain(rows: Sequence[dict[str, Any]]) -> int:
     message.
     """
     programs: dict[int, list[dict[str, Any]]] = {}
-    seen: set[tuple[int, str, int, int]] = set()
+    keys: set[tuple[int, str, int, int]] = set()
     for row in rows:
         key = row["rank"], row["kind"], row["peer"], row["step"]
-        if key not in seen:
-            seen.add(key)
+        if key not in keys:
+            keys.add(key)
             programs.setdefault(row["rank"], []).append(row)
     next_row = dict.fromkeys(programs, 0)
     clock = dict.fromkeys(programs, 0)  # when the rank's last receive has ended

@@ -95,11 +95,11 @@ class Comparison(Results):
     def _run(self, trial: Trial) -> None:
         if (past := self._begin(trial)) is None:
             return
-        trial.past, run, asked = past, past.run, False
+        trial.past, run, stop_sent = past, past.run, False
         while not run.done:
-            if self._stopping.is_set() and not asked:
+            if self._stopping.is_set() and not stop_sent:
                 run.stop()
-                asked = True
+                stop_sent = True
             run_over(run, LOOK)
         past.summary()
         if self.folder is not None and past.state == "finished":
@@ -170,14 +170,14 @@ class Comparison(Results):
         from workbench.views.pages.figures import grid
 
         values = {name: value_of(self[name][0].experiment, option) for name in self.names}
-        wanted = measures or ("step_ms", "exposed_ms")
-        for name in wanted:
+        selection = measures or ("step_ms", "exposed_ms")
+        for name in selection:
             if name not in kinds.MEASURES or name in kinds.WORDS:
                 raise SpecError(
                     f"there is no measure {name!r}; see workbench.analysis.measures.MEASURES"
                 )
         table = self.table
-        known = [name for name in wanted if name in table.columns]
+        known = [name for name in selection if name in table.columns]
         result = grid([against(values, table, option, known, theme)], theme)
         return with_picture(result, against(values, table, option, known))
 

@@ -127,9 +127,9 @@ def trials_of(experiments: Mapping[str, Experiment]) -> list[Trial]:
 # ---- names
 
 
-def names_for(given: Sequence[tuple[str, Experiment]]) -> list[tuple[str, Experiment]]:
+def names_for(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, Experiment]]:
     """Name unnamed experiments by their differences. Raises SpecError if two share a name."""
-    named = [(name or "", exp) for name, exp in given]
+    named = [(name or "", exp) for name, exp in experiments]
     differences = _apart([exp for _, exp in named])
     named = [(name or word, exp) for (name, exp), word in zip(named, differences, strict=True)]
     names = [name for name, _ in named]

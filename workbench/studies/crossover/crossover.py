@@ -87,21 +87,23 @@ def crossover(
     )
 
 
-def _subject(operation: str, given: str | Callable[..., Any], ranks: int) -> Subject:
-    if callable(given):
+def _subject(operation: str, algorithm: str | Callable[..., Any], ranks: int) -> Subject:
+    if callable(algorithm):
         if operation != "all_reduce":
             raise SpecError(f"{operation}: functions of your own are all-reduces, f(comm, x)")
-        if len(inspect.signature(given).parameters) < 2:
-            raise SpecError(f"{given.__name__}: an all-reduce takes (comm, x)")
-        if reason := refusal(getattr(given, "takes", None), ranks):
-            raise SpecError(f"{given.__name__} does not run on {ranks} ranks: it takes {reason}")
-        return Subject(given.__name__, capture(given), users_own(given))
+        if len(inspect.signature(algorithm).parameters) < 2:
+            raise SpecError(f"{algorithm.__name__}: an all-reduce takes (comm, x)")
+        if reason := refusal(getattr(algorithm, "takes", None), ranks):
+            raise SpecError(
+                f"{algorithm.__name__} does not run on {ranks} ranks: it takes {reason}"
+            )
+        return Subject(algorithm.__name__, capture(algorithm), users_own(algorithm))
     names = algorithms(operation)
-    if given not in names:
+    if algorithm not in names:
         raise SpecError(
-            f"{operation} has no algorithm {given!r}{nearest(str(given), names)}. There is: "
-            f"{listed(names)}"
+            f"{operation} has no algorithm {algorithm!r}{nearest(str(algorithm), names)}. "
+            f"There is: {listed(names)}"
         )
-    if reason := refuses(operation, given, ranks):
-        raise SpecError(f"{operation}/{given} does not run on {ranks} ranks: it takes {reason}")
-    return Subject(given)
+    if reason := refuses(operation, algorithm, ranks):
+        raise SpecError(f"{operation}/{algorithm} does not run on {ranks} ranks: it takes {reason}")
+    return Subject(algorithm)

@@ -37,8 +37,8 @@ class Timed:
 def burst(one: Timed, machine: Machine, cores: int) -> Time:
     """Return the model's prediction of a measured burst."""
     function = function_of(one.operation, one.algorithm)
-    given = one.operation, function, one.n, one.nbytes, machine
-    return time_of_walk(*given, cores=cores, calls=one.calls)
+    case = one.operation, function, one.n, one.nbytes, machine
+    return time_of_walk(*case, cores=cores, calls=one.calls)
 
 
 def fit(points: Sequence[Timed], cores: int) -> tuple[Machine, float]:

@@ -95,8 +95,8 @@ def _chart(cell: Cell, top: float) -> list[str]:
 def _labels(ends: Sequence[tuple[Any, ...]], x: float, top: float) -> list[str]:
     """Return names at the right, spread apart, each linked to the end of its line."""
     marks, heights, last = [], [], -math.inf
-    for wanted, *_ in ends:
-        last = max(wanted, last + BETWEEN)
+    for height, *_ in ends:
+        last = max(height, last + BETWEEN)
         heights.append(last)
     over = max(0.0, heights[-1] - (top + PLOT)) if heights else 0.0
     for (_, place, name, look, _), y in zip(ends, (h - over for h in heights), strict=True):

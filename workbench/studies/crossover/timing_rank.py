@@ -92,7 +92,7 @@ class _Timing:
         if operation == "sleep":
             return [_overslept() for _ in range(rounds)]
         function, self.comm.levels = self._function(operation, algorithm, source), tuple(levels)
-        given, fresh = self._tensors(operation, nbytes)
+        inputs, fresh = self._tensors(operation, nbytes)
         fresh = fresh or (operation, algorithm) not in self._met
         self._met.add((operation, algorithm))
         result = []
@@ -100,7 +100,7 @@ class _Timing:
             self._meet()
             start = time.perf_counter()
             for call in range(calls):
-                self._call(operation, algorithm, function, given[call % len(given)], nbytes)
+                self._call(operation, algorithm, function, inputs[call % len(inputs)], nbytes)
             result.append((time.perf_counter() - start) / calls)
         return result[fresh:]
 
@@ -111,8 +111,8 @@ class _Timing:
             self._met.clear()
             rank, size = self.comm.rank, self.comm.size
             roots = range(size) if operation in ROOTED else (0,)
-            given = [arguments(operation, rank, size, nbytes // 4, root) for root in roots]
-            self._kept = (operation, nbytes), given
+            inputs = [arguments(operation, rank, size, nbytes // 4, root) for root in roots]
+            self._kept = (operation, nbytes), inputs
         return self._kept[1], fresh
 
     def _function(
@@ -125,12 +125,12 @@ class _Timing:
         return self._own[source["code"]]
 
     def _call(
-        self, operation: str, algorithm: str, function: Callable[..., Any], given: Any, nbytes: int
+        self, operation: str, algorithm: str, function: Callable[..., Any], inputs: Any, nbytes: int
     ) -> None:
         self.op += 1
         number = signature(operation, torch.float32, nbytes // 4)
         self.comm.begin(operation, algorithm, self.op, number, NOWHERE)
-        function(self.comm, *given)
+        function(self.comm, *inputs)
 
     def _meet(self) -> None:
         """Wait until all ranks have come; return at about the same time on each."""

@@ -83,10 +83,10 @@ def drift(
     Raises SpecError for invalid arguments, before anything runs.
     """
     more = {"ranks": ranks, "iterations": iterations}
-    given = {**fields, **{name: value for name, value in more.items() if value is not None}}
-    if "dtype" in given:
+    options = {**fields, **{name: value for name, value in more.items() if value is not None}}
+    if "dtype" in options:
         raise SpecError("drift runs everything in float32 and in float64: leave out dtype")
-    result = subjects_of(subject, mutants, given, resumes_at)
+    result = subjects_of(subject, mutants, options, resumes_at)
     last = result[0].experiment.iterations
     if resumes_at is not None and resumes_at >= last:
         raise SpecError(f"resumes_at = {resumes_at}: training has {last} iterations, from 0 on")

@@ -105,11 +105,11 @@ def _first_wrong(evidence: Evidence, drifted: list[int], torn: list[int]) -> int
     """Return the iteration of the first wrong update; None if it is not known."""
     if 1 in drifted or 1 in torn:
         return 0
-    seen = EXACT * max(evidence.level, 1e-300)
+    largest = EXACT * max(evidence.level, 1e-300)
     for iteration, now in enumerate(evidence.loss64):
-        if now > JUMP * seen:
+        if now > JUMP * largest:
             return max(iteration - 1, 0)
-        seen = max(seen, float(now))
+        largest = max(largest, float(now))
     return None
 
 
@@ -233,8 +233,8 @@ def _scaled(first: Match, ranks: int) -> str:
     return "the first update is right, what follows is not"
 
 
-def _close(scale: float, wanted: float) -> bool:
-    return abs(scale - wanted) <= 0.02 * wanted
+def _close(scale: float, target: float) -> bool:
+    return abs(scale - target) <= 0.02 * target
 
 
 def _part(what: str) -> str:

@@ -40,17 +40,17 @@ class Config:
 def train(job: Job, config: Config) -> None:
     loop = config.loop.load()
     model = job.model()
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "rank": job.rank,
         "size": job.ranks,
         "model": model,
         "minibatches": minibatches(job, model),
         "loss": partial(job.task.loss, model),
     }
-    wanted = inspect.signature(loop).parameters
-    if "optimizer" in wanted:
-        given["optimizer"] = job.optimizer(model)
-    loop(**{name: given[name] for name in wanted})
+    names = inspect.signature(loop).parameters
+    if "optimizer" in names:
+        values["optimizer"] = job.optimizer(model)
+    loop(**{name: values[name] for name in names})
     job.finish(model)
 
 

@@ -31,7 +31,7 @@ def plan_of(subjects: Sequence[Subject], at: Sequence[int]) -> list[Planned]:
     """Return the runs: the subjects first, then the mutants, for which fewer lengths are enough."""
     quiet = {"record": False}
     ground = reference(subjects[0].experiment)
-    given = [one for one in subjects if not one.mutant]
+    originals = [one for one in subjects if not one.mutant]
     mutants = [one for one in subjects if one.mutant]
     few = sorted({at[0], at[len(at) // 2], at[-1]})
     plan: list[Planned] = []
@@ -39,7 +39,7 @@ def plan_of(subjects: Sequence[Subject], at: Sequence[int]) -> list[Planned]:
         for dtype in DTYPES:
             fields = {"dtype": dtype, "iterations": k, **quiet}
             plan.append(Planned(SEQUENTIAL, _threaded(ground).replace(**fields)))
-            plan += (Planned(s.name, _threaded(s.experiment).replace(**fields)) for s in given)
+            plan += (Planned(s.name, _threaded(s.experiment).replace(**fields)) for s in originals)
     for k in few:
         for one in mutants:
             for dtype in DTYPES:

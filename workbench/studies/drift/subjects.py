@@ -70,7 +70,7 @@ class Subject:
 
 
 def subjects_of(
-    given: Given | Mapping[str, Given] | None,
+    subject: Given | Mapping[str, Given] | None,
     mutants: bool,
     fields: Mapping[str, Any],
     resumes_at: int | None = None,
@@ -78,8 +78,8 @@ def subjects_of(
     """Return the subjects, and the mutants of the first one's experiment, with those of resuming at
     an iteration if there is one. Raises SpecError.
     """
-    given = "data_parallel" if given is None else given
-    several = given if isinstance(given, Mapping) else {"": given}
+    subject = "data_parallel" if subject is None else subject
+    several = subject if isinstance(subject, Mapping) else {"": subject}
     if not several:
         raise SpecError("drift was given no subject: leave it out, or name at least one")
     result = [
@@ -98,30 +98,32 @@ def subjects_of(
             lost = may_lose(ground)
             names = [name for name, what in RESUMING.items() if what in lost]
             known += [mutant(name, ground, {"at": resumes_at}) for name in names]
-        taken = {one.name for one in known}
-        if clash := [one.name for one in result if one.name in taken]:
+        mutant_names = {one.name for one in known}
+        if clash := [one.name for one in result if one.name in mutant_names]:
             raise SpecError(f"{clash[0]!r} is a mutant's name: call it something else")
         result += known
     return result
 
 
-def experiment_of(given: Given, fields: Mapping[str, Any]) -> Experiment:
+def experiment_of(subject: Given, fields: Mapping[str, Any]) -> Experiment:
     """Return the subject's experiment with ``fields``; by default 2 ranks, 100 iterations."""
-    if isinstance(given, Experiment):
-        return given.replace(**fields)
+    if isinstance(subject, Experiment):
+        return subject.replace(**fields)
     ranks = fields.get("ranks", 2)
-    wanted = {"ranks": ranks, "iterations": 100, "batch_size": uneven(ranks), **fields}
-    if not callable(given):
-        return Experiment(**{"strategy": given, **wanted})
-    names = [*inspect.signature(given).parameters]
+    options = {"ranks": ranks, "iterations": 100, "batch_size": uneven(ranks), **fields}
+    if not callable(subject):
+        return Experiment(**{"strategy": subject, **options})
+    names = [*inspect.signature(subject).parameters]
     if names[:1] == ["job"]:
-        return Experiment(**{"strategy": given, **wanted})
+        return Experiment(**{"strategy": subject, **options})
     if not names or not set(names) <= {*LOOP}:
         raise SpecError(
-            f"{given.__name__}({', '.join(names)}): a strategy is train(job, config), and a loop "
+            f"{subject.__name__}({', '.join(names)}): a strategy is train(job, config), and a loop "
             f"of your own names what it wants of {listed(LOOP)}"
         )
-    return Experiment(**{**_path(HERE / "loop.py"), "options": {"loop": capture(given)}, **wanted})
+    return Experiment(
+        **{**_path(HERE / "loop.py"), "options": {"loop": capture(subject)}, **options}
+    )
 
 
 def uneven(ranks: int) -> int:
@@ -170,8 +172,8 @@ def _path(file: Path) -> dict[str, str]:
     return {"strategy": f"{file}:train"}
 
 
-def _named(given: Given | None) -> str:
-    what = given.strategy if isinstance(given, Experiment) else given
+def _named(subject: Given | None) -> str:
+    what = subject.strategy if isinstance(subject, Experiment) else subject
     if isinstance(what, Source):
         return what.name
     return "data_parallel" if what is None else what if isinstance(what, str) else what.__name__

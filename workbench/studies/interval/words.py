@@ -14,7 +14,7 @@ def sentences(table: pl.DataFrame, costs: Costs | None) -> list[str]:
     """Describe the costs, what theory advises, and what was measured."""
     if costs is None or not table.height:
         return []
-    lines = [_costs(costs), _advice(costs), _found(table, costs)]
+    lines = [_costs(costs), _advice(costs), _outcome(table, costs)]
     if not table["failures"].sum():
         lines.append(
             "No failure was drawn, so there is nothing to weigh checkpoints against: take more "
@@ -43,7 +43,7 @@ def _advice(costs: Costs) -> str:
     )
 
 
-def _found(table: pl.DataFrame, costs: Costs) -> str:
+def _outcome(table: pl.DataFrame, costs: Costs) -> str:
     best = best_of(table)
     assert best is not None
     row = table.row(by_predicate=pl.col("every") == best, named=True)

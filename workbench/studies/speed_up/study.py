@@ -71,8 +71,8 @@ def speed_up(
     one, so that what one rank does is not done by all cores already.
     Raises SpecError for what cannot be, before anything runs.
     """
-    given = cases(experiment, ranks, scaling, sweep)
+    study_cases = cases(experiment, ranks, scaling, sweep)
     if not experiment.record:
         raise SpecError("a study reads what the ranks recorded: leave out record=False")
     place = None if folder is None else Path(folder).expanduser()
-    return Study(given, repeats, scaling, ceiling, place)
+    return Study(study_cases, repeats, scaling, ceiling, place)

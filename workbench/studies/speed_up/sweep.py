@@ -21,10 +21,10 @@ class Sweep(Staged):
     PREPARING = "measuring what this machine can do"
 
     def __init__(
-        self, given: Sequence[Case], repeats: int, scaling: str, measure: bool, folder: Path | None
+        self, cases: Sequence[Case], repeats: int, scaling: str, measure: bool, folder: Path | None
     ) -> None:
         super().__init__(folder)
-        self.cases, self.repeats, self.scaling = tuple(given), repeats, scaling
+        self.cases, self.repeats, self.scaling = tuple(cases), repeats, scaling
         self.cores = cores()
         self.ceilings: dict[str, dict[int, float]] = {}  # once the machine is measured
         self._measure = measure

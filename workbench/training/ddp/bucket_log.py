@@ -76,9 +76,9 @@ class Book:
     def close(self, iteration: int) -> None:
         """End the iteration, and publish its buckets if they differ from the ones before."""
         self._look()
-        seen = [self._seen[index] for index in sorted(self._seen)]
+        buckets = [self._seen[index] for index in sorted(self._seen)]
         self._seen.clear()
-        names, sizes = [one for one, _ in seen], [size for _, size in seen]
+        names, sizes = [one for one, _ in buckets], [size for _, size in buckets]
         before = self._told
         if not names or (before is not None and names == (before.rebuilt or before.first)):
             return

@@ -75,8 +75,8 @@ class LockFreeShard(Shard):
     write, and the values may leave, meanwhile.
     """
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
         self._pool = ThreadPoolExecutor(
             len(self.clock), "workbench push", torch.set_num_threads, (1,)
         )

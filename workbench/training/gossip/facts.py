@@ -11,7 +11,7 @@ from workbench.training.gossip.graphs import Graph
 
 
 def peers(
-    made: Graph,
+    topology: Graph,
     words: str,
     *,
     every: int = 1,
@@ -26,10 +26,10 @@ def peers(
     round is ``every`` iterations. ``pairs``: two ranks at a time take their mean. ``stands``: the
     ranks that ever block on a message, where not all do.
     """
-    W = np.full((made.ranks, made.ranks), 0.5) if pairs else made.weights
+    W = np.full((topology.ranks, topology.ranks), 0.5) if pairs else topology.weights
     facts = {
-        "kind": "pairs" if pairs else made.kind,
-        "edges": [[a, b, float(W[b, a])] for a, b in sorted(made.edges)],
+        "kind": "pairs" if pairs else topology.kind,
+        "edges": [[a, b, float(W[b, a])] for a, b in sorted(topology.edges)],
         "every": every,
         "first": every - 1,
         "synchronous": synchronous,

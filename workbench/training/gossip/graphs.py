@@ -162,26 +162,26 @@ NAMED: Mapping[str, Callable[[int], Graph]] = {
 }
 
 
-def graph(given: str | Pairs, ranks: int, names: Iterable[str], option: str = "graph") -> Graph:
+def graph(choice: str | Pairs, ranks: int, names: Iterable[str], option: str = "graph") -> Graph:
     """Return the graph of a name among ``names``, or of pairs of ranks with an edge both ways.
 
     ``option``: the option that holds it. Raises SpecError for an unknown name or rank, and where
     some ranks have no path between them: those would never agree.
     """
-    if isinstance(given, str):
-        check_name(given, names, option)
-        return NAMED[given](ranks)
-    if len(given) > ranks * (ranks - 1):
+    if isinstance(choice, str):
+        check_name(choice, names, option)
+        return NAMED[choice](ranks)
+    if len(choice) > ranks * (ranks - 1):
         raise _refuse(
             option,
-            f"has {len(given):,} pairs, and {ranks} ranks make {ranks * (ranks - 1):,} at most: "
+            f"has {len(choice):,} pairs, and {ranks} ranks make {ranks * (ranks - 1):,} at most: "
             "name each once",
         )
-    for a, b in given:
+    for a, b in choice:
         if a == b or not (0 <= a < ranks and 0 <= b < ranks):
             why = "is of a rank with itself" if a == b else f"there are ranks 0 to {ranks - 1}"
             raise _refuse(option, f"the pair [{a}, {b}]: {why}")
-    result = _both_ways("given", ranks, given)
+    result = _both_ways("given", ranks, choice)
     if len(result.parts) > 1:
         groups = " and ".join(listed(map(str, part)) for part in result.parts)
         raise _refuse(
@@ -197,24 +197,24 @@ def _refuse(option: str, why: str, value: object = None, names: Iterable[str] = 
     return SpecError.at(("options", option), why, value, allowed=names).within("Experiment")
 
 
-def check_name(given: str, names: Iterable[str], option: str = "graph") -> None:
+def check_name(name: str, names: Iterable[str], option: str = "graph") -> None:
     """Raise SpecError for a name that is not in ``names``."""
-    if given not in names:
+    if name not in names:
         why = (
-            f"there is no such name{nearest(given, names)}. Allowed: {listed(names)}; or pairs of "
+            f"there is no such name{nearest(name, names)}. Allowed: {listed(names)}; or pairs of "
             "ranks, such as [[0, 1], [1, 2]]"
         )
-        raise _refuse(option, why, given, names)
+        raise _refuse(option, why, name, names)
 
 
-def two_sides(made: Graph, option: str = "graph") -> list[int]:
+def two_sides(topology: Graph, option: str = "graph") -> list[int]:
     """Return side 0 or 1 for each rank, so that every edge connects both sides; rank 0 is on side
     0.
 
     Raises SpecError where a cycle of an odd number of ranks makes that impossible.
     """
-    hops = made.distances()
-    for a, b in sorted(made.edges):
+    hops = topology.distances()
+    for a, b in sorted(topology.edges):
         if hops[a] % 2 == hops[b] % 2:
             raise _refuse(
                 option,

@@ -79,7 +79,7 @@ def leads(events: pl.DataFrame, servers: int = 1, models: int = 1) -> pl.DataFra
     """
     events = plain_texts(events)
     starts = _starts(events, servers)
-    taken = _taken(events).sort("at_ns")
+    outcomes = _outcomes(events).sort("at_ns")
     workers = starts["worker"].unique().sort().to_list()
     lost = {
         (row["rank"], row["peer"]): row["start_ns"]
@@ -88,7 +88,7 @@ def leads(events: pl.DataFrame, servers: int = 1, models: int = 1) -> pl.DataFra
         .iter_rows(named=True)
     }
     clocks = {
-        (server, worker): taken.filter(pl.col("server") == server, pl.col("worker") == worker)[
+        (server, worker): outcomes.filter(pl.col("server") == server, pl.col("worker") == worker)[
             "at_ns"
         ]
         for server in range(servers)
@@ -149,8 +149,8 @@ def every_push_counts_once(events: pl.DataFrame, *, complete: bool = True) -> li
     """
     events = plain_texts(events)
     pushed = _pushes(events).group_by(PAIR).agg(pushes=pl.len())
-    taken = _taken(events).group_by(PAIR).agg(taken=pl.len())
-    both = pushed.join(taken, on=PAIR, how="full", coalesce=True).with_columns(
+    outcomes = _outcomes(events).group_by(PAIR).agg(taken=pl.len())
+    both = pushed.join(outcomes, on=PAIR, how="full", coalesce=True).with_columns(
         pl.col("pushes", "taken").fill_null(0)
     )
     bad = both.filter(pl.col("pushes") != pl.col("taken"))
@@ -201,7 +201,7 @@ def staleness_is_told(events: pl.DataFrame) -> list[Violation]:
     pulled.
     """
     events = plain_texts(events)
-    rows = _pushes(events).join(_taken(events).filter(~pl.col("dropped")), on=PAIR)
+    rows = _pushes(events).join(_outcomes(events).filter(~pl.col("dropped")), on=PAIR)
     missed = pl.col("made") - 1 - pl.col("pulled")
     bad = rows.with_columns(missed=missed).filter(pl.col("missed") != pl.col("staleness"))
     return report(
@@ -218,7 +218,7 @@ def staleness_is_told(events: pl.DataFrame) -> list[Violation]:
 def own_updates_are_seen(events: pl.DataFrame) -> list[Violation]:
     """Check that a worker pulls a version that contains its own last update."""
     events = plain_texts(events)
-    result = _taken(events).select(*PAIR[:2], pl.col("iteration") + 1, "made")
+    result = _outcomes(events).select(*PAIR[:2], pl.col("iteration") + 1, "made")
     bad = _pulls(events).join(result, on=PAIR).filter(pl.col("pulled") < pl.col("made"))
     return report(
         "own updates are seen",
@@ -248,7 +248,7 @@ def queue_waits(events: pl.DataFrame) -> pl.DataFrame:
     """
     events = plain_texts(events)
     left = _pushes(events).select(*PAIR, "left_ns")
-    rows = _taken(events).join(left, on=PAIR).sort("at_ns")
+    rows = _outcomes(events).join(left, on=PAIR).sort("at_ns")
     wait = pl.max_horizontal(pl.col("begun_ns") - pl.col("left_ns"), 0)
     return rows.select(*PAIR, wait_ns=wait)
 
@@ -312,7 +312,7 @@ def bytes_exact(
 # -- rows --
 
 
-def _taken(events: pl.DataFrame) -> pl.DataFrame:
+def _outcomes(events: pl.DataFrame) -> pl.DataFrame:
     """Return the pushes that a server applied or dropped.
 
     Columns PAIR, made, staleness, begun_ns, at_ns, dropped.

@@ -121,12 +121,12 @@ def make_plan(
     live = {span: [p for p in pieces if p.kind in _LIVE] for span, _, pieces in spans}
     chosen: list[tuple[Range, int, Piece | None]] = []
     clock = _common_clock(spans, live) if synchronous else -1
-    for span, owner, found in spans:
+    for span, owner, candidates in spans:
         fitting = live[span]
         if synchronous:
             fitting = [p for p in fitting if p.slowest == clock or _goes_back(p, clock)]
         if not fitting and otherwise == "pull":
-            fitting = [p for p in found if p.kind == "pull"]
+            fitting = [p for p in candidates if p.kind == "pull"]
         best = max(fitting, key=lambda p: _preference(p, owner), default=None)
         chosen.append((span, owner, best))
     if synchronous:

@@ -45,16 +45,16 @@ def check(schedule: Grid, ranks: int) -> None:
         )
     if schedule.microbatches < 1:
         raise SpecError(f"schedule {schedule.name} has no actions")
-    seen = _places(schedule)
+    places = _places(schedule)
     for stage in range(schedule.stages):
         for m in range(schedule.microbatches):
-            _whole(schedule, seen, stage, m)
-    _no_one_waits_for_ever(schedule, seen)
+            _whole(schedule, places, stage, m)
+    _no_one_waits_for_ever(schedule, places)
 
 
 def _places(schedule: Grid) -> dict[Action, Place]:
     """Return the place of every action; refuse duplicates and wrong numbers or ranks."""
-    seen: dict[Action, Place] = {}
+    places: dict[Action, Place] = {}
     home: dict[int, Place] = {}
     for rank, row in enumerate(schedule.rows):
         for position, one in enumerate(row):
@@ -74,8 +74,8 @@ def _places(schedule: Grid) -> dict[Action, Place]:
                     place,
                     f"is of no microbatch: there are microbatches 0 to {schedule.microbatches - 1}",
                 )
-            if one in seen:
-                _refuse(schedule, place, f"is done already, {_where(seen[one])}", seen[one])
+            if one in places:
+                _refuse(schedule, place, f"is done already, {_where(places[one])}", places[one])
             first = home.setdefault(one.stage, place)
             if first.rank != rank:
                 _refuse(
@@ -85,13 +85,13 @@ def _places(schedule: Grid) -> dict[Action, Place]:
                     f"{first.rank} ({first.action} is there), for its parameters are on one rank",
                     first,
                 )
-            seen[one] = place
-    return seen
+            places[one] = place
+    return places
 
 
-def _whole(schedule: Grid, seen: Mapping[Action, Place], stage: int, m: int) -> None:
+def _whole(schedule: Grid, places: Mapping[Action, Place], stage: int, m: int) -> None:
     """Check one microbatch at one stage: it needs F, and B or else I and W."""
-    at = {kind: seen.get(Action(stage, kind, m)) for kind in KINDS}
+    at = {kind: places.get(Action(stage, kind, m)) for kind in KINDS}
     if at["F"] is None:
         _refuse(schedule, None, f"{Action(stage, 'F', m)} is missing: no rank does it")
     if at["B"]:
@@ -116,7 +116,7 @@ def _whole(schedule: Grid, seen: Mapping[Action, Place], stage: int, m: int) -> 
         )
 
 
-def _no_one_waits_for_ever(schedule: Grid, seen: Mapping[Action, Place]) -> None:
+def _no_one_waits_for_ever(schedule: Grid, places: Mapping[Action, Place]) -> None:
     """Raise Deadlock if the ranks cannot finish their rows."""
     _, reached = walk(schedule.rows, schedule.stages)
     stuck = [rank for rank, row in enumerate(schedule.rows) if reached[rank] < len(row)]
@@ -125,37 +125,38 @@ def _no_one_waits_for_ever(schedule: Grid, seen: Mapping[Action, Place]) -> None
     hops: dict[int, tuple[Place, Place]] = {}
     for rank in stuck:
         head = schedule.rows[rank][reached[rank]]
-        wanted = next(
-            seen[one]
-            for one in needs(head, schedule.stages, seen)
-            if seen[one].position >= reached[seen[one].rank]
+        blocker = next(
+            places[one]
+            for one in needs(head, schedule.stages, places)
+            if places[one].position >= reached[places[one].rank]
         )
-        hops[rank] = Place(rank, reached[rank], head), wanted
+        hops[rank] = Place(rank, reached[rank], head), blocker
     cycle = [
-        hops[rank] for rank in circle({rank: wanted.rank for rank, (_, wanted) in hops.items()})
+        hops[rank] for rank in circle({rank: blocker.rank for rank, (_, blocker) in hops.items()})
     ]
     raise Deadlock(_in_words(schedule, cycle), schedule, tuple(cycle))
 
 
 def _in_words(schedule: Grid, cycle: list[tuple[Place, Place]]) -> str:
-    first, wanted = cycle[0]
+    first, blocker = cycle[0]
     marks = {(one.rank, one.position): "[]" for one, _ in cycle}
     for _, one in cycle:
         marks.setdefault((one.rank, one.position), "()")
     if len(cycle) == 1:
         head = (
-            f"schedule {schedule.name}, {_where(first)}: {first.action} waits for {wanted.action}, "
-            f"which the same rank does later, at position {wanted.position}"
+            f"schedule {schedule.name}, {_where(first)}: {first.action} waits for "
+            f"{blocker.action}, which the same rank does later, at position {blocker.position}"
         )
         return f"{head}\n\n{draw(schedule, marks)}"
     lines, arrows = list[str](), list[Action]()
-    for (waiting, wanted), (following, _) in zip(cycle, cycle[1:] + cycle[:1], strict=True):
-        after = "where it stands" if wanted == following else f"after {following.action}"
+    for (waiting, blocker), (following, _) in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+        after = "where it stands" if blocker == following else f"after {following.action}"
         lines.append(
             f"  rank {waiting.rank}, position {waiting.position}: {waiting.action} waits for "
-            f"{wanted.action}, which rank {wanted.rank} does at position {wanted.position}, {after}"
+            f"{blocker.action}, which rank {blocker.rank} does at position "
+            f"{blocker.position}, {after}"
         )
-        arrows += [waiting.action] if wanted == following else [waiting.action, wanted.action]
+        arrows += [waiting.action] if blocker == following else [waiting.action, blocker.action]
     return (
         f"schedule {schedule.name} stops: {len(cycle)} ranks wait for one another\n"
         + "\n".join(lines)

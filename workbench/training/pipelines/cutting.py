@@ -39,7 +39,7 @@ def agree(
     """
     text = ""
     if job.rank == 0:
-        profile = measure(traced, args, loss=lambda given: job.task.loss(answering(given), batch))
+        profile = measure(traced, args, loss=lambda output: job.task.loss(answering(output), batch))
         cut = _chosen(job, config, schedule, profile)
         planned = memories(_costs(job, profile), cut.starts, schedule.peaks)
         job.tell({"model": json.dumps({**model_facts(profile, cut), "memory": planned})})

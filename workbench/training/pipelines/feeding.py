@@ -81,26 +81,26 @@ class Feeding:
         batch = self.batches[key] if self.last else self.batches.pop(key)
         return arguments(self.job.task, model, batch)
 
-    def loss(self, key: Key, given: Any) -> torch.Tensor:
+    def loss(self, key: Key, output: Any) -> torch.Tensor:
         """Return the task's loss of the model's output, weighted by the microbatch's share."""
         job, batch, (iteration, number) = self.job, self.batches.pop(key), key
-        whole: torch.Tensor = job.task.loss(answering(given), batch)
+        whole: torch.Tensor = job.task.loss(answering(output), batch)
         mine = self.ids[iteration][number]
         loss = job.corruption.loss(whole, mine, uses_inputs=self.first)
         share = self.shares[iteration][number]
         self.losses[iteration] += float(loss.detach()) * share
         if iteration % METRICS_EVERY == 0 and job.recorder.active and hasattr(job.task, "metrics"):
-            self._answer = key, given, batch
+            self._answer = key, output, batch
         return loss * share
 
     def measure(self) -> None:
         """Compute the task's metrics of the microbatch of the latest loss, outside its span."""
         if self._answer is None:
             return
-        (iteration, number), given, batch = self._answer
+        (iteration, number), output, batch = self._answer
         self._answer = None
         with torch.no_grad():
-            result = self.job.task.metrics(answering(given), batch)
+            result = self.job.task.metrics(answering(output), batch)
         sums, share = self.metrics.setdefault(iteration, {}), self.shares[iteration][number]
         for name, value in result.items():
             sums[name] = sums.get(name, 0.0) + float(value) * share

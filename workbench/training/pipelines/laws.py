@@ -85,10 +85,10 @@ def in_order(events: pl.DataFrame, schedule: Schedule, each: int) -> list[Violat
         at = {Action.parse(row["action"]): row for row in rows}
         for place, planned in enumerate(schedule.rows):
             begun = [row["action"] for row in rows if row["place"] == place]
-            wanted = [str(one) for one in planned if one in at]
-            if begun != wanted and sorted(begun) == sorted(wanted):
-                n = next(n for n, (a, b) in enumerate(zip(begun, wanted, strict=True)) if a != b)
-                words = f"action {n} was {begun[n]}, the schedule has {wanted[n]}"
+            expected = [str(one) for one in planned if one in at]
+            if begun != expected and sorted(begun) == sorted(expected):
+                n = next(n for n, (a, b) in enumerate(zip(begun, expected, strict=True)) if a != b)
+                words = f"action {n} was {begun[n]}, the schedule has {expected[n]}"
                 result.append(_broken("in order", schedule, key, place, words))
         for one, row in at.items():
             for before in needs(one, schedule.stages, at):
@@ -110,9 +110,9 @@ def peaks_kept(events: pl.DataFrame, schedule: Schedule, each: int) -> list[Viol
         for row in rows:
             held[row["stage"]] += (row["what"] == "F") - (row["what"] in "BW")
             most[row["stage"]] = max(most[row["stage"]], held[row["stage"]])
-        for stage, (seen, planned) in enumerate(zip(most, schedule.peaks, strict=True)):
-            if seen != planned:
-                had = counted(seen, "microbatch")
+        for stage, (peak, planned) in enumerate(zip(most, schedule.peaks, strict=True)):
+            if peak != planned:
+                had = counted(peak, "microbatch")
                 words = f"stage {stage} had {had} in flight, the schedule {planned}"
                 result.append(_broken("peaks kept", schedule, key, schedule.rank_of[stage], words))
     table = (
@@ -153,14 +153,14 @@ def versions_right(events: pl.DataFrame, schedule: Schedule, each: int) -> list[
                     continue
                 version = at[one]["version"]
                 if one.kind == "F":
-                    wanted = key[1] if schedule.flush else backwards[one.stage] // each
-                    why = f"its stage had been updated {wanted} times"
+                    expected = key[1] if schedule.flush else backwards[one.stage] // each
+                    why = f"its stage had been updated {expected} times"
                 else:
                     forward = at.get(Action(one.stage, "F", one.microbatch))
-                    wanted = forward["version"] if forward else version
-                    why = f"its forward ran on version {wanted}"
+                    expected = forward["version"] if forward else version
+                    why = f"its forward ran on version {expected}"
                 backwards[one.stage] += one.kind in "BW"
-                if version != wanted:
+                if version != expected:
                     words = f"{one} ran on version {version}, but {why}"
                     result.append(_broken("versions right", schedule, key, place, words))
     return _most(result)

@@ -32,9 +32,9 @@ class _Asking(torch.nn.Module):
 
 
 class _Answering(torch.nn.Module):
-    def __init__(self, given: Any) -> None:
+    def __init__(self, output: Any) -> None:
         super().__init__()
-        self.given, self.calls = given, 0
+        self.output, self.calls = output, 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
@@ -43,7 +43,7 @@ class _Answering(torch.nn.Module):
                 "the task's loss or metrics calls the model twice for a batch; a pipeline runs it "
                 "once: call it once and use its output again"
             )
-        return self.given
+        return self.output
 
 
 def arguments(task: Any, model: torch.nn.Module, batch: Any) -> tuple[Any, ...]:
@@ -58,6 +58,6 @@ def arguments(task: Any, model: torch.nn.Module, batch: Any) -> tuple[Any, ...]:
     raise WorkbenchError("the task's loss does not call the model: there is nothing to cut")
 
 
-def answering(given: Any) -> torch.nn.Module:
-    """Return a model whose output is always ``given``."""
-    return _Answering(given)
+def answering(output: Any) -> torch.nn.Module:
+    """Return a model whose output is always ``output``."""
+    return _Answering(output)

@@ -231,7 +231,7 @@ class Pipeline:
         if kind == "F":
             if stage.index < self.schedule.stages - 1:
                 return stage.forward(number, values)
-            stage.forward(number, values, lambda given: self.feeding.loss(key, given))
+            stage.forward(number, values, lambda output: self.feeding.loss(key, output))
             return ()
         if kind == "B":
             return stage.backward(number, values)

@@ -81,11 +81,11 @@ class Relay:
         if key in self._near:
             return self._leaves(key, self._near.pop(key), samples)
         self.expect(action, samples, self.recorder.where)
-        taken = []
+        tensors = []
         for work, tensor in self._posted.pop(key):
             work.wait()
-            taken.append(tensor)
-        return self._leaves(key, tuple(taken), samples)
+            tensors.append(tensor)
+        return self._leaves(key, tuple(tensors), samples)
 
     def give(self, action: Action, tensors: Sequence[torch.Tensor], samples: int) -> None:
         """Pass on this action's results: a forward's outputs, a backward's gradients."""

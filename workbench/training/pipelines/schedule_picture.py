@@ -47,7 +47,7 @@ def html(schedule: Grid, times: Times = UNIT) -> str:
     for one in timeline(schedule, times):
         caption = _time_range(one, times).removeprefix("steps ")
         rows[schedule.rank_of[one.action.stage]].append(f"{one.action} {caption}")
-    lines = "\n".join(f"rank {rank}: {', '.join(told)}" for rank, told in rows.items())
+    lines = "\n".join(f"rank {rank}: {', '.join(captions)}" for rank, captions in rows.items())
     unit = "steps" if times is UNIT else "time"
     return (
         f"{image(picture(schedule, times), _title(schedule, times))}<details><summary>When each "
@@ -99,7 +99,7 @@ def cycle_picture(schedule: Grid, cycle: Cycle) -> str:
         for position, one in enumerate(row):
             x = LEFT + position * step
             parts += _bar(one, x, strips[one.stage], step - 1, f"position {position}")
-    for waiting, wanted in cycle:
+    for waiting, blocker in cycle:
         left, top = LEFT + waiting.position * step, strips[waiting.action.stage]
         parts.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{step - 1:.1f}" height="{STRIP - 2}" '
@@ -107,7 +107,7 @@ def cycle_picture(schedule: Grid, cycle: Cycle) -> str:
         )
         (ax, a), (bx, b) = (
             (LEFT + (one.position + 0.5) * step, strips[one.action.stage])
-            for one in (waiting, wanted)
+            for one in (waiting, blocker)
         )
         # From edge to edge, through the ground between two rows; in one row, over it.
         ya, yb = (a, b + STRIP) if b <= a else (a + STRIP - 2, b - 2)
@@ -125,7 +125,7 @@ def cycle_picture(schedule: Grid, cycle: Cycle) -> str:
 
 def _cycle_title(schedule: Grid, cycle: Cycle) -> str:
     return f"{schedule.name} stops: " + ", ".join(
-        f"{waiting.action} waits for {wanted.action}" for waiting, wanted in cycle
+        f"{waiting.action} waits for {blocker.action}" for waiting, blocker in cycle
     )
 
 

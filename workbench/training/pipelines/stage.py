@@ -82,12 +82,12 @@ class Stage:
         """
         weights = self._weights()
         with self.memory.counting():
-            given = (
+            result = (
                 functional_call(self.module, weights, tuple(values))
                 if self.stash
                 else self.module(*values)
             )
-            outputs = given if loss is None else (loss(given),)
+            outputs = result if loss is None else (loss(result),)
             if self.halves:  # torch detaches them in place, which fails for a view
                 outputs = tuple(x.clone() if x._is_view() else x for x in outputs)
         inputs = tuple(x for x in values if isinstance(x, torch.Tensor) and x.requires_grad)

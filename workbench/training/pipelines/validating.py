@@ -34,11 +34,11 @@ def validate(job: Job, stages: Mapping[int, Stage], relay: Relay, model: torch.n
             batch = job.batch(dataset, ids) if index in (0, last) else None
             action = Action(index, "F", number)
             values = relay.take(action, len(ids))
-            given = stage.module(*(arguments(job.task, model, batch) if index == 0 else values))
+            output = stage.module(*(arguments(job.task, model, batch) if index == 0 else values))
             if index < last:
-                relay.give(action, given, len(ids))
+                relay.give(action, output, len(ids))
                 continue
-            for name, value in job.task.metrics(answering(given), batch).items():
+            for name, value in job.task.metrics(answering(output), batch).items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(ids) / count
     relay.flush()
     if sums:

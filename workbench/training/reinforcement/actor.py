@@ -225,12 +225,12 @@ class Actor:
             lost = self._kept.sent.pop(whom, 0)
             self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=whom)
 
-    def _note_lost(self, told: Mapping[int, Mapping[str, Any]]) -> None:
+    def _note_lost(self, reports: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what replays do not have of what was sent in the generation before."""
-        if not told:
+        if not reports:
             return
         for replay, sent in [*self._kept.sent.items()]:
-            came = told.get(replay, {}).get("came", {}).get(str(self.job.run_rank), 0)
+            came = reports.get(replay, {}).get("came", {}).get(str(self.job.run_rank), 0)
             self._kept.sent[replay] = came
             if lost := sent - came:
                 self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=replay)

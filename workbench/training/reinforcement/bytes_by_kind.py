@@ -58,8 +58,8 @@ def table(
 
     ``counted``: messages and bytes of each kind; ``roles``: what is stored with the run.
     """
-    told = expected(roles, roles["options"], roles["batch"], frames, updates)
-    rows = [(name, *counted.get(name, (0, 0)), told[name]) for name in KINDS]
+    predictions = expected(roles, roles["options"], roles["batch"], frames, updates)
+    rows = [(name, *counted.get(name, (0, 0)), predictions[name]) for name in KINDS]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -71,9 +71,9 @@ class Target:
             expected = self._model(batch["next_observation"])
             chooser = model(batch["next_observation"]) if self._double else expected
             best = expected.gather(1, chooser.argmax(1, keepdim=True))[:, 0]
-            wanted = batch["reward"] + batch["discount"] * best
-        self.errors = (wanted - values).detach()
-        each = F.smooth_l1_loss(values, wanted, reduction="none")
+            target = batch["reward"] + batch["discount"] * best
+        self.errors = (target - values).detach()
+        each = F.smooth_l1_loss(values, target, reduction="none")
         return (batch["weight"] * each).mean()
 
     def priorities(self, sampled: np.ndarray) -> np.ndarray:

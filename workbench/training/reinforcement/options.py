@@ -101,8 +101,8 @@ def check_distributed(options: Distributed, counts: Mapping[str, int]) -> None:
     if options.max_policy_lag is not None:
         least["max_policy_lag"] = 1
     for name, lowest in least.items():
-        if (given := getattr(options, name)) < lowest:
-            raise SpecError.at(name, f"must be {lowest} or more", given)
+        if (value := getattr(options, name)) < lowest:
+            raise SpecError.at(name, f"must be {lowest} or more", value)
     shards = counts.get("replays", 1)  # servers divide parameters: their number is checked later
     if shards > options.capacity:
         why = f"there are only capacity = {options.capacity} transitions to divide"

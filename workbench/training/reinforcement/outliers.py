@@ -25,9 +25,9 @@ class Outliers:
         """Take in the next loss; return whether it is an outlier by those before."""
         apart = loss - self._mean
         limit = self._deviations * math.sqrt(self._variance)
-        found = bool(self._deviations) and self._count >= FEWEST and apart > limit
+        outlier = bool(self._deviations) and self._count >= FEWEST and apart > limit
         self._count += 1
         share = max(SHARE, 1 / self._count)  # at first the plain mean
         self._mean += share * apart
         self._variance = (1 - share) * (self._variance + share * apart * apart)
-        return found
+        return outlier

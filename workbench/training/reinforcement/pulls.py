@@ -42,7 +42,7 @@ class Pulls:
     def begin(self) -> None:
         """Post the receives of all actors' requests."""
         for actor in self.pulled:
-            self.inbox.expect(messages.numbers(1), actor, PULL, self._asked)
+            self.inbox.expect(messages.numbers(1), actor, PULL, self._note_request)
 
     def look(self, seconds: float = messages.LOOK, also: Any = None) -> None:
         """Wait for a request, or for the message ``also``; answer what can be answered."""
@@ -81,10 +81,10 @@ class Pulls:
             return
         self._sending.append((messages.send(self._job, values_N, actor, PARAMETERS), values_N))
         self.pulled[actor] = version
-        self.inbox.expect(messages.numbers(1), actor, PULL, self._asked)
+        self.inbox.expect(messages.numbers(1), actor, PULL, self._note_request)
 
-    def _asked(self, actor: int, told: torch.Tensor) -> None:
-        if (needed := int(told)) == END:
+    def _note_request(self, actor: int, message: torch.Tensor) -> None:
+        if (needed := int(message)) == END:
             self.pulled.pop(actor, None)
         else:
             self._waiting[actor] = needed

@@ -28,16 +28,16 @@ def kept(job: Job, kind: type[Kept]) -> Kept | None:
     return beside if isinstance(beside, kind) else None
 
 
-def take_part(job: Job, keeps: object, said: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+def take_part(job: Job, keeps: object, report: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     """Keep something for the next generation, and attend the take-over from the one before.
 
-    ``said``: what other actors and replays are to know. Returns what each of them says, by its rank
-    in the run; nothing in the first generation.
+    ``report``: what other actors and replays need to know. Returns their reports by rank of the
+    run; nothing in the first generation.
     """
     job.carried = Carried(job.team.generation, beside=keeps)
-    told = attend(job, said) if job.team.state == "memory" else {}
+    reports = attend(job, report) if job.team.state == "memory" else {}
     job.begins = True
-    return told
+    return reports
 
 
 def stay(job: Job, served: Options | None) -> None:

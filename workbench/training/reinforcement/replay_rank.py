@@ -160,8 +160,8 @@ class ReplayRank:
         self._let_leave(actor)
         self._answer()
 
-    def _farewell(self, actor: int, told: Any) -> None:
-        self._sent[actor] = int(told) * self.options.block
+    def _farewell(self, actor: int, message: Any) -> None:
+        self._sent[actor] = int(message) * self.options.block
         self._let_leave(actor)
 
     def _let_leave(self, actor: int) -> None:
@@ -172,9 +172,9 @@ class ReplayRank:
 
     # -- learners --
 
-    def _request(self, learner: int, told: Any) -> None:
+    def _request(self, learner: int, message: Any) -> None:
         """Note what a learner asks for; answer it if it can be."""
-        count, version, inserted = told.tolist()
+        count, version, inserted = message.tolist()
         if count == END:
             self._learners.discard(learner)
             return self._inbox.forget(learner)

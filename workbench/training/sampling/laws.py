@@ -86,9 +86,9 @@ def _once(all_of_them: Sequence[Minibatch], samples: int) -> Law:
     again: Counter[int] = Counter()
     left_out = 0
     for epoch in {one.epoch for one in all_of_them}:
-        seen = Counter(i for one in all_of_them if one.epoch == epoch for i in one.union)
-        again += Counter({i: times - 1 for i, times in seen.items() if times > 1})
-        left_out = max(left_out, samples - len(seen))
+        counts = Counter(i for one in all_of_them if one.epoch == epoch for i in one.union)
+        again += Counter({i: times - 1 for i, times in counts.items() if times > 1})
+        left_out = max(left_out, samples - len(counts))
     parts = []
     if again:
         are, them = ("are", "them") if len(again) > 1 else ("is", "it")
@@ -171,14 +171,14 @@ class Averages:
         )
 
 
-def averages(values: Sequence[float], taken: Sequence[Sequence[int]]) -> Averages:
+def averages(values: Sequence[float], by_rank: Sequence[Sequence[int]]) -> Averages:
     """Return the averages of ``values`` by sample id, as ranks with these ids compute them.
 
     A rank without any adds 0, as an empty sum does.
     """
-    own = [[float(values[i]) for i in ids] for ids in taken]
+    own = [[float(values[i]) for i in ids] for ids in by_rank]
     every = [value for some in own for value in some]
-    ids = {i for some in taken for i in some}
+    ids = {i for some in by_rank for i in some}
     return Averages(
         true=fsum(float(values[i]) for i in ids) / max(1, len(ids)),
         counted=fsum(every) / max(1, len(every)),

@@ -151,7 +151,7 @@ def dealt(
     """Return the minibatches of runs: uneven where ranks do not divide one, nothing repeated."""
     whole, result = batches.Minibatches(len(order), batch_size, seed), list[Minibatch]()
     for epoch in range(epochs):
-        taken: list[list[int]] = []
+        minibatches: list[list[int]] = []
         for number in range(whole.per_epoch):
             first = number * batch_size
             at = (
@@ -159,12 +159,12 @@ def dealt(
                 if shuffle
                 else np.arange(first, min(first + batch_size, len(order)))
             )
-            taken.append([order[int(place)] for place in at])
+            minibatches.append([order[int(place)] for place in at])
         of = [
-            [batches.partition(np.array(ids), rank, ranks).tolist() for ids in taken]
+            [batches.partition(np.array(ids), rank, ranks).tolist() for ids in minibatches]
             for rank in range(ranks)
         ]
-        result += epoch_of(epoch, taken, of)
+        result += epoch_of(epoch, minibatches, of)
     return result
 
 
@@ -190,15 +190,15 @@ def listened(
     return result
 
 
-def _batches(given: Any, size: int | None, epoch: int, name: str) -> Iterator[Ids]:
+def _batches(loader: Any, size: int | None, epoch: int, name: str) -> Iterator[Ids]:
     """Yield the minibatches of a loader, a batch sampler, a sampler, or any iterable of ids."""
-    inside = getattr(given, "batch_sampler", None)
-    for one in (given, getattr(given, "sampler", None), inside, getattr(inside, "sampler", None)):
+    inside = getattr(loader, "batch_sampler", None)
+    for one in (loader, getattr(loader, "sampler", None), inside, getattr(inside, "sampler", None)):
         if one is not None and hasattr(one, "set_epoch"):
             one.set_epoch(epoch)
-    source = inside or given
-    if hasattr(given, "dataset") and hasattr(given, "collate_fn") and source is given:
-        source = given.sampler  # a DataLoader without batches yields one sample at a time
+    source = inside or loader
+    if hasattr(loader, "dataset") and hasattr(loader, "collate_fn") and source is loader:
+        source = loader.sampler  # a DataLoader without batches yields one sample at a time
         size = size or 1
     waiting: list[int] = []
     for one in source:

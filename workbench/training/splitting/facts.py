@@ -27,7 +27,7 @@ def model_facts(profile: Profile, cut: Cut) -> dict[str, Any]:
         }
         for i, layer in enumerate(profile.layers)
     ]
-    edges = [[value.made, use, value.nbytes] for value in profile.values for use in value.uses]
+    edges = [[value.maker, use, value.nbytes] for value in profile.values for use in value.uses]
     borders = []
     for start in cut.starts[1:]:
         crossing = profile.crossing(start - 1)

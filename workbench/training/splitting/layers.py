@@ -115,10 +115,10 @@ def number_nodes(graph: fx.Graph) -> set[fx.Node]:
         name = function_name(node)
         attribute = name == "getattr" and node.args[1] in _NUMBERS
         method = node.op == "call_method" and name in _NUMBERS
-        given = node.all_input_nodes
+        inputs = node.all_input_nodes
         known = node.target in _ARITHMETIC or getattr(node.target, "__module__", "") == "math"
         arithmetic = node.op == "call_function" and known
-        if attribute or method or (arithmetic and given and sizes.issuperset(given)):
+        if attribute or method or (arithmetic and inputs and sizes.issuperset(inputs)):
             sizes.add(node)
     return sizes
 
@@ -127,9 +127,9 @@ def _placeless(graph: fx.Graph, model: nn.Module) -> set[fx.Node]:
     """Return sizes, and nodes derived from sizes and constants alone, such as positions[:t]."""
     result = number_nodes(graph)
     for node in graph.nodes:
-        given = [a for a in node.all_input_nodes if a.op != "get_attr"]
+        inputs = [a for a in node.all_input_nodes if a.op != "get_attr"]
         cheap = node.op != "call_module" and _stays(node, model) and not in_place(node, model)
-        if cheap and node.all_input_nodes and result.issuperset(given):
+        if cheap and node.all_input_nodes and result.issuperset(inputs):
             result.add(node)
     return result
 
@@ -177,10 +177,10 @@ def _name(node: fx.Node) -> str:
 
 def _unique(nodes: list[fx.Node]) -> Iterator[str]:
     """Yield names of layers; repeated names get ":2", ":3", ..."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in map(_name, nodes):
-        seen[name] = seen.get(name, 0) + 1
-        yield name if seen[name] == 1 else f"{name}:{seen[name]}"
+        counts[name] = counts.get(name, 0) + 1
+        yield name if counts[name] == 1 else f"{name}:{counts[name]}"
 
 
 def _parameters(node: fx.Node, model: nn.Module) -> Iterator[str]:

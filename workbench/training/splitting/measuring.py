@@ -48,12 +48,12 @@ def measure(
             reads, gives = _reads(traced, i), _gives(traced, i)
             last = loss if i == len(traced.layers) - 1 else None
             pieces.append(_Piece(piece(traced, i, i, reads, gives), reads, last))
-            given, answer, saved = _run(pieces[-1], traced, known)
+            output, answer, saved = _run(pieces[-1], traced, known)
             known_before = storages.count
-            kept = storages.note(saved, [*_tensors(given), *_tensors(answer)], i)
+            kept = storages.note(saved, [*_tensors(output), *_tensors(answer)], i)
             fresh = {k.storage: k.storage_nbytes for k in kept if k.storage >= known_before}
             if gives is not None:
-                known.update(zip(gives, given, strict=True))
+                known.update(zip(gives, output, strict=True))
             parameters = {id(named[p]): named[p] for p in layer.parameters}
             costs.append(
                 LayerCost(
@@ -61,7 +61,7 @@ def measure(
                     layer.op,
                     sum(p.nbytes for key, p in parameters.items() if key not in counted),
                     sum(fresh.values()),
-                    sum(v.nbytes for v in _tensors(given)),
+                    sum(v.nbytes for v in _tensors(output)),
                     0.0,
                     0.0,
                     kept,
@@ -86,8 +86,8 @@ class _Piece(NamedTuple):
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, Any]:
         """Return the layer's output, and the tensors to differentiate."""
-        given = self.module(*inputs)
-        return given, given if self.loss is None else self.loss(given)
+        output = self.module(*inputs)
+        return output, output if self.loss is None else self.loss(output)
 
 
 class Storages:
@@ -108,13 +108,13 @@ class Storages:
         return len(self._numbers)
 
     def note(
-        self, saved: list[torch.Tensor], given: list[torch.Tensor], layer: int
+        self, saved: list[torch.Tensor], outputs: list[torch.Tensor], layer: int
     ) -> tuple[Kept, ...]:
-        """Return what autograd ``saved`` while ``layer`` ran and gave ``given``, without
+        """Return the ``saved`` tensors of autograd for ``layer`` with these ``outputs``, without
         parameters.
         """
-        self._alive += [*saved, *given]
-        for tensor in (*saved, *given):
+        self._alive += [*saved, *outputs]
+        for tensor in (*saved, *outputs):
             self._made.setdefault(_address(tensor), layer)
         kept = []
         for tensor in saved:
@@ -137,7 +137,7 @@ def _reads(traced: Traced, i: int) -> tuple[str, ...]:
     nodes = [traced.nodes[name] for name in nodes_of_layer]
     if i == len(traced.layers) - 1:
         nodes += traced.graph.find_nodes(op="output")
-    read = (given.name for node in nodes for given in node.all_input_nodes)
+    read = (value.name for node in nodes for value in node.all_input_nodes)
     return tuple(
         dict.fromkeys(
             name for name in read if name in traced.layer_of and name not in nodes_of_layer
@@ -187,8 +187,8 @@ def _run(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        given, answer = layer(_inputs(traced, layer.reads, known))
-    return given, answer, saved
+        output, answer = layer(_inputs(traced, layer.reads, known))
+    return output, answer, saved
 
 
 def _times(
@@ -213,14 +213,14 @@ def _times(
 def _time(layer: _Piece, traced: Traced, known: dict[str, Any]) -> tuple[float, float]:
     parameters = [p for p in layer.module.parameters() if p.requires_grad]
     inputs = _inputs(traced, layer.reads, known)
-    wanted = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
+    inputs_with_grad = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
     with _timed(inputs) as forward:
         _, answer = layer(inputs)
     outputs = [v for v in _tensors(answer) if v.requires_grad]
     ones = [torch.ones_like(v) for v in outputs]
     with _timed(inputs) as backward:
-        if outputs and (wanted or parameters):
-            torch.autograd.grad(outputs, [*wanted, *parameters], ones, allow_unused=True)
+        if outputs and (inputs_with_grad or parameters):
+            torch.autograd.grad(outputs, [*inputs_with_grad, *parameters], ones, allow_unused=True)
     return forward[0], backward[0]
 
 

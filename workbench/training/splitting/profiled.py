@@ -13,7 +13,7 @@ class Kept(NamedTuple):
     start: int  # where in the storage, in elements
     nbytes: int
     storage_nbytes: int
-    made: int  # the layer that made the storage; -1: it came with the model's arguments
+    maker: int  # the layer that made the storage; -1: it came with the model's arguments
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Value:
     """A value that one layer gives to later ones."""
 
     name: str
-    made: int  # by this layer; -1: an argument of the model
+    maker: int  # the layer that made it; -1: it is an argument of the model
     uses: tuple[int, ...]  # the layers that use it
     nbytes: int
     gradient: bool  # whether a gradient comes back
@@ -64,7 +64,7 @@ class Profile:
 
     def crossing(self, border: int) -> tuple[Value, ...]:
         """Return the values that cross the border after layer ``border``."""
-        return tuple(v for v in self.values if v.made <= border < max(v.uses, default=-1))
+        return tuple(v for v in self.values if v.maker <= border < max(v.uses, default=-1))
 
     def activations(self, first: int, last: int) -> int:
         """Return the bytes that a stage of these layers keeps for one microbatch.
@@ -76,7 +76,7 @@ class Profile:
         parts: dict[tuple[int, int], int] = {}
         for layer in self.layers[first : last + 1]:
             for one in layer.kept:
-                if one.made >= first or first == 0:
+                if one.maker >= first or first == 0:
                     whole[one.storage] = one.storage_nbytes
                 else:
                     part = one.storage, one.start
@@ -91,12 +91,12 @@ class Profile:
         if first == 0:
             return self.activations(first, last)
         kept = {
-            (one.made, one.nbytes)
+            (one.maker, one.nbytes)
             for layer in self.layers[first : last + 1]
             for one in layer.kept
-            if one.made < first
+            if one.maker < first
         }
         arrived = (v for v in self.crossing(first - 1) if v.gradient)
         return self.activations(first, last) + sum(
-            v.nbytes for v in arrived if (v.made, v.nbytes) not in kept
+            v.nbytes for v in arrived if (v.maker, v.nbytes) not in kept
         )

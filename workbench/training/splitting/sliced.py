@@ -19,6 +19,8 @@ from torch import fx, nn
 from workbench.common.errors import SpecError
 from workbench.training.splitting.traced import Traced
 
+Names = tuple[str, ...]  # of values that cross a border
+
 if TYPE_CHECKING:
     from workbench.training.splitting.cut import Cut
 
@@ -54,12 +56,12 @@ def slice_module(traced: Traced, first: int, last: int) -> nn.Module:
 
 
 def piece(
-    traced: Traced, first: int, last: int, received: tuple[str, ...], given: tuple[str, ...] | None
+    traced: Traced, first: int, last: int, received: Names, outputs: Names | None
 ) -> nn.Module:
-    """Return layers ``first`` .. ``last`` as a module from the values ``received`` to ``given``, by
-    name.
+    """Return layers ``first`` .. ``last`` as a module from the values ``received`` to ``outputs``,
+    by name.
 
-    ``given`` None: the model's own output.
+    ``outputs`` None: the model's own output.
     """
     graph = fx.Graph()
     result = {name: graph.placeholder(name) for name in received}
@@ -73,17 +75,17 @@ def piece(
     for layer in traced.layers[first : last + 1]:
         for name in layer.nodes:
             result[name] = graph.node_copy(traced.nodes[name], read)
-    if given is None:
+    if outputs is None:
         [output] = traced.graph.find_nodes(op="output")
         graph.output(fx.map_arg(output.args[0], read))
     else:
-        graph.output(tuple(_pass(graph, result, received, name) for name in given))
+        graph.output(tuple(_pass(graph, result, received, name) for name in outputs))
     return fx.GraphModule(traced.model, graph, f"Layers{first}To{last}")
 
 
-def _pass(graph: fx.Graph, made: dict[str, fx.Node], received: tuple[str, ...], name: str) -> Any:
+def _pass(graph: fx.Graph, nodes: dict[str, fx.Node], received: Names, name: str) -> Any:
     """Return the stage's output for a value; a value that only passes through becomes a view."""
-    node = made[name]
+    node = nodes[name]
     return graph.call_method("view_as", (node, node)) if name in received else node
 
 

@@ -177,8 +177,8 @@ def trace(model: nn.Module, inputs: int | None = None) -> Traced:
                     "then stays one layer"
                 ) from error
             whole[tracer.failed] = f"{type(error).__name__}: {error}"
-    taken = tuple(node.name for node in graph.find_nodes(op="placeholder"))
-    return Traced(model, graph, layers_of(model, graph), taken, whole)
+    placeholders = tuple(node.name for node in graph.find_nodes(op="placeholder"))
+    return Traced(model, graph, layers_of(model, graph), placeholders, whole)
 
 
 def _arguments(model: nn.Module, inputs: int | None) -> tuple[str, ...]:

@@ -63,11 +63,11 @@ def index(node: fx.Node, way: Passage) -> Split:
     """Follow ``x[i]``, ``x[:, -1]``, as long as the cut dim is taken whole."""
     cut = split_input(node, way)
     index = node.args[1] if isinstance(node.args[1], tuple | list) else (node.args[1],)
-    dim, given = 0, len(shape(node.args[0]))
+    dim, dims = 0, len(shape(node.args[0]))
     left = 0  # dims before the cut one that remain
     for one in index:
         if one is Ellipsis:
-            dim += given - sum(1 for other in index if other not in (None, Ellipsis)) - dim
+            dim += dims - sum(1 for other in index if other not in (None, Ellipsis)) - dim
         elif one is None:
             left += dim <= cut.dim
         elif dim == cut.dim:

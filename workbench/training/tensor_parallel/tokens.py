@@ -107,7 +107,7 @@ def _changed(
 ) -> tuple[Plan, Tokens]:
     copies = [copy for copy in plan.copies if copy[0] not in split]
     gathers = [copy for copy in plan.copies if copy[0] in split]
-    taken = {(value, user) for value, users, _ in gathers for user in users}
+    gather_uses = {(value, user) for value, users, _ in gathers for user in users}
     parts: list[Copied] = []
     wholes: list[Copied] = []
     partial: list[str] = []
@@ -124,7 +124,7 @@ def _changed(
                 parts.append((one, (node,), name))
             elif one.meta["grad"]:
                 copies.append((one, (node,), name))
-        apart = [one for one in node.users if one not in split and (node, one) not in taken]
+        apart = [one for one in node.users if one not in split and (node, one) not in gather_uses]
         if apart:
             wholes.append((node, tuple(apart), name))
     scattered = frozenset(str(node.target) for node in split if node.target in rows)

@@ -104,8 +104,8 @@ def _arguments(verb: Any, args: Any, names: tuple[str, ...]) -> dict[str, Any]:
         raise Refused(f"The arguments of {verb} are names with values, not {short(args)}.")
     if unknown := [name for name in args if name not in names]:
         takes = ", ".join(names) or "nothing"
-        given = ", ".join(short(name).strip("'") for name in unknown[:4])
-        raise Refused(f"{verb} does not take {given}; it takes {takes}.")
+        words = ", ".join(short(name).strip("'") for name in unknown[:4])
+        raise Refused(f"{verb} does not take {words}; it takes {takes}.")
     return dict(args)
 
 

@@ -92,8 +92,8 @@ def _columns(message: Message) -> tuple[dict[str, Column], dict[str, Column]]:
     return result[0], result[1]
 
 
-def _others(columns: dict[str, Column], taken: Sequence[str]) -> list[Column]:
-    return [column for name, column in columns.items() if name not in taken]
+def _others(columns: dict[str, Column], names: Sequence[str]) -> list[Column]:
+    return [column for name, column in columns.items() if name not in names]
 
 
 def _distinct(columns: Sequence[Column]) -> tuple[list[Whole], Whole]:

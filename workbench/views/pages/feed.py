@@ -321,8 +321,8 @@ class Feed:
     def _cost(self, store: Store) -> dict[str, Any]:
         """Return what cost a run that is over most of its time; {} where that cannot be said."""
         if self._bottleneck is None:
-            found = find_bottleneck(store.scan(), store.metadata)
-            self._bottleneck = found.for_page() if found else {}
+            bottleneck = find_bottleneck(store.scan(), store.metadata)
+            self._bottleneck = bottleneck.for_page() if bottleneck else {}
         return self._bottleneck
 
     def _counters(self, run: Watched) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def known(name: str) -> str:
 
 
 def cell(
-    name: str, columns: pl.DataFrame, theme: str = "light", dropped: int = 0, asked: int = 0
+    name: str, columns: pl.DataFrame, theme: str = "light", dropped: int = 0, iterations: int = 0
 ) -> Cell:
     """Return a chart with what it shows now, from the columns of its curve."""
     if name in SERVED:
@@ -64,7 +64,7 @@ def cell(
         return actor_charts.cell(name, columns, theme)
     if name in stage_charts.CHARTS:
         return stage_charts.cell(name, columns, theme)
-    return cells.cell(name, columns, theme, dropped, asked)
+    return cells.cell(name, columns, theme, dropped, iterations)
 
 
 def figure(

@@ -59,9 +59,9 @@ class Figure(go.FigureWidget):
     source = traitlets.Instance(Source).tag(sync=True, **ipywidgets.widget_serialization)
     _own = traitlets.Unicode().tag(sync=True)  # the name of its model
 
-    def __init__(self, *made: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, **more: Any) -> None:
         self._made = False
-        super().__init__(*made, **more)
+        super().__init__(*args, **more)
         self._config = dict(_CONFIG)
         self._made, self._model_id = True, self._own
         self.on_msg(self._hear)

@@ -130,17 +130,17 @@ def _across(cell: Cell, each: Sequence[np.ndarray]) -> tuple[Any, list[tuple[flo
         return lambda x: [place[str(one)] for one in x], [(place[name], name) for name in names]
     scale = np.log10 if axis.get("type") == "log" else lambda x: np.asarray(x, float)
     values = np.concatenate([scale(one) for one in each] or [np.zeros(1)])
-    given = [float(one) for one in axis.get("tickvals", ())]
-    low = float(values.min()) if given else 0.0
-    high = max(float(values.max()), float(cell.until or 0)) if not given else float(values.max())
-    rim, span = (0.02, 0.96) if given else (0.0, 1.0)  # dots need some room
+    ticks = [float(one) for one in axis.get("tickvals", ())]
+    low = float(values.min()) if ticks else 0.0
+    high = max(float(values.max()), float(cell.until or 0)) if not ticks else float(values.max())
+    rim, span = (0.02, 0.96) if ticks else (0.0, 1.0)  # dots need some room
 
     def place_of(x: Any) -> Any:
         return rim + span * (scale(x) - low) / ((high - low) or 1.0)
 
     result: list[tuple[float, str]] = []
     far = math.inf
-    for value in reversed(given or [0.0, float(high // 2), high]):
+    for value in reversed(ticks or [0.0, float(high // 2), high]):
         points_text, share = f"{value:,.6g}", float(place_of(value))
         if (far - share) * room > DIGIT * len(points_text) + 10:
             result.append((share, points_text))

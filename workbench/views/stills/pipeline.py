@@ -91,14 +91,14 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
         return before
     iteration, start, end, _ = shown.row(0)
     whole = max(1, end - start)
-    seen = done.filter((p("end_ns") > start) & (p("start_ns") < end)).sort("start_ns")
+    visible = done.filter((p("end_ns") > start) & (p("start_ns") < end)).sort("start_ns")
     if plan["flush"]:
-        seen = seen.filter(p("iteration") == iteration)
+        visible = visible.filter(p("iteration") == iteration)
     joins = _joins(rows, iteration, ranks) if plan["replicas"] > 1 else []
     span = _span(whole, [(a - start, b - start) for _, a, b in joins])
     bars = tuple(
         Bar(rank, stage, what, microbatch, max(0, a - start) / span, min(whole, b - start) / span)
-        for rank, stage, what, microbatch, a, b in seen.select(
+        for rank, stage, what, microbatch, a, b in visible.select(
             "rank", "stage", "what", "microbatch", "start_ns", "end_ns"
         ).iter_rows()
     )
@@ -108,7 +108,7 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     idle = tuple(max(0.0, 1 - share * span / whole) for share in busy)
     waits = tuple(
         Wait(place, why, (a - start) / span, (b - start) / span)
-        for place, why, a, b in _waits(plan, seen, rows)
+        for place, why, a, b in _waits(plan, visible, rows)
     )
     bubble = plan["bubble"]
     alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}".replace("%", " %")
@@ -144,7 +144,7 @@ def _joins(rows: pl.LazyFrame, iteration: int, ranks: int) -> list[tuple[int, in
 
 
 def _waits(
-    plan: Mapping[str, Any], seen: pl.DataFrame, rows: pl.LazyFrame
+    plan: Mapping[str, Any], visible: pl.DataFrame, rows: pl.LazyFrame
 ) -> list[tuple[int, str, int, int]]:
     """Return when and why each rank was idle; empty without a plan of an iteration."""
     schedule = Schedule.from_facts(plan)
@@ -152,7 +152,7 @@ def _waits(
         return []
     spans: dict[Action, Span] = {
         Action(stage, what, microbatch): (start, end)
-        for stage, what, microbatch, start, end in seen.select(
+        for stage, what, microbatch, start, end in visible.select(
             "stage", "what", "microbatch", "start_ns", "end_ns"
         ).iter_rows()
     }

@@ -49,9 +49,9 @@ class Still:
     selected: Any = None  # what that scene shows
 
 
-def select(store: Store, asked: str = "") -> Still:
-    """Return the state of the run at this moment, from its rows and its metadata. ``asked``: the
-    scene that a cell has asked for, which is drawn where it has something to show.
+def select(store: Store, scene_name: str = "") -> Still:
+    """Return the state of the run at this moment, from its rows and its metadata. ``scene_name``:
+    the scene that a cell asks for, which is drawn where it has something to show.
     """
     run_facts, p = facts(store.metadata), pl.col
     rows = store.scan()
@@ -68,7 +68,7 @@ def select(store: Store, asked: str = "") -> Still:
     planned = json.loads(store.metadata.get("planned", "{}")).get("words", "")
     # A plan, a case of a check, two calls side by side: they say what they are.
     apart = planned or store.metadata.get("checked", "") or store.metadata.get("words", "")
-    scene, selected = _scene(rows, run_facts, asked)
+    scene, selected = _scene(rows, run_facts, scene_name)
     deadlock = tuple(map(int, filter(None, store.metadata.get("deadlock", "").split(","))))
     call: dict[str, Any] = {}
     if deadlock:
@@ -95,14 +95,14 @@ def select(store: Store, asked: str = "") -> Still:
 
 
 def _scene(
-    rows: pl.LazyFrame, run_facts: Mapping[str, Any], asked: str
+    rows: pl.LazyFrame, run_facts: Mapping[str, Any], scene_name: str
 ) -> tuple[Scene | None, Any]:
     """Return the scene that was asked for, or the first in the order of their tabs, that has
     something to show, and what.
     """
     known = scenes()
     default = [scene for scene in known.values() if not scene.on_request]
-    for scene in [known[asked], *default] if asked in known else default:
+    for scene in [known[scene_name], *default] if scene_name in known else default:
         if (selected := scene.select(rows, run_facts)) is not None:
             return scene, selected
     return None, None

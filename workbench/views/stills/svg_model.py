@@ -30,7 +30,7 @@ def svg(facts: Mapping[str, Any], memory: tuple[int, ...], words: str) -> str:
     parts = [
         *opened(words, WIDTH, HEIGHT),
         text(EDGE, 24, words, "ink", size=13, most=130),
-        *(_arc(places[made + 1], places[use]) for made, use, _ in facts["edges"] if use > made + 1),
+        *(_arc(places[a + 1], places[b]) for a, b, _ in facts["edges"] if b > a + 1),
     ]
     for i, layer in enumerate(layers):
         parts += _layer(layer, places[i], places[i + 1])

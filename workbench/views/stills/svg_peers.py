@@ -61,7 +61,7 @@ def _key(still: Mixing, scale: float, most: int) -> list[str]:
     if still.distances:
         words.append(("ink-2", 6.0, f"full bar: {scale:g} from the mean"))
     result = []
-    for row, (ink, width, said) in enumerate(words):
+    for row, (ink, width, caption) in enumerate(words):
         at = y + 22 * row
-        result += [line((x, at), (x + 20, at), ink, width), text(x + 28, at + 4, said)]
+        result += [line((x, at), (x + 20, at), ink, width), text(x + 28, at + 4, caption)]
     return result

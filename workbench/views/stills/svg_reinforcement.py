@@ -40,10 +40,10 @@ def marks(still: Played) -> list[str]:
     most = max((nbytes for _, nbytes in still.sent), default=1)
     for at, (kind, nbytes) in enumerate(still.sent):
         y = BARS + at * EACH
-        said = print_size(int(float(f"{nbytes:.3g}")))
+        size = print_size(int(float(f"{nbytes:.3g}")))
         result.append(text(LEFT, y, kind, "ink", size=11))
         result.append(text(LEFT + 74, y, ROUTES[kind], "ink-3", size=11))
-        result.append(text(LEFT + WIDE, y, said, "ink", size=11, weight=700, anchor="end"))
+        result.append(text(LEFT + WIDE, y, size, "ink", size=11, weight=700, anchor="end"))
         result.append(_bar(y + 5, WIDE, "rule"))
         result.append(_bar(y + 5, WIDE * nbytes / most, "comm"))
     return result

@@ -29,7 +29,7 @@ class Column:
 
 def columns(minibatch: Mapping[str, Any]) -> list[Column]:
     """Return the columns: one process in its order, then the others as samples are dealt out."""
-    found: list[tuple[int, bool, list[tuple[int, bool]]]] = [
+    drafts: list[tuple[int, bool, list[tuple[int, bool]]]] = [
         (sample, True, []) for sample in minibatch["sequential"]
     ]
     of = minibatch["of"]
@@ -37,14 +37,14 @@ def columns(minibatch: Mapping[str, Any]) -> list[Column]:
         for rank, ids in enumerate(of):
             if at >= len(ids):
                 continue
-            taken = (rank, at in minibatch["repeated"][rank])
-            for sample, _, takers in found:
+            entry = (rank, at in minibatch["repeated"][rank])
+            for sample, _, takers in drafts:
                 if sample == ids[at] and all(taker != rank for taker, _ in takers):
-                    takers.append(taken)
+                    takers.append(entry)
                     break
             else:
-                found.append((ids[at], False, [taken]))
-    return [Column(sample, alone, tuple(takers)) for sample, alone, takers in found]
+                drafts.append((ids[at], False, [entry]))
+    return [Column(sample, alone, tuple(takers)) for sample, alone, takers in drafts]
 
 
 def svg(facts: Mapping[str, Any], words: str) -> str:
@@ -111,7 +111,7 @@ def _ranks(ranks: Any, y: float, row: float) -> list[str]:
 
 
 def _minibatch(
-    told: Mapping[str, Any],
+    minibatch: Mapping[str, Any],
     some: list[Column],
     x: float,
     y: float,
@@ -120,19 +120,19 @@ def _minibatch(
     need: float,
     ranks: int,
 ) -> list[str]:
-    wide, same = len(told["sequential"]), all(c.alone and len(c.takers) == 1 for c in some)
+    wide, same = len(minibatch["sequential"]), all(c.alone and len(c.takers) == 1 for c in some)
     parts = [
         text(
             x,
             y - 7,
-            f"minibatch {told['number']} {'✓' if same else '≠'}",
+            f"minibatch {minibatch['number']} {'✓' if same else '≠'}",
             "ink",
             size=11,
             weight=700,
         )
     ]
-    if told["epoch"]:
-        parts[0] = parts[0].replace("minibatch", f"epoch {told['epoch']} · minibatch")
+    if minibatch["epoch"]:
+        parts[0] = parts[0].replace("minibatch", f"epoch {minibatch['epoch']} · minibatch")
     for k, column in enumerate(some):
         left = x + k * cell + (SPLIT if k >= wide else 0)
         parts += _alone(column, left, y, cell, numbers=cell >= need)

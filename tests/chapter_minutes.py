@@ -39,9 +39,9 @@ AFTER = {  # chapter -> those that it takes for granted
 
 def number(name: str) -> str:
     """Return the number of a chapter's file, such as "06b"."""
-    found = re.match(r"\d\d[a-z]?", name)
-    assert found, f"{name} has no chapter's number"
-    return found[0]
+    match = re.match(r"\d\d[a-z]?", name)
+    assert match, f"{name} has no chapter's number"
+    return match[0]
 
 
 def table(folder: Path) -> str:
@@ -89,8 +89,8 @@ def write(folder: Path) -> str:
     path = min(folder.glob("*.ipynb"))
     text = path.read_text(encoding="utf-8")
     notebook = json.loads(text)
-    made = table(folder)
+    minutes = table(folder)
     (cell,) = (one for one in notebook["cells"] if "".join(one["source"]).startswith(HEAD))
-    cell["source"] = f"{LEAD}\n\n{made}".splitlines(keepends=True)
+    cell["source"] = f"{LEAD}\n\n{minutes}".splitlines(keepends=True)
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return made
+    return minutes

@@ -50,7 +50,7 @@ settings.load_profile("sample")
 
 def processes() -> dict[int, tuple[int, str]]:
     """Processes of this test run that train or launch: pid -> (parent's pid, command line)."""
-    found = {}
+    result = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             since = os.stat(f"/proc/{name}").st_ctime_ns
@@ -69,9 +69,9 @@ def processes() -> dict[int, tuple[int, str]]:
         except OSError:  # it has just ended
             continue
         if state not in "ZX" and any(word in command for word in OURS):
-            found[int(name)] = (int(parent), command.strip())
-    found.pop(os.getpid(), None)
-    return found
+            result[int(name)] = (int(parent), command.strip())
+    result.pop(os.getpid(), None)
+    return result
 
 
 def orphans() -> dict[int, tuple[int, str]]:
@@ -122,10 +122,10 @@ def remains(look: Callable[[], Found], seconds: float = GRACE) -> Found:
     """Return what ``look()`` still finds after a moment's patience; falsy once nothing is there."""
     deadline = time.monotonic() + seconds
     pause = 0.01  # longer and longer: a look through /proc is not for nothing
-    while (found := look()) and time.monotonic() < deadline:
+    while (leftovers := look()) and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(2 * pause, 0.2)
-    return found
+    return leftovers
 
 
 @pytest.fixture(autouse=True)

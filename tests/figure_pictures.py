@@ -37,8 +37,8 @@ def bare(notebook: Any) -> Iterator[dict[str, Any]]:
 
 def draw(notebook: Any) -> int:
     """Put a picture beside each figure that has none; return how many there were."""
-    found = [*bare(notebook)]
-    if not found:
+    figures = [*bare(notebook)]
+    if not figures:
         return 0
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -46,13 +46,13 @@ def draw(notebook: Any) -> int:
         )
         page = browser.new_context(offline=True).new_page()
         page.add_script_tag(content=(files("plotly") / "package_data/plotly.min.js").read_text())
-        for data in found:
+        for data in figures:
             figure = {"data": data[PLOTLY]["data"], "layout": data[PLOTLY].get("layout", {})}
             layout = figure["layout"]
             size = [layout.get("width") or WIDTH, layout.get("height") or HEIGHT]
             data["image/svg+xml"] = small(page.evaluate(DRAW, [figure, *size]))
         browser.close()
-    return len(found)
+    return len(figures)
 
 
 def small(svg: str) -> str:

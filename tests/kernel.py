@@ -32,10 +32,10 @@ class Kernel:
 
     def until(self, condition: Any, seconds: float, what: str) -> Any:
         deadline = time.monotonic() + seconds
-        while not (found := [m for m in self.got if condition(m)]):
+        while not (matches := [m for m in self.got if condition(m)]):
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; got {self.got}"
             self.look(0.05)
-        return found[0]
+        return matches[0]
 
     def printed(self, words: str) -> Any:
         return lambda m: m["msg_type"] == "stream" and words in m["content"]["text"]
@@ -56,8 +56,8 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]
         client.wait_for_ready(timeout=60)
         here = Kernel(client)
         client.execute("import os; print(os.getpid())")
-        told = here.until(lambda m: m["msg_type"] == "stream", 30, "its process")
-        here.pid = int(told["content"]["text"])
+        message = here.until(lambda m: m["msg_type"] == "stream", 30, "its process")
+        here.pid = int(message["content"]["text"])
         here.got.clear()
         yield here
     finally:

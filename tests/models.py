@@ -46,10 +46,10 @@ class Pair(nn.Module):
 
     def forward(self, x: torch.Tensor, names: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         left, right = self.mix(x).chunk(2, dim=-1)
-        seen, _ = self.memory(left * right.sigmoid())
+        states, _ = self.memory(left * right.sigmoid())
         order = torch.arange(x.size(1), device=x.device)
-        out = self.out(seen + self.names(names) + order[None, :, None])
-        return out, seen
+        out = self.out(states + self.names(names) + order[None, :, None])
+        return out, states
 
 
 class Written(nn.Module):

@@ -163,9 +163,9 @@ def main() -> int:
             copy(source, Path(folder, name))
         for mutant in MUTANTS:
             begun = time.monotonic()
-            seen = is_seen(mutant, Path(folder))
-            green += not seen
-            verdict = "red" if seen else "GREEN"
+            caught = is_seen(mutant, Path(folder))
+            green += not caught
+            verdict = "red" if caught else "GREEN"
             print(f"{verdict:5} {time.monotonic() - begun:4.0f} s  {mutant.law}", flush=True)
     return green
 

@@ -19,11 +19,11 @@ _WIDTH = {"f8": 8, "i4": 4, "u4": 4, "i2": 2, "u2": 2, "u1": 1}
 
 def columns(layout: list[Any], count: int, block: bytes, at: int) -> tuple[dict[str, Any], int]:
     """The columns of a layout from ``at`` on, and where the next ones begin."""
-    found = {}
+    result = {}
     for name, code in layout:
-        found[name] = np.frombuffer(block, "<" + code, count, at)
+        result[name] = np.frombuffer(block, "<" + code, count, at)
         at += -(-count * _WIDTH[code] // 8) * 8
-    return found, at
+    return result, at
 
 
 def unpack(header: dict[str, Any], block: bytes, texts: list[str]) -> pl.DataFrame:
@@ -36,13 +36,13 @@ def unpack(header: dict[str, Any], block: bytes, texts: list[str]) -> pl.DataFra
     assert at == len(block)
     passage = np.repeat(np.arange(header["passages"]), shared.pop("count"))
     assert len(passage) == header["rows"]
-    found = rows | {name: column[passage] for name, column in shared.items()}
+    table = rows | {name: column[passage] for name, column in shared.items()}
     for name in ("lane", "collective", "algorithm", "group", "name", "phase"):
-        found[name] = [texts[number] for number in found[name]]
-    found["kind"] = [header["kinds"][code] for code in found["kind"]]
+        table[name] = [texts[number] for number in table[name]]
+    table["kind"] = [header["kinds"][code] for code in table["kind"]]
     for name in ("start", "end"):
-        found[f"{name}_ns"] = found.pop(name).astype(np.int64) + header["origin"]
-    frame = pl.DataFrame(found).select(SCHEMA.names())
+        table[f"{name}_ns"] = table.pop(name).astype(np.int64) + header["origin"]
+    frame = pl.DataFrame(table).select(SCHEMA.names())
     return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())
 
 

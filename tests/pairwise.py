@@ -71,9 +71,9 @@ def sampled(cases: Sequence[Case], *like: Case) -> list[Any]:
 
 
 def _first_like(cases: Sequence[Case], values: Case) -> Case:
-    found = next((case for case in cases if values.items() <= case.items()), None)
-    assert found is not None, f"no case has {values}"
-    return found
+    match = next((case for case in cases if values.items() <= case.items()), None)
+    assert match is not None, f"no case has {values}"
+    return match
 
 
 def first(count: int, cases: Iterable[Any]) -> list[Any]:

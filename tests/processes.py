@@ -337,6 +337,6 @@ if __name__ == "__main__":
 
     import workbench.process_group.group  # noqa: F401 (every rank needs these: import them once)
 
-    given = _serve(int(sys.argv[1]))
-    if given is not None:
-        _perform(given)
+    work = _serve(int(sys.argv[1]))
+    if work is not None:
+        _perform(work)

@@ -297,16 +297,16 @@ RECORDS = (
 
 def classes() -> dict[str, type]:
     """Those of wb.__all__, those that its functions give, and a run's store."""
-    found = {name: getattr(wb, name) for name in wb.__all__ if inspect.isclass(getattr(wb, name))}
+    result = {name: getattr(wb, name) for name in wb.__all__ if inspect.isclass(getattr(wb, name))}
     for name in wb.__all__:
         one = getattr(wb, name)
         if inspect.isfunction(one):
-            given = eval(one.__annotations__["return"], vars(sys.modules[one.__module__]))
-            if inspect.isclass(given) and given.__name__ not in found:
-                found[given.__name__] = given
-            elif inspect.isclass(given) and found[given.__name__] is not given:
-                found[f"{given.__name__} of {name}"] = given
-    return {**found, "Store": Store}
+            kind = eval(one.__annotations__["return"], vars(sys.modules[one.__module__]))
+            if inspect.isclass(kind) and kind.__name__ not in result:
+                result[kind.__name__] = kind
+            elif inspect.isclass(kind) and result[kind.__name__] is not kind:
+                result[f"{kind.__name__} of {name}"] = kind
+    return {**result, "Store": Store}
 
 
 CLASSES = classes()
@@ -344,17 +344,17 @@ def face() -> dict[str, Callable[..., Any]]:
     """Everything public that takes arguments, by name. What is wrong with an argument of a method
     is said before the object is looked at: so an object that was never made will do.
     """
-    found: dict[str, Callable[..., Any]] = {}
+    result: dict[str, Callable[..., Any]] = {}
     for name in wb.__all__:
         one = getattr(wb, name)
         if inspect.isfunction(one) or name in ("Run", "Ranks"):
-            found[name] = one
+            result[name] = one
     for name, method in methods():
         if not inspect.ismethod(method):  # else of the class
             owner = CLASSES[name.partition(".")[0]]
             method = method.__get__(owner.__new__(owner))
-        found[name] = method
-    return found
+        result[name] = method
+    return result
 
 
 CALLS = face()

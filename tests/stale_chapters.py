@@ -31,14 +31,14 @@ def digests(notebook: dict[str, Any], root: Path = ROOT) -> dict[str, str]:
     """
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     trees = [_parsed("".join(cell["source"])) for cell in cells]
-    found = {CELLS: _short("\n".join(map(_bare, trees)))}
+    result = {CELLS: _short("\n".join(map(_bare, trees)))}
     kinds = {kind for cell in cells for out in cell["outputs"] for kind in out.get("data", ())}
     paths = {*_imported(trees, root), *_named(trees, root)}
     if DRAWN in kinds:
         paths |= {*(root / "workbench/views/stills").glob("*.py")}
     for path in sorted(paths):
-        found[path.relative_to(root).as_posix()] = _digest(path)
-    return found
+        result[path.relative_to(root).as_posix()] = _digest(path)
+    return result
 
 
 def stale(folder: Path, root: Path = ROOT) -> dict[str, list[str]]:

@@ -27,8 +27,8 @@ def text(path: Path) -> str:
 
 def headings(path: Path) -> list[str]:
     """Return the headings, without the textbook's name that stands in brackets at the end."""
-    found = re.findall(r"^#+ (.+)$", text(path), re.M)
-    return [re.sub(r" \([^)]*\)$", "", heading) for heading in found]
+    titles = re.findall(r"^#+ (.+)$", text(path), re.M)
+    return [re.sub(r" \([^)]*\)$", "", heading) for heading in titles]
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -110,14 +110,14 @@ def test_imports_of_the_package_are_declared() -> None:
         "workbench",
         "_workbench_autoload",  # a file of ours, which the wheel has beside the package
     }
-    found = set()
+    imports = set()
     for path in (ROOT / "workbench").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[0].lower() for alias in node.names}
+                imports |= {alias.name.split(".")[0].lower() for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
-                found.add(node.module.split(".")[0].lower())
-    assert sorted(found - declared - set(sys.stdlib_module_names)) == []
+                imports.add(node.module.split(".")[0].lower())
+    assert sorted(imports - declared - set(sys.stdlib_module_names)) == []
 
 
 def test_import_workbench_leaves_the_user_interface_alone() -> None:

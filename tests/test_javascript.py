@@ -30,9 +30,9 @@ TESTS = Path(__file__).parent / "js" / "all.js"
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    found = shutil.which("node")
-    assert found, "these tests need node 20 or newer; on Debian: apt-get install nodejs"
-    return found
+    path = shutil.which("node")
+    assert path, "these tests need node 20 or newer; on Debian: apt-get install nodejs"
+    return path
 
 
 def test_of_the_front_end(node: str, pytestconfig: pytest.Config) -> None:

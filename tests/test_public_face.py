@@ -36,9 +36,9 @@ from workbench.common.errors import short
 
 def test_everything_public_is_here() -> None:
     records = {f"{name}.{method}" for name in RECORDS for method in ("model_validate",)}
-    wanted = {name: arguments(one) for name, one in CALLS.items() if name not in records}
-    wanted["Experiment.model_validate"] = ["obj"]
-    assert wanted == {name: [*named] for name, named in FACE.items()}
+    expected = {name: arguments(one) for name, one in CALLS.items() if name not in records}
+    expected["Experiment.model_validate"] = ["obj"]
+    assert expected == {name: [*named] for name, named in FACE.items()}
     known = {*FACE, *RECORDS, *MADE_BY}
     errors = {name for name, one in CLASSES.items() if issubclass(one, Exception)}
     assert {*wb.__all__} <= known | errors
@@ -69,12 +69,12 @@ def complaint(call: Callable[[], Any]) -> str:
     """Return what the call says of its arguments; anything else begins with "!"."""
     try:
         with limited(5.0):
-            given = call()
+            result = call()
     except wb.SpecError as error:
         return str(error)
     except Exception as error:
         return f"! {type(error).__name__}: {error}"
-    return f"! returned {given!r:.80}"
+    return f"! returned {result!r:.80}"
 
 
 @pytest.mark.parametrize("name", [name for name in FACE if FACE[name]])
@@ -95,17 +95,18 @@ def test_wrong_values_are_refused_in_words(name: str) -> None:
                     for one in [*FACE[name]][: [*FACE[name]].index(argument)]
                     if one in beside
                 ]
-                said = complaint(lambda: function(*first, value, **beside))  # noqa: B023
+                answer = complaint(lambda: function(*first, value, **beside))  # noqa: B023
             else:
-                said = complaint(lambda: function(**{argument: value}, **beside))  # noqa: B023
+                answer = complaint(lambda: function(**{argument: value}, **beside))  # noqa: B023
             named = {
                 argument,
                 argument.removesuffix("s"),
                 NOUN.get(argument, argument),
                 short(WRONG[words]()),
             }
-            if said.startswith("!") or "pydantic" in said or not any(one in said for one in named):
-                bad.append(f"{argument}={words}: {said}")
+            names_it = any(one in answer for one in named)
+            if answer.startswith("!") or "pydantic" in answer or not names_it:
+                bad.append(f"{argument}={words}: {answer}")
     assert not bad, "\n".join(bad)
     assert children() == started
 
@@ -130,9 +131,10 @@ def test_wrong_values_of_fields_are_refused_in_words(name: str) -> None:
     }.get(name, {})
     for field in record.model_fields:
         for words, make in WRONG.items():
-            said = complaint(lambda: record(**{**least, field: make()}))  # noqa: B023
-            if not (said.startswith("! returned") or f"{name}." in said) or "pydantic" in said:
-                bad.append(f"{field}={words}: {said}")
+            answer = complaint(lambda: record(**{**least, field: make()}))  # noqa: B023
+            passes = answer.startswith("! returned") or f"{name}." in answer
+            if not passes or "pydantic" in answer:
+                bad.append(f"{field}={words}: {answer}")
     assert not bad, "\n".join(bad)
 
 
@@ -152,9 +154,9 @@ def test_fields_are_given_by_name_and_do_not_change() -> None:
 
 
 def test_what_an_experiment_is_made_from_is_said() -> None:
-    for given in ({"ranks": 2}, "spec.yaml", Path("spec.yaml")):
+    for value in ({"ranks": 2}, "spec.yaml", Path("spec.yaml")):
         with pytest.raises(wb.SpecError, match=r"wb.run: exp = .*\(\*\*fields\).*from_yaml"):
-            wb.run(given)  # type: ignore[arg-type]
+            wb.run(value)  # type: ignore[arg-type]
     with pytest.raises(wb.SpecError, match="no experiment's JSON"):
         wb.Experiment.from_json("{")
 
@@ -172,7 +174,7 @@ def test_times_are_numbers_of_seconds_or_have_a_unit() -> None:
 def test_names_of_views_and_figures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is left that complains once it is forgotten."""
     left: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda found: left.append(found.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: left.append(report.exc_value))
     planned = wb.plan("all_reduce", "ring", ranks=2, nbytes=64)
     with pytest.raises(wb.SpecError, match="no scene 'nope'; there is overview"):
         planned.view("nope")

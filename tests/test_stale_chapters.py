@@ -87,5 +87,5 @@ def test_a_chapter_that_keeps_no_digests_is_named(root: Path) -> None:
 def test_the_chapters_themselves_are_read() -> None:
     folder = Path(__file__).parent.parent / "notebooks"
     for path in folder.glob("*.ipynb"):
-        found = digests(json.loads(path.read_text(encoding="utf-8")))
-        assert len(found) > 1 or path.name[:2] in ("00", "20"), f"{path.name} shows no code of ours"
+        parts = digests(json.loads(path.read_text(encoding="utf-8")))
+        assert len(parts) > 1 or path.name[:2] in ("00", "20"), f"{path.name} shows no code of ours"

@@ -132,21 +132,21 @@ class Logged:
 def ids_by_iteration(folder: Path, ranks: int, iterations: int, batch_size: int) -> list[list[int]]:
     """The minibatches, put together again from what each rank asked for."""
     logs = [iter(map(int, (folder / str(rank)).read_text().split())) for rank in range(ranks)]
-    found = []
+    result = []
     for iteration in range(iterations):
         whole = Minibatches(23, batch_size, 7).ids(iteration)  # its length and no more
         ids = np.full(len(whole), -1)
         for rank, log in enumerate(logs):
             for place in range(rank, len(whole), ranks):
                 ids[place] = next(log)
-        found.append(ids.tolist())
+        result.append(ids.tolist())
     assert all(next(log, None) is None for log in logs)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("strategy", first(1, ["data_parallel", "ddp"]))
 def test_every_number_of_ranks_trains_on_the_same_samples(strategy: str, tmp_path: Path) -> None:
-    found = []
+    by_ranks = []
     for ranks in (1, 2, 3):
         folder = tmp_path / str(ranks)
         folder.mkdir()
@@ -160,9 +160,9 @@ def test_every_number_of_ranks_trains_on_the_same_samples(strategy: str, tmp_pat
             task_options={"folder": str(folder)},
         )
         wb.run(exp).wait(timeout=60)
-        found.append(ids_by_iteration(folder, ranks, 9, 6))
-    assert found[0] == found[1] == found[2]
-    assert sorted(chain(*found[0][:4])) == list(range(23))  # an epoch: 6 + 6 + 6 + 5
+        by_ranks.append(ids_by_iteration(folder, ranks, 9, 6))
+    assert by_ranks[0] == by_ranks[1] == by_ranks[2]
+    assert sorted(chain(*by_ranks[0][:4])) == list(range(23))  # an epoch: 6 + 6 + 6 + 5
 
 
 # -- what is wrong on purpose --
@@ -209,5 +209,5 @@ def test_a_users_own_strategy_passes_the_check() -> None:
 
 
 def test_replicas_that_drift_apart_are_named() -> None:
-    found = replicas_identical(outcome(f"{mutants.__path__[0]}/no_sync.py:train").digests)
-    assert found and "digest" in str(found[0])
+    violations = replicas_identical(outcome(f"{mutants.__path__[0]}/no_sync.py:train").digests)
+    assert violations and "digest" in str(violations[0])

@@ -23,7 +23,7 @@ WRONG: dict[str, Callable[[], Any]] = {  # made anew for each call: a generator 
     "{}": lambda: {},
     "object()": object,
     "b'x'": lambda: b"x",
-    "a lambda": lambda: lambda *given: 1 / 0,
+    "a lambda": lambda: lambda *args: 1 / 0,
     "a class": lambda: dict,
     "no such path": lambda: Path("/nowhere/at/all"),
     "a set": lambda: {"a"},

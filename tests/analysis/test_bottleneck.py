@@ -22,7 +22,7 @@ from workbench.store.table import EMPTY, SCHEMA
 MS = 1_000_000
 
 
-def found(exp: wb.Experiment) -> Bottleneck:
+def first_cause(exp: wb.Experiment) -> Bottleneck:
     """Return the first cause of a real run that is not the cores of this machine."""
     run = wb.run(exp)
     run.wait(timeout=PATIENCE)
@@ -39,26 +39,26 @@ def found(exp: wb.Experiment) -> Bottleneck:
 
 def test_a_slow_link_is_named_although_others_wait_behind_it() -> None:
     slow = wb.Network(links={(0, 1): wb.Link(latency="40 ms")})
-    result = found(lenet(ranks=3, iterations=5, network=slow))
+    result = first_cause(lenet(ranks=3, iterations=5, network=slow))
     assert (result.cause, result.rank, result.peer) == ("slow link", 0, 1), result
 
 
 def test_a_straggler_is_named_although_others_wait_for_ranks_that_wait_for_it() -> None:
     slow = (wb.Slow(rank=2, factor=10),)
-    result = found(lenet(ranks=4, iterations=6, pad_compute="15 ms", faults=slow))
+    result = first_cause(lenet(ranks=4, iterations=6, pad_compute="15 ms", faults=slow))
     assert (result.cause, result.rank) == ("straggler", 2), result
 
 
 def test_small_buckets_cost_latency() -> None:
     small = {"bucket_cap_mb": 0.0001}
     exp = lenet(strategy="ddp", network=wb.Network(latency="10 ms"), iterations=4, options=small)
-    assert found(exp).cause == "latency"
+    assert first_cause(exp).cause == "latency"
 
 
 @pytest.mark.full
 def test_large_messages_over_narrow_links_cost_bandwidth() -> None:
     exp = lenet(network=wb.Network(bandwidth="20 Mbit/s"), iterations=4)
-    assert found(exp).cause == "bandwidth"
+    assert first_cause(exp).cause == "bandwidth"
 
 
 @pytest.mark.full
@@ -70,7 +70,7 @@ def test_a_hot_server_is_named() -> None:
         network=wb.Network(bandwidth="20 Mbit/s"),
         options={"consistency": "asp"},
     )
-    result = found(exp)
+    result = first_cause(exp)
     assert (result.cause, result.rank) == ("server", 0), result
 
 
@@ -86,7 +86,7 @@ def test_the_bubble_of_a_pipeline_is_no_straggler() -> None:
         pad_compute="60 ms",
         options={"schedule": "gpipe", "microbatches": 2},
     )
-    assert found(exp).cause == "bubble"
+    assert first_cause(exp).cause == "bubble"
 
 
 # ---- by hand: no clock of this machine

@@ -21,11 +21,11 @@ def table(*rows: Row) -> pl.DataFrame:
     """Return an event table of these rows, sorted by time, and one row of training at 60 s."""
     empty = Store().events
     names = ("start_ns", "kind", "name", "rank", "peer", "value", "group")
-    given = [
+    records = [
         dict(zip(names, (row[0] * MS, *row[1:]), strict=True)) | {"end_ns": row[0] * MS}
         for row in (*rows, (60_000, "optimizer", "", 0, -1, 0.0, "world"))
     ]
-    frame = pl.DataFrame(given)
+    frame = pl.DataFrame(records)
     columns = [
         (pl.col(name) if name in frame.columns else pl.lit(-1).alias(name))
         for name in ("start_ns", "end_ns", "kind", "name", "rank", "peer", "value", "group")

@@ -32,9 +32,9 @@ def row(
     return {**BLANK, **own, **times, **more}
 
 
-def measured(rows: list[dict[str, Any]], *found: dict[str, Any]) -> Recoveries:
+def measured(rows: list[dict[str, Any]], *recoveries: dict[str, Any]) -> Recoveries:
     table = pl.DataFrame(rows, schema=SCHEMA) if rows else EMPTY
-    return measure(table, {"recoveries": json.dumps(found)})
+    return measure(table, {"recoveries": json.dumps(recoveries)})
 
 
 def iteration(which: int, generation: int, start: float, ranks: tuple[int, ...]) -> list[Any]:
@@ -89,13 +89,15 @@ def test_times_and_losses_of_rows_written_by_hand() -> None:
     begun = measured(rows, REPLACED)[0]
     assert [getattr(begun, f"{phase}_ms") for phase in PHASES] == [4, 7, 20, 25, None]
     rows += [*iteration(1, 1, 50, (0, 1)), *iteration(2, 1, 60, (0, 1))]
-    found = measured(rows, REPLACED)
-    one = found[0]
+    recoveries = measured(rows, REPLACED)
+    one = recoveries[0]
     assert one.first_ms == pytest.approx(59.1 - 21) and one.since == "fault"
     assert (one.iterations_lost, one.samples_repeated, one.bytes_received) == (1, 3 * 16, 1000)
-    assert found.goodput == pytest.approx((9.1 + 19.1) / 69.1)  # iteration 0; 1 and 2 once more
-    assert found.table.height == len(found) == 1 and found.table["lost"].to_list() == [[1]]
-    assert "rank 1 was lost in iteration 3; ranks 0 and 1 went on with iteration 2" in repr(found)
+    assert recoveries.goodput == pytest.approx((9.1 + 19.1) / 69.1)  # 0; 1 and 2 once more
+    assert recoveries.table.height == len(recoveries) == 1
+    assert recoveries.table["lost"].to_list() == [[1]]
+    words = "rank 1 was lost in iteration 3; ranks 0 and 1 went on with iteration 2"
+    assert words in repr(recoveries)
 
 
 def test_an_iteration_that_is_lost_twice_is_repeated_twice_and_counts_once() -> None:
@@ -107,17 +109,18 @@ def test_an_iteration_that_is_lost_twice_is_repeated_twice_and_counts_once() -> 
         row("detect", -1, 1, 41, 41, name="killed", peer=1),
         *iteration(1, 2, 60, (0, 1)),
     ]
-    found = measured(rows, REPLACED, again)
-    assert [one.samples_repeated for one in found] == [32, 32]
-    assert [one.since for one in found] == ["detect", "detect"] and found[1].detect_ms == 0
-    assert found[0].detect_ms is None  # its row was lost
-    assert found.goodput == pytest.approx((9.1 + 9.1) / 69.1)
+    recoveries = measured(rows, REPLACED, again)
+    assert [one.samples_repeated for one in recoveries] == [32, 32]
+    assert [one.since for one in recoveries] == ["detect", "detect"]
+    assert recoveries[1].detect_ms == 0
+    assert recoveries[0].detect_ms is None  # its row was lost
+    assert recoveries.goodput == pytest.approx((9.1 + 9.1) / 69.1)
 
 
 def test_a_run_without_losses_has_none() -> None:
     assert math.isnan(measured([]).goodput) and measured([]).table.height == 0
-    found = measured(iteration(0, 0, 0, (0, 1)))
-    assert len(found) == 0 and found.goodput == 1 and "no recovery" in repr(found)
+    recoveries = measured(iteration(0, 0, 0, (0, 1)))
+    assert len(recoveries) == 0 and recoveries.goodput == 1 and "no recovery" in repr(recoveries)
 
 
 @pytest.mark.parametrize("policy", first(1, ["shrink", "replace"]))
@@ -125,12 +128,12 @@ def test_a_real_run_says_the_same_live_and_loaded(tmp_path: Path, policy: str) -
     kill = wb.Kill(rank=1, at_iteration=4)
     run = wb.run(lenet(ranks=3, iterations=8, recovery=policy, faults=kill))
     run.wait(timeout=90)
-    found = run.recovery()
-    times = [getattr(found[0], f"{phase}_ms") for phase in PHASES]
-    assert times == sorted(times) and times[0] > 0 and found[0].since == "fault"
-    assert found[0].lost == (1,) and found[0].failed_in == found[0].iteration == 4
-    assert found[0].iterations_lost == 0 and found[0].samples_repeated < 16
-    assert (found[0].bytes_received > 0) == (policy == "replace")
-    assert 0 < found.goodput < 1
+    recoveries = run.recovery()
+    times = [getattr(recoveries[0], f"{phase}_ms") for phase in PHASES]
+    assert times == sorted(times) and times[0] > 0 and recoveries[0].since == "fault"
+    assert recoveries[0].lost == (1,) and recoveries[0].failed_in == recoveries[0].iteration == 4
+    assert recoveries[0].iterations_lost == 0 and recoveries[0].samples_repeated < 16
+    assert (recoveries[0].bytes_received > 0) == (policy == "replace")
+    assert 0 < recoveries.goodput < 1
     run.store.save(tmp_path / "run.parquet")
-    assert wb.load(tmp_path / "run.parquet").recovery() == found
+    assert wb.load(tmp_path / "run.parquet").recovery() == recoveries

@@ -67,8 +67,8 @@ def _attached(folder: Path, *words: str, observe: bool = False) -> list[dict[str
     ],
 )
 def test_a_script_that_knows_nothing_runs_over_the_engine(tmp_path: Path, words: list[str]) -> None:
-    asked = words[0] if words else "gloo"
-    one = {"backend": asked, "of part": asked, "x": float("inf"), "ours": True}
+    backend = words[0] if words else "gloo"
+    one = {"backend": backend, "of part": backend, "x": float("inf"), "ours": True}
     assert _attached(tmp_path, *words) == [one, one]
     loaded = wb.load(tmp_path / "trace")
     assert laws.check_events(loaded.events) == [] and loaded.dropped == 0
@@ -129,9 +129,9 @@ def test_the_page_is_there_while_the_job_runs_and_gone_after_it(tmp_path: Path) 
         try:
             assert job.stderr is not None
             line = job.stderr.readline()
-            found = re.fullmatch(rf"\[workbench\] page (http://\S+) · records {tmp_path}\n", line)
-            assert found, line
-            with urllib.request.urlopen(found[1], timeout=120) as page:  # once the server is up
+            match = re.fullmatch(rf"\[workbench\] page (http://\S+) · records {tmp_path}\n", line)
+            assert match, line
+            with urllib.request.urlopen(match[1], timeout=120) as page:  # once the server is up
                 assert tmp_path.name in page.read().decode()
             children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text()
             assert children == "", "a job that waits for its children finds none of ours"
@@ -143,12 +143,12 @@ def test_the_page_is_there_while_the_job_runs_and_gone_after_it(tmp_path: Path) 
 
 def _pages(folder: Path) -> list[int]:
     """Return the processes that serve this folder's page."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
         if b"workbench.interface.app.attached_page" in words and str(folder).encode() in words:
-            found.append(int(path.parent.name))
-    return found
+            pids.append(int(path.parent.name))
+    return pids

@@ -30,34 +30,34 @@ def _every_operation(rank: int, n: int, way: str) -> list[Any]:
         attached(way)
     dist.init_process_group("gloo", rank=rank, world_size=n)
     assert type(dist.group.WORLD).__name__ == ("ObservedGroup" if way else "ProcessGroup")
-    found: list[Any] = [dist.get_backend(), dist.get_world_size(), dist.get_rank()]
+    results: list[Any] = [dist.get_backend(), dist.get_world_size(), dist.get_rank()]
 
     x = torch.full((6,), rank + 1.0)
     dist.all_reduce(x)
-    found.append(x.tolist())
+    results.append(x.tolist())
     work = dist.all_reduce(x, async_op=True)
     work.wait()
-    found.append(x.tolist())
+    results.append(x.tolist())
     dist.broadcast(x, 1)
     y = torch.full((6,), float(rank))
     dist.reduce(y, 0)
     parts = [torch.zeros(6) for _ in range(n)]
     dist.all_gather(parts, torch.full((6,), float(rank)))
-    found.append([part[0].item() for part in parts])
+    results.append([part[0].item() for part in parts])
     whole = torch.zeros(2 * n)
     dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
-    found.append(whole.tolist())
+    results.append(whole.tolist())
     own = torch.zeros(3)
     dist.reduce_scatter_tensor(own, torch.ones(3 * n))
     dist.reduce_scatter(own, [torch.ones(3)] * n)
     dist.all_to_all_single(whole, whole.clone())
     dist.gather(x, parts if rank == 0 else None, dst=0)
     dist.scatter(x, parts if rank == 0 else None, src=0)
-    found.append(own.tolist())
+    results.append(own.tolist())
     dist.monitored_barrier()
     objects: list[Any] = [None] * n
     dist.all_gather_object(objects, {"rank": rank})
-    found.append(objects)
+    results.append(objects)
 
     right, left = (rank + 1) % n, (rank - 1) % n
     sent, got = torch.full((4,), float(rank)), torch.zeros(4)
@@ -70,28 +70,28 @@ def _every_operation(rank: int, n: int, way: str) -> list[Any]:
         )
         for one in works:
             one.wait()
-    found.append(got.tolist())
+    results.append(got.tolist())
     if rank == 0:
         dist.send(sent, 1)
     elif rank == 1:
-        found.append(dist.recv(got))  # from anybody
+        results.append(dist.recv(got))  # from anybody
 
     part = dist.new_group([0, 1], group_desc="pair")
     if rank < 2:
         dist.all_reduce(x, group=part)
-        found.append([dist.get_backend(part), dist.get_process_group_ranks(part)])
+        results.append([dist.get_backend(part), dist.get_process_group_ranks(part)])
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
         model(torch.full((2, 3), rank + 1.0)).sum().backward()
         optimizer.step()
-    found.append(model.module.weight.grad.tolist())  # type: ignore[union-attr,operator]
+    results.append(model.module.weight.grad.tolist())  # type: ignore[union-attr,operator]
     reduced = torch.distributed._functional_collectives.all_reduce(x, "sum", dist.group.WORLD)
-    found.append(reduced.tolist())
+    results.append(reduced.tolist())
     dist.barrier()
     dist.destroy_process_group()
-    return found
+    return results
 
 
 def test_every_operation_is_seen_and_nothing_else_changes(tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_every_operation_is_seen_and_nothing_else_changes(tmp_path: Path) -> Non
     env = {"WORKBENCH_TRACE": str(tmp_path)}
     watching = Watching(tmp_path)
     try:
-        seen = values(_every_operation, n, "operations", backend="", env=env)
+        observed = values(_every_operation, n, "operations", backend="", env=env)
         assert watching.wait(30)
         assert watching.state_in_words == ("finished", "All 3 ranks have ended.")
         assert watching.store.metadata["precision"] == PRECISION
     finally:
         watching.close()
-    assert seen == values(_every_operation, n, "", backend="")
+    assert observed == values(_every_operation, n, "", backend="")
 
     loaded = wb.load(tmp_path)
     events = loaded.events.with_columns(pl.col(pl.Categorical).cast(pl.String))

@@ -46,8 +46,8 @@ def test_a_helper_of_another_form_is_left_alone(capsys: pytest.CaptureFixture[st
     _autoload._attach(C10d, "engine")
     assert C10d._new_process_group_helper is not torchs
     assert C10d._new_process_group_helper("mine") == ("mine", "made by torch")
-    said = capsys.readouterr().err
-    assert "not attached: torch" in said and "config instead of group_size" in said
+    message = capsys.readouterr().err
+    assert "not attached: torch" in message and "config instead of group_size" in message
     assert C10d._new_process_group_helper is torchs
 
 
@@ -69,7 +69,7 @@ def test_a_workbench_that_cannot_be_imported_leaves_the_program_as_it_is() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "has_cuda", "ours"),
+    ("backend", "has_cuda", "ours"),
     [
         ("gloo", False, True),
         ("gloo", True, True),
@@ -83,10 +83,10 @@ def test_a_workbench_that_cannot_be_imported_leaves_the_program_as_it_is() -> No
         ("fake", False, False),
     ],
 )
-def test_which_groups_the_engine_takes(asked: str, has_cuda: bool, ours: bool) -> None:
+def test_which_groups_the_engine_takes(backend: str, has_cuda: bool, ours: bool) -> None:
     import torch.testing._internal.distributed.fake_pg  # noqa: F401 (makes that one known)
 
-    assert served_by_engine(devices_of(dist.Backend(asked)), has_cuda) is ours
+    assert served_by_engine(devices_of(dist.Backend(backend)), has_cuda) is ours
 
 
 def test_a_group_that_this_rank_is_not_in_stays_nobodys() -> None:
@@ -94,5 +94,5 @@ def test_a_group_that_this_rank_is_not_in_stays_nobodys() -> None:
         return dist.GroupMember.NON_GROUP_MEMBER, None
 
     for way in ("engine", "operations"):
-        found = make_group(helper, way, 2, 0, [0, 1], "gloo", None, "1")
-        assert found == (dist.GroupMember.NON_GROUP_MEMBER, None)
+        group = make_group(helper, way, 2, 0, [0, 1], "gloo", None, "1")
+        assert group == (dist.GroupMember.NON_GROUP_MEMBER, None)

@@ -52,8 +52,8 @@ def printed(messages: list[dict[str, Any]], stream: str = "stdout") -> str:
 
 
 def error(messages: list[dict[str, Any]]) -> str:
-    found = [m["content"] for m in messages if m["msg_type"] == "error"]
-    return "\n".join(f"{one['ename']}\n" + "\n".join(one["traceback"]) for one in found)
+    errors = [m["content"] for m in messages if m["msg_type"] == "error"]
+    return "\n".join(f"{one['ename']}\n" + "\n".join(one["traceback"]) for one in errors)
 
 
 def displays(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -110,19 +110,19 @@ def test_cells_run_on_ranks_below_one_stage(notebook: Notebook) -> None:
 
 @pytest.mark.full
 def test_what_cannot_be_run_is_refused_in_a_sentence(notebook: Notebook) -> None:
-    def told(code: str) -> str:
+    def fault(code: str) -> str:
         messages = notebook.run(code)
         return printed(messages, "stderr") + error(messages)
 
-    assert "'four' is no ranks" in told("%%ranks four\nrank")
-    assert "must be a whole number from 1 to 64" in told("%%ranks 99\nrank")
-    assert "line 2: '!ls' is for IPython; a %%ranks cell is plain Python" in told("%%ranks 2\n!ls")
-    assert "SyntaxError" in told("%%ranks 2\ndef f(:\n    pass")
+    assert "'four' is no ranks" in fault("%%ranks four\nrank")
+    assert "must be a whole number from 1 to 64" in fault("%%ranks 99\nrank")
+    assert "line 2: '!ls' is for IPython; a %%ranks cell is plain Python" in fault("%%ranks 2\n!ls")
+    assert "SyntaxError" in fault("%%ranks 2\ndef f(:\n    pass")
     assert "There are no ranks yet" in printed(notebook.run("%ranks"))  # nothing was started
     notebook.run("%%ranks 2\nkept = 1")
-    assert "there are 2, numbered 0 to 1" in told("%%ranks 0,3\nrank")
-    assert "new ranks: the 2 before have ended" in told("%%ranks 3\nrank")
-    assert "NameError: name 'kept'" in told("%%ranks\nkept")
+    assert "there are 2, numbered 0 to 1" in fault("%%ranks 0,3\nrank")
+    assert "new ranks: the 2 before have ended" in fault("%%ranks 3\nrank")
+    assert "NameError: name 'kept'" in fault("%%ranks\nkept")
 
 
 @pytest.mark.full
@@ -141,12 +141,12 @@ def test_an_interrupt_ends_the_cell_and_the_ranks_live(notebook: Notebook) -> No
 
 
 def test_ranks_do_not_outlive_a_kernel_that_is_killed(notebook: Notebook) -> None:
-    found = re.findall(r"pid (\d+)", printed(notebook.run(f"%%ranks 2\n{PIDS}")))
+    pids = re.findall(r"pid (\d+)", printed(notebook.run(f"%%ranks 2\n{PIDS}")))
     notebook.start("%%ranks\nwhile True: pass")
     time.sleep(0.3)
     os.kill(int(notebook.kernel.pid), 9)
-    until(lambda: gone(map(int, found)), 5, "the ranks are gone")
-    assert len(found) == 2
+    until(lambda: gone(map(int, pids)), 5, "the ranks are gone")
+    assert len(pids) == 2
 
 
 @pytest.mark.full
@@ -176,7 +176,7 @@ def test_a_notebook_with_cells_on_ranks_passes_nbval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "asked"),
+    ("line", "expected"),
     [
         ("4", Asked(size=4)),
         ("", Asked()),
@@ -191,8 +191,8 @@ def test_a_notebook_with_cells_on_ranks_passes_nbval(tmp_path: Path) -> None:
         ("2 --timeout=20s", Asked(size=2, timeout="20s")),
     ],
 )
-def test_what_stands_behind_the_magic_is_read(line: str, asked: Asked) -> None:
-    assert parse(line) == asked
+def test_what_stands_behind_the_magic_is_read(line: str, expected: Asked) -> None:
+    assert parse(line) == expected
 
 
 @pytest.mark.parametrize("line", ["four", "-1", "4 --fast", "1-", "0;1", "4 4"])

@@ -56,12 +56,12 @@ def test_what_does_not_go_through_python_is_capped_by_the_driver(
     pipe: tuple[Printer, Lines],
 ) -> None:
     printer, lines = pipe
-    told = []
+    texts = []
     for _ in range(4):
         os.write(printer.fileno(), b"y" * 50_000 + b"\n")
-        told += lines.read()[0]
+        texts += lines.read()[0]
     assert lines.lost == 4 * 50_001 - MOST_PRINTED
-    assert told[0] == "y" * MOST_IN_A_LINE + f"… ({50_000 - MOST_IN_A_LINE:,} more characters)"
+    assert texts[0] == "y" * MOST_IN_A_LINE + f"… ({50_000 - MOST_IN_A_LINE:,} more characters)"
 
 
 def test_the_end_of_a_pipe_is_seen() -> None:

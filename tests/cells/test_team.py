@@ -137,13 +137,13 @@ def test_what_a_rank_raises_names_the_line_and_the_others_do_not_wait_for_ever(
 
 def test_a_deadlock_is_explained_within_seconds_and_can_be_interrupted(team: Ranks) -> None:
     team.execute("kept = rank")
-    told: list[tuple[float, str]] = []
+    notes: list[tuple[float, str]] = []
     thread = stop_when(team, "deadlock")
     began = time.monotonic()
-    result = team.execute(DEADLOCK, tell=lambda k, r, text: told.append((time.monotonic(), text)))
+    result = team.execute(DEADLOCK, tell=lambda k, r, text: notes.append((time.monotonic(), text)))
     thread.join()
     # On a busy machine one rank may come to its wait long before the others, and is told alone.
-    when, words = next((at, text) for at, text in told if "deadlock" in text)
+    when, words = next((at, text) for at, text in notes if "deadlock" in text)
     assert when - began < 10
     for rank in range(3):
         line = (
@@ -214,10 +214,10 @@ def test_a_rank_that_is_killed_between_cells_is_replaced_by_the_next(team: Ranks
     pid = team.pids[2]
     os.kill(pid, signal.SIGKILL)
     until(lambda: 2 in team.control_state.ended, 5, "its end is known")
-    told: list[str] = []
-    result = team.execute("rank", tell=lambda kind, ranks, text: told.append(text))
+    notes: list[str] = []
+    result = team.execute("rank", tell=lambda kind, ranks, text: notes.append(text))
     assert result.values == {0: "0", 1: "1", 2: "2"}
-    assert told[0].startswith(f"rank 2 (process {pid}) was killed by SIGKILL. A new process")
+    assert notes[0].startswith(f"rank 2 (process {pid}) was killed by SIGKILL. A new process")
 
 
 def test_a_rank_that_will_not_be_interrupted_is_killed(
@@ -272,8 +272,9 @@ def test_what_ranks_send_is_recorded_as_in_a_run(team: Ranks) -> None:
     for name in ("cell", "cell over"):
         told_of = marks.filter(pl.col("name") == name)["value"].to_list()
         assert sorted(told_of) == [number - 1] * 3 + [number] * 2
-    told = facts(team.store.metadata)
-    assert told["ranks"] == 3 and told["cells"] and told["title"] == "Cells on 3 ranks"
+    run_facts = facts(team.store.metadata)
+    assert run_facts["ranks"] == 3 and run_facts["cells"]
+    assert run_facts["title"] == "Cells on 3 ranks"
     assert select(team.store).sentence.startswith(f"3 ranks ran {team.cells} cells and sent")
     waiting = select(Store({"cells": "0", "ranks": "3"}))
     assert waiting.sentence == "3 ranks wait for a cell." and not waiting.trains

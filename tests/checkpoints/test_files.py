@@ -85,8 +85,8 @@ def test_a_damaged_one_is_refused_by_name_and_the_one_before_is_taken(
     harm(folder / name_of(4) / name, how)
     if name == MANIFEST and how == "flipped":
         harm(folder / name_of(4) / name, "cut short")  # a bit of a number may be another number
-    found, damaged = newest(folder)
-    assert found.iteration == 2 and len(damaged) == 1 and name_of(4) in damaged[0]
+    checkpoint, damaged = newest(folder)
+    assert checkpoint.iteration == 2 and len(damaged) == 1 and name_of(4) in damaged[0]
     if name != MANIFEST:
         assert name in damaged[0]
     harm(folder / name_of(2) / name, "missing")
@@ -324,6 +324,6 @@ def test_where_the_disk_is_full_training_goes_on_and_so_do_checkpoints(tmp_path:
     with writer(folder, limit=100_000) as process:
         out, _ = process.communicate(timeout=120)
     assert "refused" in out and "whole" in out and "File too large" in out
-    found, damaged = newest(folder)
-    assert found.iteration > 0 and not damaged
-    assert json.loads((found.path / MANIFEST).read_text())["iteration"] == found.iteration
+    checkpoint, damaged = newest(folder)
+    assert checkpoint.iteration > 0 and not damaged
+    assert json.loads((checkpoint.path / MANIFEST).read_text())["iteration"] == checkpoint.iteration

@@ -149,7 +149,7 @@ def test_ranges_are_what_is_chosen_on_either_side() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ({"operation": "all_reduc"}, "'all_reduc'.*'all_reduce'"),
         ({"nbytes": -1}, "-1"),
@@ -157,9 +157,9 @@ def test_ranges_are_what_is_chosen_on_either_side() -> None:
         ({"ranks": 0}, "ranks = 0"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, object], words: str) -> None:
+def test_what_cannot_be_is_refused(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(SpecError, match=words):
-        wb.why(**given)  # type: ignore[arg-type]
+        wb.why(**arguments)  # type: ignore[arg-type]
 
 
 def test_numbers_as_people_say_them() -> None:
@@ -212,9 +212,9 @@ def test_walks_are_kept_by_what_they_hold_and_not_by_their_number() -> None:
     walks = predict_module.Walks(most=1_500)
     ring = predict_module.function_of("all_reduce", "ring")
     calls = [("all_reduce", ring, n, 1 << 16, 1 << 14, 1, ()) for n in range(2, 17)]
-    for given in calls:
-        again = walks(*given)
-        assert walks(*given) is again  # the newest is at hand
+    for call in calls:
+        again = walks(*call)
+        assert walks(*call) is again  # the newest is at hand
         held = sum(len(moves) for kept in walks._kept.values() for moves in kept)
         assert walks.moves == held <= 1_500
     assert 1 < len(walks._kept) < len(calls)
@@ -240,11 +240,11 @@ def test_what_auto_takes_is_not_worked_out_for_a_run_that_nobody_has() -> None:
     costs, store = load(), Store()
     looks: list[int] = []
 
-    def wanted(times: int) -> Store | None:
+    def find_store(times: int) -> Store | None:
         looks.append(1)
         return store if len(looks) <= times else None
 
-    record_choice(exp, costs, lambda: wanted(3))
+    record_choice(exp, costs, lambda: find_store(3))
     assert len(looks) == 4 and "auto" not in store.metadata
     record_choice(exp, costs, weakref.ref(store))
     words = in_words(ranges("all_reduce", 4, costs.cut_into(exp.chunk_bytes)))

@@ -26,8 +26,8 @@ def recv(frm: int, nbytes: int, adds: bool = False) -> Move:
 
 def test_a_message_costs_both_its_ends_and_a_wait() -> None:
     # 10 + 3·2/2 to send, 100 until it is seen, 10 + 3·2/2 + 3·5 to add
-    found = replay([[send(1, 3)], [recv(0, 3, adds=True)]], COST)
-    assert found == Time(10 + 3 + 100 + 10 + 3 + 15, waits=1, ends=2, sent=3, added=3)
+    elapsed = replay([[send(1, 3)], [recv(0, 3, adds=True)]], COST)
+    assert elapsed == Time(10 + 3 + 100 + 10 + 3 + 15, waits=1, ends=2, sent=3, added=3)
 
 
 def test_the_parts_make_up_the_seconds() -> None:

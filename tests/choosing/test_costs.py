@@ -113,8 +113,8 @@ def test_links_are_those_of_the_network() -> None:
 
 
 def test_sizes_are_whole_floats_and_reach_the_end() -> None:
-    found = sizes_between(1024, 1 << 20)
-    assert found[0] == 1024 and found[-1] == 1 << 20 and len(found) == 6
+    sizes = sizes_between(1024, 1 << 20)
+    assert sizes[0] == 1024 and sizes[-1] == 1 << 20 and len(sizes) == 6
     odd = sizes_between(1000, 50_000, (50_000 / 1000) ** (1 / 3))
     assert len(odd) == 4 and all(size % 4 == 0 for size in odd)
     assert math.isclose(odd[-1], 50_000, rel_tol=1e-3)

@@ -21,7 +21,7 @@ def costs() -> Costs:
     return adapt(Costs.from_json(default_costs()))
 
 
-def asked(store: Any, own: Costs, rank: int, nbytes: int, works: bool = True) -> str:
+def choice(store: Any, own: Costs, rank: int, nbytes: int, works: bool = True) -> str:
     return together.choose_together(
         "all_reduce", N, nbytes, own, store=store, rank=rank, works=lambda _: works
     )
@@ -30,31 +30,32 @@ def asked(store: Any, own: Costs, rank: int, nbytes: int, works: bool = True) ->
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes that were worked out, each as often as it was."""
-    found: list[int] = []
+    computed_sizes: list[int] = []
     times = choose.times
 
     def counting(operation: str, n: int, nbytes: int, costs: Costs) -> dict[str, float]:
-        found.append(nbytes)
+        computed_sizes.append(nbytes)
         return times(operation, n, nbytes, costs)
 
     monkeypatch.setattr(choose, "times", counting)
-    return found
+    return computed_sizes
 
 
 def test_one_works_it_out_and_all_take_the_same(counted: list[int]) -> None:
     alone = [choose.choose("all_reduce", N, nbytes, costs()) for nbytes in SIZES]
     counted.clear()
-    store, found = HashStore(), dict[int, list[str]]()
+    store, choices = HashStore(), dict[int, list[str]]()
 
     def ask(rank: int, own: Costs) -> None:
-        found[rank] = [asked(store, own, rank, nbytes) for nbytes in SIZES for _ in range(2)][::2]
+        twice = [choice(store, own, rank, nbytes) for nbytes in SIZES for _ in range(2)]
+        choices[rank] = twice[::2]
 
     threads = [threading.Thread(target=ask, args=(rank, costs())) for rank in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == dict.fromkeys(range(5), alone)
+    assert choices == dict.fromkeys(range(5), alone)
     assert len(counted) == len(set(counted)) == len(SIZES)
 
 
@@ -70,8 +71,8 @@ def test_who_gets_no_answer_finds_it_out(counted: list[int]) -> None:
     key = "/".join(map(str, choose.key_of("all_reduce", N, 400)))
     assert store.compare_set(f"{key}/by", "", "3") == b"3"
     counted.clear()
-    assert asked(store, costs(), 0, 400, works=False) == alone and len(counted) == 1
-    assert asked(Mute(), costs(), 0, 400) == alone and len(counted) == 2
+    assert choice(store, costs(), 0, 400, works=False) == alone and len(counted) == 1
+    assert choice(Mute(), costs(), 0, 400) == alone and len(counted) == 2
 
 
 def _sizes_without_end(rank: int, n: int) -> tuple[int, int, list[float]]:

@@ -49,12 +49,12 @@ def cases(operation: str, every: bool = False) -> list[Case]:
         factors["reduce"] = REDUCTIONS
     if operation in ROOTED:
         factors["root"] = ROOTS
-    found = []
+    result = []
     for one in (full if every else pairwise)(factors):
         n = one["n"]
         elements, root = (eval(one.get(key, "-1"), {"n": n}) for key in ("size", "root"))
-        found.append(Case(n, elements, one["dtype"], one.get("reduce", ""), root))
-    return list(dict.fromkeys(found))
+        result.append(Case(n, elements, one["dtype"], one.get("reduce", ""), root))
+    return list(dict.fromkeys(result))
 
 
 def large(operation: str, n: int) -> Case:
@@ -91,8 +91,8 @@ def odd_numbers(rank: int, dtype: str) -> torch.Tensor:
 def combined(elements: int, case: Case) -> tuple[Any, Any]:
     """The exact outcome, and how far from it a right one may be (LAWS.md)."""
     exact = np.int64 if case.dtype == "int64" else np.longdouble
-    given = [gives(r, elements, case) for r in range(case.n)]
-    xs = np.stack([(x.double() if exact is np.longdouble else x).numpy() for x in given])
+    inputs = [gives(r, elements, case) for r in range(case.n)]
+    xs = np.stack([(x.double() if exact is np.longdouble else x).numpy() for x in inputs])
     xs = xs.astype(exact)
     outcome = {"SUM": xs.sum, "PRODUCT": xs.prod, "MAX": xs.max, "MIN": xs.min}[case.reduce](0)
     if case.dtype == "int64" or case.reduce in ("MAX", "MIN"):

@@ -39,14 +39,14 @@ def run_all(rank: int, size: int, operation: str, name: str, every: bool) -> dic
     function = session().algorithm(operation, name)
     takes = getattr(sys.modules[function.__module__], "takes", lambda n: "")
     mine = {n: group for n, group in groups.items() if rank < n and not takes(n)}
-    found = {
+    digests = {
         str(case): digest(run_one(mine[case.n], operation, name, case))
         for case in cases(operation, every)
         if case.n in mine
     }
     for n, group in mine.items():
         if operation == "all_reduce":
-            found |= odd_sums(group, name, n)
+            digests |= odd_sums(group, name, n)
         group.comm.rendezvous = True  # sends return when received: slots hide no deadlock
         run_one(group, operation, name, large(operation, n))
         group.comm.rendezvous = False
@@ -55,17 +55,17 @@ def run_all(rank: int, size: int, operation: str, name: str, every: bool) -> dic
             with pytest.raises(CollectiveError, match=rf"\b{n}\b"):
                 run_one(groups[n], operation, name, large(operation, n))
     dist.barrier()  # nobody leaves while others still are in a smaller group
-    return found
+    return digests
 
 
 def odd_sums(group: Any, name: str, n: int) -> dict[str, str]:
     """Sums of which only one thing can be said: that every rank's have the same bits."""
-    found = {}
+    digests = {}
     for reduce, dtype in itertools.product(REDUCTIONS, ("float32", "bfloat16")):
         x, case = odd_numbers(group.comm.rank, dtype), Case(n, 64, dtype, reduce, -1)
         call(group, "all_reduce", name, case, [x, reduce])
-        found[f"odd numbers, {case}"] = digest(x)
-    return found
+        digests[f"odd numbers, {case}"] = digest(x)
+    return digests
 
 
 def digest(result: torch.Tensor) -> str:
@@ -78,27 +78,27 @@ def run_one(group: Any, operation: str, name: str, case: Case) -> torch.Tensor:
     comm, n, N = group.comm, case.n, case.elements
     me, dtype = comm.rank, getattr(torch, case.dtype)
     whole = N * n if operation in PARTED else N
-    given = gives(me, N if operation in ("gather", "all_gather") else whole, case)
-    kept, room = given.clone(), torch.full((whole,), 7, dtype=dtype)
+    argument = gives(me, N if operation in ("gather", "all_gather") else whole, case)
+    kept, room = argument.clone(), torch.full((whole,), 7, dtype=dtype)
     part, at_root = torch.full((N,), 7, dtype=dtype), me == case.root
     sends, receives = shares(N, n, me)
     arguments: dict[str, list[Any]] = {
-        "all_reduce": [given, case.reduce],
-        "broadcast": [given, case.root],
-        "reduce": [given, case.root, case.reduce],
-        "gather": [given, room if at_root else None, case.root],
-        "scatter": [given if at_root else None, part, case.root],
-        "all_gather": [given, room],
-        "reduce_scatter": [given, part, case.reduce],
-        "all_to_all": [given, into := torch.full((sum(receives),), 7, dtype=dtype)],
+        "all_reduce": [argument, case.reduce],
+        "broadcast": [argument, case.root],
+        "reduce": [argument, case.root, case.reduce],
+        "gather": [argument, room if at_root else None, case.root],
+        "scatter": [argument if at_root else None, part, case.root],
+        "all_gather": [argument, room],
+        "reduce_scatter": [argument, part, case.reduce],
+        "all_to_all": [argument, into := torch.full((sum(receives),), 7, dtype=dtype)],
         "barrier": [],
     }
     more = [sends, receives] if operation == "all_to_all" else []
     call(group, operation, name, case, arguments[operation] + more)
     result = {
-        "all_reduce": given,
-        "broadcast": given,
-        "reduce": given,
+        "all_reduce": argument,
+        "broadcast": argument,
+        "reduce": argument,
         "gather": room,
         "scatter": part,
         "all_gather": room,
@@ -111,7 +111,7 @@ def run_one(group: Any, operation: str, name: str, case: Case) -> torch.Tensor:
     if operation in ("gather", "scatter", "all_gather", "reduce_scatter", "all_to_all") or (
         operation == "reduce" and not at_root
     ):
-        assert torch.equal(given, kept), f"{what}: what it was given is changed"
+        assert torch.equal(argument, kept), f"{what}: what it was given is changed"
     return result
 
 

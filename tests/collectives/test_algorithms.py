@@ -21,12 +21,12 @@ def every_law(operation: str, name: str, folder: Path, every: bool = False) -> p
     """Run a file's cases and ask every law. Returns the events."""
     env = {"WORKBENCH_CHUNK": str(SLOT), "WORKBENCH_TRACE": str(folder)}
     ranks = max(RANKS)
-    found = values(
+    digests = values(
         run_all, ranks, operation, name, every, env=env, group_timeout=15.0, timeout=100.0
     )
     if operation in ALIKE:
-        for case, digest in found[0].items():
-            differing = [r for r, one in enumerate(found) if one.get(case, digest) != digest]
+        for case, digest in digests[0].items():
+            differing = [r for r, one in enumerate(digests) if one.get(case, digest) != digest]
             assert not differing, f"{case}: the bits of ranks {differing} are not rank 0's"
     store = wb.load(folder)
     assert store.dropped == 0

@@ -26,11 +26,11 @@ GROUPS = {"halves": [0, 1, 4, 5], "one host": [0, 1, 2, 3], "one each": [3, 7], 
 
 def every_factorisation(rank: int, size: int) -> dict[str, Any]:
     world: Any = dist.group.WORLD
-    found = {"world": world.comm.levels}
+    by_group = {"world": world.comm.levels}
     for name, members in GROUPS.items():
         group: Any = dist.new_group(members)
         if rank in members:
-            found[name] = group.comm.levels
+            by_group[name] = group.comm.levels
             run_one(
                 group, "all_reduce", "hierarchical", Case(len(members), 1023, "float32", "SUM", -1)
             )
@@ -48,12 +48,12 @@ def every_factorisation(rank: int, size: int) -> dict[str, Any]:
         run_one(group, "all_reduce", "hierarchical", Case(n, 4097, "float32", "SUM", -1))
         group.comm.rendezvous = False
     dist.barrier()
-    return found
+    return by_group
 
 
 def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> None:
     env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
-    told = values(
+    by_rank = values(
         every_factorisation,
         8,
         timeout=120.0,
@@ -89,9 +89,9 @@ def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> No
             )
             assert [sent.get(r, 0) for r in range(prod(levels))] == [calls * e for e in expected]
     # Where nobody says which ranks share a host, where they are says it.
-    assert all(one["world"] == [4, 2] for one in told)
-    assert told[0]["halves"] == [2, 2] and told[0]["one host"] == told[0]["uneven"] == []
-    assert told[3]["one each"] == []
+    assert all(one["world"] == [4, 2] for one in by_rank)
+    assert by_rank[0]["halves"] == [2, 2] and by_rank[0]["one host"] == by_rank[0]["uneven"] == []
+    assert by_rank[3]["one each"] == []
 
 
 def test_levels_that_are_not_the_group_s_are_refused() -> None:

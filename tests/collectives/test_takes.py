@@ -105,8 +105,8 @@ def test_a_file_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_on_a_rank_a_smaller_group_is_refused_too() -> None:
     own = {("all_reduce", "pairs"): users_own(pairs)}
     here = Session(Recorder.off(0), all_reduce="pairs", functions=own)
-    told = here.refusal("all_reduce", "pairs", 3)
-    assert told == "all_reduce: pairs does not run on 3 ranks: it takes 2 ranks"
+    words = here.refusal("all_reduce", "pairs", 3)
+    assert words == "all_reduce: pairs does not run on 3 ranks: it takes 2 ranks"
     assert here.refusal("all_reduce", "pairs", 2) == here.refusal("all_reduce", "ring", 3) == ""
 
 
@@ -117,7 +117,7 @@ def test_a_check_leaves_those_out_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("takes", "told"),
+    ("takes", "words"),
     [
         (None, ""),
         ("no function", ""),
@@ -127,8 +127,8 @@ def test_a_check_leaves_those_out_and_says_so() -> None:
         (lambda p: "even numbers", "even numbers"),
     ],
 )
-def test_whatever_way_it_says_it(takes: Any, told: str) -> None:
-    assert refusal(takes, 3) == told
+def test_whatever_way_it_says_it(takes: Any, words: str) -> None:
+    assert refusal(takes, 3) == words
 
 
 def test_one_that_fails_is_named() -> None:

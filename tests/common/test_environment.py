@@ -50,7 +50,7 @@ def test_what_the_code_reads_is_listed_and_what_is_listed_is_read() -> None:
 
 
 def test_no_variable_is_spoken_of_that_is_not_there() -> None:
-    said = set()
+    mentions = set()
     for pattern in (
         "README.md",
         "CHANGELOG.md",
@@ -59,22 +59,22 @@ def test_no_variable_is_spoken_of_that_is_not_there() -> None:
         "notebooks/*.ipynb",
     ):
         for path in ROOT.glob(pattern):
-            said |= set(re.findall(rf"\b{NAME}\b", path.read_text()))
-    assert said - OF_TESTS <= set(VARIABLES)
+            mentions |= set(re.findall(rf"\b{NAME}\b", path.read_text()))
+    assert mentions - OF_TESTS <= set(VARIABLES)
 
 
 def test_a_default_holds_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for given in (None, ""):
+    for value in (None, ""):
         monkeypatch.delenv("WORKBENCH_CHUNK", raising=False)
-        if given is not None:
-            monkeypatch.setenv("WORKBENCH_CHUNK", given)
+        if value is not None:
+            monkeypatch.setenv("WORKBENCH_CHUNK", value)
         assert text("WORKBENCH_CHUNK") == "524288" and whole("WORKBENCH_CHUNK", 64, 64) == 524288
 
 
-@pytest.mark.parametrize("given", ["1 MB", "-64", "0", "100", "1e6", "٦٤", "9" * 5000])
-def test_what_is_no_size_is_refused_by_name(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKBENCH_CHUNK", given)
-    if given == "٦٤":  # Python reads every script's digits
+@pytest.mark.parametrize("value", ["1 MB", "-64", "0", "100", "1e6", "٦٤", "9" * 5000])
+def test_what_is_no_size_is_refused_by_name(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_CHUNK", value)
+    if value == "٦٤":  # Python reads every script's digits
         assert whole("WORKBENCH_CHUNK", 64, 64) == 64
         return
     with pytest.raises(SpecError, match=r"WORKBENCH_CHUNK=.* whole number from 64 up, a multiple"):

@@ -39,7 +39,7 @@ def write(request: pytest.FixtureRequest) -> Writer:
 
 
 @contextlib.contextmanager
-def made(path: Path, kind: str) -> Iterator[None]:
+def no_regular_file(path: Path, kind: str) -> Iterator[None]:
     """Something at ``path`` that is no regular file."""
     with contextlib.ExitStack() as stack:
         if kind == "pipe":
@@ -58,7 +58,7 @@ def made(path: Path, kind: str) -> Iterator[None]:
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "link to a device", "link to itself"])
 def test_what_is_no_file_is_refused_and_stays(write: Writer, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with made(path, kind):
+    with no_regular_file(path, kind):
         before = os.lstat(path)
         with pytest.raises(WorkbenchError, match=r"cannot write .* regular file") as refusal:
             write(path)
@@ -96,9 +96,9 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
     for name in WRITERS:
         (tmp_path / name).write_text("old")
     ended = command([sys.executable, "-c", LIMITED, str(tmp_path)])
-    told = json.loads(ended.stdout)
-    assert told.keys() == WRITERS.keys(), ended
-    for name, words in told.items():
+    messages = json.loads(ended.stdout)
+    assert messages.keys() == WRITERS.keys(), ended
+    for name, words in messages.items():
         assert f"to {tmp_path / name}: " in words and "have room" in words
         assert "File too large" in words or name == "parquet", words  # polars has words of its own
         assert (tmp_path / name).read_text() == "old"

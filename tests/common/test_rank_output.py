@@ -16,7 +16,7 @@ def test_what_is_beyond_the_measure_is_thrown_away_and_who_printed_it_is_named()
     for _ in range(1000):
         line = sys._getframe().f_lineno + 1
         print("more", file=limited)
-    said = out.getvalue().removeprefix("nineteen characters\n")
-    assert said.count("thrown away") == 1 and len(said) < 300 and "more" not in said
-    assert "[rank 3] has printed 20 characters" in said
-    assert f"test_rank_output.py line {line})" in said
+    notice = out.getvalue().removeprefix("nineteen characters\n")
+    assert notice.count("thrown away") == 1 and len(notice) < 300 and "more" not in notice
+    assert "[rank 3] has printed 20 characters" in notice
+    assert f"test_rank_output.py line {line})" in notice

@@ -36,7 +36,7 @@ def giving_way() -> Iterator[None]:
 @pytest.mark.parametrize("beside", [syntax.parse, ast.parse])
 def test_threads_may_parse_at_the_same_time(beside: Callable[[str], ast.Module]) -> None:
     """Also beside one that knows nothing of the lock, and may see the error itself."""
-    wanted, trees = ast.dump(ast.parse(CODE)), []
+    expected, trees = ast.dump(ast.parse(CODE)), []
 
     def stranger() -> None:
         with contextlib.suppress(SystemError):
@@ -49,7 +49,7 @@ def test_threads_may_parse_at_the_same_time(beside: Callable[[str], ast.Module])
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(trees) == 60 and all(ast.dump(tree) == wanted for tree in trees)
+    assert len(trees) == 60 and all(ast.dump(tree) == expected for tree in trees)
 
 
 def test_what_is_no_python_is_a_syntax_error() -> None:

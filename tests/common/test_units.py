@@ -109,8 +109,8 @@ def test_a_printed_bandwidth_parses_to_the_same_rate(rate: float) -> None:
 
 
 def test_what_is_counted_is_one_or_many() -> None:
-    told = [units.counted(number, "element") for number in (0, 1, 2, 2048)]
-    assert told == ["0 elements", "1 element", "2 elements", "2,048 elements"]
+    texts = [units.counted(number, "element") for number in (0, 1, 2, 2048)]
+    assert texts == ["0 elements", "1 element", "2 elements", "2,048 elements"]
     assert units.counted(1, "batch") == "1 batch" and units.counted(3, "batch") == "3 batches"
 
 

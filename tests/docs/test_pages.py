@@ -36,13 +36,13 @@ def test_every_stored_figure_has_a_picture_beside_it(path: Path) -> None:
 
 
 def test_what_an_output_brings_is_sanitised() -> None:
-    given = (
+    html = (
         '<table onclick="x()"><tr><td colspan="2">1 &lt; 2</td></tr></table>'
         "<script>alert(1)</script>"
         '<img src="http://elsewhere/x.png" alt="a"><img src="data:image/svg+xml;base64,AA==">'
         '<a href="javascript:x()">here</a><form>kept text</form>'
     )
-    kept = clean(given)
+    kept = clean(html)
     assert kept == (
         '<table><tr><td colspan="2">1 &lt; 2</td></tr></table><img alt="a">'
         '<img src="data:image/svg+xml;base64,AA=="><a>here</a>kept text'
@@ -74,15 +74,15 @@ def test_a_chapter_becomes_a_page_with_its_outputs(tmp_path: Path) -> None:
     ]
     path = tmp_path / "01_a.ipynb"
     path.write_text(json.dumps({"cells": cells}))
-    made = chapter(path, tmp_path / "pictures", "replays/ring.html")
-    assert made.startswith("# 1 · A title\n\n<iframe") and "````python\nrun\n````" in made
+    markdown = chapter(path, tmp_path / "pictures", "replays/ring.html")
+    assert markdown.startswith("# 1 · A title\n\n<iframe") and "````python\nrun\n````" in markdown
     assert (tmp_path / "pictures" / "01_a-01-0.svg").read_text() == "<svg>1</svg>"
-    assert "not this" not in made and "onclick" not in made
-    assert "````text\nplain\n````" in made and "What must hold, as asserts" in made
+    assert "not this" not in markdown and "onclick" not in markdown
+    assert "````text\nplain\n````" in markdown and "What must hold, as asserts" in markdown
 
 
 def test_the_reference_has_every_public_name() -> None:
     import workbench as wb
 
-    made = reference()
-    assert [name for name in wb.__all__ if f"### `{name}`" not in made] == []
+    text = reference()
+    assert [name for name in wb.__all__ if f"### `{name}`" not in text] == []

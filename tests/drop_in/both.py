@@ -39,8 +39,8 @@ def compare(
     backend; one that expects an error catches it and returns its name (``raised``).
     """
     names = [[_module(case), case.__name__] for case in cases]
-    found = values(_over_both, n, names, exact, backend="", timeout=timeout, **options)
-    words = [f"rank {rank}, {said}" for rank, all_said in enumerate(found) for said in all_said]
+    reports = values(_over_both, n, names, exact, backend="", timeout=timeout, **options)
+    words = [f"rank {rank}, {line}" for rank, all_said in enumerate(reports) for line in all_said]
     assert not words, "\n\n".join(words)
 
 
@@ -101,8 +101,8 @@ def difference(a: Any, b: Any, *, exact: bool = False, at: str = "") -> str:
         return "" if same else f"at {at or 'top'}: {a!r} and {b!r}"
     else:
         return "" if a == b else f"at {at or 'top'}: {a!r} and {b!r}"
-    said = (difference(x, y, exact=exact, at=place) for place, x, y in inner)
-    return next(filter(None, said), "")
+    differences = (difference(x, y, exact=exact, at=place) for place, x, y in inner)
+    return next(filter(None, differences), "")
 
 
 def _module(case: Case) -> str:
@@ -125,12 +125,12 @@ def _over_both(rank: int, n: int, names: list[list[str]], exact: bool) -> list[s
             try:
                 outcomes.append(_over(backend, store, case, rank, n))
             except Exception:
-                said = f"{name} over {backend}:\n{traceback.format_exc()}"
-                print(said, flush=True)  # seen too if the end of what failed hangs
-                words.append(said)
+                report = f"{name} over {backend}:\n{traceback.format_exc()}"
+                print(report, flush=True)  # seen too if the end of what failed hangs
+                words.append(report)
         print(f"{name}: {time.monotonic() - began:.2f} s", flush=True)
-        if len(outcomes) == len(BACKENDS) and (said := difference(*outcomes, exact=exact)):
-            words.append(f"{name}, {' and '.join(BACKENDS)}, {said}")
+        if len(outcomes) == len(BACKENDS) and (report := difference(*outcomes, exact=exact)):
+            words.append(f"{name}, {' and '.join(BACKENDS)}, {report}")
     return words
 
 

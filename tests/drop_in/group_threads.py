@@ -14,7 +14,7 @@ import torch.distributed as dist
 def threads_at_once(rank: int, n: int) -> list[float]:
     """Threads that call at once, each in a group of its own; and messages, told apart by tags."""
     groups = [dist.new_group() for _ in range(4)]
-    found = [0.0] * 6
+    totals = [0.0] * 6
     failed: list[BaseException] = []
 
     def sums(i: int) -> None:
@@ -23,7 +23,7 @@ def threads_at_once(rank: int, n: int) -> list[float]:
             work = dist.all_reduce(x, group=groups[i], async_op=bool(k % 3))
             if work is not None:
                 work.wait()
-            found[i] += float(x[0])
+            totals[i] += float(x[0])
 
     def messages(i: int) -> None:
         for k in range(20):
@@ -32,7 +32,7 @@ def threads_at_once(rank: int, n: int) -> list[float]:
             dist.recv(x, (rank - 1) % n, tag=i)
             assert work is not None
             work.wait()
-            found[i] += float(x[0])
+            totals[i] += float(x[0])
 
     def guarded(call: Callable[[int], None], i: int) -> None:
         try:
@@ -49,12 +49,12 @@ def threads_at_once(rank: int, n: int) -> list[float]:
         assert not thread.is_alive()
     if failed:
         raise failed[0]
-    return found
+    return totals
 
 
 def first_messages(rank: int, n: int) -> list[float]:
     """Two threads have a group's first messages at once, in 30 groups."""
-    found: list[float] = []
+    received: list[float] = []
     often = sys.getswitchinterval()
     for _ in range(30):
         group = dist.new_group()
@@ -82,7 +82,7 @@ def first_messages(rank: int, n: int) -> list[float]:
         for thread in threads:
             thread.join(70.0)
         sys.setswitchinterval(often)
-        found += [float(value) for x in got for value in x]
+        received += [float(value) for x in got for value in x]
         dist.barrier(group=group)
         dist.destroy_process_group(group)
-    return found
+    return received

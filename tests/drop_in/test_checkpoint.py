@@ -31,9 +31,9 @@ from tests.process_group.common import model
 
 def _folder(name: str) -> str:
     """A folder that all ranks know, in memory if that can be."""
-    given: list[Any] = [tempfile.mkdtemp(prefix=f"drop_in_{name}_") if not dist.get_rank() else ""]
-    dist.broadcast_object_list(given)
-    return str(given[0])
+    paths: list[Any] = [tempfile.mkdtemp(prefix=f"drop_in_{name}_") if not dist.get_rank() else ""]
+    dist.broadcast_object_list(paths)
+    return str(paths[0])
 
 
 def _remove(folder: str) -> None:
@@ -142,9 +142,9 @@ def a_rank_that_cannot_write(rank: int, n: int) -> Any:
     """Tell all ranks what one meets."""
     folder = _folder("refused")
     bad = {"x": torch.ones(2), **({"y": _Unpicklable()} if rank == 1 else {})}
-    said = _refused(lambda: dcp.save(bad, checkpoint_id=folder))
+    message = _refused(lambda: dcp.save(bad, checkpoint_id=folder))
     _remove(folder)
-    return said
+    return message
 
 
 class _Unpicklable:

@@ -51,11 +51,11 @@ def _functional(rank: int, n: int) -> dict[str, Any]:
     return {name: tried(lambda call=call: _plain(call())) for name, call in calls.items()}
 
 
-def _plain(found: Any) -> Any:
+def _plain(result: Any) -> Any:
     """Waited for, and no tensor of a class of its own."""
-    if isinstance(found, torch.Tensor):
-        return (found + 0.0).clone() if not hasattr(found, "wait") else found.wait().clone()
-    return [_plain(one) for one in found]
+    if isinstance(result, torch.Tensor):
+        return (result + 0.0).clone() if not hasattr(result, "wait") else result.wait().clone()
+    return [_plain(one) for one in result]
 
 
 def _through_autograd(rank: int, n: int) -> dict[str, Any]:

@@ -22,60 +22,60 @@ def things(rank: int) -> list[Any]:
 
 
 def _objects(rank: int, n: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     gathered: list[Any] = [None] * n
     dist.all_gather_object(gathered, things(rank))
-    found["all_gather_object"] = gathered
-    told = things(rank) if rank == 1 else [None] * 4
-    dist.broadcast_object_list(told, src=1)
-    found["broadcast_object_list"] = told
+    results["all_gather_object"] = gathered
+    objects = things(rank) if rank == 1 else [None] * 4
+    dist.broadcast_object_list(objects, src=1)
+    results["broadcast_object_list"] = objects
     mine: list[Any] = [None]
     dist.scatter_object_list(mine, [things(i) for i in range(n)] if rank == 0 else None, src=0)
-    found["scatter_object_list"] = mine
+    results["scatter_object_list"] = mine
     into: list[Any] | None = [None] * n if rank == n - 1 else None
     dist.gather_object(things(rank), into, dst=n - 1)
-    found["gather_object"] = into
+    results["gather_object"] = into
     for batch in (False, True):
         back: list[Any] = [None] * 4
         if rank == 0:
             dist.send_object_list(things(7), dst=1, use_batch=batch)
         elif rank == 1:
             sender = dist.recv_object_list(back, src=0, use_batch=batch)
-            found[f"recv_object_list {batch}"] = [sender, back]
+            results[f"recv_object_list {batch}"] = [sender, back]
     if rank == 0:
         dist.send_object_list([Point(3).x], dst=1, device=torch.device("cpu"))
     elif rank == 1:
         back = [None]
         dist.recv_object_list(back, src=0, device=torch.device("cpu"))
-        found["with a device"] = back
+        results["with a device"] = back
     pair = dist.new_group([0, 1])
     if rank < 2:
-        told = [rank, "of the pair"]
-        dist.broadcast_object_list(told, group_src=1, group=pair)
+        objects = [rank, "of the pair"]
+        dist.broadcast_object_list(objects, group_src=1, group=pair)
         gathered = [None] * 2
         dist.all_gather_object(gathered, rank, group=pair)
-        found["in a pair"] = [told, gathered]
-    return found
+        results["in a pair"] = [objects, gathered]
+    return results
 
 
 def _messages(rank: int, n: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if rank == 0:  # from anybody, then by tag, in another order than they were sent
-        seen = []
+        arrivals = []
         for _ in range(n - 1):
             x = torch.zeros(3000)
             frm = dist.recv(x)
-            seen.append([frm, x[0].item()])
-        found["from anybody"] = sorted(seen)
+            arrivals.append([frm, x[0].item()])
+        results["from anybody"] = sorted(arrivals)
         xs = [torch.zeros(5) for _ in range(3)]
         for tag in (2, 1, 0):
-            found[f"sender of {tag}"] = dist.recv(xs[tag], src=1, tag=5 + tag)
-        found["by tag"] = xs
+            results[f"sender of {tag}"] = dist.recv(xs[tag], src=1, tag=5 + tag)
+        results["by tag"] = xs
         anyone = torch.zeros(2)
         work = dist.irecv(anyone, tag=9)
         assert work is not None
         work.wait()
-        found["any source, one tag"] = [anyone, work._source_rank()]
+        results["any source, one tag"] = [anyone, work._source_rank()]
     else:
         dist.send(torch.full((3000,), float(rank)), 0)
         if rank == 1:
@@ -95,27 +95,27 @@ def _messages(rank: int, n: int) -> dict[str, Any]:
         ]
     for work in dist.batch_isend_irecv(ops):
         work.wait()
-    found["batch"] = xs
-    found["complex"] = []
+    results["batch"] = xs
+    results["complex"] = []
     for dtype in (torch.complex64, torch.complex128):
         x = torch.zeros(6, dtype=dtype)
         work = dist.isend(torch.full((6,), complex(rank, 1), dtype=dtype), right)
         dist.recv(x, left)
         work.wait()
-        found["complex"].append(x)
+        results["complex"].append(x)
     pair = dist.new_group([n - 1, 0], sort_ranks=False)
     if rank in (0, n - 1):
         x = torch.zeros(3)
         if rank == 0:
             dist.send(torch.full((3,), 4.0), group=pair, group_dst=0)
         else:
-            found["group ranks"] = [dist.recv(x, group=pair, group_src=1), x]
+            results["group ranks"] = [dist.recv(x, group=pair, group_src=1), x]
         x = torch.full((2,), float(rank))
         op = dist.P2POp(dist.isend if rank else dist.irecv, x, n - 1 - rank, group=pair)
         for work in dist.batch_isend_irecv([op]):
             work.wait()
-        found["batch in a group"] = x
-    return found
+        results["batch in a group"] = x
+    return results
 
 
 def _refused(rank: int, n: int) -> dict[str, Any]:

@@ -52,8 +52,8 @@ def _expected(stages: int) -> tuple[list[torch.Tensor], torch.Tensor]:
 def _step(schedule: Any, first: bool, last: bool, seed: int = 0) -> Any:
     x, target = _batch(seed)
     losses: list[torch.Tensor] = []
-    given = {"target": target, "losses": losses} if last else {}
-    y = schedule.step(*((x,) if first else ()), **given)
+    options = {"target": target, "losses": losses} if last else {}
+    y = schedule.step(*((x,) if first else ()), **options)
     return (y.detach() if last else None), [loss.detach() for loss in losses]
 
 

@@ -20,7 +20,7 @@ def _profiled(rank: int, n: int) -> dict[str, Any]:
     backend, x = dist.get_backend(), torch.ones(4000)
     out, into = torch.zeros(4000 * n), torch.zeros(4000)
     store = dist.distributed_c10d._get_default_store()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as told:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as traced:
         if rank:  # rank 0 has begun the first by then, and waits
             store.wait(["begun"])
             time.sleep(LATE)
@@ -45,9 +45,9 @@ def _profiled(rank: int, n: int) -> dict[str, Any]:
         with dist.distributed_c10d.record_comm("mine"):
             dist.gather(x, [*out.chunk(n)] if rank == 0 else None)
     prefix = f"{backend}:"
-    ours = [e for e in told.events() if e.name.startswith(prefix) or e.name == "mine"]
+    ours = [e for e in traced.events() if e.name.startswith(prefix) or e.name == "mine"]
     counts = Counter(event.name.removeprefix(prefix) for event in ours)
-    operators = Counter(event.name for event in told.events() if event.name.startswith("c10d::"))
+    operators = Counter(event.name for event in traced.events() if event.name.startswith("c10d::"))
     counts.pop("gather", None)  # Gloo says it beside the title
     sums = [event for event in ours if event.name == f"{prefix}all_reduce"]
     longest = max(event.time_range.elapsed_us() for event in sums)

@@ -84,8 +84,8 @@ def _compared(names: Sequence[str], trace: Path) -> None:
     ended = run(script, size, env={"WORKBENCH_TRACE": str(trace)}, timeout=300.0)
     for rank in ended:
         assert rank.code == 0, f"rank {rank.rank}:\n{rank.out[-3000:]}{rank.err[-6000:]}"
-        told = json.loads(rank.out.splitlines()[-1])
-        for name, ours, gloo in zip(names, told[::2], told[1::2], strict=True):
+        outputs = json.loads(rank.out.splitlines()[-1])
+        for name, ours, gloo in zip(names, outputs[::2], outputs[1::2], strict=True):
             assert ours == gloo, f"{name}, rank {rank.rank}"
             assert ours[0] > 0, "the hash is of something"
 

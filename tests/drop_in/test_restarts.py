@@ -107,8 +107,8 @@ def test_a_job_is_there_again_after_a_restart_and_recorded_as_one(tmp_path: Path
         late.close()
     assert "rank 0 failed; torchrun restarted the job with ranks 0 and 1" in repr(loaded.recovery())
     processes = json.loads(loaded.store.metadata["processes"])
-    found = [(one["generation"], one["rank"], one["host"]) for one in processes]
-    assert found == [(g, r, os.uname().nodename) for g in (0, 1) for r in (0, 1)]
+    places = [(one["generation"], one["rank"], one["host"]) for one in processes]
+    assert places == [(g, r, os.uname().nodename) for g in (0, 1) for r in (0, 1)]
     loaded.store.to_perfetto(tmp_path / "run.json")
     flows = (tmp_path / "run.json").read_text().count('"flow_out"')
     assert flows == len(events.filter(kind="recv"))
@@ -164,28 +164,28 @@ def test_every_attempt_meets_under_a_name_of_its_own(kind: str, tmp_path: Path) 
             return dist.FileStore(str(tmp_path / "store"))
         return dist.TCPStore("127.0.0.1", server.port, is_master=False)
 
-    found = [_met(store, size) for size in (3, 3, 2, 4, 3)]
-    assert all(len(set(ranks)) == 1 for ranks in found), "all ranks of an attempt agree"
-    assert len({ranks[0].name for ranks in found}) == len(found)
-    assert len({ranks[0].job for ranks in found}) == 1
-    assert [ranks[0].attempt for ranks in found] == [0, 1, 2, 3, 4]
+    meetings = [_met(store, size) for size in (3, 3, 2, 4, 3)]
+    assert all(len(set(ranks)) == 1 for ranks in meetings), "all ranks of an attempt agree"
+    assert len({ranks[0].name for ranks in meetings}) == len(meetings)
+    assert len({ranks[0].job for ranks in meetings}) == 1
+    assert [ranks[0].attempt for ranks in meetings] == [0, 1, 2, 3, 4]
 
 
 def test_what_a_former_rank_said_is_not_taken_for_the_new_one() -> None:
     """Rank 0 is there first, and finds words of all the others: of the former attempt."""
     store = dist.HashStore()
     (former, *_) = _met(lambda: store, 3)
-    first = threading.Thread(target=lambda: found.append(_one(store, 0)))
-    found: list[Meeting] = []
+    first = threading.Thread(target=lambda: meetings.append(_one(store, 0)))
+    meetings: list[Meeting] = []
     first.start()
     first.join(0.3)
-    assert first.is_alive() and not found, "rank 0 waits for ranks that are not there any more"
-    rest = [threading.Thread(target=lambda r=r: found.append(_one(store, r))) for r in (2, 1)]
+    assert first.is_alive() and not meetings, "rank 0 waits for ranks that are not there any more"
+    rest = [threading.Thread(target=lambda r=r: meetings.append(_one(store, r))) for r in (2, 1)]
     for one in rest:
         one.start()
     for one in (first, *rest):
         one.join(30)
-    assert len(found) == 3 and len(set(found)) == 1 and found[0].name != former.name
+    assert len(meetings) == 3 and len(set(meetings)) == 1 and meetings[0].name != former.name
 
 
 def _one(store: Any, rank: int) -> Meeting:

@@ -45,10 +45,10 @@ def redistribute(rank: int, n: int) -> Any:
             if end.is_partial():
                 continue
             if start.is_partial():
-                given = DTensor.from_local(x * (rank + 1), mesh, [start], run_check=False)
+                tensor = DTensor.from_local(x * (rank + 1), mesh, [start], run_check=False)
             else:
-                given = distribute_tensor(x, mesh, [start])
-            got = given.redistribute(mesh, [end])
+                tensor = distribute_tensor(x, mesh, [start])
+            got = tensor.redistribute(mesh, [end])
             out[f"{shape} {start} {end}"] = got.to_local(), got.full_tensor()
     return out
 
@@ -69,8 +69,8 @@ def redistribute_dtypes(rank: int, n: int) -> Any:
     mesh, out = init_device_mesh("cpu", (n,)), {}
     for dtype in (torch.int64, torch.bfloat16, torch.float64, torch.complex64, torch.bool):
         x = (torch.arange(24) % 5).view(6, 4).to(dtype)
-        given = distribute_tensor(x, mesh, [Shard(0)])
-        out[str(dtype)] = given.redistribute(mesh, [Shard(1)]).to_local(), given.full_tensor()
+        tensor = distribute_tensor(x, mesh, [Shard(0)])
+        out[str(dtype)] = tensor.redistribute(mesh, [Shard(1)]).to_local(), tensor.full_tensor()
     return out
 
 
@@ -226,9 +226,9 @@ def meshes(rank: int, n: int) -> Any:
     x = torch.full((2,), float(rank))
     for part in (mesh["a"], mesh["b"], flat):
         dist.all_reduce(x, group=part.get_group())
-    given = DTensor.from_local(x, flat, [Shard(0)])
+    tensor = DTensor.from_local(x, flat, [Shard(0)])
     ranks = [dist.get_process_group_ranks(mesh.get_group(name)) for name in ("a", "b")]
-    return x, given.full_tensor(), ranks, mesh.mesh, mesh.get_coordinate()
+    return x, tensor.full_tensor(), ranks, mesh.mesh, mesh.get_coordinate()
 
 
 @pytest.mark.full

@@ -45,12 +45,12 @@ def late(action: Callable[[], Any]) -> list[Any]:
 def _while_others_wait(rank: int, name: str, action: Callable[[], Any]) -> Any:
     """Rank 0 does it; the others come when it is over."""
     store = c10d._get_default_store()
-    found = None
+    outcome = None
     if rank == 0:
-        found = late(action)
+        outcome = late(action)
         store.set(name, "over")
     store.wait([name], LONG)
-    return found
+    return outcome
 
 
 def _operations(rank: int, n: int) -> dict[str, Any]:
@@ -68,16 +68,16 @@ def _operations(rank: int, n: int) -> dict[str, Any]:
     def given_up(name: str) -> list[Any]:
         return late(lambda: calls[name](groups[name]))
 
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
 
     def all_of_them() -> None:
         with ThreadPoolExecutor(len(calls)) as threads:
-            found.update(zip(calls, threads.map(given_up, calls), strict=True))
+            outcomes.update(zip(calls, threads.map(given_up, calls), strict=True))
         # A group in which an operation was given up is over.
-        found["after it"] = given_up("all_reduce")
+        outcomes["after it"] = given_up("all_reduce")
 
     _while_others_wait(rank, "all of them", all_of_them)
-    return found
+    return outcomes
 
 
 def _wait(work: Any, timeout: timedelta | None = None) -> None:
@@ -86,39 +86,39 @@ def _wait(work: Any, timeout: timedelta | None = None) -> None:
 
 def _calls(rank: int, n: int) -> dict[str, Any]:
     """Limits of a single call, in groups whose own limit is long."""
-    found = {}
+    outcomes = {}
     group = dist.new_group(timeout=LONG)
-    found["barrier(timeout=)"] = _while_others_wait(
+    outcomes["barrier(timeout=)"] = _while_others_wait(
         rank, "barrier", lambda: dist.barrier(group=group, timeout=SHORT)
     )
     group = dist.new_group(timeout=LONG)
-    found["wait(timeout) for a collective"] = _while_others_wait(
+    outcomes["wait(timeout) for a collective"] = _while_others_wait(
         rank,
         "wait",
         lambda: _wait(dist.all_reduce(torch.ones(3), group=group, async_op=True), SHORT),
     )
     group = dist.new_group(timeout=LONG)
-    found["wait(timeout) for a message"] = _while_others_wait(
+    outcomes["wait(timeout) for a message"] = _while_others_wait(
         rank, "message", lambda: _wait(dist.irecv(torch.ones(3), 1, group=group), SHORT)
     )
     group = dist.new_group(timeout=LONG)
     c10d._set_pg_timeout(SHORT, group)
-    found["after _set_pg_timeout"] = _while_others_wait(
+    outcomes["after _set_pg_timeout"] = _while_others_wait(
         rank, "set", lambda: dist.all_reduce(torch.ones(3), group=group)
     )
     group = dist.new_group(timeout=LONG)
     group.set_timeout(SHORT)
-    found["after set_timeout"] = _while_others_wait(
+    outcomes["after set_timeout"] = _while_others_wait(
         rank, "set_timeout", lambda: dist.all_reduce(torch.ones(3), group=group)
     )
     group = dist.new_group(timeout=LONG)
-    found["monitored_barrier, all there"] = raised(
+    outcomes["monitored_barrier, all there"] = raised(
         lambda: group.monitored_barrier(LONG, wait_all_ranks=True)
     )
-    found["monitored_barrier, alone"] = _while_others_wait(
+    outcomes["monitored_barrier, alone"] = _while_others_wait(
         rank, "monitored", lambda: group.monitored_barrier(SHORT)
     )
-    return found
+    return outcomes
 
 
 @pytest.mark.full
@@ -131,8 +131,8 @@ def _one_is_missing(rank: int, n: int, backend: str) -> list[Any]:
 
     limit, size = timedelta(seconds=1), str(n + 1)
     os.environ["WORLD_SIZE"] = size
-    found = late(lambda: dist.init_process_group(backend, timeout=limit))
-    return [*found, dist.is_initialized()]
+    outcome = late(lambda: dist.init_process_group(backend, timeout=limit))
+    return [*outcome, dist.is_initialized()]
 
 
 @pytest.mark.parametrize("backend", ["workbench", "gloo"])

@@ -153,42 +153,42 @@ def additions(
 
 
 def _every_dtype(rank: int, n: int) -> dict[str, Any]:
-    found = {}
+    results = {}
     for dtype in DTYPES:
         for size in SIZES:
             for name, call in moves(rank, n, dtype, (size,)):
-                found[f"{name} of {size} {dtype}"] = tried(call)
+                results[f"{name} of {size} {dtype}"] = tried(call)
             for reduction in REDUCTIONS:
                 for name, call in additions(rank, n, dtype, (size,), reduction):
-                    found[f"{name} of {size} {dtype}"] = tried(call)
-    passed = sum(not isinstance(one, Refused) for one in found.values())
+                    results[f"{name} of {size} {dtype}"] = tried(call)
+    passed = sum(not isinstance(one, Refused) for one in results.values())
     assert passed > 1000, passed
-    return found
+    return results
 
 
 def _every_shape(rank: int, n: int) -> dict[str, Any]:
-    found = {}
+    results = {}
     for shape in ((), (3, 0, 2), (2, 1, 3), (1, 1)):
         for dtype in ("float32", "bfloat16"):
             calls = [*moves(rank, n, dtype, shape), *additions(rank, n, dtype, shape, "SUM")]
-            found |= {f"{name} of {shape} {dtype}": tried(call) for name, call in calls}
-    return found
+            results |= {f"{name} of {shape} {dtype}": tried(call) for name, call in calls}
+    return results
 
 
 def _unusual_numbers(rank: int, n: int) -> dict[str, Any]:
     """Infinities, zeros with a sign, what is no number; and a reduction that is NCCL's alone."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         x = torch.tensor([math.inf, -math.inf, -0.0, math.nan, 1e-40, 1.0]).to(dtype)
         y = torch.tensor([1.0, -math.inf, -0.0, 2.0, 1e-40, -math.inf]).to(dtype)
         for op in (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT):
             one = (x if rank % 2 else y).clone()
             dist.all_reduce(one, op=op)
-            found[f"{op} of {dtype}"] = one
+            results[f"{op} of {dtype}"] = one
     premul = dist._make_nccl_premul_sum(2.0)
     # The last call of this case: a barrier of Gloo's would raise what this one was refused for.
-    found["PREMUL_SUM"] = raised(lambda: dist.all_reduce(torch.ones(2), op=premul)) != ""
-    return found
+    results["PREMUL_SUM"] = raised(lambda: dist.all_reduce(torch.ones(2), op=premul)) != ""
+    return results
 
 
 def test_every_operation_on_every_dtype_with_every_reduction() -> None:

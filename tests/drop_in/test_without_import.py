@@ -75,8 +75,8 @@ dist.destroy_process_group()
 
 
 def test_it_is_installed_beside_the_package() -> None:
-    found = [one for one in entry_points(group="torch.backends") if one.name == "workbench"]
-    assert [one.value for one in found] == ["_workbench_autoload:autoload"], AGAIN
+    backends = [one for one in entry_points(group="torch.backends") if one.name == "workbench"]
+    assert [one.value for one in backends] == ["_workbench_autoload:autoload"], AGAIN
     source = Path(ROOT, "workbench", "_autoload.py").read_text()
     installed = sys.modules["_workbench_autoload"].__file__ if _loaded() else None
     assert installed and Path(installed).read_text() == source, AGAIN

@@ -55,8 +55,8 @@ def test_a_path_may_be_beside_the_yaml_and_is_absolute_for_ranks(
     elsewhere.mkdir()
     assert Experiment.from_json(exp.to_json()).task == f"{own_file}:MyTask"
     monkeypatch.chdir(elsewhere)
-    found = Experiment.from_yaml(tmp_path / "spec.yaml", allow_code=True)
-    assert found.task == f"{own_file}:MyTask"
+    loaded = Experiment.from_yaml(tmp_path / "spec.yaml", allow_code=True)
+    assert loaded.task == f"{own_file}:MyTask"
 
 
 def test_options_of_an_own_strategy_are_those_of_its_config() -> None:

@@ -37,7 +37,7 @@ def _recorded(rank: int, n: int, folder: str) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     observer = ExecutionTraceObserver().register_callback(f"{folder}/et.{rank}.json")
     cpu = [ProfilerActivity.CPU]
-    with profile(activities=cpu, record_shapes=True, execution_trace_observer=observer) as seen:
+    with profile(activities=cpu, record_shapes=True, execution_trace_observer=observer) as profiler:
         for _ in range(2):
             optimizer.zero_grad()
             model(torch.ones(4, 30)).sum().backward()
@@ -51,7 +51,7 @@ def _recorded(rank: int, n: int, folder: str) -> None:
             dist.send(x, 1)
         else:
             dist.recv(x, 0)
-    seen.export_chrome_trace(f"{folder}/kineto.{rank}.json.gz")
+    profiler.export_chrome_trace(f"{folder}/kineto.{rank}.json.gz")
     text = torch._C._distributed_c10d._dump_fr_trace_json(True, False)  # type: ignore[attr-defined]
     Path(folder, f"fr.{rank}.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     dist.destroy_process_group()
@@ -104,9 +104,9 @@ def test_the_flight_recorders_dumps_and_what_is_missing(recorded: Path, tmp_path
             own = [one for one in text["entries"] if "barrier" not in one["profiling_name"]]
             text["entries"] = [one for one in own if not one["is_p2p"]]
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(text))
-    (found,) = json.loads(wb.load(tmp_path).store.metadata["findings"])
+    (finding,) = json.loads(wb.load(tmp_path).store.metadata["findings"])
     number = len(_calls(store, 0)) - 1
-    assert found == f"Rank 1 never called barrier {number} of group default; Rank 0 did."
+    assert finding == f"Rank 1 never called barrier {number} of group default; Rank 0 did."
 
 
 def test_pytorchs_execution_traces(recorded: Path) -> None:

@@ -96,7 +96,7 @@ class Written:
 def written(operation: str, name: str, n: int, elements: int, root: int = 0) -> list[Written]:
     """Return what each rank's code sends and receives of a tensor of float32."""
     module = __import__(f"workbench.collectives.{operation}_{name}", fromlist=[operation])
-    found = []
+    messages = []
     for rank in range(n):
         comm, phases = Walker(rank, n, SLOT, 1), list[str]()
 
@@ -105,10 +105,10 @@ def written(operation: str, name: str, n: int, elements: int, root: int = 0) -> 
             return len(phases) - 1
 
         comm.note_in(Written(rank, phases), number)
-        given = arguments(operation, rank, n, elements, root, np.float32)
-        getattr(module, operation)(comm, *given)
-        found.append(comm.slots)
-    return found
+        inputs = arguments(operation, rank, n, elements, root, np.float32)
+        getattr(module, operation)(comm, *inputs)
+        messages.append(comm.slots)
+    return messages
 
 
 def seen_from(root: int, n: int, operation: str, t: Transfer) -> tuple[Any, ...]:

@@ -88,7 +88,7 @@ def _files() -> Iterator[dict[str, Family]]:
 
 
 def main() -> int:
-    arguments = _asked()
+    arguments = _parse_arguments()
     try:
         if arguments.again is not None:
             name, case = kept(arguments.again)
@@ -131,7 +131,7 @@ def _fails(name: str, family: Family, seed: int) -> bool:
     return False
 
 
-def _asked() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(
         prog="python -m tests.fuzz",
         description=__doc__,

@@ -21,15 +21,15 @@ class Family:
     judge: Callable[[Any], None]
 
 
-def keep(folder: Path, family: str, seed: int, told: Any) -> Path:
+def keep(folder: Path, family: str, seed: int, case: Any) -> Path:
     """Write down an input that was not answered well; ``kept`` reads it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{family}-{seed}.pickle"
-    path.write_bytes(pickle.dumps((family, told)))
+    path.write_bytes(pickle.dumps((family, case)))
     return path
 
 
 def kept(path: Path) -> tuple[str, Any]:
     """The family and the input of a file that ``keep`` wrote on this machine."""
-    family, told = pickle.loads(path.read_bytes())
-    return str(family), told
+    family, case = pickle.loads(path.read_bytes())
+    return str(family), case

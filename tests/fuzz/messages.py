@@ -51,18 +51,18 @@ def message(chance: random.Random) -> Any:
     if isinstance(args, dict) and str(args.get("bandwidth", "")).startswith("1e-"):
         del args["bandwidth"]
     known = chance.random() < 0.9
-    told = {"type": "do", "verb": verb if known else from_a_page(chance)}
+    result = {"type": "do", "verb": verb if known else from_a_page(chance)}
     if chance.random() < 0.1:
-        told["type"] = chance.choice(("hello", "do", from_a_page(chance)))
-        told["token"] = from_a_page(chance)
-    return told | {
+        result["type"] = chance.choice(("hello", "do", from_a_page(chance)))
+        result["token"] = from_a_page(chance)
+    return result | {
         "args": args,
         "id": chance.choice((chance.randrange(10**6), from_a_page(chance))),
     }
 
 
-def is_answered(told: Any) -> bool:
-    return isinstance(told, dict) and told.get("type") == "do"
+def is_answered(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("type") == "do"
 
 
 class Listener:

@@ -29,12 +29,12 @@ def use(path: Path) -> str:
 def main() -> None:
     for line in sys.stdin:
         try:
-            told = {"read": use(Path(line.rstrip("\n")))}
+            answer = {"read": use(Path(line.rstrip("\n")))}
         except wb.WorkbenchError as error:
-            told = {"refused": str(error)}
+            answer = {"refused": str(error)}
         except BaseException as error:  # also a panic of polars, which is no Exception
-            told = {"raised": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), flush=True)
+            answer = {"raised": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

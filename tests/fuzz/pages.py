@@ -31,11 +31,11 @@ def to_the_start_page(chance: random.Random) -> Any:
     for _ in range(chance.choice((0, 1, 2))):
         values[chance.choice([*values, text(chance)])] = from_a_page(chance)
     names = [*form.presets(), from_a_page(chance)]
-    told = {"type": chance.choice(("values", "start", "first", "preset", "tick", "hello"))}
-    told |= {"values": values, "name": chance.choice(names), "ids": from_a_page(chance)}
+    message = {"type": chance.choice(("values", "start", "first", "preset", "tick", "hello"))}
+    message |= {"values": values, "name": chance.choice(names), "ids": from_a_page(chance)}
     if chance.random() < 0.2:
-        told[chance.choice([*told])] = from_a_page(chance)
-    return told
+        message[chance.choice([*message])] = from_a_page(chance)
+    return message
 
 
 def to_the_partition_page(chance: random.Random) -> Any:
@@ -58,14 +58,14 @@ def web_app() -> Iterator[dict[str, Family]]:
     site = Site(Runs(Limits(runs=0)))
     samples = partition.PartitionPage()
 
-    def at_start(told: Any) -> None:
+    def at_start(message: Any) -> None:
         page = StartPage(site)
-        page.form._handle_msg(told)
-        page.past.part._handle_msg(told)
+        page.form._handle_msg(message)
+        page.past.part._handle_msg(message)
         assert isinstance(page.form.state["refused"], str)
 
-    def at_partitions(told: Any) -> None:
-        samples.form._handle_msg(told)
+    def at_partitions(message: Any) -> None:
+        samples.form._handle_msg(message)
         assert isinstance(samples.form.state["refused"], str)
 
     try:
@@ -100,14 +100,14 @@ def _heard(live: Any) -> Callable[[Any], None]:
     """A page of these ranks: what asks for an answer gets one, in words."""
     listener = messages.Listener(live)
 
-    def hear(told: Any) -> None:
+    def hear(message: Any) -> None:
         before = len(listener.said)
-        listener.page.hear(told)
-        if messages.is_answered(told):
+        listener.page.hear(message)
+        if messages.is_answered(message):
             listener.until(lambda: len(listener.said) > before, CHECK)
-            said = listener.said[-1]
-            assert repr(said["id"]) == repr(told["id"]), said  # a NaN is not equal to itself
-            assert said["words"] and isinstance(said["ok"], bool), said
+            answer = listener.said[-1]
+            assert repr(answer["id"]) == repr(message["id"]), answer  # a NaN is not equal to itself
+            assert answer["words"] and isinstance(answer["ok"], bool), answer
         assert not live.done, "it has ended"
 
     return hear

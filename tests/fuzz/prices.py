@@ -96,22 +96,22 @@ def fields(chance: random.Random) -> dict[str, Any]:
     """An experiment of one strategy, with numbers of any size where it has numbers."""
     known = form.fields()
     strategy = chance.choice([*next(one.choices for one in known if one.name == "strategy")])
-    told: dict[str, Any] = {"strategy": strategy}
+    result: dict[str, Any] = {"strategy": strategy}
     for one in known:
         if (one.strategies and strategy not in one.strategies) or chance.random() < 0.6:
             continue
         if one.kind in ("int", "float"):
-            told[one.name] = number(chance)
+            result[one.name] = number(chance)
         elif one.choices and one.name != "strategy":
-            told[one.name] = chance.choice(one.choices)
+            result[one.name] = chance.choice(one.choices)
         elif one.kind == "text":
-            told[one.name] = chance.choice((long_text(chance, 4_000), text(chance)))
-    return told
+            result[one.name] = chance.choice((long_text(chance, 4_000), text(chance)))
+    return result
 
 
 def link(chance: random.Random) -> dict[str, Any]:
     if chance.random() < 0.5:
-        told = chance.choice(PLACES).format(long_text(chance, 65_000))
+        text_of_spec = chance.choice(PLACES).format(long_text(chance, 65_000))
     else:
         spec: dict[str, Any] = {"options": {}, "network": {}}
         for name, one in fields(chance).items():
@@ -119,20 +119,20 @@ def link(chance: random.Random) -> dict[str, Any]:
                 one = [[number(chance), number(chance)]] * chance.randrange(1, 4_000)
             part, _, key = name.rpartition(".")
             (spec[part] if part else spec)[key] = one
-        told = json.dumps(spec)  # which is YAML
-    data = told.encode(errors="replace")
+        text_of_spec = json.dumps(spec)  # which is YAML
+    data = text_of_spec.encode(errors="replace")
     return {"link": base64.urlsafe_b64encode(zlib.compress(data, 9)).decode().rstrip("=")}
 
 
 def values(chance: random.Random) -> dict[str, Any]:
-    told = form.values(Experiment()) | fields(chance)
+    result = form.values(Experiment()) | fields(chance)
     if chance.random() < 0.2:
-        told[text(chance)] = value(chance)
+        result[text(chance)] = value(chance)
     try:
-        json.dumps(told)
+        json.dumps(result)
     except ValueError:  # a number of 5,000 digits: no page can send it
         return values(chance)
-    return {"values": told}
+    return {"values": result}
 
 
 @contextlib.contextmanager
@@ -140,8 +140,8 @@ def families() -> Iterator[dict[str, Family]]:
     priced = Priced()
 
     def costs_little(case: dict[str, Any]) -> None:
-        ms, said = priced.price(case)
-        assert ms <= MOST_MS, (ms, said[:300])
+        ms, answer = priced.price(case)
+        assert ms <= MOST_MS, (ms, answer[:300])
 
     try:
         yield {

@@ -145,8 +145,8 @@ def frames(chance: random.Random) -> list[tuple[int, bytes]]:
 def _event(chance: random.Random) -> Any:
     model = {"id": chance.choice(("p1001", "p1010", "p1017", "p1019", text(chance)))}
     new = chance.choice((encoded(from_a_page(chance)), from_a_page(chance)))
-    said = {"type": chance.choice(("hello", "do", "values", "tick", text(chance))), "n": 1}
-    values = {"type": "map", "entries": [["model", model], ["data", encoded(said)]]}
+    message = {"type": chance.choice(("hello", "do", "values", "tick", text(chance))), "n": 1}
+    values = {"type": "map", "entries": [["model", model], ["data", encoded(message)]]}
     return chance.choice(
         (
             {
@@ -189,23 +189,23 @@ class Stranger:
         self._is_well()
         self._most = served.megabytes + MOST_GROWN
 
-    def ask(self, told: bytes) -> None:
+    def ask(self, request: bytes) -> None:
         host = f"127.0.0.1:{self.served.port}".encode()
-        said = self._send(
+        answer = self._send(
             socket.create_connection(("127.0.0.1", self.served.port)),
-            [told.replace(b"{host}", host)],
+            [request.replace(b"{host}", host)],
         )
-        status = said.split()[1:2]
-        assert status != [b"500"] and b"Traceback" not in said, said[:2000]
+        status = answer.split()[1:2]
+        assert status != [b"500"] and b"Traceback" not in answer, answer[:2000]
         self._is_well()
 
-    def speak(self, told: list[tuple[int, bytes]]) -> None:
+    def speak(self, frames: list[tuple[int, bytes]]) -> None:
         if time.monotonic() > self._until:
             self._token = self.reader.token(self.served.url + "/")
             self._until = time.monotonic() + TOKEN_SECONDS
         line = Line(self.served, self._token, self.reader.cookies)
         assert line.status == 101
-        self._send(line.socket, [frame(opcode, data) for opcode, data in told])
+        self._send(line.socket, [frame(opcode, data) for opcode, data in frames])
         self._is_well()
 
     @staticmethod

@@ -78,23 +78,23 @@ class Tries:
         }
 
     def ask(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> int:
-        given = dict(self.own)
+        own = dict(self.own)
         if path.partition("?")[0].endswith("/ws"):
             page = self.served.url + path.partition("/ws")[0] + "/"
             if page not in self._tokens:
                 self._tokens[page] = self.reader.token(page)
-            given = upgrade(self.served, self._tokens[page], self.reader.cookies)
-        return ask(self.served.port, method, path, given | headers, body)
+            own = upgrade(self.served, self._tokens[page], self.reader.cookies)
+        return ask(self.served.port, method, path, own | headers, body)
 
     def worst(self, paths: Iterable[str]) -> int:
         return self.worst_of(self.ask(path) for path in paths)
 
     @staticmethod
-    def worst_of(found: Iterable[int]) -> int:
+    def worst_of(statuses: Iterable[int]) -> int:
         """Of several answers the one that gives most away: what went wrong inside, then success."""
         order = (500, 200, 101, 302)
-        seen = [*found]
-        return next((one for one in order if one in seen), max(seen))
+        known = [*statuses]
+        return next((one for one in order if one in known), max(known))
 
     @staticmethod
     def traversals(path: str) -> list[str]:
@@ -113,14 +113,14 @@ def answers(name: str, served: Served) -> dict[str, dict[str, int]]:
 def table(name: str, served: Served) -> Table:
     """Routes x tries, of one server."""
     stayed = served.routes[1]
-    made = Table(title=f"workbench {name}")
-    for pattern, found in answers(name, served).items():
-        if not made.columns:
-            for column in ("route", "stays", *found):
-                made.add_column(column, overflow="fold")
+    result = Table(title=f"workbench {name}")
+    for pattern, statuses in answers(name, served).items():
+        if not result.columns:
+            for column in ("route", "stays", *statuses):
+                result.add_column(column, overflow="fold")
         stays = "yes" if pattern in stayed else "no"
-        made.add_row(pattern, stays, *(str(one or "closed") for one in found.values()))
-    return made
+        result.add_row(pattern, stays, *(str(one or "closed") for one in statuses.values()))
+    return result
 
 
 def main() -> int:

@@ -96,14 +96,14 @@ def made_by_hand(chance: random.Random) -> bytes:
     document: dict[str, Any] = {"format": chance.choice((1, 1, 2)), "dropped": 0, "metadata": {}}
     if chance.random() < 0.5:
         names = ("experiment", "pipeline", "overhead", "samples", "planned", "cores", "ranks")
-        told = chance.choice(("[", "{}", "null", "3", "ranks: x", '{"a": 1}', "a: &b [*b]", "[[]]"))
-        document["metadata"] = {chance.choice(names): told}
+        junk = chance.choice(("[", "{}", "null", "3", "ranks: x", '{"a": 1}', "a: &b [*b]", "[[]]"))
+        document["metadata"] = {chance.choice(names): junk}
     if chance.random() < 0.5:
         document[chance.choice([*document, "checksum"])] = value(chance)
     try:
-        said = json.dumps(document)
+        facts = json.dumps(document)
     except ValueError:
-        said = "{"
+        facts = "{"
     file = io.BytesIO()
-    frame.write_parquet(file, metadata={"workbench": said})
+    frame.write_parquet(file, metadata={"workbench": facts})
     return file.getvalue()

@@ -59,9 +59,9 @@ def deed(whole: Path, chance: random.Random) -> Deed:
             return "begin", name, (damaged(data[:most], chance), most)
 
 
-def spoil(folder: Path, told: Deed) -> None:
+def spoil(folder: Path, deed: Deed) -> None:
     """Do it to a copy of the folder."""
-    what, name, given = told
+    what, name, value = deed
     path = folder / name
     if what in ("missing", "fifo", "folder", "loop"):
         path.unlink()
@@ -73,13 +73,13 @@ def spoil(folder: Path, told: Deed) -> None:
         case "loop":
             path.symlink_to(path.name)
         case "cut":
-            os.truncate(path, given)
+            os.truncate(path, value)
         case "beside":
             path.mkdir(exist_ok=True)
         case "again":
             shutil.copytree(path.parent, folder / "rank-7-123")
         case "begin":
-            begins, most = given
+            begins, most = value
             path.write_bytes(begins + path.read_bytes()[most:])
 
 

@@ -23,12 +23,12 @@ def main() -> None:
     packages = [one for name in ("ray", "spark", "slurm", "mpi") for one in extras[name]]
     commands = [[sys.executable, "-m", "pip", "install", "-q", *packages]]
     if os.geteuid() == 0 and shutil.which("apt-get"):
-        wanted = [] if shutil.which("java") else ["default-jre-headless"]
-        wanted += [] if shutil.which("slurmctld") else ["slurm-wlm", "munge"]
-        if wanted:
+        debian = [] if shutil.which("java") else ["default-jre-headless"]
+        debian += [] if shutil.which("slurmctld") else ["slurm-wlm", "munge"]
+        if debian:
             quiet = ["apt-get", "-y", "-qq"]
             commands.append([*quiet, "update"])
-            commands.append([*quiet, "install", "--no-install-recommends", *wanted])
+            commands.append([*quiet, "install", "--no-install-recommends", *debian])
     for words in commands:
         try:
             subprocess.run(words, timeout=60 * MINUTES, check=True)

@@ -84,20 +84,20 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         called = socket.create_connection(listener.getsockname())
         raw, _ = listener.accept()
-    made: list[Channel] = []
-    thread = threading.Thread(target=lambda: made.append(accept(raw, identity, 30)))
+    drivers: list[Channel] = []
+    thread = threading.Thread(target=lambda: drivers.append(accept(raw, identity, 30)))
     thread.start()
     agent = connect(called, identity.fingerprint, 30)
     thread.join()
-    yield made[0], agent
-    for one in (made[0], agent):
+    yield drivers[0], agent
+    for one in (drivers[0], agent):
         one.finish(10)
 
 
 def test_much_at_once_both_ways_arrives_as_it_was(ends: tuple[Channel, Channel]) -> None:
     """More than all buffers hold, while neither side reads before it has written."""
     many = [secrets.token_bytes(8_000_000), secrets.token_bytes(5_000_000)]
-    taken: dict[int, bytes] = {}
+    received: dict[int, bytes] = {}
 
     def serve(me: int) -> None:
         writer = threading.Thread(
@@ -106,7 +106,7 @@ def test_much_at_once_both_ways_arrives_as_it_was(ends: tuple[Channel, Channel])
         writer.start()
         message = ipc.receive(ends[me].socket)
         assert message is not None and message[0] == {"of": 1 - me}
-        taken[me] = bytes(message[1])
+        received[me] = bytes(message[1])
         writer.join()
 
     threads = [threading.Thread(target=serve, args=(me,)) for me in (0, 1)]
@@ -114,7 +114,7 @@ def test_much_at_once_both_ways_arrives_as_it_was(ends: tuple[Channel, Channel])
         one.start()
     for one in threads:
         one.join(60)
-    assert taken == {0: many[1], 1: many[0]}
+    assert received == {0: many[1], 1: many[0]}
 
 
 def test_what_was_written_before_the_end_arrives(ends: tuple[Channel, Channel]) -> None:
@@ -216,5 +216,5 @@ def test_an_agent_without_its_driver_ends() -> None:
         caller, _ = listener.accept()
         caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         caller.close()
-        _, said = agent.communicate(timeout=60)
-    assert agent.returncode != 0 and b"SSL" in said
+        _, errors = agent.communicate(timeout=60)
+    assert agent.returncode != 0 and b"SSL" in errors

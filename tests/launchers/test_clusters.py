@@ -97,11 +97,11 @@ def test_elephas_trains_an_rdd(spark: Any, mode: str, frequency: str) -> None:
     exp = counted(mode, frequency)
     run = wb.run(exp.replace(launcher="spark"))
     there, here = run.wait(240), wb.run(exp).wait(120)
-    found = times(there, 1 / 2 if mode == "synchronous" else 1)
+    counts = times(there, 1 / 2 if mode == "synchronous" else 1)
     if mode == "hogwild":
-        assert (np.abs(found - found.round()) < 1e-9).all() and (found <= EPOCHS).all()
+        assert (np.abs(counts - counts.round()) < 1e-9).all() and (counts <= EPOCHS).all()
     else:
-        np.testing.assert_allclose(found, np.full(ROWS, EPOCHS), atol=1e-12)
+        np.testing.assert_allclose(counts, np.full(ROWS, EPOCHS), atol=1e-12)
     if mode == "synchronous":
         assert there.losses == here.losses, "to the bit"
     assert there.bytes_sent == here.bytes_sent and run.dropped == 0

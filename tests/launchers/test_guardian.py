@@ -218,9 +218,9 @@ print(json.dumps([end, told, ok, os.path.exists(f"/proc/{pid}")]))
 
 @pytest.mark.full
 def test_a_fork_of_the_driver_has_a_pool_of_its_own(tmp_path: Path) -> None:
-    with driver(tmp_path, FORKS) as (process, [end, told, ok, lives]):
+    with driver(tmp_path, FORKS) as (process, [end, message, ok, lives]):
         assert os.waitstatus_to_exitcode(end) == 3 and ok and not lives
-        assert f"was started by process {process.pid}, of which this one" in told
+        assert f"was started by process {process.pid}, of which this one" in message
         assert process.wait(20) == 0, process.communicate()[1]
 
 

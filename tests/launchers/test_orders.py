@@ -21,18 +21,18 @@ def own_strategy(job: Any, config: Any) -> None:
     import resource
 
     model = job.model()
-    found = [
+    values = [
         int(os.environ.get("WORKBENCH_OF_A_TEST", "0")),
         int(os.environ.get("WORKBENCH_SPIN_US", "0")),
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     ]
     for minibatch in job.iterations():
         loss = job.forward(model, job.load(minibatch.ids))
-        job.report(loss * 0 + found[minibatch.iteration], len(minibatch.ids))
+        job.report(loss * 0 + values[minibatch.iteration], len(minibatch.ids))
     job.finish(model)
 
 
-def told() -> list[float]:
+def reports() -> list[float]:
     run = wb.run(lenet(strategy=own_strategy, ranks=1, iterations=3, dtype="float64"))
     return list(run.wait(timeout=60).losses)
 
@@ -43,7 +43,7 @@ def test_ranks_have_the_environment_and_limits_of_their_orders(
 ) -> None:
     monkeypatch.setenv("WORKBENCH_SPIN_US", "7")
     wb.shutdown()
-    first = told()
+    first = reports()
     assert first[:2] == [0, 7]
     home = warm_pool()
     monkeypatch.setenv("WORKBENCH_OF_A_TEST", "5")
@@ -51,14 +51,14 @@ def test_ranks_have_the_environment_and_limits_of_their_orders(
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (500, before[1]))
     try:
-        assert told() == [5, 0, 500]
+        assert reports() == [5, 0, 500]
         with contextlib.closing(wb.ranks(1)) as team:
             cell = "import os; os.environ['WORKBENCH_OF_A_TEST'], 'WORKBENCH_SPIN_US' in os.environ"
             assert team.execute(cell).check().values == {0: "('5', False)"}
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     monkeypatch.setenv("WORKBENCH_OF_A_TEST", "6")
-    assert told() == [6, 0, first[2]] and warm_pool() is home
+    assert reports() == [6, 0, first[2]] and warm_pool() is home
 
 
 SCRIPT = """

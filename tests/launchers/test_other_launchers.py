@@ -57,14 +57,14 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def left_over(mark: str) -> list[str]:
     """Return the processes that have the mark in the environment that they began with."""
-    found = []
+    commands = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (place / "environ").read_bytes():
-                found.append((place / "cmdline").read_text().replace("\0", " "))
+                commands.append((place / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return commands
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
@@ -204,8 +204,8 @@ dist.destroy_process_group()
 def test_a_script_that_mpiexec_starts_needs_nothing_else(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(BARE)
-    found = str(BIN / "mpiexec")
-    done = command([found, "-n", "2", sys.executable, str(script)])
+    mpiexec = str(BIN / "mpiexec")
+    done = command([mpiexec, "-n", "2", sys.executable, str(script)])
     assert sorted(done.stdout.split("\n"))[1:] == [f"{n} 2 1.0 {n} 2" for n in range(2)], done
 
 

@@ -71,5 +71,5 @@ def _stays_away(rank: int, size: int) -> str:
 
 
 def test_who_waits_inside_gloo_is_told_so_and_not_blamed() -> None:
-    told = values(_stays_away, 2, backend="")[0]
-    assert "rank 0 of group default (2 ranks): all have come" in told and "timed out" in told
+    words = values(_stays_away, 2, backend="")[0]
+    assert "rank 0 of group default (2 ranks): all have come" in words and "timed out" in words

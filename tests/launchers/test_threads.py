@@ -94,14 +94,14 @@ threads.start(work, "of a test", stop=over.set)
 
 
 def test_shutdown_stops_what_would_start_ranks_again() -> None:
-    found = wb.compare([lenet(iterations=100_000)], seeds=9)
-    until(lambda: found.trials[0].past is not None, 60)
-    training(found.trials[0].past.run)
-    told: list[str] = []
-    stays = threads.start(threading.Event().wait, "of a test", stop=lambda: told.append("stop"))
+    comparison = wb.compare([lenet(iterations=100_000)], seeds=9)
+    until(lambda: comparison.trials[0].past is not None, 60)
+    training(comparison.trials[0].past.run)
+    calls: list[str] = []
+    stays = threads.start(threading.Event().wait, "of a test", stop=lambda: calls.append("stop"))
     wb.shutdown()
-    until(lambda: found.done, 20, "the comparison is over")
-    assert {trial.state for trial in found.trials[1:]} == {"waiting"} and not told
+    until(lambda: comparison.done, 20, "the comparison is over")
+    assert {trial.state for trial in comparison.trials[1:]} == {"waiting"} and not calls
     assert stays.is_alive() and threads._running.pop(stays)
 
 
@@ -123,11 +123,11 @@ def test_a_script_that_leaves_something_behind_ends(leaves: str, end: str) -> No
 
 def test_all_threads_of_the_driver_end_before_it() -> None:
     """Whoever adds one starts it with ``threads.start``."""
-    found = []
+    places = []
     for file in sorted((ROOT / "workbench").rglob("*.py")):
         place = str(file.relative_to(ROOT / "workbench"))
         for node in ast.walk(ast.parse(file.read_text())):
-            made = isinstance(node, ast.Call) and ast.unparse(node.func) == "threading.Thread"
-            if made and node.keywords and place not in (*OF_RANKS, "common/threads.py"):
-                found.append(f"{place}:{node.lineno}")
-    assert found == []
+            is_thread = isinstance(node, ast.Call) and ast.unparse(node.func) == "threading.Thread"
+            if is_thread and node.keywords and place not in (*OF_RANKS, "common/threads.py"):
+                places.append(f"{place}:{node.lineno}")
+    assert places == []

@@ -95,22 +95,22 @@ def planned(name: str, root: int = 0) -> Callable[[int, int], Program]:
     schedule = cache(formula.schedule)
 
     def program(r: int, n: int) -> Program:
-        place, found, later = (r - root) % n, Program(), Program()
+        place, result, later = (r - root) % n, Program(), Program()
         for step in range(formula.steps(n)):
             now = [t for t in schedule(n) if t.step == step]
             for t in now:
                 chunk = (t.chunk + root) % n if operation in ("gather", "scatter") else t.chunk
                 if t.source == place:
-                    found.append(Do("send", (t.target + root) % n, step, chunk))
+                    result.append(Do("send", (t.target + root) % n, step, chunk))
             for t in now:
                 chunk = (t.chunk + root) % n if operation in ("gather", "scatter") else t.chunk
                 if t.target == place:
                     adds_now = t.adds and not formula.adds_last
                     peer = (t.source + root) % n
-                    found.append(Do("fused" if adds_now else "recv", peer, step, chunk))
+                    result.append(Do("fused" if adds_now else "recv", peer, step, chunk))
                     if t.adds and formula.adds_last:
                         later.append(Do("reduce", peer, step, chunk))
-        return found + later
+        return result + later
 
     return program
 

@@ -36,11 +36,11 @@ def twice(events: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
     return doubled.with_columns(seq=pl.int_range(pl.len()).over("rank", "lane").cast(pl.Int64))
 
 
-def said(events: pl.DataFrame, law: str) -> str:
+def verdict(events: pl.DataFrame, law: str) -> str:
     """Return what ``law`` says of ``events``; the others may say something too."""
-    found = [v.words for v in check_events(events) if v.law == law]
-    assert found
-    return "\n".join(found)
+    words = [v.words for v in check_events(events) if v.law == law]
+    assert words
+    return "\n".join(words)
 
 
 def row(kind: str, rank: int, step: int, op: int = 0) -> pl.Expr:

@@ -65,8 +65,8 @@ def test_groups_generations_and_dtypes_are_told_apart() -> None:
     )
     assert check_events(pl.concat([whole, part, again])) == []
     assert check_events(part.with_columns(value=float("nan")), itemsize=8) == []
-    found = check_events(part.with_columns(value=float("nan")), itemsize=4)
-    assert {v.law for v in found} == {
+    violations = check_events(part.with_columns(value=float("nan")), itemsize=4)
+    assert {v.law for v in violations} == {
         "steps and bytes"
     }  # 50 doubles cut as if they were 100 floats
     assert "pass itemsize" in str(
@@ -94,8 +94,8 @@ def test_a_table_without_collectives_breaks_no_law() -> None:
         {"rank": 1, "lane": "recv", "kind": "recv", "peer": 0, "start_ns": 4, "end_ns": 6, **p2p},
     ]
     assert check_events(table(rows)) == []
-    (found,) = check_events(table(rows[1:]))
-    assert found.words == (
+    (violation,) = check_events(table(rows[1:]))
+    assert violation.words == (
         "rank 1 received slot 0 of message 0 in group 'default' from rank 0, "
         "which has no send row for it"
     )

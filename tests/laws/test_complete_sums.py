@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tests.laws.simulator import simulate, table
-from tests.laws.tampering import RING, TEXTBOOK, changed, row, said, twice, without
+from tests.laws.tampering import RING, TEXTBOOK, changed, row, twice, verdict, without
 from workbench import laws
 from workbench.laws import check_events
 from workbench.store.table import SCHEMA
@@ -13,22 +13,22 @@ from workbench.store.table import SCHEMA
 
 def test_a_skipped_addition_is_named() -> None:
     fused = changed(RING, row("recv", 3, 1), name="")
-    words = said(fused, "complete sums")
+    words = verdict(fused, "complete sums")
     assert "rank 0's chunk 1 slot 0 of all_reduce 0 in group 'default' lacks the part" in words
     assert {line.split(" lacks ")[1] for line in words.splitlines()} == {"the part of rank 3"}
     assert "slot 1" not in words and "all_reduce 1" not in words and "chunk 2" not in words
     assert len(words.splitlines()) == 4  # the all-gather spreads it to every rank
-    apart = said(without(TEXTBOOK, row("reduce", 3, 1)), "complete sums")
+    apart = verdict(without(TEXTBOOK, row("reduce", 3, 1)), "complete sums")
     assert "rank 0's chunk 1 slot 0" in apart and "lacks the part of rank 3" in apart
 
 
 def test_a_doubled_addition_is_named() -> None:
-    words = said(twice(TEXTBOOK, row("reduce", 3, 1)), "complete sums")
+    words = verdict(twice(TEXTBOOK, row("reduce", 3, 1)), "complete sums")
     assert (
         "rank 3's chunk 1 slot 0" in words and "holds rank 1's 2 times, rank 2's 2 times" in words
     )
     one_shot = simulate("one_shot", 3, 5, seed=2)
-    doubled = said(twice(one_shot, pl.col("kind") == "reduce"), "complete sums")
+    doubled = verdict(twice(one_shot, pl.col("kind") == "reduce"), "complete sums")
     assert doubled == (
         "at the end rank 1's chunk 0 slot 0 of all_reduce 0 in group 'default' "
         "holds rank 1's 2 times"
@@ -38,7 +38,7 @@ def test_a_doubled_addition_is_named() -> None:
 def silenced(name: str, n: int, rank: int, step: int, root: int = 0) -> str:
     """Return what the contributors' law says if ``rank`` had received nothing new at ``step``."""
     events = simulate(name, n, 4 * n, root=root)
-    return said(without(events, row("recv", rank, step)), "complete sums")
+    return verdict(without(events, row("recv", rank, step)), "complete sums")
 
 
 def test_what_each_operation_must_hold_is_judged() -> None:
@@ -83,7 +83,7 @@ def test_an_algorithm_that_numbers_no_chunks_is_not_judged_by_them() -> None:
 
 def test_every_rank_s_world_number_is_used() -> None:
     part = simulate("naive", 3, 5, world=(1, 3, 6), group="part")
-    words = said(changed(part, pl.col("name") == "fused", name=""), "complete sums")
+    words = verdict(changed(part, pl.col("name") == "fused", name=""), "complete sums")
     assert (
         "rank 6's chunk 0 slot 0 of all_reduce 0 in group 'part' lacks the part of rank 1" in words
     )
@@ -93,7 +93,7 @@ def test_a_wrong_algorithm_shows_its_true_sets() -> None:
     """A ring that stops one step early, its name unknown to theory."""
     mine = pl.lit("mine").cast(SCHEMA["algorithm"])
     events = RING.filter(pl.col("step") != 2).with_columns(algorithm=mine)
-    words = said(events, "complete sums")
+    words = verdict(events, "complete sums")
     assert "lacks the part" in words and "steps and bytes" not in {
         v.law for v in check_events(events)
     }

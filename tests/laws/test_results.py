@@ -14,10 +14,10 @@ from workbench import laws
 def test_replicas() -> None:
     assert laws.replicas_identical({}) == []
     assert laws.replicas_identical({0: "ab", 1: "ab"}) == []
-    (found,) = laws.replicas_identical({0: "ab", 1: "cd", 2: "ab"})
-    assert found.rank == 1
+    (broken,) = laws.replicas_identical({0: "ab", 1: "cd", 2: "ab"})
+    assert broken.rank == 1
     assert (
-        str(found) == "replicas identical: rank 1's parameters have digest cd, most ranks' have ab"
+        str(broken) == "replicas identical: rank 1's parameters have digest cd, most ranks' have ab"
     )
 
 

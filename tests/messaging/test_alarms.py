@@ -19,17 +19,17 @@ from workbench.transports.peer_page import TEXT_BYTES, W_ALARM, Board, read_alar
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[GlooChannels, Board]]:
     """The channels of a rank to another host, and the board of a rank there."""
-    store, boards, made = HashStore(), [Board.create(2), Board.create(2)], [None, None]
+    store, boards, channels = HashStore(), [Board.create(2), Board.create(2)], [None, None]
 
     def join(rank: int) -> None:
         bells = Bells.create()
-        made[rank] = GlooChannels(  # type: ignore[call-overload]
+        channels[rank] = GlooChannels(  # type: ignore[call-overload]
             store, rank, 2, [1 - rank], 4096, boards[rank], bells, lambda *_: None
         )
 
     _both(join)
-    yield made[0], boards[1]  # type: ignore[misc]
-    _both(lambda rank: made[rank].close())  # type: ignore[attr-defined]
+    yield channels[0], boards[1]  # type: ignore[misc]
+    _both(lambda rank: channels[rank].close())  # type: ignore[attr-defined]
 
 
 def _both(work: Callable[[int], None]) -> None:
@@ -77,18 +77,18 @@ def test_a_meeting_place_of_another_job_is_named(text: bytes) -> None:
 
 
 def test_of_two_alarms_at_once_one_is_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    board, seen = Board.create(3), []
+    board, alarms = Board.create(3), []
 
     def written(error: WorkbenchError) -> bytes:
         if error.rank == 1:  # another rank comes in between
             board.raise_alarm(PeerLost("rank 2", 2))
-            seen.append(board.alarm())
+            alarms.append(board.alarm())
         return write_alarm(error)
 
     monkeypatch.setattr("workbench.transports.peer_page.write_alarm", written)
     late = RunTimeout("no progress " * 40, 1)
     board.raise_alarm(late)
-    told = board.alarm()
-    assert told is not None and told.as_fields() == late.as_fields()
-    assert seen == [None]  # nobody has read another one meanwhile, or half of each
+    alarm = board.alarm()
+    assert alarm is not None and alarm.as_fields() == late.as_fields()
+    assert alarms == [None]  # nobody has read another one meanwhile, or half of each
     board.segment.close()

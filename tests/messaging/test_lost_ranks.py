@@ -113,8 +113,8 @@ def _spared(rank: int, n: int, way: str) -> list[Any]:
     into = {peer: torch.zeros(400_000) for peer in range(1, n)}
     frm = None if way == "from anybody" else 1
     works = {peer: dist.irecv(x, frm and peer) for peer, x in into.items()}
-    taken, lost, dropped, answers = dict.fromkeys(into, 0), [], [], []
-    while min(taken[peer] for peer in into if peer != victim) < rounds:
+    counts, lost, dropped, answers = dict.fromkeys(into, 0), [], [], []
+    while min(counts[peer] for peer in into if peer != victim) < rounds:
         peers = list(works)
         for i in wait_any(list(works.values()), 20.0):
             try:
@@ -130,16 +130,16 @@ def _spared(rank: int, n: int, way: str) -> list[Any]:
             x = into[peers[i]]
             peer = int(x[0])
             assert (x == peer).all()
-            taken[peer] += 1
+            counts[peer] += 1
             dist.isend(small, peer, group=control)
             answers.append(dist.isend(x.clone(), peer))
-            if taken[peer] < rounds:
+            if counts[peer] < rounds:
                 works[peers[i]] = dist.irecv(x, frm and peers[i])
             else:
                 del works[peers[i]]
     for answer in answers:
         answer.wait()
-    return [taken, lost, dropped, bytes_sent()]
+    return [counts, lost, dropped, bytes_sent()]
 
 
 def _die_after(slots: int) -> None:
@@ -171,8 +171,8 @@ def test_the_end_of_a_rank_that_can_be_spared_ends_its_messages_alone(
     *others, killed = run(_spared, 4, way, env=env)
     assert killed.code == -signal.SIGKILL
     assert [rank.code for rank in others] == [0, 0, 0], "\n".join(rank.err for rank in others)
-    taken, lost, dropped, sent = others[0].value
-    assert taken == {"1": 30, "2": 30, "3": 5}
+    counts, lost, dropped, sent = others[0].value
+    assert counts == {"1": 30, "2": 30, "3": 5}
     if way != "from anybody":
         assert [error[:2] for error in lost] == [["PeerLost", 3]]
         assert dropped[0] < LOST * crowding() and "rank 3" in lost[0][2]
@@ -251,13 +251,13 @@ def _done_before(rank: int, n: int, folder: str) -> list[float]:
     """The last rank does its part of a gather and is killed; another one finds that in the call
     after it, while the root still waits for a third, which comes late.
     """
-    found = Path(folder, "found")
+    flag = Path(folder, "found")
     x, outs = torch.full((10,), float(rank)), [torch.zeros(10) for _ in range(n * (rank == 0))]
     dist.gather(x, outs or None)
     dist.broadcast(torch.ones(1), 0)  # the root has opened all mailboxes: they go with their owner
     if rank == 1:
         deadline = time.monotonic() + 10
-        while not found.exists() and time.monotonic() < deadline:
+        while not flag.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(0.2)  # the root has looked around meanwhile, with the alarm on its board
     dist.gather(x + 1, outs or None)
@@ -266,7 +266,7 @@ def _done_before(rank: int, n: int, folder: str) -> list[float]:
     if rank == 2:
         with pytest.raises(wb.PeerLost):
             dist.broadcast(x, n - 1)
-        found.touch()
+        flag.touch()
     return [float(out.min()) for out in outs]
 
 

@@ -58,8 +58,8 @@ def _all_reduce_laws(rank: int, n: int, chosen: list[str], share: int) -> list[s
             if share == 1 or ((i + j + k) % share == 0 and m == (i + 2 * j + k) % len(OPS))
         ]
         for N, dtype, op in cases:
-            if told := check_all_reduce(rank, n, N, getattr(torch, dtype), op):
-                wrong.append(f"{algorithm}: {told}")
+            if violation := check_all_reduce(rank, n, N, getattr(torch, dtype), op):
+                wrong.append(f"{algorithm}: {violation}")
     return wrong
 
 
@@ -74,8 +74,8 @@ def test_all_reduce_is_exact_to_the_bound_and_the_same_on_every_rank(n: int) -> 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_all_reduce_over_the_full_product(n: int, algorithm: str) -> None:
     env = {"WORKBENCH_CHUNK": str(SLOT)}
-    found = values(_all_reduce_laws, n, [algorithm], 1, env=env, timeout=150.0)
-    assert found == [[]] * n
+    violations = values(_all_reduce_laws, n, [algorithm], 1, env=env, timeout=150.0)
+    assert violations == [[]] * n
 
 
 def test_the_bound_can_be_missed() -> None:
@@ -143,8 +143,8 @@ def _averages_of_what_is_whole(rank: int, n: int) -> None:
     dist.reduce_scatter_tensor(out, z.repeat(n), op=AVG)
     parts = torch.empty_like(z)
     dist.reduce_scatter(parts, [z] * n, op=AVG)
-    for found in (x, out, parts):
-        torch.testing.assert_close(found, right)
+    for mean in (x, out, parts):
+        torch.testing.assert_close(mean, right)
 
 
 def test_averages_of_integers_and_complex_numbers() -> None:

@@ -23,11 +23,11 @@ def _asynchronous(rank: int, n: int) -> None:
     x = torch.full((1000,), 1.0)
     future = dist.all_reduce(x, async_op=True).get_future().then(lambda done: done.value()[0] / n)
     assert (future.wait() == 1).all()
-    told = torch.tensor([float(rank)])
-    mixed = [dist.broadcast(told, n - 1, async_op=True), dist.all_reduce(x, async_op=True)]
+    value = torch.tensor([float(rank)])
+    mixed = [dist.broadcast(value, n - 1, async_op=True), dist.all_reduce(x, async_op=True)]
     for work in mixed:
         work.wait()
-    assert told.item() == n - 1 and (x == n * n).all()
+    assert value.item() == n - 1 and (x == n * n).all()
 
 
 def _sub_groups(rank: int, n: int) -> None:

@@ -20,11 +20,11 @@ def _ask_at_once() -> None:
     """Ask each engine as soon as it is added what its thread may ask from then on."""
     add = ProgressEngine.add
 
-    def asked(self: ProgressEngine, engine: Any) -> None:
+    def add_and_ask(self: ProgressEngine, engine: Any) -> None:
         engine.due(), engine.busy(), engine.advance(), engine.look(now())
         add(self, engine)
 
-    ProgressEngine.add = asked  # type: ignore[method-assign]
+    ProgressEngine.add = add_and_ask  # type: ignore[method-assign]
 
 
 def _messages(rank: int, n: int) -> None:
@@ -66,12 +66,12 @@ def _tags(rank: int, n: int) -> None:
             assert (big == tag * 10).all() and small.item() == tag
     # from anybody, later ones first
     if rank == 0:
-        seen = []
+        senders = []
         for _ in range(n - 1):
             x = torch.zeros(3000)
-            seen.append(dist.recv(x))
-            assert (x == seen[-1]).all()
-        assert sorted(seen) == list(range(1, n))
+            senders.append(dist.recv(x))
+            assert (x == senders[-1]).all()
+        assert sorted(senders) == list(range(1, n))
     else:
         time.sleep(0.05 * (n - rank))
         dist.send(torch.full((3000,), float(rank)), 0)
@@ -188,8 +188,8 @@ def _any_of(rank: int, n: int) -> None:
     assert wait_any([], 0.0) == []
     for i in range(20):
         peer = 1 + i % (n - 1)
-        found = wait_any([*works, farewell] if i % 2 else works, 20.0)
-        assert found == [peer - 1] == wait_any(works, 20.0)
+        ready = wait_any([*works, farewell] if i % 2 else works, 20.0)
+        assert ready == [peer - 1] == wait_any(works, 20.0)
         works[peer - 1].wait()
         assert (into[peer] == peer + i).all()
         works[peer - 1] = dist.irecv(into[peer], peer)

@@ -24,12 +24,12 @@ def _chosen(rank: int, n: int) -> None:
 
 def test_an_algorithm_is_chosen_by_name(tmp_path: Path) -> None:
     names = {"broadcast": algorithms("broadcast")[0], "all_gather": "ring", "all_reduce": "naive"}
-    told = ", ".join(f"{operation} = {name}" for operation, name in names.items())
-    env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_ALGORITHMS": told}
+    choices = ", ".join(f"{operation} = {name}" for operation, name in names.items())
+    env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_ALGORITHMS": choices}
     values(_chosen, 2, env=env)
     rows = wb.load(tmp_path).events.filter(pl.col("kind").cast(pl.String) == "collective")
-    found = rows.select(pl.col("collective", "algorithm").cast(pl.String)).unique().rows()
-    assert dict(found) == names
+    pairs = rows.select(pl.col("collective", "algorithm").cast(pl.String)).unique().rows()
+    assert dict(pairs) == names
 
 
 def _named(rank: int, n: int) -> str:
@@ -55,27 +55,27 @@ def _named(rank: int, n: int) -> str:
 def test_a_name_that_does_not_exist_is_told_before_anything_starts(
     variable: str, value: str, words: list[str]
 ) -> None:
-    (told,) = values(_named, 1, env={variable: value}, backend="")
-    assert variable in told and all(word in told for word in words), told
+    (message,) = values(_named, 1, env={variable: value}, backend="")
+    assert variable in message and all(word in message for word in words), message
 
 
 def _takes_pairs(rank: int, n: int) -> list[str]:
     import workbench.collectives.broadcast_flat as flat
 
     flat.takes = lambda p: "" if p % 2 == 0 else "an even number of ranks"  # type: ignore
-    told = []
+    messages = []
     for group in (None, dist.new_group([0, 1])):
         x = torch.full((4,), float(rank))
         try:
             dist.broadcast(x, 0, group=group)
         except RuntimeError as error:
-            told.append(str(error))
-    return [*told, "right" if rank > 1 or not x.any() else "wrong"]
+            messages.append(str(error))
+    return [*messages, "right" if rank > 1 or not x.any() else "wrong"]
 
 
 def test_an_algorithm_that_does_not_take_so_many_ranks_says_so() -> None:
-    for told in values(_takes_pairs, 3, env={"WORKBENCH_ALGORITHMS": "broadcast=flat"}):
-        assert told == [
+    for messages in values(_takes_pairs, 3, env={"WORKBENCH_ALGORITHMS": "broadcast=flat"}):
+        assert messages == [
             "broadcast: flat does not run on 3 ranks: it takes an even number of ranks",
             "right",
         ]

@@ -83,13 +83,13 @@ def _of_other_things(rank: int, n: int) -> list[Call]:
     def objects(g: Any) -> Any:
         gathered: list[Any] = [None] * n
         dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank}, group=g)
-        told = [{"from": rank}] if rank == last else [None]
-        dist.broadcast_object_list(told, src=last, group=g)
+        shared = [{"from": rank}] if rank == last else [None]
+        dist.broadcast_object_list(shared, src=last, group=g)
         mine: list[Any] = [None]
         dist.scatter_object_list(
             mine, [f"for {i}" for i in range(n)] if rank == 0 else None, src=0, group=g
         )
-        return [*gathered, *told, *mine]
+        return [*gathered, *shared, *mine]
 
     def complex_sum(g: Any) -> Any:
         t = torch.complex(x(rank, 9), -x(rank, 9))

@@ -18,23 +18,23 @@ def _counted(rank: int, n: int) -> dict[str, int]:
     """Return how often the kinds of calls below were worked out, each group of calls by itself."""
     group: Any = dist.group.WORLD
     short, plans = group._short_way, group.context.plans
-    find, plan, found = short._find, plans.plan, [0, 0]
+    find, plan, totals = short._find, plans.plan, [0, 0]
 
     def counting(*arguments: Any) -> Any:
-        found[0] += 1
+        totals[0] += 1
         return find(*arguments)
 
     def planning(*arguments: Any, **named: Any) -> Any:
-        found[1] += 1
+        totals[1] += 1
         return plan(*arguments, **named)
 
     short._find, plans.plan = counting, planning
     counts = {}
 
     def count(what: str, call: Any) -> None:
-        found[:] = [0, 0]
+        totals[:] = [0, 0]
         call()
-        counts[what], counts[f"{what}, planned"] = found
+        counts[what], counts[f"{what}, planned"] = totals
 
     x, other, part = torch.ones(N), torch.ones(N), torch.ones(N // n)
 

@@ -50,11 +50,11 @@ def test_the_last_minibatch_of_an_epoch_is_what_is_left() -> None:
 
 @given(sizes, sizes, st.integers(0, 1000), st.lists(st.integers(0, 200), min_size=1, max_size=8))
 def test_seed_and_iteration_alone_decide(
-    samples: int, batch: int, seed: int, asked: list[int]
+    samples: int, batch: int, seed: int, iterations: list[int]
 ) -> None:
     """Whoever asks in another order, or for one iteration only, gets the same ids."""
     one = Minibatches(samples, batch, seed)
-    for iteration in asked:
+    for iteration in iterations:
         fresh = Minibatches(samples, batch, seed).ids(iteration)
         assert one.ids(iteration).tolist() == fresh.tolist()
 
@@ -69,11 +69,11 @@ def test_pairwise_covers_every_pair(counts: tuple[int, ...]) -> None:
     """The sample that the other tests take: every pair of values, in a fraction of the cases."""
     factors = {f"factor {i}": range(count) for i, count in enumerate(counts)}
     cases = pairwise(factors)
-    wanted, found = (
+    pairs, covered = (
         {(a, case[a], b, case[b]) for case in some for a in case for b in case if a < b}
         for some in (full(factors), cases)
     )
-    assert found == wanted
+    assert covered == pairs
     assert cases == pairwise(factors)
     assert len(cases) <= 2 * sorted(counts)[-1] * sorted(counts)[-2]
 

@@ -33,7 +33,7 @@ def _learn(rank: int, size: int) -> dict[str, Any]:
     torch.set_num_threads(2)
     state, threads = torch.get_rng_state(), len(os.listdir("/proc/self/task"))
     warm_up.learn()
-    found = {
+    result = {
         "threads": len(os.listdir("/proc/self/task")) - threads,
         "setting": torch.get_num_threads(),
         "random": torch.equal(state, torch.get_rng_state()),
@@ -47,13 +47,13 @@ def _learn(rank: int, size: int) -> dict[str, Any]:
         for _ in range(3):
             model(x).square().mean().backward()
         os._exit(0)
-    found["fork"] = os.waitpid(fork, 0)[1]
-    return found
+    result["fork"] = os.waitpid(fork, 0)[1]
+    return result
 
 
 def test_learning_leaves_one_thread_and_no_trace() -> None:
-    (found,) = values(_learn, 1, backend="", timeout=DEADLINE)
-    assert found == {
+    (result,) = values(_learn, 1, backend="", timeout=DEADLINE)
+    assert result == {
         "threads": 0,
         "setting": 2,
         "random": True,
@@ -113,14 +113,14 @@ def tells(job: Any, config: Any) -> None:
 
 def test_processes_of_the_pool_rehearse_while_they_wait() -> None:
     exp = wb.Experiment(strategy=tells, ranks=1, iterations=1, record=False)
-    told, losses, pause, deadline = [], [], 0.2, time.monotonic() + DEADLINE
-    while "2" not in told and time.monotonic() < deadline:
+    rehearsals, losses, pause, deadline = [], [], 0.2, time.monotonic() + DEADLINE
+    while "2" not in rehearsals and time.monotonic() < deadline:
         run = wb.run(exp)
         losses += run.wait(DEADLINE).losses
-        told.append(run.store.metadata["times"])
+        rehearsals.append(run.store.metadata["times"])
         time.sleep(pause)
         pause *= 2
-    assert told[-1] == "2"  # the fork server once, and the process itself
+    assert rehearsals[-1] == "2"  # the fork server once, and the process itself
     assert len(set(losses)) == 1 and np.isfinite(losses[0])  # what was rehearsed changes nothing
 
 

@@ -20,31 +20,31 @@ def test_lanes_that_threads_make_at_once_are_told_apart(
 ) -> None:
     map_block = recorders.map_block
 
-    def slowly(*given: Any) -> memoryview:  # as it is where memory is short
+    def slowly(*args: Any) -> memoryview:  # as it is where memory is short
         time.sleep(1e-3)
-        return map_block(*given)
+        return map_block(*args)
 
     monkeypatch.setattr(recorders, "map_block", slowly)
     for turn in range(5):
         recorder = Recorder.into_folder(tmp_path / str(turn), 0)
         begin = threading.Barrier(6)
-        found: list[dict[str, int]] = []
+        indices: list[dict[str, int]] = []
 
         def make(
             first: int,
             recorder: Recorder = recorder,
             begin: threading.Barrier = begin,
-            found: list[dict[str, int]] = found,
+            indices: list[dict[str, int]] = indices,
         ) -> None:
             begin.wait(10)
             order = [LANES[(first + n) % len(LANES)] for n in range(len(LANES))]
-            found.append({name: recorder.lane(name).index for name in order})
+            indices.append({name: recorder.lane(name).index for name in order})
 
         threads = [threading.Thread(target=make, args=(first,)) for first in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(20)
-        assert len(found) == 6
-        assert all(one == found[0] for one in found)
-        assert sorted(found[0].values()) == [0, 1, 2]
+        assert len(indices) == 6
+        assert all(one == indices[0] for one in indices)
+        assert sorted(indices[0].values()) == [0, 1, 2]

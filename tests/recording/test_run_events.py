@@ -98,8 +98,8 @@ def test_auto_takes_what_is_told_to_be_fastest_and_says_so(latency: str) -> None
     deadline = time.monotonic() + 20  # a thread of its own works it out
     while "auto" not in run.store.metadata and time.monotonic() < deadline:
         time.sleep(0.01)
-    told = json.loads(run.store.metadata["auto"])
-    assert f"auto: {told}." in str(wb.why("all_reduce", "1 KiB", SMALL["ranks"], network))
+    choice = json.loads(run.store.metadata["auto"])
+    assert f"auto: {choice}." in str(wb.why("all_reduce", "1 KiB", SMALL["ranks"], network))
     assert laws.check_events(run.events) == []
 
 
@@ -127,11 +127,11 @@ def test_a_removed_send_row_is_named() -> None:
     gone = rows.filter(at, pl.col("kind") == "send", pl.col("group") == "default")
     assert gone.height == 1
     row = gone.row(0, named=True)
-    found = laws.check_events(rows.filter(pl.col("number") != row["number"]).drop("number"))
-    named = [v for v in found if v.law == "matched messages"]
+    violations = laws.check_events(rows.filter(pl.col("number") != row["number"]).drop("number"))
+    named = [v for v in violations if v.law == "matched messages"]
     assert [(v.op, v.step, v.chunk, v.slot) for v in named] == [(7, 2, row["chunk"], row["slot"])]
     assert "from rank 1" in str(named[0]) and "no send row" in str(named[0])
-    assert any(v.law == "gapless lanes" and v.rank == 1 for v in found)
+    assert any(v.law == "gapless lanes" and v.rank == 1 for v in violations)
 
 
 def test_a_wait_ends_before_its_recv_starts() -> None:
@@ -161,8 +161,8 @@ def test_every_iteration_has_its_rows(strategy: str) -> None:
             buckets = ["bucket full" for name in calls if name.startswith("bucket ")]
             # DDP tells once, after the first backward, that it has built its buckets anew.
             anew = ["buckets rebuilt"] if "buckets rebuilt" in names else []
-            told = [*measured, *buckets, *anew, "loss", "runqueue", "samples"]
-            assert sorted(names) == told and (not anew or (strategy, iteration) == ("ddp", 1))
+            expected = [*measured, *buckets, *anew, "loss", "runqueue", "samples"]
+            assert sorted(names) == expected and (not anew or (strategy, iteration) == ("ddp", 1))
             assert of(mine, kind="collective").height > 0
     assert (of(events, name="runqueue")["value"] >= 0).all()
     for name in ("load", "forward", "backward", "optimizer"):

@@ -99,17 +99,18 @@ def test_all_ranks_leave_it_out_and_take_every_other_sample_once(
     assert ("OSError" in one.why) == (kind == "raises")
     assert (one.layer == "0") == (kind == "nan"), "the first layer that the NaN comes to"
     for iteration in range(ALL):
-        whole, taken = minibatches.ids(iteration).tolist(), Counter[int]()
+        whole, counts = minibatches.ids(iteration).tolist(), Counter[int]()
         for rank in range(3):
             part = json.loads(run.store.metadata[f"samples {rank}"])[iteration]
-            taken.update(whole[slice(*part["slice"])] if isinstance(part, dict) else part)
-        assert taken == Counter([] if iteration == AT else whole)
+            counts.update(whole[slice(*part["slice"])] if isinstance(part, dict) else part)
+        assert counts == Counter([] if iteration == AT else whole)
 
     rows = run.events.with_columns(pl.col("kind", "name").cast(pl.String))
     struck = rows.filter(pl.col("kind") == "fault")
     assert struck.select("rank", "name", "value").rows()[0] == (1, f"corrupt {kind}", one.bad[0])
-    found = rows.filter(pl.col("kind") == "detect", pl.col("name").str.starts_with("bad"))
-    assert found.select("rank", "peer", "iteration", "value").rows() == [(1, 1, AT, one.bad[0])]
+    detections = rows.filter(pl.col("kind") == "detect", pl.col("name").str.starts_with("bad"))
+    marks = detections.select("rank", "peer", "iteration", "value").rows()
+    assert marks == [(1, 1, AT, one.bad[0])]
     updates = rows.filter(pl.col("kind") == "optimizer", pl.col("name") == "")
     assert AT not in updates["iteration"].to_list() and updates["iteration"].n_unique() == ALL - 1
 

@@ -54,10 +54,10 @@ def test_a_replaced_rank_goes_on_with_its_buddys_copy(
     run = wb.run(exp)
     result = run.wait(timeout=90)
     assert_as_uninterrupted(exp.replace(options=options), result)
-    found, measured = recoveries_of(run.store.metadata), run.recovery()
-    assert [one.fresh for one in found] == [(0,), (ranks - 1,)]
+    recoveries, measured = recoveries_of(run.store.metadata), run.recovery()
+    assert [one.fresh for one in recoveries] == [(0,), (ranks - 1,)]
     assert {one.sources for one in measured} == {("buddy",)}
-    assert all(one.iteration % every == 0 for one in found)
+    assert all(one.iteration % every == 0 for one in recoveries)
     assert all(one.iterations_lost <= every for one in measured)
     rows = run.events.filter(pl.col("kind").cast(pl.String) == "restore")
     received = rows.filter(pl.col("name").cast(pl.String) == "received")

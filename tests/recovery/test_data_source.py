@@ -73,7 +73,7 @@ def experiment(folder: Path, **fields: Any) -> wb.Experiment:
     )
 
 
-def told(run: wb.Run) -> list[tuple[str, int]]:
+def notices(run: wb.Run) -> list[tuple[str, int]]:
     """Return what was noticed of the source, in order: the rows' names and ranks."""
     rows = run.events.with_columns(pl.col("kind", "name").cast(pl.String)).sort("start_ns")
     rows = rows.filter(pl.col("kind") == "detect", pl.col("name").str.starts_with("data source"))
@@ -111,15 +111,15 @@ def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
     run = wb.run(exp.replace(timeout="1 s"))  # the clocks stand longer than that
     until(lambda: run.done or 40 > run.iteration >= 3, 60, "it trains")
     files.rename(away)
-    until(lambda: run.done or told(run), 60, "it is noticed")
+    until(lambda: run.done or notices(run), 60, "it is noticed")
     assert not run.done, run.result.error
     time.sleep(1.5)
-    assert {name for name, _ in told(run)} == {"data source down"}, "it waits"
+    assert {name for name, _ in notices(run)} == {"data source down"}, "it waits"
     saved = [one.name for one in plan_folder.glob("iteration-*")]
     away.rename(files)
     result = run.wait(timeout=90)
     assert result.losses == pytest.approx(undisturbed(), rel=1e-12, abs=1e-12)
-    names = [name for name, _ in told(run)]
+    names = [name for name, _ in notices(run)]
     assert names.count("data source down") == names.count("data source back") > 0
     if strategy != "data_servers":
         (one,) = recoveries_of(run.store.metadata)
@@ -128,7 +128,7 @@ def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
             saved = sorted(one.name for one in plan_folder.glob("iteration-*"))[:1]
         assert saved == [f"iteration-{one.iteration:08d}"]
     if strategy == "data_servers":
-        assert len(saved) == 1 and {rank for _, rank in told(run)} == {0}, "its server"
+        assert len(saved) == 1 and {rank for _, rank in notices(run)} == {0}, "its server"
     if strategy in ("data_parallel", "ddp"):
         assert_every_sample_once(run)
     assert not run.detection().false_alarms
@@ -163,7 +163,7 @@ def test_a_sample_that_is_gone_alone_is_a_bad_sample_and_no_source(tmp_path: Pat
     (files / "7.npy").unlink()
     exp = experiment(files, bad_minibatch="skip", iterations=8, pad_compute=None)
     run = wb.run(exp)
-    assert run.wait(timeout=60).ok and not told(run)
+    assert run.wait(timeout=60).ok and not notices(run)
     (one,) = run.skipped()
     assert one.bad == (7,)
 
@@ -175,8 +175,8 @@ def test_a_lost_data_server_or_worker_is_replaced(rank: int) -> None:
     run = wb.run(lenet(**fields, optimizer="adam", recovery="replace", faults=kill))
     result = run.wait(timeout=90)
     alone = lenet(**{**fields, "strategy": "sequential", "ranks": 1}, optimizer="adam")
-    wanted = wb.run(alone).wait(timeout=90).losses
-    assert result.losses == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+    expected = wb.run(alone).wait(timeout=90).losses
+    assert result.losses == pytest.approx(expected, rel=1e-12, abs=1e-12)
     (one,) = recoveries_of(run.store.metadata)
     assert one.fresh == (rank,) and len(set(result.digests.values())) == 1
 

@@ -69,11 +69,11 @@ def test_a_rank_leaves_for_good_and_another_joins_at_a_border(
     assert received["rank"].to_list() == [1], "the others have it all"
     faults = kinds(run, "fault").filter(pl.col("rank") == -1)
     assert faults.select("name", "peer").rows() == [("remove", 1), ("add", 1)]
-    told = kinds(run, "detect").filter(pl.col("rank") == -1)
-    assert told.select("name", "peer").rows() == [("ended", 1), ("arrived", 1)]
-    found = run.detection()
-    assert [one.fault for one in found.each] == ["remove"] and not found.missed
-    assert not [one for one in found.false_alarms if one.name != "stalled"], found
+    notices = kinds(run, "detect").filter(pl.col("rank") == -1)
+    assert notices.select("name", "peer").rows() == [("ended", 1), ("arrived", 1)]
+    detection = run.detection()
+    assert [one.fault for one in detection.each] == ["remove"] and not detection.missed
+    assert not [one for one in detection.false_alarms if one.name != "stalled"], detection
     first_left, then_joined = run.recovery()
     assert first_left.words.startswith("rank 1 was removed in iteration")
     assert then_joined.words.startswith("rank 1 joined in iteration")
@@ -128,8 +128,8 @@ def test_ranks_that_are_told_to_go_leave_at_a_border_of_all(strategy: str, polic
     assert updates["len"].max() == 1
     faults = kinds(run, "fault")
     assert faults.filter(name="preempted")["rank"].to_list() == [2, 0]
-    found = run.detection()
-    assert not found.missed, found
+    detection = run.detection()
+    assert not detection.missed, detection
 
 
 @pytest.mark.full
@@ -173,8 +173,8 @@ def test_a_rank_that_dies_before_it_joins_is_named_and_gone_without(
     here = run.iteration
     until(lambda: run.iteration > here + 3, 60, "the other trains")
     assert_as_sequential(run, ended(run), {1}, stopped=True)
-    told = kinds(run, "detect").filter(pl.col("rank") == -1, pl.col("peer") == 0)
-    assert told["name"].to_list() == ["ended", "killed"]
+    notices = kinds(run, "detect").filter(pl.col("rank") == -1, pl.col("peer") == 0)
+    assert notices["name"].to_list() == ["ended", "killed"]
     assert generations(run)[-1].members == (1,)
 
 

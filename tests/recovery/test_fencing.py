@@ -30,17 +30,17 @@ def old_slots(pids: Iterable[int], victim: int) -> list[mmap.mmap]:
     """Map the slots and boards that the victim may write to, its own and its peers'."""
     maps = Path(f"/proc/{victim}/maps").read_text().splitlines()
     mapped = {int(line.split()[4]) for line in maps if line.split()[1] == "rw-s"}
-    found = dict[int, mmap.mmap]()
+    slots = dict[int, mmap.mmap]()
     for pid in pids:
         for one in Path(f"/proc/{pid}/fd").iterdir():
             name = os.readlink(one)
             if "memfd:workbench" in name and not any(other in name for other in NOT_SLOTS):
                 fd = os.open(one, os.O_RDWR)
                 inode, size = os.fstat(fd).st_ino, os.fstat(fd).st_size
-                if inode in mapped and inode not in found:
-                    found[inode] = mmap.mmap(fd, size)
+                if inode in mapped and inode not in slots:
+                    slots[inode] = mmap.mmap(fd, size)
                 os.close(fd)
-    return [*found.values()]
+    return [*slots.values()]
 
 
 def stopped(run: wb.Run) -> int:
@@ -162,10 +162,10 @@ def test_one_that_is_thawed_just_as_the_others_give_it_up_goes_on_with_them(
     regrouping = run._supervisor.regrouping
     call_off = regrouping.call_off
 
-    def thaw_and_call_off(*given: Any) -> None:
+    def thaw_and_call_off(*args: Any) -> None:
         os.kill(run.pids[VICTIM], signal.SIGCONT)
         until(lambda: process_runs(run.pids[VICTIM]), 30, "it runs")
-        call_off(*given)
+        call_off(*args)
 
     monkeypatch.setattr(regrouping, "call_off", thaw_and_call_off)
     stopped(run)

@@ -45,8 +45,8 @@ def test_training_begins_with_those_that_came_and_a_late_one_joins(at_start: Sig
     assert_as_sequential(run, ended(run), {0, 1, 2}, stopped=True)
     (joined,) = generations(run)
     assert joined.fresh == (2,) and joined.lost == {} and run.result.lost == []
-    told = kinds(run, "detect").filter(pl.col("rank") == -1)
-    assert told.select("name", "peer").rows() == [("absent", 2), ("arrived", 2)]
+    notices = kinds(run, "detect").filter(pl.col("rank") == -1)
+    assert notices.select("name", "peer").rows() == [("absent", 2), ("arrived", 2)]
     assert run.recovery().absent == {2: "had not started within 0.5 s"}
     assert "training began without rank 2, which had not" in repr(run.recovery())
 
@@ -59,8 +59,8 @@ def test_a_rank_that_never_starts_is_named_and_gone_without(at_start: Signalled)
     result = run.wait(timeout=90)
     assert_as_sequential(run, result, {0, 3})
     assert result.lost == [1, 2] and gone(pids)
-    told = kinds(run, "detect").filter(pl.col("rank") == -1)
-    assert set(told.select("name", "peer").rows()) == {("killed", 1), ("absent", 2)}
+    notices = kinds(run, "detect").filter(pl.col("rank") == -1)
+    assert set(notices.select("name", "peer").rows()) == {("killed", 1), ("absent", 2)}
     words = {1: "was killed by SIGKILL", 2: "had not started within 0.5 s"}
     assert run.recovery().absent == words and not generations(run)
 

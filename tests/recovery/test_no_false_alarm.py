@@ -50,21 +50,21 @@ def alarms(run: wb.Run) -> list[tuple[Any, ...]]:
     """Return what was noticed, but for a peer's being late, which is so on a busy machine."""
     p = pl.col
     rows = run.events.with_columns(p("kind", "name").cast(pl.String))
-    found = rows.filter(p("kind") == "detect", ~p("name").str.starts_with("late"))
-    return found.select("rank", "peer", "name", "value", "iteration", "generation").rows()
+    detections = rows.filter(p("kind") == "detect", ~p("name").str.starts_with("late"))
+    return detections.select("rank", "peer", "name", "value", "iteration", "generation").rows()
 
 
 def quiet_runs(count: int) -> list[str]:
     """Do so many runs, one after the other, and return every alarm in words."""
-    found = []
+    words = []
     for number in range(count):
         exp = lenet(**CASES[number % len(CASES)], iterations=8, seed=number, timeout="60 s")
         run = wb.run(exp)
         result = run.wait(timeout=300, check=False)
-        told = alarms(run)
-        if told or not result.ok or run.dropped or result.lost:
-            found.append(f"run {number}, {exp.strategy}: {told} {result.error}")
-    return found
+        notices = alarms(run)
+        if notices or not result.ok or run.dropped or result.lost:
+            words.append(f"run {number}, {exp.strategy}: {notices} {result.error}")
+    return words
 
 
 @pytest.mark.full

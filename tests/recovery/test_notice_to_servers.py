@@ -40,7 +40,7 @@ def assert_left_at_a_border(run: wb.Run, left: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "told", "options"),
+    ("policy", "leavers", "options"),
     first(
         2,
         [
@@ -57,23 +57,23 @@ def assert_left_at_a_border(run: wb.Run, left: tuple[int, ...]) -> None:
     ids=str,
 )
 def test_in_lockstep_a_rank_leaves_nothing_undone(
-    policy: str, told: tuple[int, ...], options: dict[str, Any]
+    policy: str, leavers: tuple[int, ...], options: dict[str, Any]
 ) -> None:
     fields = {"recovery": policy, "iterations": LONG, "pad_compute": "10 ms", **options}
     run = wb.run(served(**fields))
     with over_in_the_end(run):
         training(run, 2)
-        for rank in told:
+        for rank in leavers:
             run.preempt(rank)
         wait_for(run, 1)
-        if len(generations(run)[0].lost) < len(told):
+        if len(generations(run)[0].lost) < len(leavers):
             wait_for(run, 2)  # each at a border of its own
         result = ended(run)
-    assert_left_at_a_border(run, told)
+    assert_left_at_a_border(run, leavers)
     assert_every_sample_once(run)
     whole = uninterrupted(iterations=len(result.losses))
     servers = run.experiment.options["servers"]
-    if max(told) < servers:  # the same workers take the same samples
+    if max(leavers) < servers:  # the same workers take the same samples
         assert result.losses == whole.losses
         assert set(result.digests.values()) == set(whole.digests.values())
         assert {one for each in run.recovery() for one in each.sources} == {"replica"}
@@ -82,9 +82,9 @@ def test_in_lockstep_a_rank_leaves_nothing_undone(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("told", [0, 1, 3])
+@pytest.mark.parametrize("leaver", [0, 1, 3])
 @pytest.mark.parametrize("consistency", ["asp", "ssp", "dssp"])
-def test_without_lockstep_each_key_has_every_push_once(consistency: str, told: int) -> None:
+def test_without_lockstep_each_key_has_every_push_once(consistency: str, leaver: int) -> None:
     iterations = 300
     exp = served(
         workers=3,
@@ -94,12 +94,12 @@ def test_without_lockstep_each_key_has_every_push_once(consistency: str, told: i
         batch_size=48,
         pad_compute="5 ms",
         recovery="shrink",
-        faults=(wb.Preempt(rank=told, at_iteration=5), wb.Slow(rank=2, factor=2.0)),
+        faults=(wb.Preempt(rank=leaver, at_iteration=5), wb.Slow(rank=2, factor=2.0)),
     )
     run = wb.run(exp)
     result = run.wait(timeout=180)
     assert minibatches_in(run, result).tolist() == pytest.approx([iterations] * KEYS)
-    assert_left_at_a_border(run, (told,))
+    assert_left_at_a_border(run, (leaver,))
 
 
 def test_a_rank_that_joins_servers_has_nothing_done_again() -> None:

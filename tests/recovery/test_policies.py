@@ -79,12 +79,12 @@ def assert_every_sample_once(run: wb.Run) -> None:
         for rank in (recoveries[-1].members if recoveries else run.result.digests)
     }
     for iteration in range(min(exp.iterations, *map(len, parts.values()))):
-        whole, taken = minibatches.ids(iteration).tolist(), Counter[int]()
+        whole, counts = minibatches.ids(iteration).tolist(), Counter[int]()
         if any(iteration < one.iteration for one in recoveries):
             continue  # of a rank that was lost since, the last words may be missing
         for part in [each[iteration] for each in parts.values()]:
-            taken.update(whole[slice(*part["slice"])] if isinstance(part, dict) else part)
-        assert taken == Counter(whole), f"iteration {iteration}"
+            counts.update(whole[slice(*part["slice"])] if isinstance(part, dict) else part)
+        assert counts == Counter(whole), f"iteration {iteration}"
 
 
 @pytest.mark.parametrize("policy", first(3, ["shrink", "replace"]))
@@ -103,8 +103,8 @@ def test_what_is_trained_is_what_nobody_interrupted(
     rows = kinds(run, "fault", "detect", "abort", "rebuild", "restore", "optimizer")
     steps = [kind for kind in rows["kind"].unique(maintain_order=True) if kind != "optimizer"]
     assert [one for one in steps if one != "detect"] == ["fault", "abort", "rebuild", "restore"]
-    found = rows.filter(pl.col("kind") == "detect").filter(pl.col("rank") == -1)
-    assert found.select("peer", "name").row(0) == (1, "killed")
+    detections = rows.filter(pl.col("kind") == "detect").filter(pl.col("rank") == -1)
+    assert detections.select("peer", "name").row(0) == (1, "killed")
     assert set(rows.filter(pl.col("kind") == "rebuild")["rank"]) == left
     restored = rows.filter(pl.col("kind") == "restore")
     received = restored.filter(pl.col("name") == "received")
@@ -249,8 +249,8 @@ def test_a_rank_that_is_stopped_for_too_long_is_evicted(policy: str) -> None:
     os.kill(stopped, signal.SIGSTOP)
     result = run.wait(timeout=90)
     assert_as_sequential(run, result, {0, 1, 2} if policy == "replace" else {0, 2})
-    told = kinds(run, "detect").filter(pl.col("peer") == 1, pl.col("rank") == -1)["name"]
-    assert told.to_list() == ["evicted", "killed"]
+    notices = kinds(run, "detect").filter(pl.col("peer") == 1, pl.col("rank") == -1)["name"]
+    assert notices.to_list() == ["evicted", "killed"]
     assert gone([stopped])
 
 
@@ -259,9 +259,9 @@ def test_failures_one_after_the_other_and_two_at_once() -> None:
     for policy, left in (("shrink", {2}), ("replace", {0, 1, 2, 3})):
         run = wb.run(experiment("data_parallel", 4, recovery=policy, faults=kills))
         assert_as_sequential(run, run.wait(timeout=90), left)
-        found = recoveries_of(run.store.metadata)
-        assert sum(len(one.lost) for one in found) == 3
-        assert found[-1].members == tuple(sorted(left))
+        recoveries = recoveries_of(run.store.metadata)
+        assert sum(len(one.lost) for one in recoveries) == 3
+        assert recoveries[-1].members == tuple(sorted(left))
 
 
 def test_a_rank_that_is_lost_while_the_others_form_their_group_is_a_failure_too() -> None:

@@ -29,11 +29,11 @@ def left_and_joined(run: wb.Run, rank: int) -> tuple[Recovery, Recovery]:
 
     On busy cores others may be late as well; none is lost otherwise, and in the end all are there.
     """
-    made = generations(run)
-    assert {how for one in made for how in one.lost.values()} == {"late"}
-    assert made[-1].members == (0, 1, 2) and made[-1].fresh
-    left = next(number for number, one in enumerate(made) if str(rank) in one.lost)
-    return made[left], next(one for one in made[left:] if rank in one.fresh)
+    history = generations(run)
+    assert {how for one in history for how in one.lost.values()} == {"late"}
+    assert history[-1].members == (0, 1, 2) and history[-1].fresh
+    left = next(number for number, one in enumerate(history) if str(rank) in one.lost)
+    return history[left], next(one for one in history[left:] if rank in one.fresh)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_a_late_rank_is_left_out_and_comes_back_with_what_the_others_have(
     left, joined = left_and_joined(run, rank)
     assert rank not in left.members
     assert rank in joined.members and result.lost == []
-    told = kinds(run, "detect").filter(pl.col("rank") == -1)
-    assert {("left out", rank), ("arrived", rank)} <= {*told.select("name", "peer").rows()}
+    notices = kinds(run, "detect").filter(pl.col("rank") == -1)
+    assert {("left out", rank), ("arrived", rank)} <= {*notices.select("name", "peer").rows()}
     received = kinds(run, "restore").filter(pl.col("name") == "received")
     assert {*received["rank"]} == {other for one in generations(run) for other in one.fresh}
-    found = run.detection()
-    assert not found.missed and not found.false_alarms, found
-    assert found.each[0].latency_ms is not None
+    detection = run.detection()
+    assert not detection.missed and not detection.false_alarms, detection
+    assert detection.each[0].latency_ms is not None
     assert re.search(rf"ranks? [^;]*\b{rank}\b[^;]* (was|were) late", repr(run.recovery()))
 
 
@@ -109,8 +109,8 @@ def test_a_stopped_rank_is_kept_where_all_others_are_lost(strategy: str, recover
         for pid in run.pids.values():  # so that rank 1 does not leave the group before it is killed
             os.kill(pid, signal.SIGSTOP)
         if recovery == "quorum":
-            told = pl.col("name").cast(pl.String) == "left out"
-            until(lambda: run.events.filter(told).height, 30, "rank 0 is left out")
+            row_filter = pl.col("name").cast(pl.String) == "left out"
+            until(lambda: run.events.filter(row_filter).height, 30, "rank 0 is left out")
         run.kill(1)
         detected = pl.col("name").cast(pl.String) == "killed"
         until(lambda: run.done or run.events.filter(detected).height, 30, "the loss is noticed")

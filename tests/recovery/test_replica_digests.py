@@ -56,12 +56,12 @@ def test_a_flipped_bit_is_found_at_the_next_comparison(
     run = wb.run(exp)
     since = at // 4 * 4
     words = rf"rank {rank} differs from the others since iteration {since + 1} in .*model/"
-    with pytest.raises(wb.CorruptReplica, match=words) as found:
+    with pytest.raises(wb.CorruptReplica, match=words) as error:
         run.wait(timeout=60)
-    assert found.value.rank == rank and f"before iteration {until + 1}," in str(found.value)
+    assert error.value.rank == rank and f"before iteration {until + 1}," in str(error.value)
     rows = run.events.with_columns(pl.col("kind", "name").cast(pl.String))
-    told = rows.filter(pl.col("kind") == "detect", pl.col("name") == "a replica differs")
-    assert told.select("peer", "value").rows() == [(rank, since)]
+    detections = rows.filter(pl.col("kind") == "detect", pl.col("name") == "a replica differs")
+    assert detections.select("peer", "value").rows() == [(rank, since)]
     struck = rows.filter(pl.col("kind") == "fault")
     assert struck.select("rank", "name", "iteration").rows() == [(rank, "corrupt bitflip", at)]
 
@@ -69,9 +69,9 @@ def test_a_flipped_bit_is_found_at_the_next_comparison(
 def test_of_two_ranks_nobody_knows_which_is_right() -> None:
     flip = wb.Corrupt(rank=1, at_iteration=1, kind="bitflip")
     run = wb.run(lenet(digest_every=2, faults=flip, iterations=9))
-    with pytest.raises(wb.CorruptReplica, match="nobody knows which is right") as found:
+    with pytest.raises(wb.CorruptReplica, match="nobody knows which is right") as error:
         run.wait(timeout=60)
-    assert found.value.rank == -1
+    assert error.value.rank == -1
 
 
 def test_two_ranks_that_differ_both_go_back_to_a_checkpoint(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_two_ranks_that_differ_both_go_back_to_a_checkpoint(tmp_path: Path) -> N
     (one,) = recoveries_of(run.store.metadata)
     assert one.lost == {"0": "corrupt", "1": "corrupt"} and one.fresh == (0, 1)
     assert one.iteration == 3, "the checkpoint of which all were the same"
-    found = run.detection()
-    assert not found.missed and not found.false_alarms, found
+    detection = run.detection()
+    assert not detection.missed and not detection.false_alarms, detection
 
 
 def test_replicas_that_are_equal_are_never_found_to_differ_and_train_the_same() -> None:
@@ -136,7 +136,7 @@ def test_a_replica_that_differs_is_treated_as_lost(policy: str, tmp_path: Path) 
         assert result.losses[:5] == pytest.approx(alone[:5], rel=1e-12)
         assert result.losses[5:] != pytest.approx(alone[5:], rel=1e-12), "one gradient was wrong"
         assert_every_sample_once(run)
-    found = run.detection()
-    assert not found.missed and not found.false_alarms, found
-    assert found.each[0].how == "a replica differs"
+    detection = run.detection()
+    assert not detection.missed and not detection.false_alarms, detection
+    assert detection.each[0].how == "a replica differs"
     assert "rank 1 was corrupt" in repr(run.recovery())

@@ -35,15 +35,15 @@ def test_however_sizes_change_an_epoch_has_each_sample_once(
 ) -> None:
     sizes = sorted(dict(changes).items())
     one = Minibatches(samples, batch_size, 3, sizes)
-    plain, taken = Minibatches(samples, samples, 3), list[int]()
+    plain, order = Minibatches(samples, samples, 3), list[int]()
     for iteration in range(60):
         ids = one.ids(iteration)
-        wanted = next((s for first, s in reversed(sizes) if first <= iteration), batch_size)
-        left = samples - len(taken) % samples
-        assert len(ids) == one.size(iteration) == min(wanted, left)
-        taken += ids.tolist()
-    for epoch in range(len(taken) // samples):
-        own = taken[epoch * samples : (epoch + 1) * samples]
+        full_size = next((s for first, s in reversed(sizes) if first <= iteration), batch_size)
+        left = samples - len(order) % samples
+        assert len(ids) == one.size(iteration) == min(full_size, left)
+        order += ids.tolist()
+    for epoch in range(len(order) // samples):
+        own = order[epoch * samples : (epoch + 1) * samples]
         assert own == plain.ids(epoch).tolist(), "the order that one process has"
 
 
@@ -92,13 +92,13 @@ def test_losses_are_those_of_a_replay_over_the_logged_samples(strategy: str) -> 
     result = ended(run)
     assert len(set(result.digests.values())) == 1 and set(result.digests) == {0, 1, 2}
     first, second = (one.iteration for one in generations(run))
-    taken = logged(run)
-    assert len(taken) == LOGGED and second < LOGGED - 8, "so has what the newcomer took"
-    numbers = [2 * BATCH // 3 if first <= i < second else BATCH for i in range(len(taken))]
-    assert [*map(len, taken)] == numbers
-    seen = Counter(np.concatenate(taken).tolist())
-    assert max(seen.values()) == 1, "within the first epoch no sample twice"
-    expected = replay(run.experiment, taken)
+    samples = logged(run)
+    assert len(samples) == LOGGED and second < LOGGED - 8, "so has what the newcomer took"
+    numbers = [2 * BATCH // 3 if first <= i < second else BATCH for i in range(len(samples))]
+    assert [*map(len, samples)] == numbers
+    counts = Counter(np.concatenate(samples).tolist())
+    assert max(counts.values()) == 1, "within the first epoch no sample twice"
+    expected = replay(run.experiment, samples)
     assert result.losses[:LOGGED] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
@@ -121,8 +121,8 @@ def test_a_checkpoint_says_how_large_minibatches_were(tmp_path: Path) -> None:
     sizes = [(0, BATCH), (4, smaller), (8, BATCH), (11, smaller)]
     facts = json.loads(run.store.metadata["samples"])
     order = Minibatches(facts["n"], BATCH, exp.seed, sizes)
-    taken = [order.ids(iteration) for iteration in range(14)]
-    expected = replay(run.experiment, taken)
+    samples = [order.ids(iteration) for iteration in range(14)]
+    expected = replay(run.experiment, samples)
     assert before.result.losses == pytest.approx(expected[:8], rel=1e-12, abs=1e-12)
     # A checkpoint has no losses of a rank that was lost before it.
     assert result.losses[4:] == pytest.approx(expected[4:], rel=1e-12, abs=1e-12)

@@ -42,12 +42,12 @@ def test_who_fails_to_start_is_gone_without_and_ranks_join_when_they_are_to() ->
         ("join", 3, "experiment"),
         ("join", 1, "experiment"),
     ]
-    found = run.detection()
-    assert not found.missed and not found.false_alarms
-    told = {(one.fault, one.ranks[0]): one.how for one in found.each}
-    assert told == {
+    detection = run.detection()
+    assert not detection.missed and not detection.false_alarms
+    causes = {(one.fault, one.ranks[0]): one.how for one in detection.each}
+    assert causes == {
         ("fail to start", 1): "killed",
-        ("kill", 0): told["kill", 0],
+        ("kill", 0): causes["kill", 0],
         ("join", 3): "arrived",
         ("join", 1): "arrived",
     }

@@ -29,9 +29,9 @@ def test_a_rank_that_the_user_freezes_for_too_long_is_evicted(strategy: str) -> 
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {"1": "evicted"} and recovery.members == (0, 2)
     fault = kinds(run, "fault").row(0, named=True)
-    told = kinds(run, "detect").filter(pl.col("peer") == 1, pl.col("rank") == -1)
-    assert told["name"].to_list() == ["evicted", "killed"]
-    waited = (told["start_ns"][0] - fault["start_ns"]) / 1e9
+    notices = kinds(run, "detect").filter(pl.col("peer") == 1, pl.col("rank") == -1)
+    assert notices["name"].to_list() == ["evicted", "killed"]
+    waited = (notices["start_ns"][0] - fault["start_ns"]) / 1e9
     assert waited >= 2, "waited for, up to the timeout"
     assert gone([pid]) and run.control_state.frozen == ()
 

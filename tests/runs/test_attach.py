@@ -110,7 +110,7 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "pattern"),
     first(
         1,
         [
@@ -123,7 +123,7 @@ def test_a_torchrun_job_is_followed_while_it_runs(tmp_path: Path) -> None:
         ],
     ),
 )
-def test_a_rank_that_ends_badly_is_named(tmp_path: Path, end: str, said: str) -> None:
+def test_a_rank_that_ends_badly_is_named(tmp_path: Path, end: str, pattern: str) -> None:
     script = f"""
 import os, signal, time
 import torch, torch.distributed as dist
@@ -143,7 +143,7 @@ dist.all_reduce(torch.ones(10))
         watching.close()
     state, words = watching.state_in_words
     assert state == "failed"
-    assert re.match(said, words) and "Then ranks 0, 2 ended too." in words
+    assert re.match(pattern, words) and "Then ranks 0, 2 ended too." in words
     assert watching.control_state.ended[0].startswith("raised PeerLost: ")
     same_as_loaded(watching.store, tmp_path)
 
@@ -259,11 +259,11 @@ def test_a_file_that_is_cut_off_while_it_is_watched(tmp_path: Path, name: str) -
         if name == "0.contexts":  # they are looked for where rows have come
             lanes[1].write(SEND, 2, 3)
         until(lambda: watching.problems, 20, "it is seen")
-        said = watching.problems[folder.name]
-        assert re.fullmatch(rf"{re.escape(name)} has 0 bytes where [\d,]+ were: .* read", said)
+        problem = watching.problems[folder.name]
+        assert re.fullmatch(rf"{re.escape(name)} has 0 bytes where [\d,]+ were: .* read", problem)
         lanes[0].write(SEND, 2, 3)
         until(lambda: len(watching.store) == 3, 20, "the other is read on")
-        assert watching.state_in_words[0] == "running" and said in watching.state_in_words[1]
+        assert watching.state_in_words[0] == "running" and problem in watching.state_in_words[1]
         assert watching.control_state.ended == {} and watching.overhead().share >= 0
     finally:
         watching.close()
@@ -346,8 +346,8 @@ def test_a_page_of_it_is_read_only_and_hears_every_row(tmp_path: Path) -> None:
         assert np.concatenate(starts).tolist() == list(range(500))
         page.hear({"type": "do", "id": 1, "verb": "kill", "args": {"rank": 0}})
         until(lambda: any(m.header["type"] == "said" for m in messages), 5, "an answer")
-        said = next(m.header for m in messages if m.header["type"] == "said")
-        assert not said["ok"]
+        answer = next(m.header for m in messages if m.header["type"] == "said")
+        assert not answer["ok"]
         page.leave()
     finally:
         watching.close()

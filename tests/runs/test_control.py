@@ -246,14 +246,14 @@ def test_slow_motion_stretches_transfers() -> None:
     above is generous: halfway, in powers of k, between k and k squared.
     """
     with started(ranks=2) as run:
-        seen = []
+        durations = []
         for k in (1, 50, 1):
             run.slow_motion(k)
             since = time.monotonic_ns()
             time.sleep(0.05)
             until(lambda since=since: large(run, since).height >= 20, what=f"transfers at {k}")
-            seen.append(lasting(large(run, since)))
-    before, slowed, after = seen
+            durations.append(lasting(large(run, since)))
+    before, slowed, after = durations
     assert slowed.min() < 50**1.5 * before.median()
     assert 50 * before.min() < slowed.median()
     assert after.median() < slowed.min()

@@ -36,8 +36,8 @@ def cause(*reports: dict[str, Any]) -> wb.WorkbenchError | None:
     return what_went_wrong({}, dict(enumerate(reports)), {}, {}, NOTHING)
 
 
-def reworded(told: dict[str, Any]) -> dict[str, Any]:
-    return told | {"text": f"Es ist etwas schiefgegangen ({len(told['text'])})."}
+def reworded(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"text": f"Es ist etwas schiefgegangen ({len(fields['text'])})."}
 
 
 def test_who_was_told_to_end_is_no_cause_where_another_has_lost_a_peer() -> None:
@@ -53,7 +53,7 @@ def test_what_a_rank_raised_itself_comes_before_both() -> None:
     assert ABORTED in str(cause(TOLD, TOLD)) and cause() is None
 
 
-@pytest.mark.parametrize("way", [lambda told: told, reworded], ids=["as it is", "reworded"])
+@pytest.mark.parametrize("way", [lambda fields: fields, reworded], ids=["as it is", "reworded"])
 def test_who_waits_for_a_stopped_rank_knows_most_whatever_the_words(way: Any) -> None:
     for reports in ((SILENT, STOPPED), (STOPPED, SILENT), (TOLD, SILENT, STOPPED)):
         error = cause(*map(way, reports))
@@ -65,9 +65,9 @@ def test_who_waits_for_a_stopped_rank_knows_most_whatever_the_words(way: Any) ->
 
 
 def test_an_error_keeps_its_fields_on_its_way() -> None:
-    for told in (LOST, TOLD, RAISED, STOPPED):
-        error = from_fields(json.loads(json.dumps(told)))
-        assert error.as_fields() == told and set(FIELDS) < set(told)
+    for fields in (LOST, TOLD, RAISED, STOPPED):
+        error = from_fields(json.loads(json.dumps(fields)))
+        assert error.as_fields() == fields and set(FIELDS) < set(fields)
     mine = wb.SpecError("a rank that is given less than it needs")
     again = from_fields(mine.as_fields())
     assert type(again) is wb.SpecError and again.problems[0].message == str(mine)
@@ -130,8 +130,8 @@ def test_a_page_is_told_in_sentences_beside_the_data() -> None:
     page = for_page(read_message(OLD))
     assert page["summary"] == "Rank 2 was killed by SIGKILL in iteration 7"
     assert page["end"] == "killed by SIGKILL"
-    said = [one["said"] for one in page["under_way"]]
-    assert said[0] == "rank 2 ended while rank 0 was in all_reduce 4 (ring), step 1"
-    assert said[1:] == ["in wait 5, step 2, chunk 3", "in forward"]
+    sentences = [one["said"] for one in page["under_way"]]
+    assert sentences[0] == "rank 2 ended while rank 0 was in all_reduce 4 (ring), step 1"
+    assert sentences[1:] == ["in wait 5, step 2, chunk 3", "in forward"]
     assert for_page(as_facts(from_fields(LOST)))["end"] == "its process ended"
     assert for_page(as_facts(from_fields(RAISED)))["summary"] == ""

@@ -45,8 +45,9 @@ def test_a_rank_killed_at_any_moment_of_training_is_named(strategy: str, moment:
     assert isinstance(error, wb.PeerLost) and error.rank == victim
     assert seconds < SOON * crowding()
     assert f"rank {victim} (process {run.pids[victim]}) was killed by SIGKILL" in str(error)
-    told = str(error).partition("Under way:")[2]
-    assert any(word in told for word in ("all_reduce", "load", "forward", "backward", "optimizer"))
+    under_way = str(error).partition("Under way:")[2]
+    spans = ("all_reduce", "load", "forward", "backward", "optimizer")
+    assert any(word in under_way for word in spans)
     assert [str(v) for v in laws.check_events(run.events, complete=False)] == []
 
 
@@ -168,8 +169,8 @@ def test_a_rank_that_computes_for_long_is_late_and_does_not_stall(tmp_path: Path
     (tmp_path / "long.py").write_text(LONG_COMPUTING)
     run = wb.run(lenet(ranks=3, task=f"{tmp_path}/long.py:Task"))
     assert run.wait(timeout=60).ok
-    told = of(run.events, kind="detect")["peer", "name"].unique().rows()
-    of_it = {str(name) for peer, name in told if peer == 1}
+    notices = of(run.events, kind="detect")["peer", "name"].unique().rows()
+    of_it = {str(name) for peer, name in notices if peer == 1}
     assert of_it and of_it <= {"late: computes", "late: waits for a core"}
 
 
@@ -197,9 +198,9 @@ def test_how_long_a_message_is_awaited_is_told() -> None:
         awaited = pl.col("kind").cast(str).eq("wait") & pl.col("peer").eq(2)
 
         def both_wait_unchanged() -> bool:
-            seen = run.store.now.filter(awaited).sort("rank")
+            waits = run.store.now.filter(awaited).sort("rank")
             time.sleep(0.5)
-            return seen.height == 2 and run.store.now.filter(awaited).sort("rank").equals(seen)
+            return waits.height == 2 and run.store.now.filter(awaited).sort("rank").equals(waits)
 
         until(both_wait_unchanged, what="both neighbours wait, each since one moment")
         run.thaw(2)

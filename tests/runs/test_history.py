@@ -43,20 +43,21 @@ def history() -> Iterator[History]:
 
 def test_a_summary_is_what_the_run_says(history: History) -> None:
     past = next(iter(history))
-    told, result = past.summary(), past.run.result
-    assert (told["state"], told["error"]) == ("finished", None)
-    assert (told["strategy"], told["algorithm"], told["ranks"]) == ("data_parallel", "ring", 2)
-    assert told["iterations"] == told["iterations_asked"] == 12
-    assert told["loss"] == result.losses[-1]
-    assert told["accuracy"] == result.metrics["accuracy"]
-    assert told["wall_seconds"] == result.wall_seconds
-    assert told["bytes_sent"] == max(result.bytes_sent.values())
-    assert told["iterations_per_s"] == pytest.approx(12 / result.wall_seconds)
-    assert told["samples_per_s"] == pytest.approx(12 * 16 / result.wall_seconds)
+    summary, result = past.summary(), past.run.result
+    assert (summary["state"], summary["error"]) == ("finished", None)
+    assert (summary["strategy"], summary["algorithm"]) == ("data_parallel", "ring")
+    assert summary["ranks"] == 2
+    assert summary["iterations"] == summary["iterations_asked"] == 12
+    assert summary["loss"] == result.losses[-1]
+    assert summary["accuracy"] == result.metrics["accuracy"]
+    assert summary["wall_seconds"] == result.wall_seconds
+    assert summary["bytes_sent"] == max(result.bytes_sent.values())
+    assert summary["iterations_per_s"] == pytest.approx(12 / result.wall_seconds)
+    assert summary["samples_per_s"] == pytest.approx(12 * 16 / result.wall_seconds)
     steps = select(past.run.store, "communication").tail(-1)
-    assert told["step_ms"] == pytest.approx(steps["step_ms"].mean())
-    assert told["exposed_share"] == pytest.approx(told["exposed_ms"] / told["step_ms"])
-    assert 0 < told["exposed_share"] < 1
+    assert summary["step_ms"] == pytest.approx(steps["step_ms"].mean())
+    assert summary["exposed_share"] == pytest.approx(summary["exposed_ms"] / summary["step_ms"])
+    assert 0 < summary["exposed_share"] < 1
     assert past.losses()["loss"].to_list() == pytest.approx(result.losses)
 
 
@@ -83,11 +84,11 @@ def test_states_are_told_apart(history: History) -> None:
     assert [past.state for past in history] == ["finished", "finished", "stopped", "failed"]
     *_, stopped, killed = history
     assert 3 < stopped.summary()["iterations"] < 100_000
-    told = killed.summary()
-    assert "rank 1" in told["error"] and "SIGKILL" in told["error"]
-    assert told["iterations"] == 6 == killed.losses().height
-    assert told["accuracy"] is None
-    assert told["bytes_sent"] > 0  # from its rows: it told nobody
+    summary = killed.summary()
+    assert "rank 1" in summary["error"] and "SIGKILL" in summary["error"]
+    assert summary["iterations"] == 6 == killed.losses().height
+    assert summary["accuracy"] is None
+    assert summary["bytes_sent"] > 0  # from its rows: it told nobody
 
 
 def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
@@ -95,8 +96,8 @@ def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
     past = kept.add(wb.run(wb.Experiment(**SMALL | {"iterations": 100_000})))
     assert past.title == "data_parallel, ring, 2 ranks"
     until(lambda: past.summary()["iterations"] >= 9, 30, "nine iterations")
-    told = past.summary()
-    assert told["state"] == "running" and told["loss"] > 0 and told["wall_seconds"] is None
+    summary = past.summary()
+    assert summary["state"] == "running" and summary["loss"] > 0 and summary["wall_seconds"] is None
     assert not past.run.store._taps  # nobody keeps rows waiting
     until(lambda: past.losses().height > 0, 30, "the losses to be collected")
     past.run.stop()

@@ -52,13 +52,13 @@ def test_bandwidth_is_accurate(rate: str, chunk_bytes: int) -> None:
         since = time.monotonic_ns()
         until(lambda: arrived(run, since).height >= 25, what="transfers")
     rows = arrived(run, since)
-    wanted = rows["nbytes"] / (float(rate.split()[0]) * 125)  # ms
-    assert (rows["flight"] / wanted).min() == pytest.approx(1, abs=0.05)
+    expected = rows["nbytes"] / (float(rate.split()[0]) * 125)  # ms
+    assert (rows["flight"] / expected).min() == pytest.approx(1, abs=0.05)
     # Who waits needs a core to see what has come: one of so many had it at once.
-    assert (rows["flight"] / wanted + rows["late"] / wanted).min() == pytest.approx(1, abs=0.05)
+    assert (rows["flight"] / expected + rows["late"] / expected).min() == pytest.approx(1, abs=0.05)
     # The other direction is as fast as ever.
     back = of(trained(run.events), kind="send", rank=1).filter(pl.col("start_ns") > since)
-    assert lasting(of(back, nbytes=rows["nbytes"].max())).median() < wanted.max() / 3
+    assert lasting(of(back, nbytes=rows["nbytes"].max())).median() < expected.max() / 3
 
 
 def quick(times: pl.Series) -> float:

@@ -117,12 +117,12 @@ def test_a_new_process_is_not_taken_for_one_of_the_same_number_that_ended_before
     with theirs:
         ipc.send(theirs, {"ended": 4_999_999, "code": -9})  # a spare one, whom nobody watched
         ipc.send(theirs, {"rank_process": 4_999_999, "request": 7}, fds=[theirs.fileno()])
-        given = handed.get(timeout=10)
-        assert given is not None
-        fork_server.watch(given.pid, lambda pid, code: ended.append((pid, code)))
+        process = handed.get(timeout=10)
+        assert process is not None
+        fork_server.watch(process.pid, lambda pid, code: ended.append((pid, code)))
         assert ended == []
         ipc.send(theirs, {"ended": 4_999_999, "code": 0})
-        given.socket.close()
+        process.socket.close()
         theirs.shutdown(socket.SHUT_RDWR)
     listener.join(10)
     mine.close()

@@ -27,25 +27,25 @@ GIVES_BACK = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
 
 
 def main() -> int:
-    asked = _asked()
+    options = _parse_arguments()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "... &" has it ignored
     os.environ |= GIVES_BACK
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder  # what is left there is of a case
-        if asked.kills:
-            return _kills(asked, Console())
-        if asked.exits:
-            return _exits(asked, Console())
-        return _soak(asked, Console())
+        if options.kills:
+            return _kills(options, Console())
+        if options.exits:
+            return _exits(options, Console())
+        return _soak(options, Console())
 
 
-def _kills(asked: argparse.Namespace, console: Console) -> int:
+def _kills(options: argparse.Namespace, console: Console) -> int:
     import workbench as wb
     from tests.soak.kills import Kills
 
-    kills = Kills(asked.seed)
-    first, count = (asked.only, 1) if asked.only is not None else (asked.first, asked.kills)
-    console.print(f"python -m tests.soak --kills {asked.kills} --seed {asked.seed}")
+    kills = Kills(options.seed)
+    first, count = (options.only, 1) if options.only is not None else (options.first, options.kills)
+    console.print(f"python -m tests.soak --kills {options.kills} --seed {options.seed}")
     for one in kills.cases(count, first):
         words = one.wrong or one.outcome
         console.print(
@@ -57,19 +57,19 @@ def _kills(asked: argparse.Namespace, console: Console) -> int:
         )
         if one.wrong:
             console.print(
-                f"  {one.words}\n  again: --seed {asked.seed} --kills 1 --only {one.number}"
+                f"  {one.words}\n  again: --seed {options.seed} --kills 1 --only {one.number}"
             )
     left = kills.left()
     wb.shutdown()
-    return _told(kills, left, asked, console)
+    return _report(kills, left, options, console)
 
 
-def _exits(asked: argparse.Namespace, console: Console) -> int:
+def _exits(options: argparse.Namespace, console: Console) -> int:
     from tests.soak.exits import Exits
 
-    exits = Exits(asked.seed, asked.kind or ())
-    console.print(f"python -m tests.soak --exits {asked.exits} --seed {asked.seed}")
-    for one in exits.cases(asked.exits):
+    exits = Exits(options.seed, options.kind or ())
+    console.print(f"python -m tests.soak --exits {options.exits} --seed {options.seed}")
+    for one in exits.cases(options.exits):
         words = one.wrong or "ended"
         console.print(
             f"{one.number:5} {one.leaves:32} {one.seconds:6.2f} s, {one.own_seconds:5.2f} s of "
@@ -78,10 +78,10 @@ def _exits(asked: argparse.Namespace, console: Console) -> int:
             highlight=False,
             markup=False,
         )
-    return _told(exits, {}, asked, console)
+    return _report(exits, {}, options, console)
 
 
-def _told(done: Any, left: dict[str, int], asked: argparse.Namespace, console: Console) -> int:
+def _report(done: Any, left: dict[str, int], options: argparse.Namespace, console: Console) -> int:
     """The summary as a table and as JSON, and whether all is well."""
     from tests.conftest import processes, remains
 
@@ -93,20 +93,23 @@ def _told(done: Any, left: dict[str, int], asked: argparse.Namespace, console: C
     console.print(table)
     left |= {words: 1 for _, words in (remains(processes, 5.0) or {}).values()}
     console.print(f"left: {left or 'nothing'}", markup=False)
-    if asked.json is not None:
-        done.save(asked.json, left)
+    if options.json is not None:
+        done.save(options.json, left)
     return int(bool(left) or any(one.wrong for one in done.done))
 
 
-def _soak(asked: argparse.Namespace, console: Console) -> int:
+def _soak(options: argparse.Namespace, console: Console) -> int:
     import workbench as wb
     from tests.soak.soak import Soak
 
     soak = Soak(
-        asked.seed, first=asked.only or asked.first, kinds=asked.kind or (), go_on=asked.go_on
+        options.seed,
+        first=options.only or options.first,
+        kinds=options.kind or (),
+        go_on=options.go_on,
     )
-    end = time.monotonic() + asked.minutes * 60
-    again = f"--seed {asked.seed}" + "".join(f" --kind '{kind}'" for kind in asked.kind or ())
+    end = time.monotonic() + options.minutes * 60
+    again = f"--seed {options.seed}" + "".join(f" --kind '{kind}'" for kind in options.kind or ())
     console.print(f"python -m tests.soak {again}: each case's number repeats it with --only")
     for done in soak.cases():
         console.print(
@@ -119,7 +122,7 @@ def _soak(asked: argparse.Namespace, console: Console) -> int:
         if done.wrong:
             console.print(done.wrong, markup=False, highlight=False)
             console.print(f"\nagain: python -m tests.soak {again} --only {done.number}")
-        if asked.only is not None or len(soak.done) >= asked.cases or time.monotonic() > end:
+        if options.only is not None or len(soak.done) >= options.cases or time.monotonic() > end:
             break
     wb.shutdown()
     return _conclude(soak, console)
@@ -159,7 +162,7 @@ def _conclude(soak: object, console: Console) -> int:
     return int(failed)
 
 
-def _asked() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60, help="end with the case after that")
     parser.add_argument("--cases", type=int, default=10**9, help="end after so many")

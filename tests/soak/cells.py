@@ -106,10 +106,10 @@ def _some_cell(team: Ranks, chance: random.Random, say: Say) -> None:
     say(name)
     if sort is GOOD:
         with _meanwhile(team, lambda: (team.pause(), time.sleep(0.1), team.resume())):
-            assert (result := team.execute(sort[name])).ok, _told(result)
+            assert (result := team.execute(sort[name])).ok, _errors(result)
     elif sort is WRONG:
         result = team.execute(sort[name])
-        assert not result.ok or team.size == 1, _told(result)
+        assert not result.ok or team.size == 1, _errors(result)
     else:
         _endless(team, sort[name], chance, say)
     _right(team)
@@ -122,7 +122,7 @@ def _endless(team: Ranks, code: str, chance: random.Random, say: Say) -> None:
     if how == "interrupt":
         with interrupt_after(chance.uniform(0.1, 0.6)):
             result = team.execute(code)
-            assert result.interrupted or not result.ok, _told(result)
+            assert result.interrupted or not result.ok, _errors(result)
         return
     rank, after = chance.randrange(team.size), chance.uniform(0.1, 0.5)
     over = threading.Event()
@@ -144,7 +144,7 @@ def _endless(team: Ranks, code: str, chance: random.Random, say: Say) -> None:
             result = team.execute(code)
         finally:
             over.set()
-    assert not result.ok, _told(result)
+    assert not result.ok, _errors(result)
 
 
 @contextlib.contextmanager
@@ -171,7 +171,7 @@ def _right(team: Ranks, code: str = SUM) -> None:
     """A cell that any ranks must be able to run, whatever came before."""
     result = team.execute(code)
     whole = str(sum(range(team.size)))
-    assert result.ok and result.values == dict.fromkeys(range(team.size), whole), _told(result)
+    assert result.ok and result.values == dict.fromkeys(range(team.size), whole), _errors(result)
 
 
 def _settled_descriptors(team: Ranks) -> list[int]:
@@ -186,6 +186,6 @@ def _end(team: Ranks) -> None:
     until(lambda: gone(team.pids.values()), 10, "the ranks have ended")
 
 
-def _told(result: CellResult) -> str:
+def _errors(result: CellResult) -> str:
     errors = {rank: error["text"][-300:] for rank, error in result.errors.items()}
     return f"{result.values} {errors} {result.died} {result.notes}"

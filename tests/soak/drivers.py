@@ -54,17 +54,17 @@ def ended(chance: random.Random, say: Say) -> None:
     how = chance.choice([*ENDS])
     end, number = ENDS[how]
     waits = number not in (None, signal.SIGINT)  # until it is ended from outside
-    asked = {
+    options = {
         "ranks": chance.choice([2, 3]),
         "team": waits and chance.random() < 0.4,
         "strategy": chance.choice(["data_parallel", "ddp", "gossip"]),
         "frozen": waits and chance.random() < 0.3,
     }
-    if asked["strategy"] == "gossip":
-        asked["ranks"] = 3
-    say(f"{how} {asked}")
+    if options["strategy"] == "gossip":
+        options["ranks"] = 3
+    say(f"{how} {options}")
     with tempfile.TemporaryDirectory() as folder:
-        driver = script(Path(folder) / "driver.py", TEXT.format(end=end, **asked))
+        driver = script(Path(folder) / "driver.py", TEXT.format(end=end, **options))
         try:
             pids = _pids(driver)
             if number is not None:
@@ -85,11 +85,11 @@ def _pids(driver: subprocess.Popen[str]) -> list[int]:
     """Of its ranks and its pool, once they train."""
     assert driver.stdout is not None and driver.stderr is not None
     end = driver.stdout.fileno()
-    told, deadline = b"", time.monotonic() + STARTS
-    while b"\n" not in told:
+    output, deadline = b"", time.monotonic() + STARTS
+    while b"\n" not in output:
         assert time.monotonic() < deadline, f"no ranks within {STARTS:.0f} s"
         if select.select([end], [], [], 0.1)[0]:
             more = os.read(end, 65_536)
             assert more, f"ended with {driver.wait(10)}: {driver.stderr.read()}"
-            told += more
-    return list(json.loads(told.splitlines()[0]))
+            output += more
+    return list(json.loads(output.splitlines()[0]))

@@ -127,8 +127,8 @@ class Exits:
             words = out.read().split()
             if len(words) == 2:
                 case.seconds, case.own_seconds = ended - float(words[0]), float(words[1])
-            if (script.returncode, said := err.read()) != (0, ""):
-                case.wrong += f"exit code {script.returncode}: {said[-3000:]}"
+            if (script.returncode, errors := err.read()) != (0, ""):
+                case.wrong += f"exit code {script.returncode}: {errors[-3000:]}"
         if left := _left(mark):
             case.wrong += f"{len(left)} processes were left"
         return case
@@ -149,9 +149,9 @@ class Exits:
         }
 
     def save(self, path: Path, left: dict[str, int]) -> None:
-        told = {"seed": self.seed, "left": left, "summary": self.summary()}
+        report = {"seed": self.seed, "left": left, "summary": self.summary()}
         cases = sorted(self.done, key=lambda one: one.number)
-        path.write_text(json.dumps({**told, "cases": [asdict(one) for one in cases]}, indent=1))
+        path.write_text(json.dumps({**report, "cases": [asdict(one) for one in cases]}, indent=1))
 
 
 def _waited(script: subprocess.Popen[bytes]) -> str:
@@ -178,10 +178,10 @@ def _left(mark: str) -> list[int]:
 
 
 def _figures(what: str, seconds: list[float]) -> dict[str, float]:
-    told = [one for one in seconds if one == one]
-    if not told:
+    numbers = [one for one in seconds if one == one]
+    if not numbers:
         return {}
     return {
-        f"{what}median_s": round(statistics.median(told), 2),
-        f"{what}worst_s": round(max(told), 2),
+        f"{what}median_s": round(statistics.median(numbers), 2),
+        f"{what}worst_s": round(max(numbers), 2),
     }

@@ -104,14 +104,14 @@ def settled(before: Held, most_spare: int, seconds: float = PATIENCE) -> dict[st
 
 def descriptors(pid: int) -> dict[int, str]:
     """Return what each descriptor of a process is, without the numbers that differ each time."""
-    found = {}
+    result = {}
     for entry in _listed(f"/proc/{pid}/fd"):
         try:
             what = os.readlink(f"/proc/{pid}/fd/{entry}")
         except OSError:  # of the listing itself
             continue
-        found[int(entry)] = _plain(re.sub(r":\[\d+\]| \(deleted\)|^/memfd:", "", what))
-    return found
+        result[int(entry)] = _plain(re.sub(r":\[\d+\]| \(deleted\)|^/memfd:", "", what))
+    return result
 
 
 def megabytes(pid: int) -> float:
@@ -182,8 +182,8 @@ def _listening() -> set[str]:
             target = os.readlink(f"/proc/self/fd/{entry}")
         except OSError:
             continue
-        if found := re.fullmatch(r"socket:\[(\d+)\]", target):
-            own.add(found[1])
+        if match := re.fullmatch(r"socket:\[(\d+)\]", target):
+            own.add(match[1])
     listening = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -195,7 +195,7 @@ def _listening() -> set[str]:
 
 
 def _children() -> dict[int, tuple[int, str]]:
-    return {pid: found for pid, found in processes().items() if process_state(pid) not in "ZX"}
+    return {pid: facts for pid, facts in processes().items() if process_state(pid) not in "ZX"}
 
 
 def _at_work(pid: int) -> bool:

@@ -72,9 +72,9 @@ def experiment(chance: random.Random, **fixed: Any) -> wb.Experiment:
     network = wb.Network()
     if chance.random() < 0.2:
         network = wb.Network(latency=chance.choice(["200 us", "1 ms"]), bandwidth="1 Gbit/s")
-    taken = dict(chance.choice(options))
+    strategy_options = dict(chance.choice(options))
     if ranks < 4:
-        taken.pop("replicas", None)
+        strategy_options.pop("replicas", None)
     drawn: dict[str, Any] = {
         "strategy": strategy,
         "ranks": ranks,
@@ -82,7 +82,7 @@ def experiment(chance: random.Random, **fixed: Any) -> wb.Experiment:
         "batch_size": 16,
         "threads": 1,
         "seed": chance.randrange(1000),
-        "options": taken,
+        "options": strategy_options,
         "network": network,
         "all_reduce": chance.choice(["auto", *algorithms("all_reduce")]),
         "chunk_bytes": chance.choice([4096, 65_536, 262_144]),

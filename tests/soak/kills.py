@@ -147,14 +147,14 @@ class Kills:
         }
 
     def save(self, path: Path, left: dict[str, int]) -> None:
-        told = {
+        report = {
             "seed": self.seed,
             "timeout_s": TIMEOUT,
             "left": left,
             "summary": self.summary(),
             "cases": [asdict(one) for one in self.done],
         }
-        path.write_text(json.dumps(told, indent=1))
+        path.write_text(json.dumps(report, indent=1))
 
 
 def _drawn(chance: random.Random, weights: dict[str, int]) -> str:
@@ -235,8 +235,8 @@ def _judge(run: wb.Run, case: Struck) -> None:
     elif isinstance(error, wb.RunTimeout):
         case.outcome = "named"
         stopped = [f"rank {rank} (process {run.pids[rank]}) is stopped" for rank in own]
-        told = [f"rank {rank}, which is stopped (SIGSTOP)" for rank in own]
-        if not any(words in str(error) for words in stopped + told):
+        waits = [f"rank {rank}, which is stopped (SIGSTOP)" for rank in own]
+        if not any(words in str(error) for words in stopped + waits):
             case.wrong = f"no word of {own}: {error}"
     else:
         case.wrong = f"{type(error).__name__}: {error}"
@@ -251,7 +251,7 @@ def _clear(run: wb.Run) -> None:
 
 def _seconds(cases: list[Struck]) -> dict[str, float]:
     """Of those whose end tells something: not of a run that was let go on, and stopped."""
-    told = [one.seconds for one in cases if one.outcome != "went on" and not one.wrong]
-    if not told:
+    seconds = [one.seconds for one in cases if one.outcome != "went on" and not one.wrong]
+    if not seconds:
         return {}
-    return {"median_s": round(statistics.median(told), 3), "worst_s": round(max(told), 3)}
+    return {"median_s": round(statistics.median(seconds), 3), "worst_s": round(max(seconds), 3)}

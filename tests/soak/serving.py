@@ -68,11 +68,11 @@ async def many_runs(served: Served, runs: int) -> list[float]:
     return held
 
 
-def runs(served: Served, asked: argparse.Namespace) -> bool:
-    held = asyncio.run(many_runs(served, asked.runs))
-    found = trend(held)
-    say(f"MB held by the server: {found}; surely {found.least:.1f}")
-    return found.least <= MOST_GROWN
+def runs(served: Served, options: argparse.Namespace) -> bool:
+    held = asyncio.run(many_runs(served, options.runs))
+    growth = trend(held)
+    say(f"MB held by the server: {growth}; surely {growth.least:.1f}")
+    return growth.least <= MOST_GROWN
 
 
 # ---- many watchers
@@ -94,7 +94,7 @@ async def many_watchers(served: Served, pages: int) -> dict[str, float]:
     crowded = await answer_seconds(served)
     passed = time.monotonic() - began
     heard = [(one.events - was) / passed for one, was in zip(watchers, before, strict=True)]
-    found = {
+    figures = {
         "MB before": held,
         "MB with them": served.megabytes,
         "s to answer before": alone,
@@ -103,7 +103,7 @@ async def many_watchers(served: Served, pages: int) -> dict[str, float]:
     }
     for one in (*watchers, page, owner):
         one.close()
-    return found
+    return figures
 
 
 async def answer_seconds(served: Served, times: int = 15) -> float:
@@ -118,8 +118,8 @@ async def answer_seconds(served: Served, times: int = 15) -> float:
     return statistics.median(seconds)
 
 
-def watchers(served: Served, asked: argparse.Namespace) -> bool:
-    for name, value in asyncio.run(many_watchers(served, asked.pages)).items():
+def watchers(served: Served, options: argparse.Namespace) -> bool:
+    for name, value in asyncio.run(many_watchers(served, options.pages)).items():
         say(f"{name:36} {value:8.2f}")
     return True
 
@@ -209,7 +209,7 @@ async def deaf_pages(served: Served, pages: int, seconds: float) -> tuple[float,
     return held, most, left
 
 
-def readers(served: Served, asked: argparse.Namespace) -> bool:
+def readers(served: Served, options: argparse.Namespace) -> bool:
     gc.collect()
     good = True
     for name, send in (
@@ -222,14 +222,14 @@ def readers(served: Served, asked: argparse.Namespace) -> bool:
         say(f"{name}: {'cut off' if closed else 'TAKEN'}; {before:.0f} MB and {grown:+.0f}")
         good = good and closed and grown < 20
     before = served.megabytes
-    left = slow_requests(served, seconds=asked.seconds)
+    left = slow_requests(served, seconds=options.seconds)
     say(
-        f"200 slow requests: {left} open after {asked.seconds:.0f} s; "
+        f"200 slow requests: {left} open after {options.seconds:.0f} s; "
         f"{before:.0f} MB and {served.megabytes - before:+.0f}"
     )
-    held, most, stay = asyncio.run(deaf_pages(served, 5, asked.seconds))
+    held, most, stay = asyncio.run(deaf_pages(served, 5, options.seconds))
     say(
-        f"5 pages that never read: {stay} open after {asked.seconds:.0f} s; "
+        f"5 pages that never read: {stay} open after {options.seconds:.0f} s; "
         f"{held:.0f} MB and {most - held:+.0f} at most"
     )
     return good and not left
@@ -245,13 +245,13 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--pages", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="workbench-serve-") as folder:
         served = launch(Path(folder), "serve", "--max-minutes=600")
         try:
             served.until_it_answers()
-            good = {"runs": runs, "watchers": watchers, "readers": readers}[asked.what](
-                served, asked
+            good = {"runs": runs, "watchers": watchers, "readers": readers}[options.what](
+                served, options
             )
         finally:
             end(served)

@@ -42,8 +42,8 @@ def in_a_namespace(timeout: float = 3 * TIMEOUT) -> subprocess.CompletedProcess[
 
 def main(folder: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, MOST))
-    told = {"trace": _trace(f"{folder}/trace"), "crowd": _crowd(), "too large": _too_large()}
-    print(json.dumps(told | {"in /dev/shm": os.listdir("/dev/shm")}))
+    report = {"trace": _trace(f"{folder}/trace"), "crowd": _crowd(), "too large": _too_large()}
+    print(json.dumps(report | {"in /dev/shm": os.listdir("/dev/shm")}))
 
 
 def _crowd() -> dict[str, Any]:

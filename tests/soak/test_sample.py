@@ -67,8 +67,8 @@ def test_what_is_left_is_found(leak: Callable[[], Any], name: str) -> None:
     before = held()
     assert settled(before, 64, seconds=0) == {}
     kept = leak()
-    found = settled(before, 64, seconds=0)
-    assert any(one.startswith(name) for one in found), found
+    leaks = settled(before, 64, seconds=0)
+    assert any(one.startswith(name) for one in leaks), leaks
     if isinstance(kept, int):
         os.close(kept)
 
@@ -124,14 +124,14 @@ NOISE = [100 + _chance.gauss(0, 2) for _ in range(300)]
     ],
 )
 def test_a_leak_is_told_from_what_levels_off(added: Callable[[int], float], grown: bool) -> None:
-    found = trend([value + added(i) for i, value in enumerate(NOISE)])
-    assert (found.least > MOST_GROWN) == grown, found
+    growth = trend([value + added(i) for i, value in enumerate(NOISE)])
+    assert (growth.least > MOST_GROWN) == grown, growth
 
 
 def test_a_trend_is_told_with_its_step() -> None:
-    found = trend([value + 0.2 * i + 50 * (i >= 240) for i, value in enumerate(NOISE)])
-    assert abs(found.slope - 0.2) < 0.03 and abs(found.step - 50) < 3 and found.at == 240
-    assert found.cases == 150 and "at once at value 240" in str(found)
+    growth = trend([value + 0.2 * i + 50 * (i >= 240) for i, value in enumerate(NOISE)])
+    assert abs(growth.slope - 0.2) < 0.03 and abs(growth.step - 50) < 3 and growth.at == 240
+    assert growth.cases == 150 and "at once at value 240" in str(growth)
     gaps = [*NOISE]
     gaps[200:210] = [math.nan] * 10
     assert trend(gaps).cases == 145

@@ -16,14 +16,14 @@ def test_small_shared_memory_and_a_full_disk() -> None:
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"no mounts of our own on this machine: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(done.stdout.splitlines()[-1])
     # Shared memory has no name and no size of /dev/shm's: its 64 MB are not touched.
-    assert told["crowd"] == {"ok": True, "error": "None", "replicas": 1}
-    assert told["in /dev/shm"] == []
+    assert report["crowd"] == {"ok": True, "error": "None", "replicas": 1}
+    assert report["in /dev/shm"] == []
     # Training goes on without its record, and whoever reads it is told.
-    trace = told["trace"]
+    trace = report["trace"]
     assert trace["right"] and 0 < trace["rows"] < 2 * CONTEXTS
     assert "the disk was full: later records are missing" in trace["problems"]
     assert done.stderr.count("no room for the trace file") == 1, done.stderr
-    assert "needs 268," in told["too large"] and "File too large" in told["too large"]
-    assert "smaller chunk_bytes" in told["too large"]
+    assert "needs 268," in report["too large"] and "File too large" in report["too large"]
+    assert "smaller chunk_bytes" in report["too large"]

@@ -42,8 +42,8 @@ class Trend:
     def __str__(self) -> str:
         if math.isinf(self.error):
             return f"{self.cases} cases in the second half are too few to tell a trend"
-        told = f"{self.slope:+.4f} ± {self.error:.4f} a case over the last {self.cases}"
-        return told + (f", and {self.step:+.1f} at once at value {self.at}" if self.at >= 0 else "")
+        text = f"{self.slope:+.4f} ± {self.error:.4f} a case over the last {self.cases}"
+        return text + (f", and {self.step:+.1f} at once at value {self.at}" if self.at >= 0 else "")
 
 
 def trend(values: Sequence[float]) -> Trend:
@@ -56,18 +56,18 @@ def trend(values: Sequence[float]) -> Trend:
     line = np.stack([np.ones(n), np.arange(n) - (n - 1) / 2], axis=1)
     fits = {c: _fitted(np.column_stack([line, np.arange(n) >= c]), y) for c in range(2, n - 1)}
     at = min(fits, key=lambda c: _square(fits[c][1]))
-    found, rest = _fitted(line, y)
+    factors, rest = _fitted(line, y)
     if _square(fits[at][1]) >= HALVED * _square(rest):
-        return Trend(float(found[1]), _error(line, rest), n)
-    found, rest = fits[at]
+        return Trend(float(factors[1]), _error(line, rest), n)
+    factors, rest = fits[at]
     columns = np.column_stack([line, np.arange(n) >= at])
-    return Trend(float(found[1]), _error(columns, rest), n, float(found[2]), there[at][0])
+    return Trend(float(factors[1]), _error(columns, rest), n, float(factors[2]), there[at][0])
 
 
 def _fitted(columns: Values, y: Values) -> tuple[Values, Values]:
     """The factors of least squares, and what they leave over."""
-    found = np.linalg.lstsq(columns, y, rcond=None)[0]
-    return found, y - columns @ found
+    factors = np.linalg.lstsq(columns, y, rcond=None)[0]
+    return factors, y - columns @ factors
 
 
 def _square(rest: Values) -> float:

@@ -57,10 +57,10 @@ def killed(chance: random.Random) -> tuple[float, str]:
 
 def descendants(mark: str) -> list[int]:
     """Living processes that were started with this mark."""
-    found, word = [], f"{NAME}={mark}".encode()
+    pids, word = [], f"{NAME}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if word in (folder / "environ").read_bytes().split(b"\0"):
                 pid = int(folder.name)
-                found += [pid] if process_state(pid) not in "ZX" else []
-    return found
+                pids += [pid] if process_state(pid) not in "ZX" else []
+    return pids

@@ -19,13 +19,13 @@ INTEGER = st.integers(-1, 2**31 - 1)
 def batch(store: Store, rank: int, lane: str, first: int, count: int) -> list[dict[str, object]]:
     """Append ``count`` records as the collector does; what the table should say of them."""
     chance = random.Random(f"{rank} {lane} {first}")
-    rows, told = np.zeros(count, events.ROW), list[dict[str, object]]()
+    rows, records = np.zeros(count, events.ROW), list[dict[str, object]]()
     for i in range(count):
         context, kind, name = chance.randrange(3), chance.randrange(len(events.KINDS)), f"n{i % 5}"
         start = chance.randrange(2**50)
         times, place = (start, start + i), (-1, i, 0, -1)  # peer, step, chunk, slot
         rows[i] = (*times, context, kind, *place, store.number(name), 0, 7, 0.5, first + i + 1)
-        told.append(
+        records.append(
             {
                 "rank": rank,
                 "lane": lane,
@@ -53,7 +53,7 @@ def batch(store: Store, rank: int, lane: str, first: int, count: int) -> list[di
             }
         )
     store.append(rank, store.number(lane), rows, _contexts(store, first))
-    return told
+    return records
 
 
 def _contexts(store: Store, op: int) -> np.ndarray:

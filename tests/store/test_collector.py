@@ -118,13 +118,13 @@ def test_a_writer_that_laps_us_while_we_copy(
         if not armed:
             return cut(ring, first, stop)
         armed.clear()
-        found = cut(ring, first, stop) if when == "after" else None
+        piece = cut(ring, first, stop) if when == "after" else None
         write(lane, written, more)
         written += more
         # ... and has begun the next record: its times are gone, its old number is still there.
         at = events.DATA_AT + written % ROWS * 64
         segment.memory[at : at + 16] = bytes(16)
-        return cut(ring, first, stop) if found is None else found
+        return cut(ring, first, stop) if piece is None else piece
 
     monkeypatch.setattr(module, "cut", racing)
     collector.drain()
@@ -250,8 +250,8 @@ def test_lanes_without_room_are_counted_and_tell_nothing_of_others(
     assert store.now["lane"].to_list() == [lanes[-1].name] and store.now["peer"].to_list() == [7]
     collector.drain()
     assert collector.dropped == 30  # once
-    said = capfd.readouterr().err
-    assert said.count("rank 0: its trace has room for 32 lanes") == 1 and "'more:0'" in said
+    message = capfd.readouterr().err
+    assert message.count("rank 0: its trace has room for 32 lanes") == 1 and "'more:0'" in message
     write(lanes[0], 0, 2)
     recorder.give_back(lanes[0])
     write(lanes[0], 2, 3)  # who still writes where another lane may be
@@ -272,9 +272,9 @@ def test_names_without_room_are_said(segment: Segment, capfd: pytest.CaptureFixt
     more = recorder.take_lane("another lane")
     write(more, 0, 5)
     collector.drain()
-    found = store.events["name"].cast(pl.String).to_list()
+    texts = store.events["name"].cast(pl.String).to_list()
     kept = len(set(names)) - 1
-    assert found == ["short", *(f"{i} {'x' * 240}" for i in range(kept))] + [events.MORE_NAMES] * (
+    assert texts == ["short", *(f"{i} {'x' * 240}" for i in range(kept))] + [events.MORE_NAMES] * (
         300 - kept
     )
     assert 250 < kept < 300 and store.dropped == 5
@@ -362,7 +362,7 @@ def test_a_status_that_is_half_written_is_not_believed(
         lane = recorder.lane("comm:0")
     store, collector = reading(segment)
     lane.status(SEND, peer=1)
-    seen: list[list[int]] = []
+    looks: list[list[int]] = []
 
     def stands_still(pack: Callable[..., None]) -> Callable[..., None]:
         def packed(*values: Any) -> None:
@@ -374,11 +374,11 @@ def test_a_status_that_is_half_written_is_not_believed(
     def look() -> None:
         time.sleep(PERIOD_S)
         collector.drain()
-        seen.append(store.now["peer"].to_list())
+        looks.append(store.now["peer"].to_list())
 
     for name in ("_pack_shape", "_pack_values", "_pack_status_head"):
         monkeypatch.setattr(lane_module, name, stands_still(getattr(lane_module, name)))
     lane.status(RECV, peer=2, shape=(3,), values=(0.5,))
-    assert seen == [[], [], []]
+    assert looks == [[], [], []]
     look()
-    assert seen[-1] == [2]
+    assert looks[-1] == [2]

@@ -29,20 +29,20 @@ from workbench.store.table import SCHEMA, Names, to_frame
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 30)), max_size=8)
 )
 def test_the_table_is_what_was_appended(batches: list[tuple[int, str, int]]) -> None:
-    store, told, position, seen = Store(), [], 0, [pl.DataFrame(schema=SCHEMA)]
+    store, records, position, parts = Store(), [], 0, [pl.DataFrame(schema=SCHEMA)]
     for at, (rank, lane, count) in enumerate(batches):
-        told += batch(store, rank, lane, at * 100, count)
+        records += batch(store, rank, lane, at * 100, count)
         if at % 2:
             new, position = store.since(position)
-            seen.append(new)
+            parts.append(new)
     table = store.events
     assert table.schema == SCHEMA
     assert table.columns == events.COLUMNS
-    assert table.to_dicts() == told
-    assert len(store) == len(told)
+    assert table.to_dicts() == records
+    assert len(store) == len(records)
     new, position = store.since(position)
-    assert_frame_equal(pl.concat([*seen, new]), table)
-    assert position == len(told) and store.since(position)[0].is_empty()
+    assert_frame_equal(pl.concat([*parts, new]), table)
+    assert position == len(records) and store.since(position)[0].is_empty()
     assert_frame_equal(store.scan().collect(), table)
     assert_frame_equal(pl.concat([pl.DataFrame(schema=SCHEMA), *store.pieces()]), table)
 
@@ -126,8 +126,8 @@ def test_a_tap_gives_the_very_batches_and_keeps_none_when_let_go_of() -> None:
     store = Store()
     tap = store.tap()
     batch(store, 0, "comm", 0, 10)
-    (taken,) = tap.take()
-    assert taken is store._raw[0]
+    (piece,) = tap.take()
+    assert piece is store._raw[0]
     batch(store, 0, "comm", 10, 10)
     assert len(store._taps) == 1
     del tap
@@ -199,8 +199,8 @@ def test_parts_go_at_the_interpreters_exit_and_not_at_a_childs() -> None:
         Path(workbench.store.event_store.__file__).parents[2],
         [sys.executable, "-c", code],
     )
-    told = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True, timeout=60)
-    folder = Path(told.stdout.decode().strip())
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True, timeout=60)
+    folder = Path(done.stdout.decode().strip())
     assert folder.name.startswith("workbench-events-") and not folder.exists()
 
 
@@ -253,13 +253,13 @@ def test_one_writes_while_others_read(memory_rows: int) -> None:
     store, wrong, ended = Store(memory_rows=memory_rows), [], threading.Event()
 
     def watch() -> None:
-        position, seen = 0, 0
-        while not ended.is_set() or seen < len(store):
+        position, count = 0, 0
+        while not ended.is_set() or count < len(store):
             new, position = store.since(position)
-            expected = np.arange(seen, seen + new.height)
+            expected = np.arange(count, count + new.height)
             if not np.array_equal(new["seq"].to_numpy(), expected):
-                wrong.append(("since", seen, new))
-            seen += new.height
+                wrong.append(("since", count, new))
+            count += new.height
 
     def look() -> None:
         while not ended.is_set():

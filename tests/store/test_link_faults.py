@@ -43,11 +43,11 @@ def rows(names: list[str]) -> pl.DataFrame:
     """Fault rows of the driver as an older version wrote them."""
     plain = {"rank": -1, "lane": "driver", "kind": "fault", "peer": 1, "value": math.nan}
     blank = {name: "" if kind == pl.Categorical else -1 for name, kind in EMPTY.schema.items()}
-    made = [
+    records = [
         blank | plain | {"name": name, "seq": at, "start_ns": at, "end_ns": at}
         for at, name in enumerate(names)
     ]
-    return pl.DataFrame(made, schema=EMPTY.schema)
+    return pl.DataFrame(records, schema=EMPTY.schema)
 
 
 def test_a_run_that_was_saved_before_shows_its_faults(
@@ -58,9 +58,9 @@ def test_a_run_that_was_saved_before_shows_its_faults(
     parquet.write([rows([*OLD, "pause"])], path, 0, {})
     monkeypatch.undo()
     loaded = wb.load(path)
-    told = loaded.events.sort("seq").select(pl.col("name", "group").cast(str), "value", "nbytes")
-    wanted = [*OLD.values(), ("pause", "", math.nan, -1)]
-    assert told.equals(pl.DataFrame(wanted, schema=told.schema, orient="row"))
+    faults = loaded.events.sort("seq").select(pl.col("name", "group").cast(str), "value", "nbytes")
+    expected = [*OLD.values(), ("pause", "", math.nan, -1)]
+    assert faults.equals(pl.DataFrame(expected, schema=faults.schema, orient="row"))
     tally = Tally(loaded.store, {})
     tally.catch_up(len(loaded.store))
     assert {ends: link.words for ends, link in tally.links.items()} == {

@@ -80,17 +80,17 @@ def test_what_perfetto_is_told(tmp_path: Path) -> None:
     ]
     trace = exported(rows, tmp_path / "run.json", {"spec": 'a: "b"\n'})
     assert trace["otherData"] == {"origin_ns": str(START), "dropped": "0", "spec": 'a: "b"\n'}
-    told = {phase: [e for e in trace["traceEvents"] if e["ph"] == phase] for phase in "MXC"}
+    by_phase = {phase: [e for e in trace["traceEvents"] if e["ph"] == phase] for phase in "MXC"}
     threads = {
-        (e["pid"], e["tid"]): e["args"]["name"] for e in told["M"] if e["name"] == "thread_name"
+        (e["pid"], e["tid"]): e["args"]["name"] for e in by_phase["M"] if e["name"] == "thread_name"
     }
-    assert [e["args"]["name"] for e in told["M"] if e["name"] == "process_name"] == [
+    assert [e["args"]["name"] for e in by_phase["M"] if e["name"] == "process_name"] == [
         "rank 0",
         "rank 1",
     ]
     assert sorted(threads.values()) == ["comm", "comm", "compute", "server"]
 
-    outer, send, recv, fault = told["X"]  # ordered by start, the outer span first
+    outer, send, recv, fault = by_phase["X"]  # ordered by start, the outer span first
     assert outer == {
         "ph": "X",
         "pid": 0,
@@ -116,7 +116,8 @@ def test_what_perfetto_is_told(tmp_path: Path) -> None:
     }
     assert (recv["pid"], recv["ts"], recv["dur"]) == (1, 0.2, 0.7)
     assert (fault["name"], fault["ts"], fault["dur"]) == ("fault killed", 5, 0)
-    assert told["C"] == [{"ph": "C", "pid": 1, "name": "loss", "ts": 1, "args": {"value": 0.25}}]
+    loss = {"ph": "C", "pid": 1, "name": "loss", "ts": 1, "args": {"value": 0.25}}
+    assert by_phase["C"] == [loss]
     assert send["bind_id"] == recv["bind_id"] and send["flow_out"] and recv["flow_in"]
     assert "flow_in" not in send and "flow_out" not in recv
     assert "bind_id" not in outer | fault
@@ -149,8 +150,8 @@ def test_whole_nanoseconds_survive(tmp_path: Path) -> None:
     rows = [row(0, "comm", "send", at, at + 1) for at in (0, 1, 999, 1000, 1001, 10**15 + 7)]
     exported(rows, tmp_path / "run.json")
     text = (tmp_path / "run.json").read_text()
-    for told in ("0.000", "0.001", "0.999", "1.000", "1.001", "1000000000000.007"):
-        assert f'"ts":{told},"dur":0.001' in text
+    for microseconds in ("0.000", "0.001", "0.999", "1.000", "1.001", "1000000000000.007"):
+        assert f'"ts":{microseconds},"dur":0.001' in text
 
 
 @given(

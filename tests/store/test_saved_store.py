@@ -36,9 +36,9 @@ def test_what_is_saved_is_loaded(
     assert loaded.store.metadata == metadata and loaded.dropped == dropped
     assert len(loaded.store) == len(rows) and loaded.events.schema == SCHEMA
     key = lambda row: (row["rank"], row["lane"], row["seq"])  # noqa: E731
-    found = loaded.events.to_dicts()
-    for one, other in zip(found, sorted(rows, key=key), strict=True):
-        assert all(one[name] == told or math.isnan(told) for name, told in other.items())  # type: ignore[arg-type]
+    records = loaded.events.to_dicts()
+    for one, other in zip(records, sorted(rows, key=key), strict=True):
+        assert all(one[name] == value or math.isnan(value) for name, value in other.items())  # type: ignore[arg-type]
     assert loaded.events.null_count().sum_horizontal().sum() == 0
     assert sorted(path.parent.iterdir()) == [path]  # nothing of the writing is left
 

@@ -102,7 +102,7 @@ def test_a_hole_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said", "left"),
+    ("damage", "pattern", "left"),
     [
         (lambda f: os.truncate(f / "0.rows", 100 * 64 + 5), r"0\.rows should have a multiple", 200),
         (lambda f: os.truncate(f / "0.contexts", 133), r"0\.contexts should have a multiple", 200),
@@ -117,16 +117,16 @@ def test_a_hole_is_counted(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_folder_says_what_could_be_read(
-    tmp_path: Path, damage: Callable[[Path], object], said: str, left: int
+    tmp_path: Path, damage: Callable[[Path], object], pattern: str, left: int
 ) -> None:
     damage(writes(tmp_path, 0, 300))
     writes(tmp_path, 1, 100)
-    with pytest.raises(WorkbenchError, match=said) as caught:
+    with pytest.raises(WorkbenchError, match=pattern) as caught:
         load(tmp_path)
-    told = str(caught.value)
-    assert str(tmp_path) in told and f"rank 0: {left - 100}, rank 1: 100" in told
+    message = str(caught.value)
+    assert str(tmp_path) in message and f"rank 0: {left - 100}, rank 1: 100" in message
     store = load(tmp_path, partial=True).store
-    assert len(store) == left and re.search(said, json.loads(store.metadata["problems"])[0])
+    assert len(store) == left and re.search(pattern, json.loads(store.metadata["problems"])[0])
 
 
 def test_a_rank_that_ended_before_its_header_does_no_harm(tmp_path: Path) -> None:
@@ -192,28 +192,28 @@ def test_foreign_files(tmp_path: Path) -> None:
 def test_files_of_other_versions(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     frame = Store.from_frame(pl.DataFrame({name: [None] for name in SCHEMA})).events
-    told = {"format": 1, "dropped": 0, "metadata": {}}
-    frame.drop("slot", "phase").write_parquet(path, metadata={"workbench": json.dumps(told)})
+    header = {"format": 1, "dropped": 0, "metadata": {}}
+    frame.drop("slot", "phase").write_parquet(path, metadata={"workbench": json.dumps(header)})
     with pytest.raises(
         WorkbenchError, match=r"missing: phase, slot\. Found, .* can read: rank, lane"
     ):
         load(path)
-    frame.write_parquet(path, metadata={"workbench": json.dumps(told | {"format": 9})})
+    frame.write_parquet(path, metadata={"workbench": json.dumps(header | {"format": 9})})
     with pytest.raises(WorkbenchError, match="expected format 2 or older, found format 9"):
         load(path)
     frame.write_parquet(path, metadata={"workbench": "{"})
     with pytest.raises(WorkbenchError, match="without our metadata"):
         load(path)
     frame.with_columns(pl.lit(1).alias("new")).write_parquet(
-        path, metadata={"workbench": json.dumps(told)}
+        path, metadata={"workbench": json.dumps(header)}
     )
     assert load(path).events.equals(frame)
 
 
 def test_a_file_of_before_with_damaged_data_names_the_whole_columns(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
-    told = {"format": 1, "dropped": 0, "metadata": {}}  # it had no checksum
-    load(saved(path)).events.write_parquet(path, metadata={"workbench": json.dumps(told)})
+    header = {"format": 1, "dropped": 0, "metadata": {}}  # it had no checksum
+    load(saved(path)).events.write_parquet(path, metadata={"workbench": json.dumps(header)})
     assert load(path).events.height == 5000
     data = bytearray(path.read_bytes())
     data[4:40] = b"\xff" * 36  # where the first column begins

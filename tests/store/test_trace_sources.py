@@ -19,9 +19,9 @@ def test_stores_that_had_an_agent_in_common_are_of_one_job() -> None:
         Origin("by hand too", 0, "a", 60),
         Origin("", 0, "a", 70, "a 7 100"),  # has not joined its group
     ]
-    found = linked(origins)
-    (job,) = {one.job for one in found[:6]}
-    assert [one.attempt for one in found] == [0, 0, 3, 3, 1, 2, 0, 0, 0, 0]
-    assert [one.job for one in found[6:]] == ["another", "by hand", "by hand too", ""]
+    links = linked(origins)
+    (job,) = {one.job for one in links[:6]}
+    assert [one.attempt for one in links] == [0, 0, 3, 3, 1, 2, 0, 0, 0, 0]
+    assert [one.job for one in links[6:]] == ["another", "by hand", "by hand too", ""]
     assert job in ("first", "second", "third")
-    assert [one.born_ns for one in found] == [one.born_ns for one in origins]
+    assert [one.born_ns for one in links] == [one.born_ns for one in origins]

@@ -27,7 +27,7 @@ def assert_whole(table: pl.DataFrame) -> None:
     i = pl.col("seq")
     fields = {"start_ns": i, "end_ns": 2 * i, "peer": i % 7, "step": i % 11, "chunk": i % 13}
     fields |= {"slot": i % 17, "nbytes": 3 * i, "value": i.cast(pl.Float64)}
-    wrong = table.filter(~pl.all_horizontal(pl.col(name) == told for name, told in fields.items()))
+    wrong = table.filter(~pl.all_horizontal(pl.col(name) == due for name, due in fields.items()))
     assert wrong.is_empty(), wrong
     for _, own in table.group_by("rank", "lane"):
         assert own["seq"].is_sorted()

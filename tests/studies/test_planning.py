@@ -46,10 +46,10 @@ def test_operations_with_a_root_and_without_bytes_are_planned() -> None:
 
 def test_pages_and_stills_say_that_nothing_was_measured(tmp_path: Path) -> None:
     planned = wb.plan("gather", "tree", ranks=4, nbytes=4096, root=1, **SLOW)
-    told = facts(planned.store.metadata)
-    assert told["planned"] == repr(planned) and told["title"] == "Tree gather, planned"
-    assert told["notes"] == ["model: 1 ms a message, 100 Mbit/s sent"]
-    theory = told["theory"]["gather/tree"]
+    run_facts = facts(planned.store.metadata)
+    assert run_facts["planned"] == repr(planned) and run_facts["title"] == "Tree gather, planned"
+    assert run_facts["notes"] == ["model: 1 ms a message, 100 Mbit/s sent"]
+    theory = run_facts["theory"]["gather/tree"]
     assert (theory["steps"], theory["share"]) == (2, 0.5)
     assert theory["sends"] == ["0000", "0100", "0011", "0001"], "chunks that each rank sends"
     assert facts({})["planned"] == ""

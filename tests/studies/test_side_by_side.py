@@ -44,9 +44,9 @@ def test_both_calls_begin_at_one_moment_and_last_as_long_as_they_did() -> None:
         assert own["rows"] == events.height
     assert pair.seconds == ((pytest.approx(ring.seconds), pytest.approx(tree.seconds)),)
     assert check_events(pair.events) == []
-    told = facts(pair.store.metadata)
-    assert told["ranks"] == 8 and told["title"] == "Ring and tree all-reduce"
-    assert told["pair"]["right"]["group"] == "tree"
+    run_facts = facts(pair.store.metadata)
+    assert run_facts["ranks"] == 8 and run_facts["title"] == "Ring and tree all-reduce"
+    assert run_facts["pair"]["right"]["group"] == "tree"
     assert "ring: 1." in repr(pair) and "tree: " in repr(pair)
     assert len(page(pair.store)) > 10_000
 
@@ -104,8 +104,8 @@ def test_what_is_made_by_us_is_said_of_each_side() -> None:
     spec = json.dumps({"ranks": 4, "network": {"latency": "10 ms"}})
     slow = Store.from_frame(table(ring_call(0, 10**12)), {"experiment": spec})
     pair = wb.side_by_side(Loaded(slow), plan("ring"))
-    told = facts(pair.store.metadata)["pair"]
-    assert told["left"]["notes"] == ["all links emulated: 10 ms"]
+    sides = facts(pair.store.metadata)["pair"]
+    assert sides["left"]["notes"] == ["all links emulated: 10 ms"]
 
 
 def test_bad_input_is_refused_in_words() -> None:

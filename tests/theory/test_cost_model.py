@@ -304,18 +304,18 @@ def measured(
 
 @given(st.floats(1e-6, 1e-3), st.floats(1e-11, 1e-8), st.floats(1e-11, 1e-8))
 def test_a_fit_finds_the_model_that_made_the_points(a: float, b: float, g: float) -> None:
-    found = cost_model.fit(measured(Cost(a, b, g), ("ring", "one_shot")))
-    assert found.cost.alpha_s == pytest.approx(a, rel=1e-4)
-    assert found.cost.beta_s_per_byte == pytest.approx(b, rel=1e-4)
-    assert found.cost.gamma_s_per_byte == pytest.approx(g, rel=1e-4)
-    assert found.relative_error < 1e-6 and len(found.points) == 24
+    result = cost_model.fit(measured(Cost(a, b, g), ("ring", "one_shot")))
+    assert result.cost.alpha_s == pytest.approx(a, rel=1e-4)
+    assert result.cost.beta_s_per_byte == pytest.approx(b, rel=1e-4)
+    assert result.cost.gamma_s_per_byte == pytest.approx(g, rel=1e-4)
+    assert result.relative_error < 1e-6 and len(result.points) == 24
 
 
 def test_what_the_ring_alone_cannot_tell_goes_to_beta() -> None:
-    found = cost_model.fit(measured(COST, ("ring",)))
-    assert found.cost.gamma_s_per_byte == 0
+    result = cost_model.fit(measured(COST, ("ring",)))
+    assert result.cost.gamma_s_per_byte == 0
     both = COST.beta_s_per_byte + COST.gamma_s_per_byte / 2
-    assert found.cost.beta_s_per_byte == pytest.approx(both, rel=1e-6)
+    assert result.cost.beta_s_per_byte == pytest.approx(both, rel=1e-6)
     known = cost_model.fit(measured(COST, ("ring",)), gamma_s_per_byte=COST.gamma_s_per_byte)
     assert known.cost.beta_s_per_byte == pytest.approx(COST.beta_s_per_byte, rel=1e-6)
     assert known.cost.gamma_s_per_byte == COST.gamma_s_per_byte

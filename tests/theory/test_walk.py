@@ -27,8 +27,8 @@ def test_what_is_sent_is_what_theory_says(operation: str, name: str) -> None:
         root = n - 1 if operation in ROOTED else 0
         moves = walk(operation, function_of(operation, name), n, nbytes, SLOT, root)
         sent = tuple(sum(move.nbytes for move in own if move.to >= 0) for own in moves)
-        told = cost_model.bytes_sent(name, n, nbytes, operation=operation, root=root)
-        assert sent == told or operation == "barrier", n
+        predicted = cost_model.bytes_sent(name, n, nbytes, operation=operation, root=root)
+        assert sent == predicted or operation == "barrier", n
 
 
 @pytest.mark.parametrize(("operation", "name"), EVERY)
@@ -39,16 +39,16 @@ def test_every_slot_that_is_sent_is_received(
     if name not in candidates(operation, n):
         pytest.skip("does not take so many ranks")
     moves = walk(operation, function_of(operation, name), n, nbytes, max(SLOT, nbytes // 64), n - 1)
-    given: Counter[tuple[int, int]] = Counter()
-    taken: Counter[tuple[int, int]] = Counter()
+    sent_bytes: Counter[tuple[int, int]] = Counter()
+    received_bytes: Counter[tuple[int, int]] = Counter()
     for rank, own in enumerate(moves):
         for move in own:
             if move.kind in (SEND, RELAY):
-                given[rank, move.to] += move.nbytes
+                sent_bytes[rank, move.to] += move.nbytes
             if move.kind in (RECV, RELAY):
-                taken[move.frm, rank] += move.nbytes
-    assert given == taken
-    assert given  # nobody is idle throughout
+                received_bytes[move.frm, rank] += move.nbytes
+    assert sent_bytes == received_bytes
+    assert sent_bytes  # nobody is idle throughout
 
 
 def test_sizes_are_scaled_and_not_lost() -> None:
@@ -71,10 +71,10 @@ def _sends(rank: int, size: int) -> dict[str, list[list[int]]]:
     from workbench.recording.events import NOWHERE
 
     comm = dist.distributed_c10d._get_default_group().comm
-    found: dict[str, list[list[int]]] = {}
+    sends: dict[str, list[list[int]]] = {}
     put, pass_on = comm.slots.put, comm.slots.pass_on
     for op, name in enumerate(candidates("all_reduce", size)):
-        rows = found[name] = []
+        rows = sends[name] = []
 
         def noted(x, to, *rest, rows=rows, **named):  # type: ignore[no-untyped-def]
             rows.append([to, x.nbytes])
@@ -92,17 +92,17 @@ def _sends(rank: int, size: int) -> dict[str, list[list[int]]]:
         function_of("all_reduce", name)(comm, x)
         assert (x == size).all()
     del comm.slots.put, comm.slots.pass_on
-    return found
+    return sends
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_walk_moves_what_real_ranks_move(n: int) -> None:
-    told = values(_sends, n, env={"WORKBENCH_CHUNK": str(SLOT)} | PYTHON)
+    sends = values(_sends, n, env={"WORKBENCH_CHUNK": str(SLOT)} | PYTHON)
     for name in candidates("all_reduce", n):
         moves = walk("all_reduce", function_of("all_reduce", name), n, 10 * SLOT + 12, SLOT)
         for rank in range(n):
             walked = [[move.to, move.nbytes] for move in moves[rank] if move.to >= 0]
-            assert told[rank][name] == walked, name
+            assert sends[rank][name] == walked, name
 
 
 def test_one_that_waits_for_whoever_comes_first_cannot_be_walked_through() -> None:

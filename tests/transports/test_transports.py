@@ -71,13 +71,13 @@ def test_the_laws_hold_on_every_transport(n: int, hosts: str, tmp_path: Path) ->
             "WORKBENCH_CHUNK": SLOT,
         }
 
-    said = values(_traffic, n, env=env)
+    totals = values(_traffic, n, env=env)
     events = wb.load(tmp_path).events
     assert laws.check_events(events) == []
     sends = events.filter(pl.col("kind") == "send")
     sent = sends.group_by("rank").agg(pl.col("nbytes").sum())
     for rank, nbytes in sent.rows():
-        assert said[rank] == {"moved": nbytes, "sent": nbytes}
+        assert totals[rank] == {"moved": nbytes, "sent": nbytes}
     assert len(sent) == n
 
 

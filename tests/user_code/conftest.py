@@ -17,7 +17,7 @@ Module = Callable[..., ModuleType]
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[Module]:
     """Write a file of the user's own and import it, as a script's neighbour is imported."""
-    made: list[str] = []
+    names: list[str] = []
 
     def make(text: str, name: str = "users_own") -> ModuleType:
         file = tmp_path / f"{name}.py"
@@ -26,10 +26,10 @@ def module(tmp_path: Path) -> Iterator[Module]:
         assert spec and spec.loader
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[name] = loaded
-        made.append(name)
+        names.append(name)
         spec.loader.exec_module(loaded)
         return loaded
 
     yield make
-    for name in made:
+    for name in names:
         sys.modules.pop(name, None)

@@ -30,9 +30,9 @@ class Run:
             self.store.append(each.rank, each.lane, each.rows, each.contexts)
 
 
-def same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
+def same(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
     """The same rows, those of each lane in the same order; lanes may come in another."""
-    by_lane = [frame.sort("rank", "lane", maintain_order=True) for frame in (found, expected)]
+    by_lane = [frame.sort("rank", "lane", maintain_order=True) for frame in (rows, expected)]
     assert_frame_equal(*by_lane)
 
 

@@ -20,9 +20,9 @@ def table(**measures: list[float]) -> pl.DataFrame:
 
 
 def test_points_are_in_the_order_of_the_option_with_bars_to_least_and_most() -> None:
-    found = table(step_ms=[5.0, 3.0, 9.0], exposed_ms=[2.0, 1.0, 4.0])
+    measures = table(step_ms=[5.0, 3.0, 9.0], exposed_ms=[2.0, 1.0, 4.0])
     values = {"a": 0.4, "b": 0.02, "c": 25.0}
-    cell = against(values, found, "bucket_cap_mb", ["step_ms", "exposed_ms"])
+    cell = against(values, measures, "bucket_cap_mb", ["step_ms", "exposed_ms"])
     step, exposed = cell.traces
     assert step.x.tolist() == [0.02, 0.4, 25.0] and step.y.tolist() == [3.0, 5.0, 9.0]
     assert exposed.y.tolist() == [1.0, 2.0, 4.0]
@@ -40,10 +40,10 @@ def test_words_are_categories_in_the_order_given() -> None:
 
 
 def test_runs_that_did_not_come_to_their_end_have_no_point() -> None:
-    found = table(step_ms=[5.0, 3.0, 9.0]).with_columns(seeds=pl.Series([1, 0, 1]))
-    cell = against({"a": 1, "b": 2, "c": 3}, found, "accumulate", ["step_ms"])
+    measures = table(step_ms=[5.0, 3.0, 9.0]).with_columns(seeds=pl.Series([1, 0, 1]))
+    cell = against({"a": 1, "b": 2, "c": 3}, measures, "accumulate", ["step_ms"])
     assert cell.traces[0].x.tolist() == [1, 3]
-    nothing = against({"a": 1}, found.clear(), "accumulate", ["step_ms"])
+    nothing = against({"a": 1}, measures.clear(), "accumulate", ["step_ms"])
     assert "appears with the first run" in nothing.title
 
 
@@ -62,8 +62,8 @@ def test_where_an_option_is_looked_for() -> None:
 
 
 def test_a_comparison_draws_it() -> None:
-    found = wb.compare({f"{n}": lenet(ranks=n, record=True) for n in (1, 2)}).wait(120)
-    figure = found.against("ranks")
+    comparison = wb.compare({f"{n}": lenet(ranks=n, record=True) for n in (1, 2)}).wait(120)
+    figure = comparison.against("ranks")
     assert [list(trace.x) for trace in figure.data] == [[1, 2], [1, 2]]
     with pytest.raises(ValueError, match="no measure 'speed'"):
-        found.against("ranks", "speed")
+        comparison.against("ranks", "speed")

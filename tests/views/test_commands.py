@@ -35,9 +35,9 @@ class Ranks(Steering):
 
 
 def do(run: Any, verb: Any, readonly: bool = False, **args: Any) -> tuple[bool, str]:
-    said = obey(run, {"type": "do", "id": 5, "verb": verb, "args": args}, readonly)
-    assert (said["type"], said["id"]) == ("said", 5) and said["words"]
-    return said["ok"], said["words"]
+    answer = obey(run, {"type": "do", "id": 5, "verb": verb, "args": args}, readonly)
+    assert (answer["type"], answer["id"]) == ("said", 5) and answer["words"]
+    return answer["ok"], answer["words"]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_a_bad_one_is_answered_in_words_and_does_nothing(
 
 def test_arguments_that_are_none_are_refused() -> None:
     run = Ranks()
-    said = obey(run, {"type": "do", "id": 1, "verb": "kill", "args": [2]})
-    assert not said["ok"] and run.calls == []
+    answer = obey(run, {"type": "do", "id": 1, "verb": "kill", "args": [2]})
+    assert not answer["ok"] and run.calls == []
     assert obey(run, {"type": "do", "verb": "pause"})["ok"]
 
 

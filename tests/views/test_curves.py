@@ -115,14 +115,14 @@ def test_there_are_no_other_curves() -> None:
 def brute_force(events: pl.DataFrame) -> dict[int, tuple[float, float, float]]:
     """iteration -> (loss, step ms, exposed ms), by a dumb loop over a timeline of microseconds."""
     spans: dict[tuple[int, int], list[tuple[int, int, str]]] = defaultdict(list)
-    told: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
+    metrics: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
     for one in events.iter_rows(named=True):
         key = one["iteration"], one["rank"]
         if one["kind"] == "metric":
-            told[key][one["name"]] = one["value"]
+            metrics[key][one["name"]] = one["value"]
         else:
             spans[key].append((one["start_ns"], one["end_ns"], one["kind"]))
-    found = {}
+    result = {}
     for iteration in {i for i, _ in spans}:
         ranks = sorted(rank for i, rank in spans if i == iteration)
         steps, exposed, losses, samples = 0.0, 0.0, 0.0, 0.0
@@ -135,10 +135,10 @@ def brute_force(events: pl.DataFrame) -> dict[int, tuple[float, float, float]]:
             ) * (MS // 10)
             steps += last - first
             exposed += last - first - busy
-            losses += told[iteration, rank]["loss"] * told[iteration, rank]["samples"]
-            samples += told[iteration, rank]["samples"]
-        found[iteration] = (losses / samples, steps / len(ranks) / MS, exposed / len(ranks) / MS)
-    return found
+            losses += metrics[iteration, rank]["loss"] * metrics[iteration, rank]["samples"]
+            samples += metrics[iteration, rank]["samples"]
+        result[iteration] = (losses / samples, steps / len(ranks) / MS, exposed / len(ranks) / MS)
+    return result
 
 
 def random_run(seed: int, ranks: int = 3, iterations: int = 12) -> list[dict]:
@@ -186,8 +186,8 @@ def test_piece_by_piece_gives_the_same_as_at_once(seed: int, sizes: list[int]) -
         curves.update()
         if number % 3 == 2:
             curves.rest()
-        told = curves.select("loss")
-        now = dict(zip(told["iteration"], told["loss"], strict=True))
+        curve = curves.select("loss")
+        now = dict(zip(curve["iteration"], curve["loss"], strict=True))
         assert {i: now[i] for i in shown} == shown
         shown = now
     for batch in from_frame(events.slice(at), store.number):
@@ -328,8 +328,8 @@ def test_measuring_leaves_no_trace_in_the_training() -> None:
             run = wb.run(exp)
             losses.append(run.wait(60).losses)
             if record:
-                told = select(run.store, "accuracy")
-                assert set(told["metric"]) == {"right"}
+                curve = select(run.store, "accuracy")
+                assert set(curve["metric"]) == {"right"}
                 names = [trace.name for trace in run.figure("accuracy").data]
                 assert names == ["right, minibatch", "right, validation"]
     assert losses[0] == losses[1]

@@ -11,6 +11,6 @@ from workbench.common.html_picture import image
 def test_the_image_is_the_picture_and_says_its_words() -> None:
     svg = '<svg xmlns="http://www.w3.org/2000/svg"><text>λ₂ < 1</text></svg>'
     html = image(svg, 'a "quoted" <word>')
-    found = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
-    assert found and base64.b64decode(found[1]).decode() == svg
+    match = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
+    assert match and base64.b64decode(match[1]).decode() == svg
     assert 'alt="a &quot;quoted&quot; &lt;word&gt;"' in html and html.count("<") == 1

@@ -57,8 +57,8 @@ def test_a_page_that_speaks_as_the_thread_ends_has_one_thread_and_no_row_twice()
     ends, goes_on = threading.Event(), threading.Event()
     tick = its._tick
 
-    def slow_end(*given: Any) -> bool:
-        if not (more := tick(*given)) and not ends.is_set():
+    def slow_end(*args: Any) -> bool:
+        if not (more := tick(*args)) and not ends.is_set():
             ends.set()  # it has said its last, and is not gone yet
             assert goes_on.wait(20)
         return more
@@ -113,10 +113,10 @@ def test_a_page_that_missed_the_last_message_asks_and_is_told_the_end() -> None:
     until(lambda: not threads(), 5, "the feed has told the end, and has ended")
     deaf.clear()
     assert client.last["state"] == "running", "this test is about a page that has not heard it"
-    told = len(client.headers)
+    count = len(client.headers)
     client._seq += 1  # what a browser does not check here: it sees the gap, and asks for all
     page.hear(HELLO | {"token": "x", "heard": 1, "run": client.last["run"]["id"]})
-    client.until(lambda: len(client.headers) > told)
+    client.until(lambda: len(client.headers) > count)
     assert client.last["state"] != "running" and not client.last.get("reset")
     page.leave()
 
@@ -128,9 +128,9 @@ def test_who_asks_whether_anybody_is_there_is_answered_once_and_without_the_hist
     client, page = join(run)
     until(lambda: not threads(), 5)
     for _ in range(3):
-        told = len(client.headers)
-        page.hear(HELLO | {"heard": told, "run": client.last["run"]["id"]})
-        client.until(lambda told=told: len(client.headers) == told + 1)
+        count = len(client.headers)
+        page.hear(HELLO | {"heard": count, "run": client.last["run"]["id"]})
+        client.until(lambda count=count: len(client.headers) == count + 1)
         assert client.last["rows"] == 0 and not client.last.get("reset")
     same(client.table, run.store.events)
     page.hear(HELLO | {"heard": 9, "run": "the one before"})

@@ -148,8 +148,8 @@ def test_a_page_is_heard_while_a_synchronous_cell_runs(kernel: Kernel) -> None:
     client.control_channel.send(client.session.msg("create_subshell_request", {}))
     subshell = client.control_channel.get_msg(timeout=20)["content"]["subshell_id"]
     client.execute(MAKE)
-    told = kernel.until(lambda m: m["msg_type"] in ("stream", "error"), 60, "a stage")
-    comm = told["content"]["text"].strip()
+    printed = kernel.until(lambda m: m["msg_type"] in ("stream", "error"), 60, "a stage")
+    comm = printed["content"]["text"].strip()
     client.execute(BUSY)
     ours = lambda m: m["msg_type"] == "comm_msg" and m["content"]["comm_id"] == comm  # noqa: E731
     kernel.until(lambda m: ours(m) and "from the main thread" in str(m["content"]), 20, "the cell")

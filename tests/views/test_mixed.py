@@ -21,7 +21,7 @@ from workbench.views.stills.still import select as select_still
 from workbench.views.stills.svg import svg
 
 
-def told(sketches: np.ndarray, ends: np.ndarray) -> pl.DataFrame:
+def sketch_rows(sketches: np.ndarray, ends: np.ndarray) -> pl.DataFrame:
     """Rows of (rank, iteration, number) sketches, each told at ``ends`` (rank, iteration)."""
     rows = [
         (rank, iteration, chunk, float(value), int(ends[rank, iteration]))
@@ -34,18 +34,19 @@ def told(sketches: np.ndarray, ends: np.ndarray) -> pl.DataFrame:
 def test_distances_are_those_from_the_mean_of_the_sketches(ranks: int) -> None:
     draw = np.random.default_rng(ranks)
     sketches, ends = draw.normal(size=(ranks, 6, 8)), draw.integers(0, 9, (ranks, 6)).cumsum(1)
-    found = replicas.disagreement(told(sketches, ends).sample(fraction=1, shuffle=True, seed=1), {})
+    rows = sketch_rows(sketches, ends).sample(fraction=1, shuffle=True, seed=1)
+    curve = replicas.disagreement(rows, {})
     due = np.linalg.norm(sketches - sketches.mean(0), axis=2)
-    np.testing.assert_allclose(found["rms"], np.sqrt((due**2).mean(0)), rtol=1e-12)
-    np.testing.assert_allclose(found["furthest"], due.max(0), rtol=1e-12)
-    np.testing.assert_allclose(found["nearest"], due.min(0), rtol=1e-12)
-    assert found["end_ns"].to_list() == ends.max(0).tolist()
-    assert found["alone"].is_nan().all()
+    np.testing.assert_allclose(curve["rms"], np.sqrt((due**2).mean(0)), rtol=1e-12)
+    np.testing.assert_allclose(curve["furthest"], due.max(0), rtol=1e-12)
+    np.testing.assert_allclose(curve["nearest"], due.min(0), rtol=1e-12)
+    assert curve["end_ns"].to_list() == ends.max(0).tolist()
+    assert curve["alone"].is_nan().all()
 
 
 def test_what_some_rank_has_not_done_is_left_out() -> None:
     draw = np.random.default_rng(0)
-    rows = told(draw.normal(size=(3, 4, 8)), np.arange(12).reshape(3, 4))
+    rows = sketch_rows(draw.normal(size=(3, 4, 8)), np.arange(12).reshape(3, 4))
     late = rows.filter(~((pl.col("rank") == 1) & (pl.col("iteration") > 1)))
     assert replicas.disagreement(late, {})["iteration"].to_list() == [0, 1]
     half = rows.filter(
@@ -57,7 +58,7 @@ def test_what_some_rank_has_not_done_is_left_out() -> None:
 
 def test_nothing_is_told_before_every_rank_has_begun() -> None:
     """The mean of some of them would be another."""
-    rows = told(np.random.default_rng(0).normal(size=(4, 3, 8)), np.arange(12).reshape(4, 3))
+    rows = sketch_rows(np.random.default_rng(0).normal(size=(4, 3, 8)), np.arange(12).reshape(4, 3))
     peers = {"edges": [[a, b, 0.25] for a in range(4) for b in range(4) if a != b]}
     early = rows.filter(pl.col("rank") < 3)
     assert replicas.distances_of(early, peers) is None
@@ -68,29 +69,29 @@ def test_nothing_is_told_before_every_rank_has_begun() -> None:
 def test_on_their_own_time_they_are_compared_as_they_were_at_one_moment() -> None:
     sketches = np.arange(8.0).reshape(2, 4, 1) * np.ones(8)
     ends = np.array([[1, 2, 3, 4], [10, 20, 30, 40]])  # rank 0 is done before rank 1 begins
-    found = replicas.disagreement(told(sketches, ends), {"synchronous": False})
+    curve = replicas.disagreement(sketch_rows(sketches, ends), {"synchronous": False})
     apart = np.abs(sketches[0, 3, 0] - sketches[1, :, 0]) / 2 * np.sqrt(8)
-    np.testing.assert_allclose(found["rms"], apart)
+    np.testing.assert_allclose(curve["rms"], apart)
 
 
 def test_mixing_alone_falls_by_its_rate_from_the_top_on() -> None:
     sizes = np.array([1.0, 4.0, 3.0, 1.0, 1.0])
     sketches = np.stack([sizes, -sizes])[:, :, None] * np.ones(8)
     ends = np.arange(10).reshape(2, 5)
-    found = replicas.disagreement(told(sketches, ends), {"rate": 0.5, "every": 2})
+    curve = replicas.disagreement(sketch_rows(sketches, ends), {"rate": 0.5, "every": 2})
     top = 4 * np.sqrt(8)
     due = [np.nan, top, top * 0.5**0.5, top * 0.5, top * 0.5**1.5]
-    np.testing.assert_allclose(found["alone"], due, rtol=1e-12)
+    np.testing.assert_allclose(curve["alone"], due, rtol=1e-12)
     for rate in (None, 0.0, 1.0):
-        rows = replicas.disagreement(told(sketches, ends), {"rate": rate})
+        rows = replicas.disagreement(sketch_rows(sketches, ends), {"rate": rate})
         assert rows["alone"].is_nan().all()
 
 
 @pytest.fixture(scope="module")
 def run() -> Any:
-    made = wb.run(lenet(strategy="gossip", ranks=3, iterations=6, options={"spread": 0.01}))
-    made.wait(timeout=60)
-    return made
+    gossip_run = wb.run(lenet(strategy="gossip", ranks=3, iterations=6, options={"spread": 0.01}))
+    gossip_run.wait(timeout=60)
+    return gossip_run
 
 
 def test_the_curve_of_a_run_is_its_disagreement_piece_by_piece(run: wb.Run) -> None:
@@ -131,7 +132,7 @@ def test_the_chart_is_logarithmic_where_a_theory_foretells_a_fall(run: wb.Run) -
     facts = json.loads(run.store.metadata["peers"])
     assert drawn.layout.yaxis.type == ("log" if facts["rate"] and facts["rate"] > 0 else None)
     draw = np.random.default_rng(0)
-    rows = told(draw.normal(size=(3, 4, 8)), np.arange(12).reshape(3, 4))
+    rows = sketch_rows(draw.normal(size=(3, 4, 8)), np.arange(12).reshape(3, 4))
     assert cell(replicas.disagreement(rows, {"rate": 0.5})).chart.up["type"] == "log"
     assert "type" not in cell(replicas.disagreement(rows, {})).chart.up
     assert EMPTY in cell(replicas.disagreement(rows.clear(), {})).title

@@ -34,11 +34,11 @@ def test_a_notebook_gets_the_picture_and_keeps_the_table(split: Split) -> None:
     assert data["text/html"] == split._repr_html_() and data["text/plain"] == str(split)
     assert isinstance(metadata, dict)
     stage = next(w for w in _widgets() if w.model_id == data[WIDGET]["model_id"])
-    told: list[dict[str, Any]] = []
-    stage.send = lambda content, buffers=None: told.append(content)  # type: ignore[method-assign]
+    messages: list[dict[str, Any]] = []
+    stage.send = lambda content, buffers=None: messages.append(content)  # type: ignore[method-assign]
     stage._handle_custom_msg({"type": "do", "id": 1, "verb": "pause"}, [])
     stage._handle_custom_msg({"type": "hello", "token": "a"}, [])
-    (header,) = told
+    (header,) = messages
     assert header["run"]["model"]["memory"] == list(split.memory)
     stage.close()
 

@@ -50,7 +50,7 @@ def every_file(rank: int, size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def every_call(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("operations")
     trace = folder / "trace"
     env = {"WORKBENCH_TRACE": str(trace), "WORKBENCH_CHUNK": "4096"}
@@ -64,18 +64,18 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     script = ROOT / "tests" / "js" / "operations_truth.mjs"
     done = subprocess.run([node(), script, file], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return [call for call in found if call["algorithm"]]
+    calls: list[dict[str, Any]] = json.loads(done.stdout)
+    return [call for call in calls if call["algorithm"]]
 
 
 @pytest.mark.parametrize("n", RANKS)
 @pytest.mark.parametrize(("operation", "name"), FILES)
 def test_cells_are_solid_where_a_rank_holds_what_it_must(
-    told: list[dict[str, Any]], operation: str, name: str, n: int
+    every_call: list[dict[str, Any]], operation: str, name: str, n: int
 ) -> None:
     calls = [
         call
-        for call in told
+        for call in every_call
         if (call["operation"], call["algorithm"]) == (operation, name)
         and call["ranks"] == [*range(n)]
     ]

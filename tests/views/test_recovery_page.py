@@ -18,9 +18,9 @@ def test_an_open_page_hears_of_a_recovery_while_it_happens() -> None:
         assert client.last["run"]["recovery"] == "replace"
         run.kill(1)
         client.until(lambda: client.last["run"]["recoveries"], what="the recovery")
-        (told,) = client.last["run"]["recoveries"]
-        assert dict(told["lost"]) == {"1": "killed"}
-        assert (*told["members"], *told["fresh"]) == (0, 1, 2, 1)
+        (recovery,) = client.last["run"]["recoveries"]
+        assert dict(recovery["lost"]) == {"1": "killed"}
+        assert (*recovery["members"], *recovery["fresh"]) == (0, 1, 2, 1)
 
         here: set[int] = set()
         looked = 0

@@ -41,7 +41,7 @@ console.log(JSON.stringify(parts.map(({ header }) => header)));
 """
 
 
-def told(store: Store) -> list[Message]:
+def messages_of(store: Store) -> list[Message]:
     """The messages of a run that is over, as a live page hears them."""
     over, messages = Loaded(store), list[Message]()
     Feed(over).tell_all(over, messages.append)
@@ -68,14 +68,14 @@ def _whole(digits: str) -> float:
 
 def held(text: str) -> bytes:
     """The run's file inside a page."""
-    found = re.search(r'<script type="text/plain" id="run">([\w+/=]*)</script>', text)
-    assert found, "the page holds no run"
-    return zlib.decompress(base64.b64decode(found[1]))
+    match = re.search(r'<script type="text/plain" id="run">([\w+/=]*)</script>', text)
+    assert match, "the page holds no run"
+    return zlib.decompress(base64.b64decode(match[1]))
 
 
 def same(store: Store, folder: Path) -> list[dict[str, Any]]:
     """Unpacked, the store's messages are what they were; their headers."""
-    messages = told(store)
+    messages = messages_of(store)
     headers, blocks = unpacked(b"".join(map(part, messages)), folder)
     assert blocks == b"".join(message.payload for message in messages)
     for header, message in zip(headers, messages, strict=True):

@@ -28,11 +28,11 @@ CASES = [
 
 
 def test_a_page_is_told_the_samples_and_that_there_is_no_run() -> None:
-    made = wb.partition(10, 4, 4)
-    header = json.loads(json.dumps(samples_page(made.facts, made.words, number=3).header))
+    partition = wb.partition(10, 4, 4)
+    header = json.loads(json.dumps(samples_page(partition.facts, partition.words, number=3).header))
     run = header["run"]
     assert run["alone"] and run["scene"] == "samples" and run["ranks"] == 4 and header["seq"] == 3
-    assert run["samples"] == json.loads(json.dumps(made.facts)) | {"words": made.words}
+    assert run["samples"] == json.loads(json.dumps(partition.facts)) | {"words": partition.words}
     assert header["rows"] == 0 and not run["id"]
     assert run["samples"]["minibatches"][2]["repeated"] == [[], [], [0], [0]]
     assert [law["holds"] for law in run["samples"]["laws"]] == [False, False, True, True]
@@ -45,9 +45,9 @@ def test_no_more_than_a_page_holds() -> None:
     assert len(facts["minibatches"]) == 4 and facts["more"] == 5
 
 
-@pytest.mark.parametrize("made", CASES, ids=lambda made: f"{made.samples} over {made.ranks}")
-def test_the_still_picture_has_every_sample_that_fits(made: wb.Partition) -> None:
-    drawn = svg(made.facts, made.words)
+@pytest.mark.parametrize("partition", CASES, ids=lambda one: f"{one.samples} over {one.ranks}")
+def test_the_still_picture_has_every_sample_that_fits(partition: wb.Partition) -> None:
+    drawn = svg(partition.facts, partition.words)
     root = ElementTree.fromstring(drawn)
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
     texts = [(one.text or "", one) for one in root.iter() if one.tag.endswith("text")]
@@ -58,31 +58,31 @@ def test_the_still_picture_has_every_sample_that_fits(made: wb.Partition) -> Non
             assert float(one.get("x", 0)) + len(text) * size * 0.5 <= width, text
     shown = sum(bool(re.match(r"(epoch \d+ · )?minibatch \d+ [✓≠]$", text)) for text, _ in texts)
     assert shown >= 1
-    taken = [
+    takers = [
         taker
-        for one in made.facts["minibatches"][:shown]
+        for one in partition.facts["minibatches"][:shown]
         for c in columns(one)
         for taker in c.takers
     ]
-    dealt = [i for one in made.minibatches[:shown] for ids in one.of for i in ids]
-    assert len(taken) == len(dealt)
+    dealt = [i for one in partition.minibatches[:shown] for ids in one.of for i in ids]
+    assert len(takers) == len(dealt)
     hatched = drawn.count('fill="url(#wb-again')
-    assert hatched == sum(len(at) for one in made.minibatches[:shown] for at in one.repeated)
-    if (left := len(made.minibatches) - shown) > 0:
+    assert hatched == sum(len(at) for one in partition.minibatches[:shown] for at in one.repeated)
+    if (left := len(partition.minibatches) - shown) > 0:
         assert f"{left} more minibatches" in drawn
 
 
 def test_a_notebook_gets_the_picture_and_keeps_a_still_one() -> None:
-    made = wb.partition(10, 4, 4)
-    data, _ = made._repr_mimebundle_()
-    assert data["text/html"] == made._repr_html_() and data["text/plain"] == repr(made)
+    partition = wb.partition(10, 4, 4)
+    data, _ = partition._repr_mimebundle_()
+    assert data["text/html"] == partition._repr_html_() and data["text/plain"] == repr(partition)
     assert "<img" in data["text/html"] and "every sample once" in data["text/html"]
 
 
 def test_sliders_make_another_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        ModelStage, "send", lambda self, content, buffers=None: told.append(content)
+        ModelStage, "send", lambda self, content, buffers=None: messages.append(content)
     )
     sliders = wb.partition(10, 4, 4).explore()
     assert (
@@ -91,10 +91,10 @@ def test_sliders_make_another_partition(monkeypatch: pytest.MonkeyPatch) -> None
     )
     sliders.controls["shuffle"].value = True
     assert sliders.partition == wb.partition(10, 4, 4, shuffle=True)
-    assert told[-1]["run"]["samples"]["minibatches"][0]["of"] == [
+    assert messages[-1]["run"]["samples"]["minibatches"][0]["of"] == [
         list(ids) for ids in sliders.partition.minibatches[0].of
     ]
-    assert told[-1]["seq"] > 1, "a page takes what has a higher number"
+    assert messages[-1]["seq"] > 1, "a page takes what has a higher number"
     sliders.controls["drop_last"].value = True
     sliders.controls["sampler"].value = "workbench"  # which has no drop_last
     assert sliders.controls["drop_last"].disabled and sliders.partition.sampler == "workbench"

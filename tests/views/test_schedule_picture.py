@@ -19,14 +19,14 @@ SIZES = {"zbv": 2, "interleaved_1f1b": 2}
 
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1", "pipedream", *SIZES])
 def test_every_action_is_drawn_on_its_stage_s_strip(name: str) -> None:
-    made = wb.schedule(name, ranks=4, microbatches=8, stages_per_rank=SIZES.get(name, 1))
-    drawing = ET.fromstring(in_image(made._repr_html_()))
+    schedule = wb.schedule(name, ranks=4, microbatches=8, stages_per_rank=SIZES.get(name, 1))
+    drawing = ET.fromstring(in_image(schedule._repr_html_()))
     bars = {}
     for group in drawing.iter(f"{SVG}g"):
         rect = group.find(f"{SVG}rect")
         bars[group.find(f"{SVG}title").text.split(":")[0]] = rect
-    assert set(bars) == {str(one) for row in made.rows for one in row}
-    assert len({rect.get("y") for rect in bars.values()}) == made.stages
+    assert set(bars) == {str(one) for row in schedule.rows for one in row}
+    assert len({rect.get("y") for rect in bars.values()}) == schedule.stages
     ends = [float(rect.get("x")) + float(rect.get("width")) for rect in bars.values()]
     assert max(ends) == pytest.approx(WIDTH - RIGHT, abs=1)
     assert min(float(rect.get("x")) for rect in bars.values()) == LEFT
@@ -41,9 +41,9 @@ def test_what_an_image_cannot_tell_of_its_marks_is_said_below_it() -> None:
 
 
 def test_it_says_the_bubble_and_the_formula() -> None:
-    made = wb.schedule("1f1b", ranks=4, microbatches=8)
-    assert "Ranks idle 27.3 % of the time (formula 27.3 %)" in picture(made)
-    slow = picture(made, Times([0.01, 0.01, 0.013, 0.01], 0.01, 0.01))
+    schedule = wb.schedule("1f1b", ranks=4, microbatches=8)
+    assert "Ranks idle 27.3 % of the time (formula 27.3 %)" in picture(schedule)
+    slow = picture(schedule, Times([0.01, 0.01, 0.013, 0.01], 0.01, 0.01))
     assert "formula" not in slow and re.search(
         r"0F1: forward of microbatch 1, 10.0 to 20.0 ms", slow
     )

@@ -10,7 +10,7 @@ from workbench.views.pages.facts import facts
 from workbench.views.pages.server_facts import server_facts
 
 
-def told(**options: object) -> dict[str, object]:
+def facts_of_server(**options: object) -> dict[str, object]:
     exp = wb.Experiment(strategy="parameter_server", ranks=6, options=options)
     return dict(facts({"experiment": exp.to_yaml()})["server"])
 
@@ -29,15 +29,15 @@ def told(**options: object) -> dict[str, object]:
 def test_how_far_a_worker_may_lead(
     options: dict[str, object], low: int | None, high: int | None
 ) -> None:
-    server = told(**options)
+    server = facts_of_server(**options)
     assert (server["low"], server["high"]) == (low, high)
     assert server["servers"] == 1 and server["models"] == 1 and server["words"] == ""
 
 
 def test_what_becomes_of_stale_gradients_is_a_badge() -> None:
-    dropped = told(consistency="asp", stale_gradients="drop", drop_above=5)
+    dropped = facts_of_server(consistency="asp", stale_gradients="drop", drop_above=5)
     assert (dropped["drop_above"], dropped["words"]) == (5, "stale > 5 dropped")
-    assert told(stale_gradients="scale")["words"] == "stale gradients scaled"
+    assert facts_of_server(stale_gradients="scale")["words"] == "stale gradients scaled"
 
 
 def test_defaults_are_the_strategys_own() -> None:

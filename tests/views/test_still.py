@@ -119,9 +119,9 @@ def test_marks_in_the_picture_are_those_that_were_selected() -> None:
 
 def test_places_and_words_are_there_before_there_is_anything() -> None:
     store = Store({"experiment": wb.Experiment(ranks=4, iterations=200).to_yaml()})
-    told = words(svg(select(store)))
-    assert "4 processes are about to train one model." in told
-    assert {"0", "1", "2", "3", "200", "Loss"} <= set(told)
+    texts = words(svg(select(store)))
+    assert "4 processes are about to train one model." in texts
+    assert {"0", "1", "2", "3", "200", "Loss"} <= set(texts)
     assert ET.fromstring(svg(select(Store()))) is not None
 
 
@@ -169,5 +169,5 @@ def test_any_number_of_ranks_fits(ranks: int) -> None:
 
 def test_its_inks_are_the_theme_s_light_ones() -> None:
     for name, ink in INK.items():
-        found = re.search(rf"--{name}: light-dark\((#\w+),", theme())
-        assert found and found[1] == ink, name
+        match = re.search(rf"--{name}: light-dark\((#\w+),", theme())
+        assert match and match[1] == ink, name

@@ -33,9 +33,9 @@ def experiment(schedule: str = "1f1b") -> wb.Experiment:
 
 
 def piped(store: Store) -> Piped:
-    found = select(store).selected
-    assert found is not None
-    return found
+    selected = select(store).selected
+    assert selected is not None
+    return selected
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def test_bars_are_the_newest_iterations_rows_in_true_time(store: Store) -> None:
 
 def test_the_picture_has_a_row_a_stage_and_says_how_idle_it_was(store: Store) -> None:
     still = piped(store)
-    said = words(svg(select(store)))
-    assert "stage 0" in said and "stage 1" in said and "Where the time went" in said
-    assert f"{still.idle[0] * 100:.0f} %" in said and "backward" in said
+    texts = words(svg(select(store)))
+    assert "stage 0" in texts and "stage 1" in texts and "Where the time went" in texts
+    assert f"{still.idle[0] * 100:.0f} %" in texts and "backward" in texts
     for mark in marks(still):
         node = ET.fromstring(mark)
         if node.tag == "rect" and float(node.attrib["x"]) >= LEFT:
@@ -89,8 +89,8 @@ def test_idle_time_is_split_as_the_bubble_is(store: Store) -> None:
         assert sum(w.end - w.start for w in still.waits if w.place == place) == pytest.approx(
             still.idle[place]
         )
-    said = words(svg(select(store)))
-    assert "warm-up and drain" in said and "communication" in said and "all-reduce" not in said
+    texts = words(svg(select(store)))
+    assert "warm-up and drain" in texts and "communication" in texts and "all-reduce" not in texts
 
 
 def test_the_all_reduce_over_replicas_comes_after_the_last_backward() -> None:
@@ -138,8 +138,8 @@ def test_places_are_there_before_rows_and_a_run_without_stages_keeps_its_ring(
     facts = store.metadata["pipeline"]
     empty = Store.from_frame(training(3).clear(), {"pipeline": facts})
     assert piped(empty) == Piped(2, (0, 1))
-    said = words(svg(select(empty)))
-    assert "stage 1" in said and "No iteration is complete yet." in said
+    texts = words(svg(select(empty)))
+    assert "stage 1" in texts and "No iteration is complete yet." in texts
     assert select(Store.from_frame(training(3), {"experiment": ""})).selected is None
     assert json.loads(facts)["ranks"] == 2
 

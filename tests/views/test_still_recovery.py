@@ -20,13 +20,13 @@ def test_a_run_that_recovered_shows_what_it_measures() -> None:
     kill = wb.Kill(rank=1, at_iteration=3)
     run = wb.run(lenet(ranks=3, iterations=6, recovery="shrink", faults=kill))
     run.wait(timeout=90)
-    still, found = select_still(run.store), run.recovery()
+    still, recoveries = select_still(run.store), run.recovery()
     assert still.scene is not None and still.scene.name == "recovery"
     assert isinstance(still.selected, Waterfall)
     ((name, ends),) = still.selected.rows
-    assert name == "rank 1 lost in iteration 4" and ends[-1] == found[0].first_ms
-    told = words(svg(still))
-    assert any("Goodput" in one for one in told) and not any("fail" in one for one in told)
+    assert name == "rank 1 lost in iteration 4" and ends[-1] == recoveries[0].first_ms
+    texts = words(svg(still))
+    assert any("Goodput" in one for one in texts) and not any("fail" in one for one in texts)
 
 
 @pytest.mark.parametrize("last", [3.0, None])

@@ -21,8 +21,8 @@ SMALL = {"rows": 5, "columns": 4, "channels": 2, "hidden": 8}
 
 def test_a_run_with_actors_shows_what_they_did_and_sent() -> None:
     run, _ = done(game("ape_x", 4, iterations=20, task_options=SMALL))
-    told, still = facts(run.store.metadata), select_still(run.store)
-    assert told["roles"] == roles(run) and told["roles"]["actors"] == [2, 3]
+    run_facts, still = facts(run.store.metadata), select_still(run.store)
+    assert run_facts["roles"] == roles(run) and run_facts["roles"]["actors"] == [2, 3]
     assert still.scene is not None and still.scene.name == "reinforcement"
     assert isinstance(still.selected, Played)
     frames = metric(run.events, "frames").group_by("rank").max()["value"].sum()

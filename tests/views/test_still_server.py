@@ -27,9 +27,9 @@ UNEVEN = wb.Experiment(
 
 
 def served(store: Store) -> Served:
-    found = select(store).selected
-    assert found is not None
-    return found
+    selected = select(store).selected
+    assert selected is not None
+    return selected
 
 
 @pytest.fixture(scope="module")

@@ -65,8 +65,8 @@ def linear(name: str, ground: str) -> np.ndarray:
 
 def lab(name: str, ground: str, sight: str) -> np.ndarray:
     """Return its place in CIELAB as one of this sight sees it."""
-    seen = np.clip(SIGHTS[sight] @ linear(name, ground), 0, 1)
-    xyz = TO_XYZ @ seen / WHITE
+    color = np.clip(SIGHTS[sight] @ linear(name, ground), 0, 1)
+    xyz = TO_XYZ @ color / WHITE
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 

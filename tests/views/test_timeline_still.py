@@ -18,16 +18,16 @@ def test_a_cell_that_asks_for_the_timeline_gets_its_picture() -> None:
     run = wb.run(exp)
     run.wait(60, progress=False)
 
-    asked, default = select(run.store, "timeline"), select(run.store)
-    assert asked.scene is not None and asked.scene.name == "timeline" and not asked.trains
+    timeline, default = select(run.store, "timeline"), select(run.store)
+    assert timeline.scene is not None and timeline.scene.name == "timeline" and not timeline.trains
     assert default.scene is None and default.trains, "nobody asked for it"
 
-    one = asked.selected
+    one = timeline.selected
     rows = run.events.filter(pl.col("kind") == "forward", iteration=one.iteration)
     drawn = [bar for bar in one.bars if bar[1] == "forward"]
     took = (rows["end_ns"] - rows["start_ns"]).to_list()
     assert sorted(round((end - start) * 1e6) for _, _, start, end in drawn) == sorted(took)
-    picture = svg(asked)
+    picture = svg(timeline)
     assert picture.count(f'fill="{COMPUTING["forward"]}"') == len(drawn) + 1, "and one in the key"
     widths = [
         float(x) for x in re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)"', picture)

@@ -19,7 +19,7 @@ from workbench.store.table import SCHEMA, Batch, from_frame, to_frame
 from workbench.views.packing import PASSAGE_LAYOUT, ROW_LAYOUT, pack, passages
 
 
-def told(batches: list[Batch], store: Store, origin: int) -> pl.DataFrame:
+def unpacked_rows(batches: list[Batch], store: Store, origin: int) -> pl.DataFrame:
     header, block = pack(batches, origin)
     return unpack(header | {"kinds": KINDS, "origin": origin}, block, store.names())
 
@@ -35,7 +35,7 @@ def test_what_is_packed_is_the_table(batches: list[tuple[int, str, int]]) -> Non
     store, origin = Store(), 10**15
     for at, (rank, lane, count) in enumerate(batches):
         batch(store, rank, lane, at * 100, count)
-    packed = told(held(store), store, origin)
+    packed = unpacked_rows(held(store), store, origin)
     limit = pl.col("version").clip(upper_bound=2**31 - 1)  # 32 bits on the way
     assert_frame_equal(packed, store.events.with_columns(limit))
 
@@ -57,9 +57,9 @@ def test_a_passage_ends_where_the_lane_or_the_context_does() -> None:
     rows = np.zeros(6, RECORD)
     rows["context"] = 0, 0, 1, 1, 0, 0
     one, other = Batch(0, 1, rows, contexts), Batch(1, 1, rows[:2], contexts)
-    found = passages([one, other, Batch(2, 1, rows[:0], contexts[:0])])
-    assert found.first.tolist() == [0, 2, 4, 6] and found.count.tolist() == [2, 2, 2, 2]
-    assert found.context["op"].tolist() == [7, 8, 7, 7] and found.rank.tolist() == [0, 0, 0, 1]
+    runs = passages([one, other, Batch(2, 1, rows[:0], contexts[:0])])
+    assert runs.first.tolist() == [0, 2, 4, 6] and runs.count.tolist() == [2, 2, 2, 2]
+    assert runs.context["op"].tolist() == [7, 8, 7, 7] and runs.rank.tolist() == [0, 0, 0, 1]
 
 
 def test_nothing_packs_to_nothing() -> None:
@@ -72,7 +72,7 @@ def test_times_are_exact_for_days() -> None:
     rows, contexts = np.zeros(1, RECORD), np.zeros(1, CONTEXT)
     rows["start_ns"], rows["end_ns"] = origin + 2**52 - 1, origin + 2**52 + 1
     store.append(0, store.number("comm"), rows, contexts)
-    assert told(held(store), store, origin).select("start_ns", "end_ns").row(0) == (
+    assert unpacked_rows(held(store), store, origin).select("start_ns", "end_ns").row(0) == (
         origin + 2**52 - 1,
         origin + 2**52 + 1,
     )
@@ -96,7 +96,7 @@ def test_a_frame_by_rank_makes_a_batch_a_lane() -> None:
     batches = from_frame(frame, store.number)
     assert len(batches) == 5  # four ranks' comm, and where the losses are
     assert_frame_equal(to_frame(batches, store._names), frame)
-    assert_frame_equal(told(batches, store, 0), frame)
+    assert_frame_equal(unpacked_rows(batches, store, 0), frame)
 
 
 def test_a_kind_that_does_not_exist_is_left_out() -> None:

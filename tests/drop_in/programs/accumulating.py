@@ -24,22 +24,22 @@ optimizer = torch.optim.RMSprop(ddp.parameters(), lr=1e-3)
 schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=4)
 torch.manual_seed(rank)
 for epoch in range(3):
-    seen = torch.zeros(2, dtype=torch.int64)
+    counts = torch.zeros(2, dtype=torch.int64)
     for step in range(6):
         x, y = torch.randn(8, 24), torch.randint(3, (8,))
         last = step % 3 == 2
         with contextlib.nullcontext() if last else ddp.no_sync():
             out = ddp(x)
             torch.nn.functional.cross_entropy(out, y).div(3).backward()
-        seen += torch.tensor([int((out.argmax(1) == y).sum()), len(y)])
+        counts += torch.tensor([int((out.argmax(1) == y).sum()), len(y)])
         if last:
             torch.nn.utils.clip_grad_norm_(ddp.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
     schedule.step()
-    dist.all_reduce(seen)
-    best = torch.tensor(float(seen[0]) / float(seen[1]))
+    dist.all_reduce(counts)
+    best = torch.tensor(float(counts[0]) / float(counts[1]))
     dist.broadcast(best, 0)
-    print(f"[{rank}] epoch {epoch}: {best.item()!r} of {seen[1].item()}")
+    print(f"[{rank}] epoch {epoch}: {best.item()!r} of {counts[1].item()}")
 dist.barrier()  # torch's end of a Gloo group waits for ever for a thread that lets go of ``best``
 dist.destroy_process_group()

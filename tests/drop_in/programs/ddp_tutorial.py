@@ -46,5 +46,5 @@ if __name__ == "__main__":
     parser.add_argument("--backend", default="gloo")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=8)
-    given = parser.parse_args()
-    main(given.backend, given.epochs, given.batch_size)
+    options = parser.parse_args()
+    main(options.backend, options.epochs, options.batch_size)

@@ -15,14 +15,14 @@ parser = argparse.ArgumentParser()
 parser.add_argument("snapshot")
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-after", type=int, default=-1)
-given = parser.parse_args()
-dist.init_process_group(given.backend)
+options = parser.parse_args()
+dist.init_process_group(options.backend)
 rank, first = dist.get_rank(), 0
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-if os.path.exists(given.snapshot):
-    kept = torch.load(given.snapshot, weights_only=True)
+if os.path.exists(options.snapshot):
+    kept = torch.load(options.snapshot, weights_only=True)
     model.load_state_dict(kept["model"])
     optimizer.load_state_dict(kept["optimizer"])
     first = kept["epoch"] + 1
@@ -35,14 +35,14 @@ for epoch in range(first, 4):
         optimizer.step()
     if rank == 0:
         kept = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
-        torch.save(kept | {"epoch": epoch}, f"{given.snapshot}.new")
-        os.replace(f"{given.snapshot}.new", given.snapshot)
+        torch.save(kept | {"epoch": epoch}, f"{options.snapshot}.new")
+        os.replace(f"{options.snapshot}.new", options.snapshot)
     dist.barrier()
-    if epoch == given.fail_after and rank == 1 and first == 0:
+    if epoch == options.fail_after and rank == 1 and first == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 digest = hashlib.sha256()
 for parameter in model.parameters():
     digest.update(parameter.detach().numpy().tobytes())
-with open(f"{given.snapshot}.{rank}", "w") as file:
+with open(f"{options.snapshot}.{rank}", "w") as file:
     file.write(f"epochs {first} to 3: {digest.hexdigest()}")
 dist.destroy_process_group()

@@ -15,18 +15,18 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--replicas", type=int, default=1)
 parser.add_argument("--mixed-precision", action="store_true")
-given = parser.parse_args()
-dist.init_process_group(given.backend)
+arguments = parser.parse_args()
+dist.init_process_group(arguments.backend)
 rank, size = dist.get_rank(), dist.get_world_size()
-if given.replicas > 1:
-    shape = (given.replicas, size // given.replicas)
+if arguments.replicas > 1:
+    shape = (arguments.replicas, size // arguments.replicas)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
 else:
     mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("shard",))
 torch.manual_seed(0)
 model = GPT()
 options = {"mesh": mesh}
-if given.mixed_precision:
+if arguments.mixed_precision:
     options["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
 for block in model.blocks:
     fully_shard(block, **options)

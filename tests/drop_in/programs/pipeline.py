@@ -9,14 +9,14 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 parser = argparse.ArgumentParser()
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--schedule", default="1f1b", choices=["1f1b", "gpipe"])
-given = parser.parse_args()
-dist.init_process_group(given.backend)
+options = parser.parse_args()
+dist.init_process_group(options.backend)
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 layers = [torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU()) for _ in range(2 * size)]
 own = torch.nn.Sequential(*layers[2 * rank : 2 * rank + 2])
 stage = PipelineStage(own, rank, size, torch.device("cpu"))
-kind = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[given.schedule]
+kind = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[options.schedule]
 schedule = kind(stage, n_microbatches=4, loss_fn=torch.nn.functional.mse_loss)
 optimizer = torch.optim.SGD(own.parameters(), lr=0.1, momentum=0.9)
 for step in range(4):

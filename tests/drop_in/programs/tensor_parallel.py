@@ -31,12 +31,12 @@ class Layer(torch.nn.Module):
 parser = argparse.ArgumentParser()
 parser.add_argument("--backend", default=None)
 parser.add_argument("--sequence", action="store_true")
-given = parser.parse_args()
-if given.backend:
-    dist.init_process_group(given.backend)  # else the mesh does, with what is the default
+options = parser.parse_args()
+if options.backend:
+    dist.init_process_group(options.backend)  # else the mesh does, with what is the default
 mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),), mesh_dim_names=("tp",))
 torch.manual_seed(0)
-if given.sequence:
+if options.sequence:
     plan = {
         "norm": SequenceParallel(),
         "up": ColwiseParallel(input_layouts=Shard(1)),

@@ -58,7 +58,7 @@ def code(program: Program, parts: int) -> str:
 
 def ring(n: int) -> Program:
     """In n chunks: sums grow on their way round, then they go round once more."""
-    found: Program = []
+    rows: Program = []
     for me in range(n):
         left, right = (me - 1) % n, (me + 1) % n
         row = []
@@ -66,13 +66,13 @@ def ring(n: int) -> Program:
             row += [Move("post", right, (me - step) % n), Move("add", left, (me - step - 1) % n)]
         for step in range(n - 1):
             row += [Move("post", right, (me + 1 - step) % n), Move("copy", left, (me - step) % n)]
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def tree(n: int) -> Program:
     """Whole tensors up a binomial tree to rank 0, and down again."""
-    found: Program = []
+    rows: Program = []
     for me in range(n):
         row, down, distance = [], [], 1
         while distance < n and not me & distance:
@@ -82,8 +82,8 @@ def tree(n: int) -> Program:
             distance *= 2
         if me:
             row += [Move("send", me - distance, 0), Move("copy", me - distance, 0)]
-        found.append(row + down)
-    return found
+        rows.append(row + down)
+    return rows
 
 
 # -- what must come of one --

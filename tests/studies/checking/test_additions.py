@@ -27,9 +27,9 @@ def test_plain_additions_are_rows_and_the_laws_hold_of_them() -> None:
 
 
 def test_the_rows_of_a_wrong_one_say_what_is_wrong() -> None:
-    found = complete_sums(recorded(algorithms.doubles))
-    assert found and {one.chunk for one in found} == {2}
-    assert "holds rank 0's 2 times" in found[0].words
+    violations = complete_sums(recorded(algorithms.doubles))
+    assert violations and {one.chunk for one in violations} == {2}
+    assert "holds rank 0's 2 times" in violations[0].words
 
 
 @pytest.mark.parametrize("function", [algorithms.all_peers])

@@ -42,7 +42,7 @@ def test_it_says_how_far_it_is_and_can_be_interrupted(
 ) -> None:
     with started(tmp_path, monkeypatch) as kernel:
 
-        def told(words: str) -> Any:
+        def shows(words: str) -> Any:
             return lambda m: m["msg_type"].endswith("display_data") and words in _text(m)
 
         kernel.client.execute(FUNCTIONS)
@@ -58,7 +58,7 @@ def test_it_says_how_far_it_is_and_can_be_interrupted(
         kernel.got.clear()
         endless = "wb.check('all_reduce', endless, ranks=(1, 2), timeout=600)"
         kernel.client.execute(endless, stop_on_error=False)  # what is asked next is not thrown away
-        kernel.until(told("now 2 ranks, 1 float32, eager"), 30, "the case that does not end")
+        kernel.until(shows("now 2 ranks, 1 float32, eager"), 30, "the case that does not end")
         interrupted = time.monotonic()
         os.kill(kernel.pid, signal.SIGINT)
         error = kernel.until(lambda m: m["msg_type"] == "error", 10, "an interrupt")["content"]

@@ -37,9 +37,9 @@ MUTATIONS = (
 def mutants(draw: Any) -> tuple[Program, int, str]:
     """A program with one thing wrong, its chunks, and what was done to it."""
     n = draw(st.integers(2, 4))
-    made, parts = draw(st.sampled_from([(ring(n), n), (tree(n), 1)]))
+    program, parts = draw(st.sampled_from([(ring(n), n), (tree(n), 1)]))
     me = draw(st.integers(0, n - 1))
-    row, others = made[me], [rank for rank in range(n) if rank != me]
+    row, others = program[me], [rank for rank in range(n) if rank != me]
     how = draw(st.sampled_from(MUTATIONS[: 8 if parts > 1 else 5]))
     taking = [i for i, move in enumerate(row) if not move.sends]
     at = draw(st.sampled_from(taking if "for" in how or "places" in how else range(len(row))))
@@ -53,7 +53,7 @@ def mutants(draw: Any) -> tuple[Program, int, str]:
     elif how == "wrong peer":
         row[at] = move._replace(peer=draw(st.sampled_from(others)))
     elif how == "other rank's moves":
-        made[me] = [one for one in made[draw(st.sampled_from(others))] if one.peer != me]
+        program[me] = [one for one in program[draw(st.sampled_from(others))] if one.peer != me]
     elif how == "wrong chunk":
         row[at] = move._replace(chunk=(move.chunk + draw(st.integers(1, parts - 1))) % parts)
     elif how == "copy for add":
@@ -64,7 +64,7 @@ def mutants(draw: Any) -> tuple[Program, int, str]:
             move._replace(chunk=row[there].chunk),
             row[there]._replace(chunk=move.chunk),
         )
-    return made, parts, f"{how}, rank {me}, move {at}"
+    return program, parts, f"{how}, rank {me}, move {at}"
 
 
 def check(program: Program, parts: int) -> Report:
@@ -107,16 +107,16 @@ def agrees(case: Verdict, end: End, parts: int) -> None:
 
 
 def _deadlock(case: Verdict, end: End) -> None:
-    found = case.deadlock
-    assert found is not None and found.stands
-    for stand in found.stands:
+    deadlock = case.deadlock
+    assert deadlock is not None and deadlock.stands
+    for stand in deadlock.stands:
         move = end.blocked[stand.rank]
         assert stand.peer == move.peer and stand.doing in (move.what, "recv", "post")
         assert f"comm.{'recv' if not move.sends else move.what}(" in stand.place.text
-    ways = zip(found.cycle, (*found.cycle[1:], *found.cycle[:1]), strict=True)
+    ways = zip(deadlock.cycle, (*deadlock.cycle[1:], *deadlock.cycle[:1]), strict=True)
     assert all(end.blocked[one].peer == after for one, after in ways)
-    assert found.cycle or found.returned
-    assert not {*found.returned} & {*end.blocked}
+    assert deadlock.cycle or deadlock.returned
+    assert not {*deadlock.returned} & {*end.blocked}
 
 
 def _held(case: Verdict, end: End, parts: int) -> None:
@@ -134,16 +134,16 @@ def _held(case: Verdict, end: End, parts: int) -> None:
         for counts in end.held[one.rank][first : last + 1]:
             lacks = [r for r, count in enumerate(counts) if count == 0]
             extra = [(r, count) for r, count in enumerate(counts) if count > 1]
-            told = re.search(r"lacks? the part of ranks? ([\d, ]+)", one.words)
-            assert lacks == ([int(r) for r in told[1].split(",")] if told else [])
+            match = re.search(r"lacks? the part of ranks? ([\d, ]+)", one.words)
+            assert lacks == ([int(r) for r in match[1].split(",")] if match else [])
             more = re.findall(r"rank (\d+)'s part (\d+) times", one.words)
             assert extra == [(int(r), int(count)) for r, count in more]
 
 
 def _numbers(words: str, pattern: str) -> tuple[int, int]:
-    found = re.search(pattern, words)
-    assert found, words
-    return int(found["a"]), int(found["b"])
+    match = re.search(pattern, words)
+    assert match, words
+    return int(match["a"]), int(match["b"])
 
 
 def judged_truly(program: Program, parts: int) -> None:
@@ -162,9 +162,9 @@ def judged_truly(program: Program, parts: int) -> None:
         assert ("only when it is received" in report.headline) >= hidden
 
 
-@pytest.mark.parametrize("made", [ring, tree])
-def test_the_true_ones_are_right(made: Any) -> None:
-    program, parts = made(3), 3 if made is ring else 1
+@pytest.mark.parametrize("make", [ring, tree])
+def test_the_true_ones_are_right(make: Any) -> None:
+    program, parts = make(3), 3 if make is ring else 1
     judged_truly(program, parts)
     assert all(play(program, parts, mode).right for mode in (True, False))
 

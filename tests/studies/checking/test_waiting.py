@@ -16,9 +16,9 @@ def waits(**peers: int) -> dict[int, Wait]:
 
 
 def test_a_cycle_is_stuck_and_so_is_who_waits_for_it() -> None:
-    found = waits(r0=1, r1=2, r2=0, r3=0)
-    assert stuck_ranks(found, 5, ()) == {0, 1, 2, 3}
-    assert wait_cycle(found, {0, 1, 2, 3}) == (0, 1, 2)
+    four_waits = waits(r0=1, r1=2, r2=0, r3=0)
+    assert stuck_ranks(four_waits, 5, ()) == {0, 1, 2, 3}
+    assert wait_cycle(four_waits, {0, 1, 2, 3}) == (0, 1, 2)
 
 
 def test_who_waits_for_one_that_works_is_not_stuck() -> None:
@@ -37,15 +37,15 @@ def test_a_wait_for_anyone_ends_if_anyone_can_still_send() -> None:
 def test_exactly_those_are_stuck_that_no_order_of_events_lets_go(case: tuple) -> None:
     n, data = case
     state = [data.draw(st.sampled_from(["works", "done", *range(-1, n)])) for _ in range(n)]
-    found = {r: Wait(0, 1, peer) for r, peer in enumerate(state) if isinstance(peer, int)}
-    found = {r: wait for r, wait in found.items() if wait.peer != r}
+    by_rank = {r: Wait(0, 1, peer) for r, peer in enumerate(state) if isinstance(peer, int)}
+    by_rank = {r: wait for r, wait in by_rank.items() if wait.peer != r}
     done = {r for r, one in enumerate(state) if one == "done"}
-    free = {r for r in range(n) if r not in found and r not in done}
+    free = {r for r in range(n) if r not in by_rank and r not in done}
     for _ in range(n):  # whoever is free may release whoever waits for it
         for r, by in product(range(n), range(n)):
-            if r in found and by != r and by in free and found[r].peer in (by, ANY):
+            if r in by_rank and by != r and by in free and by_rank[r].peer in (by, ANY):
                 free.add(r)
-    assert stuck_ranks(found, n, done) == set(found) - free
+    assert stuck_ranks(by_rank, n, done) == set(by_rank) - free
 
 
 def test_one_look_proves_nothing_and_neither_do_two_of_different_waits() -> None:

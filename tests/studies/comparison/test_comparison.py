@@ -259,7 +259,7 @@ def test_experiments_are_named_by_what_sets_them_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "how", "words"),
+    ("experiments", "how", "words"),
     [
         (RING, {}, "takes several experiments"),
         ([], {}, "no experiment"),
@@ -273,10 +273,10 @@ def test_experiments_are_named_by_what_sets_them_apart() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
-    given: Any, how: dict[str, Any], words: str
+    experiments: Any, how: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(SpecError, match=words):
-        wb.compare(given, **how)
+        wb.compare(experiments, **how)
 
 
 def test_a_run_stopped_at_its_memory_limit_is_said_and_the_others_go_on() -> None:

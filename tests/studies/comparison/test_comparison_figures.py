@@ -59,8 +59,8 @@ def test_axes() -> None:
 def test_smoothing_looks_back_only() -> None:
     assert smooth_curve(curve([4.0, 2.0, 0.0]), 2)["loss"].to_list() == [4, 3, 1]
     falling = curve([5 - i / 20 for i in range(100)])
-    told = first_below(falling, 3.0)  # the mean of two: 3.025 at 40, 2.975 at 41
-    assert (told["iterations"], told["updates"], told["bytes"]) == (41, 123, 4100)
+    row = first_below(falling, 3.0)  # the mean of two: 3.025 at 40, 2.975 at 41
+    assert (row["iterations"], row["updates"], row["bytes"]) == (41, 123, 4100)
 
 
 def test_several_runs_are_written_as_mean_least_and_most() -> None:

@@ -28,13 +28,13 @@ def mine(comm, x):
     return total
 
 
-def made(**points: list[tuple[int, float, float | None]]) -> pl.DataFrame:
+def points_of(**points: list[tuple[int, float, float | None]]) -> pl.DataFrame:
     """Algorithm -> (bytes, predicted, measured)."""
     rows = [(name, 4, *one) for name, each in points.items() for one in each]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-TABLE = made(
+TABLE = points_of(
     fixed=[(1024, 1e-3, 1e-3), (4096, 1e-3, 2e-3)], grows=[(1024, 0.5e-3, 2e-3), (4096, 2e-3, 2e-3)]
 )
 
@@ -50,7 +50,7 @@ def test_lines_cross_where_they_are_drawn_to() -> None:
 def test_a_miss_is_relative_and_of_what_was_measured() -> None:
     assert miss(TABLE) == pytest.approx(math.sqrt((0 + 0.5**2 + 0.75**2 + 0) / 4))
     assert miss(TABLE, 4096) == pytest.approx(math.sqrt(0.5**2 / 2))
-    assert math.isnan(miss(made(one=[(1024, 1.0, None)])))
+    assert math.isnan(miss(points_of(one=[(1024, 1.0, None)])))
 
 
 def test_predicted_only_needs_no_rank() -> None:
@@ -113,12 +113,12 @@ def test_the_chart_has_a_line_and_dots_for_each() -> None:
 
 
 def test_the_table_as_people_read_it() -> None:
-    told = as_texts(made(one=[(1024, 1e-3, 2e-3), (2048, 1e-3, None)]))
-    assert told.rows() == [("1 KB", "2 ms (1 ms)"), ("2 KB", "(1 ms)")]
+    texts = as_texts(points_of(one=[(1024, 1e-3, 2e-3), (2048, 1e-3, None)]))
+    assert texts.rows() == [("1 KB", "2 ms (1 ms)"), ("2 KB", "(1 ms)")]
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "words"),
+    ("algorithms", "options", "words"),
     [
         (("rign",), {}, "'rign'.*'ring'"),
         (("ring", "ring"), {}, "once"),
@@ -130,9 +130,9 @@ def test_the_table_as_people_read_it() -> None:
         ((lambda comm: None,), {}, "takes"),
     ],
 )
-def test_what_cannot_be_is_refused(given, options, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_is_refused(algorithms, options, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(SpecError, match=words):
-        wb.crossover(*given, **options, measure=False)
+        wb.crossover(*algorithms, **options, measure=False)
 
 
 @pytest.mark.timing

@@ -16,37 +16,37 @@ SIZES = (1024, 16384, 1 << 18, 1 << 21)
 NAMES = ("ring", "naive", "one_shot", "tree")
 
 
-def made(n: int, cores: int, noise: float = 0.0) -> list[Timed]:
+def timed_bursts(n: int, cores: int, noise: float = 0.0) -> list[Timed]:
     chance = np.random.default_rng(0)
-    found = []
+    result = []
     for name in NAMES:
         for nbytes in SIZES:
             one = Timed("all_reduce", name, n, nbytes, 2, 1.0)
             seconds = burst(one, TRUE, cores).seconds * float(np.exp(noise * chance.normal()))
-            found.append(Timed("all_reduce", name, n, nbytes, 2, seconds))
-    return found
+            result.append(Timed("all_reduce", name, n, nbytes, 2, seconds))
+    return result
 
 
 @pytest.mark.parametrize(("n", "cores"), [(2, 8), (4, 8), (4, 2)])
 def test_times_of_a_machine_give_that_machine(n: int, cores: int) -> None:
-    machine, error = fit(made(n, cores), cores)
+    machine, error = fit(timed_bursts(n, cores), cores)
     assert error < 0.02
     for name in candidates("all_reduce", n):  # those that were not timed too
         for nbytes in (4096, 1 << 19):
             one = Timed("all_reduce", name, n, nbytes, 1, 1.0)
-            told, true = burst(one, machine, cores).seconds, burst(one, TRUE, cores).seconds
-            assert told == pytest.approx(true, rel=0.06), (name, nbytes)
+            predicted, true = burst(one, machine, cores).seconds, burst(one, TRUE, cores).seconds
+            assert predicted == pytest.approx(true, rel=0.06), (name, nbytes)
 
 
 def test_noise_is_said_and_does_not_carry_away() -> None:
-    machine, error = fit(made(4, 8, noise=0.2), 8)
+    machine, error = fit(timed_bursts(4, 8, noise=0.2), 8)
     assert 0.1 < error < 0.3
     one = Timed("all_reduce", "rabenseifner", 4, 1 << 18, 1, 1.0)
     assert burst(one, machine, 8).seconds == pytest.approx(burst(one, TRUE, 8).seconds, rel=0.35)
 
 
 def test_own_factors_make_up_for_what_one_machine_cannot_say() -> None:
-    points = made(4, 2)
+    points = timed_bursts(4, 2)
     odd = [
         Timed(**{**vars(p), "seconds": p.seconds * (3 if p.algorithm == "ring" else 1)})
         for p in points
@@ -72,8 +72,8 @@ def test_a_line_passes_between_points_and_one_that_lies_apart_does_not_carry_it_
     straight = [(size, 2.0 * (size / 1024) ** 0.1) for size in sizes]
     assert dict(smooth(straight)) == pytest.approx(dict(straight[::2]), rel=1e-3)
     apart = [(size, factor * (5 if size == 1 << 18 else 1)) for size, factor in straight]
-    told = dict(smooth(apart))
-    assert told[1 << 10] == pytest.approx(straight[0][1], rel=0.05)
-    assert told[1 << 26] == pytest.approx(straight[-1][1], rel=0.05)
+    smoothed = dict(smooth(apart))
+    assert smoothed[1 << 10] == pytest.approx(straight[0][1], rel=0.05)
+    assert smoothed[1 << 26] == pytest.approx(straight[-1][1], rel=0.05)
     assert smooth([(0, 1.5)]) == ((1, 1.5),)  # a barrier moves nothing
     assert smooth([(1024, 2.0), (4096, 3.0)]) == ((1024, 2.0), (4096, 3.0))

@@ -65,14 +65,14 @@ def test_calibrating_keeps_what_auto_then_goes_by(
 ) -> None:
     monkeypatch.setenv("WORKBENCH_COSTS", str(tmp_path / "costs.json"))
     monkeypatch.setattr(module, "LARGEST", 1 << 18)
-    found = wb.calibrate(ranks=(2,), operations=("all_reduce", "barrier"), progress=False)
-    assert found.file == place() and load() == found.costs
+    calibration = wb.calibrate(ranks=(2,), operations=("all_reduce", "barrier"), progress=False)
+    assert calibration.file == place() and load() == calibration.costs
     assert "measured on this machine" in load().source
-    timed = {one.algorithm: one.seconds for one in found.points if one.nbytes == 1 << 18}
+    timed = {one.algorithm: one.seconds for one in calibration.points if one.nbytes == 1 << 18}
     chosen = choose("all_reduce", 2, 1 << 18, load())
     assert timed[chosen] <= 1.06 * min(timed.values())
-    told = str(found)
-    assert "auto, all_reduce, 2 ranks:" in told and str(place()) in told and "α" in told
+    text = str(calibration)
+    assert "auto, all_reduce, 2 ranks:" in text and str(place()) in text and "α" in text
     with pytest.raises(SpecError, match="ranks"):
         wb.calibrate(ranks=(1,))
     with pytest.raises(SpecError, match="rings"):

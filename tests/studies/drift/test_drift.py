@@ -240,8 +240,8 @@ def trains_alone(job, config):
 @pytest.mark.full
 def test_a_strategy_defined_here_and_an_experiment() -> None:
     exp = wb.Experiment(strategy=trains_alone, ranks=2, iterations=2, batch_size=9, seed=4)
-    for given in (trains_alone, exp):
-        report = wb.drift(given, mutants=False, **({} if given is exp else {"iterations": 1}))
+    for subject in (trains_alone, exp):
+        report = wb.drift(subject, mutants=False, **({} if subject is exp else {"iterations": 1}))
         assert report.wait(WAIT).verdict in ("no difference", "rounding"), str(report)
     assert report.subjects[0].experiment == exp and report.at == (1, 2)
 
@@ -254,7 +254,7 @@ def wants_more(rank, size, model, dataset):
 
 
 @pytest.mark.parametrize(
-    ("given", "fields", "words"),
+    ("subject", "fields", "words"),
     [
         (wants_more, {}, "names what it wants of rank, size, model, minibatches"),
         ("data_paralel", {}, "did you mean 'data_parallel'"),
@@ -267,9 +267,9 @@ def wants_more(rank, size, model, dataset):
     ],
     ids=named,
 )
-def test_what_cannot_be_is_refused_before_anything_runs(given, fields, words: str) -> None:
+def test_what_cannot_be_is_refused_before_anything_runs(subject, fields, words: str) -> None:
     with pytest.raises(SpecError, match=words.replace("(", r"\(")):
-        wb.drift(given, **fields)
+        wb.drift(subject, **fields)
 
 
 class Broken:

@@ -38,8 +38,8 @@ class Noisy:
         return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
 
     def dataset(self, split: str) -> Any:
-        made = torch.Generator().manual_seed(7)
-        x = torch.randn(90, 6, generator=made)
+        generator = torch.Generator().manual_seed(7)
+        x = torch.randn(90, 6, generator=generator)
         return torch.utils.data.TensorDataset(x, x.sin().sum(1, keepdim=True))
 
     def loss(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
@@ -82,10 +82,10 @@ def forgets_the_optimizer(rank, size, model, minibatches, loss):
 
 
 def forgets_the_sampler(rank, size, model, minibatches, loss):
-    optimizer, seen = sgd(model), []
+    optimizer, history = sgd(model), []
     for number, batch in enumerate(minibatches):
-        seen.append(batch)
-        batch = seen[number - 2] if number >= 2 else batch
+        history.append(batch)
+        batch = history[number - 2] if number >= 2 else batch
         one_update(rank, size, model, optimizer, loss, batch)
 
 
@@ -120,11 +120,12 @@ def test_whoever_forgets_something_is_named_and_a_right_one_is_not() -> None:
         name: experiment_of(loop, {**FIELDS, "task": Noisy}) for name, loop in loops.items()
     }
     report = wb.drift({**subjects, **mutants}, at=(), mutants=False).wait(WAIT)
-    found = report.findings
+    findings = report.findings
     assert report.verdicts["right"] in ("rounding", "no difference")
     for name, lost in [*zip(WORDS, WORDS, strict=True), *RESUMING.items()]:
         assert report.verdicts[name] == f"bug: {WORDS[lost]}: right until iteration 2", str(report)
-        assert found[name].since == 2 and "one process that resumes so" in str(found[name].reasons)
+        assert findings[name].since == 2
+        assert "one process that resumes so" in str(findings[name].reasons)
     assert report.verdicts["else"].startswith("bug: right until iteration 3, whose update")
     assert report._ends == {} and report.over == len(report.plan)
 
@@ -165,8 +166,8 @@ def test_where_training_may_have_resumed() -> None:
 
 def test_a_verdict_names_what_was_lost_and_when() -> None:
     for lost, words in WORDS.items():
-        found = judge(with_bug(resumed=Resumed(lost, 7)))
-        assert found.verdict == f"bug: {words}: right until iteration 7" and found.since == 7
+        finding = judge(with_bug(resumed=Resumed(lost, 7)))
+        assert finding.verdict == f"bug: {words}: right until iteration 7" and finding.since == 7
 
 
 def draws() -> Iterator[float]:

@@ -81,7 +81,7 @@ def test_failures_that_leave_no_time_to_train_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fields", "said"),
+    ("options", "fields", "message"),
     [
         ({}, {"mtbf": "0 s"}, "mtbf"),
         ({}, {"mtbf": "-2 s"}, "mtbf"),
@@ -98,9 +98,9 @@ def test_failures_that_leave_no_time_to_train_are_said(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
-    tmp_path: Path, given: dict[str, Any], fields: dict[str, Any], said: str
+    tmp_path: Path, options: dict[str, Any], fields: dict[str, Any], message: str
 ) -> None:
-    exp = small(tmp_path / "saved", **given)
-    with pytest.raises((wb.SpecError, TypeError), match=said):
+    exp = small(tmp_path / "saved", **options)
+    with pytest.raises((wb.SpecError, TypeError), match=message):
         wb.interval(exp, **{"mtbf": "1 s", "every": (2, 5), **fields})
     assert not (tmp_path / "saved").exists()

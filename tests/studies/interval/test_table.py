@@ -62,16 +62,16 @@ def test_failures_are_a_seeds_own_and_come_as_often_as_asked() -> None:
 def test_intervals_of_one_seed_have_the_same_failures() -> None:
     plan = wb.Checkpoint(folder="c", every=7, keep=3, background=False)
     exp = wb.Experiment(iterations=100, checkpoint=plan)
-    found = cases(exp, (2, 5), (0, 1), THERE, 0.1, 2.0)
-    assert [one.name for one in found] == [
+    plan_cases = cases(exp, (2, 5), (0, 1), THERE, 0.1, 2.0)
+    assert [one.name for one in plan_cases] == [
         "every 2, seed 0",
         "every 5, seed 0",
         "every 2, seed 1",
         "every 5, seed 1",
     ]
-    first, second, other, _ = (one.experiment for one in found)
+    first, second, other, _ = (one.experiment for one in plan_cases)
     assert first.faults == second.faults != other.faults and first.recovery == "restart"
-    plans = [one.experiment.checkpoint for one in found]
+    plans = [one.experiment.checkpoint for one in plan_cases]
     assert [one.every for one in plans if one] == [2, 5, 2, 5]
     assert len({one.folder for one in plans if one}) == 4
     assert {(one.keep, one.background) for one in plans if one} == {(3, False)}
@@ -116,20 +116,20 @@ RUN = rows(
 
 
 def test_a_runs_time_is_taken_apart() -> None:
-    found = measure(RUN, {"recoveries": RECOVERED}, 1, 4)
-    assert found is not None and found.seconds == pytest.approx(0.170)
-    assert found.checkpoints == pytest.approx((0.006, 0.007))
-    assert found.lost == pytest.approx((0.014,)) and found.recovery == pytest.approx((0.100,))
-    useful = found.seconds - sum(found.checkpoints) - 0.114
+    measured = measure(RUN, {"recoveries": RECOVERED}, 1, 4)
+    assert measured is not None and measured.seconds == pytest.approx(0.170)
+    assert measured.checkpoints == pytest.approx((0.006, 0.007))
+    assert measured.lost == pytest.approx((0.014,)) and measured.recovery == pytest.approx((0.100,))
+    useful = measured.seconds - sum(measured.checkpoints) - 0.114
     assert useful == pytest.approx(0.043)
-    [row] = table_of([found], None).to_dicts()
+    [row] = table_of([measured], None).to_dicts()
     assert row["failures"] == 1 and row["seconds"] == pytest.approx(0.170 / 4)
     assert row["expected_s"] is None
 
 
 def test_without_failures_nothing_is_lost_and_without_rows_nothing_is_known() -> None:
-    found = measure(RUN.filter(pl.col("generation") == 0), {}, 1, 4)
-    assert found is not None and (found.lost, found.recovery) == ((), ())
+    measured = measure(RUN.filter(pl.col("generation") == 0), {}, 1, 4)
+    assert measured is not None and (measured.lost, measured.recovery) == ((), ())
     assert measure(RUN.filter(pl.col("kind") == "fault"), {}, 1, 4) is None
 
 
@@ -142,9 +142,9 @@ def test_an_iterations_time_leaves_checkpoints_out() -> None:
 def test_sentences_say_how_near_to_young_it_is_and_what_is_missing() -> None:
     costs = Costs(iteration=0.01, checkpoint=0.02, restart=0.3, mtbf=2.0)
     near = [replayed(every, costs, 3000, 0) for every in (2, 28, 400)]
-    said = " ".join(sentences(table_of(near, costs), costs))
-    assert "Young: a checkpoint every 283 ms of training, 28.3 iterations" in said
-    assert "every 28 iterations" in said and "within 2 times of Young's" in said
+    text = " ".join(sentences(table_of(near, costs), costs))
+    assert "Young: a checkpoint every 283 ms of training, 28.3 iterations" in text
+    assert "every 28 iterations" in text and "within 2 times of Young's" in text
     outside = sentences(table_of(near[:1], costs), costs)
     assert "14.1 times apart from Young's" in outside[2] and "sweep around it" in outside[3]
     none = [Measured(5, 100, 1.0, (0.02,))]
@@ -158,6 +158,6 @@ def test_a_checkpoints_cost_is_the_median_of_intervals() -> None:
         Measured(3, 9, 1.0, (1.0,)),
         Measured(4, 9, 1.0, (2.0,)),
     ]
-    found = costs_of(runs, 0.1, 2.0)
-    assert found is not None and (found.checkpoint, found.restart) == (2.0, 0.0)
+    costs = costs_of(runs, 0.1, 2.0)
+    assert costs is not None and (costs.checkpoint, costs.restart) == (2.0, 0.0)
     assert costs_of([], 0.1, 2.0) is costs_of(runs, None, 2.0) is None

@@ -26,11 +26,11 @@ def small(**fields: Any) -> wb.Experiment:
 
 
 def test_every_combination_is_a_case() -> None:
-    found = cases(small(), (2, 1), "strong", {"batch_size": (32, 64), "bind": (False, True)})
-    assert len(found) == 8 and len({case.name for case in found}) == 8
-    assert found[0].name == "batch size 32, not bound, 1 rank"
-    assert [case.ranks for case in found[:2]] == [1, 2]
-    assert {(c.experiment.batch_size, c.experiment.bind) for c in found} == {
+    combinations = cases(small(), (2, 1), "strong", {"batch_size": (32, 64), "bind": (False, True)})
+    assert len(combinations) == 8 and len({case.name for case in combinations}) == 8
+    assert combinations[0].name == "batch size 32, not bound, 1 rank"
+    assert [case.ranks for case in combinations[:2]] == [1, 2]
+    assert {(c.experiment.batch_size, c.experiment.bind) for c in combinations} == {
         (32, False),
         (32, True),
         (64, False),
@@ -45,13 +45,14 @@ def test_weak_scaling_gives_each_rank_the_minibatch() -> None:
 
 def test_values_may_have_names_and_links_of_ranks_that_are_missing_are_left_out() -> None:
     slow = wb.Network(links={(0, 1): wb.Link(latency="1 ms")})
-    found = cases(small(network=slow), (1, 2), "strong", {"task": {"own": "lenet_digits"}})
-    assert [case.name for case in found] == ["own, 1 rank", "own, 2 ranks"]
-    assert not found[0].experiment.network.links and found[1].experiment.network == slow
+    combinations = cases(small(network=slow), (1, 2), "strong", {"task": {"own": "lenet_digits"}})
+    assert [case.name for case in combinations] == ["own, 1 rank", "own, 2 ranks"]
+    one, two = combinations
+    assert not one.experiment.network.links and two.experiment.network == slow
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "words"),
     [
         ({"ranks": ()}, "ranks = "),
         ({"ranks": (2, 2)}, "ranks = "),
@@ -64,8 +65,8 @@ def test_values_may_have_names_and_links_of_ranks_that_are_missing_are_left_out(
         ({"batch_size": (0,)}, "batch_size"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(wb.SpecError, match=said):
+def test_what_cannot_be_is_refused_before_anything_runs(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(wb.SpecError, match=words):
         speed_up(small(), **fields)
 
 
@@ -77,9 +78,9 @@ def test_what_the_machine_can_do_is_measured_and_leaves_no_process() -> None:
         assert kernels.rate(1, 0.05) > 0 and kernels.rate(2, 0.05) > 0
         pids = [process.pid for process in kernels.processes]
     assert all(process_state(pid) in "ZX" for pid in pids)
-    found = ceilings((1, 2), seconds=0.05)
-    assert set(found) == {"compute", "copy"} and found["copy"][1] == 1
-    assert 0.3 < found["compute"][2] < 8
+    limits = ceilings((1, 2), seconds=0.05)
+    assert set(limits) == {"compute", "copy"} and limits["copy"][1] == 1
+    assert 0.3 < limits["compute"][2] < 8
 
 
 def test_a_process_that_fails_to_measure_is_an_error() -> None:
@@ -122,8 +123,8 @@ class Bound:
 @pytest.mark.parametrize("bind", first(1, [True, False]))
 def test_bound_ranks_may_use_no_other_core(bind: bool) -> None:
     exp = wb.Experiment(task=Bound, ranks=2, iterations=1, batch_size=4, threads=1, bind=bind)
-    found = wb.run(exp).wait(timeout=60).metrics["cores"]
-    assert found == (1 if bind else len(os.sched_getaffinity(0)))
+    core_count = wb.run(exp).wait(timeout=60).metrics["cores"]
+    assert core_count == (1 if bind else len(os.sched_getaffinity(0)))
 
 
 # -- a study --
@@ -132,8 +133,8 @@ def test_bound_ranks_may_use_no_other_core(bind: bool) -> None:
 def test_strong_scaling_shares_out_what_is_padded() -> None:
     """As samples are; a pipeline's pad is of a microbatch, and that of weak scaling of a rank."""
     padded = small(pad_compute="30 ms")
-    found = cases(padded, (1, 2, 3), "strong", {})
-    assert [case.experiment.pad_compute_ns for case in found] == [30_000_000, 15_000_000, 10**7]
+    strong = cases(padded, (1, 2, 3), "strong", {})
+    assert [case.experiment.pad_compute_ns for case in strong] == [30_000_000, 15_000_000, 10**7]
     weak = cases(padded, (1, 2), "weak", {})
     assert [case.experiment.pad_compute_ns for case in weak] == [30_000_000] * 2
     piped = padded.replace(strategy="pipeline", ranks=2, options={"microbatches": 4})

@@ -16,14 +16,14 @@ MACHINE = {"compute": {1: 1.0, 2: 1.9, 4: 2.0, 8: 2.0}, "copy": {1: 1.0, 2: 1.3,
 
 
 def run(ranks: int, seconds: float, series: str = "", **fields: float) -> Measured:
-    told = {
+    values = {
         "threads": 1,
         "batch_size": 64,
         "exposed_ms": 1.0,
         "exposed_share": 0.1,
         "core_wait_share": 0.0,
     } | fields
-    return Measured(series, ranks, seconds=seconds, **told)  # type: ignore[arg-type]
+    return Measured(series, ranks, seconds=seconds, **values)  # type: ignore[arg-type]
 
 
 def of(table: pl.DataFrame, ranks: int) -> dict[str, float]:
@@ -138,18 +138,18 @@ def test_one_line_has_amdahls_beside_it() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_figure_is_drawn(theme: str) -> None:
-    made = figure(study(), theme)
-    assert len(made.data) == 11 and made.layout.xaxis.tickvals == (1, 2, 4, 8)
+    plot = figure(study(), theme)
+    assert len(plot.data) == 11 and plot.layout.xaxis.tickvals == (1, 2, 4, 8)
     assert len(figure(table_of([], {}), theme).data) == 0
 
 
 def test_the_still_picture_is_svg_that_says_it_all() -> None:
     table = study()
-    told = sentences(table, 2, padded=False)
-    root = ET.fromstring(svg(cells(table), told, "over"))
+    lines = sentences(table, 2, padded=False)
+    root = ET.fromstring(svg(cells(table), lines, "over"))
     texts = "".join(root.itertext())
     assert "fast <links>" in texts and "this machine: computing" in texts
-    assert root.get("aria-label") == " ".join(told)
+    assert root.get("aria-label") == " ".join(lines)
     width, height = (float(root.get(side)) for side in ("width", "height"))
     for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
         assert 0 < float(circle.get("cx")) < width and 0 < float(circle.get("cy")) < height

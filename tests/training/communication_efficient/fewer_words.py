@@ -23,11 +23,11 @@ def done(**fields: Any) -> wb.Result:
 
 
 def check_equal(
-    found: wb.Result, losses: list[float], parameters: dict[str, torch.Tensor], dtype: str
+    result: wb.Result, losses: list[float], parameters: dict[str, torch.Tensor], dtype: str
 ) -> None:
-    assert len(found.losses) == len(losses)
-    difference = np.abs(np.subtract(found.losses, losses)).max()
+    assert len(result.losses) == len(losses)
+    difference = np.abs(np.subtract(result.losses, losses)).max()
     assert difference <= BOUND[dtype], f"losses differ by {difference:.2e}"
-    assert found.parameters.keys() == parameters.keys()
-    furthest = max((found.parameters[k] - parameters[k]).abs().max().item() for k in parameters)
+    assert result.parameters.keys() == parameters.keys()
+    furthest = max((result.parameters[k] - parameters[k]).abs().max().item() for k in parameters)
     assert furthest <= 10 * BOUND[dtype], f"parameters differ by {furthest:.2e}"

@@ -40,8 +40,8 @@ def replicas(
             mine = partition(ids, rank, ranks)
             batch = torch.utils.data.default_collate([data[int(i)] for i in mine])
             loss = task.loss(model, [batch[0].double(), batch[1]])
-            found = torch.autograd.grad(loss, [*model.parameters()])
-            gradients.append(torch.cat([one.reshape(-1) for one in found]))
+            parts = torch.autograd.grad(loss, [*model.parameters()])
+            gradients.append(torch.cat([one.reshape(-1) for one in parts]))
             shares.append(len(mine) / len(ids))
             each.append(float(loss.detach()))
         losses.append(float(np.dot(each, shares)))
@@ -54,10 +54,10 @@ def flat(result: wb.Result) -> Flat:
     return torch.cat([result.parameters[name].reshape(-1) for name in Task().model().state_dict()])
 
 
-def check_replicas(found: wb.Result, expected: tuple[list[float], Flat]) -> None:
+def check_replicas(result: wb.Result, expected: tuple[list[float], Flat]) -> None:
     losses, theta = expected
-    check_equal(found, losses, found.parameters, "float64")
-    assert (flat(found) - theta).abs().max() <= 1e-12
+    check_equal(result, losses, result.parameters, "float64")
+    assert (flat(result) - theta).abs().max() <= 1e-12
 
 
 def mean(thetas: list[Flat]) -> Flat:
@@ -76,7 +76,7 @@ def test_local_sgd(every: int, warmup: int) -> None:
         after = [theta - lr * move for theta, move in zip(thetas, moves, strict=True)]
         return [mean(after)] * RANKS if (t - warmup + 1) % every == 0 else after
 
-    found = done(
+    result = done(
         strategy="local_sgd",
         options={"every": every, "warmup": warmup},
         ranks=RANKS,
@@ -84,7 +84,7 @@ def test_local_sgd(every: int, warmup: int) -> None:
         lr=lr,
         dtype="float64",
     )
-    check_replicas(found, replicas(RANKS, mixed))
+    check_replicas(result, replicas(RANKS, mixed))
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def test_diloco(every: int, rate: float, momentum: float) -> None:
         return [state["old"]] * RANKS
 
     options = {"every": every, "outer_lr": rate, "outer_momentum": momentum}
-    found = done(
+    result = done(
         strategy="diloco", options=options, ranks=RANKS, batch_size=BATCH, lr=lr, dtype="float64"
     )
-    check_replicas(found, replicas(RANKS, mixed))
+    check_replicas(result, replicas(RANKS, mixed))
 
 
 def test_an_outer_step_of_one_is_the_mean_of_the_parameters() -> None:
     common = {"ranks": 4, "batch_size": 10, "momentum": 0.5, "dtype": "float64"}
     local = done(strategy="local_sgd", options={"every": 5}, **common)
     outer = {"every": 5, "outer_lr": 1.0, "outer_momentum": 0.0}
-    found = done(strategy="diloco", options=outer, **common)
-    check_equal(found, local.losses, local.parameters, "float64")
+    result = done(strategy="diloco", options=outer, **common)
+    check_equal(result, local.losses, local.parameters, "float64")
 
 
 @pytest.mark.parametrize("feedback", first(1, [True, False]))
@@ -137,7 +137,7 @@ def test_top_k(feedback: bool) -> None:
         return [theta - lr * total for theta in thetas]
 
     options = {"ratio": ratio, "feedback": feedback}
-    found = done(
+    result = done(
         strategy="top_k", options=options, ranks=RANKS, batch_size=BATCH, lr=lr, dtype="float64"
     )
-    check_replicas(found, replicas(RANKS, mixed))
+    check_replicas(result, replicas(RANKS, mixed))

@@ -103,8 +103,8 @@ def test_each_worker_asks_one_server_and_servers_share_them() -> None:
     run = wb.run(served(ranks=5, options={"servers": 2}))
     run.wait(timeout=60)
     pulls = of(run.events, kind="pull")
-    asked = dict(pulls.group_by("rank").agg(pl.col("peer").unique()).iter_rows())
-    assert asked == {2: [0], 3: [1], 4: [0]}
+    servers_of = dict(pulls.group_by("rank").agg(pl.col("peer").unique()).iter_rows())
+    assert servers_of == {2: [0], 3: [1], 4: [0]}
 
 
 # -- the input stall --
@@ -210,7 +210,7 @@ def test_a_frozen_server_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"ranks": 1}, "leaves 0 workers"),
         ({"ranks": 3, "options": {"servers": 2}}, "as many workers as servers"),
@@ -221,6 +221,6 @@ def test_a_frozen_server_is_waited_for() -> None:
         ({"memory_limit": "1 GB"}, "does not measure"),
     ],
 )
-def test_what_cannot_be_is_refused_before_a_start(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(wb.SpecError, match=said):
+def test_what_cannot_be_is_refused_before_a_start(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(wb.SpecError, match=message):
         served(**fields)

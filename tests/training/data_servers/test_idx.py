@@ -18,7 +18,7 @@ COUNTS = {"train": 60, "t10k": 20}
 
 def written(folder: Path, *, zipped: bool, size: int = 28, seed: int = 0) -> dict[str, np.ndarray]:
     """Files as MNIST's are named, of random pictures; a picture's brightness tells its label."""
-    draw, made = np.random.default_rng(seed), {}
+    draw, arrays = np.random.default_rng(seed), {}
     for part, count in COUNTS.items():
         labels = (np.arange(count) % 10).astype(np.uint8)
         noise = draw.integers(0, 20, (count, size, size))
@@ -26,8 +26,8 @@ def written(folder: Path, *, zipped: bool, size: int = 28, seed: int = 0) -> dic
         for name, array in (("images-idx3", images), ("labels-idx1", labels)):
             head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
             put(folder, f"{part}-{name}-ubyte", head + array.tobytes(), zipped=zipped)
-            made[f"{part}-{name}"] = array
-    return made
+            arrays[f"{part}-{name}"] = array
+    return arrays
 
 
 def put(folder: Path, name: str, data: bytes, *, zipped: bool) -> None:
@@ -51,17 +51,17 @@ def fashion(folder: Path, **fields: Any) -> wb.Experiment:
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_what_is_read_is_what_was_written(tmp_path: Path, zipped: bool) -> None:
-    made = written(tmp_path, zipped=zipped)
+    arrays = written(tmp_path, zipped=zipped)
     for split, part in idx.PARTS.items():
         images, labels = idx.read(tmp_path, split)
-        assert (images == made[f"{part}-images-idx3"]).all() and images.dtype == np.uint8
-        assert (labels == made[f"{part}-labels-idx1"]).all()
+        assert (images == arrays[f"{part}-images-idx3"]).all() and images.dtype == np.uint8
+        assert (labels == arrays[f"{part}-labels-idx1"]).all()
 
 
 def test_a_dot_in_the_name_and_a_wrong_ending_are_forgiven(tmp_path: Path) -> None:
-    made = written(tmp_path, zipped=True)
+    arrays = written(tmp_path, zipped=True)
     (tmp_path / "train-images-idx3-ubyte.gz").rename(tmp_path / "train-images.idx3-ubyte")
-    assert (idx.read(tmp_path, "train")[0] == made["train-images-idx3"]).all()
+    assert (idx.read(tmp_path, "train")[0] == arrays["train-images-idx3"]).all()
 
 
 @pytest.mark.full
@@ -128,7 +128,7 @@ def broken(data: bytes, how: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("cut off", "is cut off: it says 60 x 28 x 28"),
         ("too long", "is too long"),
@@ -137,12 +137,12 @@ def broken(data: bytes, how: str) -> bytes:
         ("other", "where 00 00 08 03 is expected"),
     ],
 )
-def test_a_broken_file_is_named_with_what_is_wrong(tmp_path: Path, how: str, said: str) -> None:
+def test_a_broken_file_is_named_with_what_is_wrong(tmp_path: Path, how: str, message: str) -> None:
     written(tmp_path, zipped=False)
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(broken(path.read_bytes(), how))
     words = refused(tmp_path)
-    assert said in words and "train-images-idx3-ubyte" in words and "Get it again" in words
+    assert message in words and "train-images-idx3-ubyte" in words and "Get it again" in words
 
 
 @pytest.mark.parametrize("left", [3, 20, -3])

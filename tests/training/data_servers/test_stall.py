@@ -37,7 +37,7 @@ BLANK: dict[str, Any] = {
 }
 
 
-def store(stall: dict[int, float], *, asked: bool = True, iterations: int = 6) -> Store:
+def store(stall: dict[int, float], *, served: bool = True, iterations: int = 6) -> Store:
     """Each rank loads for 1 ms and computes for 9; before that it waits for its stall, in ms."""
     rows = []
     for rank, ms in stall.items():
@@ -45,10 +45,10 @@ def store(stall: dict[int, float], *, asked: bool = True, iterations: int = 6) -
             start = (10**6 + iteration * 100) * MS
             here = {"rank": rank, "iteration": iteration}
             came = start + int(ms * MS)
-            if asked:
+            if served:
                 rows.append({**here, "kind": "pull", "start_ns": start, "end_ns": came})
-                told = {"name": "stall", "value": ms + 1, "start_ns": came + MS}
-                rows.append({**here, "kind": "metric", "end_ns": came + MS, **told})
+                metric = {"name": "stall", "value": ms + 1, "start_ns": came + MS}
+                rows.append({**here, "kind": "metric", "end_ns": came + MS, **metric})
             rows.append({**here, "kind": "load", "start_ns": came, "end_ns": came + MS})
             rows.append(
                 {**here, "kind": "forward", "start_ns": came + MS, "end_ns": came + 10 * MS}
@@ -57,24 +57,24 @@ def store(stall: dict[int, float], *, asked: bool = True, iterations: int = 6) -
     return Store.from_frame(pl.DataFrame(whole, infer_schema_length=None))
 
 
-def curve(made: Store) -> tuple[Curves, pl.DataFrame]:
-    curves = Curves(made)
+def curve(events: Store) -> tuple[Curves, pl.DataFrame]:
+    curves = Curves(events)
     curves.update()
     return curves, curves.select("input")
 
 
 def test_the_stall_is_the_mean_over_ranks_and_the_wait_is_exposed() -> None:
-    curves, found = curve(store({1: 4.0, 2: 8.0}))
-    assert found["stall_ms"].to_list() == pytest.approx([7.0] * 6)
-    assert found["step_ms"].to_list() == pytest.approx([16.0] * 6)
+    curves, columns = curve(store({1: 4.0, 2: 8.0}))
+    assert columns["stall_ms"].to_list() == pytest.approx([7.0] * 6)
+    assert columns["step_ms"].to_list() == pytest.approx([16.0] * 6)
     assert "input" in curves.offered
     exposed = curves.select("communication")["exposed_ms"]
     assert exposed.to_list() == pytest.approx([6.0] * 6)
 
 
 def test_without_a_server_it_is_what_loading_takes_and_no_chart_is_offered() -> None:
-    curves, found = curve(store({0: 0.0, 1: 0.0}, asked=False))
-    assert found["stall_ms"].to_list() == pytest.approx([1.0] * 6)
+    curves, columns = curve(store({0: 0.0, 1: 0.0}, served=False))
+    assert columns["stall_ms"].to_list() == pytest.approx([1.0] * 6)
     assert "input" not in curves.offered
 
 

@@ -132,15 +132,15 @@ def flat(names: list[list[str]]) -> list[str]:
 def test_buckets_are_filled_in_reverse_order_and_never_split_a_parameter() -> None:
     run = wb.run(ddp(options={"find_unused": True}))  # which keeps the first ones
     run.wait(timeout=60)
-    told = buckets(run)
+    facts = buckets(run)
     order = [f"layers.{layer}.{what}" for layer in range(4) for what in ("weight", "bias")]
-    assert told["rebuilt"] is None
+    assert facts["rebuilt"] is None
     # Cut from the first layer on, each closed with the parameter that brings it to 5 KiB; then
     # the last one is the first to go.
-    assert flat(told["first"][::-1]) == order
+    assert flat(facts["first"][::-1]) == order
     weight, bias, cap = 32 * 32 * 4, 32 * 4, 0.005 * 2**20
-    sizes = [[weight if "weight" in name else bias for name in one] for one in told["first"]]
-    assert [sum(one) for one in sizes] == told["bytes"]
+    sizes = [[weight if "weight" in name else bias for name in one] for one in facts["first"]]
+    assert [sum(one) for one in sizes] == facts["bytes"]
     assert all(sum(one[:-1]) < cap <= sum(one) for one in sizes[1:])
     assert sum(sizes[0]) < cap
 
@@ -148,11 +148,11 @@ def test_buckets_are_filled_in_reverse_order_and_never_split_a_parameter() -> No
 def test_buckets_are_rebuilt_once_after_the_first_backward() -> None:
     run = wb.run(ddp(ranks=3))
     run.wait(timeout=60)
-    told = buckets(run)
-    assert len(told["first"]) == 1, "what is to be rebuilt begins as one"
-    assert told["rebuilt_at"] == 1
-    assert sorted(flat(told["rebuilt"])) == sorted(flat(told["first"]))
-    layers = [int(name.split(".")[1]) for name in flat(told["rebuilt"])]
+    facts = buckets(run)
+    assert len(facts["first"]) == 1, "what is to be rebuilt begins as one"
+    assert facts["rebuilt_at"] == 1
+    assert sorted(flat(facts["rebuilt"])) == sorted(flat(facts["first"]))
+    layers = [int(name.split(".")[1]) for name in flat(facts["rebuilt"])]
     assert layers == sorted(layers, reverse=True), "in the order in which gradients came"
     marks = of(run.events, kind="metric", name="buckets rebuilt")
     assert marks.sort("rank").select("rank", "iteration").rows() == [(r, 1) for r in range(3)]
@@ -164,7 +164,7 @@ def test_buckets_are_rebuilt_once_after_the_first_backward() -> None:
     sizes = collectives(run, rank=0, iteration=5).filter(
         pl.col("name").cast(pl.String).str.starts_with("bucket ")
     )
-    assert sizes["nbytes"].to_list() == told["bytes"]
+    assert sizes["nbytes"].to_list() == facts["bytes"]
 
 
 @pytest.mark.parametrize(("cap", "first"), [(25.0, 1), (24.9, 25)])
@@ -199,12 +199,12 @@ def begins_in_backward(exp: wb.Experiment) -> list[int]:
     """Of each later iteration of rank 0: how many all-reduces began before backward ended."""
     run = wb.run(exp)
     run.wait(timeout=60)
-    found = []
+    counts = []
     for iteration in range(2, exp.iterations):
         ends = of(run.events, rank=0, iteration=iteration, kind="backward")["end_ns"].max()
         moved = collectives(run, rank=0, iteration=iteration, collective="all_reduce")
-        found.append(int((moved["start_ns"] < ends).sum()))
-    return found
+        counts.append(int((moved["start_ns"] < ends).sum()))
+    return counts
 
 
 def test_all_reduces_begin_before_backward_ends() -> None:

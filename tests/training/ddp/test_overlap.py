@@ -57,8 +57,8 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def test_the_parts_of_a_step_are_what_the_rows_say() -> None:
-    found = overlap.measure(table(STEP))
-    assert found.table.rows(named=True) == [
+    measured = overlap.measure(table(STEP))
+    assert measured.table.rows(named=True) == [
         {
             "iteration": 2,
             "rank": 0,
@@ -70,14 +70,14 @@ def test_the_parts_of_a_step_are_what_the_rows_say() -> None:
             "hidable_ms": 16.0,  # of 20 of the first two buckets: as long as backward goes on
         }
     ]
-    assert found.hidden_share == 1.0
-    assert found.exposed_share == 0.3
-    assert found.buckets.select("bucket", "nbytes", "full", "begins", "ends").rows() == [
+    assert measured.hidden_share == 1.0
+    assert measured.exposed_share == 0.3
+    assert measured.buckets.select("bucket", "nbytes", "full", "begins", "ends").rows() == [
         (0, 1000, 14.0, 14.0, 22.0),
         (1, 1000, 20.0, 22.0, 34.0),
         (2, 1000, 30.0, 34.0, 44.0),
     ]
-    assert found.words == (
+    assert measured.words == (
         "a step takes 50.0 ms, of which 15.0 ms (30%) are exposed communication; 16.0 ms are "
         "hidden behind computing, 100% of the 16.0 ms that could be"
     )
@@ -85,18 +85,18 @@ def test_the_parts_of_a_step_are_what_the_rows_say() -> None:
 
 def test_short_buckets_limit_what_could_be_hidden() -> None:
     rows = [*STEP[:5], bucket(0, 14, 17), bucket(1, 29, 32), bucket(2, 34, 44), *STEP[8:]]
-    found = overlap.measure(table(rows))
-    assert found.mean("hidable") == 6.0  # all of the first two, which is less than backward's rest
-    assert found.mean("hidden") == 4.0
-    assert found.hidden_share == pytest.approx(2 / 3)
+    measured = overlap.measure(table(rows))
+    assert measured.mean("hidable") == 6.0  # all of the first two: less than backward's rest
+    assert measured.mean("hidden") == 4.0
+    assert measured.hidden_share == pytest.approx(2 / 3)
 
 
 def test_without_buckets_nobody_says_what_could_be_hidden() -> None:
     rows = [one for one in STEP if one["name"] != "bucket full"]
-    found = overlap.measure(table(rows))
-    assert found.mean("hidden") == 16.0
-    assert math.isnan(found.mean("hidable")) and math.isnan(found.hidden_share)
-    assert "that could be" not in found.words
+    measured = overlap.measure(table(rows))
+    assert measured.mean("hidden") == 16.0
+    assert math.isnan(measured.mean("hidable")) and math.isnan(measured.hidden_share)
+    assert "that could be" not in measured.words
 
 
 def test_iterations_without_an_end_are_left_out() -> None:
@@ -110,11 +110,11 @@ def test_collectives_that_overlap_each_other_count_once() -> None:
 
 @pytest.mark.alone
 def test_most_of_what_can_be_hidden_on_slow_links_is() -> None:
-    found = wb.run(bucketed(8, bucket_cap_mb=0.1))
-    found.wait(timeout=60)
+    by_ddp = wb.run(bucketed(8, bucket_cap_mb=0.1))
+    by_ddp.wait(timeout=60)
     by_hand = wb.run(bucketed(8).replace(strategy="data_parallel"))
     by_hand.wait(timeout=60)
-    ours, theirs = found.overlap(), by_hand.overlap()
+    ours, theirs = by_ddp.overlap(), by_hand.overlap()
     assert ours.hidden_share > 0.6  # 0.9 and more where nothing else runs: benchmarks/overlap.py
     assert ours.mean("exposed") < theirs.mean("exposed")
     assert theirs.mean("hidden") < 0.1 * theirs.mean("communication")
@@ -132,10 +132,10 @@ def test_the_curve_is_the_measure_and_the_chart_appears_with_buckets(tmp_path: A
         .table.group_by("iteration")
         .agg(pl.col("hidden_ms", "exposed_ms", "hidable_ms").mean())
     )
-    told = curves.select("overlap")
+    curve = curves.select("overlap")
     for name in ("hidden_ms", "exposed_ms", "hidable_ms"):
         each = own.sort("iteration")[name].to_list()
-        assert told[name].to_list() == pytest.approx(each, abs=1e-6), name
+        assert curve[name].to_list() == pytest.approx(each, abs=1e-6), name
     figure = figures.figure(run.store, "overlap")
     assert [len(trace.x) for trace in figure.data] == [6, 6, 6]
     run.store.save(tmp_path / "run.parquet")

@@ -10,7 +10,7 @@ from workbench.views.packing import Message
 from workbench.views.pages.feed import Feed
 
 
-def told(feed: Feed, run: wb.Run) -> Any:
+def buckets_of_page(feed: Feed, run: wb.Run) -> Any:
     """The buckets as a page has them that hears all: what a header leaves out stays."""
     known: dict[str, Any] = {}
 
@@ -26,10 +26,10 @@ def test_the_page_is_told_when_ranks_have() -> None:
     run.wait(timeout=60)
     kept = run.store.metadata.pop("buckets")
     feed = Feed(run)
-    assert told(feed, run) is None
+    assert buckets_of_page(feed, run) is None
     run.store.metadata["buckets"] = kept
-    assert told(feed, run) == buckets(run)
-    assert told(feed, run)["rebuilt_at"] == 1
+    assert buckets_of_page(feed, run) == buckets(run)
+    assert buckets_of_page(feed, run)["rebuilt_at"] == 1
 
 
 def test_what_is_sent_beside_buckets_has_names_too() -> None:

@@ -60,11 +60,11 @@ def test_each_row_is_trained_once_per_epoch_and_each_push_counts_once(
 ) -> None:
     run = wb.run(counted(mode, frequency))
     result = run.wait(120)
-    found = times(result, 1 / 2 if mode == "synchronous" else 1)
+    counts = times(result, 1 / 2 if mode == "synchronous" else 1)
     if mode == "hogwild":  # an update may be lost, and none counts twice
-        assert (np.abs(found - found.round()) < 1e-9).all() and (found <= EPOCHS).all()
+        assert (np.abs(counts - counts.round()) < 1e-9).all() and (counts <= EPOCHS).all()
     else:
-        np.testing.assert_allclose(found, np.full(ROWS, EPOCHS), atol=1e-12)
+        np.testing.assert_allclose(counts, np.full(ROWS, EPOCHS), atol=1e-12)
     events = run.events
     assert laws.check_events(events) == []
     assert server_laws.every_push_counts_once(events) == []

@@ -109,8 +109,9 @@ def _disagree(rank: int, n: int) -> str:
 
 
 def test_ranks_that_disagree_are_told() -> None:
-    told = values(_disagree, 2, timeout=60.0)
-    assert any("all_gather of 4 float32" in words and "5 float32" in words for words in told), told
+    messages = values(_disagree, 2, timeout=60.0)
+    named = ["all_gather of 4 float32" in words and "5 float32" in words for words in messages]
+    assert any(named), messages
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

@@ -74,9 +74,9 @@ def test_gossip_keeps_the_mean_and_agrees_as_theory_says(case: Case) -> None:
         assert left[2] < 1e-5
     sent = of(run.events, kind="send", collective="p2p").group_by("rank").agg(pl.sum("nbytes"))
     size = LINEAR * (8 if case["dtype"] == "float64" else 4)
-    made = graphs.NAMED[case["graph"]](case["ranks"])
+    topology = graphs.NAMED[case["graph"]](case["ranks"])
     assert dict(sent.iter_rows()) == {
-        rank: 24 * each for rank, each in enumerate(theory.bytes_a_rank(made, size))
+        rank: 24 * each for rank, each in enumerate(theory.bytes_a_rank(topology, size))
     }
 
 
@@ -110,9 +110,9 @@ AS_DATA_PARALLEL = {
     "case", sampled(pairwise(COMPLETE), {"ranks": 3, "strategy": "gossip"}), ids=name_of
 )
 def test_mixed_with_all_after_the_update_it_is_data_parallel(case: Case) -> None:
-    given = {name: value for name, value in case.items() if name != "optimizer"}
+    fields = {name: value for name, value in case.items() if name != "optimizer"}
     options = AS_DATA_PARALLEL[case["strategy"]]
-    exp = wb.Experiment(**given, iterations=60, lr=0.1, options=options)
+    exp = wb.Experiment(**fields, iterations=60, lr=0.1, options=options)
     result = wb.run(exp).wait(timeout=90)
     check_equal(result, sequential("sgd", case["dtype"], case["batch_size"], 60), case["dtype"])
 
@@ -312,12 +312,12 @@ def test_a_killed_rank_is_named(strategy: str, rank: int) -> None:
 @cache
 def _good() -> tuple[pl.DataFrame, dict[str, Any], pl.DataFrame, dict[str, Any]]:
     ring, _, peers = ran(mixed("gossip", 5, spread=0.1, **STILL))
-    pairs, _, told = ran(mixed("ad_psgd", 4, spread=0.1, **STILL))
-    return ring.events, peers, pairs.events, told
+    pairs, _, pair_facts = ran(mixed("ad_psgd", 4, spread=0.1, **STILL))
+    return ring.events, peers, pairs.events, pair_facts
 
 
 def test_laws_fail_where_they_are_broken() -> None:
-    ring, peers, pairs, told = _good()
+    ring, peers, pairs, pair_facts = _good()
     p = pl.col
     W = graphs.ring(5).weights
     sends = (p("kind") == "send") & (p("name") == "parameters")
@@ -335,11 +335,11 @@ def test_laws_fail_where_they_are_broken() -> None:
     assert laws.decays(ring, graphs.exponential(5).weights)
     assert not laws.decays(ring, W)
     answers = sends & (p("rank") == 1) & (p("op") == 3)
-    assert laws.answered(pairs.filter(~answers), told)
+    assert laws.answered(pairs.filter(~answers), pair_facts)
     early = pairs.with_columns(
         end_ns=pl.when(answers).then(p("start_ns").min()).otherwise(p("end_ns"))
     )
-    assert laws.answered(early, told)
+    assert laws.answered(early, pair_facts)
     late = (p("kind") == "optimizer") & (p("name") == "mix") & (p("lane") == "server")
     crossing = pairs.with_columns(end_ns=p("end_ns") + pl.when(late).then(10**9).otherwise(0))
-    assert laws.answered(crossing, told)
+    assert laws.answered(crossing, pair_facts)

@@ -20,15 +20,15 @@ NAMES = ["ring", "complete", "torus", "exponential", "halton", "bipartite"]
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", SIZES)
 def test_weights_keep_agreement_and_the_mean(name: str, n: int) -> None:
-    made = graphs.NAMED[name](n)
-    W = made.weights
+    topology = graphs.NAMED[name](n)
+    W = topology.weights
     np.testing.assert_allclose(W.sum(axis=1), 1, atol=1e-12)
     np.testing.assert_allclose(W.sum(axis=0), 1, atol=1e-12)
     assert W.min() > -1e-12
-    assert len(made.parts) == 1
+    assert len(topology.parts) == 1
     assert theory.rate(W) < 1  # connected, and no pair that only swaps
     linked = {(a, b) for b, a in np.argwhere(W > 1e-12).tolist() if a != b}
-    assert linked == made.edges
+    assert linked == topology.edges
 
 
 @pytest.mark.parametrize("n", range(3, 17))
@@ -108,9 +108,9 @@ def test_disagreement_shrinks_by_the_second_eigenvalue_in_the_end() -> None:
 
 def test_pairs_agree_as_simulated() -> None:
     """The bound is of the mean square: many draws keep to it, and come near."""
-    made, rounds = graphs.bipartite(6), 12
+    topology, rounds = graphs.bipartite(6), 12
     active = [0, 2, 4]
-    bound = theory.pairs_rate(made, active) ** rounds
+    bound = theory.pairs_rate(topology, active) ** rounds
     random = np.random.default_rng(1)
     left = []
     for _ in range(400):
@@ -119,7 +119,7 @@ def test_pairs_agree_as_simulated() -> None:
         before = float(x @ x)
         for _ in range(rounds * len(active)):
             a = random.choice(active)
-            b = random.choice(made.out_of(a))
+            b = random.choice(topology.out_of(a))
             x[a] = x[b] = (x[a] + x[b]) / 2
         left.append(float(x @ x) / before)
     assert bound**2 / 10 < np.mean(left) < bound**2 * 1.2

@@ -20,14 +20,14 @@ JITTER = (wb.Jitter(probability=0.15, factor=6),)
 
 def served(consistency: Any = "bsp", workers: int = 3, **fields: Any) -> wb.Experiment:
     """A small experiment with a parameter server; what is no field is an option."""
-    given = {**fields, "consistency": consistency}
-    own = {name: given.pop(name) for name in [*given] if name not in wb.Experiment.model_fields}
+    values = {**fields, "consistency": consistency}
+    own = {name: values.pop(name) for name in [*values] if name not in wb.Experiment.model_fields}
     base = {"task": Digits, "iterations": 40, "batch_size": 48, "lr": 0.05}
     return wb.Experiment(
         strategy="parameter_server",
         ranks=workers + own.get("servers", 1),
         options=own,
-        **{**base, **given},
+        **{**base, **values},
     )
 
 
@@ -46,10 +46,10 @@ def lawful(run: wb.Run, *, complete: bool = True) -> pl.DataFrame:
     exp, events = run.experiment, run.events
     assert laws.check_events(events, complete=complete) == []
     limit = bound(exp)
-    found = server_laws.check_server(
+    violations = server_laws.check_server(
         events, exp, elements=elements(exp), bound=limit, complete=complete
     )
-    assert [str(one) for one in found] == []
+    assert [str(one) for one in violations] == []
     return events
 
 

@@ -57,9 +57,9 @@ def workers(draw: Any) -> tuple[int, Callable[[int, int], int]]:
 @given(workers(), st.integers(0, 5))
 def test_ssp_never_lets_lead_by_more_than_its_staleness(of: Any, staleness: int) -> None:
     count, iteration_ns = of
-    made = policy("ssp", {"staleness": staleness})
-    found = simulate(made, iteration_ns, count, 2_000)
-    assert max(start.lead for start in found.starts) <= staleness == made.bound
+    rule = policy("ssp", {"staleness": staleness})
+    simulation = simulate(rule, iteration_ns, count, 2_000)
+    assert max(start.lead for start in simulation.starts) <= staleness == rule.bound
 
 
 @given(workers(), st.integers(0, 4), st.integers(0, 12))
@@ -67,9 +67,9 @@ def test_strict_dssp_never_lets_lead_by_more_than_its_maximum(
     of: Any, staleness: int, more: int
 ) -> None:
     count, iteration_ns = of
-    made = DSSP(staleness, staleness + more)
-    found = simulate(made, iteration_ns, count, 2_000)
-    assert max(start.lead for start in found.starts) <= staleness + more == made.bound
+    rule = DSSP(staleness, staleness + more)
+    simulation = simulate(rule, iteration_ns, count, 2_000)
+    assert max(start.lead for start in simulation.starts) <= staleness + more == rule.bound
 
 
 def test_the_papers_dssp_exceeds_its_maximum_and_says_that_it_has_no_bound() -> None:
@@ -78,8 +78,8 @@ def test_the_papers_dssp_exceeds_its_maximum_and_says_that_it_has_no_bound() -> 
     def iteration_ns(worker: int, iteration: int) -> int:
         return 300 if worker == 2 and iteration > 5 else 10
 
-    def furthest(made: Policy) -> int:
-        return max(start.lead for start in simulate(made, iteration_ns, 3, 4_000).starts)
+    def furthest(rule: Policy) -> int:
+        return max(start.lead for start in simulate(rule, iteration_ns, 3, 4_000).starts)
 
     paper = DSSP(1, 4, "paper")
     assert furthest(paper) > 20 and furthest(DSSP(1, 4)) == 4
@@ -89,24 +89,24 @@ def test_the_papers_dssp_exceeds_its_maximum_and_says_that_it_has_no_bound() -> 
 @given(workers())
 def test_bsp_never_lets_lead_and_no_gradient_is_stale(of: Any) -> None:
     count, iteration_ns = of
-    found = simulate(policy("bsp"), iteration_ns, count, 2_000)
-    assert {start.lead for start in found.starts} == {0}
-    assert set(found.staleness) <= {0}
+    simulation = simulate(policy("bsp"), iteration_ns, count, 2_000)
+    assert {start.lead for start in simulation.starts} == {0}
+    assert set(simulation.staleness) <= {0}
 
 
 @given(workers())
 def test_asp_lets_nobody_wait(of: Any) -> None:
     count, iteration_ns = of
-    found = simulate(policy("asp"), iteration_ns, count, 2_000)
-    assert found.waiting == 0
+    simulation = simulate(policy("asp"), iteration_ns, count, 2_000)
+    assert simulation.waiting == 0
 
 
 @given(workers())
 def test_staleness_0_is_bsp(of: Any) -> None:
     count, iteration_ns = of
-    made = policy("ssp", {"staleness": 0})
-    assert made.synchronous and not policy("ssp").synchronous
-    assert simulate(made, iteration_ns, count, 2_000) == simulate(
+    rule = policy("ssp", {"staleness": 0})
+    assert rule.synchronous and not policy("ssp").synchronous
+    assert simulate(rule, iteration_ns, count, 2_000) == simulate(
         policy("bsp"), iteration_ns, count, 2_000
     )
 
@@ -116,8 +116,8 @@ def test_whoever_is_slowest_is_never_waited_for_in_vain(of: Any) -> None:
     """Nobody stands for ever: at the end of a long time every worker has gone on."""
     count, iteration_ns = of
     for name in source.available("consistency"):
-        found = simulate(policy(name, OPTIONS), iteration_ns, count, 3_000)
-        assert min(found.clocks.values()) >= 3_000 // (30 + 40) - 1
+        simulation = simulate(policy(name, OPTIONS), iteration_ns, count, 3_000)
+        assert min(simulation.clocks.values()) >= 3_000 // (30 + 40) - 1
 
 
 @pytest.mark.parametrize("staleness", [1, 3, 15])
@@ -130,7 +130,7 @@ def test_the_bound_is_reached_under_jitter(staleness: int) -> None:
 
 def test_under_the_same_jitter_the_policies_wait_in_the_order_in_which_they_bind() -> None:
     """10 % of iterations last six times as long, 4 workers."""
-    found = [
+    simulations = [
         run("bsp"),
         run("ssp", staleness=1),
         run("ssp"),
@@ -138,9 +138,9 @@ def test_under_the_same_jitter_the_policies_wait_in_the_order_in_which_they_bind
         run("ssp", staleness=15),
         run("asp"),
     ]
-    done = [one.iterations for one in found]
+    done = [one.iterations for one in simulations]
     assert done[0] < done[1] < done[2] <= done[3] <= done[4] <= done[5]
-    waiting = [one.waiting for one in found]
+    waiting = [one.waiting for one in simulations]
     assert waiting == pytest.approx([0.46, 0.32, 0.19, 0.16, 0.07, 0], abs=0.04)
     share = [one / done[-1] for one in done]
     assert share == pytest.approx([0.55, 0.68, 0.81, 0.84, 0.93, 1], abs=0.04)
@@ -158,14 +158,14 @@ def test_with_constant_speeds_ssp_has_the_throughput_of_bsp() -> None:
 def test_bsp_waits_as_long_as_the_longest_of_its_iterations_says() -> None:
     exact = jittery(10 * MS, 0.1, 6, spread=0.0)
     for count in (2, 4, 8):
-        found = simulate(policy("bsp"), exact, count, LONG)
-        assert found.waiting == pytest.approx(theory.bsp_waiting(count, 0.1, 6), abs=0.02)
+        simulation = simulate(policy("bsp"), exact, count, LONG)
+        assert simulation.waiting == pytest.approx(theory.bsp_waiting(count, 0.1, 6), abs=0.02)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_asp_of_equal_workers_is_as_stale_as_there_are_others(count: int) -> None:
-    found = simulate(policy("asp"), lambda worker, _: 1_000 + worker, count, 100_000)
-    late = found.staleness[count * 3 : count * 50]
+    simulation = simulate(policy("asp"), lambda worker, _: 1_000 + worker, count, 100_000)
+    late = simulation.staleness[count * 3 : count * 50]
     assert set(late) == {theory.asp_staleness(count)}
 
 
@@ -196,8 +196,8 @@ def test_no_other_grant_would_wait_less(fast: Any, slow: Any, most: int) -> None
     simulated_s = [start + (k + 1) * apart for k in range(1_000)]
     simulated_p = [last + r * every for r in range(most + 1)]
     waits = [min(abs(s - p) for s in simulated_s) for p in simulated_p]
-    found = extra_iterations((last - every, last), (start - apart, start), most)
-    assert 0 <= found <= most and found == waits.index(min(waits))
+    extra = extra_iterations((last - every, last), (start - apart, start), most)
+    assert 0 <= extra <= most and extra == waits.index(min(waits))
 
 
 def test_without_an_interval_of_both_nothing_is_granted() -> None:
@@ -206,32 +206,32 @@ def test_without_an_interval_of_both_nothing_is_granted() -> None:
 
 
 def test_a_grant_is_given_to_the_fastest_alone_and_used_up() -> None:
-    made = DSSP(1, 5)
+    rule = DSSP(1, 5)
     pushes: dict[int, tuple[int, ...]] = {0: (90, 100), 1: (90, 100), 2: (70, 95)}
     clocks = table(5, 4, 2, pushes=pushes)
-    made.pushed(1, clocks)
-    assert made.slack == {} and not made.may_start(1, 4, clocks)
-    made.pushed(0, clocks)
-    assert made.slack == {0: 2}
-    assert [made.may_start(0, c, clocks) for c in (5, 6, 7)] == [True, True, False]
-    made.pushed(0, table(6, 4, 2, pushes=pushes))
-    assert made.slack == {0: 1}
+    rule.pushed(1, clocks)
+    assert rule.slack == {} and not rule.may_start(1, 4, clocks)
+    rule.pushed(0, clocks)
+    assert rule.slack == {0: 2}
+    assert [rule.may_start(0, c, clocks) for c in (5, 6, 7)] == [True, True, False]
+    rule.pushed(0, table(6, 4, 2, pushes=pushes))
+    assert rule.slack == {0: 1}
 
 
 def test_a_worker_that_was_lost_is_waited_for_no_more() -> None:
     for name in ("bsp", "ssp"):
-        made = policy(name)
-        assert not made.may_start(0, 6, table(6, 1, 6))
-        assert made.may_start(0, 6, Clocks({0: 6, 2: 6}, {}))
+        rule = policy(name)
+        assert not rule.may_start(0, 6, table(6, 1, 6))
+        assert rule.may_start(0, 6, Clocks({0: 6, 2: 6}, {}))
 
 
 # -- options, and policies of one's own --
 
 
 def test_a_policy_gets_the_options_that_it_names() -> None:
-    made = policy("dssp", {"staleness": 2, "staleness_max": 7, "mode": "paper"})
-    assert isinstance(made, DSSP)
-    assert (made.staleness, made.staleness_max, made.mode) == (2, 7, "paper")
+    rule = policy("dssp", {"staleness": 2, "staleness_max": 7, "mode": "paper"})
+    assert isinstance(rule, DSSP)
+    assert (rule.staleness, rule.staleness_max, rule.mode) == (2, 7, "paper")
     assert policy("ssp", {"staleness": 2, "staleness_max": 7, "mode": "paper"}).bound == 2
     assert policy("bsp", OPTIONS).bound == 0 and policy("asp", OPTIONS).bound is None
     assert policy("dssp", OPTIONS).bound == 15
@@ -278,15 +278,15 @@ def test_ones_own_policy_works_like_a_built_in_one(tmp_path: Path) -> None:
         source.capture(Generous),
         f"{file}:mine",
     ):
-        made = policy(own, options)
-        assert simulate(made, JITTER, 4, LONG // 10) == expected
-        assert not made.synchronous and made.slack == {}
+        rule = policy(own, options)
+        assert simulate(rule, JITTER, 4, LONG // 10) == expected
+        assert not rule.synchronous and rule.slack == {}
 
 
 def test_ones_own_controller_hears_of_pushes() -> None:
     own = Generous(1)
-    found = simulate(policy(own), JITTER, 2, LONG // 100)
-    assert len(own.heard) == found.iterations
+    simulation = simulate(policy(own), JITTER, 2, LONG // 100)
+    assert len(own.heard) == simulation.iterations
 
 
 class Needy:

@@ -16,16 +16,16 @@ SHARES = (2 / 3, 1 / 6, 1 / 6)
 
 def owners(elements: int, servers: int, placement: Any) -> list[int]:
     """Of each element its server; every element must have one, and one only."""
-    found = [-1] * elements
+    result = [-1] * elements
     for server, ranges in enumerate(place(elements, servers, placement)):
         for one in ranges:
             assert len(one) > 0 and one.step == 1
             for element in one:
-                assert found[element] == -1
-                found[element] = server
+                assert result[element] == -1
+                result[element] = server
         assert [one.start for one in ranges] == sorted(one.start for one in ranges)
-    assert -1 not in found
-    return found
+    assert -1 not in result
+    return result
 
 
 @given(st.integers(0, 9_000), st.integers(1, 9), st.sampled_from(["even", "hash"]))
@@ -39,9 +39,9 @@ def test_every_element_has_one_server(elements: int, servers: int, placement: st
 )
 def test_shares_are_had_within_an_element(elements: int, parts: list[float]) -> None:
     shares = [part / sum(parts) for part in parts]
-    found = owners(elements, len(shares), shares)
+    by_element = owners(elements, len(shares), shares)
     for server, share in enumerate(shares):
-        assert abs(found.count(server) - share * elements) <= 1.01
+        assert abs(by_element.count(server) - share * elements) <= 1.01
 
 
 @given(st.integers(0, 9_000), st.integers(1, 9))
@@ -86,8 +86,8 @@ def test_the_ring_is_even_enough_and_the_same_in_every_process() -> None:
     assert max(sizes) / min(sizes) < 2
     assert place(3_000, 2, "hash") == place(3_000, 2, "hash")
     first = [server for server, _ in _blocks(12 * BLOCK, 3)]
-    told = [2, 2, 2, 1, 1, 0, 0, 1, 1, 0, 0, 0]
-    assert first == told, "hashes must never change: a saved run's placement is told by them"
+    expected = [2, 2, 2, 1, 1, 0, 0, 1, 1, 0, 0, 0]
+    assert first == expected, "hashes must never change: a saved run's placement is told by them"
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_keys_of_lost_servers_have_one_owner_among_the_living(
     living = sorted(data.draw(st.sets(st.integers(0, servers - 1), min_size=1)))
     before = place(elements, servers, placement)
     after = place_living(elements, servers, placement, living)
-    found = [element for ranges in after for one in ranges for element in one]
-    assert sorted(found) == list(range(elements))
+    keys = [element for ranges in after for one in ranges for element in one]
+    assert sorted(keys) == list(range(elements))
     for server, ranges in zip(living, after, strict=True):
         mine = {element for one in ranges for element in one}
         assert mine >= {element for one in before[server] for element in one}

@@ -37,15 +37,15 @@ def pieces_of(draw: random.Random, servers: int, lost: set[int], replicas: int) 
 
 def assert_whole(plan: Plan, owned: dict[int, list[range]]) -> None:
     """Assert that each key is taken once, by its owner, from a piece that has it."""
-    taken: dict[int, int] = {}
+    owners: dict[int, int] = {}
     for take in plan.takes:
         for start, stop in take.ranges:
             for key in range(start, stop):
-                assert key not in taken
-                taken[key] = take.owner
+                assert key not in owners
+                owners[key] = take.owner
                 if take.piece is not None:
                     assert any(a <= key < b for a, b in take.piece.ranges)
-    assert taken == {key: owner for owner, each in owned.items() for one in each for key in one}
+    assert owners == {key: owner for owner, each in owned.items() for one in each for key in one}
 
 
 @pytest.mark.parametrize("seed", range(40))

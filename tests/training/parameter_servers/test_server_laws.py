@@ -248,8 +248,8 @@ def tampered(change: Any, **rows: Any) -> list[str]:
     chosen = of(events, **rows)["row"]
     changed = change(events, pl.col("row") == chosen[len(chosen) // 2]).drop("row")
     exp = honest().experiment
-    found = server_laws.check_server(changed, exp, elements=[Digits.ELEMENTS], bound=2)
-    return sorted({one.law for one in found})
+    violations = server_laws.check_server(changed, exp, elements=[Digits.ELEMENTS], bound=2)
+    return sorted({one.law for one in violations})
 
 
 def add(column: str, amount: int) -> Any:

@@ -42,12 +42,12 @@ def test_a_synchronous_update_waits_for_all_and_adds_in_order_of_worker() -> Non
     ends = set()
     for order in ((1, 2, 3), (3, 1, 2), (2, 3, 1)):
         one = shard("bsp")
-        told = [push(one, worker, float(numbers[worker - 1])) for worker in order]
-        assert [len(each) for each in told] == [0, 0, 3]
-        last, *others = told[-1]
+        updates = [push(one, worker, float(numbers[worker - 1])) for worker in order]
+        assert [len(each) for each in updates] == [0, 0, 3]
+        last, *others = updates[-1]
         assert last.worker == order[-1] and last.start_ns <= last.end_ns
         assert all(each.start_ns == each.end_ns == last.end_ns for each in others)
-        assert {each.version for each in told[-1]} == {1}
+        assert {each.version for each in updates[-1]} == {1}
         ends.add(one.values_n[0].item())
     assert len(ends) == 1
     assert one.clock == {1: 1, 2: 1, 3: 1}
@@ -56,8 +56,8 @@ def test_a_synchronous_update_waits_for_all_and_adds_in_order_of_worker() -> Non
 def test_who_leaves_is_not_waited_for_and_the_rest_make_a_mean() -> None:
     one = shard("bsp")
     assert push(one, 1, 0.25, share=0.25) == [] == push(one, 3, 0.25, share=0.25)
-    told = one.leave(2)
-    assert [each.worker for each in told] == [3, 1]
+    updates = one.leave(2)
+    assert [each.worker for each in updates] == [3, 1]
     assert one.values_n.tolist() == [-LR] * 4  # 0.25 + 0.25 are half of the minibatch's samples
     assert one.leave(2) == []
 
@@ -72,8 +72,8 @@ def test_nobody_starts_whose_gradient_still_waits_for_the_others() -> None:
 
 def test_drop_leaves_out_what_missed_too_much_and_counts_it() -> None:
     one = shard(stale="drop", drop_above=1)
-    told = [push(one, worker, 2.0)[0] for worker in (1, 2, 3)]
-    assert [each.applied for each in told] == [True, True, False]
+    updates = [push(one, worker, 2.0)[0] for worker in (1, 2, 3)]
+    assert [each.applied for each in updates] == [True, True, False]
     assert one.version == 2 and one.values_n.tolist() == [-2.0] * 4
     assert one.clock == {1: 1, 2: 1, 3: 1}, "it counts for the clock"
 
@@ -138,9 +138,9 @@ def test_a_policy_hears_of_every_push_once() -> None:
 
 def model() -> torch.nn.Module:
     torch.manual_seed(0)
-    made = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
-    made[0].bias.requires_grad_(False)
-    return made
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    layers[0].bias.requires_grad_(False)
+    return layers
 
 
 def test_a_flat_model_is_the_same_model() -> None:

@@ -124,8 +124,8 @@ def test_a_worker_that_is_killed_is_waited_for_no_more(consistency: str, servers
         run.stop()
         result = run.wait(timeout=20)
     assert result.ok and result.lost == [victim]
-    told = of(run.events, kind="detect", name="lost", peer=victim)
-    assert {*told["rank"].to_list()} >= {*range(servers)}
+    notices = of(run.events, kind="detect", name="lost", peer=victim)
+    assert {*notices["rank"].to_list()} >= {*range(servers)}
     lawful(run, complete=False)
 
 

@@ -101,8 +101,8 @@ def obeys(case: Case) -> None:
         microbatches=case["microbatches"],
         stages_per_rank=2 if case["schedule"] in SEVERAL else 1,
     )
-    found = check_pipeline(run.events, schedule, iterations=ITERATIONS)
-    assert not found, found[:3]
+    violations = check_pipeline(run.events, schedule, iterations=ITERATIONS)
+    assert not violations, violations[:3]
     assert len(set(result.digests.values())) == 1 and len(result.digests) == case["replicas"]
     assert run.dropped == 0
 
@@ -145,12 +145,12 @@ def replay(exp: wb.Experiment) -> dict[str, torch.Tensor]:
     starts = [0, *(int(name) for name in exp.options["split"])]
     stage_of = {name: sum(int(name.split(".")[0]) >= s for s in starts) - 1 for name in names}
     versions = [{name: value.detach().clone() for name, value in model.named_parameters()}]
-    seen: dict[tuple[int, int], int] = {}
+    version_of: dict[tuple[int, int], int] = {}
     for stage, row in enumerate(schedule.rows):
         done = 0
         for action in row:
             if action.kind == "F":
-                seen[stage, action.microbatch] = done // each
+                version_of[stage, action.microbatch] = done // each
             else:
                 done += 1
     batches = Minibatches(len(task.dataset("train")), exp.batch_size, exp.seed)
@@ -161,11 +161,11 @@ def replay(exp: wb.Experiment) -> dict[str, torch.Tensor]:
         for number, part in enumerate(parts):
             n = iteration * each + number
             mixed = {
-                name: versions[seen[stage_of[name], n]][name].clone().requires_grad_()
+                name: versions[version_of[stage_of[name], n]][name].clone().requires_grad_()
                 for name in names
             }
-            given = torch.func.functional_call(model, mixed, (images[part].double(),))
-            loss = torch.nn.functional.cross_entropy(given, labels[part])
+            output = torch.func.functional_call(model, mixed, (images[part].double(),))
+            loss = torch.nn.functional.cross_entropy(output, labels[part])
             grads = torch.autograd.grad(loss, [*mixed.values()])
             for name, grad in zip(names, grads, strict=True):
                 total[name] += grad * len(part) / exp.batch_size
@@ -221,8 +221,8 @@ class Skipping:
         return Net()
 
     def dataset(self, split: str) -> torch.utils.data.Dataset:
-        made = torch.Generator().manual_seed(5 + (split == "train"))
-        x = torch.randn(60, 12, generator=made)
+        generator = torch.Generator().manual_seed(5 + (split == "train"))
+        x = torch.randn(60, 12, generator=generator)
         return torch.utils.data.TensorDataset(x, x[:, :3].argmax(1))
 
     def loss(self, model: torch.nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
@@ -322,10 +322,10 @@ def test_metrics_are_those_of_one_process() -> None:
     one = wb.run(lenet(strategy="sequential", ranks=1, **fields))
     results = [run.wait(timeout=60) for run in (piped, one)]
     assert results[0].metrics == pytest.approx(results[1].metrics)
-    told = []
+    curves = []
     for run in (piped, one):
         rows = run.events.filter(pl.col("name").cast(pl.String) == "accuracy")
         of_minibatch = rows.filter(pl.col("phase").cast(pl.String) == "minibatch")
-        told.append(of_minibatch.group_by("iteration").agg(pl.mean("value")).sort("iteration"))
-    assert told[0]["iteration"].to_list() == [0, 10]
-    assert np.allclose(told[0]["value"], told[1]["value"])  # the replicas' parts are equal
+        curves.append(of_minibatch.group_by("iteration").agg(pl.mean("value")).sort("iteration"))
+    assert curves[0]["iteration"].to_list() == [0, 10]
+    assert np.allclose(curves[0]["value"], curves[1]["value"])  # the replicas' parts are equal

@@ -138,14 +138,14 @@ def test_single_overruns_are_marked_and_their_iterations_left_out_of_what_is_mea
     assert (marks["stage"] == marks["rank"]).all() and (marks["microbatch"] >= 0).all()
     marked = set(marks["iteration"])
     assert run.schedule is not None
-    found = bubble.measure(run.events, run.schedule, pads_ns=run.experiment.pads_ns)
-    assert set(found.parts.filter("overrun")["iteration"]) == marked
-    left = found.parts.filter(~p("overrun"))
-    left = left if left.height else found.parts
-    assert found.measured == pytest.approx(1 - left["busy_ns"].sum() / left["whole_ns"].sum())
-    told = Tally(run.store, {})
-    told.catch_up(run.events.height)
-    assert told.badges == [f"pad overrun in {len(marked)} of 8 iterations"]
+    measured = bubble.measure(run.events, run.schedule, pads_ns=run.experiment.pads_ns)
+    assert set(measured.parts.filter("overrun")["iteration"]) == marked
+    left = measured.parts.filter(~p("overrun"))
+    left = left if left.height else measured.parts
+    assert measured.measured == pytest.approx(1 - left["busy_ns"].sum() / left["whole_ns"].sum())
+    tally = Tally(run.store, {})
+    tally.catch_up(run.events.height)
+    assert tally.badges == [f"pad overrun in {len(marked)} of 8 iterations"]
 
 
 def test_where_most_pads_are_overrun_the_run_ends_and_says_how_long_they_should_be(

@@ -25,10 +25,10 @@ def test_what_one_rank_cannot_hold_four_can() -> None:
     split = wb.run(lenet(strategy="pipeline", ranks=4, memory_limit=f"{limit} B", **fields))
     result = split.wait(timeout=60)
     assert sorted(result.memory) == [0, 1, 2, 3] and max(result.memory.values()) <= limit
-    told = split.events.filter(
+    memory_rows = split.events.filter(
         pl.col("kind").cast(pl.String) == "metric", pl.col("name").cast(pl.String) == "memory"
     )
-    assert told["value"].max() == max(result.memory.values())
+    assert memory_rows["value"].max() == max(result.memory.values())
 
 
 @pytest.mark.full

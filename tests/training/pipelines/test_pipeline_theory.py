@@ -47,15 +47,15 @@ def test_formulas_are_what_the_schedules_do(
     if name == "dualpipe_v":
         microbatches = max(microbatches, 2 * ranks)
     case, times = Case(ranks, microbatches, chunks, *lengths), Times(*lengths)
-    made = build(name, ranks=ranks, microbatches=microbatches, stages_per_rank=chunks)
+    schedule = build(name, ranks=ranks, microbatches=microbatches, stages_per_rank=chunks)
     if (peaks := peak_formula(name, case)) is not None:
-        assert made.rank_peaks == peaks
+        assert schedule.rank_peaks == peaks
     if (share := bubble_formula(name, case)) is not None:
         idle, span = idle_formula(name, case), span_idle_formula(name, case)
         assert idle is not None and span is not None
-        assert bubble(made, times) == pytest.approx(share, abs=1e-9)
-        assert makespan_s(made, times) == pytest.approx(case.busy + idle, rel=1e-9)
-        assert span_idle_s(made, times)[0] == pytest.approx(span, abs=1e-6)
+        assert bubble(schedule, times) == pytest.approx(share, abs=1e-9)
+        assert makespan_s(schedule, times) == pytest.approx(case.busy + idle, rel=1e-9)
+        assert span_idle_s(schedule, times)[0] == pytest.approx(span, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))
@@ -89,8 +89,8 @@ def test_a_timeline_is_possible_and_nobody_dawdles(
     there, and everything begins at a moment at which something it waited for ended.
     """
     times = Times(*([one[n] for one in lengths] for n in range(3)), hop)
-    made = build(name, ranks=ranks, microbatches=microbatches)
-    planned = timeline(made, times)
+    schedule = build(name, ranks=ranks, microbatches=microbatches)
+    planned = timeline(schedule, times)
     free = [0.0] * ranks
     ends = {one.action: one for one in planned}
     for one in planned:
@@ -112,24 +112,24 @@ def test_a_timeline_is_possible_and_nobody_dawdles(
         assert one.end_s - one.start_s == pytest.approx(times.of(one.action))
         free[one.rank] = one.end_s
     least = max(sum(lengths[stage]) * microbatches for stage in range(ranks))
-    assert makespan_s(made, times) >= least - 1e-9
+    assert makespan_s(schedule, times) >= least - 1e-9
 
 
 def test_planned_events_are_a_run_s_table() -> None:
-    made = build("1f1b", ranks=2, microbatches=3)
-    frame = plan(made, Times(0.01, 0.01, 0.01, 0.002), nbytes=100, start_ns=7, iteration=5)
+    schedule = build("1f1b", ranks=2, microbatches=3)
+    frame = plan(schedule, Times(0.01, 0.01, 0.01, 0.002), nbytes=100, start_ns=7, iteration=5)
     assert frame.schema == SCHEMA and frame.null_count().sum_horizontal().item() == 0
     assert frame["start_ns"].min() == 7 and set(frame["iteration"]) == {5}
     sends = frame.filter(pl.col("kind") == "send")
     assert sends["nbytes"].sum() == 2 * 3 * 100
     assert (sends["end_ns"] - sends["start_ns"]).unique().to_list() == [2_000_000]
     last = frame.filter(pl.col("kind") == "backward")["end_ns"].max()
-    assert last == 7 + round(makespan_s(made, Times(0.01, 0.01, 0.01, 0.002)) * 1e9)
+    assert last == 7 + round(makespan_s(schedule, Times(0.01, 0.01, 0.01, 0.002)) * 1e9)
 
 
 def test_planned_events_without_flush_are_numbered_by_iteration() -> None:
-    made = build("pipedream", ranks=2, microbatches=2, iterations=3)
-    frame = plan(made, microbatches=2).filter(pl.col("kind") == "forward", pl.col("rank") == 0)
+    schedule = build("pipedream", ranks=2, microbatches=2, iterations=3)
+    frame = plan(schedule, microbatches=2).filter(pl.col("kind") == "forward", pl.col("rank") == 0)
     assert frame.select("iteration", "microbatch").rows() == [
         (0, 0),
         (0, 1),
@@ -141,8 +141,8 @@ def test_planned_events_without_flush_are_numbered_by_iteration() -> None:
 
 
 def test_peak_bytes_weigh_each_stage() -> None:
-    made = build("1f1b", ranks=3, microbatches=8)
-    assert peak_bytes(made, [10, 10, 10]) == (30, 20, 10)
-    assert peak_bytes(made, [1, 2, 4], [100, 0, 7]) == (103, 4, 11)
+    schedule = build("1f1b", ranks=3, microbatches=8)
+    assert peak_bytes(schedule, [10, 10, 10]) == (30, 20, 10)
+    assert peak_bytes(schedule, [1, 2, 4], [100, 0, 7]) == (103, 4, 11)
     folded = build("zbv", ranks=2, microbatches=8, stages_per_rank=2)
     assert peak_bytes(folded, [1, 1, 1, 1]) == folded.rank_peaks

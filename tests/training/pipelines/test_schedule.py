@@ -93,12 +93,12 @@ def test_swapped_actions_are_refused_or_still_right(plan: Schedule, chance: rand
     with pytest.raises(Deadlock) as refused:
         build(rows, ranks=plan.ranks)
     cycle = refused.value.cycle
-    for (waiting, wanted), (following, _) in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+    for (waiting, blocker), (following, _) in zip(cycle, cycle[1:] + cycle[:1], strict=True):
         present = {one for each in swapped for one in each}
-        assert wanted.action in needs(waiting.action, plan.stages, present)
+        assert blocker.action in needs(waiting.action, plan.stages, present)
         # on the rank that is the next to wait, and not before what that one stands at
-        assert wanted.rank == following.rank and wanted.position >= following.position
-        assert f"{waiting.action} waits for {wanted.action}" in str(refused.value)
+        assert blocker.rank == following.rank and blocker.position >= following.position
+        assert f"{waiting.action} waits for {blocker.action}" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,12 +108,12 @@ def test_the_walk_in_each_file_is_what_it_makes(name: str) -> None:
         assert f"\n{part} " in text, part
     assert re.search(r"arXiv|doi:", text), "name the paper"
     walked = text[text.index("Walk") :]
-    number = {key: int(found) for key, found in re.findall(r"\b([KMv])=(\d+)", walked)}
-    made = build(
+    number = {key: int(digits) for key, digits in re.findall(r"\b([KMv])=(\d+)", walked)}
+    schedule = build(
         name, ranks=number["K"], microbatches=number["M"], stages_per_rank=number.get("v", 1)
     )
     lines = [line.strip() for line in walked.splitlines() if line.strip().startswith("rank ")]
-    assert lines == str(made).splitlines()
+    assert lines == str(schedule).splitlines()
 
 
 def test_stages_live_where_their_actions_are() -> None:

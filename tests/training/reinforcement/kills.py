@@ -119,14 +119,14 @@ def main(many: int, names: list[str]) -> int:
     """Kill ``many`` ranks of each of these cases; all cases where none is named."""
     wrong = 0
     for name in names or CASES:
-        found: dict[str, int] = {}
+        outcomes: dict[str, int] = {}
         for number in range(many):
             try:
                 how = strike(name, number)
             except Exception as error:
                 how, wrong = f"WRONG ({number}): {error!s:.200}", wrong + 1
-            found[how] = found.get(how, 0) + 1
-        print(f"{name:20} {found}", flush=True)
+            outcomes[how] = outcomes.get(how, 0) + 1
+        print(f"{name:20} {outcomes}", flush=True)
     return min(wrong, 1)
 
 

@@ -31,11 +31,11 @@ def test_the_brightest_pixel_is_in_its_place(
     row, column = (random.randrange(most) for most in (rows, columns))  # type: ignore[attr-defined]
     observation = np.zeros((channels, rows, columns) if channels else (rows, columns), np.uint8)
     observation[..., row, column] = 200
-    found = shades(rows_of(observation))
-    assert found.shape[0] <= ROWS and found.shape[1] <= COLUMNS
+    picture = shades(rows_of(observation))
+    assert picture.shape[0] <= ROWS and picture.shape[1] <= COLUMNS
     at = row // -(-rows // ROWS), column // -(-columns // COLUMNS)
-    assert found[at] == (SHADES - 1 if found.size > 1 and rows * columns > 1 else found[at])
-    assert found.sum() == found[at]
+    assert picture[at] == (SHADES - 1 if picture.size > 1 and rows * columns > 1 else picture[at])
+    assert picture.sum() == picture[at]
 
 
 @pytest.mark.parametrize("shape", [(4,), (), (9, 8, 7), (0, 3)])
@@ -45,8 +45,8 @@ def test_what_is_no_picture_has_no_rows(shape: tuple[int, ...]) -> None:
 
 def test_an_actor_tells_one_picture_a_second_at_most() -> None:
     run, _ = done(game("ape_x", 3, iterations=30, pad_environment="2 ms"))
-    told = metric(run.events, "picture").filter(rank=2)
-    times = told["end_ns"].unique().sort()
-    assert len(told) == 10 * len(times) and (times.diff().drop_nulls() >= 1_000_000_000).all()
-    board = shades(told["value"].head(10).to_list())
+    pixels = metric(run.events, "picture").filter(rank=2)
+    times = pixels["end_ns"].unique().sort()
+    assert len(pixels) == 10 * len(times) and (times.diff().drop_nulls() >= 1_000_000_000).all()
+    board = shades(pixels["value"].head(10).to_list())
     assert board.shape == (10, 5) and sorted(set(board.ravel())) == [0, SHADES - 1]

@@ -112,12 +112,12 @@ def test_a_transition_sums_up_its_rewards_and_every_frame_begins_one(
     episodes: list[tuple[list[float], bool]], n: int, gamma: float
 ) -> None:
     steps = NSteps(layout_of(np.dtype(np.int64), ()), 4, n, gamma)
-    found, frame = [], 0
-    wanted = []
+    records, frame = [], 0
+    expected = []
     for rewards, is_cut in episodes:
         for at, reward in enumerate(rewards):
             last = at == len(rewards) - 1
-            found += steps.add(
+            records += steps.add(
                 np.array(frame),
                 frame % 3,
                 0.5,
@@ -134,10 +134,10 @@ def test_a_transition_sums_up_its_rewards_and_every_frame_begins_one(
             over = ends and at + n >= len(rewards)
             discount = 0.0 if over else gamma ** len(span)
             priority = abs(total + discount * 2.0 - 0.5)
-            wanted.append((frame, frame + len(span), total, discount, priority))
+            expected.append((frame, frame + len(span), total, discount, priority))
             frame += 1
-    assert [int(one["number"]) for one in found] == list(range(frame))
-    for record, (number, after, total, discount, priority) in zip(found, wanted, strict=True):
+    assert [int(one["number"]) for one in records] == list(range(frame))
+    for record, (number, after, total, discount, priority) in zip(records, expected, strict=True):
         assert record["observation"] == number and record["next_observation"] == after
         assert record["action"] == number % 3 and record["version"] == number // 2
         assert record["reward"] == pytest.approx(total, rel=1e-6)

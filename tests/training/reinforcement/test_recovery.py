@@ -61,8 +61,8 @@ def test_a_lost_servers_parameters_are_whole_in_its_replica(lost: int, recovery:
     assert behind.iterations_lost == 0 and "0 iterations lost" in behind.words
     # what was on its way when the group ended is all that is lost of what was played
     came = sum(sum(each["came"].values()) for each in counts(run).values())
-    made = metric(run.events, "transition made").height
-    assert came <= made <= came + lost_experience(run)
+    produced = metric(run.events, "transition made").height
+    assert came <= produced <= came + lost_experience(run)
     last = run.events.filter(pl.col("generation") == 1)
     assert metric(last, "frames")["rank"].unique().sort().to_list() == [5, 6]
 
@@ -105,8 +105,8 @@ def test_a_fresh_replay_begins_empty_and_what_it_had_is_named() -> None:
     run, _ = played(REPLAY, "replace")
     rows = metric(run.events, "lost experience")
     assert set(rows["rank"]) == {5, 6} and set(rows["peer"]) == {REPLAY}
-    made = metric(run.events, "transition made").filter(pl.col("generation") == 0).height
-    assert lost_experience(run) == made, "all that was sent to it"
+    produced = metric(run.events, "transition made").filter(pl.col("generation") == 0).height
+    assert lost_experience(run) == produced, "all that was sent to it"
 
 
 @pytest.mark.full

@@ -174,10 +174,10 @@ def test_repeated_are_those_beyond_the_first(
     partition = wb.partition(samples, batch, ranks, shuffle=shuffle, epochs=epochs)
     for epoch in range(epochs):
         of_epoch = [one for one in partition.minibatches if one.epoch == epoch]
-        taken = Counter(i for one in of_epoch for ids in one.of for i in ids)
+        counts = Counter(i for one in of_epoch for ids in one.of for i in ids)
         repeated = sum(len(at) for one in of_epoch for at in one.repeated)
-        assert repeated == sum(times - 1 for times in taken.values()) == -samples % ranks
-        assert set(taken) == set(range(samples)), "padding leaves none out"
+        assert repeated == sum(times - 1 for times in counts.values()) == -samples % ranks
+        assert set(counts) == set(range(samples)), "padding leaves none out"
     assert partition.table.filter(partition.table["rank"] >= 0)["repeated"].sum() == epochs * (
         -samples % ranks
     )

@@ -56,8 +56,8 @@ def counted(stage: nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[Any, int]
     memory = Memory(0)
     memory.watch(stage.parameters())
     with memory.counting():
-        given = stage(*args)
-    return given, memory.activations
+        output = stage(*args)
+    return output, memory.activations
 
 
 def test_values_are_those_that_cross() -> None:
@@ -117,8 +117,8 @@ def test_the_loss_is_the_last_layer_s() -> None:
     model, args = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1000)), (torch.randn(64, 8),)
     labels = torch.zeros(64, dtype=torch.int64)
 
-    def loss(given: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(given, labels)
+    def loss(output: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output, labels)
 
     without = measure(trace(model), args, repeats=2)
     profile = measure(trace(model), args, loss=loss, repeats=2)

@@ -37,12 +37,12 @@ def run_stages(stages: list[nn.Module], args: tuple[torch.Tensor, ...]) -> list[
         sent = stage(*values)
         values = tuple(v.detach().clone().requires_grad_(v.requires_grad) for v in sent)
         crossed.append((sent, values))
-    given = tensors(stages[-1](*values))
-    sum(v.square().mean() for v in given).backward()
+    outputs = tensors(stages[-1](*values))
+    sum(v.square().mean() for v in outputs).backward()
     for sent, received in reversed(crossed):
         pairs = [(s, r.grad) for s, r in zip(sent, received, strict=True) if s.requires_grad]
         torch.autograd.backward([s for s, _ in pairs], [g for _, g in pairs])
-    return given
+    return outputs
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 0], ids=["1", "2", "3", "most"])
@@ -60,9 +60,9 @@ def test_stages_give_what_the_unsplit_model_gives(name: str, stages: int) -> Non
     chosen = inner if not stages else inner[every - 1 :: every][: stages - 1]
     cut = cut_at(traced, *chosen)
     modules = [stage_module(traced, cut, i) for i in range(cut.stages)]
-    given = run_stages(modules, args)
+    outputs = run_stages(modules, args)
 
-    for mine, theirs in zip(given, expected, strict=True):
+    for mine, theirs in zip(outputs, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
     named = [pair for module in modules for pair in module.named_parameters()]
     assert sorted(n for n, _ in named) == sorted(n for n, _ in model.named_parameters())
@@ -82,14 +82,14 @@ def test_shapes_are_those_of_any_microbatch(name: str) -> None:
     model, args = example(name, samples=3)
     traced = trace(model, len(args))
     cut = cut_at(traced, *borders(traced))
-    told = shapes(hollow(traced), cut, args)
+    metas = shapes(hollow(traced), cut, args)
     values = args
     for stage in range(cut.stages - 1):
         values = stage_module(traced, cut, stage)(*values)
-        assert [(v.shape, v.dtype, v.requires_grad) for v in told[stage]] == [
+        assert [(v.shape, v.dtype, v.requires_grad) for v in metas[stage]] == [
             (v.shape, v.dtype, v.requires_grad) for v in values
         ]
-        assert all(v.is_meta for v in told[stage])
+        assert all(v.is_meta for v in metas[stage])
 
 
 def test_a_stage_keeps_nothing_of_the_others() -> None:
@@ -110,8 +110,8 @@ def test_whole_numbers_cross_without_a_gradient() -> None:
     model, args = example("pair")
     traced = trace(model, 2)
     border = next(i for i in borders(traced) if "names" in traced.crossing(i))
-    [given] = shapes(traced, cut_at(traced, border), args)
-    crossing = dict(zip(traced.crossing(border), given, strict=True))
+    [values] = shapes(traced, cut_at(traced, border), args)
+    crossing = dict(zip(traced.crossing(border), values, strict=True))
     assert crossing["names"].dtype == torch.int64
     assert not crossing["names"].requires_grad
 

@@ -119,9 +119,9 @@ def test_the_transformer_learns() -> None:
         optimizer.zero_grad()
         task.loss(model, batch).backward()
         optimizer.step()
-    told = task.metrics(model, list(task.dataset("validation")[:100]))
-    assert told["bits"] < 5  # 6.6 before
-    assert told["accuracy"] > 0.15
+    metrics = task.metrics(model, list(task.dataset("validation")[:100]))
+    assert metrics["bits"] < 5  # 6.6 before
+    assert metrics["accuracy"] > 0.15
 
 
 def test_an_experiment_with_a_pipeline_says_what_is_not_given() -> None:

@@ -66,9 +66,9 @@ def test_tied_weights_are_refused_by_name_at_every_border_between_them() -> None
 
 def _of_its_own(text: str) -> Callable[..., torch.Tensor]:
     """``forward`` as Python compiles it: pytest rewrites those of this file."""
-    found: dict[str, Any] = {}
-    exec(text, found)
-    return found["forward"]
+    namespace: dict[str, Any] = {}
+    exec(text, namespace)
+    return namespace["forward"]
 
 
 class Sizes(nn.Module):

@@ -24,8 +24,8 @@ class Attention(nn.Module):
         batch, time, width = x.shape
         q, k, v = self.qkv(x).chunk(3, dim=-1)
         q, k, v = (y.view(batch, time, HEADS, width // HEADS).transpose(1, 2) for y in (q, k, v))
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(seen.transpose(1, 2).reshape(batch, time, width))
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(context.transpose(1, 2).reshape(batch, time, width))
 
 
 class SplitAttention(Attention):
@@ -49,15 +49,15 @@ class ViewedAttention(Attention):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, time = x.size(0), x.size(1)
         q, k, v = self.qkv(x).view(batch, time, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        seen = F.scaled_dot_product_attention(q, k, v)
-        return self.out(seen.transpose(1, 2).contiguous().view(batch, time, WIDTH))
+        context = F.scaled_dot_product_attention(q, k, v)
+        return self.out(context.transpose(1, 2).contiguous().view(batch, time, WIDTH))
 
 
 class IndexedAttention(Attention):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         qkv = self.qkv(x).reshape(x.shape[0], -1, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
-        return self.out(seen.transpose(1, 2).flatten(-2))
+        context = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
+        return self.out(context.transpose(1, 2).flatten(-2))
 
 
 class InterleavedAttention(Attention):
@@ -81,8 +81,8 @@ class ThreeLayers(nn.Module):
             layer(x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
             for layer in (self.q, self.k, self.v)
         )
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(seen.transpose(1, 2).flatten(2))
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(context.transpose(1, 2).flatten(2))
 
 
 class SharedLayer(ThreeLayers):
@@ -93,8 +93,8 @@ class SharedLayer(ThreeLayers):
             layer(x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
             for layer in (self.v, self.q, self.q)
         )
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(seen.transpose(1, 2).flatten(2))
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(context.transpose(1, 2).flatten(2))
 
 
 class Gated(nn.Module):

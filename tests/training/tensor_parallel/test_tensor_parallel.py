@@ -251,8 +251,8 @@ def test_the_rows_are_the_collectives_that_were_planned(tokens: bool) -> None:
         for iteration in range(4):
             rows = of(run.events, rank=rank, iteration=iteration, kind="collective")
             rows = rows.filter(pl.col("group") == "default").sort("start_ns")
-            found = rows.select(pl.col("name", "collective").cast(pl.String), "nbytes")
-            assert found.rows() == expected
+            calls = rows.select(pl.col("name", "collective").cast(pl.String), "nbytes")
+            assert calls.rows() == expected
 
 
 def test_forward_and_backward_hold_their_collectives() -> None:
@@ -273,10 +273,10 @@ def test_the_loss_counts_once_and_metrics_are_no_training() -> None:
 
 
 def test_the_page_is_told_who_has_what() -> None:
-    told = json.loads(recorded(False).store.metadata["model"])
-    names = [one["name"] for one in told["layers"]]
-    assert [one["layer"] for one in told["shards"] if one["layer"] not in names] == []
-    for one in told["shards"]:
+    model_facts = json.loads(recorded(False).store.metadata["model"])
+    names = [one["name"] for one in model_facts["layers"]]
+    assert [one["layer"] for one in model_facts["shards"] if one["layer"] not in names] == []
+    for one in model_facts["shards"]:
         places = [place for runs in one["runs"] for a, b in runs for place in range(a, b)]
         assert sorted(places) == list(range(one["size"]))
         assert bool(one["size"]) == (one["how"] != "whole")

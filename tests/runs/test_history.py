@@ -151,7 +151,7 @@ def test_a_comparison_is_drawn_by_iteration_and_by_time(history: History) -> Non
     pasts = [*history]
     figure = comparison(loss_curves(pasts))
     assert [trace.name for trace in figure.data] == [label(past) for past in pasts] * 2
-    assert list(figure.data[0].x) == list(range(12))
+    assert list(figure.data[0].x) == list(range(1, 13))
     assert list(figure.data[0].y) == pytest.approx(pasts[0].run.result.losses)
     assert list(figure.data[4].x) == pytest.approx(pasts[0].losses()["seconds"].to_list())
 

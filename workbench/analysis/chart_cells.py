@@ -153,7 +153,7 @@ def _sign(look: Mapping[str, Any], usual: str) -> str:
 
 
 def scale(newest: int, iterations: int) -> int:
-    """Return the end of an iteration axis: the last one, or a power of two on the way there.
+    """Return the end of an iteration axis: the last iteration, or a power of two before it.
 
     The axis doubles, so that little moves while a curve grows.
     """

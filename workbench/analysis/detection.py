@@ -322,8 +322,9 @@ def _trained_to_the_end(
 
 
 def _overtaken(done: pl.DataFrame) -> set[tuple[int, int]]:
-    """Return rank and time of each notice that is not what ended its rank: of a rank that had one
-    already, or that was killed before it left.
+    """Return rank and time of each notice that did not end its rank.
+
+    That is a second notice, and one whose rank was killed before it left.
     """
     overtaken, notices = set[tuple[int, int]](), dict[int, int]()
     for row in done.iter_rows(named=True):

@@ -1,4 +1,4 @@
-"""Running one cell, as Python runs a file; and saying what it raised, and where it is."""
+"""Running one cell as Python runs a file, and reporting its error and the line where it stands."""
 
 from __future__ import annotations
 

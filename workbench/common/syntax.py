@@ -17,8 +17,8 @@ _lock = threading.Lock()
 def parse(code: str, file: str = "<unknown>") -> ast.Module:
     """Return the syntax tree of ``code``, from any thread. Raises SyntaxError.
 
-    The lock keeps our own threads apart. Others, such as the one that runs a notebook's cells, may
-    parse too, and are what it is tried again for.
+    A lock keeps our own threads apart. Other threads, such as the one that runs a notebook's cells,
+    may parse at the same moment: if one disturbs this parse, it is tried again.
     """
     for _ in range(TRIES - 1):
         try:

@@ -42,9 +42,11 @@ _over = threading.Event()
 def start(
     work: Callable[[], object], name: str, stop: Stop | None = None, *, launches: bool = False
 ) -> threading.Thread:
-    """Do ``work`` in a thread of that name. ``stop``, called from another thread, has it end soon;
-    without it the end of the pool must, or the end of a wait that is shorter than a second.
-    ``launches``: it starts ranks, so that ``wb.shutdown()`` stops it too.
+    """Do ``work`` in a thread of that name.
+
+    ``stop``, called from another thread, makes it end soon. A thread without ``stop`` ends with the
+    pool, or after a wait of less than a second. ``launches``: the thread starts ranks, so
+    ``wb.shutdown()`` stops it too.
     """
     thread = threading.Thread(target=_do, args=(work,), name=name, daemon=True)
     _running[thread] = _Task(stop, launches)

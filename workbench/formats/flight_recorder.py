@@ -84,7 +84,7 @@ def _add(result: Recording, rank: int, group: str, entry: Mapping[str, Any]) -> 
 
 
 def _missing(group: str, ranks: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return who has not come to an operation that others are in, and who called another one."""
+    """Return sentences: which ranks never called an operation of the others, or called another."""
     newest = {
         rank: max(int(one["collective_seq_id"]) for one in entries)
         for rank, entries in ranks.items()

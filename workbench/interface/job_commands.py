@@ -112,8 +112,8 @@ def stacks(
 ) -> None:
     """Say where each rank of a job stands that runs already: at which line, in which collective.
 
-    The job needs no change and knows nothing of it: py-spy reads its memory, twice, so that a rank
-    that moves is told from one that hangs. Ranks on this host only.
+    The job needs no change and notices nothing: py-spy reads its memory. It reads twice, and a rank
+    that stands at the same place both times may hang. Ranks on this host only.
     """
     from dataclasses import asdict
 

@@ -164,7 +164,7 @@ class Slots:
                 free.release()
 
     def anyone(self) -> int | None:
-        """Return a peer whose message is there, if there is one."""
+        """Return a peer whose message has arrived; None: no message has."""
         for peer in range(self.members.size):
             if peer == self.rank:
                 continue

@@ -61,11 +61,11 @@ def command(compiler: Sequence[str], to: Path, more: Sequence[str] = ()) -> list
 def build(
     to: Path = BINARY, more: Sequence[str] = (), by: Sequence[Sequence[str]] | None = None
 ) -> str:
-    """Compile into ``to``, in one step for whoever loads it. Returns the compiler, in words.
+    """Compile into ``to``, which appears as a whole. Returns the compiler, in words.
 
     ``by``: the compilers to try; left out: those that are here.
 
-    Raises RuntimeError with what the compilers said, or that there is none.
+    Raises RuntimeError with the compilers' messages, or where there is no compiler.
     """
     messages = []
     fresh = to.with_name(f"{to.name}.{os.getpid()}")

@@ -86,8 +86,8 @@ def _call(
 def _agree(group: GroupContext) -> None:
     """Raise CollectiveError if a peer that is here already has passed something else.
 
-    Gloo ends the whole process over a message of another size. Every rank writes what it passes
-    before it reads what the others passed: of two that differ, one notices before its call.
+    Gloo ends the whole process over a message of another size. Every rank writes its own arguments
+    before it reads those of the others, so one of two that differ notices before its call.
     """
     with threading.Lock():  # a locked instruction: what was written is out
         pass

@@ -36,7 +36,7 @@ def add(group: LiveGroup) -> None:
 
 
 def count(group: LiveGroup) -> None:
-    """Add up what a group that has ended has sent, so that it can be forgotten."""
+    """Add an ended group's bytes to the total, so that the group can be forgotten."""
     global _past_bytes
     with _counting:
         _past_bytes += _training_bytes(group)

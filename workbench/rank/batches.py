@@ -117,8 +117,8 @@ def minibatches_of(
     exp: Experiment, team: Team, samples: int, prepared: Mapping[str, str]
 ) -> Minibatches:
     """Return the minibatches of a run, whose size may go with the number of ranks. ``prepared``:
-    from the driver; a run that is resumed has the sizes there that were before it (``Sizes``).
-    ``samples``: 0 of a task that plays, which counts what it learns from by itself.
+    from the driver, with the earlier sizes of a run that is resumed (``Sizes``). ``samples``: 0 for
+    a task that plays, since it counts its own samples.
     """
     before, samples = Sizes.from_json(prepared.get(SIZES, "")), samples or exp.batch_size
     if not exp.scale_batch:

@@ -58,10 +58,11 @@ def go(recorder: Recorder, by_notice: bool) -> NoReturn:
 
 
 def leave_if_told(job: AtBorder, iteration: int) -> None:
-    """Leave the group, as all do before the same iteration, where a rank was told to go, or one
-    more waits to join. Where ranks do not come and go, end this process if it was told to.
+    """Leave the group where a rank was told to go, or one more waits to join. In a run whose ranks
+    do not come and go, end this process if it was told to.
 
-    All agree on it as on the end of a run that is stopped (stopping.py).
+    All ranks leave before the same iteration. They agree on it as on the end of a run that is
+    stopped (stopping.py).
     """
     if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
         if len(job.team.members) < 2 or not is_elastic(job.exp):

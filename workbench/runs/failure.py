@@ -85,8 +85,9 @@ def _raised_error(reports: Reports, pids: Mapping[int, int]) -> WorkbenchError:
 
 
 def _stopped_ranks(pids: Mapping[int, int]) -> str:
-    """Return lines for the ranks that are stopped right now: a rank that waits for one that waits
-    for a stopped one cannot know of it.
+    """Return a line for each rank that is stopped right now.
+
+    Ranks cannot report it themselves: one may wait for a rank that itself waits for a stopped one.
     """
     return "".join(
         f"\n  rank {rank} (process {pid}) is stopped (SIGSTOP)"

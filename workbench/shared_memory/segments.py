@@ -55,7 +55,7 @@ def need_ordered_stores(who: str) -> None:
 
 
 def publish(words: memoryview, at: int, value: int) -> None:
-    """Write the word by which others know that what was written before it is there.
+    """Write the word that tells other processes that everything written before it is complete.
 
     A plain store: the caller has called ``need_ordered_stores``.
     """
@@ -120,8 +120,8 @@ class Segment:
         return segment
 
     def semaphore(self, offset: int, initial: int | None = None) -> Semaphore:
-        """Return the semaphore at ``offset``; ``initial`` makes it, None takes the one that is
-        there.
+        """Return the semaphore at ``offset``; ``initial``: make it with this value; None: attach to
+        the existing one.
         """
         address = self.address + offset
         if initial is not None and _libc.sem_init(

@@ -90,7 +90,7 @@ def origin(header: memoryview) -> Origin:
 
 
 def origin_of(source: Source) -> Origin:
-    """Return the origin that a folder names; of one that cannot be read, an empty one."""
+    """Return the origin that a folder names; an empty one where the folder cannot be read."""
     try:
         with opened(source.folder / "trace") as file:
             data = file.read(NAMES_AT + NAMES_BYTES)

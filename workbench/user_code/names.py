@@ -77,8 +77,9 @@ class WithoutAnnotations(ast.NodeTransformer):
 
 
 def refuse_own_imports(tree: ast.AST, by: str) -> None:
-    """Raise SpecError for an import inside of a function that brings in a file of the user's own:
-    it runs on the rank, which does not find that.
+    """Raise SpecError for an import inside a function that imports a file of the user's own.
+
+    It would run on the rank, which does not have that file.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

@@ -201,7 +201,7 @@ class _Pipe:
 
     @staticmethod
     def _mask(is_open: bool, its_way: bytearray, for_it: bytearray) -> int:
-        """Return what to wait for: to read from it while there is room, to write what is for it."""
+        """Return the events to poll for: input while it has room, output while some waits."""
         read = select.POLLIN if is_open and len(its_way) < _MOST_WAITING else 0
         return read | (select.POLLOUT if for_it else 0)
 

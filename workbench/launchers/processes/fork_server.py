@@ -97,7 +97,7 @@ class _ForkServer:
         self._left_behind: dict[int, float] = {}  # by ranks: process -> when it is killed
 
     def greet(self) -> None:
-        """Tell the driver which process this is: the one that it has started is the guardian."""
+        """Tell the driver this process's number: the driver itself started the guardian."""
         with contextlib.suppress(OSError):
             ipc.send(self._driver, {"fork_server": os.getpid()})
 

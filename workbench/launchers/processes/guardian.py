@@ -113,7 +113,7 @@ def _life_line(pid: int) -> list[int]:
 
 
 def _reap() -> bool:
-    """Reap children; return whether there is one that has not ended."""
+    """Reap children that have ended; return whether others still run."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

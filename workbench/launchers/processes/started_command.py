@@ -104,7 +104,7 @@ class Command:
             self._process.wait(seconds)
 
     def close(self, gentle: float = GENTLE) -> None:
-        """End it with all that it has started here, unless it ends by itself in that time."""
+        """Wait ``gentle`` seconds for the command's end; then end it with all that it started."""
         self.wait(gentle)
         self._hang_up()
         try:

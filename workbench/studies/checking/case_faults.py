@@ -16,7 +16,7 @@ def first_fault(outcome: Outcome) -> Fault | None:
 
 
 def _raised(outcome: Outcome) -> Fault | None:
-    """Name a rank that raised an error; one of its own before one that reports another's end."""
+    """Name a rank that raised an error; first a rank's own error, then reports of another's end."""
     raised = [(rank, r["raised"]) for rank, r in sorted(outcome.reports.items()) if "raised" in r]
     own_errors = [(rank, error) for rank, error in raised if not _consequence(rank, error)]
     if not own_errors and (not raised or outcome.ended or outcome.late):

@@ -35,8 +35,8 @@ def longest_chain(rows: Sequence[dict[str, Any]]) -> int:
 
     A rank sends one message at a time and receives one at a time. It sends a message only after all
     that it received earlier, by the order of its rows. ``rows``: sends and receives, each rank's in
-    the order in which they were recorded. All that goes from one rank to another in one step is one
-    message.
+    the order in which they were recorded. All that one rank sends to another in a step counts as
+    one message.
     """
     programs: dict[int, list[dict[str, Any]]] = {}
     keys: set[tuple[int, str, int, int]] = set()

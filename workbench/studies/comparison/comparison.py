@@ -1,12 +1,12 @@
 """``wb.compare``: several experiments, each over several seeds, on common axes.
 
-    found = wb.compare({"bsp": exp, "asp": exp.replace(options={"consistency": "asp"})}, seeds=5)
-    found.wait()
+    report = wb.compare({"bsp": exp, "asp": exp.replace(options={"consistency": "asp"})}, seeds=5)
+    report.wait()
 
 They run one after another, or ``at_once`` side by side; first all of them with the first seed, then
 with the next, so that what changes on the machine meanwhile changes for all. With a ``folder`` each
-one that is done is a file there (``wb.load`` reads it), and is not run again. One that fails is
-said, and the others go on.
+one that is done is a file there (``wb.load`` reads it), and is not run again. A run that
+fails is reported, and the others go on.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Graph:
 
     @cached_property
     def _neighbours(self) -> tuple[list[list[int]], list[list[int]]]:
-        """For each rank those that it receives from, and those that it sends to."""
+        """For each rank, the ranks that it receives from, and those that it sends to."""
         into: list[list[int]] = [[] for _ in range(self.ranks)]
         out_of: list[list[int]] = [[] for _ in range(self.ranks)]
         for a, b in sorted(self.edges):

@@ -146,8 +146,10 @@ class Pulled:
 
 @dataclass
 class Carried:
-    """The state that a rank takes along to the next generation. ``older``: what it had taken along
-    to this one, until all servers have what they need of it. ``beside``: what its strategy keeps.
+    """The state that a rank takes along to the next generation.
+
+    ``older``: the state that it took along to this generation, kept until all servers have their
+    part of it. ``beside``: the strategy's own state.
     """
 
     generation: int

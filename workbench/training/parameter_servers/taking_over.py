@@ -99,8 +99,8 @@ def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | No
 
 
 def attend(job: Job, facts: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Take part in a take-over as a rank that neither serves nor pushes. ``facts``: what others of
-    that kind are to know of it, as JSON has it. Returns what each of them says, by its rank.
+    """Take part in a take-over as a rank that neither serves nor pushes. ``facts``: its report to
+    the other ranks of that kind, which JSON can hold. Returns their reports by rank.
     """
     offers = _exchanged(job, None, [], _BESIDE, facts)
     job.group("recovery")  # all ranks make it

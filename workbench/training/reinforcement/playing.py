@@ -23,7 +23,7 @@ class Player:
     """One actor's game.
 
     ``actor``: its number, from 0. ``pad_ns``: least duration of a step of the environment.
-    ``life``: 0; of one that replaces a lost one another number, so that it plays other games.
+    ``life``: 0; a process that replaces a lost actor has another number, so it plays other games.
     ``first``: the number of its first transition.
     """
 

@@ -93,7 +93,7 @@ class _Piece(NamedTuple):
 class Storages:
     """Numbers the storages that autograd keeps, and remembers which layer made each.
 
-    It keeps every tensor that it saw alive, so that no address is reused.
+    It keeps every noted tensor alive, so that no address is used twice.
     """
 
     def __init__(self, model: nn.Module, args: tuple[Any, ...]) -> None:

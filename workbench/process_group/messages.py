@@ -37,7 +37,8 @@ class Messages:
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> Any:
         """Post a message and return its handle."""
         self._check_peer("send", to, lowest=0)
-        host = tensors[0].detach().cpu().contiguous()
+        x = tensors[0].data
+        host = x if x.is_cpu and x.is_contiguous() else x.cpu().contiguous()
         transfer = self._transfer(host, to, tag)
         transfer.place = self._session.lender.place(host)
         return self._post("send", "send", transfer, tensors)
@@ -46,15 +47,11 @@ class Messages:
         """Post a receive, from any rank if ``frm`` is -1, and return its handle."""
         self._check_peer("recv", frm, lowest=-1)
         x = tensors[0].data
-        direct = x.is_contiguous() and x.device.type == "cpu"
+        direct = x.is_cpu and x.is_contiguous()
         host = x if direct else torch.empty(x.shape, dtype=x.dtype)
-
-        def copy_back(transfer: Transfer) -> None:
-            if host is not x and transfer.error is None:
-                x.copy_(host)
-
         transfer = self._transfer(host, frm, tag)
-        transfer.after = in_mode_of(x, copy_back)
+        if not direct:
+            transfer.after = in_mode_of(x, partial(_copy_back, x, host))
         return self._post("recv", "recvAnySource" if frm < 0 else "recv", transfer, tensors)
 
     def close(self) -> None:
@@ -78,18 +75,18 @@ class Messages:
         recorder = self._session.recorder
         label = recorder.name(self._session.current_label())
         number = signature("p2p", host.dtype, host.numel())
-        return Transfer(moved(host.view(-1)), peer, tag, number, recorder.where, label)
+        return Transfer(moved(host), peer, tag, number, recorder.where, label)
 
     def _post(
         self, kind: str, title: str, transfer: Transfer, result: list[torch.Tensor]
     ) -> P2PWork:
         engine = self._engines.get(kind) or self._new_engine(kind)
         work = P2PWork(engine, transfer, result)
-        post: Callable[[], P2PWork] = partial(_posted, engine, transfer, work)
         if profiling.on():
+            post: Callable[[], P2PWork] = partial(_posted, engine, transfer, work)
             handle: P2PWork = profiling.with_profiler(title, result, post, True)
             return handle
-        return post()
+        return _posted(engine, transfer, work)
 
     def _new_engine(self, kind: str) -> SendEngine | RecvEngine:
         with _making:  # one, whichever thread has the first message
@@ -109,6 +106,11 @@ def progress_engine_of(session: Session) -> ProgressEngine:
             session.progress_engine = ProgressEngine()
         progress: ProgressEngine = session.progress_engine
         return progress
+
+
+def _copy_back(x: torch.Tensor, host: torch.Tensor, transfer: Transfer) -> None:
+    if transfer.error is None:
+        x.copy_(host)
 
 
 def _posted(engine: Any, transfer: Transfer, work: P2PWork) -> P2PWork:

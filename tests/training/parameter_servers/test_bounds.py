@@ -155,7 +155,7 @@ def test_asp_of_equal_workers_is_as_stale_as_there_are_others() -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize("workers", [2, 4])
 def test_at_a_slow_server_each_push_waits_for_those_of_all_others(workers: int) -> None:
-    exp = served("asp", workers=workers, iterations=20, faults=(wb.Slow(rank=0, factor=100),))
+    exp = served("asp", workers=workers, iterations=20, faults=(wb.Slow(rank=0, factor=300),))
     run, result = done(exp)
     events = lawful(run)
     pushes = workers * exp.iterations

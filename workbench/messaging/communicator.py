@@ -170,6 +170,12 @@ class Communicator:
             a, b = first * per, (first + stride) * per
             yield first, [chunk[a:b] for chunk in chunks]
 
+    def has_room_for(self, nbytes: int) -> bool:
+        """Return whether a message of so many bytes may be posted before others are received: at
+        most half the slots of a link are in flight then, as in ``slices``.
+        """
+        return nbytes <= self.members.slot_bytes * (SLOTS // 2)
+
     def _pieces(self, x: Any, first: int) -> list[Any]:
         """Return the slots of ``x``, whose first one has this number."""
         return pieces_of(x, first, self.members.slot_bytes)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -71,7 +72,9 @@ def main() -> None:
         yaml.safe_dump(config | _places(source, target))
     )
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f"]
-    subprocess.run([*command, str(source.parent / f"{target.name}.yml")], check=True, timeout=600)
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # its advertisement of a successor
+    built = [*command, str(source.parent / f"{target.name}.yml")]
+    subprocess.run(built, check=True, timeout=600, env=quiet)
     print(f"{target}/index.html: open it in a browser; it needs no server and no network")
 
 

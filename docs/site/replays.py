@@ -88,6 +88,7 @@ OF_CHAPTER = {
     "11": "gossip",
     "13": "ring",
     "15": "recovery",
+    "21": "fsdp",
 }
 
 

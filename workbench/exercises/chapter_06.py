@@ -118,6 +118,44 @@ def in_flight(record: Run, rank: int) -> int:
     return int(most)
 
 
+def pipedream(ranks: int, microbatches: int) -> Run:
+    """Run PipeDream with so many ranks and microbatches per update, and return its record."""
+    exp = pipeline("pipedream", pad_compute=None, iterations=16 // microbatches)
+    options = {**exp.options, "microbatches": microbatches}
+    return finished(exp.replace(ranks=ranks, options=options))
+
+
+def two_ranks_behind(answer: float) -> list[Finding]:
+    """Judge by the versions that the first stage's forwards used, past the first iterations."""
+    rows = pipedream(2, 1).events.filter(pl.col("iteration") >= 4, kind="forward", stage=0)
+    behind = (rows["iteration"] - rows["version"]).unique().to_list()
+    why = (
+        "Stage d of K is K - d forwards ahead of its backwards. The forward of minibatch n sees "
+        f"n - (K - d) + 1 updates; recorded from the fifth minibatch on: {behind} behind."
+    )
+    return [equal("updates behind", max(behind), answer, why)]
+
+
+def versions_kept(answer: float) -> list[Finding]:
+    """Judge by the versions that forwards used whose backwards were still to come."""
+    rows = pipedream(4, 2).events.filter(pl.col("microbatch") >= 0, rank=0).sort("start_ns")
+    rows = rows.filter(pl.col("kind").cast(pl.String).is_in(["forward", "backward"]))
+    flying: dict[tuple[int, int], int] = {}
+    most = 0
+    for kind, *which, version in rows.select("kind", "iteration", "microbatch", "version").rows():
+        key = (which[0], which[1])
+        if kind == "forward":
+            flying[key] = version
+            most = max(most, len({*flying.values()}))
+        else:
+            flying.pop(key)
+    why = (
+        "Four microbatches are in flight on rank 0. With eight per update they meet one border "
+        "between two updates at most; with two per update they reach over two."
+    )
+    return [equal("versions", most, answer, why)]
+
+
 EXERCISES = (
     Exercise(
         name="06.1",
@@ -181,5 +219,40 @@ EXERCISES = (
             """,
         hint="`wb.schedule(...)` draws it and knows `rank_peaks`; `theory.bubble` knows the rest.",
         solution="0.059, half of ZB-H1's 0.111, and eight: `made.rank_peaks[0]` says it.",
+    ),
+    Exercise(
+        name="06.5",
+        title="PipeDream with two ranks",
+        difficulty=2,
+        minutes=10,
+        takes=number("updates"),
+        judge=two_ranks_behind,
+        task="""
+            PipeDream with two ranks and `microbatches=1`. Once the pipeline is full: how many
+            updates is a forward of stage 0 behind what a schedule with a flush would use?
+            """,
+        hint="By the law of *Whose weights?*, the forward of $n$ sees $n - (K - d) + 1$ updates.",
+        solution="""
+            One: $K = 2$ and $d = 0$, so it sees $n - 1$ updates, where a flush would let it see
+            $n$. With four ranks it was three.
+            """,
+    ),
+    Exercise(
+        name="06.6",
+        title="How many versions?",
+        difficulty=2,
+        minutes=10,
+        takes=number("versions"),
+        judge=versions_kept,
+        task="""
+            PipeDream with four ranks. With eight microbatches per update the first stage keeps two
+            versions of its weights at most. How many with `microbatches=2`?
+            """,
+        hint="Four microbatches are in flight there. Over how many updates can they reach?",
+        solution="""
+            Three. Of four microbatches in a row, two can lie in one iteration, and one each in the
+            iteration before and the one after; each of the three used a version of its own. With
+            one microbatch per update it is four.
+            """,
     ),
 )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import polars as pl
+
+from workbench.analysis.curves import select
 from workbench.exercises.answers import number, numbers
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.recorded import finished
-from workbench.exercises.verdict import Finding, near, timed
+from workbench.exercises.verdict import Finding, equal, near, timed
 from workbench.experiment.faults import Slow
-from workbench.experiment.network import Network
+from workbench.experiment.network import Link, Network
 from workbench.experiment.spec import Experiment
 from workbench.runs.run import Run
 from workbench.tasks.mlp_layers import Task
@@ -90,6 +93,50 @@ def straggler(answer: Mapping[str, float]) -> list[Finding]:
     return findings
 
 
+def ask_ahead(answer: float) -> list[Finding]:
+    """Judge by the formula; show how long the workers of two runs waited for examples."""
+    ahead = min(max(round(answer), 0), 12)
+    tried = {n: examples_ms(n) for n in {max(ahead - 1, 0), ahead}}
+    waits = ", ".join(f"{ms:.1f} ms with {n} ahead" for n, ms in sorted(tried.items()))
+    why = f"A worker waited for examples, per step: {waits}. Enough is L / C = 200 / 50."
+    return [equal("minibatches ahead", 4, answer, why)]
+
+
+def examples_ms(ahead: int, iterations: int = 14) -> float:
+    """Return the milliseconds per step for which workers wait for examples, past the first two."""
+    slow = Link(latency="200 ms")
+    record = finished(
+        Experiment(
+            strategy="data_servers",
+            ranks=3,
+            iterations=iterations,
+            batch_size=48,
+            pad_compute="50 ms",
+            network=Network(links={(0, 1): slow, (0, 2): slow}),
+            options={"servers": 1, "ahead": ahead},
+        )
+    )
+    stalls = select(record.store, "input").filter(pl.col("iteration") >= 2)["stall_ms"]
+    mean: Any = stalls.mean()
+    return float(mean)
+
+
+def left_empty(answer: float) -> list[Finding]:
+    """Judge by the probability; show the share of a run's parts that were empty."""
+    exp = Experiment(
+        strategy="data_parallel",
+        task="mlp_layers",
+        ranks=4,
+        batch_size=4,
+        iterations=60,
+        options={"examples": "partitioned"},
+    )
+    rows = finished(exp).events.filter(kind="metric", name="samples")
+    measured = 1 - rows.height / (exp.ranks * exp.iterations)
+    why = "Each of four samples belongs to another rank with probability 3/4: (3/4) to the fourth."
+    return [timed("share of its parts that are empty", 0.316, measured, answer, 0.05, why)]
+
+
 EXERCISES = (
     Exercise(
         name="10.1",
@@ -137,6 +184,37 @@ EXERCISES = (
         solution="""
             $240 / 280.5 = 0.86$ with two, and $240 / 130.9 = 1.83$ with eight: where computing is
             the smaller part, a slow machine costs less.
+            """,
+    ),
+    Exercise(
+        name="10.4",
+        title="How far ahead?",
+        difficulty=1,
+        minutes=10,
+        takes=number("minibatches"),
+        judge=ask_ahead,
+        task="""
+            An answer of the server takes 200 ms, and a step of the workers 50 ms. How many
+            minibatches ahead must a worker ask, so that it never waits for examples?
+            """,
+        hint="A prefetch of $a$ hides a latency $L$ behind steps of $C$ if $a \\ge L / C$.",
+        solution="Four: while it travels, the worker does four steps of 50 ms.",
+    ),
+    Exercise(
+        name="10.5",
+        title="A rank with nothing to do",
+        difficulty=2,
+        minutes=10,
+        takes=number("share, 0 to 1"),
+        judge=left_empty,
+        task="""
+            A data set partitioned once over four ranks, and minibatches of four samples, drawn from
+            all of it. In which share of the minibatches does a given rank have no sample at all?
+            """,
+        hint="Each sample of a minibatch belongs to a given rank with probability 1/4.",
+        solution="""
+            $(3/4)^4 = 0.316$: in nearly a third of its steps a rank computes nothing, and waits for
+            the others.
             """,
     ),
 )

@@ -167,6 +167,7 @@ FACE: dict[str, dict[str, str]] = {
     "Lab.compare": {"pasts": "pasts"},
     "Lab.show": {"past": "nothing"},
     "Lab.take": {"past": "nothing"},
+    "Link.named": {"name": "text"},
     "Network.at": {"level": "number"},
     "Network.link": {"sender": "number", "receiver": "number"},
     "Partition.averages": {"values": "reals", "epoch": "number"},

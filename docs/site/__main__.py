@@ -84,7 +84,7 @@ def write_pages(source: Path, replays: set[str]) -> dict[str, object]:
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     chapters = []
     for notebook in notebooks:
-        name = OF_CHAPTER.get(notebook.name[:2], "")
+        name = OF_CHAPTER.get(notebook.name.partition("_")[0], "")
         replay = f"replays/{name}.html" if name in replays else ""
         text = chapter(notebook, source / "pictures", replay)
         (source / f"{notebook.stem}.md").write_text(text)
@@ -167,9 +167,9 @@ def _repository(text: str) -> str:
                 return f"[{words}](glossary.md)"
             if Path(path).name in {f"{guide}.md" for guide in GUIDES}:
                 return f"[{words}]({Path(path).name}{'#' + anchor if anchor else ''})"
-            if not path.endswith(".md") or re.fullmatch(r"\d\d_\w+", stem):
+            if not path.endswith(".md") or re.fullmatch(r"\d\d[a-z]?_\w+", stem):
                 return found[0]
-        return f"{words} (`{path or address}`)"
+        return f"`{path}`" if words == path else f"{words} (`{path or address}`)"
 
     return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", link, text)
 

@@ -54,6 +54,12 @@ def _cell(cell: dict[str, Any], at: int, notebook: Path, pictures: Path) -> Iter
             yield shown
 
 
+def _plain(html: str) -> str:
+    """Return a table of Polars without its shape and the row of its columns' types."""
+    html = re.sub(r"<small>shape: [^<]*</small>", "", html)
+    return re.sub(r"(<thead><tr>(?:<th>.*?</th>)+</tr>)<tr>.*?</tr></thead>", r"\1</thead>", html)
+
+
 def _output(output: dict[str, Any], file: Path) -> str:
     """Return an output as Markdown: the best that it has for a page without a kernel."""
     data = {kind: _joined(value) for kind, value in output.get("data", {}).items()}
@@ -64,7 +70,7 @@ def _output(output: dict[str, Any], file: Path) -> str:
     if "text/markdown" in data:
         return f'<div class="output" markdown="1">\n\n{page(data["text/markdown"])}\n\n</div>'
     if "text/html" in data:
-        return f'<div class="output">{_one_block(clean(data["text/html"]))}</div>'
+        return f'<div class="output">{_one_block(clean(_plain(data["text/html"])))}</div>'
     text = data.get("text/plain") or "".join(output.get("text", ""))
     if output.get("output_type") == "error":
         text = f"{output['ename']}: {output['evalue']}"

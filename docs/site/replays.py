@@ -81,11 +81,10 @@ def experiments() -> dict[str, tuple[str, wb.Experiment]]:
 # Which of them a chapter embeds, by the chapter's number.
 OF_CHAPTER = {
     "01": "ring",
-    "02": "server",
     "03": "server",
     "06": "pipeline",
     "09": "overlap",
-    "11": "gossip",
+    "11b": "gossip",
     "13": "ring",
     "15": "recovery",
     "21": "fsdp",

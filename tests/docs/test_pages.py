@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from docs.site.chapters import chapter
 from docs.site.clean import clean
 from docs.site.markdown import page
 from docs.site.reference import reference
+from docs.site.replays import OF_CHAPTER, experiments
 from tests import notebook_files
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,23 @@ def test_what_an_output_brings_is_sanitised() -> None:
         '<table><tr><td colspan="2">1 &lt; 2</td></tr></table><img alt="a">'
         '<img src="data:image/svg+xml;base64,AA=="><a>here</a>kept text'
     )
+
+
+def test_a_table_comes_without_the_types_of_its_columns(tmp_path: Path) -> None:
+    table = pl.DataFrame({"workers": [1, 8], "T ms": [12.6, 14.4]})._repr_html_()
+    assert "f64" in table and "shape" in table
+    data = {"output_type": "display_data", "metadata": {}, "data": {"text/html": table}}
+    cell = {"cell_type": "code", "source": "t", "metadata": {}, "outputs": [data]}
+    path = tmp_path / "01_a.ipynb"
+    path.write_text(json.dumps({"cells": [cell], "metadata": {}}))
+    made = chapter(path, tmp_path / "pictures")
+    assert "<th>T ms</th></tr></thead><tbody><tr><td>1</td><td>12.6</td>" in made
+    assert "f64" not in made and "shape" not in made
+
+
+def test_the_replays_are_of_chapters_that_are() -> None:
+    numbers = {one.name.partition("_")[0] for one in (ROOT / "notebooks").glob("*.ipynb")}
+    assert set(OF_CHAPTER) <= numbers and set(OF_CHAPTER.values()) <= set(experiments())
 
 
 def test_links_to_chapters_become_pages_and_code_stays() -> None:

@@ -16,9 +16,10 @@ from pydantic import (
 )
 
 from workbench.common import topology, units
-from workbench.common.arguments import Number, checked
+from workbench.common.arguments import Number, Text, checked
 from workbench.common.errors import SpecError
 from workbench.experiment.frozen_model import Bandwidth, Count, Duration, Fixed, FrozenModel, Rank
+from workbench.experiment.named_links import NAMED
 
 MOST_LEVELS = 16  # groups of groups of hosts
 
@@ -50,6 +51,21 @@ class Link(FrozenModel):
         default=None, description="at most this, such as '100 Mbit/s'"
     )
     down: bool = Field(default=False, description="nothing passes: contact is lost")
+
+    @classmethod
+    @checked
+    def named(cls, name: Text) -> Self:
+        """Return a link with a real name, such as "100 GbE" or "NVLink": see named_links.py.
+
+        Raises SpecError for a name that is not known.
+        """
+        if name not in NAMED:
+            raise SpecError(
+                f"wb.Link.named: name = {name!r}: there is no such link. "
+                f"There is: {', '.join(NAMED)}"
+            )
+        latency, bandwidth = NAMED[name]
+        return cls(latency=latency, bandwidth=bandwidth)
 
     @property
     def latency_ns(self) -> int:

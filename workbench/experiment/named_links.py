@@ -1,0 +1,18 @@
+"""Links with real names: the latency of a small message and the bandwidth, each way.
+
+Round figures from data sheets and common measurements between two processes: a real link varies by
+a factor of two with its switch, cable and driver. They are there to compute with (``wb.why``,
+``wb.plan``, the α-β model); to emulate one, it must be slower than the machine itself.
+"""
+
+from __future__ import annotations
+
+NAMED: dict[str, tuple[str, str]] = {  # name -> latency, bandwidth
+    "1 GbE": ("25 us", "1 Gbit/s"),  # TCP
+    "10 GbE": ("20 us", "10 Gbit/s"),  # TCP
+    "100 GbE": ("15 us", "100 Gbit/s"),  # TCP; a single connection rarely fills it
+    "100 GbE, RDMA": ("3 us", "100 Gbit/s"),  # RoCE: the network card writes into memory
+    "InfiniBand NDR": ("1.5 us", "400 Gbit/s"),
+    "PCIe": ("1 us", "504 Gbit/s"),  # 5.0, 16 lanes
+    "NVLink": ("2 us", "3600 Gbit/s"),  # fourth generation, all links of an H100
+}

@@ -82,12 +82,12 @@ def test_samples_read_before_are_those_of_the_task_and_handed_out_once() -> None
 
 def _edited(rank: int, size: int) -> list[bool]:
     warm_up.learn()
-    before = {name: sys.modules[name] for name in warm_up._seen}
+    before = {name: sys.modules[name] for name in warm_up._sources}
     name = "workbench.strategies.sequential"
     warm_up.forget_changed()
     same = all(sys.modules.get(each) is module for each, module in before.items())
-    file, written = warm_up._seen[name]
-    warm_up._seen[name] = file, written - 1  # as if it had been written since
+    file, written = warm_up._sources[name]
+    warm_up._sources[name] = file, written - 1  # as if it had been written since
     warm_up.forget_changed()
     dropped = [each for each in before if each not in sys.modules]
     from workbench.user_code import source

@@ -55,9 +55,10 @@ def _cell(cell: dict[str, Any], at: int, notebook: Path, pictures: Path) -> Iter
 
 
 def _plain(html: str) -> str:
-    """Return a table of Polars without its shape and the row of its columns' types."""
+    """Return a table of Polars without its shape, its types and its texts' quotes."""
     html = re.sub(r"<small>shape: [^<]*</small>", "", html)
-    return re.sub(r"(<thead><tr>(?:<th>.*?</th>)+</tr>)<tr>.*?</tr></thead>", r"\1</thead>", html)
+    html = re.sub(r"(<thead><tr>(?:<th>.*?</th>)+</tr>)<tr>.*?</tr></thead>", r"\1</thead>", html)
+    return re.sub(r"<td>&quot;([^<]*)&quot;</td>", r"<td>\1</td>", html)
 
 
 def _output(output: dict[str, Any], file: Path) -> str:

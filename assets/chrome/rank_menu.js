@@ -251,6 +251,17 @@ export function openRankMenu(stage, target) {
 }
 
 /**
+ * Open the dialog for a rank or a link, and do this: its answer and its undo stand there.
+ * @param {Stage} stage
+ * @param {Target} target
+ * @param {Action} action
+ */
+export function doInRankMenu(stage, target, action) {
+  openRankMenu(stage, target);
+  return openOver.get(stage)?.do(action);
+}
+
+/**
  * Bring the dialog that is open beside a stage's picture up to date; called with its texts.
  * @param {Stage} stage
  */

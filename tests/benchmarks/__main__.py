@@ -36,6 +36,7 @@ MODULES = (
     "learning",
     "live_view",
     "stage",
+    "scenes",
     "click",
 )
 

@@ -12,6 +12,7 @@
  * @typedef {{part: "ring" | "matrix", x: number, y: number, over: HTMLElement}} CollectivesPlace
  */
 import { counterWords } from "./counters.js";
+import { LinkDrag, canDrag } from "./link_drag.js";
 import { pairWords, pairsGrid, underPairs } from "./link_matrix.js";
 import { cellWords, chunkWords, linkWords, rankWords, valueWords } from "./mark_captions.js";
 import { cellBox, cellUnder } from "./matrix.js";
@@ -38,6 +39,12 @@ export class CollectivesPointer {
       },
     );
     this.cursor = { row: -1, column: 0 }; // the keyboard's cell
+    this.drag = new LinkDrag(
+      view.ring,
+      stage,
+      (x, y) => (!view.pairs && /** @type {any} */ (this.#under("ring", x, y))?.link) || null,
+      () => view.seen?.place.nodes ?? [],
+    );
     this.#listen();
   }
 
@@ -190,6 +197,8 @@ export class CollectivesPointer {
     const hit = /** @type {any} */ (this.#under(part, x, y));
     const { known } = this.stage;
     const look = this.stage.look(performance.now());
+    const dragged = this.drag.lines;
+    if (dragged) return dragged;
     if (!hit) return [];
     if ("rank" in hit)
       return ranks[hit.rank]
@@ -203,7 +212,11 @@ export class CollectivesPointer {
         ...this.#valuesNow(look, hit.chunk.from, hit.chunk.chunk),
       ];
     if (hit.link && this.view.pairs) return pairWords(reading, hit.link.from, hit.link.to, t);
-    if (hit.link) return linkWords(reading, known, hit.link.from, hit.link.to, t);
+    if (hit.link)
+      return [
+        ...linkWords(reading, known, hit.link.from, hit.link.to, t),
+        ...(canDrag(this.stage, hit.link) ? ["click: change it; drag outwards: slower"] : []),
+      ];
     if (hit.cell) {
       const cell = hit.cell.row * reading.holdings.chunks.length + hit.cell.column;
       const { ranks: who, chunks } = reading.holdings;
@@ -234,6 +247,7 @@ export class CollectivesPointer {
   #click(part, event) {
     const hit = /** @type {any} */ (this.#under(part, event.offsetX, event.offsetY));
     const call = this.view.seen?.reading?.call;
+    if (this.drag.over) return void (this.drag.over = false);
     if (!hit) return this.stage.choose(null);
     if ("rank" in hit) return this.#openMenu({ rank: hit.rank });
     if (hit.link && this.view.pairs)

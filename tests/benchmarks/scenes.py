@@ -1,0 +1,141 @@
+"""Every scene with sixteen ranks while it plays: the main thread a frame, and frames a second.
+
+Real runs are recorded, then their saved pages play: what is drawn is what a live page draws, and no
+rank shares the cores with the browser, which draws in software. Main-thread time is Chromium's own
+(`Performance.getMetrics`), of all that the page does, over the frames that were drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import CDPSession, Page
+
+import workbench as wb
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.pages import chromium
+
+SECONDS = 4
+PIPELINE = {"schedule": "1f1b", "microbatches": 8}
+# Run -> its experiment, and the scenes that are looked at in it.
+RUNS: Mapping[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "ring": (
+        {"strategy": "data_parallel", "ranks": 16, "iterations": 12},
+        ("overview", "collectives", "timeline", "samples"),
+    ),
+    "eight": (
+        {"strategy": "data_parallel", "ranks": 8, "iterations": 12},
+        ("collectives", "timeline"),
+    ),
+    "server": (
+        {
+            "strategy": "parameter_server",
+            "ranks": 16,
+            "iterations": 20,
+            "options": {"servers": 2, "consistency": "ssp", "staleness": 3},
+        },
+        ("server",),
+    ),
+    "pipeline": (
+        {
+            "strategy": "pipeline",
+            "task": "char_transformer",
+            "ranks": 16,
+            "iterations": 3,
+            "options": PIPELINE,
+        },
+        ("pipeline", "model"),
+    ),
+    "gossip": ({"strategy": "gossip", "ranks": 16, "iterations": 30}, ("peers",)),
+    "shards": (
+        {"strategy": "fsdp", "task": "mlp_layers", "ranks": 16, "iterations": 4},
+        ("shards",),
+    ),
+    "games": (
+        {
+            "strategy": "ape_x",
+            "task": "catch",
+            "ranks": 16,
+            "iterations": 200,
+            "batch_size": 32,
+        },
+        ("reinforcement",),
+    ),
+}
+# Seconds of drawing from here on: how long frames were apart, and the stage's own script in each.
+DRAW = """async ([root, seconds]) => {
+  const gaps = [], costs = [];
+  let last = performance.now();
+  const until = last + seconds * 1000;
+  await new Promise((done) => {
+    const look = () => {
+      const now = performance.now();
+      gaps.push(now - last);
+      last = now;
+      costs.push(root.stage.frame().cost);
+      if (now < until) requestAnimationFrame(look);
+      else done();
+    };
+    requestAnimationFrame(look);
+  });
+  return { gaps, costs };
+}"""
+START = """(root, scene) => {
+  root.stage.open(scene);
+  const { table } = root.stage.known();
+  root.stage.goto(table.from + 0.3 * (table.to - table.from));
+  root.querySelector(".wb-toggle").click();
+}"""
+
+
+def measure() -> list[Figure]:
+    result = []
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        for name, (fields, scenes) in RUNS.items():
+            path = Path(folder) / f"{name}.html"
+            run = wb.run(wb.Experiment(**fields))
+            run.wait(300, progress=False)
+            run.to_html(path)
+            wb.shutdown()  # the browser has the cores alone
+            for scene in scenes:
+                page = browser.new_page(viewport={"width": 1440, "height": 900})
+                result += _of_scene(page, path, scene, fields["ranks"])
+                page.close()
+    return result
+
+
+def _of_scene(page: Page, path: Path, scene: str, ranks: int) -> list[Figure]:
+    page.goto(path.as_uri())
+    stage = page.locator(".wb-stage")
+    stage.wait_for(timeout=60_000)
+    stage.evaluate(START, scene)
+    page.wait_for_timeout(1000)
+    chrome = page.context.new_cdp_session(page)
+    chrome.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = _metrics(chrome)
+    drawn = page.evaluate(DRAW, [stage.element_handle(), SECONDS])
+    after = _metrics(chrome)
+    frames = len(drawn["gaps"])
+    busy = 1e3 * (after["TaskDuration"] - before["TaskDuration"]) / frames
+    script = 1e3 * (after["ScriptDuration"] - before["ScriptDuration"]) / frames
+    costs = sorted(drawn["costs"])
+    detail = (
+        f"{scene}, {ranks} ranks, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}; "
+        f"script {script:.1f} ms, p95 {costs[int(0.95 * frames)]:.1f} ms"
+    )
+    rate = 1e3 * frames / sum(drawn["gaps"])
+    return [
+        Figure("main thread a frame", busy, 8, "ms", False, detail),
+        Figure(
+            "frames a second", rate, 60 if ranks <= 8 else None, "/s", True, f"{scene}, {ranks}"
+        ),
+    ]
+
+
+def _metrics(chrome: CDPSession) -> dict[str, float]:
+    metrics = chrome.send("Performance.getMetrics")["metrics"]
+    return {one["name"]: one["value"] for one in metrics}

@@ -89,10 +89,10 @@ export function ranksControl(body, stage) {
       if (words.textContent !== text) words.textContent = text;
       const label = held ? "▶ Let them run" : "■ Hold the ranks";
       if (hold.textContent !== label) hold.textContent = label;
-      // what cannot be done is not offered; steps keep their place while the ranks run
+      // what cannot be done is not offered: only ranks that are held take steps
       body.classList.toggle("wb-words-only", !!why);
-      for (const item of [pick, hold, steps, stop]) item.hidden = !!why;
-      steps.style.visibility = held ? "visible" : "hidden";
+      for (const item of [pick, hold, stop]) item.hidden = !!why;
+      steps.hidden = !!why || !held;
       body.title = why;
       if (why) answer.textContent = "";
       chosen(known.control?.slow_motion ?? 1);

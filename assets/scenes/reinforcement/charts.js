@@ -126,7 +126,9 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
     g.stroke();
     g.setLineDash([]);
   }
-  let x = left;
+  g.font = `400 11px ${font}`;
+  const long = lines.reduce((sum, { name }) => sum + 31 + g.measureText(name).width, 0);
+  let x = Math.max(0, Math.min(left, width - long + 10)); // so that the last word ends within it
   if (lines.length > 1)
     for (const { name, colour, dash } of lines) {
       g.strokeStyle = colour;
@@ -189,7 +191,7 @@ export function drawOld(chart, index, roles, t) {
     bins: binsOf(index, roles.actors, "policy lag", t),
     colour: ink["age-0"],
     dash: [5, 3],
-    name: "actors' parameters",
+    name: chart.width < 200 ? "parameters" : "actors' parameters",
   };
   drawBinned(chart, replay.bins.length ? [samples, replay] : [samples], from, t, true, false);
 }

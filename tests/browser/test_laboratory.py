@@ -170,7 +170,7 @@ def test_from_a_preset_to_a_comparison(
     button(box, "start").click()
     wait_for(lambda: known(stage, "state") == "running", "a second run", 60)
     wait_for(lambda: max(points(box)) > 5, "its points")
-    button(box, "stop").click()
+    box.locator(".wb-stage button.wb-stop").click()
     wait_for(lambda: known(stage, "state") == "finished", "its end")
     both_are_compared(box, scheme)
 
@@ -207,7 +207,7 @@ def test_a_reload_in_the_middle_of_a_run_comes_back_to_it(
     first = wait_for(lambda: max([0, *points(box)]), "its history")
     assert first > 5
     wait_for(lambda: max(points(box)) > first, "more of it")
-    button(box, "stop").click()
+    box.locator(".wb-stage button.wb-stop").click()
     wait_for(lambda: known(stage, "state") == "finished", "its end")
 
 

@@ -87,7 +87,13 @@ def launch_in_words(metadata: Mapping[str, str]) -> str:
         for rank, one in launch["ranks"].items()
     ]
     threads = sorted({one["threads"] for one in launch["ranks"].values()})
-    return f"{launch['command']}\nOMP_NUM_THREADS={','.join(threads)}; {'; '.join(ranks)}"
+    lines = [launch["command"], f"OMP_NUM_THREADS={','.join(threads)}; {'; '.join(ranks)}"]
+    lines += [
+        f"the clock of rank {rank} is {one['ahead_ns'] / 1e9:+,.6f} s ahead, within "
+        f"{one['bound_ns'] / 1e3:,.0f} µs; it drifts by {one['drift_ppm']:+.1f} ppm"
+        for rank, one in json.loads(metadata.get("clocks", "{}")).items()
+    ]
+    return "\n".join(lines)
 
 
 def orders_of(

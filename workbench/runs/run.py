@@ -179,6 +179,7 @@ class Run(Elastic, Shown):
     def _finish(self, result: Result) -> None:
         """End the ranks, read the rest of their records, and release what the run held."""
         self._ended_alone = dict(self._ended)
+        self.store.metadata |= self._launcher.facts()  # clocks of hosts are known better now
         for one in self._handles:
             one.close()
         rank_handle.end(self._handles, patience=1.0 if result.ok else 0.0)

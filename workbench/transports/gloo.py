@@ -21,12 +21,21 @@ import torch
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from workbench.common.errors import WorkbenchError
+from workbench.recording.events import now
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
-from workbench.transports.peer_page import PLANES, TEXT_BYTES, Board, read_alarm, write_alarm
+from workbench.transports.peer_page import (
+    PLANES,
+    TEXT_BYTES,
+    Board,
+    clock_identity,
+    read_alarm,
+    write_alarm,
+)
 
 _WORDS = HEADER.size // 8
+_NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
 # Tags of the wire: a plane's headers and payloads, then alarms; of the last nothing is ever sent.
 _ALARM, _NEVER = 2 * len(PLANES), 2 * len(PLANES) + 1
@@ -95,8 +104,10 @@ class GlooOutbox:
         try:
             while (turn := self._posted.get()) >= 0:
                 header = self._headers[turn]
+                if to in self._channels.other_clock and header[_ARRIVES]:
+                    header[_ARRIVES] = max(int(header[_ARRIVES]) - now(), 1)  # from now on
                 group.send([header], to, tag).wait()
-                if nbytes := int(header[Header._fields.index("nbytes")]):
+                if nbytes := int(header[_NBYTES]):
                     group.send([self._payloads[turn][:nbytes]], to, tag + 1).wait()
                 self._taken += 1
                 self.free.release()
@@ -137,8 +148,10 @@ class GlooInbox:
                     if self._channels.closing:
                         return
                 group.recv([words], self._frm, self._tag).wait()
+                if self._frm in self._channels.other_clock and words[_ARRIVES]:
+                    words[_ARRIVES] += now()
                 fields = tuple(words.tolist())
-                nbytes = Header(*fields).nbytes
+                nbytes = fields[_NBYTES]
                 if nbytes < 0:
                     self._channels.said_bye(self._frm)
                     return
@@ -188,9 +201,11 @@ class GlooChannels:
         bells: Bells,
         ended: Callable[[int, bool], None],
     ) -> None:
-        self.group: Any = ProcessGroupGloo(
-            PrefixStore("far", store), rank, size, timeout=_NO_TIMEOUT
-        )
+        keys = PrefixStore("far", store)
+        keys.set(f"clock {rank}", clock := clock_identity())
+        self.group: Any = ProcessGroupGloo(keys, rank, size, timeout=_NO_TIMEOUT)
+        # Ranks whose clock is another one than ours: no moment is sent to them, but what is left.
+        self.other_clock = {to for to in far if keys.get(f"clock {to}").decode() != clock}
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
         self.ended, self.closing = ended, False
         self._far, self._board, self._bells = far, board, bells

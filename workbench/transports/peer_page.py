@@ -6,6 +6,7 @@ has found that the group cannot go on. One board a rank and group; peers find it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -56,6 +57,15 @@ def host_identity() -> str:
         return name
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
+
+
+def clock_identity() -> str:
+    """Return a text that is equal for processes exactly if they read the same clock."""
+    namespace = ""
+    with contextlib.suppress(OSError):  # a kernel without time namespaces
+        namespace = os.readlink("/proc/self/ns/time")
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()} {namespace}"
 
 
 class Board:

@@ -27,8 +27,10 @@ from workbench.launchers.processes import guardian
 from workbench.launchers.processes.channel import Channel, connect
 from workbench.launchers.processes.relay import PERIOD_S, TraceReader, Words
 from workbench.process_group.job_variables import place_in_job
+from workbench.recording.events import now
 from workbench.recording.trace_memory import trace_segment
 from workbench.shared_memory.control_block import Control
+from workbench.transports.peer_page import clock_identity
 
 CALL = 30.0  # seconds for the driver to answer an agent that calls
 AT_ONCE = 1 << 16  # bytes of what a rank prints that travel together
@@ -57,6 +59,7 @@ class Agent:
             "rank": int(os.environ.get("RANK", -1 if place is None else place.rank)),
             "pid": self._pid,
             "host": platform.node(),
+            "clock": clock_identity(),
             "cores": sorted(os.sched_getaffinity(0)),
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }
@@ -67,7 +70,7 @@ class Agent:
         heard: set[Any] = {self._driver, self._rank}
         while not self._ended():
             readable, _, _ = select.select([*heard, *self._printed], [], [], PERIOD_S)
-            if self._driver in readable and not self._obey():
+            if self._driver in readable and not self._obey(now()):
                 os.kill(self._pid, signal.SIGKILL)  # a child of ours: nobody else's number yet
                 break
             if self._rank in readable and not self._pass_up():
@@ -91,8 +94,8 @@ class Agent:
             self._code = os.waitstatus_to_exitcode(status)
         return bool(pid)
 
-    def _obey(self) -> bool:
-        """Do what the driver asks for; False: it has gone."""
+    def _obey(self, arrived: int) -> bool:
+        """Do what the driver asks for, which has ``arrived`` at that moment; False: it has gone."""
         message = ipc.receive(self._driver)
         if message is None:
             return False
@@ -101,6 +104,8 @@ class Agent:
             self._order(body["order"], body.get("ranks", 0), payload)
         elif "words" in body and self._words is not None:
             self._words.apply(body["words"])
+        elif "ping" in body:
+            ipc.send(self._driver, {"pong": [body["ping"], arrived, now()]})
         elif "signal" in body:
             os.kill(self._pid, signal.Signals(body["signal"]))
         elif "hang_up" in body:

@@ -26,15 +26,22 @@ from typing import Any
 from workbench.common import ipc, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.channel import Identity, accept, leaves_this_machine
+from workbench.launchers.processes.host_clock import HostClock
 from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
 from workbench.launchers.processes.relay import PERIOD_S, Words, apply
+from workbench.recording.events import now
 from workbench.shared_memory.control_block import RANKS
 from workbench.shared_memory.segments import Segment, how_it_ended
+from workbench.transports.peer_page import clock_identity
 
 LONGEST_LINE = 1 << 16  # bytes that are printed without an end of line
 HELLO = 5.0  # seconds for one that has called to say who it is
 LONGEST_HELLO = 1 << 16  # bytes
+FIRST = 100  # exchanges of times with an agent on another host, before its rank begins
+ASK_S = 0.1  # between two exchanges, while it runs
+ANSWER_S = 5.0  # for one of the first
+MOMENTS = ("started_ns", "ended_ns")  # of a rank's report
 MOST_CALLERS = 64  # that have not said yet who they are; more are hung up on
 _log = logging.getLogger("workbench.launchers")
 
@@ -50,6 +57,8 @@ class RemoteRank:
         self._agent, self._owner = agent, os.getpid()
         self._words: Words | None = None
         self._trace: Segment | None = None
+        self.clock = None if place.get("clock") == clock_identity() else HostClock()
+        self._asked = queue.SimpleQueue[int]()  # answers to the first pings
         self._code: int | None = None
         self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
         self.silent, self.gone_at = False, 0.0
@@ -66,6 +75,7 @@ class RemoteRank:
     def order(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
         """Send it a message; what the driver's memory says goes along, and is relayed from now."""
         if self._words is None:
+            self._compare_clocks()
             control, trace = (Segment(os.dup(fd), os.fstat(fd).st_size) for fd in fds[:2])
             self._trace, self._words = trace, Words(control.words)
             self._tell({"order": message, "ranks": control.words[RANKS]}, self._words.all())
@@ -96,10 +106,28 @@ class RemoteRank:
 
     def _relay(self) -> None:
         """Send the agent what the driver changes, until the rank has ended."""
+        asked = time.monotonic()
         while self._code is None and self._words is not None:
             if changes := self._words.changes():
                 self._tell({"words": changes})
+            if self.clock is not None and time.monotonic() - asked > ASK_S:
+                asked = time.monotonic()
+                self._ping()
             time.sleep(PERIOD_S)
+
+    def _ping(self) -> None:
+        self._tell({"ping": now()})
+
+    def _compare_clocks(self) -> None:
+        """Exchange times with the agent before the rank has anything to record; one that does not
+        answer is compared later.
+        """
+        for _ in range(FIRST if self.clock is not None else 0):
+            self._ping()
+            try:
+                self._asked.get(timeout=ANSWER_S)
+            except queue.Empty:
+                return
 
     def _listen(self) -> None:
         """Take what the agent sends, until the rank has ended or the agent is gone."""
@@ -120,13 +148,24 @@ class RemoteRank:
 
     def _take(self, body: dict[str, Any], payload: bytearray) -> None:
         if "rank" in body:
-            ipc.send(self._inner, body["rank"], memoryview(payload))
+            ipc.send(self._inner, self._by_our_clock(body["rank"]), memoryview(payload))
         elif "words" in body and self._words is not None:
             self._words.apply(body["words"])
         elif "trace" in body and self._trace is not None:
-            apply(self._trace.memory, body["trace"], memoryview(payload))
+            apply(self._trace.memory, body["trace"], memoryview(payload), self.clock)
+        elif "pong" in body and self.clock is not None:
+            asked, arrived, left = map(int, body["pong"])
+            self.clock.add(asked, arrived, left, now())
+            self._asked.put(self.clock.exchanges)
         elif "printed" in body:
             self._print(1 if body["printed"] == 1 else 2, bytes(payload))
+
+    def _by_our_clock(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a rank's message with its moments by the driver's clock."""
+        if self.clock is None:
+            return message
+        moments = {name: self.clock.here(message[name]) for name in MOMENTS if message.get(name)}
+        return {**message, **moments}
 
     def _print(self, descriptor: int, data: bytes) -> None:
         """Print what the rank has printed, in whole lines, so that ranks do not mix in one."""
@@ -284,7 +323,11 @@ class AgentLauncher:
             one.rank: {key: one.place.get(key) for key in ("host", "cores", "threads")}
             for one in self._ranks
         }
-        return {"launch": json.dumps({"command": self.words(len(places)), "ranks": places})}
+        clocks = {one.rank: one.clock.facts() for one in self._ranks if one.clock is not None}
+        return {
+            "launch": json.dumps({"command": self.words(len(places)), "ranks": places}),
+            **({"clocks": json.dumps(clocks)} if clocks else {}),
+        }
 
     def _wait(
         self,

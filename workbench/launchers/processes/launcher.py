@@ -98,8 +98,9 @@ class Launcher(Protocol):
         """Return what starts this number of ranks, such as a command, or a job's script."""
 
     def facts(self) -> dict[str, str]:
-        """Return what the run keeps of how its ranks were started, once they are taken: name ->
-        text. "launch": the command, and host, cores and threads of each rank, as JSON.
+        """Return what the run keeps of how its ranks were started, once they are taken, and again
+        at its end: name -> text. "launch": the command, and host, cores and threads of each rank,
+        as JSON; "clocks": those of other hosts (host_clock.py), by rank.
         """
 
     def close(self, ranks: int) -> None:

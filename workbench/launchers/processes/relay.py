@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.launchers.processes.host_clock import HostClock
 from workbench.recording.events import (
     CONTEXT,
     CONTEXTS,
@@ -23,10 +24,12 @@ from workbench.recording.events import (
     H_LANES,
     LANE_BYTES,
     LANES,
+    LANES_AT,
     PAGE,
     RECORD_BYTES,
     ROW,
     ROWS,
+    STATUS_AT,
 )
 from workbench.recording.ring import Ring
 from workbench.shared_memory.control_block import LINK_WORDS, RANK_WORDS, RANKS, RUN_WORDS
@@ -109,16 +112,27 @@ class TraceReader:
         return [[at, len(data)] for at, data in ordered], b"".join(data for _, data in ordered)
 
 
-def apply(memory: memoryview, parts: Sequence[Sequence[int]], data: memoryview) -> None:
-    """Write what ``TraceReader.read`` gave into the trace that the driver's collector reads."""
+def apply(
+    memory: memoryview,
+    parts: Sequence[Sequence[int]],
+    data: memoryview,
+    clock: HostClock | None = None,
+) -> None:
+    """Write what ``TraceReader.read`` gave into the trace that the driver's collector reads.
+    ``clock``: the rank's, where it is not the driver's; the times written are the driver's.
+    """
     begin = 0
     for at, size in parts:
         part = data[begin : begin + size]
         begin += size
         if at < DATA_AT:
+            if clock is not None and at >= LANES_AT:
+                part = _status_here(part, clock)
             memory[at : at + size] = part
             continue
         ring = ROWS if (at - DATA_AT) % LANE_BYTES == 0 else CONTEXTS
+        if clock is not None and ring == ROWS:
+            part = _rows_here(part, clock)
         numbers = np.frombuffer(part, ROW if ring == ROWS else CONTEXT)["seq"]
         for record, number in enumerate(numbers.tolist()):
             _write(
@@ -126,6 +140,23 @@ def apply(memory: memoryview, parts: Sequence[Sequence[int]], data: memoryview) 
                 at + (number - 1) % ring * RECORD_BYTES,
                 part[record * RECORD_BYTES : (record + 1) * RECORD_BYTES],
             )
+
+
+def _rows_here(part: memoryview, clock: HostClock) -> memoryview:
+    """Return rows with the driver's times."""
+    rows = np.frombuffer(part, ROW).copy()
+    for name in ("start_ns", "end_ns"):
+        rows[name] = clock.here(rows[name])
+    return memoryview(rows.tobytes())
+
+
+def _status_here(part: memoryview, clock: HostClock) -> memoryview:
+    """Return a lane's page whose status has begun by the driver's clock."""
+    page = bytearray(part)
+    at = STATUS_AT + 8  # its second word
+    if since := int.from_bytes(page[at : at + 8], "little", signed=True):
+        page[at : at + 8] = int(clock.here(since)).to_bytes(8, "little", signed=True)
+    return memoryview(page)
 
 
 def _write(memory: memoryview, at: int, record: Any) -> None:

@@ -213,9 +213,9 @@ def test_a_flipped_byte_is_found_and_named(algorithm: str, step: int) -> None:
     heard = values(_damaged, 3, algorithm, step, env={"WORKBENCH_VERIFY": "1"})
     for kind, words in heard:
         assert kind == "CollectiveError", words
-        assert re.search(rf"step {step}, chunk \d+, slot 0 from rank 1 arrived damaged", words), (
-            words
-        )
+        assert re.search(
+            rf"step {step + 1}, chunk \d+, slot 0 from rank 1 arrived damaged", words
+        ), words
     python = {"WORKBENCH_MOVER": "python"}  # whose ``post`` is the one that damages
     unseen = values(_damaged, 3, algorithm, step, env=python)
     assert "wrong" in [kind for kind, _ in unseen], "the byte that was flipped changes no result"

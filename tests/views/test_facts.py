@@ -86,6 +86,11 @@ def test_what_is_our_own_making_is_said() -> None:
     piped = facts({"experiment": f"strategy: pipeline\nranks: 2\npad_compute: {pads}"})
     assert piped["notes"] == ["compute padded to F 10 ms, I 20 ms, W 5 ms"]
     assert slow_ranks({"experiment": wb.Experiment(faults=faults).to_yaml()}) == {1: 4.0}
+    clocks = {str(rank): {"bound_ns": 1000 * rank} for rank in (86, 3)}
+    hosts = facts({"experiment": wb.Experiment().to_yaml(), "clocks": json.dumps(clocks)})
+    assert hosts["notes"] == ["times of ranks 3, 86: ± 86 µs"]
+    with pytest.raises(wb.WorkbenchError):
+        facts({"experiment": wb.Experiment().to_yaml(), "clocks": '{"1": {}}'})
 
 
 def ring(comm: Any, x: Any) -> Any:

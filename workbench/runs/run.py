@@ -129,12 +129,12 @@ class Run(Elastic, Shown):
         self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
         self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": str(threads)}
         self.store.metadata["mover"] = native.name()
-        self.store.metadata |= launcher.facts()
         fail, later = not_there(exp.faults)
         for one in handles:
             if one.rank in fail | later:
                 continue  # it hears of no run: it waits, until it is ended or replaced
             self._order(one, None if exp.min_ranks else Team(0, tuple(range(exp.ranks))))
+        self.store.metadata |= launcher.facts()  # with the first order clocks are compared
         if exp.recovers:
             launcher.prepare(1)
         note_choice(exp, costs, self.store)

@@ -105,6 +105,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         "notes": [
             *([planned["model"]] if planned else []),
             *_notes(spec, link_levels),
+            *_clock_notes(run.read("clocks") or {}),
         ],
         "planned": planned["words"] if planned else "",
         "theory": (
@@ -142,6 +143,16 @@ def _notes(spec: Mapping[str, Any], link_levels: Sequence[Level]) -> list[str]:
             share, factor = fault["probability"], fault["factor"]
             notes.append(f"{share:.0%} of iterations slowed ×{factor:g}, at random")
     return notes
+
+
+def _clock_notes(clocks: Mapping[str, Any]) -> list[str]:
+    """Say how well times of other hosts' clocks are known (launchers/processes/host_clock.py)."""
+    if not clocks:
+        return []
+    worst = max(int(one["bound_ns"]) for one in clocks.values())
+    ranks = "rank" if len(clocks) == 1 else "ranks"
+    numbers = ", ".join(str(rank) for rank in sorted(map(int, clocks)))
+    return [f"times of {ranks} {numbers}: ± {worst / 1e3:,.0f} µs"]
 
 
 def _pad_words(pad: str | Mapping[str, str]) -> str:

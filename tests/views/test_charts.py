@@ -94,7 +94,7 @@ def test_a_comparison_has_a_line_for_each_run_twice() -> None:
     assert [trace.name for trace in chart.data] == ["1 · a", "2 · b", "3 · c"] * 2
     assert [trace.showlegend for trace in chart.data] == [True] * 3 + [False] * 3
     assert len({(t.line.color, t.line.dash) for t in chart.data}) == 3
-    assert list(chart.data[0].x) == [0, 1, 2, 3, 4]
+    assert list(chart.data[0].x) == [1, 2, 3, 4, 5]
     assert list(chart.data[3].x) == pytest.approx(loss["seconds"].to_list())
     assert figures.comparison({}).layout.annotations[0].text.count("appear")
 

@@ -41,7 +41,7 @@ class MetricRows:
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=ROWS)]
         self._numbers: dict[int, str] = {}  # of the names, in the store
         self._numbers_counted: dict[int, str] = {}  # of the other texts
-        self._seen = 0  # texts of the store
+        self._text_count = 0  # texts of the store
         self.active = False  # is there a row of the first name?
 
     @property
@@ -61,8 +61,8 @@ class MetricRows:
 
     def of_batches(self, batches: Sequence[Batch]) -> None:
         """Add raw batches."""
-        for number, text in enumerate(self._store.names(self._seen), self._seen):
-            self._seen = number + 1
+        for number, text in enumerate(self._store.names(self._text_count), self._text_count):
+            self._text_count = number + 1
             if text in self._names:
                 self._numbers[number] = text
             if text in self._counted:

@@ -149,7 +149,7 @@ class Mixed:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._parts: list[pl.DataFrame] = [pl.DataFrame(schema=ROWS)]
-        self._number, self._seen = -1, 0  # of the name, among so many texts
+        self._number, self._text_count = -1, 0  # of the name, among so many texts
 
     @property
     def active(self) -> bool:
@@ -188,8 +188,8 @@ class Mixed:
     def _is_named(self) -> bool:
         """Return whether the store knows the name of such rows by now."""
         if self._number < 0:
-            texts = self._store.names(self._seen)
+            texts = self._store.names(self._text_count)
             if SKETCH in texts:
-                self._number = self._seen + texts.index(SKETCH)
-            self._seen += len(texts)
+                self._number = self._text_count + texts.index(SKETCH)
+            self._text_count += len(texts)
         return self._number >= 0

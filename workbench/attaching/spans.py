@@ -83,7 +83,7 @@ class Spans:
         self._numbers = itertools.count()
         self._messages: Counter[tuple[int, int, int]] = Counter()
         self._free: dict[str, list[Lane]] = {"comm": [], "send": [], "recv": []}
-        self._made: list[Lane] = []
+        self._lanes: list[Lane] = []
 
     def world_rank(self, rank: int) -> int:
         """Return the world rank of a rank of the group."""
@@ -138,11 +138,11 @@ class Spans:
     @property
     def under_way(self) -> int:
         """Return the number of operations that have begun and not ended."""
-        return len(self._made) - sum(map(len, self._free.values()))
+        return len(self._lanes) - sum(map(len, self._free.values()))
 
     def close(self) -> None:
         """Release the lanes of a group that has ended."""
-        spans, self._made = self._made, []
+        spans, self._lanes = self._lanes, []
         self._free = {kind: [] for kind in self._free}
         for lane in spans:
             self._recorder.give_back(lane)
@@ -155,9 +155,9 @@ class Spans:
             return self._free[kind].pop()
         except IndexError:
             pass
-        place = sum(lane.name.partition(":")[0] == kind for lane in self._made)
+        place = sum(lane.name.partition(":")[0] == kind for lane in self._lanes)
         whole = kind if self._label == "default" else f"{kind}:{self._label}"
         name = whole if not place else f"{kind}:{self._label} ({place + 1})"
         lane = self._recorder.take_lane(name)
-        self._made.append(lane)
+        self._lanes.append(lane)
         return lane

@@ -57,7 +57,7 @@ class Cell:
         self._places: dict[int, dict[str, Any]] = {}
         self._before: dict[int, dict[str, Any]] = {}  # where they were at the last look
         self._left_ns: dict[int, int] = {}  # when a rank's end of the cell was heard
-        self._asked = 0  # when the ranks were asked where they are; 0: no answer is awaited
+        self._asked_ns = 0  # when the ranks were asked where they are; 0: no answer is awaited
         self._ask_at = time.monotonic_ns() + int(AGAIN * SECOND)
         self._unanswered: set[int] = set()
         self._staying: dict[int, hangs.Stay] = {}
@@ -176,23 +176,23 @@ class Cell:
         """Ask the ranks where they are, now and then; say who waits for whom, once they do."""
         now = time.monotonic_ns()
         if self._stands():
-            self._asked, self._staying = 0, {}
+            self._asked_ns, self._staying = 0, {}
             # The hold is part of these waits' age: ranks have a second from its end to go on.
             self._ask_at = now + SECOND
-        elif self._asked:
-            if self._places.keys() >= self.running or now - self._asked > ANSWER * SECOND:
+        elif self._asked_ns:
+            if self._places.keys() >= self.running or now - self._asked_ns > ANSWER * SECOND:
                 self._judge(now)
         elif now >= self._ask_at:
             self._ask(now)
 
     def _ask(self, now: int) -> None:
-        self._asked, self._places = now, {}
+        self._asked_ns, self._places = now, {}
         for rank in sorted(self.running - self._unanswered):  # a frozen one is asked once
             self._unanswered.add(rank)
             self.members[rank].order({"do": "where"})
 
     def _judge(self, now: int) -> None:
-        self._asked, self._ask_at = 0, now + int(AGAIN * SECOND)
+        self._asked_ns, self._ask_at = 0, now + int(AGAIN * SECOND)
         places = {rank: place for rank, place in self._places.items() if rank in self.running}
         self._staying = hangs.stays(self._staying, places, now)
         of_lanes = [

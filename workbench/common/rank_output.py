@@ -19,15 +19,15 @@ class Limited:
 
     def __init__(self, stream: TextIO, rank: int, most: int = MOST) -> None:
         self._stream, self._rank, self._most, self._left = stream, rank, most, most
-        self._lock, self._told = threading.RLock(), False
+        self._lock, self._has_warned = threading.RLock(), False
 
     def write(self, text: str) -> int:
         with self._lock:
             kept = text[: self._left]
             self._left -= len(kept)
             self._stream.write(kept)
-            if len(kept) < len(text) and not self._told:
-                self._told = True
+            if len(kept) < len(text) and not self._has_warned:
+                self._has_warned = True
                 self._stream.write(f"\n{self._words(sys._getframe(1))}\n")
                 self._stream.flush()
         return len(text)

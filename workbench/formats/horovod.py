@@ -85,7 +85,7 @@ class _Tensor:
 
     def __init__(self) -> None:
         self.name, self.calls = "", list[_Call]()
-        self._asked: _Call | None = None
+        self._negotiation: _Call | None = None
         self._open: list[tuple[str, int]] = []
 
     def hear(self, event: Mapping[str, Any]) -> None:
@@ -98,8 +98,8 @@ class _Tensor:
         if phase not in ("B", "E", "X"):
             return
         moment = int(event["ts"]) * 1000
-        if phase == "X" and name.isdigit() and self._asked is not None:
-            self._asked.ready.setdefault(int(name), moment)
+        if phase == "X" and name.isdigit() and self._negotiation is not None:
+            self._negotiation.ready.setdefault(int(name), moment)
         elif phase == "B":
             self._begin(name, moment)
         elif phase == "E" and self._open:
@@ -108,11 +108,11 @@ class _Tensor:
     def _begin(self, name: str, moment: int) -> None:
         if name.startswith(_NEGOTIATE):
             operation = _OPERATIONS.get(name.removeprefix(_NEGOTIATE), name.lower())
-            self._asked = _Call(self.name, operation, moment)
+            self._negotiation = _Call(self.name, operation, moment)
         elif not self._open:
             operation = _OPERATIONS.get(name, name.lower())
-            call = self._asked or _Call(self.name, operation, moment)
-            call.begun, self._asked = moment, None
+            call = self._negotiation or _Call(self.name, operation, moment)
+            call.begun, self._negotiation = moment, None
             self.calls.append(call)
         self._open.append((name, moment))
 

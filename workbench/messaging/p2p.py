@@ -101,7 +101,7 @@ class Engine:
         self.moved = 0  # when a slot was moved last: nobody has waited since before that
         self.closed = False
         self._patience: Patience | None = None
-        self._said: tuple[int, int] | None = None  # the wait that the lane tells of
+        self._lane_wait: tuple[int, int] | None = None  # the wait that the lane tells of
         self._stale = False  # something has moved since it was told
         name = comm.recorder.name
         self._names = name("p2p"), 0, name(comm.group)
@@ -125,8 +125,8 @@ class Engine:
         except Exception as error:  # whoever waits for a transfer must hear of it
             self.fail(error)
         self.blocked, self._patience, self._stale = 0, None, True
-        if self._said and not self.pending:
-            self._said = None
+        if self._lane_wait and not self.pending:
+            self._lane_wait = None
             self.lane.idle()
         return True
 
@@ -145,9 +145,9 @@ class Engine:
         """Note in the lane what is waited for, once per wait: its age is the time since then."""
         first = self.pending[0]
         peer = self.world[first.peer] if first.peer >= 0 else -1
-        if self._stale or self._said != (peer, first.number):
+        if self._stale or self._lane_wait != (peer, first.number):
             self.lane.status(WAIT, peer=peer, op=first.number)
-            self._said, self._stale = (peer, first.number), False
+            self._lane_wait, self._stale = (peer, first.number), False
 
     def look(self, moment: int) -> None:
         """Check, after a while without movement, whether a peer has ended, the group has failed, or
@@ -176,8 +176,8 @@ class Engine:
         """End the transfers to and from a spare peer that has ended, and only those."""
         watch, rank, moment = self.members.watch, self.world[peer], now()
         self.over[peer] = error
-        if rank not in watch.found and not watch.peers[peer].left:
-            watch.found.add(rank)
+        if rank not in watch.lost_ranks and not watch.peers[peer].left:
+            watch.lost_ranks.add(rank)
             self.lane.context(group=self._names[2], generation=self.comm.generation)
             self.lane.write(DETECT, moment, moment, rank, name=self.comm.recorder.name("lost"))
         for transfer in [transfer for transfer in self.pending if transfer.peer == peer]:

@@ -80,7 +80,7 @@ class Watch:
         # those whose end is on record.
         self.spare: set[int] = set()
         self.over: dict[int, PeerLost] = {}
-        self.found: set[int] = set()
+        self.lost_ranks: set[int] = set()
         self.tell_far: Callable[[WorkbenchError], None] | None = None  # alarms to other hosts
         self.newest: weakref.ref[Patience] | None = None  # the latest wait, while it is under way
 
@@ -200,7 +200,7 @@ class Patience:
         self.limit_ns = watch.limit_ns if limit_ns is None else limit_ns
         self.since = self._last = since or now()
         self._waited = 0
-        self._told, self._farewells = False, set[int]()
+        self._has_reported, self._farewells = False, set[int]()
         # Once it lasts: since when it is known what peers (and this rank) do, and their times then.
         self._known_from, self._times = 0, dict[int, Times]()
         watch.newest = weakref.ref(self)
@@ -234,8 +234,8 @@ class Patience:
         watch.compare(among)
         if not self._known_from and self._waited > min(SECOND, self.limit_ns) // 2:
             self._known_from, self._times = moment, self._read_times()
-        if self._waited > SECOND and not self._told:
-            self._told = True
+        if self._waited > SECOND and not self._has_reported:
+            self._has_reported = True
             self._tell(among)
         if not awaited:
             self._name_late()

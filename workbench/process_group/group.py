@@ -134,7 +134,7 @@ class WorkbenchGroup(ProcessGroup):
         watch, world = self.members.watch, self.members.world
         ranks = map(self.context.session.run_rank, world_ranks)
         watch.spare = {world.index(rank) for rank in ranks if rank in world}
-        watch.found = self.context.session.lost
+        watch.lost_ranks = self.context.session.lost
 
     # -- several operations in one handle (torch's _coalescing_manager, with a device) --
 

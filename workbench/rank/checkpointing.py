@@ -76,16 +76,16 @@ class Checkpointing:
         self.writers: Sequence[int] = range(job.ranks)
         self.lost: Collection[int] = ()
         self.meets = False
-        self._made: Saver | None = None
+        self._open_saver: Saver | None = None
         self._digests = ReplicaDigests(job)
         self.resumed = "checkpoint" in job.prepared  # the driver has chosen it
 
     @property
     def _saver(self) -> Saver | None:
-        if self._made is None and self._job.exp.checkpoint is not None:
+        if self._open_saver is None and self._job.exp.checkpoint is not None:
             job = self._job
-            self._made = Saver(job.exp, self._run, job.recorder, job.device, job.session.look)
-        return self._made
+            self._open_saver = Saver(job.exp, self._run, job.recorder, job.device, job.session.look)
+        return self._open_saver
 
     def put_back(self) -> int:
         """Make all that is kept what it was in the checkpoint to go on from, if there is one.
@@ -172,15 +172,15 @@ class Checkpointing:
 
     def abandon(self) -> None:
         """Give up a checkpoint that is not whole yet: a rank that it needs was lost."""
-        if self._made is not None:
-            self._made.abandon()
+        if self._open_saver is not None:
+            self._open_saver.abandon()
 
     def close(self) -> None:
         """Wait until all that was begun is on the disk."""
-        if self._made is not None:
-            self._made.close()
-            if self._made.problem:
-                self._job.tell({"checkpoint problem": self._made.problem})
+        if self._open_saver is not None:
+            self._open_saver.close()
+            if self._open_saver.problem:
+                self._job.tell({"checkpoint problem": self._open_saver.problem})
 
     def _history(self, iteration: int) -> dict[str, Any]:
         """Return what this rank has reported since it began, and the losses of before."""

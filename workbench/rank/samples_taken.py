@@ -33,7 +33,7 @@ class Taken:
         self._rank, self._tell, self._scaled = rank, tell, exp.scale_batch
         # Slices are told of minibatches of one size, which readers know.
         self._minibatches = Minibatches(minibatches.samples, exp.batch_size, minibatches.seed)
-        self._iterations, self._wanted = (
+        self._iterations, self._end = (
             exp.iterations,
             _iterations_kept(minibatches, exp.iterations),
         )
@@ -47,17 +47,17 @@ class Taken:
         self._of.clear()
 
     def load(self, iteration: int, ids: Iterable[int]) -> None:
-        if 0 <= iteration < self._wanted:
+        if 0 <= iteration < self._end:
             self._of.setdefault(iteration, []).extend(int(i) for i in ids)
 
     def counts(self, iteration: int, samples: int) -> None:
         """End this iteration; ``samples`` of those that were loaded count."""
-        if not 0 <= iteration < self._wanted:
+        if not 0 <= iteration < self._end:
             return
         took = self._of.pop(iteration, [])[:samples]
         self._parts[iteration] = _as_slice(took, self._minibatches.ids(iteration).tolist())
         done, at = iteration + 1, time.monotonic()
-        if done in (self._next, self._wanted) or at - self._told_at >= EVERY_SECONDS:
+        if done in (self._next, self._end) or at - self._told_at >= EVERY_SECONDS:
             self._next, self._told_at = 4 ** (math.floor(math.log(done, 4) + 1e-9) + 1), at
             self._tell(self._metadata(done))
 

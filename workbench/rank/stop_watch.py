@@ -37,7 +37,7 @@ class StopWatch:
         self._timeout, self._users_too = timeout_ns * 1e-9, users_too
         self._stopped: dict[int, float] = {}  # rank -> since when
         self._due = self._moved = time.monotonic()
-        self._seen: list[tuple[int, int]] = []  # where they were
+        self._places: list[tuple[int, int]] = []  # where they were
 
     def look(self) -> RunTimeout | None:
         """Return the error once a rank has been stopped for ``timeout`` and no other progressed."""
@@ -46,8 +46,8 @@ class StopWatch:
             return None
         self._due = now + LOOK
         places = [self._place(rank) for rank in self._members()]
-        if places != self._seen or self._control.clocks_stand():
-            self._seen, self._moved = places, now
+        if places != self._places or self._control.clocks_stand():
+            self._places, self._moved = places, now
         stopped = self.stopped()
         self._stopped = {rank: self._stopped.get(rank, now) for rank in stopped}
         if not stopped:

@@ -22,7 +22,7 @@ class Membership:
     def __init__(self, expected: Collection[int] = ()) -> None:
         """Begin; ``expected``: ranks that are told of their first team once they have come."""
         self._lock = threading.Lock()
-        self._wanted, self._expected = set[int](), {*expected}
+        self._reserved, self._expected = set[int](), {*expected}
         self._waiting, self._leaving = set[int](), set[int]()
 
     @property
@@ -46,10 +46,10 @@ class Membership:
         """
         with self._lock:
             numbers = range(ranks) if only is None else (only,)
-            in_use = {*members, *self._wanted, *self.outside}
+            in_use = {*members, *self._reserved, *self.outside}
             rank = next((one for one in numbers if one not in in_use), None)
             if rank is not None:
-                self._wanted.add(rank)
+                self._reserved.add(rank)
             return rank
 
     def leave(self, rank: int, members: Collection[int], least: int) -> bool:
@@ -63,7 +63,7 @@ class Membership:
     def expect(self) -> list[int]:
         """Return the ranks that were wanted since, which are expected from now on."""
         with self._lock:
-            ranks, self._wanted = sorted(self._wanted), set()
+            ranks, self._reserved = sorted(self._reserved), set()
             self._expected.update(ranks)
             return ranks
 

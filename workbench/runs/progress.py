@@ -178,7 +178,7 @@ class _Line:
 
     def __init__(self, words: str, total: int) -> None:
         self._words, self._total, self._done, self._case = words, total, -1, ""
-        self._id, self._told = f"workbench-{uuid.uuid4()}", ""
+        self._id, self._text = f"workbench-{uuid.uuid4()}", ""
         self._over = threading.Event()
         # Of this cell, in whichever thread; one of its own, for a case may last.
         run = contextvars.copy_context().run
@@ -201,18 +201,18 @@ class _Line:
                 f"{self._words} {'█' * full}{'░' * (20 - full)} {max(self._done, 0)} of "
                 f"{self._total} cases, {time.monotonic() - began:.0f} s; now {self._case}"
             )
-        if self._told:
+        if self._text:
             self._tell("")
 
     def _tell(self, text: str) -> None:
         from IPython.display import display
 
-        if text != self._told:
+        if text != self._text:
             bundle = {"text/plain": text}
             display(  # type: ignore[no-untyped-call]
-                bundle, raw=True, display_id=self._id, update=bool(self._told)
+                bundle, raw=True, display_id=self._id, update=bool(self._text)
             )
-            self._told = text
+            self._text = text
 
 
 def _in_kernel() -> bool:

@@ -40,11 +40,11 @@ from workbench.user_code.source import Source, load
 class Regrouping:
     """The teams of one run, and what happens when one of them loses ranks.
 
-    ``left``: what ranks said that have left their generation. ``evicted``: members that are being
-    ended; ``corrupt``: those of them whose replica differs; ``sent_off``: ranks that were told to
-    end by themselves; ``out``: members, or ranks that were, that do not answer; ``said``: what
-    those said once they had left their generation too. ``membership``: who is to join, or to leave.
-    ``recoveries``: those so far.
+    ``left``: the reports of ranks that have left their generation. ``evicted``: members that are
+    being ended; ``corrupt``: the evicted ones whose replica differs; ``sent_off``: ranks that were
+    told to end by themselves; ``out``: present and former members that do not answer; ``reports``:
+    their reports, once they have left their generation too. ``membership``: who is to join, or to
+    leave. ``recoveries``: those so far.
     """
 
     def __init__(self, exp: Experiment, control: Control) -> None:
@@ -56,7 +56,7 @@ class Regrouping:
         self.absent: dict[int, str] = {}  # ranks that the first team begins without
         self.evicted, self.corrupt = set[int](), set[int]()
         self.out, self.sent_off = set[int](), set[int]()
-        self.said: dict[int, Mapping[str, Any]] = {}
+        self.reports: dict[int, Mapping[str, Any]] = {}
         self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
         self._exp, self._control = exp, control
@@ -80,8 +80,8 @@ class Regrouping:
         for rank in members:
             self.out.discard(rank)
             self.membership.forget(rank)
-            if rank in self.said:
-                self.left[rank] = self.said.pop(rank)
+            if rank in self.reports:
+                self.left[rank] = self.reports.pop(rank)
 
     def meets(self) -> bool:
         """Return whether the ranks are about to leave, all before the same iteration; for as long
@@ -167,7 +167,7 @@ class Regrouping:
                 team.state,
             )
         )
-        self.team, self.left, self.said = team, {}, {}
+        self.team, self.left, self.reports = team, {}, {}
         self.sent_off.clear()
         return team
 

@@ -384,7 +384,7 @@ class Supervisor:
                 self._run._note(key.data.rank, "arrived")
         elif "left" in message[0] and key.data.rank in self.regrouping.out:
             self.regrouping.membership.arrive(key.data.rank)
-            self.regrouping.said[key.data.rank] = message[0]
+            self.regrouping.reports[key.data.rank] = message[0]
             self._run._note(key.data.rank, "arrived")
         elif "left" in message[0]:
             self.regrouping.left[key.data.rank] = message[0]

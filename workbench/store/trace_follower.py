@@ -54,7 +54,7 @@ class Follower:
         self._ends: dict[int, dict[int, Ended]] = {}  # of their processes, by generation and rank
         self._members: dict[int, set[int]] = {}  # ranks, by generation
         self._left: dict[int, dict[str, int]] = {}  # restarts that agents have left, likewise
-        self._seen: set[int] = set()  # attempts
+        self._attempt_numbers: set[int] = set()  # attempts
         self._known: dict[str, Origin] = {}  # of ranks that have joined their group, by folder
         self._origins: dict[str, Origin] = {}  # the same, in one count for each job; of all folders
         self._strangers: dict[str, float] = {}  # folders of another job, and when they were seen
@@ -199,8 +199,8 @@ class Follower:
     def _generation(self, of: Origin) -> int:
         """Return the number of an attempt among those that are known."""
         known = (self._origin(rank.source) for rank in self.ranks.values())
-        self._seen |= {one.attempt for one in known if one.job}
-        return sum(attempt < of.attempt for attempt in self._seen)
+        self._attempt_numbers |= {one.attempt for one in known if one.job}
+        return sum(attempt < of.attempt for attempt in self._attempt_numbers)
 
     def _tell_restarts(self) -> None:
         """Note the attempts in the store's metadata, as recoveries are."""

@@ -48,7 +48,7 @@ class Explore(ipywidgets.VBox):
         self.partition: Partition = deal(**options)
         self.controls = _controls(dict(self.partition.options))
         self._stage = ModelStage(*_page(self.partition, 1))
-        self._said, self._number = ipywidgets.HTML(), 1
+        self._message, self._number = ipywidgets.HTML(), 1
         for control in self.controls.values():
             control.observe(lambda _: self._turn(), "value")
         sliders, others = (
@@ -57,7 +57,7 @@ class Explore(ipywidgets.VBox):
         )
         wrap = ipywidgets.Layout(flex_flow="row wrap")
         rows = [ipywidgets.HBox(some, layout=wrap) for some in (sliders, others)]
-        super().__init__([*rows, self._said, self._stage])
+        super().__init__([*rows, self._message, self._stage])
 
     @property
     def options(self) -> dict[str, Any]:
@@ -72,9 +72,9 @@ class Explore(ipywidgets.VBox):
         try:
             self.partition = self._deal(**options)
         except SpecError as error:
-            self._said.value = f"<b>{error}</b>"
+            self._message.value = f"<b>{error}</b>"
             return
-        self._said.value, self._number = "", self._number + 1
+        self._message.value, self._number = "", self._number + 1
         self._stage.turn(*_page(self.partition, self._number))
 
     def __repr__(self) -> str:

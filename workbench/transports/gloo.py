@@ -57,7 +57,7 @@ class GlooOutbox:
         self._turn = 0
         self._posted: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
-        self._taken = 0
+        self._delivered = 0
         self.thread = threading.Thread(target=self._write, daemon=True, name=f"workbench to {to}")
         self.thread.start()
 
@@ -109,7 +109,7 @@ class GlooOutbox:
                 group.send([header], to, tag).wait()
                 if nbytes := int(header[_NBYTES]):
                     group.send([self._payloads[turn][:nbytes]], to, tag + 1).wait()
-                self._taken += 1
+                self._delivered += 1
                 self.free.release()
                 if self._bell is not None:
                     self._bell.ring()
@@ -119,7 +119,7 @@ class GlooOutbox:
 
     def drained(self) -> bool:
         """Return whether all that was posted is in the other process."""
-        return self._taken == self._on_its_way
+        return self._delivered == self._on_its_way
 
     def close(self) -> None:
         """Send a farewell after what was posted."""

@@ -141,7 +141,7 @@ class _Patience:
     ) -> None:
         self.rank, self.world, self.group, self.seconds = rank, world, group, seconds
         self.look = look
-        self.began, self.told, self.next = time.monotonic(), False, _FIRST_S
+        self.began, self.has_warned, self.next = time.monotonic(), False, _FIRST_S
 
     def pause(self, missing: Sequence[int]) -> None:
         """Wait before the next look. ``missing``: ranks of the group that have not come; none: all
@@ -158,8 +158,8 @@ class _Patience:
                 how="silent",
                 found_by=self.world[self.rank],
             )
-        if waited > NOTICE_S and not self.told:
-            self.told = True
+        if waited > NOTICE_S and not self.has_warned:
+            self.has_warned = True
             words = f"[workbench] {self._words(missing)} for {waited:.0f} s: still waiting"
             print(words, file=sys.stderr, flush=True)
         time.sleep(self.next)

@@ -51,7 +51,7 @@ class Bounded(WebSocketHandler):
                 self._cut()
             self.waiting += size
             written = write(message, binary)
-            written.add_done_callback(lambda _: self._taken(size))
+            written.add_done_callback(lambda _: self._note_written(size))
             return written
 
         self.ws_connection.write_message = write_message  # type: ignore[method-assign]
@@ -74,7 +74,7 @@ class Bounded(WebSocketHandler):
         else:
             self._look_later()
 
-    def _taken(self, size: int) -> None:
+    def _note_written(self, size: int) -> None:
         self.waiting, self._moved = self.waiting - size, time.monotonic()
 
     def _cut(self) -> None:

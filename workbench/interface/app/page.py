@@ -93,11 +93,11 @@ class Stage(Module):
         self._alone = nothing()  # what is drawn where there is no run
         context = document().session_context if document() else None
         self._session = str(context.id) if context else ""
-        self._pushed = self._seen = 0  # bytes; Bokeh has seen so many of them
+        self._pushed = self._arrived = 0  # bytes; Bokeh has seen so many of them
 
     def takes_more(self) -> bool:
         """Return whether the page is fast enough to be sent more now."""
-        return self._pushed - self._seen + waiting(self._session) < MUCH
+        return self._pushed - self._arrived + waiting(self._session) < MUCH
 
     def draw(self, message: Message) -> None:
         """Show this in place of a run."""
@@ -140,7 +140,7 @@ class Stage(Module):
                 self._pushed += size
 
                 def count_arrival() -> None:
-                    self._seen += size
+                    self._arrived += size
 
                 at.add_next_tick_callback(count_arrival)
                 return

@@ -262,7 +262,7 @@ class Runs:
 
     def _of(self, owner: str) -> _Owner:
         result = self._owners.setdefault(owner, _Owner(History()))
-        result.seen = self._clock()
+        result.seen_at = self._clock()
         return result
 
     def _forget(self, now: float) -> None:
@@ -270,8 +270,8 @@ class Runs:
         with self._lock:
             for name, owner in [*self._owners.items()]:
                 if any(map(_is_there, owner.pages)) or any(one.owner == name for one in self.live):
-                    owner.seen = now
-                elif now - owner.seen > FORGET:
+                    owner.seen_at = now
+                elif now - owner.seen_at > FORGET:
                     del self._owners[name]
             kept = {id(past) for owner in self._owners.values() for past in owner.history}
             for hosted in [*self._hosted.values()]:
@@ -328,7 +328,7 @@ def _run(exp: Experiment) -> Run:
 @dataclass
 class _Owner:
     history: History
-    seen: float = 0.0
+    seen_at: float = 0.0
     pages: list[Present] = field(default_factory=list)
 
 

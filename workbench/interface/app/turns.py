@@ -69,12 +69,12 @@ class Redrawing:
     def __init__(self, turns: Turns, visitor: str, draw: Task) -> None:
         self._turns, self._visitor, self._draw = turns, visitor, draw
         self._lock = threading.Lock()
-        self._asked = self._queued = False
+        self._is_due = self._queued = False
 
     def ask(self) -> None:
         """Draw it, and see what there is now: also if it is being drawn."""
         with self._lock:
-            self._asked = True
+            self._is_due = True
             if self._queued:
                 return
             self._queued = True
@@ -82,12 +82,12 @@ class Redrawing:
 
     def _work(self) -> None:
         with self._lock:
-            self._asked = False
+            self._is_due = False
         try:
             self._draw()
         finally:
             with self._lock:
-                self._queued = self._asked
+                self._queued = self._is_due
             if self._queued:
                 self._turns.do(self._visitor, self._work)
 

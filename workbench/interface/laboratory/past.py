@@ -33,7 +33,7 @@ class PastRuns(w.VBox):
         self._rows: dict[str, tuple[w.HBox, w.Checkbox, w.HTML]] = {}
         self._chosen = False  # the reader has ticked a run
         self._pinned: set[str] = set()  # a comparison's runs: ticked until the reader ticks
-        self._seen: set[str] = set()  # the runs that there were when it ended
+        self._known_ids: set[str] = set()  # the runs that there were when it ended
         self._setting = False
         self._list, self._table = w.VBox(), w.HTML()
         self._reference = w.Dropdown(description="Compare with", options=[("", "")])
@@ -55,7 +55,7 @@ class PastRuns(w.VBox):
         self.refresh()
         with self._lock:
             self._pinned = {past.id for past in pasts}
-            self._seen = {past.id for past in self._history}
+            self._known_ids = {past.id for past in self._history}
             self._chosen = False
             self._set(self._pinned)
             self._show_ticked()
@@ -91,7 +91,7 @@ class PastRuns(w.VBox):
             self._list.children = rows or empty
         if not self._chosen:
             over = [past.id for past in pasts if past.over]
-            later = {id for id in over if id not in self._seen}
+            later = {id for id in over if id not in self._known_ids}
             self._set(self._pinned | later if self._pinned & ids else {*over[-COMPARED:]})
         self._show_ticked()
 

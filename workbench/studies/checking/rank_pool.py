@@ -95,7 +95,7 @@ class RankPool:
             self.store, {rank: segment.memory for rank, segment in enumerate(self._segments)}
         )
         self._rendezvous = self._launcher.meeting_place(ranks)
-        self._asked = self._cases = 0
+        self._question = self._cases = 0
         self._selector = selectors.DefaultSelector()
         self._handles: Sequence[RankHandle] = []
         try:
@@ -223,15 +223,15 @@ class RankPool:
 
     def _where(self, outcome: Outcome) -> dict[int, dict[str, Any]]:
         """Return the current position of each rank that has not returned."""
-        self._asked += 1
-        self._say({"where": self._asked})
+        self._question += 1
+        self._say({"where": self._question})
         positions: dict[int, dict[str, Any]] = {}
         deadline = time.monotonic() + ANSWER
         while len(positions) < self.ranks and time.monotonic() < deadline and not self._ended:
             messages = self._listen(0.05)
             self._take(outcome, messages)
             for rank, message, _ in messages:
-                if message.get("here") == self._asked:
+                if message.get("here") == self._question:
                     positions[rank] = message
         return positions
 

@@ -201,7 +201,7 @@ class Report:
     def facts(self) -> list[tuple[str, str]]:
         """Return every property with its result, as text."""
         return [
-            ("cases", self._asked()),
+            ("cases", self._scope()),
             ("results", self._results()),
             *([("replicas", self._replicas())] if self.operation in REPLICATED else []),
             ("messages", self._messages()),
@@ -210,7 +210,7 @@ class Report:
             *[(counted(n, "rank"), f"not run: {words}") for n, words in self.refused.items()],
         ]
 
-    def _asked(self) -> str:
+    def _scope(self) -> str:
         counts = ", ".join(str(n) for n in dict.fromkeys(one.case.ranks for one in self.cases))
         left = sum(case.how == NOT_RUN for case in self.cases)
         skipped = f"; {left} not run after one that broke off" if left else ""

@@ -59,7 +59,7 @@ class Trial:
         self.past: Past | None = None
         self.file: Path | None = None  # where it is kept
         self.recalled = False  # it was found there, and not run
-        self._found: dict[str, Any] = {}
+        self._final: dict[str, Any] = {}
         self._curve = pl.DataFrame(schema=CURVE)
 
     @property
@@ -95,15 +95,15 @@ class Trial:
 
     def summary(self) -> dict[str, Any]:
         """Return the trial's values, by the names of measures.MEASURES."""
-        if self._found:
-            return dict(self._found)
+        if self._final:
+            return dict(self._final)
         if self.past is not None:
             return self.past.summary()
         return measures.nothing() | {"state": "waiting"}
 
     def losses(self) -> pl.DataFrame:
         """Return the losses, with columns of CURVE; no rows before the run is over."""
-        if self.past is not None and self.past.over and not self._found:
+        if self.past is not None and self.past.over and not self._final:
             return self.past.losses().select(
                 pl.col(name).cast(kind) for name, kind in CURVE.items()
             )
@@ -113,7 +113,7 @@ class Trial:
         """Record that the run did not start, or that its results could not be saved."""
         words = str(error) if isinstance(error, WorkbenchError) else repr(error)
         self._curve = self.losses()
-        self._found = self.summary() | {"state": "failed", "error": words}
+        self._final = self.summary() | {"state": "failed", "error": words}
 
     def __repr__(self) -> str:
         return f"<{self.label}: {self.state}>"
@@ -214,6 +214,6 @@ def recall(trial: Trial, folder: Path) -> None:
             facts = json.loads(metadata[FOUND])
             if facts["format"] == FORMAT:
                 curve = pl.DataFrame(facts["curve"], schema=CURVE)
-                trial._found = measures.nothing() | facts["summary"]
+                trial._final = measures.nothing() | facts["summary"]
                 trial._curve, trial.file, trial.recalled = curve, file, True
                 return

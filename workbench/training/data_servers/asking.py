@@ -43,7 +43,7 @@ class Examples:
         # next one.
         self.minibatches = Minibatches(len(job.train), job.exp.batch_size, job.seed)
         self.form = Form.of(reread(job, lambda: job.batch(job.train, np.arange(1))))
-        self.asked: dict[int, tuple[Any, torch.Tensor]] = {}  # iteration -> message, room for it
+        self.requests: dict[int, tuple[Any, torch.Tensor]] = {}  # iteration -> message, room for it
         self.next = 0  # the iteration to ask for next
 
     def share(self, minibatch: Minibatch) -> np.ndarray:
@@ -58,7 +58,7 @@ class Examples:
         """
         job, iteration = self.job, minibatch.iteration
         self._ask(iteration + self.ahead)
-        work, bytes_N = self.asked.pop(iteration)
+        work, bytes_N = self.requests.pop(iteration)
         start = now()
         work.wait()
         lane = job.recorder.lane("compute")
@@ -80,7 +80,7 @@ class Examples:
 
     def close(self) -> None:
         """Receive what is still under way, and release the server."""
-        for work, _ in self.asked.values():
+        for work, _ in self.requests.values():
             work.wait()
         _posted(dist.isend(torch.tensor([FAREWELL]), self.server, group=self.group)).wait()
 
@@ -90,7 +90,10 @@ class Examples:
         for iteration in range(self.next, min(last + 1, self.job.exp.iterations)):
             size = len(partition(self.minibatches.ids(iteration), self.worker, self.workers))
             room = torch.empty(self.form.nbytes(max(size, 1)), dtype=torch.uint8)
-            self.asked[iteration] = _posted(dist.irecv(room, self.server, group=self.group)), room
+            self.requests[iteration] = (
+                _posted(dist.irecv(room, self.server, group=self.group)),
+                room,
+            )
             dist.isend(torch.tensor([iteration]), self.server, group=self.group)
             self.next = iteration + 1
 

@@ -51,8 +51,8 @@ class Book:
     ) -> None:
         self._names = {id(value): name for name, value in model.module.named_parameters()}
         self._model, self._cap_mb, self._tell, self._mark = model, cap_mb, tell, mark
-        self._seen: dict[int, tuple[list[str], int]] = {}
-        self._told: Buckets | None = None
+        self._current: dict[int, tuple[list[str], int]] = {}
+        self._published: Buckets | None = None
         self._rebuilt = False
         # DDP rebuilds right before it calls the model itself.
         model.module.register_forward_pre_hook(lambda *_: self._look())
@@ -65,29 +65,29 @@ class Book:
     def forget(self) -> None:
         """Forget the buckets of a backward that was no iteration's."""
         self._look()
-        self._seen.clear()
+        self._current.clear()
 
     def saw(self, bucket: GradBucket) -> None:
         """Note a bucket that is about to be reduced."""
         names = [self._names.get(id(one), "?") for one in bucket.parameters()]
         buffer = bucket.buffer()
-        self._seen[bucket.index()] = names, buffer.numel() * buffer.element_size()
+        self._current[bucket.index()] = names, buffer.numel() * buffer.element_size()
 
     def close(self, iteration: int) -> None:
         """End the iteration, and publish its buckets if they differ from the ones before."""
         self._look()
-        buckets = [self._seen[index] for index in sorted(self._seen)]
-        self._seen.clear()
+        buckets = [self._current[index] for index in sorted(self._current)]
+        self._current.clear()
         names, sizes = [one for one, _ in buckets], [size for _, size in buckets]
-        before = self._told
+        before = self._published
         if not names or (before is not None and names == (before.rebuilt or before.first)):
             return
-        self._told = (
+        self._published = (
             Buckets(self._cap_mb, names, None, -1, sizes)
             if before is None
             else Buckets(self._cap_mb, before.first, names, iteration, sizes)
         )
-        self._tell({"buckets": self._told.to_json()})
+        self._tell({"buckets": self._published.to_json()})
 
 
 @contextmanager

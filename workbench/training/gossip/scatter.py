@@ -35,7 +35,7 @@ class Scatter:
         self.sending: dict[int, dist.Work | None] = dict.fromkeys(graph.out_of(job.rank))
         self.theirs = {rank: torch.empty_like(x_N) for rank in graph.into(job.rank)}
         self.counts = torch.zeros(job.ranks, job.ranks, dtype=torch.int64)  # messages, from and to
-        self.taken = dict.fromkeys(self.theirs, 0)
+        self.arrivals = dict.fromkeys(self.theirs, 0)
         self.metrics = job.group("metrics")
         if self.theirs:
             # After a peer's end a posted receive remains that no message will match.
@@ -94,7 +94,7 @@ class Scatter:
     def _take(self, rank: int) -> torch.Tensor:
         """Return a peer's arrived message, and post the next receive to a new buffer."""
         came_N, self.theirs[rank] = self.theirs[rank], torch.empty_like(self.x_N)
-        self.taken[rank] += 1
+        self.arrivals[rank] += 1
         self.coming[rank] = self._await(rank)
         return came_N
 
@@ -102,7 +102,7 @@ class Scatter:
         """Receive the messages still under way, which come too late to count."""
         dist.all_reduce(self.counts, group=self.metrics)
         for rank in self.theirs:
-            while self.taken[rank] < int(self.counts[rank, self.job.rank]):
+            while self.arrivals[rank] < int(self.counts[rank, self.job.rank]):
                 self.coming[rank].wait()
                 self._take(rank)
         for last in self.sending.values():

@@ -43,7 +43,7 @@ class Asking:
         self._layout = sampled_layout(layout)
         self._shards = [*roles.replays]
         self._ahead, self._lockstep = (0 if lockstep else ahead), lockstep
-        self._asked: deque[tuple[int, Any, np.ndarray]] = deque()  # shard, handle, room
+        self._requests: deque[tuple[int, Any, np.ndarray]] = deque()  # shard, handle, room
         self._next = 0
         self._sending: list[Any] = []
 
@@ -52,9 +52,9 @@ class Asking:
         rest of the rank goes on. Raises PeerLost if no shard is left.
         """
         while True:
-            while len(self._asked) <= self._ahead:
+            while len(self._requests) <= self._ahead:
                 self._ask(version)
-            shard, work, room = self._asked.popleft()
+            shard, work, room = self._requests.popleft()
             try:
                 wait(work)
             except PeerLost as error:
@@ -71,7 +71,7 @@ class Asking:
 
     def close(self) -> None:
         """Ask for no more; what is on its way is received."""
-        for shard, work, _ in self._asked:
+        for shard, work, _ in self._requests:
             if shard in self._shards:
                 messages.quietly(work)
         for shard in self._shards:
@@ -86,7 +86,7 @@ class Asking:
         if self._lockstep:
             needed = (warm_up_blocks(self.options) + version) * self.options.block
         room = np.zeros(self.job.exp.batch_size, self._layout)
-        self._asked.append((shard, messages.receive(self.job, room, shard, MINIBATCH), room))
+        self._requests.append((shard, messages.receive(self.job, room, shard, MINIBATCH), room))
         self._send([self.job.exp.batch_size, version, max(needed, 1)], shard, REQUEST)
 
     def _send(self, x: Any, to: int, kind: int) -> None:
@@ -98,6 +98,6 @@ class Asking:
         rank = self.job.session.run_rank(shard)
         self.job.recorder.mark(CODE["metric"], "lost replay", value=rank, peer=rank)
         self._shards = [one for one in self._shards if one != shard]
-        self._asked = deque(one for one in self._asked if one[0] != shard)
+        self._requests = deque(one for one in self._requests if one[0] != shard)
         if not self._shards:
             raise error

@@ -100,7 +100,7 @@ class ReplayRank:
             self._rows.holds(self._replay.capacity)
         self._inbox = Inbox(job, self._lost)
         self._actors, self._learners = {*roles.actors}, {*roles.learners}
-        self._asked: list[tuple[int, int, int]] = []  # learner, count, inserted before
+        self._requests: list[tuple[int, int, int]] = []  # learner, count, inserted before
         self._leaving: list[Any] = []  # minibatches that have not left yet
         self._told_ns = 0  # when it told how likely transitions are drawn
         self._newest = self._struck = 0  # the version that any learner has told
@@ -181,14 +181,14 @@ class ReplayRank:
         if version > self._newest:
             self._newest = version
             self._strike(min(version // self._updates, self.job.exp.iterations - 1))
-        self._asked.append((learner, count, inserted))
+        self._requests.append((learner, count, inserted))
         self._answer()
         self._inbox.expect(messages.numbers(3), learner, REQUEST, self._request)
 
     def _answer(self) -> None:
         """Draw for all that have asked and whose transitions are there."""
         waiting = []
-        for learner, count, inserted in self._asked:
+        for learner, count, inserted in self._requests:
             if self._replay.inserted < inserted or self._owed[learner] > self._ahead:
                 waiting.append((learner, count, inserted))
                 continue
@@ -204,7 +204,7 @@ class ReplayRank:
             work = messages.send(self.job, sampled, learner, MINIBATCH)
             self._leaving.append((work, sampled))
             self._owed[learner] += self._prioritised
-        self._asked = waiting
+        self._requests = waiting
 
     def _expect_priorities(self, learner: int) -> None:
         if self._prioritised:
@@ -233,8 +233,8 @@ class ReplayRank:
         """Go on without a rank that has ended."""
         self._actors.discard(rank)
         self._learners.discard(rank)
-        self._asked = [one for one in self._asked if one[0] != rank]
-        starved = not self._actors and any(one[2] > self._replay.inserted for one in self._asked)
+        self._requests = [one for one in self._requests if one[0] != rank]
+        starved = not self._actors and any(one[2] > self._replay.inserted for one in self._requests)
         if starved:
             raise PeerLost(
                 f"every actor has ended, and replay has {self._replay.inserted} transitions: too "

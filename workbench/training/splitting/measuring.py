@@ -99,7 +99,7 @@ class Storages:
     def __init__(self, model: nn.Module, args: tuple[Any, ...]) -> None:
         self._fixed = {_address(t) for t in (*model.parameters(), *model.buffers())}
         self._alive = [a for a in args if isinstance(a, torch.Tensor)]
-        self._made = {_address(t): -1 for t in self._alive}
+        self._maker_of = {_address(t): -1 for t in self._alive}
         self._numbers: dict[int, int] = {}
 
     @property
@@ -115,14 +115,14 @@ class Storages:
         """
         self._alive += [*saved, *outputs]
         for tensor in (*saved, *outputs):
-            self._made.setdefault(_address(tensor), layer)
+            self._maker_of.setdefault(_address(tensor), layer)
         kept = []
         for tensor in saved:
             address = _address(tensor)
             if address not in self._fixed:
                 number = self._numbers.setdefault(address, len(self._numbers))
                 whole = tensor.untyped_storage().nbytes()
-                start, result = int(tensor.storage_offset()), self._made[address]
+                start, result = int(tensor.storage_offset()), self._maker_of[address]
                 kept.append(Kept(number, start, tensor.nbytes, whole, result))
         return tuple(dict.fromkeys(kept))
 

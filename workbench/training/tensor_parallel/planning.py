@@ -182,7 +182,7 @@ class _Planner:
                     raise Mixes(str(node.target))
                 way.cuts[node] = cut
             elif reached and self._weighs(node):
-                rows[node] = self._taken(node, reached[0], way)
+                rows[node] = self._input_split(node, reached[0], way)
             elif reached:
                 module = self.modules[str(node.target)] if node.op == "call_module" else None
                 if (result := follow(node, way, module)) is not None:
@@ -191,7 +191,7 @@ class _Planner:
             raise Mixes("no layer takes it")
         return way, rows
 
-    def _taken(self, node: fx.Node, value: fx.Node, way: Passage) -> Split:
+    def _input_split(self, node: fx.Node, value: fx.Node, way: Passage) -> Split:
         """Return how the input of this layer is cut, which must be by channels."""
         name, cut = str(node.target), way.cuts[value]
         dim = len(shape(node)) - 1 - (self.modules[name].weight.dim() - 2)

@@ -117,7 +117,7 @@ class Feed:
         self._facts = {"id": uuid.uuid4().hex, **facts(run.store.metadata)}
         self._tally = Tally(run.store, slow_ranks(run.store.metadata))
         self._heavy = [key for scene in self._scenes.values() for key in scene.heavy]
-        self._told: dict[str, Any] = {}  # of the heavy facts, what live messages have told
+        self._last_heavy: dict[str, Any] = {}  # of the heavy facts, what live messages have told
         self._lock = threading.Lock()
         self._pages: list[Page] = []
         self.orders = Orders()
@@ -245,8 +245,10 @@ class Feed:
         heartbeat.
         """
         header = self._header(run)
-        fresh = {k: v for k in self._heavy if (v := header["run"][k]) is not self._told.get(k)}
-        self._told |= fresh
+        fresh = {
+            k: v for k in self._heavy if (v := header["run"][k]) is not self._last_heavy.get(k)
+        }
+        self._last_heavy |= fresh
         header["run"] = {
             k: v for k, v in header["run"].items() if k not in self._heavy or k in fresh
         }

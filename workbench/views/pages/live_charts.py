@@ -60,10 +60,10 @@ class Figure(go.FigureWidget):
     _own = traitlets.Unicode().tag(sync=True)  # the name of its model
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        self._made = False
+        self._is_ready = False
         super().__init__(*args, **more)
         self._config = dict(_CONFIG)
-        self._made, self._model_id = True, self._own
+        self._is_ready, self._model_id = True, self._own
         self.on_msg(self._hear)
         self.open()
 
@@ -77,7 +77,7 @@ class Figure(go.FigureWidget):
 
     def open(self) -> None:
         """Announce the figure to pages once it is complete."""
-        if self._made:
+        if self._is_ready:
             super().open()
 
     def _hear(self, _: object, content: Any, __: object) -> None:

@@ -48,7 +48,7 @@ class Page:
         self._feed, self._send, self._start, self._ready = feed, send, start, ready
         self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
         self.moment = ""  # at which it opens, as a page's menu copies it
-        self._asked: deque[Mapping[str, Any]] = deque()  # hellos
+        self._hellos: deque[Mapping[str, Any]] = deque()  # hellos
         self._answers: deque[Message] = deque()  # to what it had done
         self._greeted: deque[object] = deque(maxlen=16)  # tokens of hellos that were answered
         self.fault: Exception | None = None  # why nothing could be sent
@@ -86,7 +86,7 @@ class Page:
 
         A page that could not be reached counts as present again once it speaks.
         """
-        self._asked.append(message)
+        self._hellos.append(message)
         if self.gone:
             self.gone = False
             self._feed.remember(self)
@@ -116,7 +116,7 @@ class Page:
     @property
     def waits(self) -> bool:
         """Whether there is something to send or do at once."""
-        return bool(self._asked or self._answers) or (self._history is not None and self._ready())
+        return bool(self._hellos or self._answers) or (self._history is not None and self._ready())
 
     @property
     def behind(self) -> bool:
@@ -128,8 +128,8 @@ class Page:
         while self._answers:
             self._push(self._answers.popleft())
         newest = None
-        while self._asked:  # of several that waited for a busy kernel, the newest is answered
-            newest = self._asked.popleft()
+        while self._hellos:  # of several that waited for a busy kernel, the newest is answered
+            newest = self._hellos.popleft()
             if self.listens and "heard" in newest and newest.get("run") == self._feed.id:
                 self.owed, newest = True, None
         if newest is not None:

@@ -326,7 +326,7 @@ CONFIG = "from dataclasses import dataclass\n@dataclass\nclass C:\n    x: object
             "f is made from a former f .* a name of its own, such as f2",
         ),
         ("def f(): ...\ndef f(g=f): ...", "f is made from a former f"),
-        (f"{CONFIG}CFG = C(1)\nCFG.more = 2\ndef f(): return CFG", "CFG, a .*C that is not what"),
+        (f"{CONFIG}CFG = C(1)\nCFG.more = 2\ndef f(): return CFG", "CFG, a .*C with more state"),
         (
             f"{CONFIG}import torch\nCFG = C(torch.ones(2))\ndef f(): return CFG",
             r"f uses CFG\.x, a torch\.Tensor",

@@ -38,7 +38,7 @@ class Bottleneck:
     advice: str  # what would help
     rank: int = -1
     peer: int = -1
-    also: Bottleneck | None = None  # what costs most beside that, if it is much
+    also: Bottleneck | None = None  # the next largest cost, where it is large too
 
     def for_page(self) -> dict[str, Any]:
         """Return what a page is told."""

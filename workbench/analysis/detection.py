@@ -33,11 +33,11 @@ from workbench.experiment.stored import settings
 from workbench.store.link_faults import CUT, LINK
 
 GRACE_NS = 5_000_000_000  # after a fault has ended, for what follows from it
-TOGETHER_NS = 100_000_000  # cuts that follow each other so closely are one
+TOGETHER_NS = 100_000_000  # cuts of links within this time count as one
 CUT_IS_FELT_NS = 2_000_000_000  # a stall is named after one second, by who uses the link
 LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
 ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
-NOTICES = ("preempt", "remove")  # of those, the ones that let it finish its iteration
+NOTICES = ("preempt", "remove")  # the faults that let a rank finish its iteration first
 LEFT = "preempted"  # what a rank writes that had a notice, as it goes
 # Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
 # while: no fault.

@@ -25,7 +25,7 @@ from workbench.user_code.source import listed, nearest
 EQUAL = 1.05  # times as long: no difference that a prediction knows of
 STEPS = 4  # sizes looked at between one and twice it: "auto" does not tell nearer ones apart
 SMALLEST, LARGEST = 64, 1 << 26  # bytes between which ``ranges`` looks
-ALONE = {"all_reduce": "ring"}  # of one rank, which sends nothing
+ALONE = {"all_reduce": "ring"}  # for a group of one rank, which sends nothing
 PLAINEST = "ring"  # of those that are alike in all: a hierarchy of one level is one
 COMPARED = 1 << 20  # bytes: those that are equally fast are compared by what they send of so many
 

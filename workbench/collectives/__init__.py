@@ -67,7 +67,7 @@ def refusal(takes: Any, n: int) -> str:
         answer = takes(n)
     except Exception as error:
         raise SpecError(f"takes({n}) raised {type(error).__name__}: {error}") from None
-    if isinstance(answer, bool):  # what it says of n, and not what it takes instead
+    if isinstance(answer, bool):  # True or False for n, without words for what it takes
         return "" if answer else "other numbers of ranks"
     return str(answer or "")
 

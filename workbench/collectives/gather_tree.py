@@ -32,7 +32,7 @@ def gather(comm: Communicator, x_n: Any, into_N: Any | None, root: int) -> None:
         chunks = comm.split(into_N)
         parts = [chunks[(v + root) % p] for v in range(p)]
         parts[0][:] = x_n
-    else:  # what is below this rank passes through it
+    else:  # the tensors of the subtree pass through this rank
         below = room_for(n * (here.end - place - 1), x_n)
         parts = [x_n, *(below[i * n : (i + 1) * n] for i in range(here.end - place - 1))]
 

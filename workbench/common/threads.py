@@ -81,7 +81,7 @@ def _do(work: Callable[[], object]) -> None:
     try:
         work()
     except Exception:
-        if not _over.is_set():  # else something that it needs has ended before it
+        if not _over.is_set():  # at the interpreter's end what it needs may be gone
             raise
     finally:
         _running.pop(threading.current_thread(), None)

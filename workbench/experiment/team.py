@@ -58,7 +58,7 @@ class Failure:
     lost: Mapping[int, How]  # rank -> how it ended
     iteration: int  # that training goes on with: the furthest survivor has completed those before
     iterations: int  # of the whole run
-    number: int = 0  # failures of this run before this one
+    number: int = 0  # earlier failures of this run
     checkpoint: str = ""  # the newest whole one's folder; "": there is none
     ranks: int = 0  # of the experiment
 

@@ -115,9 +115,11 @@ def by_rank(files: Sequence[tuple[int, File]]) -> dict[int, File]:
         return {place: file for place, (_, file) in enumerate(files)}
     for rank, file in files:
         if rank < 0:
-            raise file.wrong("neither its name nor its content says of which rank it is: rename it")
+            raise file.wrong("neither its name nor its content gives its rank: rename it")
         if rank in result:
-            raise file.wrong(f"it is of rank {rank}, as {result[rank].path} is: give one of them")
+            raise file.wrong(
+                f"it is of rank {rank}, and so is {result[rank].path}: load one of both"
+            )
         result[rank] = file
     return dict(sorted(result.items()))
 

@@ -19,7 +19,7 @@ class About:
     torch: str
     machine: str
     mover: str
-    why: str = ""  # Python's mover, where it is that
+    why: str = ""  # the reason for Python's mover; the compiled one needs none
 
     def __str__(self) -> str:
         lines = {

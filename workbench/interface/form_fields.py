@@ -41,7 +41,7 @@ class Field:
     lines: int = 1  # of a text, how many lines to offer
     example: str = ""  # of a text
     advanced: bool = False
-    strategies: tuple[str, ...] = ()  # that it belongs to; none: it is there whatever is chosen
+    strategies: tuple[str, ...] = ()  # that have this field; none: all have it
 
 
 _FOLDERS = {

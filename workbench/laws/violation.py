@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 Row = Mapping[str, Any]
-MOST = 20  # violations that one law reports; the rest it counts
+MOST = 20  # violations that a law reports in words; it counts the rest
 
 
 @dataclass(frozen=True)

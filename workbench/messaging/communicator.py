@@ -50,7 +50,7 @@ class Communicator:
         self.rendezvous = False
         self.whole: Whole | None = None  # what a user's own algorithm works on, to number its parts
         self.additions: Any = (
-            None  # looks on at what such a one adds (messaging/reduction_tracer.py)
+            None  # observes the additions of a user's algorithm (messaging/reduction_tracer.py)
         )
         self.untold = False  # its rows do not tell whose parts its chunks are made of
         self.levels: tuple[int, ...] = ()  # of common/topology.py, where they are known

@@ -21,7 +21,7 @@ _REDUCTION = {name: code for code, name in enumerate(REDUCTIONS)}
 _DTYPE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasattr(torch, name)}
 _NO_DTYPE, _NO_REDUCTION = 31, 15
 _MOST_ELEMENTS, _MOST_ROOT = (1 << 36) - 1, (1 << 12) - 2
-_TOWARDS = {"reduce": "to", "gather": "to"}  # the root; "from" it in others
+_TOWARDS = {"reduce": "to", "gather": "to"}  # the word before the root; "from" in others
 
 
 def signature(

@@ -17,7 +17,7 @@ class Side(NamedTuple):
     op: int
     signature: int
     generation: int
-    board: Any  # what it says of its calls; None: it is on another host
+    board: Any  # the peer's page about its calls; None: it is on another host
 
 
 def mismatch(mine: Side, theirs: Side, doing: str, header: Header, nbytes: int) -> CollectiveError:

@@ -74,7 +74,7 @@ def build(
             done = subprocess.run(command(compiler, fresh, more), capture_output=True, text=True)
             if done.returncode == 0:
                 print(done.stderr, end="", file=sys.stderr)  # warnings
-                fresh.replace(to)  # who runs the old one keeps it
+                fresh.replace(to)  # processes that loaded the old file keep it
                 return " ".join(compiler)
         finally:
             fresh.unlink(missing_ok=True)

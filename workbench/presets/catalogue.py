@@ -30,8 +30,8 @@ class Preset:
     name: str
     words: str
     make: Callable[[], Experiment]
-    group: str = "Averaged gradients"  # under which it stands where there are many
-    scene: str = ""  # in which its question is seen; "": that of its strategy
+    group: str = "Averaged gradients"  # its heading in a long list
+    scene: str = ""  # that shows the answer; "": the strategy's own
 
     @cached_property
     def experiment(self) -> Experiment:

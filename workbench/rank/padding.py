@@ -143,7 +143,7 @@ class Computed:
         raise PadOverrun(
             f"rank {self._rank} computes for {middle * share / 1e6:.3g} ms in a {_WORDS[kind]} "
             f"that is padded to {pad_ns / 1e6:g} ms (the median of {len(took)}): a pad must be "
-            f"longer than what runs in it. {self._remedy(kind, quantiles(took, n=10)[-1] * share)} "
+            f"longer than its computation. {self._remedy(kind, quantiles(took, n=10)[-1] * share)} "
             "would do; or take more microbatches, or a smaller model"
         )
 

@@ -15,7 +15,7 @@ from workbench.experiment.spec import Experiment
 from workbench.rank.batches import Minibatches
 
 MOST_MINIBATCHES, MOST_IDS = 64, 4096  # that a page is told
-EVERY_SECONDS = 1.0  # a slow run tells what it has so often
+EVERY_SECONDS = 1.0  # between reports of a slow run
 KEY = "samples"  # of the metadata; "samples 3" is what rank 3 took
 Part = list[int] | dict[str, tuple[int, int, int]]  # ids; {"slice": (start, stop, step)} of all
 

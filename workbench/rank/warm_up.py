@@ -36,7 +36,7 @@ SAMPLES = 16  # a rank's part of the default minibatch, 64 of 4 ranks
 # was done so before a fork is not fit for use after it.
 _CPU_ONLY = not (torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None))
 
-times = 0  # that this process has rehearsed, or the one that it is a fork of
+times = 0  # rehearsals in this process, or in its parent before the fork
 _read: dict[str, Dataset[Any]] = {}  # the default task's samples by split
 # A module that was imported -> its file, and when that was written.
 _sources: dict[str, tuple[str, int]] = {}
@@ -54,7 +54,7 @@ def learn() -> None:
 def _import_all() -> None:
     for folder in FOLDERS:
         for name in source.available(folder):
-            with contextlib.suppress(Exception):  # somebody is writing it: who runs it is told
+            with contextlib.suppress(Exception):  # an unfinished file: its own run names the error
                 importlib.import_module(f"workbench.{folder}.{name}")
     for name, module in sys.modules.items():
         file = getattr(module, "__file__", None)

@@ -144,7 +144,7 @@ class Recorder:
         """
         if not self._words[H_ATTEMPT]:
             self._words[H_JOB] = 1 + self.name(job)
-            self._words[H_ATTEMPT] = 1 + attempt  # last: what it names is there
+            self._words[H_ATTEMPT] = 1 + attempt  # written last: its name is there already
 
     def only_operations(self) -> None:
         """Note that operations are recorded as a whole, nothing of their inside."""
@@ -163,7 +163,7 @@ class Recorder:
         if self._words[H_PID] == os.getpid():  # a fork's end is not ours
             if error is not None:
                 self._words[H_ERROR] = 1 + self.name(json.dumps(error))
-            self._words[H_END] = 1 + self.name(words)  # last: what it goes with is there
+            self._words[H_END] = 1 + self.name(words)  # written last: the error is there already
 
     def name(self, text: str) -> int:
         """Return the number that stands for ``text`` in this rank's records; equal texts have equal

@@ -357,7 +357,7 @@ class Run(Elastic, Shown):
         """Compute the overhead. ``seconds``: how long training took, NaN while that is unknown."""
         with self._lock:
             meters = self._meters or [read_meters(segment.memory) for segment in self._segments]
-        if not seconds > 0:  # it goes on, or it failed
+        if not seconds > 0:  # the run is still going on, or it failed
             since, until = self._supervisor.trained_from or self._started, self._trained_until
             seconds = (until or time.monotonic()) - since
         return Overhead.of(

@@ -39,7 +39,7 @@ class Stack:
     @property
     def operation(self) -> str:
         """The call of torch.distributed that the thread is in, or "backward"; "": neither."""
-        for frame in reversed(self.frames):  # what the user's code called, before what that calls
+        for frame in reversed(self.frames):  # outermost first: the user's call, not its inner ones
             if frame.file.endswith(_DISTRIBUTED) and not frame.function.startswith("_"):
                 return frame.function.rpartition(".")[2]
             if frame.file.endswith(_BACKWARD) and frame.function.endswith("backward"):

@@ -32,7 +32,7 @@ class Result:
     bytes_sent: dict[int, int] = field(default_factory=dict)
     memory: dict[int, int] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
-    lost: list[int] = field(default_factory=list)  # ranks that ended, without which it went on
+    lost: list[int] = field(default_factory=list)  # ranks that ended; the run went on without them
     wall_seconds: float = float("nan")  # first iteration's start to last iteration's end
     ok: bool = False
     error: WorkbenchError | None = None

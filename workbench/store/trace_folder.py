@@ -140,7 +140,7 @@ def _read_rank(
     with opened(source.folder / "trace") as file:
         data = file.read(events.DATA_AT + 1)
     if not any(data):
-        return Samples(), 0.0  # ended before it wrote its header
+        return Samples(), 0.0  # the rank ended before it wrote its header
     memory = memoryview(data)
     magic = int.from_bytes(data[:8], "little")
     if len(data) != events.DATA_AT or magic != events.MAGIC:

@@ -93,21 +93,21 @@ def check(exp: "Experiment", config: Config) -> None:
     if config.runs_out is not None and max(config.runs_out) < exp.iterations:
         raise SpecError.at(
             "options.runs_out",
-            f"with iterations={exp.iterations} at least one rank has samples until then, so one "
-            f"of them is {exp.iterations}",
+            f"at least one rank must have samples for all iterations={exp.iterations}: give it "
+            f"{exp.iterations}",
             config.runs_out,
         )
 
 
 def check_survivors(config: Config, same_ranks: bool) -> None:
-    """Raise SpecError where a lost rank takes along what the others lack, or was one that an option
-    counts.
+    """Raise SpecError where the others cannot do without a lost rank: it has state that they lack,
+    or an option counts it.
     """
     if config.compression == "powersgd":
         raise SpecError.at(
             "compression",
-            "keeps on each rank what its gradients lack so far, which is lost with it: take "
-            "'fp16', 'bf16' or 'none', or recovery='restart'",
+            "keeps on each rank the part of its gradients that it has not sent yet. A lost rank "
+            "takes that part along: take 'fp16', 'bf16' or 'none', or recovery='restart'",
             config.compression,
         )
     for name in ("runs_out",) if same_ranks else ("runs_out", "shares"):

@@ -110,7 +110,7 @@ def check_survivors(config: Config, same_ranks: bool) -> None:
     """Raise SpecError where a lost rank's part of the work cannot be given to others."""
     if config.models > 1:
         raise SpecError.at(
-            "models", "of one only can others take over what a rank had: models = 1", config.models
+            "models", "ranks take over a lost one's part of one model only: 1", config.models
         )
     if config.shares is not None and not same_ranks:
         raise SpecError.at(

@@ -117,7 +117,7 @@ class Split:
         except ModuleNotFoundError:
             return {"text/plain": str(self), "text/html": self._repr_html_()}
         from workbench.views.pages.model_page import (
-            model_page,  # ranks import this module, without it
+            model_page,  # imported here: ranks import this module and need no page
         )
 
         page = model_page(self.facts | {"memory": list(self.memory)})

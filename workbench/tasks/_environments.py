@@ -41,7 +41,7 @@ def make(name: str) -> Any:
     array. Raises SpecError if there is none.
     """
     library = gymnasium()
-    if ":" in name:  # gymnasium imports what stands before it
+    if ":" in name:  # gymnasium would import the module before the colon
         raise SpecError.at(
             "task_options.id",
             "names a module to import: write a class with environment() and model() for it",

@@ -27,8 +27,8 @@ import numpy.typing as npt
 import polars as pl
 
 OP = ["generation", "group", "collective", "op"]
-CELL = [*OP, "chunk", "slot"]  # what is replayed by itself
-MESSAGE = [*CELL, "step", "source", "target"]  # what one send and one recv have in common
+CELL = [*OP, "chunk", "slot"]  # the columns of one cell: each is replayed by itself
+MESSAGE = [*CELL, "step", "source", "target"]  # equal in a message's send and recv
 TEXTS = ["lane", "kind", "collective", "algorithm", "phase", "group", "name"]
 OWN, LOST = (
     -1,

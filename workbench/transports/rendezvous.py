@@ -119,8 +119,8 @@ def in_time(rank: int, world: Sequence[int], group: str, timeout: timedelta) -> 
         if not isinstance(error, DistStoreError) and "timed out" not in str(error).lower():
             raise
         raise RunTimeout(
-            f"rank {world[rank]} of group {group} ({len(world)} ranks): all have come, and one of "
-            "the others has not gone on from there: is it stopped, or has it ended? "
+            f"rank {world[rank]} of group {group} ({len(world)} ranks): all have come, but one of "
+            "the others does not go on: is it stopped, or has it ended? "
             f"{timed_out(timeout.total_seconds())}",
             peer=world[rank],
             how="silent",

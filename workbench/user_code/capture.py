@@ -196,8 +196,8 @@ class _Luggage:
         for chain in uses:
             if not chain or not hasattr(module, chain[0]):
                 raise SpecError(
-                    f"{by} uses the module {name}, a file of your own, other than as "
-                    f"{name}.something that it defines: only what is named travels. Write "
+                    f"{by} uses the module {name}, a file of your own, without naming a function "
+                    f"or value in it, and only named ones travel to the ranks. Write "
                     f"{name}.function, or from {name} import function"
                 )
             value, attribute = getattr(module, chain[0]), chain[0]

@@ -28,9 +28,9 @@ def fields_of(value: Any, name: str, by: str) -> dict[str, Any]:
         same = False
     if not same:
         raise SpecError(
-            f"{by} uses {name}, a {kind_of(value)} that is not what its fields alone make: only a "
-            "dataclass's object whose fields are all of it travels to the ranks. Make it inside "
-            f"{by}, or pass it as an option"
+            f"{by} uses {name}, a {kind_of(value)} with more state than its fields: ranks make it "
+            f"anew from its fields, and would get another object. Make it inside {by}, or pass it "
+            "as an option"
         )
     return values
 

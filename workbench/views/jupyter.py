@@ -23,7 +23,7 @@ from workbench.views.stills.svg import svg
 
 __all__ = ["ModelStage", "Stage", "hear_at_once", "show"]
 
-_MOMENT = re.compile(r"(^|&)t=\d+(\.\d+)?(&|$)")  # its time is what it must have
+_MOMENT = re.compile(r"(^|&)t=\d+(\.\d+)?(&|$)")  # a time is the part that it must have
 
 _stages: weakref.WeakKeyDictionary[Watched, dict[tuple[str, str], Stage]]
 _stages = weakref.WeakKeyDictionary()  # by scene and moment

@@ -263,7 +263,7 @@ def wants_more(rank, size, model, dataset):
         (None, {"batches": 3}, "has no field 'batches'"),
         ({}, {}, "no subject"),
         ({"no sync": "ddp"}, {}, "a mutant's name"),
-        ({"a": wb.Experiment(), "b": wb.Experiment(seed=3)}, {}, "b is not the training that a is"),
+        ({"a": wb.Experiment(), "b": wb.Experiment(seed=3)}, {}, "b and a are different trainings"),
     ],
     ids=named,
 )

@@ -94,7 +94,7 @@ def one_of(*names: str) -> Check:
     return Check(take)
 
 
-NOUNS = {  # for what it is, and how to get one
+NOUNS = {  # a type's name -> the words for a value of it, and how to get one
     "str": "a text",
     "bool": "True or False",
     "Experiment": "an Experiment: wb.Experiment(ranks=2); wb.Experiment(**fields) from a dict; "

@@ -33,7 +33,7 @@ class PastRuns(w.VBox):
         self._rows: dict[str, tuple[w.HBox, w.Checkbox, w.HTML]] = {}
         self._chosen = False  # the reader has ticked a run
         self._pinned: set[str] = set()  # a comparison's runs: ticked until the reader ticks
-        self._known_ids: set[str] = set()  # the runs that there were when it ended
+        self._known_ids: set[str] = set()  # the runs listed when those were ticked
         self._setting = False
         self._list, self._table = w.VBox(), w.HTML()
         self._reference = w.Dropdown(description="Compare with", options=[("", "")])

@@ -36,13 +36,13 @@ from workbench.shared_memory.segments import Segment, how_it_ended
 from workbench.transports.peer_page import clock_identity
 
 LONGEST_LINE = 1 << 16  # bytes that are printed without an end of line
-HELLO = 5.0  # seconds for one that has called to say who it is
+HELLO = 5.0  # seconds in which a caller must send its name
 LONGEST_HELLO = 1 << 16  # bytes
 FIRST = 100  # exchanges of times with an agent on another host, before its rank begins
 ASK_S = 0.1  # between two exchanges, while it runs
 ANSWER_S = 5.0  # for one of the first
 MOMENTS = ("started_ns", "ended_ns")  # of a rank's report
-MOST_CALLERS = 64  # that have not said yet who they are; more are hung up on
+MOST_CALLERS = 64  # without a name yet; more are hung up on
 _log = logging.getLogger("workbench.launchers")
 
 

@@ -25,7 +25,7 @@ RESUMING: dict[str, Lost] = {
     "no_sampler_position": "sampler",
     "no_generators": "generators",
 }
-LOOP = {  # what studies/drift/loop.py gives to a loop that names it
+LOOP = {  # the arguments that studies/drift/loop.py has for a loop, by name
     "rank": "which rank this is, from 0",
     "size": "number of ranks",
     "model": "the task's model, with the same parameters on every rank",
@@ -89,8 +89,9 @@ def subjects_of(
     for other in result[1:]:
         if reference(other.experiment) != reference(ground):
             raise SpecError(
-                f"{other.name} is not the training that {result[0].name} is: subjects share task, "
-                "batch_size, seed, iterations and optimizer, so that one sequential run serves all"
+                f"{other.name} and {result[0].name} are different trainings: one sequential run is "
+                "compared with all subjects, so they share task, batch_size, seed, iterations and "
+                "optimizer"
             )
     if mutants and ground.ranks > 1:
         known = [mutant(name, ground) for name in MUTANTS]

@@ -42,8 +42,8 @@ class Costs:
     """The quantities of theory, in seconds."""
 
     iteration: float  # of training, without checkpoints and failures
-    checkpoint: float  # C: that training waits for one
-    restart: float  # R: from a failure until lost work begins again; 0 where none was seen
+    checkpoint: float  # C: the time that training waits for one checkpoint
+    restart: float  # R: from a failure until lost work begins again; 0 without failures
     mtbf: float  # M
 
     @property

@@ -19,7 +19,7 @@ SCALINGS = ("strong", "weak")
 class Case:
     """One experiment of a study: a point of one of its lines."""
 
-    series: str  # the line: what it has that the others have not; "" where there is one line
+    series: str  # the line, named by what sets it apart; "": there is one line
     ranks: int
     experiment: Experiment
 

@@ -43,7 +43,7 @@ class _Begun:
 
     observation: np.ndarray
     action: int
-    value: float  # of that action, by the network that chose it
+    value: float  # of the action, by the network that chose it
     number: int
     version: int
 

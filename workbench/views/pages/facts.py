@@ -72,8 +72,8 @@ def _as_stored() -> Iterator[None]:
         ValueError,
     ) as e:
         raise WorkbenchError(
-            f"what is stored with this run is not what a run stores ({type(e).__name__}: {e}): it "
-            "was written by another version, or changed. Its events can be read: run.events"
+            f"the metadata of this run cannot be read ({type(e).__name__}: {e}): another version "
+            "wrote it, or it was changed. Its events can be read: run.events"
         ) from e
 
 

@@ -54,7 +54,7 @@ __all__ = ["Feed", "Page", "Send", "Start", "feed", "nothing"]
 
 TICK_SECONDS = 0.04
 MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones
-HEARTBEAT_SECONDS = 1.0  # so that a page knows the driver's clock, and that it lives
+HEARTBEAT_SECONDS = 1.0  # tells a page the driver's clock, and that the driver lives
 HISTORY_ROWS = 2_000_000  # the newest; a page holds no more
 MESSAGE_ROWS = 250_000  # of history, a message
 
@@ -205,7 +205,7 @@ class Feed:
             while self._tick(run, tap):
                 pass
         finally:
-            with self._lock:  # not that of another thread, begun since this one said its last
+            with self._lock:  # another thread may have begun since this one's last message
                 if self._thread is threading.current_thread():
                     self._thread = None
 

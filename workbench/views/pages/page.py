@@ -48,7 +48,7 @@ class Page:
         self._feed, self._send, self._start, self._ready = feed, send, start, ready
         self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
         self.moment = ""  # at which it opens, as a page's menu copies it
-        self._hellos: deque[Mapping[str, Any]] = deque()  # hellos
+        self._hellos: deque[Mapping[str, Any]] = deque()  # oldest first
         self._answers: deque[Message] = deque()  # to what it had done
         self._greeted: deque[object] = deque(maxlen=16)  # tokens of hellos that were answered
         self.fault: Exception | None = None  # why nothing could be sent

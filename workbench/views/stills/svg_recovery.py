@@ -44,7 +44,7 @@ def _bar(y: float, ends: tuple[float | None, ...], scale: float) -> list[str]:
         result.append(_box(x, y, wide, BAR, INKS[phase]))
         since = end
     at = LEFT + WIDE * since / scale
-    inside = at + 60 > LEFT + WIDE  # there is no room beside it
+    inside = at + 60 > LEFT + WIDE  # no room for the words beside the bar
     words = f"{since:,.0f} ms"
     anchor, ink = ("end", "ground") if inside else ("start", "ink")
     shift = -5 if inside else 5

@@ -51,7 +51,7 @@ class Client:
 
     def __init__(self) -> None:
         self.headers: list[dict[str, Any]] = []
-        self.said: dict[Any, dict[str, Any]] = {}
+        self.answers: dict[Any, dict[str, Any]] = {}
         self.tables: list[pl.DataFrame] = []
         self.texts: list[str] = []
         self.wrong: list[str] = []
@@ -75,7 +75,7 @@ class Client:
 
     def _take(self, header: dict[str, Any], block: bytes) -> None:
         if header["type"] == "said":
-            self.said[header["id"]] = header
+            self.answers[header["id"]] = header
             return
         if header.get("reset"):
             self.tables, self.texts, self._seq = [], [], 0
@@ -99,8 +99,8 @@ class Client:
         """Have something done, and wait for what is said of it."""
         number = next(self._numbers)
         page.hear({"type": "do", "id": number, "verb": verb, "args": args})
-        self.until(lambda: number in self.said, what=f"an answer to {verb}")
-        return self.said[number]
+        self.until(lambda: number in self.answers, what=f"an answer to {verb}")
+        return self.answers[number]
 
     def until(self, condition: Callable[[], Any], seconds: float = 20, what: str = "") -> None:
         """Wait for something to be heard; fail after so many seconds."""

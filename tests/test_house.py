@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from workbench.cli import app as cli
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
+PARTICIPLES = {"told", "said", "found", "made"}  # they say nothing of what a variable holds
 
 
 def requirements() -> dict[str, str]:
@@ -118,6 +120,32 @@ def test_imports_of_the_package_are_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imports.add(node.module.split(".")[0].lower())
     assert sorted(imports - declared - set(sys.stdlib_module_names)) == []
+
+
+def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of every function, argument, variable and attribute of a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+@pytest.mark.parametrize("room", ["workbench", "tests"])
+def test_a_name_is_no_bare_participle(room: str) -> None:
+    """``notices``, ``answer`` or ``violations`` say what a variable holds; ``told`` does not."""
+    bare, count = [], 0
+    for path in sorted((ROOT / room).rglob("*.py")):
+        for line, name in defined_names(ast.parse(path.read_text())):
+            count += 1
+            if name.strip("_") in PARTICIPLES:
+                bare.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert not bare, "name each by what it holds:\n" + "\n".join(bare)
+    assert count > 10_000, "no names were read"
 
 
 def test_import_workbench_leaves_the_user_interface_alone() -> None:

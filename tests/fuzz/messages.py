@@ -70,14 +70,14 @@ class Listener:
 
     def __init__(self, run: Any, **how: Any) -> None:
         self.heard = threading.Condition()
-        self.said: list[Any] = []
+        self.answers: list[Any] = []
         self.batches = 0
         self.page = feed(run).join(self._take, **how)
 
     def _take(self, message: Message) -> None:
         with self.heard:
             if message.header["type"] == "said":
-                self.said.append(message.header)
+                self.answers.append(message.header)
             else:
                 self.batches += 1
             self.heard.notify_all()

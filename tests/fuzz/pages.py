@@ -101,11 +101,11 @@ def _heard(live: Any) -> Callable[[Any], None]:
     listener = messages.Listener(live)
 
     def hear(message: Any) -> None:
-        before = len(listener.said)
+        before = len(listener.answers)
         listener.page.hear(message)
         if messages.is_answered(message):
-            listener.until(lambda: len(listener.said) > before, CHECK)
-            answer = listener.said[-1]
+            listener.until(lambda: len(listener.answers) > before, CHECK)
+            answer = listener.answers[-1]
             assert repr(answer["id"]) == repr(message["id"]), answer  # a NaN is not equal to itself
             assert answer["words"] and isinstance(answer["ok"], bool), answer
         assert not live.done, "it has ended"

@@ -78,11 +78,11 @@ def test_a_page_may_say_what_it_likes(live: wb.Run, readonly: bool) -> None:
         listener.page.hear(message)
         # A page may have 100 commands waiting; what it asks beyond that is refused.
         least = len(ids) - 50
-        listener.until(lambda least=least: len(listener.said) > least)
-    listener.until(lambda: len(listener.said) >= len(ids))
-    assert [answer["id"] for answer in listener.said] == ids  # each once, in order
-    assert all(answer["words"] and isinstance(answer["ok"], bool) for answer in listener.said)
-    done = sum(answer["ok"] for answer in listener.said)
+        listener.until(lambda least=least: len(listener.answers) > least)
+    listener.until(lambda: len(listener.answers) >= len(ids))
+    assert [answer["id"] for answer in listener.answers] == ids  # each once, in order
+    assert all(answer["words"] and isinstance(answer["ok"], bool) for answer in listener.answers)
+    done = sum(answer["ok"] for answer in listener.answers)
     assert done == 0 if readonly else 2 * CASES > done > CASES // 2, done
     before = listener.batches
     listener.page.hear({"type": "hello", "token": "again"})

@@ -226,15 +226,15 @@ def test_pictures_move_while_a_command_takes_its_time_and_commands_keep_their_or
         batch(run.store, 0, "comm", i * 10, 10)
         for one, count in zip((client, other), counts, strict=True):
             one.until(lambda one=one, count=count: len(one.headers) > count, what="news of the run")
-    assert not client.said and not other.said and run.done_so_far == []
+    assert not client.answers and not other.answers and run.done_so_far == []
     for number in range(3, 200):  # more than may wait
         page.hear({"type": "do", "id": number, "verb": "resume", "args": {}})
-    client.until(lambda: 199 in client.said)
-    assert not client.said[199]["ok"] and "wait already" in client.said[199]["words"]
+    client.until(lambda: 199 in client.answers)
+    assert not client.answers[199]["ok"] and "wait already" in client.answers[199]["words"]
     run.going.set()
-    client.until(lambda: 1 in client.said and len(client.said) == 198)
-    other.until(lambda: 2 in other.said)
-    assert client.said[1]["ok"] and run.done_so_far[:2] == ["pause", "resume"]
+    client.until(lambda: 1 in client.answers and len(client.answers) == 198)
+    other.until(lambda: 2 in other.answers)
+    assert client.answers[1]["ok"] and run.done_so_far[:2] == ["pause", "resume"]
     page.leave()
     second.leave()
 

@@ -58,9 +58,9 @@ def test_a_table_comes_without_the_types_of_its_columns(tmp_path: Path) -> None:
     cell = {"cell_type": "code", "source": "t", "metadata": {}, "outputs": [data]}
     path = tmp_path / "01_a.ipynb"
     path.write_text(json.dumps({"cells": [cell], "metadata": {}}))
-    made = chapter(path, tmp_path / "pictures")
-    assert "<th>T ms</th></tr></thead><tbody><tr><td>a</td><td>12.6</td>" in made
-    assert "f64" not in made and "shape" not in made
+    markdown = chapter(path, tmp_path / "pictures")
+    assert "<th>T ms</th></tr></thead><tbody><tr><td>a</td><td>12.6</td>" in markdown
+    assert "f64" not in markdown and "shape" not in markdown
 
 
 def test_the_replays_are_of_chapters_that_are() -> None:

@@ -31,16 +31,16 @@ def exchanged(clock: HostClock, offset: float, ppm: float, seconds: int, seed: i
     draw, errors, begin = random.Random(seed), list[int](), 77 * S
     moments = [begin + at * 200_000 for at in range(100)]
     moments += [begin + S // 10 * at for at in range(1, 10 * seconds)]
-    for number, asked in enumerate(moments):
-        there = asked + 30_000 + int(draw.expovariate(1 / 10_000))
+    for number, sent in enumerate(moments):
+        there = sent + 30_000 + int(draw.expovariate(1 / 10_000))
         answered = there + 30_000 + int(draw.expovariate(1 / 10_000))
         if draw.random() < 0.3:
             answered += int(draw.expovariate(1 / 3e6))
         left = there + int(draw.expovariate(1 / 5_000))  # it does something else meanwhile
         arrived_there, left_there = (_clock_there(one, offset, ppm) for one in (there, left))
-        clock.add(asked, arrived_there, left_there, answered + left - there)
+        clock.add(sent, arrived_there, left_there, answered + left - there)
         if number >= 100:
-            here = asked + S // 20
+            here = sent + S // 20
             errors.append(abs(clock.here(_clock_there(here, offset, ppm)) - here))
     return errors
 

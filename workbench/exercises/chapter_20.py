@@ -58,13 +58,13 @@ def leaves_early(answer: str) -> list[Finding]:
     """Judge by how a job ends whose rank 1 leaves its loop a step before rank 0."""
     with tempfile.TemporaryDirectory() as folder:
         ended = torchrun(Path(folder), 2, leaves_early=1)
-    found = "ends with an error" if ended.returncode else "ends as usual"
-    said = next((line for line in ended.stderr.splitlines() if "PeerLost" in line), "")
+    outcome = "ends with an error" if ended.returncode else "ends as usual"
+    message = next((line for line in ended.stderr.splitlines() if "PeerLost" in line), "")
     why = (
         "Its last all-reduce needs a part of rank 1, which has left the group. With samples that "
-        f"end unevenly a loop needs Join, or a number of steps that is agreed on. {said[:200]}"
+        f"end unevenly a loop needs Join, or a number of steps that is agreed on. {message[:200]}"
     )
-    return [equal("rank 0", found, answer, why.strip())]
+    return [equal("rank 0", outcome, answer, why.strip())]
 
 
 def late_in_turn(answer: Mapping[str, float]) -> list[Finding]:

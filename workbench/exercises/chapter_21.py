@@ -30,7 +30,7 @@ def model_bytes(record: Run) -> int:
 
 def more_ranks(answer: Mapping[str, float]) -> list[Finding]:
     """Judge what a rank sends with two ranks and with eight by formula and record."""
-    found = []
+    findings = []
     for name, ranks in (("two", 2), ("eight", 8)):
         record = finished(LAYERS.replace(ranks=ranks))
         sent = max(record.result.bytes_sent.values()) / record.experiment.iterations
@@ -38,13 +38,13 @@ def more_ranks(answer: Mapping[str, float]) -> list[Finding]:
         formula = 3 * (ranks - 1) / ranks
         why = "Two gathers and a reduce-scatter, each (p - 1)/p of the model: below 3 for any p."
         what = f"times the model's bytes, {name} ranks"
-        found.append(timed(what, formula, of_model, answer[name], 0.02, why * (ranks == 8)))
-    return found
+        findings.append(timed(what, formula, of_model, answer[name], 0.02, why * (ranks == 8)))
+    return findings
 
 
 def without_moments(answer: Mapping[str, float]) -> list[Finding]:
     """Judge what stays on a rank with plain SGD; show the most that was held."""
-    found = []
+    findings = []
     for name, strategy, stays in (("whole", "data_parallel", 2.0), ("sharded", "fsdp", 0.5)):
         record = finished(LAYERS.replace(strategy=strategy))
         most = round(max(record.result.memory.values()) / model_bytes(record), 2)
@@ -53,8 +53,8 @@ def without_moments(answer: Mapping[str, float]) -> list[Finding]:
             "that was held is more: activations, and with FSDP a layer that is gathered.)"
         )
         what = f"times the model's bytes that stay, {name}"
-        found.append(timed(what, stays, most, answer[name], 0.05, why * (name == "sharded")))
-    return found
+        findings.append(timed(what, stays, most, answer[name], 0.05, why * (name == "sharded")))
+    return findings
 
 
 EXERCISES = (

@@ -121,8 +121,8 @@ class PastRuns(w.VBox):
         keep = w.Button(description="Keep", tooltip="Take the new name")
         cancel = w.Button(description="Cancel", tooltip="Leave the name as it was")
 
-        def end(_: Any, taken: bool = True) -> None:
-            if taken and name.value != past.title:
+        def end(_: Any, keep: bool = True) -> None:
+            if keep and name.value != past.title:
                 past.rename(name.value)
             with self._lock:
                 row.children = [tick, words, *rest]
@@ -131,7 +131,7 @@ class PastRuns(w.VBox):
 
         name.observe(end, "value")
         keep.on_click(end)
-        cancel.on_click(lambda _: end(_, taken=False))
+        cancel.on_click(lambda _: end(_, keep=False))
         row.children = [tick, name, keep, cancel]
 
     def _delete(self, past: Past) -> None:

@@ -58,7 +58,7 @@ class RemoteRank:
         self._words: Words | None = None
         self._trace: Segment | None = None
         self.clock = None if place.get("clock") == clock_identity() else HostClock()
-        self._asked = queue.SimpleQueue[int]()  # answers to the first pings
+        self._pongs = queue.SimpleQueue[int]()  # answers to the first pings
         self._code: int | None = None
         self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
         self.silent, self.gone_at = False, 0.0
@@ -106,12 +106,12 @@ class RemoteRank:
 
     def _relay(self) -> None:
         """Send the agent what the driver changes, until the rank has ended."""
-        asked = time.monotonic()
+        last_ping = time.monotonic()
         while self._code is None and self._words is not None:
             if changes := self._words.changes():
                 self._tell({"words": changes})
-            if self.clock is not None and time.monotonic() - asked > ASK_S:
-                asked = time.monotonic()
+            if self.clock is not None and time.monotonic() - last_ping > ASK_S:
+                last_ping = time.monotonic()
                 self._ping()
             time.sleep(PERIOD_S)
 
@@ -125,7 +125,7 @@ class RemoteRank:
         for _ in range(FIRST if self.clock is not None else 0):
             self._ping()
             try:
-                self._asked.get(timeout=ANSWER_S)
+                self._pongs.get(timeout=ANSWER_S)
             except queue.Empty:
                 return
 
@@ -154,9 +154,9 @@ class RemoteRank:
         elif "trace" in body and self._trace is not None:
             apply(self._trace.memory, body["trace"], memoryview(payload), self.clock)
         elif "pong" in body and self.clock is not None:
-            asked, arrived, left = map(int, body["pong"])
-            self.clock.add(asked, arrived, left, now())
-            self._asked.put(self.clock.exchanges)
+            sent, arrived, left = map(int, body["pong"])
+            self.clock.add(sent, arrived, left, now())
+            self._pongs.put(self.clock.exchanges)
         elif "printed" in body:
             self._print(1 if body["printed"] == 1 else 2, bytes(payload))
 

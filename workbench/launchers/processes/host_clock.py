@@ -55,13 +55,13 @@ class HostClock:
         self.exchanges = 0
         self._lock = threading.Lock()
 
-    def add(self, asked: int, arrived: int, left: int, answered: int) -> None:
+    def add(self, sent: int, arrived: int, left: int, answered: int) -> None:
         """Add an exchange. ``arrived`` and ``left`` are by the agent's clock."""
-        on_the_way = (answered - asked) - (left - arrived)
+        on_the_way = (answered - sent) - (left - arrived)
         if on_the_way < 0 or left < arrived:
             return
         there = left
-        fresh = Exchange(there, (arrived - asked + left - answered) // 2, (on_the_way + 1) // 2)
+        fresh = Exchange(there, (arrived - sent + left - answered) // 2, (on_the_way + 1) // 2)
         with self._lock:
             self.exchanges += 1
             best = self._best[-1] if self._best else None

@@ -59,16 +59,16 @@ def run(name: str, ranks: int, microbatches: int) -> Case:
     live = wb.run(exp)
     live.wait(120)
     schedule = build(name, ranks=ranks, microbatches=microbatches, stages_per_rank=SCHEDULES[name])
-    found = bubble.measure(live.events, schedule, pads_ns=exp.pads_ns)
-    sums = found.parts.group_by("iteration").agg(pl.col("busy_ns", "whole_ns").sum())
+    measured = bubble.measure(live.events, schedule, pads_ns=exp.pads_ns)
+    sums = measured.parts.group_by("iteration").agg(pl.col("busy_ns", "whole_ns").sum())
     shares = (1 - sums["busy_ns"] / sums["whole_ns"]).to_list()
     return Case(
         name,
         ranks,
         microbatches,
-        found.planned_s,
-        found.makespan_s,
-        found.predicted,
+        measured.planned_s,
+        measured.makespan_s,
+        measured.predicted,
         statistics.median(shares),
         live.overhead().share,
     )
@@ -105,8 +105,8 @@ def show(cases: list[Case]) -> None:
 
 
 def measure() -> list[Figure]:
-    asked = itertools.product(SCHEDULES, RANKS, MICROBATCHES)
-    cases = [run(*one) for one in asked]
+    combinations = itertools.product(SCHEDULES, RANKS, MICROBATCHES)
+    cases = [run(*one) for one in combinations]
     show(cases)
     figures = []
     for name in SCHEDULES:

@@ -59,14 +59,14 @@ class Ranks(threading.Thread):
         self.op += calls
 
     def run(self) -> None:
-        due = told = time.monotonic_ns()
+        due = last = time.monotonic_ns()
         while True:
             due += int(TICK_S * 1e9)
             time.sleep(max(0.0, (due - time.monotonic_ns()) / 1e9))
             now = time.monotonic_ns()
-            if calls := (now - told) // self.span:
-                self.append(int(calls), told + int(calls) * self.span)
-                told += int(calls) * self.span
+            if calls := (now - last) // self.span:
+                self.append(int(calls), last + int(calls) * self.span)
+                last += int(calls) * self.span
 
 
 ranks = Ranks()

@@ -53,10 +53,10 @@ def _predicted() -> Iterator[Figure]:
                 pool.pace(links)
                 costs = load().over(links)
                 for name in PREDICTED:
-                    told = []
+                    errors = []
                     for nbytes in sizes_between(64 * KB, 4 * MB):
                         seconds = pool.seconds("all_reduce", name, nbytes, calls=1, rounds=3)
-                        told.append(predict("all_reduce", name, n, nbytes, costs) / seconds - 1)
-                    worst = max(told, key=abs)
-                    detail = "64 KB, 256 KB, 1 MB, 4 MB: " + ", ".join(f"{t:+.0%}" for t in told)
+                        errors.append(predict("all_reduce", name, n, nbytes, costs) / seconds - 1)
+                    worst = max(errors, key=abs)
+                    detail = "64 KB, 256 KB, 1 MB, 4 MB: " + ", ".join(f"{t:+.0%}" for t in errors)
                     yield Figure(f"{name}, n={n}, {words}", abs(worst), MISS, "off", False, detail)

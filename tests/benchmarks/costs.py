@@ -14,13 +14,13 @@ from workbench.choosing import costs
 
 
 def main() -> None:
-    found = wb.calibrate(keep=False, progress=True)
+    calibration = wb.calibrate(keep=False, progress=True)
     source = (
         f"shipped (measured on {costs.cores()} cores; wb.calibrate() measures your own machine)"
     )
     place = Path(costs.__file__).with_name("shipped.json")
-    place.write_text(replace(found.costs, source=source).to_json() + "\n")
-    print(found, f"\nload {os.getloadavg()[0]:.1f}, written to {place}")
+    place.write_text(replace(calibration.costs, source=source).to_json() + "\n")
+    print(calibration, f"\nload {os.getloadavg()[0]:.1f}, written to {place}")
 
 
 if __name__ == "__main__":

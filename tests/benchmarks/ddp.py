@@ -63,25 +63,27 @@ def time_steps(rank: int, n: int, gloo: Any, views: bool) -> dict[str, float]:
                 call()
             if turn >= 2:  # the first builds and rebuilds buckets
                 seconds[name].append((time.perf_counter() - start) / STEPS)
-    found = torch.tensor([statistics.median(seconds[name]) for name in calls], dtype=torch.float64)
-    dist.all_reduce(found, op=dist.ReduceOp.MAX, group=gloo)
-    return dict(zip(calls, found.tolist(), strict=True))
+    medians = torch.tensor(
+        [statistics.median(seconds[name]) for name in calls], dtype=torch.float64
+    )
+    dist.all_reduce(medians, op=dist.ReduceOp.MAX, group=gloo)
+    return dict(zip(calls, medians.tolist(), strict=True))
 
 
 def measure() -> list[Figure]:
     """As DDP comes, and without the copies between gradients and buckets that both share."""
     figures = []
     for words, views in (("as it comes", False), ("gradients as views", True)):
-        found = on_ranks(2, time_steps, views)
-        ours, gloo = found["ours"] - found["none"], found["gloo"] - found["none"]
-        detail = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in found.items())
+        times = on_ranks(2, time_steps, views)
+        ours, gloo = times["ours"] - times["none"], times["gloo"] - times["none"]
+        detail = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in times.items())
         what = f"DDP's added time, n=2, 25 MB MLP, {words}"
         figures.append(Figure(what, ours / gloo, 0.5, "of Gloo's", False, detail))
         what = f"forward and backward, n=2, 25 MB MLP, {words}"
-        without = found["ours"] / found["none"]
+        without = times["ours"] / times["none"]
         figures.append(Figure(what, without, SLOWER, "× no DDP", False, detail))
         # A ring's passes over memory (memcpy.py), with no core that would be free for them.
-        least = 1 + passes(2) * found["a copy"] / found["none"]
+        least = 1 + passes(2) * times["a copy"] / times["none"]
         figures.append(Figure("the least, where cores are full", least, None, "× no DDP", False))
     return [*figures, trained(4, views=False), trained(4, views=True)]
 
@@ -90,7 +92,7 @@ def trained(ranks: int, views: bool) -> Figure:
     """Runs of strategy "ddp" over either backend, taking turns; medians of their speed."""
     speed: dict[str, list[float]] = {"workbench": [], "gloo": []}
     for turn in range(RUNS + 1):
-        for backend, found in speed.items():
+        for backend, speeds in speed.items():
             exp = wb.Experiment(
                 strategy="ddp",
                 task="mlp_layers",
@@ -105,7 +107,7 @@ def trained(ranks: int, views: bool) -> Figure:
             steps = run.overlap().settled.filter(pl.col("iteration") >= WARM)
             slowest = steps.group_by("iteration").agg(pl.col("step_ms").max())["step_ms"]
             if turn:  # the first one warms up
-                found.append(1e3 / float(slowest.to_numpy().mean()))
+                speeds.append(1e3 / float(slowest.to_numpy().mean()))
     ours, gloo = (statistics.median(each) for each in speed.values())
     detail = f"{ours:.1f} against {gloo:.1f} steps a second"
     how = "gradients as views" if views else "as it comes"

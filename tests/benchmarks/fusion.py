@@ -48,13 +48,13 @@ def measure() -> list[Figure]:
     """Gradients as they come, turn about, so that the machine's mood hits both."""
     figures = []
     for ranks in (2, 4):
-        found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+        samples: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
         for _ in range(ROUNDS):
             for way, threshold in WAYS.items():
-                found[way].append(seconds(threshold, ranks))
+                samples[way].append(seconds(threshold, ranks))
         median = {
             way: [statistics.median(column) for column in zip(*each, strict=True)]
-            for way, each in found.items()
+            for way, each in samples.items()
         }
         for at, what in enumerate(("a whole iteration", "sharing the gradients")):
             each, fused = median["each"][at], median["fused"][at]

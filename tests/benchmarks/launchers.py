@@ -109,20 +109,20 @@ def _available(plain: str, folder: str) -> dict[str, tuple[list[str], dict[str, 
     """Return what runs the plain program, and the options of a run, by launcher."""
     python, count = sys.executable, str(RANKS)
     torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
-    found: dict[str, tuple[list[str], dict[str, object]]] = {
+    result: dict[str, tuple[list[str], dict[str, object]]] = {
         "torchrun": ([PLAIN_COMMAND, *torchrun, plain], {})
     }
     if mpiexec := shutil.which("mpiexec", path=_path()):
-        found["mpiexec"] = ([PLAIN_COMMAND, mpiexec, "-n", count, python, plain], {})
+        result["mpiexec"] = ([PLAIN_COMMAND, mpiexec, "-n", count, python, plain], {})
     if find_spec("ray"):
-        found["ray"] = ([PLAIN_RAY], {})
+        result["ray"] = ([PLAIN_RAY], {})
     if find_spec("pyspark") and shutil.which("java"):
-        found["spark"] = ([PLAIN_SPARK], {})
+        result["spark"] = ([PLAIN_SPARK], {})
     if not why_no_slurm():
         srun = ["srun", "-n", count, "-N", "2", python, plain]
         options: dict[str, object] = {"via": "sbatch", "nodes": 2, "folder": folder}
-        found["slurm"] = ([PLAIN_COMMAND, *srun], options)
-    return found
+        result["slurm"] = ([PLAIN_COMMAND, *srun], options)
+    return result
 
 
 def _seconds(words: list[str]) -> float:

@@ -73,9 +73,9 @@ def sooner(seeds: range = SEEDS) -> list[Figure]:
         )
         for actors in (1, 4)
     }
-    found = wb.compare(experiments, seeds=len(seeds)).wait(timeout=1800)
-    whole = found.runs.select("name", "seed", "wall_seconds")
-    table = found.reached(0.9).join(whole, on=["name", "seed"])
+    comparison = wb.compare(experiments, seeds=len(seeds)).wait(timeout=1800)
+    whole = comparison.runs.select("name", "seed", "wall_seconds")
+    table = comparison.reached(0.9).join(whole, on=["name", "seed"])
     seconds = pl.coalesce("seconds", "wall_seconds")
     one, four = (table.filter(name=name).select(seconds.median()).item() for name in ("1", "4"))
     words = f"{four:.1f} s against {one:.1f} s"
@@ -86,6 +86,6 @@ def played(exp: wb.Experiment) -> float:
     """Return the frames per second of all actors, from their first to their last block."""
     run = wb.run(exp)
     run.wait(timeout=600)
-    told = run.events.filter(kind="metric", name="frames")
-    seconds = (told["end_ns"].max() - told["end_ns"].min()) * 1e-9
-    return float(told.group_by("rank").agg(pl.col("value").max())["value"].sum() / seconds)
+    frames = run.events.filter(kind="metric", name="frames")
+    seconds = (frames["end_ns"].max() - frames["end_ns"].min()) * 1e-9
+    return float(frames.group_by("rank").agg(pl.col("value").max())["value"].sum() / seconds)

@@ -91,9 +91,9 @@ def through_slots(rank: int, n: int, gloo: Any, a: np.ndarray, b: np.ndarray) ->
     """A function that copies ``a`` into slots of ours, and the neighbour's slots into ``b``."""
     slot = session().slot_bytes
     mine = Segment.create(SLOTS * slot, "a benchmark")
-    told: list[Any] = [None] * n
-    dist.all_gather_object(told, (os.getpid(), mine.fd), group=gloo)
-    theirs = Segment.attach(*told[(rank - 1) % n])
+    addresses: list[Any] = [None] * n
+    dist.all_gather_object(addresses, (os.getpid(), mine.fd), group=gloo)
+    theirs = Segment.attach(*addresses[(rank - 1) % n])
     dist.barrier(group=gloo)  # all are attached
     outgoing, incoming = (
         np.frombuffer(one.memory, np.float32).reshape(SLOTS, -1) for one in (mine, theirs)
@@ -140,19 +140,19 @@ WAYS = {
 def measure() -> list[Figure]:
     figures = []
     for n in (2, 4):
-        found = on_ranks(n, time_all)
+        times = on_ranks(n, time_all)
         copied = {  # bytes a second
-            "whole": L / found["whole"],
+            "whole": L / times["whole"],
             "past caches": L / past_caches(n),
-            "slots": 2 * L / found["slots"],
+            "slots": 2 * L / times["slots"],
         }
         for way, words in WAYS.items():
             least = passes(n) * L / copied[way]
             detail = (
-                f"{found['all_reduce'] * 1e3:.1f} ms, least {least * 1e3:.1f} ms at "
+                f"{times['all_reduce'] * 1e3:.1f} ms, least {least * 1e3:.1f} ms at "
                 f"{copied[way] / 1e9:.1f} GB/s a rank"
             )
-            share = 100 * least / found["all_reduce"]
+            share = 100 * least / times["all_reduce"]
             what = f"n={n}, 64 MB, of what memcpy {words} allows"
             figures.append(Figure(what, share, SHARE, "%", True, detail))
     return figures

@@ -42,16 +42,16 @@ def layers(rank: int, n: int, gloo: Any) -> dict[str, float]:
     whole = _together(lambda: dist.all_reduce(x), gloo)
     calls = ROUNDS * (TOGETHER + 1)
     messages = max(1, round((both.comm.slots.bytes_sent - sent) / calls / x.nbytes))
-    found = {
+    result = {
         "torch.distributed's own wrapper": through_torch - of_group,
         "the short way: which call it is, the group's lock": of_group - frame,
         "begin and end: context, status, board, outer row": frame,
         "sending ends: claim, copy, header, semaphore, row": send * messages,
         "receiving ends: semaphore, header, add, row": receive * messages,
     }
-    found["waiting for the other rank, caches, the algorithm"] = whole - sum(found.values())
-    found["whole"], found["one row of these"] = whole, cost_of_a_record(10_000) / 1e3
-    return found
+    result["waiting for the other rank, caches, the algorithm"] = whole - sum(result.values())
+    result["whole"], result["one row of these"] = whole, cost_of_a_record(10_000) / 1e3
+    return result
 
 
 @contextmanager
@@ -134,9 +134,9 @@ def _messages(group: Any, rank: int, gloo: Any, x: torch.Tensor) -> tuple[float,
 
 
 def measure() -> list[Figure]:
-    found = on_ranks(2, layers)
-    whole = found["whole"]
+    times = on_ranks(2, layers)
+    whole = times["whole"]
     return [
         Figure(words, value, None, "µs", False, f"{100 * value / whole:.0f} % of the whole")
-        for words, value in found.items()
+        for words, value in times.items()
     ]

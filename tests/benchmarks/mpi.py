@@ -69,14 +69,14 @@ def time_both(ours: Call, theirs: Call, calls: int) -> tuple[float, float]:
     world = MPI.COMM_WORLD
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
-        for call, found in zip((ours, theirs), seconds, strict=True):
+        for call, times in zip((ours, theirs), seconds, strict=True):
             call()
             world.Barrier()
             start = time.perf_counter()
             for _ in range(calls):
                 call()
-            found.append((time.perf_counter() - start) / calls)
-    mine = (statistics.median(found) for found in seconds)
+            times.append((time.perf_counter() - start) / calls)
+    mine = (statistics.median(times) for times in seconds)
     a, b = (world.allreduce(value, MPI.MAX) for value in mine)
     return a, b
 
@@ -92,14 +92,14 @@ def work(port: int) -> None:
 
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("workbench", store=store, rank=rank, world_size=n)
-    found = []
+    table = []
     for nbytes in SIZES:
         calls = max(2, min(200, BYTES_A_ROUND // nbytes))
         for name, (ours, theirs) in pairs(rank, n, nbytes).items():
-            found.append([name, nbytes, *time_both(ours, theirs, calls)])
+            table.append([name, nbytes, *time_both(ours, theirs, calls)])
     dist.destroy_process_group()
     if rank == 0:
-        print(json.dumps(found))
+        print(json.dumps(table))
 
 
 def measure() -> list[Figure]:
@@ -134,8 +134,8 @@ def _on_ranks(n: int) -> list[tuple[str, int, float, float]]:
             timeout=DEADLINE,
             check=True,
         )
-    found: list[tuple[str, int, float, float]] = json.loads(done.stdout)
-    return found
+    table: list[tuple[str, int, float, float]] = json.loads(done.stdout)
+    return table
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ LEAST = 70.0  # %
 def measure() -> list[Figure]:
     figures = []
     for cap in CAPS:
-        found = []
+        overlaps = []
         for _ in range(REPEATS):
             run = wb.run(bucketed(ITERATIONS, bucket_cap_mb=cap))
             run.wait(120)
-            found.append(run.overlap())
-        shares = [100 * one.hidden_share for one in found]
-        middle = sorted(found, key=lambda one: one.hidden_share)[REPEATS // 2]
+            overlaps.append(run.overlap())
+        shares = [100 * one.hidden_share for one in overlaps]
+        middle = sorted(overlaps, key=lambda one: one.hidden_share)[REPEATS // 2]
         detail = (
             f"{middle.mean('hidden'):.1f} of {middle.mean('hidable'):.1f} ms, "
             f"{middle.mean('communication'):.1f} in all; step {middle.mean('step'):.1f} ms"

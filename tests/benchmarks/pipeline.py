@@ -118,10 +118,10 @@ def time_turns(rank: int, n: int, gloo: Any) -> dict[str, float]:
 def measure() -> list[Figure]:
     figures = []
     for n, target in TARGETS.items():
-        found = on_ranks(n, time_turns)
-        detail = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in found.items())
+        times = on_ranks(n, time_turns)
+        detail = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in times.items())
         for other in ("torch", "torch over ours"):
-            ratio = found["ours"] / found[other]
+            ratio = times["ours"] / times[other]
             words = f"1F1B, {n} stages, of {other}'s time"
             figures.append(Figure(words, ratio, target, "×", False, detail))
         run = wb.run(experiment(n))

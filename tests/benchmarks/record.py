@@ -89,20 +89,22 @@ def large(folder: Path) -> Iterator[Figure]:
         False,
         f"{size / 1e6:.0f} MB, written in {took:.1f} s",
     )
-    told = _child("asked", str(path))
-    yield Figure("opened", told["open"], 1, "s", False, f"{told['opened_mb']:.0f} MB more memory")
+    report = _child("asked", str(path))
+    yield Figure(
+        "opened", report["open"], 1, "s", False, f"{report['opened_mb']:.0f} MB more memory"
+    )
     for what in ("10 ms of it", "a rank's faults", "an iteration of a rank", "bytes by rank"):
-        seconds, found = told[what]
-        yield Figure(f"  {what}", seconds, 1, "s", False, f"{found:,} rows")
-    yield Figure("  memory after all of it", told["mb"], 1000, "MB more", False)
+        seconds, count = report[what]
+        yield Figure(f"  {what}", seconds, 1, "s", False, f"{count:,} rows")
+    yield Figure("  memory after all of it", report["mb"], 1000, "MB more", False)
 
 
-def asked(path: str) -> dict[str, object]:
+def queries(path: str) -> dict[str, object]:
     p, before = pl.col, resident_mb()
     began = time.perf_counter()
     run = wb.load(path)
-    told: dict[str, object] = {"open": time.perf_counter() - began}
-    told["opened_mb"] = resident_mb() - before
+    report: dict[str, object] = {"open": time.perf_counter() - began}
+    report["opened_mb"] = resident_mb() - before
     scan = run.store.scan
     middle = int(scan().select(p("start_ns").median()).collect().item())
     asks: dict[str, Callable[[], pl.LazyFrame]] = {
@@ -115,24 +117,24 @@ def asked(path: str) -> dict[str, object]:
     }
     for what, ask in asks.items():
         began = time.perf_counter()
-        found = ask().collect().height
-        told[what] = time.perf_counter() - began, found
-    return told | {"mb": resident_mb() - before}
+        count = ask().collect().height
+        report[what] = time.perf_counter() - began, count
+    return report | {"mb": resident_mb() - before}
 
 
 def long_run() -> Iterator[Figure]:
     """A driver that stores 400,000 records a second for a minute: an hour of 6,700 a second."""
-    told = _child("driver", str(SECONDS))
+    report = _child("driver", str(SECONDS))
     yield Figure(
         "a long run: the driver's memory",
-        told["most_mb"],
+        report["most_mb"],
         1000,
         "MB",
         False,
-        f"{told['rows'] / 1e6:.1f} million events, {told['dropped']:,} dropped, "
-        f"{told['parts']} parts on disk",
+        f"{report['rows'] / 1e6:.1f} million events, {report['dropped']:,} dropped, "
+        f"{report['parts']} parts on disk",
     )
-    yield Figure("  it grows, second half", told["slope"], 0.5, "MB a million events", False)
+    yield Figure("  it grows, second half", report["slope"], 0.5, "MB a million events", False)
 
 
 def driver(seconds: str) -> dict[str, object]:
@@ -140,18 +142,18 @@ def driver(seconds: str) -> dict[str, object]:
     children = [_writer(segment, rank, float(seconds)) for rank, segment in enumerate(segments)]
     collector = Collector(Store(), {i: s.memory for i, s in enumerate(segments)})
     collector.start()
-    seen: list[tuple[int, float]] = []
+    samples: list[tuple[int, float]] = []
     deadline = time.monotonic() + float(seconds)
     while time.monotonic() < deadline:
         time.sleep(0.2)
-        seen.append((len(collector.store), resident_mb()))
+        samples.append((len(collector.store), resident_mb()))
     for child in children:
         os.waitpid(child, 0)
     collector.stop()
     store = collector.store
-    rows, memory = np.array(seen[len(seen) // 2 :]).T
+    rows, memory = np.array(samples[len(samples) // 2 :]).T
     return {
-        "most_mb": max(mb for _, mb in seen),
+        "most_mb": max(mb for _, mb in samples),
         "rows": len(store),
         "dropped": store.dropped,
         "parts": len(store._parts),
@@ -194,4 +196,4 @@ def measure() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"asked": asked, "driver": driver}[sys.argv[1]](sys.argv[2])))
+    print(json.dumps({"asked": queries, "driver": driver}[sys.argv[1]](sys.argv[2])))

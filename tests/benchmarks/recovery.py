@@ -87,9 +87,11 @@ def ours(policy: str) -> tuple[float, float, float]:
     done = rows.filter((pl.col("kind") == "optimizer") & (pl.col("iteration") == AT))
     first = done.filter(pl.col("generation") == 1)["end_ns"].max()
     assert fault is not None and detect is not None and first is not None
-    found = rows.filter(pl.col("kind") == "detect")["start_ns"].min()  # by a rank or the driver
-    assert found is not None
-    return (found - fault) / 1e6, (first - found) / 1e6, (first - fault) / 1e6  # type: ignore[operator]
+    first_detect = rows.filter(pl.col("kind") == "detect")[
+        "start_ns"
+    ].min()  # by a rank or the driver
+    assert first_detect is not None
+    return (first_detect - fault) / 1e6, (first - first_detect) / 1e6, (first - fault) / 1e6  # type: ignore[operator]
 
 
 def torchruns() -> float:
@@ -119,14 +121,14 @@ def measure() -> list[Figure]:
     theirs = []
     ours("replace")  # the pool learns what its processes can inherit
     for _ in range(ROUNDS):
-        for policy, found in mine.items():
-            found.append(ours(policy))
+        for policy, times in mine.items():
+            times.append(ours(policy))
         theirs.append(torchruns())
     wb.shutdown()
     peer, figures = statistics.median(theirs), []
-    for policy, found in mine.items():
-        detect, after, whole = (statistics.median(column) for column in zip(*found, strict=True))
-        each = ", ".join(f"{one[1]:.0f}" for one in found)
+    for policy, times in mine.items():
+        detect, after, whole = (statistics.median(column) for column in zip(*times, strict=True))
+        each = ", ".join(f"{one[1]:.0f}" for one in times)
         detail = f"{whole:.0f} ms from the kill; torchrun {peer:,.0f} ms"
         target = TARGETS_MS[policy]
         figures += [

@@ -90,14 +90,14 @@ def time_steps(rank: int, n: int, gloo: Any) -> dict[str, float]:
                 model.zero_grad()
             if turn >= 2:  # the first ones set up
                 seconds[name].append((time.perf_counter() - start) / STEPS)
-    found = torch.tensor([statistics.median(each) for each in seconds.values()]).double()
-    dist.all_reduce(found, op=dist.ReduceOp.MAX, group=gloo)
-    return dict(zip(models, found.tolist(), strict=True))
+    medians = torch.tensor([statistics.median(each) for each in seconds.values()]).double()
+    dist.all_reduce(medians, op=dist.ReduceOp.MAX, group=gloo)
+    return dict(zip(models, medians.tolist(), strict=True))
 
 
 def communicating(n: int) -> Figure:
-    found = on_ranks(n, time_steps)
-    ours, gloo = found["ours"] - found["alone"], found["gloo"] - found["alone"]
-    detail = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in found.items())
+    times = on_ranks(n, time_steps)
+    ours, gloo = times["ours"] - times["alone"], times["gloo"] - times["alone"]
+    detail = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in times.items())
     what = f"FSDP2's communication, n={n}, 25 MB MLP"
     return Figure(what, ours / gloo, MOST, "of Gloo's", False, detail)

@@ -63,13 +63,13 @@ def _of_scene(page: Page, scene: str) -> list[Figure]:
     stage.evaluate("(root, name) => root.stage.open(name)", scene)
     page.wait_for_timeout(1000)
     wall = (time.time_ns() - time.monotonic_ns()) / 1e6
-    seen = page.evaluate(LOOK, [stage.element_handle(), wall])
+    samples = page.evaluate(LOOK, [stage.element_handle(), wall])
     events = stage.evaluate("(root) => root.stage.known().counters.events")
     detail = f"{scene}, {events:,} events, {os.cpu_count()} cores"
     figures = [
-        Figure("frame interval, p95", _p95(seen["gaps"]), 18, "ms", False, detail),
-        Figure("script a frame, p95", _p95(seen["costs"]), 8, "ms", False, detail),
-        Figure("event to frame, p95", _p95(seen["ages"]), 100, "ms", False, detail),
+        Figure("frame interval, p95", _p95(samples["gaps"]), 18, "ms", False, detail),
+        Figure("script a frame, p95", _p95(samples["costs"]), 8, "ms", False, detail),
+        Figure("event to frame, p95", _p95(samples["ages"]), 100, "ms", False, detail),
     ]
     scrubs = stage.evaluate(SCRUB)
     stage.evaluate("(root) => root.querySelector('.wb-live').click()")

@@ -74,7 +74,7 @@ def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
     """Make pages: ``open_page(color_scheme="dark")``. None may have asked another machine."""
-    made: list[tuple[BrowserContext, Watched]] = []
+    pages: list[tuple[BrowserContext, Watched]] = []
 
     def make(**options: object) -> Watched:
         options = {"viewport": {"width": 1280, "height": 1000}, **options}
@@ -87,11 +87,11 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
             "request", lambda r: None if r.url.startswith(LOCAL) else watched.foreign.append(r.url)
         )
         page.on("pageerror", lambda e: watched.errors.append(str(e)))
-        made.append((context, watched))
+        pages.append((context, watched))
         return watched
 
     yield make
-    for context, watched in made:
+    for context, watched in pages:
         context.close()
         assert watched.foreign == [], "requests left this machine"
         assert watched.errors == [], "the page raised"
@@ -187,10 +187,10 @@ def lab(
     yield f"{address}/lab/tree/{folder}/{{}}?token={token}&reset"
 
     def ask(method: str, path: str) -> bytes:
-        asked = urllib.request.Request(
+        request = urllib.request.Request(
             f"{address}/api/{path}", method=method, headers={"Authorization": f"token {token}"}
         )
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return bytes(answer.read())
 
     for session in json.loads(ask("GET", "sessions")):
@@ -337,8 +337,8 @@ def wait_for(look: Callable[[], object], what: str, seconds: float = PATIENCE) -
     """Look until there is something; fail saying what was awaited."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if found := look():
-            return found
+        if result := look():
+            return result
         time.sleep(0.05)
     pytest.fail(f"not seen within {seconds:.0f} s: {what}")
 

@@ -59,8 +59,8 @@ def install() -> str | None:
         if way:
             print(f"no Chromium that starts is here; trying: {' '.join(way)}", file=sys.stderr)
             run(way)
-        if found := find():
-            return found
+        if path := find():
+            return path
         if os.environ.get("WORKBENCH_CHROMIUM"):  # what was asked for, or nothing
             return None
     return None
@@ -89,7 +89,7 @@ def run(command: tuple[str, ...]) -> bool:
 
 
 if __name__ == "__main__":
-    if found := install():
-        print(found)
+    if browser := install():
+        print(browser)
     else:
         sys.exit(f"no Chromium that starts: {HELP}")

@@ -69,16 +69,16 @@ MOMENTS = """([root, frames]) => {
 
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
-    wanted = sys.argv[1:] or ["ring", *STILLS]
+    names = sys.argv[1:] or ["ring", *STILLS]
     with browser_page() as page, tempfile.TemporaryDirectory() as folder:
-        if "ring" in wanted:
+        if "ring" in names:
             replay = save(RING, PICTURES / "replay.html")
             images = moments(page, replay)
             first, *rest = [image.quantize(COLOURS, dither=Image.Dither.NONE) for image in images]
             path = PICTURES / "ring.gif"
             first.save(path, save_all=True, append_images=rest, duration=MS, loop=0, optimize=True)
         for scene, experiment in STILLS.items():
-            if scene in wanted:
+            if scene in names:
                 stage = opened(
                     page, save(experiment, Path(folder) / f"{scene}.html"), scene, AT.get(scene)
                 )

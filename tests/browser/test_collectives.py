@@ -74,8 +74,8 @@ def test_what_is_under_the_pointer_is_said_and_can_be_chosen(
     ring, matrix = stage.locator(".wb-ring"), stage.locator(".wb-matrix")
     mark = frame(stage)["marks"][0]
     ring.hover(position={"x": mark["x"], "y": mark["y"]})
-    said = f"chunk {mark['chunk']} from rank {mark['rank']} to rank {mark['peer']}"
-    assert said in tip(stage) and "% of its" in tip(stage)
+    words = f"chunk {mark['chunk']} from rank {mark['rank']} to rank {mark['peer']}"
+    assert words in tip(stage) and "% of its" in tip(stage)
     x, y = cell(stage, 2, 2)
     matrix.hover(position={"x": x, "y": y})
     assert tip(stage).startswith("rank 2, chunk 2: ")
@@ -279,8 +279,12 @@ def test_two_algorithms_share_one_playhead(
     assert frame(stage)["scene"] == "pair"
     assert stage.locator(".wb-tabs button:visible").all_inner_texts() == ["Side by side"]
     assert {mark["side"] for mark in frame(stage)["marks"]} == {0, 1}
-    said = stage.locator(".wb-say").inner_text()
-    assert said.startswith("Ring takes ") and "tree" in said and said.endswith("times as long.")
+    sentence = stage.locator(".wb-say").inner_text()
+    assert (
+        sentence.startswith("Ring takes ")
+        and "tree" in sentence
+        and sentence.endswith("times as long.")
+    )
     assert stage.locator(".wb-pair h2").all_inner_texts()[0].startswith("ring: ")
     apart(stage, width)
     hold(stage, 0.75)  # the ring is through; the tree goes on

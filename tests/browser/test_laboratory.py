@@ -72,9 +72,9 @@ def opened(lab: str, page: Page, scheme: str = "light") -> Locator:
         page.evaluate(DARK)
         page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     page.evaluate(RUN_ALL)
-    found = page.locator(".jp-OutputArea-output .wb-lab").first
-    found.wait_for()
-    return found
+    output = page.locator(".jp-OutputArea-output .wb-lab").first
+    output.wait_for()
+    return output
 
 
 def picture(box: Locator, name: str) -> None:

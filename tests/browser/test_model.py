@@ -69,7 +69,7 @@ def test_cuts_messages_and_memory_are_those_of_the_rows(
     for held in marks(now, "memory"):
         assert held["most"] == most.filter(pl.col("rank") == held["rank"])["value"].max()
         assert held["limit"] == LIMIT
-    origin, seen = events["start_ns"].min(), 0
+    origin, count = events["start_ns"].min(), 0
     arrived = {
         (row["peer"], row["rank"], row["op"]): row["end_ns"]
         for row in rows.filter(pl.col("kind") == "recv").iter_rows(named=True)
@@ -78,15 +78,15 @@ def test_cuts_messages_and_memory_are_those_of_the_rows(
         start, end = row["start_ns"], arrived[row["rank"], row["peer"], row["op"]]
         middle = (start + end) / 2 - origin
         stage.evaluate("(root, t) => root.stage.goto(t)", middle)
-        found = [
+        messages = [
             (mark["rank"], mark["peer"], mark["op"], mark["microbatch"], mark["share"])
             for mark in marks(frame(stage), "comet")
         ]
         who = (row["rank"], row["peer"], row["op"], row["microbatch"])
-        share = next(mark[4] for mark in found if mark[:4] == who)
+        share = next(mark[4] for mark in messages if mark[:4] == who)
         assert share == pytest.approx(0.5, abs=1e-3)
-        seen += 1
-    assert seen == 3 * 2 * 2 * MICROBATCHES
+        count += 1
+    assert count == 3 * 2 * 2 * MICROBATCHES
 
 
 @pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "light"), (992, "dark")]))

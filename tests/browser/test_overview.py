@@ -90,8 +90,8 @@ class Viewer:
     """A page and a feed; ``until`` carries messages between them while it waits."""
 
     def __init__(self, page: Page, run: wb.Run | None, width: int) -> None:
-        self.page, self._told = page, queue.SimpleQueue[Message]()
-        self._member = feed(run).join(self._told.put) if run is not None else None
+        self.page, self._messages = page, queue.SimpleQueue[Message]()
+        self._member = feed(run).join(self._messages.put) if run is not None else None
         page.set_viewport_size({"width": width, "height": 1000})
         page.expose_function("hear", self._hear)
         module = base64.b64encode(stage_module().encode()).decode()
@@ -103,23 +103,23 @@ class Viewer:
         if self._member is not None:
             self._member.hear(message)
         elif message["type"] == "hello":
-            self._told.put(nothing())
+            self._messages.put(nothing())
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> None:
         """Carry messages until it holds, and then as long as texts take to follow."""
-        deadline, seen = time.monotonic() + seconds, 0.0
-        while not seen or time.monotonic() < seen:
+        deadline, settled_at = time.monotonic() + seconds, 0.0
+        while not settled_at or time.monotonic() < settled_at:
             batch = []
-            while not self._told.empty():
-                told = self._told.get()
-                body = base64.b64encode(told.payload).decode() if told.payload else None
-                batch.append([told.header, body])
+            while not self._messages.empty():
+                message = self._messages.get()
+                body = base64.b64encode(message.payload).decode() if message.payload else None
+                batch.append([message.header, body])
             if batch:
                 self.page.evaluate("(all) => window.take(all)", json.dumps(batch))
             self.page.wait_for_timeout(20)
-            assert seen or time.monotonic() < deadline, f"not seen in {seconds} s: {what}"
-            if not seen and condition():
-                seen = time.monotonic() + 0.4
+            assert settled_at or time.monotonic() < deadline, f"not seen in {seconds} s: {what}"
+            if not settled_at and condition():
+                settled_at = time.monotonic() + 0.4
 
     def knows(self, script: str) -> bool:
         return bool(
@@ -198,12 +198,12 @@ def test_a_rank_is_slowed_and_the_slowness_taken_back_by_keyboard_alone(
     keys.press("Enter")
     dialog = page.get_by_role("dialog", name="Change rank 1")
     assert dialog.is_visible() and viewer.focus() == "SELECT"
-    seen = set()
+    names = set()
     for _ in range(20):  # the Tab key stays inside
         keys.press("Tab")
         assert dialog.evaluate("(d) => d.contains(document.activeElement)")
-        seen.add(page.evaluate("document.activeElement.textContent"))
-    assert {"×2", "×4", "×8", "Freeze", "✕ Kill …"} <= seen
+        names.add(page.evaluate("document.activeElement.textContent"))
+    assert {"×2", "×4", "×8", "Freeze", "✕ Kill …"} <= names
     page.get_by_role("button", name="×4", exact=True).focus()
     assert "4 times as long" in dialog.inner_text()  # said before it is done
     keys.press("Enter")

@@ -73,8 +73,8 @@ def of_messages(
     rows: pl.DataFrame, way: tuple[str, str], moment: pl.Expr
 ) -> dict[tuple[int, int, int], int]:
     """(sender, receiver, number of the message) -> a moment of its rows; ``way``: which are who."""
-    found = rows.group_by(*way, "op").agg(moment)
-    return {(sender, receiver, op): at for sender, receiver, op, at in found.iter_rows()}
+    moments = rows.group_by(*way, "op").agg(moment)
+    return {(sender, receiver, op): at for sender, receiver, op, at in moments.iter_rows()}
 
 
 def test_pushes_and_pulls_move_and_each_is_two_rows(
@@ -124,16 +124,16 @@ def test_w_at_time_t_and_the_wall(
         stage.evaluate("(root, t) => root.stage.goto(t)", moment)
         now = frame(stage)
         until = pl.col("end_ns") <= now["playhead"]
-        taken = applies.filter(until)
+        applied = applies.filter(until)
         for shard in marks(now, "shard"):
-            mine = taken.filter(pl.col("rank") == shard["rank"])
+            mine = applied.filter(pl.col("rank") == shard["rank"])
             assert shard["version"] == (mine["version"].max() or 0)
         for worker in marks(now, "worker"):
             for server, version in enumerate(worker["versions"]):
                 own = (pl.col("rank") == worker["rank"]) & (pl.col("peer") == server)
                 held = pulls.filter(until & own)["version"]
                 assert version == (held[-1] if len(held) else -1)
-            in_by_all = taken.group_by("rank", "peer").len()
+            in_by_all = applied.group_by("rank", "peer").len()
             pairs = SERVERS * len(marks(now, "worker"))
             least = in_by_all["len"].min() if len(in_by_all) == pairs else 0
             assert worker["limit"] == least + BOUND
@@ -201,12 +201,12 @@ def test_live_a_frozen_worker_is_waited_for_at_the_wall(live: tuple[wb.Run, View
     stage = viewer.stage
     viewer.until(lambda: viewer.knows("k.table.rows > 4000"), "rows")
     open_scene(stage, "server")
-    seen: set[tuple[Any, ...]] = set()
+    places: set[tuple[Any, ...]] = set()
 
     def moves() -> bool:
         for mark in marks(frame(stage), "comet"):
-            seen.add((mark["rank"], mark["peer"], mark["op"], round(mark["share"], 1)))
-        return len(seen) > 20
+            places.add((mark["rank"], mark["peer"], mark["op"], round(mark["share"], 1)))
+        return len(places) > 20
 
     viewer.until(moves, "pushes and pulls on the move")
     run.freeze(4)
@@ -216,9 +216,9 @@ def test_live_a_frozen_worker_is_waited_for_at_the_wall(live: tuple[wb.Run, View
         return all(doing.get(rank) == "blocked" for rank in (2, 3, 5))
 
     viewer.until(stopped, "the others stand at the wall", 60)
-    said = stage.locator(".wb-say")
-    viewer.until(lambda: "stand at the wall" in said.inner_text(), "a sentence")
-    assert "worker 4" in said.inner_text() and "frozen by you" in said.inner_text()
+    sentence = stage.locator(".wb-say")
+    viewer.until(lambda: "stand at the wall" in sentence.inner_text(), "a sentence")
+    assert "worker 4" in sentence.inner_text() and "frozen by you" in sentence.inner_text()
     assert stage.evaluate(CLASHES) == []
     run.thaw(4)
     viewer.until(lambda: not stopped(), "they go on", 60)

@@ -39,13 +39,13 @@ Saved = dict[str, tuple[str, pl.DataFrame, pl.DataFrame]]
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Of each run that is over its page, its rows and its disagreement."""
-    folder, found = tmp_path_factory.mktemp("mixed"), {}
+    folder, result = tmp_path_factory.mktemp("mixed"), {}
     for strategy, fields in RUNS.items():
         run = wb.run(lenet(strategy=strategy, ranks=4, iterations=14, **fields))
         run.wait(timeout=90)
         run.to_html(folder / f"{strategy}.html")
-        found[strategy] = ((folder / f"{strategy}.html").as_uri(), run.events, run.disagreement())
-    return found
+        result[strategy] = ((folder / f"{strategy}.html").as_uri(), run.events, run.disagreement())
+    return result
 
 
 def moments(events: pl.DataFrame, many: int) -> list[float]:
@@ -93,8 +93,8 @@ def test_what_moves_is_rows_and_distances_are_those_of_the_run(
         for peer in marks(now, "peer"):
             assert peer["iteration"] == (-1 if by_all is None else by_all)
             if by_all is not None:
-                told = apart.filter(iteration=by_all, rank=peer["rank"])["distance"][0]
-                assert peer["distance"] == pytest.approx(told, rel=1e-6, abs=1e-12)
+                expected = apart.filter(iteration=by_all, rank=peer["rank"])["distance"][0]
+                assert peer["distance"] == pytest.approx(expected, rel=1e-6, abs=1e-12)
                 compared += 1
     assert comets >= 20 and compared >= 20, (comets, compared)
 
@@ -144,17 +144,17 @@ def test_live_a_frozen_neighbour_is_waited_for(open_page: Callable[..., Watched]
     try:
         viewer.until(lambda: viewer.knows("k.table.rows > 3000"), "rows")
         viewer.stage.evaluate("(root) => root.stage.open('peers')")
-        seen: set[tuple[Any, ...]] = set()
+        places: set[tuple[Any, ...]] = set()
 
         def moves() -> bool:
             for mark in marks(frame(viewer.stage), "comet"):
-                seen.add((mark["rank"], mark["peer"], mark["op"], round(mark["share"], 1)))
-            return len(seen) > 20
+                places.add((mark["rank"], mark["peer"], mark["op"], round(mark["share"], 1)))
+            return len(places) > 20
 
         viewer.until(moves, "messages on the move")
         run.freeze(2)
-        said = viewer.stage.locator(".wb-say")
-        viewer.until(lambda: "waits for rank 2" in said.inner_text(), "a sentence", 60)
+        sentence = viewer.stage.locator(".wb-say")
+        viewer.until(lambda: "waits for rank 2" in sentence.inner_text(), "a sentence", 60)
         run.thaw(2)
     finally:
         run.stop()

@@ -95,8 +95,8 @@ def test_perfetto_sees_every_span_and_every_message(browser: Browser, tmp_path: 
         context.close()
     assert lost == []
     assert slices == events.filter(pl.col("kind") != "metric").height
-    told = events.select("rank", pl.col("lane").cast(pl.String)).unique().rows()
-    assert lanes >= {(f"rank {rank}", lane) for rank, lane in told}
+    lanes_of_events = events.select("rank", pl.col("lane").cast(pl.String)).unique().rows()
+    assert lanes >= {(f"rank {rank}", lane) for rank, lane in lanes_of_events}
     origin = events["start_ns"].min()
     pairs = match_messages(events.lazy()).collect()
     assert pairs.height == events.filter(pl.col("kind") == "recv").height > 100

@@ -73,8 +73,8 @@ def hold_at(stage: Locator, iteration: int, part: float) -> dict[str, Any]:
         return any(mark["iteration"] == iteration for mark in marks(frame(stage), "action"))
 
     wait_for(shown, f"iteration {iteration}")
-    found = marks(frame(stage), "action")
-    start, end = min(m["start"] for m in found), max(m["end"] for m in found)
+    actions = marks(frame(stage), "action")
+    start, end = min(m["start"] for m in actions), max(m["end"] for m in actions)
     stage.evaluate("(root, t) => root.stage.goto(t)", start + part * (end - start))
     return frame(stage)
 
@@ -113,7 +113,7 @@ def test_what_is_on_its_way_is_two_rows(
     origin, kind = events["start_ns"].min(), pl.col("kind").cast(pl.String)
     assert isinstance(origin, int)
     sends = events.filter(kind == "send", pl.col("stage") >= 0, pl.col("iteration") == 2)
-    seen = 0
+    count = 0
     for send in sends.iter_rows(named=True):
         ends = {"rank": send["peer"], "peer": send["rank"], "op": send["op"]}
         recv = events.filter(kind == "recv", **ends)
@@ -122,8 +122,8 @@ def test_what_is_on_its_way_is_two_rows(
         for mark in marks(frame(stage), "hop"):
             assert 0 <= mark["share"] <= 1
             own = (mark["rank"], mark["peer"], mark["op"])
-            seen += own == (send["rank"], send["peer"], send["op"])
-    assert seen >= sends.height // 2, f"{seen} of {sends.height}"
+            count += own == (send["rank"], send["peer"], send["op"])
+    assert count >= sends.height // 2, f"{count} of {sends.height}"
 
 
 @pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "dark"), (992, "light")]))
@@ -136,8 +136,8 @@ def test_nothing_overlaps_and_the_keyboard_is_enough(
         hold_at(stage, 3, part)
         let_draw(page, 300)
         assert stage.evaluate(CLASHES) == [], part
-    said = stage.locator(".wb-scene-pipeline .wb-pl-words").inner_text()
-    assert "warm-up and drain" in said and "the planned time" in said and "formula" in said
+    text = stage.locator(".wb-scene-pipeline .wb-pl-words").inner_text()
+    assert "warm-up and drain" in text and "the planned time" in text and "formula" in text
     hold_at(stage, 3, 0.5)
     before = pixels(stage)
     stage.locator(".wb-scene-pipeline .wb-co-spots button").first.focus()
@@ -242,19 +242,19 @@ def test_live_a_frozen_stage_is_waited_for(live: tuple[wb.Run, Viewer]) -> None:
     stage = viewer.stage
     viewer.until(lambda: viewer.knows("k.table.rows > 2000"), "rows")
     open_scene(stage, "pipeline")
-    seen: set[int] = set()
+    iterations: set[int] = set()
 
     def goes_on() -> bool:
-        seen.update(mark["iteration"] for mark in marks(frame(stage), "action"))
-        return len(seen) > 1
+        iterations.update(mark["iteration"] for mark in marks(frame(stage), "action"))
+        return len(iterations) > 1
 
     viewer.until(goes_on, "one iteration after another", 60)
     run.freeze(2)
-    said = stage.locator(".wb-say")
-    viewer.until(lambda: "You froze rank 2" in said.inner_text(), "a sentence", 60)
+    sentence = stage.locator(".wb-say")
+    viewer.until(lambda: "You froze rank 2" in sentence.inner_text(), "a sentence", 60)
     assert stage.evaluate(CLASHES) == []
     run.thaw(2)
-    viewer.until(lambda: "You froze" not in said.inner_text(), "they go on", 60)
+    viewer.until(lambda: "You froze" not in sentence.inner_text(), "they go on", 60)
     struck = run.events.filter(kind="fault", name="freeze")["end_ns"][0]
     moment = struck + 1_000_000 - frame(stage)["playhead"] + frame(stage)["t"]
     stage.evaluate("(root, t) => root.stage.goto(t)", moment)

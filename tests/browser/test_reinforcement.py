@@ -138,8 +138,8 @@ def test_live_an_actor_that_is_killed_is_crossed_out(open_page: Callable[..., Wa
         viewer.stage.evaluate("(root) => root.stage.open('reinforcement')")
         viewer.until(lambda: marks(frame(viewer.stage), "comet"), "messages on the move")
         run.kill(3)
-        said = viewer.stage.locator(".wb-say")
-        viewer.until(lambda: "Actor 3 is lost" in said.inner_text(), "a sentence", 60)
+        sentence = viewer.stage.locator(".wb-say")
+        viewer.until(lambda: "Actor 3 is lost" in sentence.inner_text(), "a sentence", 60)
     finally:
         run.stop()
         run.wait(timeout=60, check=False)

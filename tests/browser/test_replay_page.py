@@ -182,12 +182,12 @@ def test_the_whole_run_can_be_scrubbed(saved: str, open_page: Callable[..., Watc
     stage = stage_of(page, saved)
     strip = stage.locator(".wb-strip")
     box = strip.bounding_box()
-    seen = []
+    numbers = []
     for share in (0.12, 0.52, 0.88):
         x = 58 + share * (box["width"] - 66)
         strip.click(position={"x": x, "y": 12})
-        seen.append(frame(stage)["call"]["number"])
-    assert seen == [4, 16, 27]
+        numbers.append(frame(stage)["call"]["number"])
+    assert numbers == [4, 16, 27]
     assert stage.locator(".wb-bar .wb-state").inner_text() == "❚❚ View held"
 
 

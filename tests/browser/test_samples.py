@@ -58,8 +58,8 @@ def test_each_mark_is_a_sample_that_a_rank_took(
         }
         own = [mark for mark in marks(now, "sample") if mark["minibatch"] == iteration]
         for rank in range(RANKS):
-            taken = sorted((m["number"], m["sample"]) for m in own if m["rank"] == rank)
-            assert [one for _, one in taken] == partition(
+            samples = sorted((m["number"], m["sample"]) for m in own if m["rank"] == rank)
+            assert [one for _, one in samples] == partition(
                 whole.ids(iteration), rank, RANKS
             ).tolist()
         assert not any(mark["later"] or mark["again"] or mark["extra"] for mark in own)
@@ -172,8 +172,8 @@ def test_the_web_app_has_a_page_of_it(web_app: str, open_page: Open) -> None:
     wait_for(lambda: "each sample once" in stage.locator(".wb-say").inner_text(), "24 samples")
 
     def of_rank_1() -> list[int]:  # one draw follows each of the three fields
-        found = marks(frame(stage), "sample")
-        return [m["sample"] for m in found if m["minibatch"] == 1 and m["rank"]]
+        samples = marks(frame(stage), "sample")
+        return [m["sample"] for m in samples if m["minibatch"] == 1 and m["rank"]]
 
     wait_for(lambda: of_rank_1() == [9, 11, 13, 15], "two ranks' shares")
     code = page.locator(".deal-code")

@@ -108,11 +108,11 @@ def test_the_list_goes_round_takes_letters_and_closes(
     stage.focus()
     page.keyboard.press("v")
     assert chosen(stage) == "Collectives"
-    seen = []
+    names = []
     for key in ("ArrowUp", "ArrowUp", "ArrowDown", "t", "End"):
         page.keyboard.press(key)
-        seen.append(chosen(stage))
-    assert seen == ["Overview", "Heat", "Overview", "Timeline", "Heat"]
+        names.append(chosen(stage))
+    assert names == ["Overview", "Heat", "Overview", "Timeline", "Heat"]
     held = stage.evaluate("(root) => root.stage.player().held")
     page.keyboard.press("Space")  # the list's, not the player's
     page.keyboard.press("1")

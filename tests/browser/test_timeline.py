@@ -67,13 +67,13 @@ def pointed(stage: Locator, rank: int, lane: int, step: int = 4) -> list[tuple[f
     lanes.scroll_into_view_if_needed()
     box = lanes.bounding_box()
     assert box is not None
-    found: list[tuple[float, str]] = []
+    texts: list[tuple[float, str]] = []
     for x in range(LEFT, int(box["width"]) - 6, step):
         stage.page.mouse.move(box["x"] + x, box["y"] + TOP + ROW * rank + lane)
         words = tip.inner_text() if tip.is_visible() else ""
-        if words and (not found or found[-1][1] != words):
-            found.append((x, words))
-    return found
+        if words and (not texts or texts[-1][1] != words):
+            texts.append((x, words))
+    return texts
 
 
 @pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "light"), (992, "dark")]))
@@ -89,11 +89,13 @@ def test_pointing_at_a_bucket_names_its_parameters(
     for rank in (RANKS - 1,) if width == 672 else (0, RANKS - 1):
         talked, places = pointed(stage, rank, TALKING), [0.0]
         for bucket, own in enumerate(names):  # on the left, one of the iteration before may end
-            said = [(x, one) for x, one in talked if f"bucket {bucket} holds" in one]
-            said = [(x, one) for x, one in said if x > places[-1]]
-            assert said, f"nothing on rank {rank} says what bucket {bucket} holds: {talked}"
-            assert all(one.endswith(f"; bucket {bucket} holds {', '.join(own)}") for _, one in said)
-            places.append(said[0][0])
+            lines = [(x, one) for x, one in talked if f"bucket {bucket} holds" in one]
+            lines = [(x, one) for x, one in lines if x > places[-1]]
+            assert lines, f"nothing on rank {rank} says what bucket {bucket} holds: {talked}"
+            assert all(
+                one.endswith(f"; bucket {bucket} holds {', '.join(own)}") for _, one in lines
+            )
+            places.append(lines[0][0])
         del places[0]
         # As far apart as the rows say.
         rows = saved.events.filter(
@@ -124,8 +126,8 @@ def test_where_buckets_are_rebuilt_is_a_mark_with_words(saved: Saved, open_page:
     at_iteration(stage, saved.events, 1)
     most = f"{max(saved.buckets['bytes']) / 1e3:.1f} kB"
     for rank in range(RANKS):
-        said = [one for _, one in pointed(stage, rank, MARKED, step=2) if "rebuilt" in one]
-        assert said == [
+        lines = [one for _, one in pointed(stage, rank, MARKED, step=2) if "rebuilt" in one]
+        assert lines == [
             f"rank {rank} rebuilt its buckets in iteration 2: from now on in the order in which "
             f"gradients came, 4 of them instead of 1, at most {most} each"
         ]
@@ -142,5 +144,5 @@ def test_a_click_on_a_bucket_keeps_its_words(saved: Saved, open_page: Open) -> N
     box = stage.locator(".wb-tl-lanes").bounding_box()
     assert box is not None
     stage.page.mouse.click(box["x"] + place + 4, box["y"] + TOP + ROW + TALKING)
-    said = ", ".join(saved.buckets["rebuilt"][2])
-    wait_for(lambda: said in stage.locator(".wb-tl-words").inner_text(), "the bucket's parameters")
+    words = ", ".join(saved.buckets["rebuilt"][2])
+    wait_for(lambda: words in stage.locator(".wb-tl-words").inner_text(), "the bucket's parameters")

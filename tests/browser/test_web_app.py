@@ -148,15 +148,15 @@ def stands_still(stage: Locator) -> int:
     """Return the iteration that a stage shows once it has shown it for a second: it shows what has
     happened, however late it comes to it.
     """
-    seen = [-1, iteration(stage)]
+    iterations = [-1, iteration(stage)]
 
     def same() -> bool:
         time.sleep(1.0)
-        seen.append(iteration(stage))
-        return seen[-1] == seen[-2]
+        iterations.append(iteration(stage))
+        return iterations[-1] == iterations[-2]
 
     wait_for(same, "a picture that stands", 60)
-    return seen[-1]
+    return iterations[-1]
 
 
 def hold_and_let_run(page: Page, stage: Locator, watched: Locator) -> None:

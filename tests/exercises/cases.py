@@ -13,9 +13,9 @@ from typing import Any
 
 def answers() -> dict[str, tuple[Any, ...]]:
     """Return those of all chapters."""
-    found: dict[str, tuple[Any, ...]] = {}
+    result: dict[str, tuple[Any, ...]] = {}
     folder = Path(__file__).parent
     for module in pkgutil.iter_modules([str(folder)]):
         if module.name.startswith("chapter_"):
-            found |= importlib.import_module(f"tests.exercises.{module.name}").ANSWERS
-    return found
+            result |= importlib.import_module(f"tests.exercises.{module.name}").ANSWERS
+    return result

@@ -17,16 +17,16 @@ def in_turn(ranks, microbatches, stages_per_rank):
 def apart(ranks, microbatches, stages_per_rank):
     rows = []
     for stage, row in enumerate(in_turn(ranks, microbatches, 1)):
-        made, waiting = [], []
+        order, waiting = [], []
         for action in row:
             if "B" not in action:
-                made.append(action)
+                order.append(action)
                 continue
-            made.append(action.replace("B", "I"))
+            order.append(action.replace("B", "I"))
             waiting.append(action.replace("B", "W"))
             if len(waiting) > stage:
-                made.append(waiting.pop(0))
-        rows.append(made + waiting)
+                order.append(waiting.pop(0))
+        rows.append(order + waiting)
     return rows
 
 
@@ -36,11 +36,11 @@ def greedy(ranks, microbatches, stages_per_rank, bound=4):
         step = []
         for stage, row in enumerate(rows):
             f, i, w = (sum(kind in one for one in row) for kind in "FIW")
-            given = stage == 0 or f"{stage - 1}F{f}" in done
+            input_there = stage == 0 or f"{stage - 1}F{f}" in done
             returned = stage + 1 == ranks or f"{stage + 1}I{i}" in done
             possible = {
                 f"{stage}I{i}": i < f and returned,
-                f"{stage}F{f}": f < min(microbatches, w + bound) and given,
+                f"{stage}F{f}": f < min(microbatches, w + bound) and input_there,
                 f"{stage}W{w}": w < i,
             }
             step += [(row, action) for action in possible if possible[action]][:1]

@@ -68,21 +68,21 @@ def test_what_is_solved_is_kept_and_exported(file: Path, tmp_path: Path) -> None
     for solved in (False, True, False):
         progress_file.keep_answer("01.2", solved)
     progress_file.keep_answer("01.3", False)
-    found = wb.progress()
-    assert found.solved == ["01.2"] and found.file == file
-    states = {row["exercise"]: (row["state"], row["tries"]) for row in found.rows}
+    progress = wb.progress()
+    assert progress.solved == ["01.2"] and progress.file == file
+    states = {row["exercise"]: (row["state"], row["tries"]) for row in progress.rows}
     assert states["01.1"] == ("open", 0) and states["01.2"] == ("solved", 3)
     assert states["01.3"] == ("tried", 1)
-    assert "✓ 01.2" in repr(found) and "| 01.2 |" in found._repr_markdown_()
+    assert "✓ 01.2" in repr(progress) and "| 01.2 |" in progress._repr_markdown_()
 
-    found.to_csv(tmp_path / "ada.csv", reader="Ada")
+    progress.to_csv(tmp_path / "ada.csv", reader="Ada")
     with (tmp_path / "ada.csv").open() as lines:
         rows = [*csv.DictReader(lines)]
-    assert len(rows) == len(found.rows) and {row["reader"] for row in rows} == {"Ada"}
+    assert len(rows) == len(progress.rows) and {row["reader"] for row in rows} == {"Ada"}
     assert next(row for row in rows if row["exercise"] == "01.2")["state"] == "solved"
-    found.to_json(tmp_path / "ada.json", reader="Ada")
+    progress.to_json(tmp_path / "ada.json", reader="Ada")
     whole = json.loads((tmp_path / "ada.json").read_text())
-    assert whole["reader"] == "Ada" and whole["exercises"] == [*found.rows]
+    assert whole["reader"] == "Ada" and whole["exercises"] == [*progress.rows]
 
 
 def test_several_notebooks_share_the_file(file: Path) -> None:
@@ -115,8 +115,10 @@ def test_guesses_count_and_the_first_one_only() -> None:
     assert "rank 1 alone" in repr(who) and who.taken is None
     who.take("rank 1 alone").take("all of them")
     assert wb.guess("Which ranks wait?", ["rank 1 alone", "all of them"]).taken == "rank 1 alone"
-    told = who.reveal("all of them", "No way round.")
-    assert not told.right and told.score == (0, 1) and "you guessed 'rank 1 alone'" in repr(told)
+    result = who.reveal("all of them", "No way round.")
+    assert (
+        not result.right and result.score == (0, 1) and "you guessed 'rank 1 alone'" in repr(result)
+    )
 
     other = wb.guess("How many hops?", ["6", "8"]).take("6").reveal("6")
     assert other.right and other.score == (1, 2)
@@ -124,16 +126,16 @@ def test_guesses_count_and_the_first_one_only() -> None:
 
 
 def test_nothing_waits_for_a_guess_and_the_result_is_folded() -> None:
-    told = wb.guess("How many?", ["6", "8"]).reveal("6", "Because.")
-    assert told.taken is None and told.score == (0, 0)
-    assert "<details><summary>Show the result" in told._repr_markdown_()
+    result = wb.guess("How many?", ["6", "8"]).reveal("6", "Because.")
+    assert result.taken is None and result.score == (0, 0)
+    assert "<details><summary>Show the result" in result._repr_markdown_()
     late = wb.guess("How many?", ["6", "8"])
     assert late.take("8").taken == "8", "no result was counted before"
 
 
 def test_what_is_no_option_is_refused() -> None:
-    asked = wb.guess("How many?", ["6", "8"])
-    for call in (asked.take, asked.reveal):
+    question = wb.guess("How many?", ["6", "8"])
+    for call in (question.take, question.reveal):
         with pytest.raises(wb.SpecError, match="must be one of '6', '8'"):
             call("7")
     for options in (["6"], ["6", "6"], "68", [6, 8]):
@@ -145,14 +147,14 @@ def test_a_guess_has_buttons_where_widgets_are() -> None:
     from ipywidgets import Button
     from ipywidgets.widgets.widget import _instances
 
-    asked = wb.guess("Where are buttons?", ["here", "there"])
-    bundle = asked._repr_mimebundle_()
+    question = wb.guess("Where are buttons?", ["here", "there"])
+    bundle = question._repr_mimebundle_()
     assert {"text/plain", "text/markdown"} <= {*bundle}
     assert any("widget-view" in kind for kind in bundle)
     buttons = [one for one in _instances.values() if isinstance(one, Button)]
     here = next(one for one in reversed(buttons) if one.description == "here")
     here.click()
-    assert asked.taken == "here" and here.disabled
+    assert question.taken == "here" and here.disabled
 
 
 def test_a_finding_is_a_record() -> None:

@@ -84,13 +84,13 @@ def test_ctrl_c_ends_a_run_cleanly_and_saves_it(tmp_path: Path) -> None:
         start_new_session=True,
     )
     assert shell.stdout
-    seen = b""
-    while not re.search(rb"loss \d\.\d*[1-9]", seen):
+    output = b""
+    while not re.search(rb"loss \d\.\d*[1-9]", output):
         more = os.read(shell.stdout.fileno(), 4096)
-        assert more, seen.decode()
-        seen += more
+        assert more, output.decode()
+        output += more
     shell.send_signal(signal.SIGINT)
-    said, _ = shell.communicate(timeout=30)
-    assert shell.returncode == 130, said.decode()
-    assert b"stopped before its end" in said and b"Traceback" not in said
+    rest_of_output, _ = shell.communicate(timeout=30)
+    assert shell.returncode == 130, rest_of_output.decode()
+    assert b"stopped before its end" in rest_of_output and b"Traceback" not in rest_of_output
     assert wb.load(tmp_path / "a.parquet").events.height > 0

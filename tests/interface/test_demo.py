@@ -22,14 +22,14 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Console:
     return Console(file=io.StringIO(), width=300)
 
 
-def said(console: Console) -> str:
+def text(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_the_demo_holds_and_saves_what_it_names(short: Console) -> None:
-    assert demo.main(short), said(short)
-    assert said(short).count("✓") == 6 and "✗" not in said(short)
+    assert demo.main(short), text(short)
+    assert text(short).count("✓") == 6 and "✗" not in text(short)
     for word in (
         "sequential",
         "identical to the bit",
@@ -38,9 +38,9 @@ def test_the_demo_holds_and_saves_what_it_names(short: Console) -> None:
         "dropped",
         "Gloo",
     ):
-        assert word in said(short)
+        assert word in text(short)
     for name in ("demo.parquet", "demo.html", "demo.json"):
-        assert Path("runs", name).exists() and f"runs/{name}" in said(short)
+        assert Path("runs", name).exists() and f"runs/{name}" in text(short)
 
 
 @pytest.mark.full
@@ -52,4 +52,4 @@ def test_the_demo_fails_where_bytes_are_not_those_of_the_formula(
         cost_model, "bytes_sent", lambda name, n, size: [4 + each for each in ring(name, n, size)]
     )
     assert not demo.main(short)
-    assert said(short).count("✗") == 1 and "Expected {0:" in said(short)
+    assert text(short).count("✗") == 1 and "Expected {0:" in text(short)

@@ -28,9 +28,9 @@ def threads() -> list[str]:
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    made = wb.lab()
-    yield made
-    made.close()
+    laboratory = wb.lab()
+    yield laboratory
+    laboratory.close()
     assert remains(threads, 20) == [], "threads outlived the laboratory"
 
 
@@ -236,8 +236,10 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     assert lab.questions.compared.words.split("'")[0] in lab.questions._words.value
     small(lab, iterations=5)
     ring = lab.experiment
-    made = Compared("Two", "?", lambda: {"ring": ring, "naive": ring.replace(all_reduce="naive")})
-    monkeypatch.setattr(lab.questions, "known", {lab.questions.choice.value: made})
+    question = Compared(
+        "Two", "?", lambda: {"ring": ring, "naive": ring.replace(all_reduce="naive")}
+    )
+    monkeypatch.setattr(lab.questions, "known", {lab.questions.choice.value: question})
     lab.questions.button.click()
     lab.start()
     assert lab.questions.button.disabled and "stop it first" in lab.status.value
@@ -336,27 +338,27 @@ def test_in_a_kernel() -> None:
     manager, client = start_new_kernel()
     try:
 
-        def said(code: str) -> str:
-            found = []
+        def output_of(code: str) -> str:
+            messages = []
             client.execute_interactive(
-                code, timeout=120, output_hook=lambda message: found.append(message["content"])
+                code, timeout=120, output_hook=lambda message: messages.append(message["content"])
             )
-            failed = [one for one in found if "traceback" in one]
+            failed = [one for one in messages if "traceback" in one]
             assert not failed, "\n".join(failed[0]["traceback"])
-            shown = (one for one in found if "comm_id" not in one)  # widgets talk at any time
+            shown = (one for one in messages if "comm_id" not in one)  # widgets talk at any time
             return "".join(one.get("text", "") or str(one.get("data", "")) for one in shown)
 
         heavy = ("ipywidgets", "anywidget", "plotly", "torch")
         look = f"print([name for name in {heavy} if name in sys.modules])"
-        assert said(f"import sys, workbench as wb; {look}").strip() == "[]"
-        shown = said("lab = wb.lab(); lab")
+        assert output_of(f"import sys, workbench as wb; {look}").strip() == "[]"
+        shown = output_of("lab = wb.lab(); lab")
         assert "'text/plain': 'Lab()'" in shown and "widget-view+json" in shown
-        said("lab.preset.value = 'Two ranks'; lab.sheet.entries['iterations'].value = 20")
-        said("lab.start(); lab.run.wait(60)")
-        assert said("print(lab.history)").strip() == "<History of 1 run>"
+        output_of("lab.preset.value = 'Two ranks'; lab.sheet.entries['iterations'].value = 20")
+        output_of("lab.start(); lab.run.wait(60)")
+        assert output_of("print(lab.history)").strip() == "<History of 1 run>"
         names = "[t.name for t in threading.enumerate() if t.name.startswith('workbench')]"
-        said("lab.close(); wb.shutdown(); import threading, time; time.sleep(1)")
-        assert said(f"print({names})").strip() == "[]"
+        output_of("lab.close(); wb.shutdown(); import threading, time; time.sleep(1)")
+        assert output_of(f"print({names})").strip() == "[]"
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -29,15 +29,15 @@ def free_port() -> int:
 
 def group(pgid: int) -> list[int]:
     """The processes of a process group that still run."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
         except OSError:
             continue
         if int(pgrp) == pgid and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
+            pids.append(int(stat.parent.name))
+    return pids
 
 
 @pytest.mark.parametrize("command", first(1, ["serve", "lab"]))
@@ -67,15 +67,15 @@ def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
     try:
         address = rf"http://(127\.0\.0\.1|localhost):{port}/\S*"
         deadline = time.monotonic() + 60
-        while not (found := re.search(address, log.read_text())) or not _answers(found[0]):
+        while not (match := re.search(address, log.read_text())) or not _answers(match[0]):
             assert started.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         if command == "lab":
             code = "import sys, nbformat, nbformat.sign as s; n = nbformat.read(sys.argv[1], 4); "
             code += "print(s.NotebookNotary().check_signature(n))"
             first = tmp_path / "00_start_here.ipynb"
-            asked = [sys.executable, "-c", code, str(first)]
-            assert subprocess.check_output(asked, env=env, timeout=30).split() == [b"True"]
+            command_line = [sys.executable, "-c", code, str(first)]
+            assert subprocess.check_output(command_line, env=env, timeout=30).split() == [b"True"]
         os.killpg(started.pid, signal.SIGINT)  # as a terminal does
         started.wait(20)
         deadline = time.monotonic() + 5

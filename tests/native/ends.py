@@ -109,7 +109,7 @@ def fuzz(native: Any, seed: int, rounds: int) -> dict[int, int]:
 
     Raises AssertionError if it wrote beside an array.
     """
-    chance, said = random.Random(seed), dict.fromkeys(range(4), 0)
+    chance, counts = random.Random(seed), dict.fromkeys(range(4), 0)
     for _ in range(rounds):
         slot_bytes = chance.choice((64, 128, 1024, 4096))
         end, coming, going = End(native, 0, 3, slot_bytes), Box(slot_bytes), Box(slot_bytes)
@@ -122,12 +122,12 @@ def fuzz(native: Any, seed: int, rounds: int) -> dict[int, int]:
             elements = chance.choice((0, 1, 2, 7, 16, 17, 64, 1000, 3000))
             places = [Guarded(chance, chance.choice(DTYPES), elements) for _ in range(2)]
             with contextlib.suppress(TypeError, ValueError, OverflowError):  # no message
-                said[one_call(chance, end.mover, places)] += 1
+                counts[one_call(chance, end.mover, places)] += 1
             end.mover.give_up()
             assert all(place.intact() for place in places), (seed, "beside an array")
             if chance.random() < 0.1:
                 end.control[0] ^= 1
-    return said
+    return counts
 
 
 class Somewhere:
@@ -167,10 +167,10 @@ def one_call(chance: random.Random, mover: Any, places: list[Guarded]) -> int:
         result = mover.relay(x, frm, to, reduce, keep, step, chunk, slot, "p", "q")
     else:
         many = chance.choice((1, 1, 3, 70))
-        given = (
+        arguments = (
             (x, y, chunk, chunk) if many == 1 else ([x] * many, [y] * many, [0] * many, [1] * many)
         )
-        out, into, c, d = given
+        out, into, c, d = arguments
         before = chance.random() < 0.5
         result = mover.exchange(out, to, into, frm, reduce, step, c, d, slot, "p", before)
     return int(result)

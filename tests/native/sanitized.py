@@ -101,10 +101,10 @@ def main(path: str, what: str) -> None:
     import workbench.native as room
 
     native = load(path)
-    room._chosen = lambda wanted: room.Found(native)  # type: ignore[assignment]
+    room._chosen = lambda name: room.Found(native)  # type: ignore[assignment]
     if what == "fuzz":
-        said = fuzz(native, 1, 150)
-        assert said[DONE] > 20, said
+        counts = fuzz(native, 1, 150)
+        assert counts[DONE] > 20, counts
     else:
         race(native)
         read_while_written(native)

@@ -47,8 +47,8 @@ def test_zig_compiles_what_goes_into_a_wheel(processor: str, machine: int, tmp_p
     build.build(binary, ["-Werror"], by=[build.for_wheel(processor)])
     code = binary.read_bytes()
     assert code[:4] == b"\x7fELF" and int.from_bytes(code[18:20], "little") == machine
-    wanted = {tuple(map(int, one)) for one in re.findall(rb"GLIBC_(\d+)\.(\d+)", code)}
-    assert max(wanted) <= tuple(map(int, build.GLIBC.split(".")))
+    versions = {tuple(map(int, one)) for one in re.findall(rb"GLIBC_(\d+)\.(\d+)", code)}
+    assert max(versions) <= tuple(map(int, build.GLIBC.split(".")))
 
 
 def test_a_fresh_binary_is_used_and_a_stale_one_is_not(folder: Path) -> None:

@@ -44,7 +44,7 @@ MIXED = {
 def _messages(rank: int, size: int, seed: int) -> list[str]:
     """Random messages, one a collective. Returns a digest of what this rank has after each."""
     group: Any = dist.group.WORLD
-    comm, chance, found = group.comm, random.Random(seed), []
+    comm, chance, digests = group.comm, random.Random(seed), []
     for op in range(MESSAGES):
         kind, dtype = chance.choice(("pair", "chain", "ring")), chance.choice(DTYPES)
         reduce = chance.choice(REDUCTIONS if dtype != "bool" else (None,))
@@ -55,7 +55,7 @@ def _messages(rank: int, size: int, seed: int) -> list[str]:
         )
         keep, before, step = chance.random() < 0.5, chance.random() < 0.5, chance.randrange(9)
         order = chance.sample(range(size), size)
-        given = [
+        tensors = [
             _values(rank, op, part, elements, dtype, shift) for part in range(2 * max(1, many))
         ]
         comm.begin(
@@ -64,27 +64,27 @@ def _messages(rank: int, size: int, seed: int) -> list[str]:
         start, (a, b, c) = now(), order
         where: dict[str, Any] = {"step": step, "chunk": op, "phase": "here"}
         if kind == "pair" and rank == a:
-            comm.send(given[0], to=b, **where)
+            comm.send(tensors[0], to=b, **where)
         elif kind == "pair" and rank == b:
-            comm.recv(given[0], frm=a, reduce=reduce, **where)
+            comm.recv(tensors[0], frm=a, reduce=reduce, **where)
         elif kind == "chain" and rank == a:
-            comm.post(given[0], to=b, **where)
+            comm.post(tensors[0], to=b, **where)
         elif kind == "chain" and rank == b:
-            comm.relay(given[0], frm=a, to=c, reduce=reduce, keep=keep, next_phase="on", **where)
+            comm.relay(tensors[0], frm=a, to=c, reduce=reduce, keep=keep, next_phase="on", **where)
         elif kind == "chain":
-            comm.recv(given[0], frm=b, **where | {"step": step + 1})
+            comm.recv(tensors[0], frm=b, **where | {"step": step + 1})
         elif kind == "ring":
             at = order.index(rank)
             ends = {"to": order[(at + 1) % size], "frm": order[at - 1], "reduce": reduce}
             if many:
                 where |= {"chunk": [*range(many)], "into_chunk": [*range(many, 2 * many)]}
-                comm.exchange(given[:many], into=given[many:], before=before, **ends, **where)
+                comm.exchange(tensors[:many], into=tensors[many:], before=before, **ends, **where)
             else:
-                comm.exchange(given[0], into=given[1], before=before, **ends, **where)
+                comm.exchange(tensors[0], into=tensors[1], before=before, **ends, **where)
         comm.end(start, elements)
-        found.append(hashlib.sha256(b"".join(map(_bytes, given))).hexdigest()[:16])
+        digests.append(hashlib.sha256(b"".join(map(_bytes, tensors))).hexdigest()[:16])
     dist.barrier()
-    return found
+    return digests
 
 
 def _values(rank: int, op: int, part: int, elements: int, dtype: str, shift: int) -> Any:
@@ -106,7 +106,7 @@ def _bytes(x: Any) -> bytes:
     return bytes(x.tobytes())
 
 
-def told(folder: Path) -> pl.DataFrame:
+def rows_of(folder: Path) -> pl.DataFrame:
     """All rows but waits, which depend on who comes first."""
     store = wb.load(folder).store
     events = store.events.filter(pl.col("kind") != "wait").sort("rank", "lane", "seq")
@@ -115,7 +115,7 @@ def told(folder: Path) -> pl.DataFrame:
 
 
 def moved(seed: int, folder: Path) -> None:
-    found, rows = {}, {}
+    digests, rows = {}, {}
     for name, movers in MIXED.items():
         trace = folder / name
 
@@ -123,10 +123,10 @@ def moved(seed: int, folder: Path) -> None:
             chosen = {"WORKBENCH_MOVER": movers[rank], "WORKBENCH_CHUNK": "1024"}
             return chosen | {"WORKBENCH_TRACE": str(trace)}
 
-        found[name] = values(_messages, RANKS, seed, env=env)
-        rows[name] = told(trace)
+        digests[name] = values(_messages, RANKS, seed, env=env)
+        rows[name] = rows_of(trace)
     for name in MIXED:
-        assert found[name] == found["Python"], name
+        assert digests[name] == digests["Python"], name
         assert rows[name].equals(rows["Python"], null_equal=True), name
 
 
@@ -154,11 +154,11 @@ def test_the_laws_hold_without_the_compiled_mover(
 
 def test_a_hostile_peer_makes_it_write_nowhere_else() -> None:
     module = native._chosen("c").module
-    said: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for seed in range(3):
         for code, count in fuzz(module, seed, 60).items():
-            said[code] = said.get(code, 0) + count
-    assert all(said[code] for code in (DONE, LOOK, PYTHON, FOREIGN)), said
+            counts[code] = counts.get(code, 0) + count
+    assert all(counts[code] for code in (DONE, LOOK, PYTHON, FOREIGN)), counts
 
 
 @pytest.mark.full

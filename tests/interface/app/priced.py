@@ -45,8 +45,8 @@ class Priced:
             code = self._process.wait()
             self.__init__()  # type: ignore[misc]  # for the next case, and Hypothesis's smaller ones
             raise AssertionError(f"ended with {code}: more than {MOST_SECONDS} s of processor time")
-        ms, said = json.loads(answer)
-        return ms, said
+        ms, answer_text = json.loads(answer)
+        return ms, answer_text
 
     def close(self) -> None:
         self._process.kill()
@@ -84,13 +84,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
-        case, spent, said = json.loads(line), list[float](), ""
+        case, spent, answer = json.loads(line), list[float](), ""
         _allow_seconds()
         for _ in range(TRIES):
             began = time.thread_time()
-            said = take(case)
+            answer = take(case)
             spent.append((time.thread_time() - began) * 1000)
-        print(json.dumps([statistics.median(spent), said]), flush=True)
+        print(json.dumps([statistics.median(spent), answer]), flush=True)
 
 
 def _allow_seconds() -> None:

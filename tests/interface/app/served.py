@@ -68,9 +68,9 @@ class Served:
     def megabytes(self) -> float:
         """Return what the server's process holds, in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found
-        return int(found[1]) / 1e3
+        match = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert match
+        return int(match[1]) / 1e3
 
     def until_it_answers(self) -> Served:
         deadline = time.monotonic() + STARTS
@@ -138,8 +138,8 @@ class Reader:
 
     def token(self, url: str) -> str:
         """The token of a page's session."""
-        found = re.search(r'"token":"([^"]+)"', self(url)[1])
-        return found[1] if found else "none"
+        match = re.search(r'"token":"([^"]+)"', self(url)[1])
+        return match[1] if match else "none"
 
     def form(self, url: str, into: str = "", **fields: str) -> Answer:
         """Fill in the form of that page, and send it, ``into`` another address."""
@@ -148,8 +148,8 @@ class Reader:
     @staticmethod
     def field(text: str) -> str:
         """The hidden word of a page's form."""
-        found = re.search(r'name="token" value="([^"]*)"', text)
-        return found[1] if found else ""
+        match = re.search(r'name="token" value="([^"]*)"', text)
+        return match[1] if match else ""
 
 
 class Line:

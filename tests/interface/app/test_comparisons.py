@@ -32,9 +32,9 @@ def over(one: HostedComparison) -> None:
 
 @pytest.fixture
 def runs() -> Iterator[Runs]:
-    made = Runs(Limits(runs=1, ranks=4, grace=0.5))
-    yield made
-    for hosted in made.live:
+    hosts = Runs(Limits(runs=1, ranks=4, grace=0.5))
+    yield hosts
+    for hosted in hosts.live:
         for rank in hosted.run.pids:
             hosted.run.kill(rank)
 

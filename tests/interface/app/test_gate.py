@@ -75,25 +75,25 @@ def test_routes_that_are_registered_are_known_and_only_needed_ones_stay(
 def test_every_route_asked_every_way(servers: Servers, name: str) -> None:
     served = servers[name]
     stayed = served.routes[1]
-    for pattern, found in routes.answers(name, served).items():
-        assert all(found[one] == 403 for one in REFUSED), (pattern, found)
-        assert found["traversal"] in (403, 404), (pattern, found)
-        assert found["other bytes"] in (400, 403, 404), (pattern, found)
-        assert found["a huge address"] in (0, 400, 414, 431), (pattern, found)
-        assert found["a huge body"] in (0, 400, 413), (pattern, found)
-        assert found["other methods"] in (403, 405), (pattern, found)
+    for pattern, status in routes.answers(name, served).items():
+        assert all(status[one] == 403 for one in REFUSED), (pattern, status)
+        assert status["traversal"] in (403, 404), (pattern, status)
+        assert status["other bytes"] in (400, 403, 404), (pattern, status)
+        assert status["a huge address"] in (0, 400, 414, 431), (pattern, status)
+        assert status["a huge body"] in (0, 400, 413), (pattern, status)
+        assert status["other methods"] in (403, 405), (pattern, status)
         if pattern not in stayed:
-            assert found["a visitor"] == found["no cookie"] == 404, (pattern, found)
+            assert status["a visitor"] == status["no cookie"] == 404, (pattern, status)
             continue
         inside = _inside(pattern, name)
-        assert found["a visitor"] == inside, (pattern, found)
+        assert status["a visitor"] == inside, (pattern, status)
         free = pattern in ("/login$", "/logout$")
         if pattern.endswith("/ws$"):
-            assert found["no cookie"] == 403, (pattern, found)
+            assert status["no cookie"] == 403, (pattern, status)
         elif "login" in name and not free:
-            assert found["no cookie"] == 302, (pattern, found)
+            assert status["no cookie"] == 302, (pattern, status)
         else:
-            assert found["no cookie"] == inside, (pattern, found)
+            assert status["no cookie"] == inside, (pattern, status)
     assert Reader()(served.url + "/login")[0] in (200, 302), "it lives"
     assert "Traceback" not in served.log.read_text()
     assert "Beautiful is better" not in served.log.read_text(), "no module was imported"

@@ -18,7 +18,7 @@ MOST_MS = 200  # where others have the core too: alone the most takes a quarter 
 
 @pytest.mark.parametrize("sampler", first(1, SAMPLERS))
 def test_no_place_of_the_sliders_costs_much(sampler: str) -> None:
-    page, taken = PartitionPage(), 0
+    page, count = PartitionPage(), 0
     ends = [
         [(name, value) for value in sorted({1, START[name], MOST[name] // 8, MOST[name]})]
         for name in ("samples", "batch_size", "ranks", "epochs")
@@ -29,7 +29,7 @@ def test_no_place_of_the_sliders_costs_much(sampler: str) -> None:
         except SpecError as error:
             assert "are the most that this page draws: take fewer" in str(error)
             continue
-        taken += 1
+        count += 1
         spent = []
         for _ in range(5):
             began = time.thread_time()
@@ -38,4 +38,4 @@ def test_no_place_of_the_sliders_costs_much(sampler: str) -> None:
             if spent[0] < MOST_MS:
                 break
         assert statistics.median(spent) < MOST_MS, (chosen, spent)
-    assert taken > 100, "the sliders are there to be moved"
+    assert count > 100, "the sliders are there to be moved"

@@ -56,9 +56,9 @@ def held(clock: Clock, **limits: object) -> Runs:
 
 @pytest.fixture
 def runs(clock: Clock) -> Iterator[Runs]:
-    made = held(clock)
-    yield made
-    stop(made)
+    hosts = held(clock)
+    yield hosts
+    stop(hosts)
 
 
 def stop(runs: Runs) -> None:
@@ -183,8 +183,8 @@ def test_memory_counts_what_is_reserved_before_it_is_touched(runs: Runs) -> None
 
 
 def _own_memory(pid: int) -> int:
-    told = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(told.partition("Pss_Anon:")[2].split()[0]) * 1024
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(rollup.partition("Pss_Anon:")[2].split()[0]) * 1024
 
 
 def _shared_memory_touched(pid: int) -> int:
@@ -231,14 +231,14 @@ def test_a_model_beyond_the_limit_is_refused_before_it_is_made(
 
 
 def test_a_model_s_size_is_what_it_holds() -> None:
-    made = [("char_transformer", {"layers": 3, "width": 32}), ("mlp_layers", {"layers": 3})]
-    for name, options in made:
+    models = [("char_transformer", {"layers": 3, "width": 32}), ("mlp_layers", {"layers": 3})]
+    for name, options in models:
         task = source.load("tasks", name, "Task")(**options)
         held_numbers = sum(one.numel() for one in task.model().parameters())
         if name == "mlp_layers":
             held_numbers += sum(one.numel() for one in task.dataset("train").tensors)
-        told = source.load("tasks", name, "size")(**options)
-        assert 0.9 * held_numbers < told <= held_numbers
+        size = source.load("tasks", name, "size")(**options)
+        assert 0.9 * held_numbers < size <= held_numbers
 
 
 def test_what_a_task_cannot_be_made_of_is_said_in_words(runs: Runs) -> None:

@@ -57,10 +57,10 @@ def locked(serve: Callable[..., Served]) -> Served:
 def test_it_answers_as_root_without_a_display_and_starts_no_rank(plain: Served) -> None:
     status, text, _ = Reader()(plain.url + "/")
     assert status == 200 and "See distributed training happen" in text
-    said = plain.log.read_text()
-    assert f"The web app is at {plain.url}/" in said
-    assert "16 ranks, 4 GB and 30 minutes per run; 4 runs at a time" in said
-    assert "WARNING" not in said
+    log = plain.log.read_text()
+    assert f"The web app is at {plain.url}/" in log
+    assert "16 ranks, 4 GB and 30 minutes per run; 4 runs at a time" in log
+    assert "WARNING" not in log
 
 
 @pytest.mark.parametrize("page", ["/", "/run?id=none", "/watch?id=none"])
@@ -166,8 +166,8 @@ def test_guesses_wait_longer_each_time_and_all_at_once_are_one(
     cookies = reader.cookies
 
     def guess(number: int) -> int:
-        told = {"user": "ann", "password": f"wrong {number}", "token": token}
-        return Reader()(login, told, Cookie=cookies)[0]
+        fields = {"user": "ann", "password": f"wrong {number}", "token": token}
+        return Reader()(login, fields, Cookie=cookies)[0]
 
     with ThreadPoolExecutor(40) as pool:
         answers = Counter(pool.map(guess, range(200)))
@@ -199,14 +199,14 @@ def test_it_warns_where_others_can_reach_it_and_interrupted_it_leaves_nothing(
     serve: Callable[..., Served],
 ) -> None:
     served = serve(host="0.0.0.0", first=PREPARED)
-    said = served.log.read_text()
-    assert "WARNING: anyone who reaches this address can start processes" in said
-    assert "--basic-auth" in said
+    log = served.log.read_text()
+    assert "WARNING: anyone who reaches this address can start processes" in log
+    assert "--basic-auth" in log
 
     def ranks() -> set[int]:
-        found, above = processes(), {served.process.pid}
+        known, above = processes(), {served.process.pid}
         for _ in range(3):  # guardian, fork server, ranks
-            above |= {pid for pid, (parent, _) in found.items() if parent in above}
+            above |= {pid for pid, (parent, _) in known.items() if parent in above}
         return above - {served.process.pid}
 
     assert not remains(lambda: len(ranks()) < 6, 60), "the pool of four gets ready"

@@ -18,9 +18,9 @@ from workbench.interface.app.start import StartPage, plain
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site(Runs(Limits()))
-    yield made
-    made.pool.shutdown()
+    page_site = Site(Runs(Limits()))
+    yield page_site
+    page_site.pool.shutdown()
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -63,18 +63,18 @@ def test_code_that_yaml_spells_out_is_refused_on_the_page(
     assert capfd.readouterr().err == "" and not page.form.state["busy"]
 
 
-@pytest.mark.parametrize("told", ["folder: {}", 'folder: "{}"', "hidden: [{}]", "folder: [{}]"])
+@pytest.mark.parametrize("option", ["folder: {}", 'folder: "{}"', "hidden: [{}]", "folder: [{}]"])
 def test_a_visitor_cannot_ask_what_is_on_this_machine(
-    site: Site, told: str, tmp_path: Path
+    site: Site, option: str, tmp_path: Path
 ) -> None:
     (tmp_path / "x").mkdir()
-    page, said = StartPage(site), set[str]()
+    page, words = StartPage(site), set[str]()
     for place in (tmp_path / "x", tmp_path / "y", "~/x", "~root", "../x", ".git", "a/b", "a\\b"):
-        page.take(values(task="mlp_fashion", task_options=told.format(place)), start=False)
+        page.take(values(task="mlp_fashion", task_options=option.format(place)), start=False)
         refused = page.form.state["refused"]
         assert "names a place of this machine" in refused
-        said.add(refused.partition("names a place")[2])
-    assert len(said) == 1, said
+        words.add(refused.partition("names a place")[2])
+    assert len(words) == 1, words
     for place in ("workbench", "nowhere"):  # the one is a folder here
         page.take(values(task="mlp_fashion", task_options=f"folder: {place}"), start=False)
         assert f"'{place}' names a place of this machine" in page.form.state["refused"]
@@ -119,10 +119,10 @@ def test_a_name_that_no_field_has_is_not_repeated_at_length() -> None:
     assert len(str(error.value)) < 200
 
 
-@pytest.mark.parametrize("told", [None, [], "ranks", 3])
-def test_what_is_no_form_is_refused(told: object) -> None:
+@pytest.mark.parametrize("data", [None, [], "ranks", 3])
+def test_what_is_no_form_is_refused(data: object) -> None:
     with pytest.raises(Refused, match="not a form's values"):
-        plain(told)
+        plain(data)
 
 
 def test_a_link_carries_no_code(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from workbench.interface.app.turns import SHARE, THREADS, Redrawing, Turns
 
 @pytest.fixture
 def turns() -> Iterator[Turns]:
-    made = Turns()
-    yield made
-    made.close()
+    queue = Turns()
+    yield queue
+    queue.close()
 
 
 def test_whose_pages_are_slow_has_a_share_of_the_threads_and_no_more(turns: Turns) -> None:

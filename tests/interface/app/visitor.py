@@ -97,8 +97,12 @@ class Visitor:
         await self.event("data_event", values)
 
     async def event(self, name: str, values: Any) -> None:
-        told = {"type": "event", "name": name, "values": {"type": "map", "entries": values or []}}
-        events = [{"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": told}]
+        message = {
+            "type": "event",
+            "name": name,
+            "values": {"type": "map", "entries": values or []},
+        }
+        events = [{"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": message}]
         await self.say("PATCH-DOC", {"events": events})
 
     async def say(self, kind: str, content: dict[str, Any]) -> None:
@@ -149,20 +153,20 @@ class Visitor:
                 if event["kind"] == "ModelChanged" and owner and event["attr"] == "state":
                     self.parts[owner] = decoded(event["new"])
 
-    def _learn(self, found: Any) -> None:
+    def _learn(self, part: Any) -> None:
         """Find the parts in a document."""
-        if isinstance(found, list):
-            for one in found:
+        if isinstance(part, list):
+            for one in part:
                 self._learn(one)
-        elif isinstance(found, dict):
-            attributes = found.get("attributes") or {}
-            if str(found.get("name", "")).endswith("AnyWidgetComponent"):
-                name = attributes.get("class_name") or re.split(r"\W", found["name"])[-1]
+        elif isinstance(part, dict):
+            attributes = part.get("attributes") or {}
+            if str(part.get("name", "")).endswith("AnyWidgetComponent"):
+                name = attributes.get("class_name") or re.split(r"\W", part["name"])[-1]
                 data = attributes.get("data") or {}
-                self.ids[name], self._owner[data.get("id", "")] = found["id"], name
+                self.ids[name], self._owner[data.get("id", "")] = part["id"], name
                 state = (data.get("attributes") or {}).get("state")
                 self.parts[name] = decoded(state) if state else {}
-            for one in found.values():
+            for one in part.values():
                 self._learn(one)
 
 

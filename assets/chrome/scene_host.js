@@ -167,8 +167,19 @@ export class SceneHost {
       tab.setAttribute("aria-selected", String(tab.dataset.scene === scene.name));
       tab.tabIndex = tab.dataset.scene === scene.name ? 0 : -1;
     }
+    this.#reveal();
     stage.root.dataset.scene = scene.name;
     stage.touch();
+  }
+
+  /** Scroll the row of tabs, where it is wider than the stage, to the chosen one. */
+  #reveal() {
+    const row = this.stage.$(".wb-tabs");
+    const tab = [...this.#buttons()].find((one) => one.tabIndex === 0);
+    if (!tab) return;
+    const left = tab.offsetLeft - row.offsetLeft;
+    const least = left + tab.offsetWidth - row.clientWidth;
+    row.scrollLeft = Math.min(Math.max(row.scrollLeft, least), left);
   }
 
   #buttons() {

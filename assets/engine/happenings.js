@@ -9,6 +9,7 @@
  * @typedef {import("./feed_lines.js").Line} Line
  */
 import { bytes, combineWords, counted, duration, grouped } from "./format.js";
+import { Alarms, isLate } from "./alarms.js";
 import { badEnds } from "./deaths.js";
 import { FeedLines } from "./feed_lines.js";
 import { BY_HAND, DATA_WORDS, detectWords, faultWords } from "./fault_words.js";
@@ -21,14 +22,6 @@ import { newestIsWhole, lossWords, lossesOf, trainers } from "./losses.js";
 
 const SHOWN_KINDS = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
 const PAIR_NS = 5e6; // two directions of a link that are changed together
-const MOMENT_NS = 1e9; // ranks that are late together
-/** Why a rank is late that does not stall: it works, or would, or waits for one that does. */
-const WHY_LATE = /** @type {Record<string, string>} */ ({
-  "late: computes": "computes",
-  "late: waits for a core": "waits for a core",
-  "late: waits itself": "",
-});
-
 /** How the driver found a rank's process. @type {Record<string, string>} */
 const LOST_WORDS = { killed: "was killed", exited: "exited", raised: "raised", ended: "ended" };
 /** What else it finds of a rank. @type {Record<string, string>} */
@@ -49,13 +42,8 @@ export class Happenings {
     this.table = known.table;
     this.run = known.run?.id ?? "";
     this.next = 0; // the next row to look at, counted over the whole run
-    // lane in which a wait is not over -> what was noticed in it, after so many seconds
-    this.open = /** @type {Map<string, {line: Line, seconds: number}>} */ (new Map());
-    this.late = /** @type {{line: Line, ranks: Set<number>, why: Map<number, string>} | null} */ (
-      null
-    ); // the newest
-    // the newest waits that are over, in one line; pads that were overrun, in one
-    this.past = /** @type {{line: Line, ranks: Set<number>, most: number} | null} */ (null);
+    this.alarms = new Alarms(this.#feed);
+    // pads that were overrun, in one line
     this.overruns = /** @type {{line: Line, ranks: Set<number>, most: number} | null} */ (null);
     // lines of a recovery: who did the same
     this.together = /** @type {Map<string, {line: Line, ranks: Set<number>}>} */ (new Map());
@@ -102,7 +90,8 @@ export class Happenings {
     const overrun = table.strings.indexOf("pad overrun");
     this.next = table.forgotten + table.rows;
     for (let r = from; r < table.rows; r++) {
-      if (this.open.size && kind[r] === table.code.wait) this.#over(r);
+      if (this.alarms.any && kind[r] === table.code.wait)
+        this.alarms.over(this.#lane(r), table.start[r]);
       if (!wanted[kind[r]]) continue;
       if (kind[r] === table.code.metric) {
         if (overrun > 0 && table.name[r] === overrun) this.#overrun(r);
@@ -114,49 +103,6 @@ export class Happenings {
   #lane(r) {
     const { passage, passages } = this.table;
     return `${passages.rank[passage[r]]} ${passages.lane[passage[r]]}`;
-  }
-
-  /**
-   * The wait is over in which something was noticed: that is no alarm any more.
-   * @param {number} r
-   */
-  #over(r) {
-    const lane = this.#lane(r);
-    const alarm = this.open.get(lane);
-    if (!alarm || this.table.start[r] > alarm.line.t) return;
-    this.open.delete(lane);
-    const { line, seconds } = alarm;
-    line.kind = "waited";
-    if (this.past && Math.abs(this.past.line.t - line.t) < MOMENT_NS) {
-      const { past } = this;
-      past.ranks.add(line.rank);
-      past.most = Math.max(past.most, seconds);
-      const who = past.ranks.size > 1 ? `${past.ranks.size} ranks` : `rank ${line.rank}`;
-      past.line.words = `${who}: no progress for ${past.most.toFixed(1)} s, until it went on`;
-      this.#feed.remove(line);
-    } else this.past = { line, ranks: new Set([line.rank]), most: seconds };
-    this.#feed.changed();
-  }
-
-  /**
-   * A rank has waited for one that is late: with others of that moment in one line.
-   * @param {number} r
-   * @param {number} rank
-   * @param {string} name
-   */
-  #noteLate(r, rank, name) {
-    const t = this.table.end[r];
-    const peer = this.table.peer[r];
-    if (!this.late || Math.abs(t - this.late.line.t) > MOMENT_NS)
-      this.late = { line: this.#feed.put(t, "", "waited", peer), ranks: new Set(), why: new Map() };
-    const { line, ranks, why } = this.late;
-    ranks.add(rank);
-    if (WHY_LATE[name]) why.set(peer, `rank ${peer} ${WHY_LATE[name]}`);
-    const who = ranks.size > 1 ? `${ranks.size} ranks` : `rank ${rank}`;
-    line.words =
-      `${who} waited over 1 ` +
-      `s${why.size ? `: ${[...why.values()].join(", ")}` : " for others"}`;
-    this.#feed.changed();
   }
 
   /** Pads that are overrun, of all ranks in one line. @param {number} r */
@@ -217,11 +163,13 @@ export class Happenings {
       (servesExamples(known.run, by) || !standsForMessages(known.run, by))
     )
       return; // its receive is open, it does not stand for it
-    else if (kind === "detect" && name in WHY_LATE) this.#noteLate(r, by, name);
+    else if (kind === "detect" && isLate(name)) this.alarms.late(t, by, peer, name);
     else if (kind === "detect")
-      this.open.set(this.#lane(r), {
-        line: this.#feed.put(t, detectWords(table, r, by, known.lanesNow), kind, by),
+      this.alarms.raise(this.#lane(r), t, {
+        rank: by,
         seconds: table.value[r],
+        words: detectWords(table, r, by, known.lanesNow),
+        stopped: name === "stalled: stopped",
       });
     else if (kind === "abort" || kind === "rebuild" || kind === "restore")
       this.#recovers(r, by, kind, name);

@@ -7,6 +7,7 @@
  *   apart: number, span: number}} LossAxes
  */
 import { grouped } from "./format.js";
+import { isOver } from "./player.js";
 
 const MEAN_OVER = 10; // iterations
 
@@ -26,6 +27,15 @@ export const trainers = (run) =>
  */
 export const newestIsWhole = ({ run, state }) =>
   ["finished", "replay"].includes(state) || (!!run?.server && state === "failed");
+
+/**
+ * How many iterations a chart has room for: those of the run, -1 if unknown; of one that is over
+ * those that it made, for no more will come.
+ * @param {import("./player.js").Known} known
+ * @param {Losses} losses
+ */
+export const iterationsShown = (known, losses) =>
+  isOver(known) && losses.last >= 0 ? losses.last + 1 : (known.run?.iterations ?? -1);
 
 /**
  * Means over the ranks that recorded a loss, with equal weights (the page does not know how many samples

@@ -1,8 +1,19 @@
 // @ts-check
 /**
- * What Python cannot see of the page around its charts: whether it is dark, and how much room it
- * has. Shows nothing.
+ * What Python cannot see of the page around its charts: whether it is dark, its colour, and how much
+ * room it has. Shows nothing.
  */
+
+const SOLID = /^rgb\(\d+, \d+, \d+\)$/;
+
+/** The colour that is seen behind an element; "" where all is see-through. @param {Element} el */
+export function colourBehind(el) {
+  for (let at = /** @type {Element | null} */ (el); at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor;
+    if (SOLID.test(colour)) return colour;
+  }
+  return "";
+}
 
 export default {
   /** @param {{model: any, el: HTMLElement}} host */
@@ -17,6 +28,7 @@ export default {
     const look = () => {
       const lab = document.body.dataset.jpThemeLight; // JupyterLab's own word, where there is one
       tell("dark", lab ? lab === "false" : system.matches);
+      tell("colour", colourBehind(el));
     };
     const theme = new MutationObserver(look);
     theme.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
@@ -31,6 +43,7 @@ export default {
       // by then it has its place in the page
       const charts = el.closest(".wb-charts");
       if (charts) room.observe(charts);
+      look();
     });
     return () => {
       theme.disconnect();

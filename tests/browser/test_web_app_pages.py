@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, Page
 
 from tests.browser.app_pages import (
     FIRST,
@@ -131,6 +131,33 @@ def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_
     assert page.get_by_role("tab", name="Clocks").count() == 0, "it has nothing to say here"
     to_the_end(page)
     page.get_by_text("Losses compared, by updates").first.wait_for()
+
+
+def rows_of_tabs(page: Page) -> list[int]:
+    """Return the height of each row of tabs in lines of its tallest tab."""
+    return page.locator("[role=tablist]").evaluate_all(
+        "(lists) => lists.map((list) => { const tops = [...list.children].filter((one) =>"
+        " !one.hidden).map((one) => one.offsetTop); return new Set(tops).size; })"
+    )
+
+
+def test_the_loss_is_drawn_once_and_tabs_scroll_where_a_page_is_narrow(
+    web_app: str, open_page: Open
+) -> None:
+    page = open_page(viewport={"width": 400, "height": 900}).page
+    start_page(page, web_app)
+    choose(page, "Two ranks", iterations=5)
+    stage = start(page)
+    wait_for(lambda: state(stage) == "finished", "its end", 90)
+    tab = page.get_by_role("tab", name="Exposed communication")
+    wait_for(lambda: tab.get_attribute("aria-selected") == "true", "another chart than the loss")
+    assert rows_of_tabs(page) == [1, 1], "the stage's, and the charts'"
+    page.get_by_role("tab", name="Recording").click()
+    last = page.get_by_role("tab", name="Recording")
+    wait_for(lambda: last.get_attribute("aria-selected") == "true", "the reader's choice")
+    box = last.bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 400, "it is in view"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 # ---- light and dark, and whose runs they are

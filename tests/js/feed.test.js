@@ -161,9 +161,41 @@ test("an alarm is one while its wait lasts", () => {
   );
 });
 
+test("similar alarms are one line, red while one of them holds", () => {
+  const stalled = (rank, t, value, name = "stalled") =>
+    row(rank, "detect", t, t, { peer: 3, name, op: 37, value });
+  const wait = (rank, start, end) => row(rank, "wait", start, end, { op: 37, peer: 3 });
+  const lines = (...list) => read(heard(list)).map(({ kind, words }) => [kind, words]);
+  const three = [stalled(0, 9, 1), stalled(1, 10, 1, "stalled: stopped"), stalled(2, 11, 1)];
+  assert.deepEqual(
+    lines(...three),
+    [
+      [
+        "detect",
+        "3 ranks make no progress: rank 1 for 1.0 s, in all_reduce call 38; it waits for rank 3, " +
+          "whose process is stopped",
+      ],
+    ],
+    "one alarm for those of a moment, with the cause that says most",
+  );
+  const left = lines(...three, wait(0, 3, 20), wait(1, 3, 20));
+  assert.deepEqual(left.map(([kind]) => kind).sort(), ["detect", "waited"]);
+  assert.match(left.find(([kind]) => kind === "detect")[1], /^rank 2: no progress for 1.0 s/);
+  const again = [9e9, 18e9].flatMap((t, i) => [stalled(0, t, 2 + i), wait(0, t - 1e9, t + 1e9)]);
+  assert.deepEqual(lines(stalled(0, 9, 1), wait(0, 3, 20), ...again), [
+    ["waited", "rank 0: no progress for up to 3.0 s, 3 times, last at 18.0 s; each went on"],
+  ]);
+  const between = fault(10e9, "freeze", 1);
+  assert.equal(
+    lines(...again.slice(0, 2), between, ...again.slice(2)).length,
+    3,
+    "what happens between them keeps them apart",
+  );
+});
+
 test(
-  "who waits for a rank that works, or has no core, raises no alarm: one line for those of a " +
-    "moment",
+  "who waits for a rank that works, or has no core, raises no alarm: one line for all, until " +
+    "something else happens",
   () => {
     const late = (rank, peer, why, t) =>
       row(rank, "detect", t, t, { peer, name: `late: ${why}`, value: 1, op: 3 });
@@ -172,13 +204,18 @@ test(
       late(2, 1, "computes", 1.1e9),
       late(3, 2, "waits itself", 1.2e9),
       late(0, 3, "waits for a core", 9e9),
+      fault(10e9, "freeze", 1),
+      late(0, 1, "computes", 11e9),
     ];
     const told = read(heard(list)).filter((line) => line.words.includes("waited"));
     assert.deepEqual(
       told.map((line) => [line.kind, line.words]),
       [
-        ["waited", "3 ranks waited over 1 s: rank 1 computes"],
-        ["waited", "rank 0 waited over 1 s: rank 3 waits for a core"],
+        [
+          "waited",
+          "3 ranks waited over 1 s, 2 times, last at 9.00 s: rank 1 computes, rank 3 waits for a core",
+        ],
+        ["waited", "rank 0 waited over 1 s: rank 1 computes"],
       ],
     );
     assert.equal(words([late(3, 2, "waits itself", 5)])[0], "rank 3 waited over 1 s for others");

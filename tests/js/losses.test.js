@@ -4,6 +4,7 @@ import {
   Losses,
   horizon,
   iterationAtX,
+  iterationsShown,
   iterationTicks,
   lossAxes,
   lossPoints,
@@ -152,3 +153,13 @@ test("losses in a few digits", () =>
     "–",
     "3.0e-5",
   ]));
+
+test("a chart of a run that was stopped ends where its losses end", () => {
+  const losses = lossesOf(tableOf([0, 1, 2].map((i) => told(0, i, 2))));
+  const run = { iterations: 2000 };
+  assert.equal(iterationsShown({ state: "running", run }, losses), 2000);
+  assert.equal(iterationsShown({ state: "finished", run }, losses), 3);
+  assert.equal(iterationsShown({ state: "failed", run }, lossesOf(tableOf([]))), 2000);
+  const axes = lossAxes(500, 140, iterationsShown({ state: "finished", run }, losses), losses);
+  assert.equal(lossX(axes, 2), axes.x1);
+});

@@ -24,7 +24,7 @@ export function seenAt(how, share, width, more = {}) {
     pass.facts.ranks,
     Math.max(...pass.lanes.map((l) => l.length)),
   );
-  const scale = pipelineScale(0, Math.max(pass.to - pass.from, pass.plan?.span ?? 0));
+  const scale = pipelineScale(0, Math.max(pass.to - pass.from, pass.plan?.span ?? 0), true);
   const t = pass.from + share * (pass.to - pass.from);
   const look = {
     table: known.table,

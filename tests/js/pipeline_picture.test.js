@@ -246,12 +246,13 @@ test(
 );
 
 test(
-  "the scale stays while the picture fills it, grows when it must, shrinks when a quarter is " +
-    "empty",
+  "the axis ends where the data ends; while iterations follow each other it stays if they fill " +
+    "nine tenths of it",
   () => {
-    assert.equal(pipelineScale(100, 80), 100);
-    assert.equal(pipelineScale(100, 101), 101 * 1.02);
-    assert.equal(pipelineScale(100, 70), 70 * 1.02);
+    assert.equal(pipelineScale(100, 95, false), 100);
+    assert.equal(pipelineScale(100, 101, false), 101 * 1.02);
+    assert.equal(pipelineScale(100, 80, false), 80 * 1.02);
+    assert.equal(pipelineScale(100, 95, true), 95 * 1.02);
     assert.deepEqual(
       [bubbleScale(0.03), bubbleScale(0.374), bubbleScale(0.75), bubbleScale(1)],
       [0.1, 0.4, 0.8, 1],

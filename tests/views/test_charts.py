@@ -170,11 +170,21 @@ def test_charts_show_what_they_are_asked_to() -> None:
     light = live.figure.layout.paper_bgcolor
     live.ground.dark = True
     assert live.figure.layout.paper_bgcolor == tokens("dark")["ground"] != light
+    live.ground.colour = "rgb(17, 17, 17)"
+    layout = live.figure.layout
+    assert layout.paper_bgcolor == layout.plot_bgcolor == "rgb(17, 17, 17)", "no box in the page"
     loss = select(Store.from_frame(two_ranks()), "loss")
     live.compare({"a": loss, "b": loss})
     assert [trace.name for trace in live.figure.data][3:] == ["a", "b"] * 2
     live.compare({})
     assert len(live.figure.data) == 3
+    live.close()
+
+
+def test_charts_of_a_theme_that_was_asked_for_bring_their_own_ground() -> None:
+    live = Charts(None, "loss", theme="dark")
+    live.ground.colour = "rgb(255, 255, 255)"
+    assert live.figure.layout.paper_bgcolor == tokens("dark")["ground"]
     live.close()
 
 

@@ -14,6 +14,7 @@ import {
   newestIsWhole,
   drawLoss,
   iterationAtX,
+  iterationsShown,
   lossAxes,
   lossWords,
   lossesOf,
@@ -132,11 +133,12 @@ class Overview {
   #axes() {
     const { known, width } = this.stage;
     const canvas = this.$(".wb-loss");
+    const losses = lossesOf(known.table);
     return lossAxes(
       canvas.clientWidth || width,
       this.lossHeight,
-      known.run?.iterations ?? -1,
-      lossesOf(known.table),
+      iterationsShown(known, losses),
+      losses,
     );
   }
 

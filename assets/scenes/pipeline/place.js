@@ -90,14 +90,18 @@ export const planTop = (place, row) => place.top + row * place.pitch + 5 + place
 /** The ground line of what is held. @param {PipelinePlace} place @param {number} row */
 export const ribbonBase = (place, row) => planTop(place, row) + place.plan + 4 + place.ribbon;
 
+const PIPELINE_MARGIN = 1.02; // of a width, so that the last bar does not touch the edge
+const PIPELINE_FULL = 0.9; // share of the width that is filled while the scale stays
+
 /**
- * How long the picture's time is: it stays while what is shown fills three quarters of it, so that
- * nothing moves.
+ * How long the picture's time is: it ends where what is shown ends. While iterations follow each
+ * other it stays as long as they fill nine tenths of it, so that little moves.
  * @param {number} had
  * @param {number} span
+ * @param {boolean} still  one iteration is looked at, no other follows by itself
  */
-export const pipelineScale = (had, span) =>
-  had >= span && had * 0.75 <= span ? had : Math.max(1, span * 1.02);
+export const pipelineScale = (had, span, still) =>
+  !still && had >= span && had * PIPELINE_FULL <= span ? had : Math.max(1, span * PIPELINE_MARGIN);
 
 /**
  * What is under a point: a row and a moment; the axis has row -1.

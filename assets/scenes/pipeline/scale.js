@@ -49,9 +49,12 @@ export class PageScale {
     for (const one of [this, ...this.others]) one.changed();
   }
 
-  /** @param {number} span  ns that this picture shows */
-  fit(span) {
-    const next = pipelineScale(this.wanted, span);
+  /**
+   * @param {number} span  ns that this picture shows
+   * @param {boolean} still  no other iteration follows by itself
+   */
+  fit(span, still) {
+    const next = pipelineScale(this.wanted, span, still);
     if (next === this.wanted) return;
     this.wanted = next;
     if (this.shared) for (const one of this.others) one.changed();

@@ -132,6 +132,7 @@ class PipelineView {
           Math.min(end - pass.from, 1.15 * (pass.to - pass.from)),
         ),
       ),
+      look.held || isOver(look.known),
     );
     return (this.shown = { pass, place });
   }

@@ -18,6 +18,8 @@ from workbench.interface.app.turns import Redrawing
 from workbench.views.pages.figures import CHARTS, draw
 
 FRESH_SECONDS = 0.5  # so old a figure will do for the next page
+# The chart on show until the reader chooses one: the loss is drawn on the stage's overview above.
+AT_FIRST = ("returns", "bubble", "clocks", "held", "communication", "accuracy")
 _lines: weakref.WeakKeyDictionary[Any, Lines] = weakref.WeakKeyDictionary()
 _lines_lock = threading.Lock()
 
@@ -80,13 +82,19 @@ class Charts:
 
     def __init__(self, site: Site, run: Any, ground: Ground, owner: str) -> None:
         self.lines, self.ground = lines(run), ground
-        self.name, self._drawn = "loss", 0
+        self._chosen, self._drawn = "", 0
         self.tabs = TabsPart(self.heard)
         self.tabs.tell(tabs=self._tabs(), chosen=self.name, label="Charts of this run")
         self.chart = ChartPart()
         self._redrawing = Redrawing(site.turns, owner, self._refresh)
         ground.param.watch(lambda _: self.refresh(), "dark")
         self.tabs.follow(self.refresh, at_once=run.done)
+
+    @property
+    def name(self) -> str:
+        """The chart on show: the reader's choice, or the first that tells most of such a run."""
+        offered = self.lines.offered
+        return self._chosen or next((one for one in AT_FIRST if one in offered), "loss")
 
     def _tabs(self) -> list[dict[str, str]]:
         offered = self.lines.offered
@@ -95,8 +103,8 @@ class Charts:
     def heard(self, message: Mapping[str, Any]) -> None:
         name = message.get("name")
         if message.get("type") == "choose" and isinstance(name, str) and name in CHARTS:
-            self.name = name
-            self.tabs.tell(chosen=self.name)
+            self._chosen = name
+            self.tabs.tell(chosen=name)
             self.refresh()
 
     def refresh(self) -> None:
@@ -106,11 +114,13 @@ class Charts:
     def _refresh(self) -> None:
         if not self.ground.known:
             return  # it is drawn once the page has said whether it is dark
-        if (result := self.lines.figure(self.name, self.ground.theme)) is None:
+        name = self.name
+        if (result := self.lines.figure(name, self.ground.theme)) is None:
             return
         drawn, figure = result
-        if (key := hash((drawn, self.name, self.ground.theme))) != self._drawn:
+        if (key := hash((drawn, name, self.ground.theme))) != self._drawn:
             self._drawn = key
             self.chart.draw(figure)
-        if (tabs := self._tabs()) != self.tabs.state["tabs"]:
-            self.tabs.tell(tabs=tabs)
+        shown = {"tabs": self._tabs(), "chosen": name}
+        if any(self.tabs.state[key] != value for key, value in shown.items()):
+            self.tabs.tell(**shown)

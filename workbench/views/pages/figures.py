@@ -97,11 +97,12 @@ def comparison(losses: Mapping[str, pl.DataFrame], theme: str = "light") -> go.F
     return grid(compared(losses, theme), theme)
 
 
-def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
+def grid(cells: Sequence[Cell], theme: str = "light", ground: str = "") -> go.Figure:
     """Draw one figure of all charts, two in a row. Its traces are those of the charts in their
-    order, its annotations their titles.
+    order, its annotations their titles. ``ground``: the page's own colour, else the theme's.
     """
     ink, across = tokens(theme), 2 if len(cells) > 1 else 1
+    ground = ground or ink["ground"]
     places = _places(cells)
     rows = max(places, default=0) // across + 1
     whole = go.Figure(
@@ -113,8 +114,8 @@ def grid(cells: Sequence[Cell], theme: str = "light") -> go.Figure:
                 "t": 56,
                 "b": 44,
             },
-            "paper_bgcolor": ink["ground"],
-            "plot_bgcolor": ink["ground"],
+            "paper_bgcolor": ground,
+            "plot_bgcolor": ground,
             "font": {"family": ink["font"], "size": 12, "color": ink["ink"]},
             "hovermode": "x",
             "barmode": "stack",

@@ -36,10 +36,11 @@ SELDOM_SECONDS = 3.0
 
 
 class Ground(anywidget.AnyWidget):
-    """Reports the page around it: whether it is dark, and how wide. Shows nothing."""
+    """Reports the page around it: whether it is dark, its colour, how wide. Shows nothing."""
 
     _esm = asset("widgets/ground.js")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)  # None: not known yet
+    colour = traitlets.Unicode().tag(sync=True)  # "rgb(17, 17, 17)"; "": not known, or see-through
     width = traitlets.Int(0).tag(sync=True)  # CSS pixels that the charts have; 0: not known yet
 
 
@@ -129,7 +130,7 @@ class Charts(ipywidgets.VBox):
         super().__init__([self.ground])
         self.add_class("wb-charts")
         self.ground.observe(lambda _: self._fit(), "width")
-        self.ground.observe(lambda _: self.refresh(), "dark")
+        self.ground.observe(lambda _: self.refresh(), ["dark", "colour"])
         hear_at_once(self.ground.comm)
         if run is None:
             self._begin(self.refresh)
@@ -139,6 +140,11 @@ class Charts(ipywidgets.VBox):
     @property
     def theme(self) -> str:
         return self._fixed or ("dark" if self.ground.dark else "light")
+
+    @property
+    def _page_colour(self) -> str:
+        """The colour of the page around; "" where a theme was asked for, which may not be its."""
+        return self.ground.colour if self._fixed is None else ""
 
     @property
     def figure(self) -> Any:
@@ -229,7 +235,7 @@ class Charts(ipywidgets.VBox):
     def _structure(self, cells: list[Cell]) -> list[Any]:
         """Return everything in a figure but points, words and scales."""
         lines = [(one.chart, one.y, [line.name for line in one.traces]) for one in cells]
-        return [self.theme, *lines]
+        return [self.theme, self._page_colour, *lines]
 
     def _update(self, cells: list[Cell]) -> None:
         lines, before = [trace for one in cells for trace in one.traces], self._scales
@@ -244,7 +250,7 @@ class Charts(ipywidgets.VBox):
                     self._figure.layout[axis].update(scale)
 
     def _draw(self, cells: list[Cell]) -> None:
-        fresh, self._scales = grid(cells, self.theme), scales(cells)
+        fresh, self._scales = grid(cells, self.theme, self._page_colour), scales(cells)
         fresh.layout.width = self.ground.width or None
         if self._figure is None:
             self._figure = Figure(fresh)

@@ -1,5 +1,5 @@
 // @ts-check
-/** A row of tabs; the server shows what was chosen. */
+/** A row of tabs, which scrolls where it is wider than the page; the server shows what was chosen. */
 
 import { h, part } from "./dom.js";
 
@@ -14,6 +14,7 @@ export default part((body, /** @type {State} */ state, tell) => {
     choose(state.tabs[(at + way + state.tabs.length) % state.tabs.length].name);
   };
   const focused = body.contains(/** @type {ShadowRoot} */ (body.getRootNode()).activeElement);
+  const before = body.firstElementChild?.scrollLeft ?? 0;
   body.replaceChildren(
     h(
       "div",
@@ -33,5 +34,13 @@ export default part((body, /** @type {State} */ state, tell) => {
       ),
     ),
   );
+  const row = /** @type {HTMLElement} */ (body.firstElementChild);
+  const tab = /** @type {HTMLElement | null} */ (row.querySelector("[tabindex='0']"));
+  row.scrollLeft = before;
+  if (tab) {
+    // the chosen tab is in view, and the page stays where it is
+    const left = tab.offsetLeft - row.offsetLeft;
+    row.scrollLeft = Math.min(Math.max(before, left + tab.offsetWidth - row.clientWidth), left);
+  }
   if (focused) /** @type {HTMLElement} */ (body.querySelector("[tabindex='0']"))?.focus();
 });

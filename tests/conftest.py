@@ -29,7 +29,7 @@ MARK = f"WORKBENCH_TEST_RUN={RUN}".encode()
 os.environ.setdefault("WORKBENCH_COSTS", "shipped")  # "auto" goes by what every machine has
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt what they start
-Found = TypeVar("Found")
+Leftovers = TypeVar("Leftovers")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
 _foreign: dict[str, int] = {}  # processes of others, which stay that: pid -> when it began
 GRACE = 2.0  # seconds; ranks must be gone 1 s after their driver, and this machine may be busy
@@ -118,7 +118,7 @@ def of_nobody_else(names: set[str]) -> set[str]:
     return set(inodes.values())
 
 
-def remains(look: Callable[[], Found], seconds: float = GRACE) -> Found:
+def remains(look: Callable[[], Leftovers], seconds: float = GRACE) -> Leftovers:
     """Return what ``look()`` still finds after a moment's patience; falsy once nothing is there."""
     deadline = time.monotonic() + seconds
     pause = 0.01  # longer and longer: a look through /proc is not for nothing

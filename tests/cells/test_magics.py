@@ -17,7 +17,7 @@ from tests import notebook_files
 from tests.kernel import Kernel, started
 from tests.live import gone, until
 from tests.processes import command
-from workbench.cells.magics import Asked, parse
+from workbench.cells.magics import Request, parse
 
 WIDGET, PICTURE = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
 PIDS = "import os\nprint('pid', os.getpid())"
@@ -178,20 +178,20 @@ def test_a_notebook_with_cells_on_ranks_passes_nbval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("4", Asked(size=4)),
-        ("", Asked()),
-        ("0,2", Asked(some=(0, 2))),
-        (" 2, ", Asked(some=(2,))),
-        ("1-3", Asked(some=(1, 2, 3))),
-        ("0, 2-3 --no-stage", Asked(some=(0, 2, 3), stage=False)),
-        ("4 --bare", Asked(size=4, bare=True)),
-        ("--end", Asked(end=True)),
-        ("--timeout '5 s' 3", Asked(size=3, timeout="5 s")),
-        ("4 --as team --bare", Asked(size=4, bare=True, name="team")),
-        ("2 --timeout=20s", Asked(size=2, timeout="20s")),
+        ("4", Request(size=4)),
+        ("", Request()),
+        ("0,2", Request(some=(0, 2))),
+        (" 2, ", Request(some=(2,))),
+        ("1-3", Request(some=(1, 2, 3))),
+        ("0, 2-3 --no-stage", Request(some=(0, 2, 3), stage=False)),
+        ("4 --bare", Request(size=4, bare=True)),
+        ("--end", Request(end=True)),
+        ("--timeout '5 s' 3", Request(size=3, timeout="5 s")),
+        ("4 --as team --bare", Request(size=4, bare=True, name="team")),
+        ("2 --timeout=20s", Request(size=2, timeout="20s")),
     ],
 )
-def test_what_stands_behind_the_magic_is_read(line: str, expected: Asked) -> None:
+def test_what_stands_behind_the_magic_is_read(line: str, expected: Request) -> None:
     assert parse(line) == expected
 
 

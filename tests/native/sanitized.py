@@ -101,7 +101,7 @@ def main(path: str, what: str) -> None:
     import workbench.native as room
 
     native = load(path)
-    room._chosen = lambda name: room.Found(native)  # type: ignore[assignment]
+    room._chosen = lambda name: room.Extension(native)  # type: ignore[assignment]
     if what == "fuzz":
         counts = fuzz(native, 1, 150)
         assert counts[DONE] > 20, counts

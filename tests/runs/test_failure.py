@@ -26,7 +26,7 @@ LOST = wb.PeerLost(
     doing="all_reduce 4",
     found_by=1,
 ).as_fields()
-TOLD = WorkbenchError(ABORTED, how="aborted").as_fields()
+ABORT = WorkbenchError(ABORTED, how="aborted").as_fields()
 RAISED = wb.CollectiveError("ranks disagree", 0, peer=1).as_fields()
 STOPPED = wb.RunTimeout("rank 3 is stopped (SIGSTOP)", 3, peer=1, how="stopped").as_fields()
 SILENT = wb.RunTimeout("no progress", 1, peer=0, how="silent").as_fields()
@@ -41,31 +41,31 @@ def reworded(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_who_was_told_to_end_is_no_cause_where_another_has_lost_a_peer() -> None:
-    for reports in ((TOLD, LOST), (LOST, TOLD), (TOLD, LOST, TOLD)):
+    for reports in ((ABORT, LOST), (LOST, ABORT), (ABORT, LOST, ABORT)):
         error = cause(*reports)
         assert isinstance(error, wb.PeerLost) and error.rank == 2, reports
         assert "rank 2 (process 9) ended" in str(error)
 
 
 def test_what_a_rank_raised_itself_comes_before_both() -> None:
-    error = cause(LOST, TOLD, RAISED)
+    error = cause(LOST, ABORT, RAISED)
     assert type(error).__name__ == "CollectiveError" and "disagree" in str(error)
-    assert ABORTED in str(cause(TOLD, TOLD)) and cause() is None
+    assert ABORTED in str(cause(ABORT, ABORT)) and cause() is None
 
 
 @pytest.mark.parametrize("way", [lambda fields: fields, reworded], ids=["as it is", "reworded"])
 def test_who_waits_for_a_stopped_rank_knows_most_whatever_the_words(way: Any) -> None:
-    for reports in ((SILENT, STOPPED), (STOPPED, SILENT), (TOLD, SILENT, STOPPED)):
+    for reports in ((SILENT, STOPPED), (STOPPED, SILENT), (ABORT, SILENT, STOPPED)):
         error = cause(*map(way, reports))
         assert isinstance(error, wb.RunTimeout) and (error.rank, error.how) == (3, "stopped")
-    error = cause(*map(way, (TOLD, LOST)))
+    error = cause(*map(way, (ABORT, LOST)))
     assert isinstance(error, wb.PeerLost) and (error.rank, error.peer) == (2, 1)
-    error = cause(*map(way, (LOST, TOLD, RAISED)))
+    error = cause(*map(way, (LOST, ABORT, RAISED)))
     assert isinstance(error, wb.CollectiveError)
 
 
 def test_an_error_keeps_its_fields_on_its_way() -> None:
-    for fields in (LOST, TOLD, RAISED, STOPPED):
+    for fields in (LOST, ABORT, RAISED, STOPPED):
         error = from_fields(json.loads(json.dumps(fields)))
         assert error.as_fields() == fields and set(FIELDS) < set(fields)
     mine = wb.SpecError("a rank that is given less than it needs")

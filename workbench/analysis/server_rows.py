@@ -50,7 +50,7 @@ class Served:
             return
         self._texts = pl.Series(self._store.names(), dtype=pl.String)
         numbers = {text: number for number, text in enumerate(self._texts)}
-        codes = np.array([numbers[name] for name in servers.TOLD if name in numbers])
+        codes = np.array([numbers[name] for name in servers.METRICS if name in numbers])
         result = (self._of_batch(batch, codes, numbers) for batch in batches)
         self._parts += [rows for rows in result if rows is not None]
 

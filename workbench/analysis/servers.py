@@ -24,7 +24,7 @@ from workbench.store.iterations import COMPUTE
 STRATEGY = "parameter_server"
 SERVED = STRATEGY, "elephas"  # strategies with servers of parameters
 GRANTS = "recv:control"  # the lane in which a worker waits for a grant
-TOLD = ("loss", "samples", "queue", "dropped", "slack", "elements")  # metrics
+METRICS = ("loss", "samples", "queue", "dropped", "slack", "elements")  # of servers
 KINDS = tuple(dict.fromkeys(("apply", "clock", "push", "pull", "detect", "wait", *COMPUTE)))
 ROWS = pl.Schema(
     {
@@ -48,7 +48,9 @@ def row_filter() -> pl.Expr:
     kind, text = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     spans = kind.is_in([one for one in KINDS if one not in ("wait", "metric")])
     grants = (kind == "wait") & (pl.col("lane").cast(pl.String) == GRANTS)
-    server_metrics = (kind == "metric") & text.is_in(TOLD) & (pl.col("phase").cast(pl.String) == "")
+    server_metrics = (
+        (kind == "metric") & text.is_in(METRICS) & (pl.col("phase").cast(pl.String) == "")
+    )
     return (spans & (pl.col("iteration") >= 0)) | grants | server_metrics | (kind == "detect")
 
 

@@ -40,7 +40,7 @@ _SOME = re.compile(r"\d{1,3}(-\d{1,3})?(\s*,\s*\d{1,3}(-\d{1,3})?)*\s*,?")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """The arguments of ``%%ranks``: how many ranks, or which of them; neither: as before."""
 
     size: int | None = None
@@ -52,7 +52,7 @@ class Asked:
     name: str = ""  # of the notebook's variable
 
 
-def parse(line: str) -> Asked:
+def parse(line: str) -> Request:
     """Parse the line of a magic. Raises UsageError, which lists what is allowed."""
     rest, options = line.strip(), dict[str, Any]()
     for flag, field, value in (
@@ -71,7 +71,7 @@ def parse(line: str) -> Asked:
         rest = rest.replace(match[0], " ")
     rest = rest.strip()
     if _ONE.fullmatch(rest):
-        return Asked(size=int(rest), **options)
+        return Request(size=int(rest), **options)
     if rest and not _SOME.fullmatch(rest):
         raise UsageError(f"%%ranks {line.strip()}: {rest!r} is no ranks. {_USAGE}")
     some = set[int]()
@@ -80,7 +80,7 @@ def parse(line: str) -> Asked:
         if int(last or first) < int(first):
             raise UsageError(f"%%ranks {line.strip()}: {part!r} ends before it begins. {_USAGE}")
         some.update(range(int(first), int(last or first) + 1))
-    return Asked(some=tuple(sorted(some)), **options)
+    return Request(some=tuple(sorted(some)), **options)
 
 
 @magics_class
@@ -104,7 +104,7 @@ class RanksMagic(Magics):
         self._hint(result)
         result.check()
 
-    def _run(self, request: Asked, cell: str) -> CellResult:
+    def _run(self, request: Request, cell: str) -> CellResult:
         code, name = f"\n{cell}", f"cell {self.shell.execution_count}"  # lines as they are seen
         _refuse_what_is_not_python(code, name)
         team = self._team(request)
@@ -116,7 +116,7 @@ class RanksMagic(Magics):
             if (stage := self._stage()) is not None:
                 stage.renew()
 
-    def _line(self, request: Asked) -> None:
+    def _line(self, request: Request) -> None:
         team = self._living()
         if request.end:
             if team is not None:
@@ -136,7 +136,7 @@ class RanksMagic(Magics):
             self.team = None
         return self.team
 
-    def _team(self, request: Asked) -> Ranks:
+    def _team(self, request: Request) -> Ranks:
         """Return the present ranks, or new ones if other ranks are asked for."""
         team = self._living()
         size = request.size or (team.size if team else 0)
@@ -177,7 +177,7 @@ class RanksMagic(Magics):
             )
 
 
-def _suits(team: Ranks, request: Asked) -> bool:
+def _suits(team: Ranks, request: Request) -> bool:
     """Return whether these are the ranks that are asked for, apart from their number."""
     bare = not request.size or team.bare == request.bare
     return bare and request.timeout in ("", team.timeout)

@@ -22,7 +22,7 @@ BINARY = "_mover.abi3.so"
 REBUILD = "`make mover` builds it (elsewhere: pip install the workbench again)"
 
 
-class Found(NamedTuple):
+class Extension(NamedTuple):
     """The extension, or the reason why Python does its work."""
 
     module: ModuleType | None
@@ -49,7 +49,7 @@ def name() -> str:
 
 
 @functools.cache
-def _chosen(name: str) -> Found:
+def _chosen(name: str) -> Extension:
     """Return what ``WORKBENCH_MOVER`` asks for; left out: the compiled one where there is one."""
     if name not in ("", "python", "c"):
         raise SpecError(
@@ -57,19 +57,19 @@ def _chosen(name: str) -> Found:
             f"({environment.VARIABLES['WORKBENCH_MOVER'].meaning})"
         )
     if name == "python":
-        return Found(None, "WORKBENCH_MOVER=python asks for Python's")
+        return Extension(None, "WORKBENCH_MOVER=python asks for Python's")
     mover = load(Path(__file__).parent)
     if mover.module is None and name == "c":
         raise WorkbenchError(f"WORKBENCH_MOVER=c asks for the compiled mover: {mover.reason}")
     return mover
 
 
-def load(folder: Path) -> Found:
+def load(folder: Path) -> Extension:
     """Import the extension and compare it with its sources in ``folder``."""
     if "t" in sys.abiflags:
-        return Found(None, "a free-threaded Python has no stable ABI, for which it is compiled")
+        return Extension(None, "a free-threaded Python has no stable ABI, for which it is compiled")
     if not (folder / BINARY).exists():
-        return Found(None, f"it was not compiled when the workbench was installed; {REBUILD}")
+        return Extension(None, f"it was not compiled when the workbench was installed; {REBUILD}")
     from workbench.native.build import digest
 
     loader = ExtensionFileLoader("workbench.native._mover", str(folder / BINARY))
@@ -77,7 +77,7 @@ def load(folder: Path) -> Found:
         module = module_from_spec(ModuleSpec(loader.name, loader, origin=loader.path))
         loader.exec_module(module)
     except ImportError as error:
-        return Found(None, f"it cannot be loaded ({error}); {REBUILD}")
+        return Extension(None, f"it cannot be loaded ({error}); {REBUILD}")
     if digest(folder) != module.SOURCES:
-        return Found(None, f"it is older than its sources; {REBUILD}")
-    return Found(module)
+        return Extension(None, f"it is older than its sources; {REBUILD}")
+    return Extension(module)

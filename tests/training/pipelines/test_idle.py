@@ -29,7 +29,7 @@ from workbench.views.packing import pack
 
 MS = 10**6
 START = 10**12
-SAID = {"warm": "warm_up", "imbalance": "imbalance", "comm": "communication", "fault": "fault"}
+CAUSES = {"warm": "warm_up", "imbalance": "imbalance", "comm": "communication", "fault": "fault"}
 KIND = {"F": "forward", "I": "backward", "B": "backward", "W": "weight_grad"}
 TIME = {"F": 10, "I": 9, "W": 7, "B": 16}  # ms
 
@@ -111,15 +111,15 @@ def facts(case: Case) -> dict[str, Any]:
     }
 
 
-Told = dict[tuple[int, int], list[Idle]]  # of each iteration and replica, from its start on
+IdleTimes = dict[tuple[int, int], list[Idle]]  # of each iteration and replica, from its start on
 
 
-def python_says(events: pl.DataFrame, plan_facts: dict[str, Any]) -> Told:
+def python_says(events: pl.DataFrame, plan_facts: dict[str, Any]) -> IdleTimes:
     """By idle.py, with the replicas and iterations that bubble.py finds."""
     schedule = Schedule.from_facts(plan_facts)
     assert schedule is not None
     order, still, pads = Order(schedule), bubble.frozen_spans(events), plan_facts["pads_ms"]
-    idle_times: Told = {}
+    idle_times: IdleTimes = {}
     for (replica, iteration), part in bubble.actions(events, schedule).group_by(
         "replica", "iteration"
     ):
@@ -169,14 +169,14 @@ def agree(events: pl.DataFrame, plan_facts: dict[str, Any], page: list[dict[str,
     parts = bubble.measure(events, schedule, pads_ns=pads).parts
     for one in page:
         key = one["iteration"], one["replica"]
-        mine = [Idle(place, SAID[why], start, end) for place, why, start, end in one["idle"]]
+        mine = [Idle(place, CAUSES[why], start, end) for place, why, start, end in one["idle"]]
         assert sorted(mine) == sorted(expected[key])
         for share in one["shares"]:
             rank = one["replica"] * plan_facts["ranks"] + share["place"]
             row = parts.filter(iteration=one["iteration"], rank=rank).row(0, named=True)
             assert row["whole_ns"] == share["whole"] and row["busy_ns"] == share["busy"]
-            assert {name: row[f"{name}_ns"] for name in SAID.values()} == {
-                SAID[why]: share[why] for why in SAID
+            assert {name: row[f"{name}_ns"] for name in CAUSES.values()} == {
+                CAUSES[why]: share[why] for why in CAUSES
             }
 
 

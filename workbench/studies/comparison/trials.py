@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from workbench.runs.run import Run
 
 FORMAT = 2  # of what is kept of a run; grows when an older one would be misread
-FOUND = "found"  # the key of it in the file's metadata
+RESULTS = "found"  # the key of a trial's results in the metadata of its file
 CODE_FOLDERS = {
     "strategy": "strategies",
     "task": "tasks",
@@ -193,7 +193,7 @@ def keep(trial: Trial, folder: Path) -> None:
     """Write a trial that is over into the folder. Raises WorkbenchError if that cannot be."""
     assert trial.past is not None
     store, curve = trial.past.run.store, trial.losses()
-    store.metadata[FOUND] = json.dumps(
+    store.metadata[RESULTS] = json.dumps(
         {
             "format": FORMAT,
             "name": trial.name,
@@ -211,7 +211,7 @@ def recall(trial: Trial, folder: Path) -> None:
     for file in sorted(folder.glob(f"*-{key_of(trial.experiment)}.parquet")):
         with contextlib.suppress(WorkbenchError, KeyError, ValueError, TypeError):
             *_, metadata = parquet.open_parquet(file)
-            facts = json.loads(metadata[FOUND])
+            facts = json.loads(metadata[RESULTS])
             if facts["format"] == FORMAT:
                 curve = pl.DataFrame(facts["curve"], schema=CURVE)
                 trial._final = measures.nothing() | facts["summary"]

@@ -4,7 +4,8 @@ Paper  DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, arXiv 2412.19437 (Dual
        by Sea AI Lab. Grid: torch's ScheduleDualPipeV.
 Idea   Pairs of a forward and a backward hide one another's messages. Here both are done one after
        the other, the forward first: what overlaps is the messages.
-Cost   idle (K-1)(F+I-W) a rank in times of a thin stage; M must be at least the stages' number, 2K.
+Cost   idle (K-1)(F+I-W) a rank in times of a thin stage, where W <= F, F-W <= I <= F·K/(K-1); M
+       must be at least the stages' number, 2K.
 Peak   2K + 1 stages' microbatches on every rank: half a rank's layers more than ZBV.
 Walk   K=2, M=4, v=2; stages 0 and 3 on rank 0, 1 and 2 on rank 1:
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -56,6 +58,18 @@ def test_formulas_are_what_the_schedules_do(
         assert bubble(schedule, times) == pytest.approx(share, abs=1e-9)
         assert makespan_s(schedule, times) == pytest.approx(case.busy + idle, rel=1e-9)
         assert span_idle_s(schedule, times)[0] == pytest.approx(span, abs=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_formula_of_dualpipe_v_holds_exactly_where_it_says(ranks: int) -> None:
+    schedule = build("dualpipe_v", ranks=ranks, microbatches=2 * ranks, stages_per_rank=2)
+    for lengths in product((4, 8, 10), (4, 8, 10, 12, 20), (2, 4, 8)):
+        f, i, w = lengths
+        case = Case(ranks, 2 * ranks, 2, f, i, w)
+        idle = makespan_s(schedule, Times(*lengths)) - case.busy
+        if w <= min(f, i):
+            holds = idle == pytest.approx((ranks - 1) * (f + i - w))
+            assert (idle_formula("dualpipe_v", case) is not None) == holds, lengths
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))

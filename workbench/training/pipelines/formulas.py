@@ -97,7 +97,13 @@ FORMULAS = {
         lambda c: (c.K - 1) * (c.f + c.i - c.w),
         "2K+1",
         lambda c, rank: 2 * c.K + 1,
-        holds=lambda c: c.M >= 2 * c.K and c.w <= min(c.f, c.i),
+        # Measured on the grid: a longer I holds up the forwards beside it, in each of K - 1 turns.
+        holds=lambda c: (
+            c.M >= 2 * c.K
+            and c.w <= min(c.f, c.i)
+            and c.f - c.w <= c.i
+            and (c.K - 1) * (c.i - c.f) <= c.f
+        ),
     ),
     "zbv": Formula(
         "(K−1)·F",

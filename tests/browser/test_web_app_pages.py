@@ -99,6 +99,32 @@ def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> No
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"
 
 
+def test_values_and_lines_are_picked_and_others_typed(web_app: str, open_page: Open) -> None:
+    page = open_page().page
+    start_page(page, web_app)
+    choose(page, "Ring of four")
+    code = page.locator("pre")
+    page.get_by_label("What goes wrong: add a line").select_option("slow rank 1 x4")
+    wait_for(lambda: "Slow(rank=1" in code.inner_text(), "the fault")
+    page.get_by_label("What goes wrong: add a line").select_option("jitter 0.1 x6")
+    wait_for(lambda: "Jitter(" in code.inner_text(), "the other fault")
+    assert page.locator("#field-faults").input_value() == "slow rank 1 x4\njitter 0.1 x6"
+    page.locator("#field-strategy").select_option("gossip")
+    graph = page.locator('[id="field-options.graph"]')
+    graph.select_option("torus")
+    wait_for(lambda: '"graph": "torus"' in code.inner_text(), "the graph")
+    other = page.locator('[id="field-options.graph-other"]')
+    assert not other.is_visible()
+    graph.select_option(label="another …")
+    other.fill("nonsense")
+    about = page.locator('[id="field-options.graph-about"]')
+    wait_for(lambda: "wrong" in (about.get_attribute("class") or ""), "words at the field")
+    page.get_by_role("button", name="Start this run").click()
+    page.get_by_text("What is wrong stands at: graph").wait_for()
+    assert other.evaluate("(e) => e.getRootNode().activeElement === e")
+    assert other.get_attribute("aria-invalid") == "true"
+
+
 @pytest.mark.full
 def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_page: Open) -> None:
     page = open_page().page

@@ -18,8 +18,10 @@ from tests.interface.plain import many, plain
 from tests.pairwise import first
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment, Network
-from workbench.interface import form, lines
+from workbench.interface import fault_lines, form, lines
+from workbench.interface.fault_lines import FAULT_PHRASES
 from workbench.interface.form import FormError
+from workbench.interface.form_fields import LINES
 from workbench.interface.form_labels import PLACES
 from workbench.presets.catalogue import comparisons
 from workbench.user_code import source
@@ -55,6 +57,19 @@ def test_a_field_that_nobody_placed_appears_by_itself(monkeypatch: pytest.Monkey
     last = form.fields()[-1]
     assert (last.name, last.label, last.group) == ("batch_size", "Batch size", "More")
     assert last.advanced and last.minimum == 1 and last.kind == "int"
+
+
+def test_what_can_be_picked_can_be_run() -> None:
+    for field in form.fields():
+        for value in field.suggestions:
+            strategy = field.strategies[-1]  # the first of some play a game
+            assert form.experiment({"strategy": strategy, "ranks": 4, field.name: value})
+        for line in field.phrases:
+            assert LINES[field.name][1](line), line
+    paths = {one.name for one in form.fields() if one.takes_path}
+    assert {"strategy", "task", "all_reduce", "options.schedule", "options.consistency"} <= paths
+    kinds = {fault.fault for fault in lines.parse_faults("\n".join(FAULT_PHRASES))}
+    assert kinds == {record.model_fields["fault"].default for record in fault_lines._FAULTS}
 
 
 def test_choices_are_the_files_of_the_folders_and_say_what_they_are() -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -97,12 +99,45 @@ def test_reset_goes_back_to_the_preset_and_can_be_taken_back(lab: Lab) -> None:
     assert lab.experiment.iterations == 7
 
 
-def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(lab: Lab) -> None:
+def test_a_list_takes_a_path_and_another_value_and_lines_are_picked(
+    lab: Lab, tmp_path: Path
+) -> None:
+    algorithm, graph, faults = (
+        lab.sheet.entries[name] for name in ("all_reduce", "options.graph", "faults")
+    )
+    path = tmp_path / "mine.py"
+    path.write_text("def mine(comm, x):\n    return x\n")
+    assert algorithm.other.layout.display == "none"
+    algorithm.input.value = dict(algorithm.input.options)["a path …"]
+    assert algorithm.other.layout.display == ""
+    algorithm.other.value = f"{path}:mine"
+    assert lab.experiment.all_reduce == f"{path}:mine" and "mine.py:mine" in lab.code.text
+    algorithm.input.value = "naive"
+    assert lab.experiment.all_reduce == "naive" and algorithm.other.layout.display == "none"
+    lab.sheet.entries["strategy"].value = "gossip"
+    graph.input.value = "complete"
+    assert lab.experiment.options == {"graph": "complete"}
+    graph.input.value = dict(graph.input.options)["another …"]
+    graph.other.value = "0-1, 1-2, 2-3"
+    assert lab.sheet.values["options.graph"] == "0-1, 1-2, 2-3"
+    for _ in range(2):
+        faults.phrases.value = "jitter 0.1 x6"
+    assert faults.value == "jitter 0.1 x6\njitter 0.1 x6" and faults.phrases.value == ""
+
+
+def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     typed = {"ranks": 3, "network.links": "0->1: 5", "seed": -1, "faults": "slow rank 1 x4"}
     for name, value in typed.items():
         lab.sheet.entries[name].value = value
+    led: list[str] = []
+    for name, entry in lab.sheet.entries.items():
+        monkeypatch.setattr(entry.input, "focus", partial(led.append, name))
     lab.start()
-    assert lab.run is None and "see the fields in red" in lab.status.value
+    assert lab.run is None
+    assert "What is wrong stands at: links that differ, seed." in lab.status.value
+    assert led == ["network.links"], "the first of them has the focus"
     assert "has no unit" in lab.sheet.entries["network.links"].wrong
     assert "greater than or equal to 0" in lab.sheet.entries["seed"].wrong
     assert lab.sheet.entries["faults"].wrong == ""

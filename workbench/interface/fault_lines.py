@@ -70,6 +70,20 @@ FAULTS_HELP = (
     "iterations"
 )
 
+FAULT_PHRASES = (  # a line of each kind, to begin with
+    "slow rank 1 x4",
+    "slow rank 1 x4 after 10 iterations for 2 s",
+    "freeze rank 1 after 10 iterations for 1 s",
+    "kill rank 1 after 10 iterations",
+    "preempt rank 1 after 10 iterations",
+    "jitter 0.1 x6",
+    "corrupt rank 1 in iteration 11: nan",
+    "cut 0->1 after 2 s for 0.5 s",
+    "partition ranks 0, 1 after 10 iterations for 1 s",
+    "fail to start rank 1",
+    "join rank 1 after 10 iterations",
+)
+
 
 def print_faults(faults: Iterable[Fault]) -> str:
     return "\n".join(map(_print_fault, faults))

@@ -17,7 +17,8 @@ from workbench.common import syntax
 from workbench.experiment import options as form_options
 from workbench.experiment.spec import Experiment
 from workbench.interface import lines as form_lines
-from workbench.interface.form_labels import EXAMPLES, OPTION_PLACES, PLACES
+from workbench.interface.fault_lines import FAULT_PHRASES
+from workbench.interface.form_labels import EXAMPLES, OPTION_PLACES, PLACES, SUGGESTIONS
 from workbench.user_code import source
 from workbench.user_code.source import Source
 
@@ -35,6 +36,9 @@ class Field:
     unit: str = ""
     choices: tuple[str, ...] = ()
     docs: Mapping[str, str] = field(default_factory=dict)  # a choice -> what it is, in a line
+    takes_path: bool = False  # of a choice: a path to Python code is a value as well
+    suggestions: tuple[str, ...] = ()  # of a text: values to pick from; others are typed
+    phrases: tuple[str, ...] = ()  # of lines: such to begin with
     minimum: float | None = None
     maximum: float | None = None
     optional: bool = False  # may be left out: None, or an empty text
@@ -75,6 +79,7 @@ LINES: dict[str, tuple[Callable[..., str | None], Callable[[str], Any], str]] = 
     ),
     "pad_compute": (form_lines.print_pad, form_lines.parse_pad, form_lines.PAD_HELP),
 }
+_PHRASES = {"network.links": form_lines.LINK_PHRASES, "faults": FAULT_PHRASES}
 _ONE_LINE = ("pad_compute", "network.levels", "network.between")
 
 
@@ -130,6 +135,8 @@ def _option_field(option: form_options.Option) -> Field:
         unit=unit,
         choices=choices,
         docs=docs,
+        takes_path=bool(option.folder),
+        suggestions=SUGGESTIONS.get(option.name, ()),
         optional=option.default is None,
         advanced=advanced,
         strategies=form_options.strategies_with(option.name),
@@ -158,6 +165,8 @@ def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
         unit=unit,
         choices=choices,
         docs=docs,
+        takes_path=name in _FOLDERS,
+        phrases=_PHRASES.get(name, ()),
         minimum=bounds.get("minimum"),
         maximum=bounds.get("maximum"),
         optional="null" in kinds,

@@ -115,6 +115,14 @@ OPTION_PLACES = {
     "lockstep": ("In lockstep", "", True),
     "record_transitions": ("Record each transition", "", True),
 }
+# name -> values of a strategy's option to pick from; others, such as a list, can be typed.
+SUGGESTIONS = {
+    "graph": ("ring", "complete", "torus", "exponential"),
+    "pairs": ("bipartite", "ring"),
+    "split": ("auto", "layers"),
+    "placement": ("even",),
+    "units": ("layers", "whole"),
+}
 EXAMPLES = {
     "network.links": "0->1: 20 ms",
     "network.levels": "4 x 2",

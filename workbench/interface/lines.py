@@ -34,6 +34,7 @@ R = TypeVar("R", bound=FrozenModel)
 
 __all__ = ["FAULTS_HELP", "print_faults"]
 LINKS_HELP = "one a line: 0->1: 5 ms, 100 Mbit/s; or 0->1: down"
+LINK_PHRASES = ("0->1: 20 ms", "0->1: 100 Mbit/s", "0->1: 5 ms, 100 Mbit/s", "0->1: down")
 PAD_HELP = (
     "least duration of an iteration's computing, such as 20 ms; in a pipeline of each F, I and W "
     "of a microbatch, or three that differ: 20 ms, 20 ms, 10 ms"

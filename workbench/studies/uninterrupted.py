@@ -47,7 +47,7 @@ def differs_from_uninterrupted(exp: Experiment, live: Run, result: Result) -> st
     if (at := _first_apart(result.losses, alone, APART, left_out)) is None:
         return ""
     return (
-        f"the loss of iteration {at} is {result.losses[at]:.17g}, and {alone[at]:.17g} in one "
+        f"the loss of iteration {at + 1} is {result.losses[at]:.17g}, and {alone[at]:.17g} in one "
         "process that nobody interrupts"
     )
 

@@ -288,6 +288,15 @@ def test_each_law_fails_where_it_is_broken(law: str, change: Any, rows: dict[str
     assert law in tampered(change, **rows)
 
 
+def test_messages_of_laws_count_iterations_from_1() -> None:
+    events = honest().events.with_row_index("row")
+    rows = of(events, kind="apply")
+    row = rows.row(rows.height // 2, named=True)
+    left = events.filter(pl.col("row") != row["row"]).drop("row")
+    (violation,) = server_laws.every_push_counts_once(left)
+    assert f"worker {row['peer']} pushed iteration {row['iteration'] + 1} to" in violation.words
+
+
 def test_a_memory_limit_that_nobody_would_keep_is_refused() -> None:
     with pytest.raises(wb.SpecError, match=r"memory_limit = '1 GB': .*does not measure"):
         wb.Experiment(strategy="parameter_server", ranks=2, memory_limit="1 GB")

@@ -117,7 +117,7 @@ TAMPERED: dict[str, tuple[str, Change, str]] = {
     "an iteration is missing": (
         "every microbatch once",
         lambda rows: rows.filter(pl.col("iteration") != 2),
-        "iteration 2",
+        "iteration 3",
     ),
     "a backward before the next stage's": (
         "in order",
@@ -175,7 +175,7 @@ TAMPERED: dict[str, tuple[str, Change, str]] = {
         lambda rows: rows.filter(
             ~where(name="gradient", iteration=1, microbatch=2, collective="p2p")
         ),
-        r"iteration 1: stage 0 received the gradient of microbatches \[0, 1, 3\], expected",
+        r"iteration 2: stage 0 received the gradient of microbatches \[0, 1, 3\], expected",
     ),
     "a gradient comes as an activation": (
         "messages paired",

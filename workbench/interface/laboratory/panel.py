@@ -184,7 +184,9 @@ class Lab(w.VBox):
         """Run what the form says, unless something runs already; what cannot be is said there."""
         exp = self.sheet.experiment()
         if exp is None:
-            self._say("Not started: see the fields in red.", wrong=True)
+            labels = self.sheet.lead_to_what_is_wrong()
+            where = f"What is wrong stands at: {labels}." if labels else "See below the fields."
+            self._say(f"Not started. {where}", wrong=True)
             return
         try:
             self._start(exp)

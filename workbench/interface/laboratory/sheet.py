@@ -15,6 +15,8 @@ from workbench.user_code.source import Source
 
 MORE = "More settings"
 FULL = w.Layout(width="100%")
+OTHER = "…another"  # an entry of a list, which no value is
+ADD = "add a line …"
 
 
 class Entry(w.VBox):
@@ -23,23 +25,38 @@ class Entry(w.VBox):
     def __init__(self, field: Field, changed: Callable[[], None]) -> None:
         self.field = field
         self.input = _input(field)
+        self.other = w.Text(
+            placeholder="path/to/file.py:name" if field.takes_path else "another value",
+            continuous_update=False,
+            layout=FULL,
+        )
+        self.phrases = w.Dropdown(
+            options=[(ADD, ""), *((one, one) for one in field.phrases)], layout=FULL
+        )
         self._words = w.HTML(html.escape(field.help))
-        self._options: list[Any] = list(field.choices)
-        super().__init__([self.input, self._words])
+        self._known = field.choices or field.suggestions
+        self._options: list[Any] = list(self._known)
+        picked = [self.phrases] if field.phrases else []
+        super().__init__([self.input, self.other, *picked, self._words])
         self.add_class("wb-field")
         self.add_class(f"wb-field-{field.name.replace('.', '-')}")
         self._words.add_class("wb-help")
         self._changed = changed
         self.input.observe(lambda _: self._touched(), "value")
+        self.other.observe(lambda _: self._touched(), "value")
+        self.phrases.observe(lambda change: self._add(change["new"]), "value")
+        self._fold()
         self.say("")
 
     @property
     def value(self) -> Any:
-        return self.input.value
+        """The field's value; of a list that is left for a text, the text."""
+        value = self.input.value
+        return self.other.value.strip() if isinstance(value, str) and value == OTHER else value
 
     @value.setter
     def value(self, value: Any) -> None:
-        if self.field.choices:
+        if self._known:
             self._offer(value)
         self.input.value = "" if value is None else self._typed(value)
 
@@ -48,14 +65,31 @@ class Entry(w.VBox):
 
     def _offer(self, value: Any) -> None:
         """Offer a value that is not among the choices, such as the user's own code, as well."""
-        known = [*self.field.choices, *(one for one in [value] if one not in self.field.choices)]
+        known = [*self._known, *(one for one in [value] if one not in self._known)]
         if self._options != known:
             self._options = known
-            self.input.options = [(_shown(one), one) for one in known]
+            self.input.options = [*((_shown(one), one) for one in known), *_another(self.field)]
 
     def _touched(self) -> None:
+        self._fold()
         self.say("")
         self._changed()
+
+    def _fold(self) -> None:
+        """Show the text while the list is left for it."""
+        there = isinstance(self.input.value, str) and self.input.value == OTHER
+        self.other.layout.display = "" if there else "none"
+
+    def _add(self, phrase: str) -> None:
+        """Put a line below those that are there."""
+        if phrase:
+            lines = [line for line in self.input.value.splitlines() if line.strip()]
+            self.phrases.value = ""
+            self.input.value = "\n".join([*lines, phrase])
+
+    def focus(self) -> None:
+        """Lead the reader to the input."""
+        (self.input if self.other.layout.display == "none" else self.other).focus()
 
     def say(self, wrong: str) -> None:
         """Show the field's error, or else its meaning."""
@@ -69,8 +103,9 @@ class Entry(w.VBox):
 def _input(field: Field) -> Any:
     about = {"description": field.label, "layout": FULL, "style": {"description_width": "initial"}}
     typed = about | {"continuous_update": False}
-    if field.choices:
-        return w.Dropdown(options=[(_shown(one), one) for one in field.choices], **about)
+    if known := field.choices or field.suggestions:
+        options = [*((_shown(one), one) for one in known), *_another(field)]
+        return w.Dropdown(options=options, **about)
     if field.kind == "bool":
         return w.Checkbox(indent=False, **about)
     if field.lines > 1:
@@ -80,6 +115,13 @@ def _input(field: Field) -> Any:
     if field.kind == "float" and not field.optional:
         return w.FloatText(**typed)
     return w.Text(placeholder=_example(field), **typed)
+
+
+def _another(field: Field) -> list[tuple[str, str]]:
+    """Return the entry of a list that leads to a text, where a value may be another one."""
+    if field.takes_path:
+        return [("a path …", OTHER)]
+    return [("another …", OTHER)] if field.suggestions else []
 
 
 def _example(field: Field) -> str:
@@ -163,6 +205,13 @@ class Sheet(w.VBox):
                 self.more.value = True
         rest = [words for name, words in wrong.items() if name not in self.entries]
         self._wrong.value = _words(rest)
+
+    def lead_to_what_is_wrong(self) -> str:
+        """Focus the first field that is wrong. Returns the labels of all of them, in a row."""
+        wrong = [entry for entry in self.entries.values() if entry.wrong]
+        if wrong:
+            wrong[0].focus()
+        return ", ".join(entry.field.label.lower() for entry in wrong)
 
     def _fold(self) -> None:
         """Show the less frequent fields, or fold them away."""

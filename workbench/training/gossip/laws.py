@@ -72,13 +72,18 @@ def once_a_round(
     return [
         Violation(
             "once a round",
-            f"rank {a} sent to rank {b} in iterations {result[:8]}, not once in each of "
-            f"{sorted(rounds)[:8]}",
+            f"rank {a} sent to rank {b} in iterations {_shown(result)}, not once in each of "
+            f"{_shown(sorted(rounds))}",
             rank=a,
         )
         for a, b, _ in peers["edges"]
         if sorted(result := carried.get((a, b), [])) != sorted(rounds)
     ][:MOST]
+
+
+def _shown(iterations: list[int]) -> list[int]:
+    """Return the first of these iterations as words count them, from 1."""
+    return [one + 1 for one in iterations[:8]]
 
 
 def answered(events: pl.DataFrame, peers: Mapping[str, Any]) -> list[Violation]:

@@ -118,7 +118,8 @@ def bound_kept(
         result.filter(pl.col("lead") > bound).sort("at_ns"),
         lambda row: (
             f"server {row['server']} let worker {row['worker']} start iteration "
-            f"{row['iteration']}, {row['lead']} ahead of the slowest: at most {bound} is allowed"
+            f"{row['iteration'] + 1}, {row['lead']} ahead of the slowest: at most {bound} is "
+            "allowed"
         ),
     )
 
@@ -137,7 +138,8 @@ def applies_never_overlap(events: pl.DataFrame) -> list[Violation]:
         bad,
         lambda row: (
             f"server {row['rank']} began the update by worker {row['peer']}'s iteration "
-            f"{row['iteration']} {row['before'] - row['start_ns']:,} ns before the one before ended"
+            f"{row['iteration'] + 1} {row['before'] - row['start_ns']:,} ns before the one before "
+            "ended"
         ),
     )
 
@@ -161,7 +163,7 @@ def every_push_counts_once(events: pl.DataFrame, *, complete: bool = True) -> li
         "every push counts once",
         bad.sort(PAIR),
         lambda row: (
-            f"worker {row['worker']} pushed iteration {row['iteration']} to server "
+            f"worker {row['worker']} pushed iteration {row['iteration'] + 1} to server "
             f"{row['server']} {row['pushes']} times, which applied it or left it out "
             f"{row['taken']} times"
         ),
@@ -209,8 +211,8 @@ def staleness_is_told(events: pl.DataFrame) -> list[Violation]:
         bad.sort(PAIR),
         lambda row: (
             f"server {row['server']} says {row['staleness']:g} of worker {row['worker']}'s "
-            f"iteration {row['iteration']}, which was computed on version {row['pulled']} and made "
-            f"version {row['made']}: {row['missed']}"
+            f"iteration {row['iteration'] + 1}, which was computed on version {row['pulled']} and "
+            f"made version {row['made']}: {row['missed']}"
         ),
     )
 
@@ -225,7 +227,7 @@ def own_updates_are_seen(events: pl.DataFrame) -> list[Violation]:
         bad.sort(PAIR),
         lambda row: (
             f"worker {row['worker']} pulled version {row['pulled']} from server {row['server']} "
-            f"for iteration {row['iteration']}: its own push had made version {row['made']}"
+            f"for iteration {row['iteration'] + 1}: its own push had made version {row['made']}"
         ),
     )
 

@@ -197,7 +197,7 @@ def messages_paired(
             continue
         hop = 1 if a["name"] == "activation" else -1
         lines = [
-            (one["iteration"], one["microbatch"], one["name"], one["nbytes"]) for one in (a, b)
+            (one["iteration"] + 1, one["microbatch"], one["name"], one["nbytes"]) for one in (a, b)
         ]
         if lines[0] != lines[1] or b["stage"] != a["stage"] + hop:
             result.append(
@@ -231,7 +231,7 @@ def _borders(
                     if there != expected:
                         yield Violation(
                             "messages paired",
-                            f"replica {replica}, iteration {iteration}: stage {stage} received "
+                            f"replica {replica}, iteration {iteration + 1}: stage {stage} received "
                             f"the {name} of microbatches {sorted(there)}, expected "
                             f"{sorted(expected)}",
                             rank=replica * schedule.ranks + schedule.rank_of[stage],
@@ -249,7 +249,7 @@ def _done(events: pl.DataFrame, schedule: Schedule, each: int) -> dict[Key, list
 def _broken(law: str, schedule: Schedule, key: Key, place: int, words: str) -> Violation:
     replica, iteration = key
     rank = replica * schedule.ranks + place
-    when = f"iteration {iteration}, " if iteration >= 0 else ""
+    when = f"iteration {iteration + 1}, " if iteration >= 0 else ""
     return Violation(law, f"{when}rank {rank}: {words}", rank=rank)
 
 

@@ -9,12 +9,14 @@
 import { copies, h, part, same, whole } from "./dom.js";
 
 const WAIT_MS = 250; // after the last key until the server is asked what it makes of the values
+const OTHER = "…another"; // an entry of a list, which no value is
 const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
 
 /**
  * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string,
- *   choices: string[], docs: Record<string, string>, maximum: number | null, optional: boolean,
- *   lines: number, advanced: boolean, strategies: string[]}} Field
+ *   choices: string[], docs: Record<string, string>, suggestions: string[], phrases: string[],
+ *   maximum: number | null, optional: boolean, lines: number, advanced: boolean,
+ *   strategies: string[]}} Field
  * @typedef {{fields: Field[], presets: {name: string, words: string, group: string}[],
  *   chosen: string, filled: number, values: Record<string, any>, wrong: Record<string, string>,
  *   code: string, link: string, limits: string, first: string, title: string, busy: string,
@@ -223,26 +225,28 @@ class Form {
     const input =
       field.kind === "bool"
         ? h("input", { ...common, type: "checkbox" })
-        : field.choices.length
-          ? h(
-              "select",
-              common,
-              ...field.choices.map((choice) => h("option", { value: choice }, choice)),
-            )
-          : field.lines > 1
-            ? h("textarea", { ...common, rows: field.lines, spellcheck: "false" })
-            : h("input", {
-                ...common,
-                type: "text",
-                autocomplete: "off",
-                spellcheck: "false",
-                inputmode: { int: "numeric", float: "decimal" }[field.kind],
-                placeholder: field.optional ? "left out" : null,
-                onkeydown:
-                  field.kind === "int"
-                    ? (/** @type {KeyboardEvent} */ event) => this.nudge(event, field)
-                    : null,
-              });
+        : field.suggestions.length
+          ? picker(field, common)
+          : field.choices.length
+            ? h(
+                "select",
+                common,
+                ...field.choices.map((choice) => h("option", { value: choice }, choice)),
+              )
+            : field.lines > 1
+              ? h("textarea", { ...common, rows: field.lines, spellcheck: "false" })
+              : h("input", {
+                  ...common,
+                  type: "text",
+                  autocomplete: "off",
+                  spellcheck: "false",
+                  inputmode: { int: "numeric", float: "decimal" }[field.kind],
+                  placeholder: field.optional ? "left out" : null,
+                  onkeydown:
+                    field.kind === "int"
+                      ? (/** @type {KeyboardEvent} */ event) => this.nudge(event, field)
+                      : null,
+                });
     this.inputs.set(field.name, input);
     this.captions.set(field.name, caption);
     const label = h(
@@ -251,7 +255,29 @@ class Form {
       field.label,
       field.unit && h("span", { class: "unit" }, ` ${field.unit}`),
     );
-    return h("div", { class: `field ${field.kind}` }, label, input, caption);
+    const add = field.phrases.length > 0 && this.phrases(field);
+    return h("div", { class: `field ${field.kind}` }, label, input, add, caption);
+  }
+
+  /** A list of lines, one of which is put below those that are there. @param {Field} field */
+  phrases(field) {
+    const list = h(
+      "select",
+      {
+        "aria-label": `${field.label}: add a line`,
+        onchange: () => {
+          const input = this.inputs.get(field.name);
+          const lines = input.value.split("\n").filter((/** @type {string} */ one) => one.trim());
+          input.value = [...lines, list.value].join("\n");
+          list.value = "";
+          input.focus();
+          this.changed(0);
+        },
+      },
+      h("option", { value: "" }, "add a line …"),
+      ...field.phrases.map((phrase) => h("option", { value: phrase }, phrase)),
+    );
+    return list;
   }
 
   /** Arrow keys count. @param {KeyboardEvent} event @param {Field} field */
@@ -343,6 +369,52 @@ class Form {
       else input.value = value ?? "";
     }
   }
+}
+
+/**
+ * A list to pick from, and a text for what is not in it; its value is that of either.
+ * @param {Field} field
+ * @param {Record<string, any>} common  of its inputs
+ */
+function picker(field, common) {
+  const other = h("input", {
+    ...common,
+    id: `${common.id}-other`,
+    type: "text",
+    hidden: true,
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-label": `${field.label}, another`,
+  });
+  const list = h(
+    "select",
+    {
+      ...common,
+      onchange: () => {
+        other.hidden = list.value !== OTHER;
+        if (!other.hidden) other.focus();
+        common.onchange();
+      },
+    },
+    ...field.suggestions.map((one) => h("option", { value: one }, one)),
+    h("option", { value: OTHER }, "another …"),
+  );
+  const box = h("div", { class: "picker" }, list, other);
+  const shown = () => (list.value === OTHER ? other : list);
+  Object.defineProperty(box, "value", {
+    get: () => shown().value,
+    set: (/** @type {any} */ value) => {
+      const known = field.suggestions.includes(String(value));
+      list.value = known ? value : OTHER;
+      other.value = known ? "" : value;
+      other.hidden = known;
+    },
+  });
+  box.focus = () => shown().focus();
+  box.setAttribute = (/** @type {string} */ name, /** @type {string} */ value) => {
+    for (const one of [list, other]) one.setAttribute(name, value);
+  };
+  return box;
 }
 
 /** A name within a sentence. @param {string} name */

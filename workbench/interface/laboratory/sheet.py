@@ -207,7 +207,7 @@ class Sheet(w.VBox):
         self._wrong.value = _words(rest)
 
     def lead_to_what_is_wrong(self) -> str:
-        """Focus the first field that is wrong. Returns the labels of all of them, in a row."""
+        """Move the focus to the first wrong field. Return the labels of all, in a row."""
         wrong = [entry for entry in self.entries.values() if entry.wrong]
         if wrong:
             wrong[0].focus()

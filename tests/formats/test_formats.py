@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -20,6 +21,7 @@ import workbench as wb
 from tests.processes import command, values
 from workbench import laws
 from workbench.common.errors import WorkbenchError
+from workbench.formats._alignment import shifts
 from workbench.formats.reading import read
 
 OPERATIONS = [  # after those of DDP's construction, which only the flight recorder has seen
@@ -88,6 +90,40 @@ def test_the_profilers_traces(recorded: Path) -> None:
     assert (calls["end_ns"] > calls["start_ns"]).all()
     sent = events.filter(kind="send").row(0, named=True)
     assert (sent["rank"], sent["peer"], sent["nbytes"]) == (0, 1, 4000)
+
+
+def test_clocks_that_messages_contradict_are_set_right(recorded: Path, tmp_path: Path) -> None:
+    """Rank 1's clock is 3 s behind: no message of its ends before it began, and it is said."""
+    for rank in (0, 1):
+        with gzip.open(recorded / f"kineto.{rank}.json.gz") as file:
+            trace = json.load(file)
+        for event in trace["traceEvents"]:
+            if "ts" in event and rank == 1:
+                event["ts"] -= 3_000_000
+        with gzip.open(tmp_path / f"kineto.{rank}.json.gz", "wt") as file:
+            json.dump(trace, file)
+    store, before = (read(sorted(place.glob("kineto.*"))) for place in (tmp_path, recorded))
+    assert laws.check_events(store.events, complete=False) == []
+    (finding,) = json.loads(store.metadata["findings"])
+    assert finding.startswith("Rank 1's clock was behind by ")
+    moved, kept = (
+        (one.events["end_ns"] - one.events["start_ns"]).sort().to_list() for one in (store, before)
+    )
+    assert np.allclose(moved, kept, atol=2000), "spans keep their length, to the trace's precision"
+
+
+def test_shifts_go_on_from_rank_to_rank_and_stop_where_nothing_helps() -> None:
+    def message(sender: int, receiver: int, begun: int, ended: int) -> list[dict[str, Any]]:
+        return [
+            {"rank": sender, "kind": "send", "peer": receiver, "op": 0, "start_ns": begun},
+            {"rank": receiver, "kind": "recv", "peer": sender, "op": 0, "end_ns": ended},
+        ]
+
+    chain = message(0, 1, 100, 40) + message(1, 2, 50, 60)
+    assert shifts(chain) == {1: 60, 2: 50}
+    assert shifts(message(0, 1, 100, 140)) == {}
+    circle = message(0, 1, 100, 40) + message(1, 0, 100, 40)
+    assert shifts(circle) == {}, "no shift makes both right"
 
 
 def test_the_flight_recorders_dumps_and_what_is_missing(recorded: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from workbench.common.errors import WorkbenchError
+from workbench.formats._alignment import shifts
 from workbench.recording.events import KINDS
 from workbench.store.regular_file import opened
 
@@ -155,6 +156,18 @@ class Recording:
         base = {"rank": rank, "lane": lane, "kind": kind, "start_ns": start_ns, "end_ns": end_ns}
         self.rows.append(base | more)
         self.ranks = max(self.ranks, rank + 1)
+
+    def align(self) -> None:
+        """Move the times of ranks whose clocks disagree with their messages, and say so."""
+        later = shifts(self.rows)
+        for row in self.rows:
+            for name in ("start_ns", "end_ns"):
+                row[name] += later.get(row["rank"], 0)
+        self.findings += [
+            f"Rank {rank}'s clock was behind by {shift / 1e3:,.0f} µs at least: its messages would "
+            "have ended before they began. Its times are moved by that."
+            for rank, shift in sorted(later.items())
+        ]
 
     def frame(self) -> pl.DataFrame:
         """Return the rows in the event table's columns; no spans of one lane cross."""

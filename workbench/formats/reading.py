@@ -65,6 +65,7 @@ def read(paths: Sequence[Path]) -> Store:
         ) from error
     if not recording.rows:
         raise of_kind[0].wrong(f"{module.NAME}: it holds no operation and no computing of any rank")
+    recording.align()
     title = of_kind[0].path.name if len(of_kind) == 1 else of_kind[0].path.absolute().parent.name
     return Store.from_frame(
         recording.frame(),

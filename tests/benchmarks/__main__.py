@@ -14,6 +14,7 @@ MODULES = (
     "starting",
     "launchers",
     "attaching",
+    "hosts",
     "recovery",
     "checkpoints",
     "recording",

@@ -31,7 +31,7 @@ from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
 from workbench.launchers.processes.relay import PERIOD_S, Words, apply
 from workbench.recording.events import now
-from workbench.shared_memory.control_block import RANKS
+from workbench.shared_memory.control_block import RANK_WORDS, RANKS, RUN_WORDS, THAW_AT
 from workbench.shared_memory.segments import Segment, how_it_ended
 from workbench.transports.peer_page import clock_identity
 
@@ -150,7 +150,7 @@ class RemoteRank:
         if "rank" in body:
             ipc.send(self._inner, self._by_our_clock(body["rank"]), memoryview(payload))
         elif "words" in body and self._words is not None:
-            self._words.apply(body["words"])
+            self._words.apply(self._words_here(body["words"]))
         elif "trace" in body and self._trace is not None:
             apply(self._trace.memory, body["trace"], memoryview(payload), self.clock)
         elif "pong" in body and self.clock is not None:
@@ -159,6 +159,15 @@ class RemoteRank:
             self._pongs.put(self.clock.exchanges)
         elif "printed" in body:
             self._print(1 if body["printed"] == 1 else 2, bytes(payload))
+
+    def _words_here(self, changes: list[list[int]]) -> list[list[int]]:
+        """Return changed words with the moment at which a rank is to be thawed by our clock."""
+        if self.clock is None:
+            return changes
+        thaw = RUN_WORDS + self.rank * RANK_WORDS + THAW_AT
+        return [
+            [at, self.clock.here(word) if at == thaw and word else word] for at, word in changes
+        ]
 
     def _by_our_clock(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return a rank's message with its moments by the driver's clock."""

@@ -71,7 +71,7 @@ def duration_ns(value: object) -> int:
 
     Raises SpecError.
     """
-    return round(_parse(value, DURATIONS, "duration", "'5 ms', '20 us' or '30 s'"))
+    return round(_parse(value, DURATIONS, "duration", "'5 ms', '20 µs' or '30 s'"))
 
 
 def size_bytes(value: object) -> int:

@@ -221,7 +221,7 @@ def _quantity(parse: Callable[[object], float]) -> BeforeValidator:
     return BeforeValidator(lambda value: as_quantity(value, parse))
 
 
-Duration = Annotated[str, BeforeValidator(as_duration), Field(examples=["5 ms", "20 us", "30 s"])]
+Duration = Annotated[str, BeforeValidator(as_duration), Field(examples=["5 ms", "20 µs", "30 s"])]
 Bandwidth = Annotated[
     str, _quantity(units.bytes_per_second), Field(examples=["100 Mbit/s", "10 MB/s", "unlimited"])
 ]

@@ -26,6 +26,12 @@ GROUND = f"""(box) => {{
   {PLOT}
   return getComputedStyle(plot.querySelector(".main-svg")).backgroundColor;
 }}"""
+BEHIND = """(box) => {
+  const seen = (one) => getComputedStyle(one).backgroundColor !== "rgba(0, 0, 0, 0)";
+  let place = box;
+  while (place.parentElement && !seen(place)) place = place.parentElement;
+  return getComputedStyle(place).backgroundColor;
+}"""  # the colour of what a page shows behind its charts
 SAVE = "() => window.jupyterapp.commands.execute('docmanager:save')"
 MOVED = """async (root) => {
   const name = (m) => [m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();
@@ -106,8 +112,9 @@ def is_empty(box: Locator, stage: Locator, scheme: str) -> None:
     assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
     wait_for(lambda: points(box) == [0, 0, 0], "charts before the first run", 60)
     wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
-    ground = "rgb(20, 23, 27)" if scheme == "dark" else "rgb(255, 255, 255)"
-    wait_for(lambda: box.evaluate(GROUND) == ground, f"a {scheme} ground of the charts")
+    wait_for(
+        lambda: box.evaluate(GROUND) == box.evaluate(BEHIND), f"the {scheme} ground of the page"
+    )
     assert "wb.Experiment()" in code(box)
     picture(box, f"laboratory-empty-{scheme}")
 

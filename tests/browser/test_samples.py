@@ -111,7 +111,8 @@ def test_a_run_of_one_process_has_no_such_scene(open_page: Open, tmp_path: Path)
     run.to_html(tmp_path / "run.html")
     stage = opened_page(open_page().page, (tmp_path / "run.html").as_uri(), "samples")
     assert stage.get_attribute("data-scene") == "overview"
-    assert stage.get_by_role("tab", name="Samples").is_hidden()
+    tab = stage.get_by_role("tab", name="Samples")
+    wait_for(tab.is_hidden, "tabs of what the run has")
 
 
 @pytest.fixture

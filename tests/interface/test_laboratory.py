@@ -108,6 +108,7 @@ def test_a_list_takes_a_path_and_another_value_and_lines_are_picked(
     path = tmp_path / "mine.py"
     path.write_text("def mine(comm, x):\n    return x\n")
     assert algorithm.other.layout.display == "none"
+    assert {one.input.layout.display for one in lab.sheet.entries.values()} == {None}, "seen"
     algorithm.input.value = dict(algorithm.input.options)["a path …"]
     assert algorithm.other.layout.display == ""
     algorithm.other.value = f"{path}:mine"

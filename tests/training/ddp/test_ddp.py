@@ -312,7 +312,7 @@ def test_a_parameter_without_a_gradient_is_named_with_the_remedy() -> None:
         ({"powersgd_start": 1}, "powersgd_start = 1: must be 2 or more"),
         ({"shares": (1.0,)}, "one number for each of ranks=2"),
         ({"shares": (1.0, -1.0)}, "none may be below 0"),
-        ({"runs_out": (3, 4)}, "so one of them is 12"),
+        ({"runs_out": (3, 4)}, "at least one rank must have samples for all iterations=12"),
         ({"runs_out": (0, 12)}, "each rank has samples at first"),
         ({"runs_out": (3, 12), "accumulate": 2}, "goes with neither accumulate"),
     ],

@@ -28,7 +28,7 @@ class Entry(w.VBox):
         self.other = w.Text(
             placeholder="path/to/file.py:name" if field.takes_path else "another value",
             continuous_update=False,
-            layout=FULL,
+            layout={"width": "100%"},  # its own: the text is shown and hidden alone
         )
         self.phrases = w.Dropdown(
             options=[(ADD, ""), *((one, one) for one in field.phrases)], layout=FULL
@@ -36,8 +36,9 @@ class Entry(w.VBox):
         self._words = w.HTML(html.escape(field.help))
         self._known = field.choices or field.suggestions
         self._options: list[Any] = list(self._known)
-        picked = [self.phrases] if field.phrases else []
-        super().__init__([self.input, self.other, *picked, self._words])
+        more = [self.other] if _another(field) else []
+        more += [self.phrases] if field.phrases else []
+        super().__init__([self.input, *more, self._words])
         self.add_class("wb-field")
         self.add_class(f"wb-field-{field.name.replace('.', '-')}")
         self._words.add_class("wb-help")

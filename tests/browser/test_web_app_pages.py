@@ -103,6 +103,11 @@ def test_values_and_lines_are_picked_and_others_typed(web_app: str, open_page: O
     page = open_page().page
     start_page(page, web_app)
     choose(page, "Ring of four")
+    again = page.get_by_role("button", name="Change first: Ring of four", exact=True)
+    pressed = "(one) => { one.click(); return one.getAttribute('aria-pressed'); }"
+    assert again.evaluate(pressed) == "false", "what is typed now would be lost"
+    choose(page, "Two ranks")
+    choose(page, "Ring of four")
     code = page.locator("pre")
     page.get_by_label("What goes wrong: add a line").select_option("slow rank 1 x4")
     wait_for(lambda: "Slow(rank=1" in code.inner_text(), "the fault")

@@ -171,6 +171,11 @@ class Form {
   buttons() {
     const { state } = this;
     const busy = state.busy || this.asked.words;
+    for (const [name, card] of this.presets) {
+      const chosen = name === state.chosen && !this.asked.scroll; // not before its values are there
+      card.classList.toggle("chosen", chosen);
+      card.querySelector(".change").setAttribute("aria-pressed", String(chosen));
+    }
     this.start.textContent = busy || "Start this run";
     this.first.textContent = busy || `Start: ${small(state.title || "what the fields say")}`;
     for (const button of [
@@ -341,10 +346,6 @@ class Form {
       caption?.classList.toggle("wrong", !!wrong);
       input.setAttribute("aria-invalid", String(!!wrong));
       if (wrong && field.advanced) this.more.open = true;
-    }
-    for (const [name, card] of this.presets) {
-      card.classList.toggle("chosen", name === state.chosen);
-      card.querySelector(".change").setAttribute("aria-pressed", String(name === state.chosen));
     }
     if (this.code.textContent !== state.code) this.code.textContent = state.code;
     const invalid = state.fields.filter((field) => state.wrong[field.name]);

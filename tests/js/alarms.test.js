@@ -1,15 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Happenings } from "../../assets/engine/happenings.js";
-import { nothing, receive } from "../../assets/engine/page_state.js";
+import { receive } from "../../assets/engine/page_state.js";
 import { batch, row } from "./rows.js";
-
-const DRIVER = { lane: "driver", op: -1, iteration: -1, collective: "", algorithm: "", group: "" };
-const fault = (t, name, peer, value = NaN) =>
-  row(-1, "fault", t, t, { ...DRIVER, name, peer, value });
-const heard = (list, more = {}) => receive(nothing(), ...batch(list, more), 0);
-const read = (known, now = 0) => new Happenings(known).read(known, now);
-const words = (list, more) => read(heard(list, more)).map((line) => line.words);
+import { fault, heard, read, words } from "./feed_of.js";
 
 test("what was noticed, with call, step, and for whom", () => {
   const stalled = row(2, "detect", 9, 9, {

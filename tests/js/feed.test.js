@@ -7,13 +7,7 @@ import { nothing, receive } from "../../assets/engine/page_state.js";
 import { killedIn, reworded } from "./failures.js";
 import { CONTROL, RUN, batch, calls, row, rows } from "./rows.js";
 import { recovered } from "./recovered.js";
-
-const DRIVER = { lane: "driver", op: -1, iteration: -1, collective: "", algorithm: "", group: "" };
-const fault = (t, name, peer, value = NaN) =>
-  row(-1, "fault", t, t, { ...DRIVER, name, peer, value });
-const heard = (list, more = {}) => receive(nothing(), ...batch(list, more), 0);
-const read = (known, now = 0) => new Happenings(known).read(known, now);
-const words = (list, more) => read(heard(list, more)).map((line) => line.words);
+import { DRIVER, fault, heard, read, words } from "./feed_of.js";
 
 test("what the user did", () => {
   const list = [

@@ -1,8 +1,8 @@
 """The clock of another host, as the driver estimates it from two-way exchanges.
 
-    driver: asked ── ping ──> agent: arrived, left ── pong ──> driver: answered
+    driver: sent ── ping ──> agent: arrived, left ── pong ──> driver: answered
 
-The agent's clock is ahead by the mean of ``arrived - asked`` and ``left - answered``, wrong by half
+The agent's clock is ahead by the mean of ``arrived - sent`` and ``left - answered``, wrong by half
 of the time on the way at most; so the exchange with the shortest one says most. Exchanges go on for
 as long as the rank runs, in the stream that its records take. From the best of each period follows
 how fast the clock drifts.
@@ -87,10 +87,12 @@ class HostClock:
             return moments - self.ahead(moments)
         with self._lock:
             self._used = True
-            if not self._knots:
+            if not self._knots or not len(moments):
                 return moments
             drift = self._drift
-            there, ahead = (np.array(column) for column in zip(*self._knots, strict=True))
+            # A run of hours has many knots, and rows are of the last of them.
+            first = max(0, self._after(int(moments.min())) - 1)
+            there, ahead = (np.array(column) for column in zip(*self._knots[first:], strict=True))
         values = moments.astype(np.int64)
         late = np.maximum(values - there[-1], 0) * drift
         # Relative to the first knot, as np.interp computes in float64.
@@ -110,11 +112,15 @@ class HostClock:
                 "knots": [list(knot) for knot in self._knots],
             }
 
+    def _after(self, there: int) -> int:
+        """Return the index of the first knot that is later."""
+        return bisect_right(self._knots, there, key=lambda knot: knot[0])
+
     def _ahead(self, there: int) -> int:
         knots = self._knots
         if not knots:
             return 0
-        after = bisect_right(knots, there, key=lambda knot: knot[0])
+        after = self._after(there)
         if after == len(knots):
             return knots[-1][1] + round((there - knots[-1][0]) * self._drift)
         if after == 0:

@@ -20,6 +20,7 @@ from panel.custom import AnyWidgetComponent
 from panel.io.resources import LOCAL_DIST
 
 from workbench.common.assets import stage_module, theme
+from workbench.common.javascript import imported, without_imports
 from workbench.interface.app.comparisons import Comparisons
 from workbench.interface.app.lines import waiting
 from workbench.interface.app.plotly_script import ADDRESS
@@ -32,7 +33,6 @@ HERE = Path(__file__).parent
 REFRESH_MS = 1000
 MUCH = 2 << 20  # bytes on their way to a page, beyond which it is sent no more for now
 LOADING = 10.0  # seconds that a page may take to load and connect; so long it counts as there
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -210,10 +210,18 @@ class Part(Module):
 
 
 def _part(name: str) -> str:
-    """Return a component's JavaScript as one module: what it shares with the others comes first."""
-    text = (HERE / "parts" / name).read_text(encoding="utf-8")
-    shared = (HERE / "parts" / "dom.js").read_text(encoding="utf-8") if "./dom.js" in text else ""
-    return shared + _IMPORT.sub("", text)
+    """Return a component's JavaScript as one module: what it imports comes first, once."""
+    parts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = (HERE / "parts" / name).read_text(encoding="utf-8")
+        for other in (Path(one).name for one in imported(text)):
+            if other not in parts:
+                add(other)
+        parts[name] = without_imports(text)
+
+    add(name)
+    return "".join(parts.values())
 
 
 class FormPart(Part):

@@ -7,9 +7,9 @@
  */
 
 import { copies, h, part, same, whole } from "./dom.js";
+import { picker } from "./picker.js";
 
 const WAIT_MS = 250; // after the last key until the server is asked what it makes of the values
-const OTHER = "…another"; // an entry of a list, which no value is
 const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
 
 /**
@@ -370,52 +370,6 @@ class Form {
       else input.value = value ?? "";
     }
   }
-}
-
-/**
- * A list to pick from, and a text for what is not in it; its value is that of either.
- * @param {Field} field
- * @param {Record<string, any>} common  of its inputs
- */
-function picker(field, common) {
-  const other = h("input", {
-    ...common,
-    id: `${common.id}-other`,
-    type: "text",
-    hidden: true,
-    autocomplete: "off",
-    spellcheck: "false",
-    "aria-label": `${field.label}, another`,
-  });
-  const list = h(
-    "select",
-    {
-      ...common,
-      onchange: () => {
-        other.hidden = list.value !== OTHER;
-        if (!other.hidden) other.focus();
-        common.onchange();
-      },
-    },
-    ...field.suggestions.map((one) => h("option", { value: one }, one)),
-    h("option", { value: OTHER }, "another …"),
-  );
-  const box = h("div", { class: "picker" }, list, other);
-  const shown = () => (list.value === OTHER ? other : list);
-  Object.defineProperty(box, "value", {
-    get: () => shown().value,
-    set: (/** @type {any} */ value) => {
-      const known = field.suggestions.includes(String(value));
-      list.value = known ? value : OTHER;
-      other.value = known ? "" : value;
-      other.hidden = known;
-    },
-  });
-  box.focus = () => shown().focus();
-  box.setAttribute = (/** @type {string} */ name, /** @type {string} */ value) => {
-    for (const one of [list, other]) one.setAttribute(name, value);
-  };
-  return box;
 }
 
 /** A name within a sentence. @param {string} name */

@@ -132,7 +132,9 @@ export function typedValue(typed, what) {
   const text = typed.trim().replace(",", ".");
   if (what === "bandwidth" && /^unlimited$/i.test(text)) return "unlimited";
   const match = text.match(/^(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ/]*)$/i);
-  return match ? `${match[1]} ${match[2] || (what === "latency" ? "ms" : "Mbit/s")}` : null;
+  if (!match) return null;
+  const unit = match[2] || (what === "latency" ? "ms" : "Mbit/s");
+  return `${match[1]} ${unit === "us" ? "µs" : unit}`;
 }
 
 /**

@@ -14,7 +14,7 @@ const DIRECTION = /^(\d+)->(\d+)$/;
 const LINK_TIMES = /** @type {[string, number][]} */ ([
   ["s", 1],
   ["ms", 1e-3],
-  ["us", 1e-6],
+  ["µs", 1e-6],
   ["ns", 1e-9],
 ]);
 const RATES = /** @type {[string, number][]} */ ([

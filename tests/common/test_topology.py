@@ -225,10 +225,10 @@ def test_notes_say_which_links_are_emulated() -> None:
     far = "links between hosts emulated: 1 ms, 1 Gbit/s"
     assert notes(TWO_HOSTS) == ["2 hosts of 4 ranks", far]
     inside = TWO_HOSTS.model_copy(update={"latency": "5 us"})
-    assert notes(inside) == ["2 hosts of 4 ranks", "links inside hosts emulated: 5 us", far]
+    assert notes(inside) == ["2 hosts of 4 ranks", "links inside hosts emulated: 5 µs", far]
     assert notes(wb.Network(latency="5 us", levels=(2, 2))) == [
         "2 hosts of 2 ranks",
-        "all links emulated: 5 us",
+        "all links emulated: 5 µs",
     ]
     racks = wb.Network(levels=(2, 2, 2), between=(FAR, wb.Link(latency="9 ms")))
     assert notes(racks)[1:] == [far, "links between racks emulated: 9 ms"]

@@ -116,7 +116,7 @@ def test_what_is_counted_is_one_or_many() -> None:
 
 def test_print_reads_as_people_write() -> None:
     assert units.print_duration(5_000_000) == "5 ms"
-    assert units.print_duration(1_500) == "1.5 us"
+    assert units.print_duration(1_500) == "1.5 µs"
     assert units.print_duration(0) == "0 ns"
     assert units.print_bandwidth(12.5e6) == "100 Mbit/s"
     assert units.print_bandwidth(math.inf) == "unlimited"

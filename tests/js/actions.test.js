@@ -106,8 +106,8 @@ test("a link that is not emulated is as fast as this machine", () => {
 
 test("typed values get the unit that is meant", () => {
   assert.deepEqual(
-    ["30", " 30 ms", "0,5", "1s", "x", "", "-3"].map((text) => typedValue(text, "latency")),
-    ["30 ms", "30 ms", "0.5 ms", "1 s", null, null, null],
+    ["30", " 30 ms", "0,5", "1s", "30us", "x", "", "-3"].map((text) => typedValue(text, "latency")),
+    ["30 ms", "30 ms", "0.5 ms", "1 s", "30 µs", null, null, null],
   );
   assert.deepEqual(
     ["25", "1 Gbit/s", "Unlimited"].map((text) => typedValue(text, "bandwidth")),

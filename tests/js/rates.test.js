@@ -178,12 +178,12 @@ test("links that are our making: of the experiment, by hand, all of them", () =>
     ),
     ["emulated: 1 ms", "emulated: 1 ms"],
   );
-  const racks = [level("1 us"), level("1 ms"), { made: "cut", down: true }];
+  const racks = [level("1 µs"), level("1 ms"), { made: "cut", down: true }];
   const usual = madeLinks(known({ link_levels: racks, levels: [2, 2, 2] }), ["0>1", "0>2", "0>4"]);
   assert.deepEqual(
     [...usual.values()].map(({ words, down }) => [words, down]),
     [
-      ["emulated: 1 us", false],
+      ["emulated: 1 µs", false],
       ["emulated: 1 ms", false],
       ["cut", true],
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import polars as pl
@@ -28,6 +29,8 @@ from workbench.views.pages.facts import (
 )
 from workbench.views.pages.link_facts import changed, emulated, link_notes
 from workbench.views.pages.tally import Tally
+from workbench.views.stills.still import select
+from workbench.views.stills.svg import svg
 
 FREE = ControlState(held=False, standing=(), slow_motion=1.0, slow={}, frozen=(), links={})
 MBIT = 8_000_000  # picoseconds a byte at 1 Mbit/s
@@ -374,3 +377,20 @@ def test_the_rate_is_that_of_the_last_second(monkeypatch: pytest.MonkeyPatch) ->
         clock[0] += 0.04
         tally.absorb(passages([]), 4900)
     assert tally.per_second(over=False) == 0
+
+
+def test_microseconds_are_µs_in_all_words_however_they_were_written() -> None:
+    for written in ("60 us", "60us", "60 µs", "60 μs"):  # both letters, and none
+        network = wb.Network(
+            latency=written, links={"0->1": wb.Link(latency=written, bandwidth="1 Mbit/s")}
+        )
+        header = facts_of(ranks=2, network=network)
+        assert header["emulated"][0]["words"] == "link 0 → 1 emulated: 60 µs, 1 Mbit/s"
+        assert header["notes"] == ["all links emulated: 60 µs"]
+        plan = wb.plan("all_reduce", "ring", ranks=2, nbytes="8 kB", latency=written)
+        picture = svg(select(plan.store, "collectives"))
+        assert "60 µs" in str(facts(plan.store.metadata)["notes"])
+        for page in (json.dumps(header, ensure_ascii=False), picture):
+            assert not re.search(r"\d\s?(us|μs)\b", page)
+    live = LinkState(latency_ns=60_000, ps_per_byte=MBIT, down=False)
+    assert live.words == "60 µs, 1 Mbit/s"

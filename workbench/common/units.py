@@ -24,6 +24,7 @@ from workbench.common.errors import SpecError
 _NUMBER_AND_UNIT = re.compile(
     r"(?P<number>[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(?P<unit>\D.*)?"
 )
+_MICROSECONDS = re.compile(r"(?<=\d)\s*(?:us|μs|µs)\b")
 _LONGEST = 100  # characters of a number and its unit
 _LARGEST = 2**63 - 1  # what the 64-bit words of the control block and of the records hold
 
@@ -97,8 +98,13 @@ def bytes_per_second(value: object) -> float:
 
 
 def print_duration(nanoseconds: int) -> str:
-    """Return the duration in the largest of ns, us, ms, s in which it is at least 1: "1.5 ms"."""
-    return _print(Decimal(nanoseconds), DURATIONS, ("s", "ms", "us", "ns"))
+    """Return the duration in the largest of ns, µs, ms, s in which it is at least 1: "1.5 ms"."""
+    return micro(_print(Decimal(nanoseconds), DURATIONS, ("s", "ms", "us", "ns")))
+
+
+def micro(text: str) -> str:
+    """Return the text with microseconds as pages write them: "20us" is "20 µs"."""
+    return _MICROSECONDS.sub(" µs", text)
 
 
 def print_size(nbytes: int) -> str:
@@ -141,7 +147,7 @@ def _parse(value: object, units: Mapping[str, Decimal], what: str, examples: str
     if scale is None:
         raise SpecError(
             f"{what} {value!r}: the unit {unit!r} is not known; {allowed}. "
-            f"Units: {', '.join(units)}"
+            f"Units: {', '.join(units).replace('us', 'µs')}"
         )
     if number > _LARGEST / scale:
         raise SpecError(

@@ -8,11 +8,11 @@ a factor of two with its switch, cable and driver. They are there to compute wit
 from __future__ import annotations
 
 NAMED: dict[str, tuple[str, str]] = {  # name -> latency, bandwidth
-    "1 GbE": ("25 us", "1 Gbit/s"),  # TCP
-    "10 GbE": ("20 us", "10 Gbit/s"),  # TCP
-    "100 GbE": ("15 us", "100 Gbit/s"),  # TCP; a single connection rarely fills it
-    "100 GbE, RDMA": ("3 us", "100 Gbit/s"),  # RoCE: the network card writes into memory
-    "InfiniBand NDR": ("1.5 us", "400 Gbit/s"),
-    "PCIe": ("1 us", "504 Gbit/s"),  # 5.0, 16 lanes
-    "NVLink": ("2 us", "3600 Gbit/s"),  # fourth generation, all links of an H100
+    "1 GbE": ("25 µs", "1 Gbit/s"),  # TCP
+    "10 GbE": ("20 µs", "10 Gbit/s"),  # TCP
+    "100 GbE": ("15 µs", "100 Gbit/s"),  # TCP; a single connection rarely fills it
+    "100 GbE, RDMA": ("3 µs", "100 Gbit/s"),  # RoCE: the network card writes into memory
+    "InfiniBand NDR": ("1.5 µs", "400 Gbit/s"),
+    "PCIe": ("1 µs", "504 Gbit/s"),  # 5.0, 16 lanes
+    "NVLink": ("2 µs", "3600 Gbit/s"),  # fourth generation, all links of an H100
 }

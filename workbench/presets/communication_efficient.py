@@ -86,7 +86,7 @@ def small(**options: Any) -> Experiment:
         task_options={"layers": 100, "width": 32},
         ranks=4,
         iterations=20,
-        network=Network(latency="500 us"),
+        network=Network(latency="500 µs"),
         options=options,
     )
 

@@ -121,7 +121,7 @@ def plan(
     *,
     ranks: Walked,
     nbytes: Bytes = 0,
-    latency: Duration = "20 us",
+    latency: Duration = "20 µs",
     bandwidth: Bandwidth = "1 GB/s",
     adding: Bandwidth = "unlimited",
     root: Rank = 0,

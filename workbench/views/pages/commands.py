@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from workbench.common import threads
 from workbench.common.errors import RunTimeout, SpecError, short
-from workbench.common.units import bytes_per_second, duration_ns
+from workbench.common.units import bytes_per_second, duration_ns, micro
 from workbench.shared_memory.control_block import CORRUPTIONS, UNITS
 from workbench.views.packing import Message
 
@@ -234,7 +234,7 @@ def _link(
     ends = f"{source} {'↔' if both else '→'} {target}"
     if down:
         return f"Link {ends} is cut."
-    changes = [f"latency {latency}"] * (latency is not None)
+    changes = [f"latency {micro(str(latency))}"] * (latency is not None)
     changes += [f"bandwidth {bandwidth}"] * (bandwidth is not None)
     return f"Link {ends}: {', '.join(changes) or 'mended'}."
 

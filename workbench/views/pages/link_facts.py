@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.common import topology
+from workbench.common.units import micro
 from workbench.shared_memory.control_block import ControlState, LinkState
 
 Level = dict[str, Any]  # {"made": "emulated: 1 ms", "down": False}; made is "" for plain links
@@ -100,4 +101,4 @@ def _link_entry(source: int, target: int, words: str, down: bool) -> dict[str, A
 
 
 def _emulation_words(words: str, down: bool) -> str:
-    return "cut" if down else f"emulated: {words}"
+    return "cut" if down else f"emulated: {micro(words)}"

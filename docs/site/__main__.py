@@ -47,6 +47,7 @@ CSS = """\
 .caption { font-size: .7rem; opacity: .8; }
 .output { overflow-x: auto; }
 .md-typeset img { max-width: 100%; background: #fff; }
+.wrap code { white-space: pre-wrap; }
 math { font-size: 1.05em; }
 """
 
@@ -89,7 +90,9 @@ def write_pages(source: Path, replays: set[str]) -> dict[str, object]:
         text = chapter(notebook, source / "pictures", replay)
         (source / f"{notebook.stem}.md").write_text(text)
         title = re.search(r"^# (.+)$", text, re.M)
-        chapters.append({title[1] if title else notebook.stem: f"{notebook.stem}.md"})
+        chapters.append(
+            {title[1].replace("`", "") if title else notebook.stem: f"{notebook.stem}.md"}
+        )
     for guide in GUIDES:
         (source / f"{guide}.md").write_text(
             _repository(page((ROOT / f"docs/{guide}.md").read_text()))

@@ -31,7 +31,7 @@ def reference() -> str:
 
 def _entry(name: str, one: Any, level: str = "###") -> str:
     words = inspect.getdoc(one) or ""
-    return f"{level} `{name}`\n\n````text\n{name}{_signature(one)}\n\n{words}\n````"
+    return f"{level} `{name}`\n\n```` {{ .text .wrap }}\n{name}{_signature(one)}\n\n{words}\n````"
 
 
 def _signature(one: Any) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from workbench.shared_memory.control_block import LinkState
+from workbench.shared_memory.link_state import LinkState
 from workbench.store import parquet
 from workbench.store.event_store import Store
 from workbench.store.link_faults import direction, link_of_row, row_values

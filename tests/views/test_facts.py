@@ -12,7 +12,8 @@ import pytest
 
 import workbench as wb
 from tests.synthetic import loss_row, table, training
-from workbench.shared_memory.control_block import ControlState, LinkState
+from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
 from workbench.store.table import from_frame
 from workbench.theory import cost_model as formulas

@@ -2,8 +2,8 @@
 
 What a move costs is the machine's (``Machine``), how long bytes are on their way is the link's
 (``Links``), as messaging/pacing.py has it: a slot leaves its link no sooner than those before it,
-and arrives a latency later; a rank waits for what has not arrived, and for a free slot of a full
-mailbox.
+and arrives a latency later; a host's network card carries one slot after another; a rank waits for
+what has not arrived, and for a free slot of a full mailbox.
 
 Beside the seconds each clock carries what they are made of, along the longest path through the
 ranks. So a fit knows what stands before each of the machine's numbers.
@@ -63,6 +63,7 @@ class _Ranks:
         self._posted: dict[tuple[int, int], list[Time]] = {}  # when each slot may be taken
         self._freed: dict[tuple[int, int], list[Time]] = {}
         self._paced = links.paced
+        self._card_free: dict[tuple[int, bool], float] = {}  # by card, and whether it receives
         self._ready: list[Time | None] = [self._when(rank) for rank in range(n)]
 
     def first(self) -> int:
@@ -140,11 +141,25 @@ class _Ranks:
         if self._paced:
             latency, rate = self.links.of(rank, to)
             departs = start + nbytes * rate  # its sender sleeps till then, so links are free
-            if latency or rate:
-                woken = departs + self.machine.wake_s
-                if woken + latency > arrival.seconds:
-                    arrival = Time(woken + latency, waits, *rest)
-                if rate and departs > seconds:
-                    now = Time(woken, waits, *rest)
+            left, through = self._through_cards(rank, to, nbytes, start)
+            departs, through = max(departs, left), max(departs, through)
+            if latency or through > start:
+                due = through + self.machine.wake_s + latency
+                if due > arrival.seconds:
+                    arrival = Time(due, waits, *rest)
+                if departs > max(start, seconds):
+                    now = Time(departs + self.machine.wake_s, waits, *rest)
         self._posted.setdefault((rank, to), []).append(arrival)
         return now
+
+    def _through_cards(self, rank: int, to: int, nbytes: int, start: float) -> tuple[float, float]:
+        """Reserve time in both hosts' network cards: see ``NetworkCards.reserve``."""
+        cards, free = self.links.nics, self._card_free
+        if not cards or cards[rank] == cards[to]:
+            return start, start
+        out, into = (cards[rank], False), (cards[to], True)
+        duration = nbytes * self.links.nic_s_per_byte
+        begins = max(start, free.get(out, 0.0))
+        free[out] = begins + duration
+        free[into] = max(begins, free.get(into, 0.0)) + duration
+        return free[out], free[into]

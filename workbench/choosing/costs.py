@@ -52,17 +52,20 @@ class Links:
     s_per_byte: float = 0.0
     pairs: tuple[tuple[int, int, float, float], ...] = ()  # sender, receiver, latency, s a byte
     levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
+    nic_s_per_byte: float = 0.0  # of each host's network card, each way
+    nics: tuple[int, ...] = ()  # whose card each rank has, where there are cards
 
     @property
     def paced(self) -> bool:
-        return bool(self.latency_s or self.s_per_byte or self.pairs)
+        return bool(self.latency_s or self.s_per_byte or self.pairs or self.nic_s_per_byte)
 
     def among(self, ranks: Sequence[int]) -> Links:
         """Return the links of a group of these world ranks, with the group's numbers."""
         at = {world: place for place, world in enumerate(ranks)}
         pairs = [(at[a], at[b], *rest) for a, b, *rest in self.pairs if a in at and b in at]
         levels = topology.among(self.levels, ranks)
-        return Links(self.latency_s, self.s_per_byte, tuple(pairs), levels)  # type: ignore[arg-type]
+        nics = tuple(self.nics[rank] for rank in ranks) if self.nics else ()
+        return replace(self, pairs=tuple(pairs), levels=levels, nics=nics)  # type: ignore[arg-type]
 
     def of(self, sender: int, receiver: int) -> tuple[float, float]:
         """Return the seconds of latency, and per byte, from one rank to another."""
@@ -158,6 +161,8 @@ class Costs:
                     links["s_per_byte"],
                     tuple((a, b, late, rate) for a, b, late, rate in links["pairs"]),
                     tuple(links.get("levels", ())),
+                    links.get("nic_s_per_byte", 0.0),
+                    tuple(links.get("nics", ())),
                 ),
                 facts["slot_bytes"],
                 facts["cores"],
@@ -184,7 +189,9 @@ def links_of(network: Any, ranks: int) -> Links:
                 pairs.append((a, b, *_seconds(network.link(a, b))))
             elif usual[level] != usual[0]:
                 pairs.append((a, b, *usual[level]))
-    return Links(*usual[0], tuple(pairs), network.levels)
+    card = 1 / network.nic_bytes_per_second
+    nics = tuple(rank // network.ranks_per_nic for rank in range(ranks)) if card else ()
+    return Links(*usual[0], tuple(pairs), network.levels, card, nics)
 
 
 def _seconds(link: Any) -> tuple[float, float]:

@@ -101,7 +101,8 @@ def _as_levels(value: object) -> object:
 class Network(FrozenModel):
     """Emulated links: they pace our transports, on top of what the machine needs anyway.
 
-    Every pair of ranks has links of its own, between hosts too: none shares a host's cable.
+    Every pair of ranks has links of its own, between hosts too. What all of a host's links to other
+    hosts carry together is limited by ``nic``, the host's network card.
     """
 
     latency: Duration = Field(default="0 ms", description="added to each message of every link")
@@ -121,6 +122,11 @@ class Network(FrozenModel):
         default=None,
         description="links between hosts, where these differ from those inside: a Link, or one for "
         "each level above the first",
+    )
+    nic: Bandwidth = Field(
+        default="unlimited",
+        description="at most this through each host's network card, each way: its ranks share it, "
+        "and so do all that send to them; without levels each rank is a host",
     )
 
     @field_serializer("links", when_used="json")
@@ -172,6 +178,16 @@ class Network(FrozenModel):
             bandwidth=link.bandwidth or usual.bandwidth,
             down=link.down,
         )
+
+    @property
+    def nic_bytes_per_second(self) -> float:
+        """``nic`` in bytes a second; infinity if it is unlimited."""
+        return units.bytes_per_second(self.nic)
+
+    @property
+    def ranks_per_nic(self) -> int:
+        """How many ranks share a host, and so its network card."""
+        return self.levels[0] if self.levels else 1
 
     @checked
     def at(self, level: Number) -> Link:

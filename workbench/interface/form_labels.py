@@ -18,6 +18,7 @@ PLACES = {
     "network.links": ("Links that differ", "Links and faults", "", False),
     "network.levels": ("Hosts", "Links and faults", "", True),
     "network.between": ("Between hosts", "Links and faults", "", True),
+    "network.nic": ("Network card of a host", "Links and faults", "", True),
     "faults": ("What goes wrong", "Links and faults", "", False),
     "bad_minibatch": ("A bad minibatch", "Links and faults", "", True),
     "digest_every": ("Compare replicas every", "Links and faults", "iterations", True),

@@ -1,10 +1,14 @@
-"""Emulated links: latency, bandwidth, a cut; and slow motion, which stretches every transfer.
+"""Emulated links: latency, bandwidth, a cut; network cards that several links share; and slow
+motion, which stretches every transfer.
 
 Each slot is stamped with the moment at which it arrives. The receiver does not look before, and
 its own clock wakes it, which is more exact than being woken; the sender goes on when the slot would
 have left the link. Departures of one link follow a virtual clock, so that a late wake-up does not
 add up: the mean rate is exact, each transfer of 1 ms and more is accurate to the scheduler's
 0.1 ms. Waiting is sleeping, never spinning. Emulated is always labelled so.
+
+Where hosts have network cards, what their ranks send to other hosts takes turns in both hosts'
+cards as well (shared_memory/network_cards.py).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from workbench.shared_memory.control_block import SLICE, SLOW_MOTION, Control
+from workbench.shared_memory.network_cards import NetworkCards
 
 now = time.monotonic_ns
 NEVER = 1 << 62  # ns: 146 years; a header's words hold no more
@@ -42,6 +47,7 @@ class Pacer:
 
     def __init__(self, control: Control, rank: int) -> None:
         self.words, self._control, self._rank = control.words, control, rank
+        self._cards = NetworkCards(control)
         self._free_at: dict[int, int] = {}  # by peer: when the link has sent what it was given
         self._slowness = 0
 
@@ -68,9 +74,12 @@ class Pacer:
         own = (now() - start) * (k - 1000) // 1000
         begin = max(start, self._free_at.get(to, 0)) if link.ps_per_byte else start
         departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
+        left, through = self._cards.reserve(self._rank, to, nbytes, begin)
+        departs = max(departs, left)
         self._free_at[to] = departs
         departs = max(departs, now() + own if own > 0 else 0)
-        return min(departs, NEVER), min(departs + link.latency_ns * k // 1000, NEVER)
+        arrives = max(departs, through) + link.latency_ns * k // 1000
+        return min(departs, NEVER), min(arrives, NEVER)
 
     def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
         """Wait until the bytes have left; return when they arrive, 0 if at once. See ``flight``."""

@@ -17,6 +17,7 @@ from workbench.experiment.spec import Experiment, Slow
 from workbench.experiment.yaml_text import as_fields, parse
 from workbench.launchers.processes.launcher import Launcher, MeetingPlace, launcher_of
 from workbench.shared_memory.control_block import SLOW, Control
+from workbench.shared_memory.network_cards import set_up_cards
 
 if TYPE_CHECKING:
     from workbench.store.event_store import Store
@@ -35,6 +36,7 @@ def set_up_links(exp: Experiment, control: Control) -> None:
                     bytes_per_second=link.bytes_per_second,
                     down=link.down,
                 )
+    set_up_cards(control, exp.network.nic_bytes_per_second, exp.network.ranks_per_nic)
     for fault in exp.faults:
         if isinstance(fault, Slow) and not fault.has_moment:
             control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))

@@ -3,12 +3,12 @@
 One word, ``attention``, is all that a rank reads on its hot path: 0 means that nothing is held,
 slowed or paced. Everything else is read only when it is not 0.
 
-    words 0..23 of the run | 24 words per rank | 4 per directed link | a gate (semaphore) per rank
+    words 0..23 of the run | 24 words per rank | 4 per directed link | a gate (semaphore) per rank |
+    a lock (semaphore) of the network cards
 """
 
 from __future__ import annotations
 
-import math
 import struct
 import threading
 import time
@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workbench.common.errors import How
-from workbench.common.units import print_bandwidth, print_duration
-from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
+from workbench.shared_memory.link_state import PLAIN, LinkState
+from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 
 # CHECKPOINT is the iteration before which all ranks write one that was asked for; SAVED and
 # NOT_SAVED are 1 + the iteration of the last that is whole, and of the last that failed.
@@ -25,6 +25,8 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 # QUORUM is for how many ns a rank may be late, until others name it; 0: for ever.
 # REGROUP is the iteration before which all leave their group, to form one with or without a rank.
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
+# NIC_PS is the time of a byte in each host's network card (ps, 0 for unlimited), NIC_RANKS how many
+# ranks share a host; NIC_SLOWNESS the slow motion at which their clocks were last advanced.
 (
     ATTENTION,
     HELD,
@@ -44,7 +46,10 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
     LOST,
     REGROUP,
     QUORUM,
-) = range(18)
+    NIC_PS,
+    NIC_RANKS,
+    NIC_SLOWNESS,
+) = range(21)
 # Words of a rank.
 # SPARE: the run goes on without this rank.
 # READY: it has joined all groups of its strategy; no rank waits for it in start-up any more.
@@ -58,6 +63,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 # AT_GATE: since when it stands, 0 if it does not; SEEN: the grants that it knew of when it looked.
 # LOADS: it loads samples itself; CORRUPT: 1 + the number (CORRUPTIONS) of what the user wants done
 # to the next that it loads.
+# NIC_OUT, NIC_IN: of a host's first rank, when its network card has sent and received all (ns).
 (
     SLOW,
     ITERATION,
@@ -77,7 +83,9 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
     WAITS,
     LATE,
     LEAVES,
-) = range(18)
+    NIC_OUT,
+    NIC_IN,
+) = range(20)
 # Words of a directed link.
 LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 24, 24, 4
@@ -96,31 +104,6 @@ SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
 def late_word(rank: int, generation: int) -> int:
     """Return the word that says that ``rank`` is late in a generation, now: see runs/quorum.py."""
     return (time.monotonic_ns() // 1_000_000) << 20 | (generation & 1023) << 10 | rank
-
-
-@dataclass(frozen=True, slots=True)
-class LinkState:
-    """A directed link as it is now. ``ps_per_byte``: picoseconds a byte, 0 for unlimited."""
-
-    latency_ns: int
-    ps_per_byte: int
-    down: bool
-
-    @property
-    def bandwidth(self) -> str:
-        """The bandwidth as it was written, before conversion: "10 Mbit/s", "unlimited"."""
-        rate = 1e12 / self.ps_per_byte if self.ps_per_byte else math.inf
-        return print_bandwidth(float(f"{rate:.4g}"))
-
-    @property
-    def words(self) -> str:
-        """The emulation in words: "20 ms, 10 Mbit/s", "cut", or "" of a link without."""
-        latency = [print_duration(self.latency_ns)] if self.latency_ns else []
-        bandwidth = [self.bandwidth] if self.ps_per_byte else []
-        return "cut" if self.down else ", ".join(latency + bandwidth)
-
-
-_PLAIN = LinkState(0, 0, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +143,12 @@ class Control:
         for rank in range(ranks):
             control.set_rank(rank, SLOW, 1000)
             segment.semaphore(control._gates_at + rank * SEMAPHORE_BYTES, 0)
+        control.nic_lock(1)
         return control
+
+    def nic_lock(self, initial: int | None = None) -> Semaphore:
+        """Return the lock of the network cards: see network_cards.py."""
+        return self.segment.semaphore(self._gates_at + self.ranks * SEMAPHORE_BYTES, initial)
 
     def rank_word(self, rank: int, word: int) -> int:
         return self.words[RUN_WORDS + rank * RANK_WORDS + word]
@@ -213,7 +201,7 @@ class Control:
         links: dict[tuple[int, int], LinkState] = {}
         if any(self.words[self._links_at : self._gates_at // 8]):
             pairs = ((a, b, self.link(a, b)) for a in ranks for b in ranks)
-            links = {(a, b): link for a, b, link in pairs if link != _PLAIN}
+            links = {(a, b): link for a, b, link in pairs if link != PLAIN}
         return ControlState(
             held=bool(self.words[HELD]),
             standing=tuple(self.standing()),
@@ -231,8 +219,8 @@ class Control:
         with self._refreshing:  # else an older answer might be written over a newer one
             links = self.words[self._links_at : self._gates_at // 8]
             held, aborted = self.words[HELD], self.words[ABORT]
-            slowed = self.words[SLOW_MOTION] != 1000
-            self.words[ATTENTION] = int(bool(held or aborted or slowed or any(links)))
+            slowed, cards = self.words[SLOW_MOTION] != 1000, self.words[NIC_PS]
+            self.words[ATTENTION] = int(bool(held or aborted or slowed or cards or any(links)))
 
     def hold(self) -> None:
         # What an earlier step let through counts no more.

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.units import bytes_per_second, duration_ns
-from workbench.shared_memory.control_block import LinkState
+from workbench.shared_memory.link_state import LinkState
 
 if TYPE_CHECKING:
     import polars as pl

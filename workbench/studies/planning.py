@@ -182,6 +182,11 @@ def _chosen(
     levels = () if network is None else network.levels
     if network is not None:
         check_levels(network, ranks)
+        if math.isfinite(network.nic_bytes_per_second):
+            raise SpecError(
+                "wb.plan adds up links, not network cards that several links share: leave out "
+                f"nic = {network.nic!r}. wb.why and a run know them"
+            )
     try:
         return find(algorithm, operation, levels_told(levels) if levels else "", ranks)
     except ValueError as error:

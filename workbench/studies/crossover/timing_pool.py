@@ -21,6 +21,7 @@ from workbench.launchers.processes.launcher import launcher_of
 from workbench.launchers.processes.rank_handle import end
 from workbench.recording.run_queue import OwnTime
 from workbench.shared_memory.control_block import Control
+from workbench.shared_memory.network_cards import set_up_cards
 from workbench.shared_memory.segments import describe_end
 from workbench.user_code.source import Source
 
@@ -80,7 +81,9 @@ class TimingPool:
                         bytes_per_second=1 / rate if rate else float("inf"),
                         down=False,
                     )
-        self._control.refresh()
+        rate = links.nic_s_per_byte
+        per_host = links.nics.count(0) or 1
+        set_up_cards(self._control, 1 / rate if rate else float("inf"), per_host)
 
     def rounds(
         self,

@@ -18,7 +18,8 @@ from workbench.formulas.hierarchical import levels_told
 from workbench.recovery._replicas import comes_and_goes
 from workbench.runs.failure import for_page, read_facts
 from workbench.runs.old_failures import read_message
-from workbench.shared_memory.control_block import ControlState, LinkState
+from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
 from workbench.theory.algorithms import find, without_formula
 from workbench.views.pages.link_facts import Level, levels_of_spec, link_notes, links_of_spec
@@ -136,6 +137,8 @@ def slow_ranks(metadata: Mapping[str, str]) -> dict[int, float]:
 def _notes(spec: Mapping[str, Any], link_levels: Sequence[Level]) -> list[str]:
     levels = (spec.get("network") or {}).get("levels") or []
     notes = [*([topology.words(levels)] if len(levels) > 1 else []), *link_notes(link_levels)]
+    if card := (spec.get("network") or {}).get("nic"):
+        notes.append(f"each host's network card emulated: {card}, each way")
     if pad := spec.get("pad_compute"):
         notes.append(f"compute padded to {_pad_words(pad)}")
     for fault in spec.get("faults") or []:

@@ -13,7 +13,7 @@ import polars as pl
 
 from workbench.common.units import counted
 from workbench.recording.events import CODE, OVERRUN
-from workbench.shared_memory.control_block import LinkState
+from workbench.shared_memory.link_state import LinkState
 from workbench.store import link_faults
 from workbench.store.event_store import Store
 from workbench.store.table import from_frame

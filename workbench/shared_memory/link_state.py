@@ -1,0 +1,33 @@
+"""The emulation of a directed link at one moment, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from workbench.common.units import print_bandwidth, print_duration
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """A directed link as it is now. ``ps_per_byte``: picoseconds a byte, 0 for unlimited."""
+
+    latency_ns: int
+    ps_per_byte: int
+    down: bool
+
+    @property
+    def bandwidth(self) -> str:
+        """The bandwidth as it was written, before conversion: "10 Mbit/s", "unlimited"."""
+        rate = 1e12 / self.ps_per_byte if self.ps_per_byte else math.inf
+        return print_bandwidth(float(f"{rate:.4g}"))
+
+    @property
+    def words(self) -> str:
+        """The emulation in words: "20 ms, 10 Mbit/s", "cut", or "" of a link without."""
+        latency = [print_duration(self.latency_ns)] if self.latency_ns else []
+        bandwidth = [self.bandwidth] if self.ps_per_byte else []
+        return "cut" if self.down else ", ".join(latency + bandwidth)
+
+
+PLAIN = LinkState(0, 0, False)

@@ -1,0 +1,68 @@
+"""Emulated network cards: a bandwidth each way, which all links of a host's ranks share.
+
+A card carries one slot after another in the order in which they were posted, whoever sends them;
+so several senders to one host take turns (incast). Its two clocks, for what leaves and what comes,
+stand in the control block; a lock beside them makes a reservation one step for all ranks.
+"""
+
+from __future__ import annotations
+
+from workbench.shared_memory.control_block import (
+    NIC_IN,
+    NIC_OUT,
+    NIC_PS,
+    NIC_RANKS,
+    NIC_SLOWNESS,
+    SLICE,
+    SLOW_MOTION,
+    SLOWEST,
+    Control,
+)
+
+
+def set_up_cards(control: Control, bytes_per_second: float, ranks: int) -> None:
+    """Give each host's card this bandwidth, each way; ``ranks``: of a host."""
+    control.words[NIC_PS] = round(min(1e12 / bytes_per_second, SLOWEST))
+    control.words[NIC_RANKS] = ranks
+    control.refresh()
+
+
+class NetworkCards:
+    """The cards of all hosts, as one rank reserves time in them."""
+
+    def __init__(self, control: Control) -> None:
+        self._control, self.lock = control, control.nic_lock()
+
+    def reserve(self, source: int, target: int, nbytes: int, start: int) -> tuple[int, int]:
+        """Return when ``nbytes`` have left the sender's card, and when they are through the
+        receiver's, in ns; (0, 0) where none is emulated, and inside a host.
+
+        Where both cards are free, bytes pass both at the same time.
+        """
+        control, words = self._control, self._control.words
+        of_host = words[NIC_RANKS] or 1
+        source, target = source // of_host * of_host, target // of_host * of_host
+        if not words[NIC_PS] or source == target:
+            return 0, 0
+        self.lock.acquire(True, SLICE)  # in vain where its owner was killed: then we own it
+        try:
+            self._note_slow_motion()
+            duration = nbytes * words[NIC_PS] * words[NIC_SLOWNESS] // 1_000_000
+            begins = max(start, control.rank_word(source, NIC_OUT))
+            left = min(begins + duration, SLOWEST)
+            through = min(max(begins, control.rank_word(target, NIC_IN)) + duration, SLOWEST)
+            control.set_rank(source, NIC_OUT, left)
+            control.set_rank(target, NIC_IN, through)
+        finally:
+            self.lock.release()
+        return left, through
+
+    def _note_slow_motion(self) -> None:
+        """Free the cards when slow motion is lowered: what it had put off is not put off now."""
+        control, words = self._control, self._control.words
+        k = words[SLOW_MOTION]
+        if k < words[NIC_SLOWNESS]:
+            for rank in range(control.ranks):
+                control.set_rank(rank, NIC_OUT, 0)
+                control.set_rank(rank, NIC_IN, 0)
+        words[NIC_SLOWNESS] = k

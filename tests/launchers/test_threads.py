@@ -18,7 +18,9 @@ from workbench.common import threads
 OF_RANKS = (
     "messaging/progress_engine.py",
     "process_group/work.py",
+    "transports/alarm_lines.py",
     "transports/gloo.py",
+    "transports/mpi_job.py",
     "transports/meeting_place.py",
     "attaching/device_time.py",
     "training/communication_efficient/cycles.py",

@@ -55,6 +55,11 @@ VARIABLES = {
     "WORKBENCH_HOST": Variable(
         "", "name of the host that this process takes itself to be on; left out: the real one"
     ),
+    "WORKBENCH_BETWEEN_HOSTS": Variable(
+        "",
+        "what carries chunks between hosts: mpi, and an error where a rank has none, or gloo; left "
+        "out: MPI where mpiexec has started the ranks and mpi4py is installed, else Gloo",
+    ),
     "WORKBENCH_EXTENSIONS": Variable(
         "",
         "folders of your own with collectives/, strategies/, scenes/, launchers/, ... beside those "

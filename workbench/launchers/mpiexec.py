@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Literal
 
 from workbench.common.errors import SpecError
@@ -29,12 +30,22 @@ class Config:
     address: str = ""  # of the driver, as hosts reach it; with hosts
     bind_to: Literal["", "none", "hwthread", "core", "socket", "numa"] = ""  # mpiexec's --bind-to
     map_by: Literal["", "hwthread", "core", "socket", "numa"] = ""  # mpiexec's --map-by
+    between_hosts: Literal["", "mpi", "gloo"] = (
+        ""  # carries chunks; "": MPI where all ranks have it
+    )
 
 
 def check(exp: Experiment, config: Config) -> None:
     """Raise SpecError where this launcher cannot start the experiment's ranks here."""
     path = need_program("mpiexec", "mpiexec", REMEDY)
     check_hosts(exp, config.hosts, config.address)
+    if config.between_hosts == "mpi" and find_spec("mpi4py") is None:
+        raise SpecError.at(
+            "launcher_options.between_hosts",
+            "MPI between hosts needs the package mpi4py, which is not installed here: "
+            "pip install 'distributed-training-workbench[mpi]'",
+            "mpi",
+        )
     if not flavour(path):
         raise SpecError.at(
             "launcher",
@@ -62,6 +73,11 @@ class Launcher(CommandLauncher):
 
     config: Config
 
+    def start(self, count: int, environment: dict[str, str]) -> None:
+        between = self.config.between_hosts
+        own = {"WORKBENCH_BETWEEN_HOSTS": between} if between else {}
+        super().start(count, {**environment, **own})
+
     def command(self, count: int) -> list[str]:
         path = need_program("mpiexec", "mpiexec", REMEDY)
         config, words = self.config, [path, "-n", str(count)]
@@ -77,5 +93,6 @@ class Launcher(CommandLauncher):
             for name, value in bound.items():
                 words += [f"--{name}", value] if value else []
             words += ["--oversubscribe", "-x", "WORKBENCH_AGENT", "-x", "OMP_NUM_THREADS"]
+            words += ["-x", "WORKBENCH_BETWEEN_HOSTS"] if config.between_hosts else []
             words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         return [*words, sys.executable, *AGENT]

@@ -18,8 +18,8 @@ from workbench.messaging.watchdog import Patience, Watch
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import SLICE, Control
 from workbench.shared_memory.segments import Segment
+from workbench.transports.between_hosts import Group, open_channels, why_no_mpi
 from workbench.transports.doorbell import Bells
-from workbench.transports.gloo import GlooChannels
 from workbench.transports.peer_page import LEAVES, LEFT, PLANES, Board, Peer, host_identity
 from workbench.transports.shared_memory import SharedInbox, SharedOutbox
 
@@ -52,6 +52,7 @@ class Members:
             "bells": bells.segment.fd,
             "host": host_identity(),
             "rank": world_ranks[rank] if world_ranks else rank,
+            "mpi": why_no_mpi(size),
         }
         store.set(f"board/{rank}", json.dumps(mine))
         result = [
@@ -70,11 +71,18 @@ class Members:
         )
         self._outboxes: dict[tuple[int, int], Any] = {}
         self._inboxes: dict[tuple[int, int], Any] = {}
-        self._far: GlooChannels | None = None
+        self._far: Any = None
         far = [i for i, peer in enumerate(self.peers) if peer.board is None]
         if far:
-            self._far = GlooChannels(
-                store, rank, size, far, slot_bytes, self.board, bells, self._ended
+            self._far = open_channels(
+                Group(store, rank, self.world, far),
+                [entry["mpi"] for entry in result],
+                slot_bytes,
+                self.board,
+                bells,
+                self._ended,
+                lone=control is not None,
+                seconds=self._timeout,
             )
             self.watch.tell_far = self._far.raise_alarm
 
@@ -208,9 +216,8 @@ def _checked_entry(text: bytes, rank: int) -> dict[str, Any]:
     """Check what a member has written at the group's meeting place, where others may write too."""
     try:
         facts = json.loads(text)
-        return {name: int(facts[name]) for name in ("pid", "fd", "bells", "rank")} | {
-            "host": str(facts["host"])
-        }
+        numbers = {name: int(facts[name]) for name in ("pid", "fd", "bells", "rank")}
+        return numbers | {name: str(facts[name]) for name in ("host", "mpi")}
     except (ValueError, TypeError, KeyError) as error:
         raise WorkbenchError(
             f"rank {rank} of this group has said {bytes(text[:80])!r} of itself, where its "

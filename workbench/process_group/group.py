@@ -70,7 +70,7 @@ from workbench.process_group.reductions import reduction_of
 from workbench.process_group.short_way import ShortWay
 from workbench.process_group.work import AllWork, JobQueue, WorkbenchWork
 from workbench.recording.events import Where
-from workbench.transports.gloo import break_connections
+from workbench.transports.alarm_lines import break_connections
 
 Call = CollectiveCall | GlooCall
 Tensor = torch.Tensor

@@ -1,1 +1,3 @@
-"""Transports of bytes: ``shared_memory`` between ranks of one host, ``gloo`` between hosts."""
+"""Transports of bytes: ``shared_memory`` between ranks of one host, ``mpi`` or ``gloo`` between
+hosts.
+"""

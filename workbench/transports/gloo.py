@@ -7,7 +7,6 @@ else a board would tell (a peer has ended, the group has failed) comes over the 
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 import time
@@ -22,23 +21,15 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from workbench.common.errors import WorkbenchError
 from workbench.recording.events import now
+from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
 from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
-from workbench.transports.peer_page import (
-    PLANES,
-    TEXT_BYTES,
-    Board,
-    clock_identity,
-    read_alarm,
-    write_alarm,
-)
+from workbench.transports.peer_page import PLANES, Board, clock_identity
 
 _WORDS = HEADER.size // 8
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
-# Tags of the wire: a plane's headers and payloads, then alarms; of the last nothing is ever sent.
-_ALARM, _NEVER = 2 * len(PLANES), 2 * len(PLANES) + 1
 # An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: the
 # deadlines are those of our own waits (messaging/watchdog.py).
 _NO_TIMEOUT = timedelta(days=365)
@@ -208,7 +199,7 @@ class GlooChannels:
         self.other_clock = {to for to in far if keys.get(f"clock {to}").decode() != clock}
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
         self.ended, self.closing = ended, False
-        self._far, self._board, self._bells = far, board, bells
+        self._far, self._bells = far, bells
         self._outboxes: dict[tuple[int, int], GlooOutbox] = {}
         self._byes: list[int] = []
         # All at once: Gloo sends nothing before the other side asks for it.
@@ -217,12 +208,8 @@ class GlooChannels:
             for frm in far
             for plane in range(len(PLANES))
         }
-        self._listeners = [
-            threading.Thread(target=self._listen, args=(frm,), daemon=True) for frm in far
-        ]
-        for listener in self._listeners:
-            listener.start()
-        self._alarms: list[Any] = []  # under way, with what they send: Gloo does not keep it
+        self._lines = AlarmLines(self.group, far, board)
+        self.raise_alarm: Callable[[WorkbenchError], None] = self._lines.raise_alarm
 
     def said_bye(self, frm: int) -> None:
         """Note that one plane has nothing more to come; the others may have."""
@@ -239,28 +226,6 @@ class GlooChannels:
     def inbox(self, frm: int, plane: int) -> GlooInbox:
         return self._inboxes[frm, plane]
 
-    def raise_alarm(self, error: WorkbenchError) -> None:
-        """Tell every rank on another host that the group has failed."""
-        self._tell(write_alarm(error))
-
-    def _tell(self, data: bytes) -> None:
-        page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
-        page[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[
-            : len(data)
-        ]
-        with contextlib.suppress(RuntimeError):
-            self._alarms += [(self.group.send([page], to, _ALARM), page) for to in self._far]
-
-    def _listen(self, frm: int) -> None:
-        page = torch.zeros(TEXT_BYTES, dtype=torch.uint8)
-        with contextlib.suppress(RuntimeError):
-            while True:
-                self.group.recv([page], frm, _ALARM).wait()
-                text = bytes(page.numpy()).rstrip(b"\0")
-                if not text:
-                    return
-                self._board.raise_alarm(read_alarm(text))
-
     def close(self, seconds: float = 2.0) -> None:
         """Send a farewell to all peers, then leave.
 
@@ -269,26 +234,15 @@ class GlooChannels:
         for to in self._far:
             for plane in range(len(PLANES)):
                 self.outbox(to, plane).close()
-        self._tell(b"")
+        self._lines.say_bye()
         deadline = time.monotonic() + seconds
         for outbox in self._outboxes.values():
             outbox.thread.join(max(0.0, deadline - time.monotonic()))
         self.closing = True
-        break_connections(self.group, self._far)
-        for thread in (*self._listeners, *(inbox.thread for inbox in self._inboxes.values())):
-            thread.join(1.0)
+        self._lines.close()
+        for inbox in self._inboxes.values():
+            inbox.thread.join(1.0)
         for outbox in self._outboxes.values():
             outbox.thread.join(1.0)
         self._outboxes, self._inboxes = {}, {}  # they know us, and ``ended`` whom we serve:
         self.ended = lambda far, said_bye: None  # without these loops memory goes at once
-
-
-def break_connections(group: Any, ranks: list[int]) -> None:
-    """End whatever a Gloo group still waits for; its own ``abort`` does not.
-
-    A wait of ours that times out closes the connection, and every operation on it fails.
-    """
-    nothing = torch.zeros(1)
-    for rank in ranks:
-        with contextlib.suppress(RuntimeError):
-            group.recv([nothing], rank, _NEVER).wait(timedelta(milliseconds=1))

@@ -30,6 +30,7 @@ from workbench.process_group.job_variables import place_in_job
 from workbench.recording.events import now
 from workbench.recording.trace_memory import trace_segment
 from workbench.shared_memory.control_block import Control
+from workbench.transports.mpi_job import ranks_by_mpiexec
 from workbench.transports.peer_page import clock_identity
 
 CALL = 30.0  # seconds for the driver to answer an agent that calls
@@ -87,6 +88,16 @@ class Agent:
         self._relay()
         guardian.end_children(guardian.PATIENCE)
         ipc.send(self._driver, {"ended": self._code})
+        if ranks_by_mpiexec():
+            self._stay()
+
+    def _stay(self) -> None:
+        """Stay until the driver hangs up: of a rank that has begun MPI, mpiexec would end all
+        others with this process, and they may still have to say how they end.
+        """
+        with contextlib.suppress(OSError):
+            while ipc.receive(self._driver) is not None:
+                pass
 
     def _ended(self) -> bool:
         pid, status = os.waitpid(self._pid, os.WNOHANG)

@@ -144,6 +144,13 @@ class RemoteRank:
         self.gone_at = time.monotonic()
         self.silent, self._code = silent, code
         self._inner.close()
+        if silent:
+            self.leave()
+
+    def leave(self) -> None:
+        """Hang up on the agent, which may have stayed."""
+        with contextlib.suppress(OSError):
+            self._agent.shutdown(socket.SHUT_RDWR)
         self._agent.close()
 
     def _take(self, body: dict[str, Any], payload: bytearray) -> None:
@@ -371,4 +378,6 @@ class AgentLauncher:
 
     def close(self, ranks: int) -> None:
         """Keep nothing for the next run."""
+        for one in self._ranks:
+            one.leave()
         self._ranks = []

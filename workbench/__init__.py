@@ -151,6 +151,7 @@ displays.provide(
     figure="workbench.views.pages.figures:figure",
     page="workbench.views.replay:to_html",
     panel="workbench.interface.app:stage",
+    trials="workbench.studies.rank_trials:trials_of",
 )
 
 

@@ -3,32 +3,43 @@
  * The keys of a stage: time, the ranks, and which scene is on show.
  * @typedef {import("./stage.js").Stage} Stage
  */
+import { isOver } from "../engine/player.js";
+
+/** Hold the ranks, or let them run. @param {Stage} stage */
+function holdRanks(stage) {
+  const { run, control } = stage.known;
+  if (run && !run.readonly && !isOver(stage.known))
+    void stage.act(control?.held ? "resume" : "pause", {});
+}
 
 /** What each key does. @param {Stage} stage @returns {Record<string, () => void>} */
-const actionsOf = ({ playback, scenes, known, holdRanks, screen, tools }) => ({
-  " ": () => playback.toggle(),
-  l: () => playback.live(),
-  L: () => playback.live(),
-  ArrowLeft: () => playback.step(-1),
-  ArrowRight: () => playback.step(1),
-  "+": () => playback.faster(1),
-  "=": () => playback.faster(1),
-  "-": () => playback.faster(-1),
-  s: () => playback.slowest(),
-  S: () => playback.slowest(),
-  h: holdRanks,
-  H: holdRanks,
-  f: () => void screen.toggleFull(),
-  F: () => void screen.toggleFull(),
-  p: () => screen.toggleLarger(),
-  P: () => screen.toggleLarger(),
-  c: () => void tools.share("copy"),
-  C: () => void tools.share("copy"),
-  "?": () => scenes.list.open(),
-  v: () => scenes.list.open(),
-  V: () => scenes.list.open(),
-  Home: () => playback.goto(known.table.from),
-});
+const actionsOf = (stage) => {
+  const { playback, scenes, known, screen, tools } = stage;
+  return {
+    " ": () => playback.toggle(),
+    l: () => playback.live(),
+    L: () => playback.live(),
+    ArrowLeft: () => playback.step(-1),
+    ArrowRight: () => playback.step(1),
+    "+": () => playback.faster(1),
+    "=": () => playback.faster(1),
+    "-": () => playback.faster(-1),
+    s: () => playback.slowest(),
+    S: () => playback.slowest(),
+    h: () => holdRanks(stage),
+    H: () => holdRanks(stage),
+    f: () => void screen.toggleFull(),
+    F: () => void screen.toggleFull(),
+    p: () => screen.toggleLarger(),
+    P: () => screen.toggleLarger(),
+    c: () => void tools.share("copy"),
+    C: () => void tools.share("copy"),
+    "?": () => scenes.list.open(),
+    v: () => scenes.list.open(),
+    V: () => scenes.list.open(),
+    Home: () => playback.goto(known.table.from),
+  };
+};
 
 /** Listen until the function that is returned is called. @param {Stage} stage */
 export function listenToKeys(stage) {

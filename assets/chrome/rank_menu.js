@@ -261,6 +261,9 @@ export function doInRankMenu(stage, target, action) {
   return openOver.get(stage)?.do(action);
 }
 
+/** Close the dialog that is open beside a stage's picture, if one is. @param {Stage} stage */
+export const closeRankMenu = (stage) => openOver.get(stage)?.close(false);
+
 /**
  * Bring the dialog that is open beside a stage's picture up to date; called with its texts.
  * @param {Stage} stage

@@ -24,6 +24,7 @@ import { Playback } from "./playback.js";
 import { SceneHost } from "./scene_host.js";
 import { Screen } from "./screen.js";
 import { refreshTexts } from "./texts.js";
+import { RankTrials } from "./rank_trials.js";
 import { TimeBar } from "./time_bar.js";
 import { Tools } from "./tools.js";
 import { atStuck } from "../engine/blocked.js";
@@ -43,6 +44,7 @@ const FRAME = `
   <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
   <div class="wb-head"><nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav><div class="wb-tools" role="toolbar" aria-label="Tools of this picture"></div></div>
   <p class="wb-question" hidden></p>
+  <div class="wb-trials" role="group" aria-label="Before and after" hidden></div>
   <p class="wb-say"><span role="status"></span></p>
   <div class="wb-main">
     <div class="wb-scenes"></div>
@@ -81,12 +83,12 @@ export class Stage {
     this.drawn = { t: NaN, epoch: -1, key: "" };
     this.asked = new Map();
     this.commands = 0;
-    this.holdRanks = () => this.#holdRanks();
     this.scenes = new SceneHost(this, scenes);
     this.playback = new Playback(this);
     this.feed = feedView(this.$(".wb-feed"), this);
     this.bar = new TimeBar(this.$(".wb-time"), this);
     this.tools = new Tools(this);
+    this.trials = new RankTrials(this);
     this.moment = momentOfAddress(location.hash); // that the page was opened at
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), listenToKeys(this)];
     const { scenes: host, playback } = this;
@@ -162,7 +164,8 @@ export class Stage {
     // the reader has gone elsewhere meanwhile
     if (opened && scenes.current?.name !== opened) this.introduced = true;
     else {
-      const name = kept.scene ?? run.scene ?? "";
+      // a comparison has its one scene; the reader's choice is for the runs
+      const name = (run.trials?.at !== "both" && kept.scene) || (run.scene ?? "");
       scenes.open(name, false);
       this.opened = scenes.current?.name ?? "";
       const { counters } = this.known;
@@ -217,11 +220,6 @@ export class Stage {
   }
 
   // ---- the ranks, and what is chosen
-
-  #holdRanks() {
-    if (!this.known.run || this.known.run.readonly || isOver(this.known)) return;
-    this.act(this.known.control?.held ? "resume" : "pause", {});
-  }
 
   /**
    * Ask the run for something; the answer says whether it was done.

@@ -33,6 +33,7 @@ export function refreshTexts(stage, look) {
   ]);
   put(".wb-question", known.run?.question ?? "");
   stage.$(".wb-question").hidden = !known.run?.question;
+  stage.trials.say(known);
   showBottleneck(stage.$(".wb-why"), known.run?.bottleneck);
   put(".wb-meter", meter(known));
   stage.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);

@@ -177,7 +177,7 @@ function barsDrawn({ ink, width, ratio, ranks }, call, span = call.end - call.st
  */
 export function drawNames(g, { ink, font, ranks, width, choice }) {
   const lane = scoreLane(ranks);
-  const every = lane >= 13 ? 1 : ranks - 1 || 1;
+  const every = Math.ceil(13 / lane); // names never lie on one another
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";

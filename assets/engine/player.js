@@ -21,7 +21,7 @@
  *   bottleneck?: {shares?: Record<string, number>, words?: string, also?: string, advice?: string},
  *   inputs?: {servers: number} | null, waiting?: {rank: number, peer: number, words?: string}[] |
  *   null, memory_limit?: number | null, auto?: string | null, alone?: boolean,
- *   can_start?: boolean, planned?: string, emulated: {from: number, to: number,
+ *   can_start?: boolean, trials?: import("./trials.js").Trials | null, planned?: string, emulated: {from: number, to: number,
  *   made: string, down: boolean, words: string}[], notes: string[], levels?: number[],
  *   link_levels?: {made: string, down: boolean}[], theory: Record<string, {steps: number, share: number,
  *   shares?: number[], sends?: string[]}>}

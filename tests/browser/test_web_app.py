@@ -335,3 +335,34 @@ def test_a_lost_server_leaves_no_rank(web_app: str, open_page: Open, tmp_path: P
     os.kill(server, signal.SIGKILL)  # the process that starts ranks: they go with it
     wait_for(lambda: gone(ranks), "the ranks' end")
     wait_for(lambda: state(stage) == "failed", "that the page says so")
+
+
+@pytest.mark.full
+def test_one_rank_more_by_keyboard_and_both_are_side_by_side(web_app: str, open_page: Open) -> None:
+    page = open_page().page
+    start_page(page, web_app)
+    choose(page, "Two ranks", iterations=6)
+    stage = start(page)
+    more = stage.get_by_role("button", name="One rank more, and run again").locator("visible=true")
+    wait_for(lambda: state(stage) == "finished" and more.count(), "its end", 60)
+    first = page.url
+    more.focus()
+    page.keyboard.press("Enter")
+    dialog = stage.get_by_role("dialog", name="3 ranks instead of 2")
+    assert "The same experiment runs with 3 ranks" in dialog.inner_text()
+    page.keyboard.press("Escape")
+    assert dialog.count() == 0
+    assert more.evaluate("(button) => button === button.getRootNode().activeElement")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # the keyboard is on: Run with 3 ranks
+    page.wait_for_url("**&before=*", wait_until="commit")
+    stage = stage_of(page)
+    wait_for(lambda: (known(stage, "run") or {}).get("pair"), "both side by side", 60)
+    row = stage.get_by_role("group", name="Before and after")
+    pressed = row.locator("button[aria-pressed=true]")
+    wait_for(lambda: pressed.all_inner_texts() == ["side by side"], "the row")
+    assert "iteration takes" in row.inner_text()
+    row.get_by_role("button", name="2 ranks").press("Enter")
+    wait_for(lambda: known(stage, "run")["ranks"] == 2, "the run before")
+    row.get_by_role("button", name="Undo").press("Enter")
+    page.wait_for_url(first, wait_until="commit")

@@ -72,8 +72,21 @@ def side_by_side(
     ``labels``: their names; if not given, their algorithms. Raises SpecError if one has no complete
     collective.
     """
+    return pair_of(first, second, labels)
+
+
+def pair_of(
+    first: EventSource | pl.DataFrame,
+    second: EventSource | pl.DataFrame,
+    labels: tuple[str, str] | None,
+    *,
+    largest: bool = False,
+) -> SideBySide:
+    """Do the same; ``largest``: of each take the calls of its largest tensor only."""
     tables = [_of_collectives(*each) for each in (("first", first), ("second", second))]
     calls = [_calls(table, place) for table, place in zip(tables, ("first", "second"), strict=True)]
+    if largest:
+        calls = [_largest(each) for each in calls]
     pairs = _pairs(*calls)
     names = _names(labels, [row["algorithm"] for row in pairs[-1]])
     starts, at = [], _START_NS
@@ -131,6 +144,11 @@ def _calls(rows: pl.DataFrame, which: str) -> list[dict[str, Any]]:
             f"side_by_side shows collectives, and the {which} has none that all its ranks completed"
         )
     return result
+
+
+def _largest(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    most = max(call["nbytes"] for call in calls)
+    return [call for call in calls if call["nbytes"] == most]
 
 
 def _pairs(

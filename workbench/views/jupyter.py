@@ -14,10 +14,16 @@ from IPython.display import display
 
 from workbench.common.errors import SpecError
 from workbench.common.html_picture import image
+from workbench.experiment.spec import Experiment
+from workbench.runs.displays import display as display_of
+from workbench.runs.run import Run
+from workbench.runs.run import run as start
 from workbench.views.packing import Message
 from workbench.views.pages.facts import Watched
 from workbench.views.pages.feed import Start, feed
+from workbench.views.pages.page import Page, Trials
 from workbench.views.pages.widget import Picture, hear_at_once
+from workbench.views.scenes import first_scene
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
 
@@ -48,9 +54,27 @@ class Stage(Picture):
         super().__init__()
         self.scene, self._words, self._shown = scene, repr(run), False
         self._renewed = False
-        self._page = feed(run).join(self.push, readonly, on_start, scene)
+        self._run, self._readonly, self._on_start = run, readonly, on_start
+        self._page = self._join(run, scene, None if readonly else display_of("trials")(self, [run]))
         self._page.moment = moment
         self.on_msg(self._hear)
+
+    def _join(self, run: Watched, scene: str, trials: Trials | None) -> Page:
+        return feed(run).join(self.push, self._readonly, self._on_start, scene=scene, trials=trials)
+
+    def begin(self, exp: Experiment) -> Run:
+        """Start the run of a trial (studies/rank_trials.py)."""
+        return start(exp)
+
+    def turn(self, run: Watched, trials: Trials) -> None:
+        """Show another run in the same picture: of a trial, or both of its runs."""
+        self._page.leave()
+        self._page = self._join(run, first_scene(run.store.metadata), trials)
+        self._page.hear({"type": "hello"})
+
+    def refresh_facts(self) -> None:
+        """Send the facts again."""
+        self._page.refresh()
 
     def _hear(self, _: object, content: dict[str, Any], __: object) -> None:
         self._page.hear(content)
@@ -61,7 +85,7 @@ class Stage(Picture):
         """
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
-            still = svg(select(self._page.run.store, self.scene))
+            still = svg(select(self._run.store, self.scene))
             bundle[0].update({"image/svg+xml": still, "text/html": image(still, self._words)})
         return bundle
 
@@ -70,7 +94,7 @@ class Stage(Picture):
         that begins, and in the end, and in the saved notebook, that of one that is over.
         """
         self._publish()
-        run = self._page.run
+        run: Any = self._run
         if not run.done and hasattr(run, "at_end") and not self._shown:
             self._shown = True
             run.at_end(lambda: self._publish(update=True))

@@ -8,6 +8,7 @@
  * @typedef {import("../../chrome/stage.js").Stage} Stage
  * @typedef {import("./frame.js").Prepared} Prepared
  */
+import { rankCountButtons } from "../../chrome/rank_trials.js";
 import { KeyRow } from "../../drawing/key_row.js";
 import { contentKeys, pairKeys, spaceKeys } from "./legend.js";
 import { longestWaits, preparedOf } from "./frame.js";
@@ -35,7 +36,7 @@ import { stuckNow, stuckWords } from "../../engine/blocked.js";
 const LINES = 2; // of what happened last
 
 const COLLECTIVES_BODY = `<div class="wb-co-grid">
-  <div><h3 class="wb-co-head"><span>Where the chunks are</span><button class="wb-co-links" aria-pressed="false" title="bytes and busy time of each pair of ranks">links as a table</button></h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
+  <div><h3 class="wb-co-head"><span>Where the chunks are</span><i class="wb-co-count"></i><button class="wb-co-links" aria-pressed="false" title="bytes and busy time of each pair of ranks">links as a table</button></h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
     <p class="wb-co-fact"></p></div>
   <div><h3>What each rank holds</h3><div class="wb-co-picture"><canvas class="wb-matrix" role="img" tabindex="0"></canvas></div></div></div>
   <div class="wb-co-keys"><p class="wb-key"></p><p class="wb-key"></p></div>
@@ -72,6 +73,7 @@ export class CollectivesView {
     this.below = ""; // the text below the ring if its middle is not free
     this.seen = /** @type {Prepared | null} */ (null);
     this.pointer = new CollectivesPointer(body, stage, this);
+    this.count = rankCountButtons(/** @type {HTMLElement} */ ($(".wb-co-count")), stage);
   }
 
   // ---- drawing
@@ -188,6 +190,7 @@ export class CollectivesView {
     if (seen.stuck.size) this.stage.dirty = true;
     const put = (/** @type {Element} */ node, /** @type {string} */ text) =>
       node.textContent !== text && (node.textContent = text);
+    this.count.say(look.known);
     put(
       this.head,
       reading?.call.collective === "p2p" ? "Where the messages are" : "Where the chunks are",

@@ -10,6 +10,7 @@
 import { doingAt, doingNow } from "../../engine/rank_activity.js";
 import { openRankMenu } from "../../chrome/rank_menu.js";
 import { rankMenuBar } from "../../chrome/rank_menu_bar.js";
+import { rankCountButtons } from "../../chrome/rank_trials.js";
 import {
   newestIsWhole,
   drawLoss,
@@ -35,7 +36,7 @@ const ANSWERED_MS = 6000; // how long a refusal stays
 const OVERVIEW = `
   <div class="wb-ov-head"><span class="wb-ov-state"></span><p class="wb-ov-say"><span role="status"></span><small></small></p><button class="wb-ov-big"></button></div>
   <div class="wb-ov-grid">
-    <section><h3>Ranks <small class="wb-ov-when"></small></h3><div class="wb-ov-ranks"><canvas class="wb-circle" role="img"></canvas><ul class="wb-ov-list"></ul></div></section>
+    <section><h3 class="wb-co-head"><span>Ranks <small class="wb-ov-when"></small></span><i class="wb-co-count"></i></h3><div class="wb-ov-ranks"><canvas class="wb-circle" role="img"></canvas><ul class="wb-ov-list"></ul></div></section>
     <section><h3><span class="wb-ov-what">Loss</span> <small class="wb-ov-iteration"></small></h3><canvas class="wb-loss" role="img"></canvas><dl class="wb-ov-sent" hidden></dl></section>
   </div>
   <p class="wb-key wb-ov-key"></p>
@@ -57,6 +58,7 @@ class Overview {
     this.links = new RecentLinks(stage.playback);
     this.list = new RankList(this.$(".wb-ov-list"), (rank) => this.#take({ rank }));
     this.menuBar = rankMenuBar(this.$(".wb-ov-next p"), stage);
+    this.count = rankCountButtons(this.$(".wb-co-count"), stage);
     fillOverviewKey(this.$(".wb-ov-key"));
     this.#listen();
   }
@@ -236,6 +238,7 @@ class Overview {
       this.menuBar.say(look) || "kill or freeze a rank, slow or cut a link",
     );
     this.links.update(known);
+    this.count.say(known);
     const servers = serversOf(known.run);
     showKeys(this.$(".wb-ov-key"), { serve: !!known.run?.inputs, server: servers > 0 });
     this.list.say(doings, look.choice?.rank, servers);

@@ -113,6 +113,7 @@ class PairView {
     if (!one || !other) return sentence(look.known);
     const [a, b] = [one, other].map((c) => c.end - c.start);
     const first = a <= b ? 0 : 1;
+    const takes = /\branks$/.test(labelOf(look, /** @type {0 | 1} */ (first))) ? "take" : "takes";
     const times = Math.max(a, b) / Math.max(1, Math.min(a, b));
     const what =
       one.nbytes > 0 ? ` to ${combineWords(one.collective)[0]} ${bytes(one.nbytes)}` : "";
@@ -123,7 +124,7 @@ class PairView {
           `${duration(a)} and ${duration(b)}.`,
       );
     return named(
-      `${labelOf(look, /** @type {0 | 1} */ (first))} takes ` +
+      `${labelOf(look, /** @type {0 | 1} */ (first))} ${takes} ` +
         `${duration(Math.min(a, b))}${what}, ` +
         `${labelOf(look, /** @type {0 | 1} */ (1 - first))} ${duration(Math.max(a, b))}: ` +
         `${times < 10 ? times.toFixed(1) : Math.round(times)} times as long.`,

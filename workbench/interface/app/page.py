@@ -28,6 +28,7 @@ from workbench.interface.app.runs import Runs
 from workbench.interface.app.turns import Turns, guarded
 from workbench.views.packing import Message
 from workbench.views.pages.feed import Page, Start, feed, nothing
+from workbench.views.pages.page import Trials
 
 HERE = Path(__file__).parent
 REFRESH_MS = 1000
@@ -112,14 +113,25 @@ class Stage(Module):
         scene: str = "overview",
         readonly: bool = False,
         on_start: Start | None = None,
+        trials: Trials | None = None,
     ) -> None:
         """Show ``run``: a page that is open hears of it at once, another one when it says hello."""
         self.leave()
         self._page = feed(run).join(
-            self._push, readonly=readonly, on_start=on_start, scene=scene, ready=self.takes_more
+            self._push,
+            readonly=readonly,
+            on_start=on_start,
+            scene=scene,
+            ready=self.takes_more,
+            trials=trials,
         )
         if self._models:
             self._page.hear({"type": "hello"})
+
+    def refresh(self) -> None:
+        """Send the facts of the run again."""
+        if self._page:
+            self._page.refresh()
 
     def leave(self) -> None:
         """Send nothing more. The run goes on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import panel as pn
 from workbench.analysis import measures
 from workbench.common.errors import WorkbenchError
 from workbench.common.units import counted
+from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.app.charts import Charts
 from workbench.interface.app.history import PastRuns
@@ -25,8 +27,10 @@ from workbench.interface.app.page import (
 )
 from workbench.interface.app.runs import Hosted
 from workbench.interface.app.start import link_of
+from workbench.studies.rank_trials import RankTrials, trials_of
 from workbench.views.scenes import first_scene
 
+_RANKS = re.compile(r", \d+ ranks?$")
 SOON = 300.0  # seconds before its end from which a run's page says how much time is left
 NONE = (
     "There is no such run here",
@@ -45,14 +49,24 @@ class RunPage:
         self.bar, self.ground = BarPart(self.heard), Ground()
         self.places: dict[str, Any] = {"bar": self.bar}
         self.starting = ""
+        self.next: Hosted | None = None  # of a trial that this page has begun
+        self.gone = False
         if (run := hosted.run) is not None:
             self.stage = Stage()
             scene = first_scene(run.store.metadata)
             start = None if readonly else self.on_start
-            self.stage.watch(run, scene, readonly, start)
+            self.before = None if readonly else _before(site, hosted)
+            runs = [one.run for one in (self.before, hosted) if one is not None]
+            trials = None if readonly else trials_of(self, runs)
+            self.stage.watch(run, scene, readonly, start, trials)
+            if self.before is not None:  # its events are kept as long as this page shows them
+                leave_before = site.runs.enter(self.before, presence())
+                pn.state.on_session_destroyed(lambda _: leave_before())
             charts = Charts(site, run, self.ground, self.owner)
             self.places |= {"stage": self.stage, "tabs": charts.tabs, "chart": charts.chart}
-            pn.state.on_session_destroyed(lambda _: self.stage.leave())
+            if trials is not None:
+                trials.follow()
+            pn.state.on_session_destroyed(lambda _: self._leave())
         if not readonly:
             past = PastRuns(site, self.owner, self.ground)
             self.places |= {"past": past.part, "figure": past.figure}
@@ -126,6 +140,32 @@ class RunPage:
         self.again()
         return "Starting the ranks …"
 
+    def _leave(self) -> None:
+        self.gone = True
+        self.stage.leave()
+
+    # ---- one rank more, one less: the host of studies/rank_trials.py
+
+    def begin(self, exp: Experiment) -> Any:
+        """Start the run of a trial, as a run of its own with a page of its own."""
+        title = _RANKS.sub("", self.hosted.past.title) + f", {counted(exp.ranks, 'rank')}"
+        self.next = self.site.runs.start(exp, self.owner, title)
+        return self.next.run
+
+    def turn(self, run: Any, trials: RankTrials) -> None:
+        """Show both runs of a trial, or one; a new run has a page of its own."""
+        if self.gone:
+            return None
+        if self.next is not None and run is self.next.run:
+            return self.bar.go(f"./run?id={self.next.id}&before={self.hosted.id}")
+        if trials.single and self.before is not None:  # the newer one was taken back
+            return self.bar.go(f"./run?id={self.before.id}")
+        self.stage.watch(run, first_scene(run.store.metadata), False, self.on_start, trials)
+
+    def refresh_facts(self) -> None:
+        """Send the stage's facts again."""
+        self.stage.refresh()
+
     def again(self) -> None:
         """Run the same experiment once more, as a run of its own."""
         if self.starting:
@@ -145,6 +185,16 @@ class RunPage:
                 self.bar.go(f"./run?id={hosted.id}")
 
         self.site.work(work)
+
+
+def _before(site: Site, hosted: Hosted) -> Hosted | None:
+    """Return the run that this one differs from in its ranks, as the page's address names it."""
+    before = site.runs.find(address_value("before"))
+    if before is None or before.run is None or before is hosted:
+        return None
+    ranks = hosted.past.experiment.ranks
+    alike = before.past.experiment.replace(ranks=ranks) == hosted.past.experiment
+    return before if alike and before.past.experiment.ranks != ranks else None
 
 
 def run_page(site: Site) -> pn.Template:

@@ -30,6 +30,7 @@ from workbench.runs.history import History, Past, describe, label
 from workbench.runs.run import Run
 from workbench.runs.run import run as start
 from workbench.studies.comparison.trials import Trial
+from workbench.studies.rank_trials import RankTrials, trials_of
 from workbench.views.jupyter import hear_at_once
 from workbench.views.pages.facts import in_a_line
 from workbench.views.pages.figures import CHARTS
@@ -196,7 +197,7 @@ class Lab(w.VBox):
         except (WorkbenchError, OSError) as error:
             self._say(str(error), wrong=True)
 
-    def _start(self, exp: Experiment) -> None:
+    def _start(self, exp: Experiment) -> Run:
         with self._lock:
             self._need_idle()
             self._say("Starting …")
@@ -209,6 +210,7 @@ class Lab(w.VBox):
         self._enable(running=True)
         self.past.refresh()
         self._watcher = threads.start(partial(self._watch, run), "workbench lab", self._over.set)
+        return run
 
     def _need_idle(self) -> None:
         """Raise WorkbenchError while something runs, and in a laboratory that is closed."""
@@ -283,7 +285,7 @@ class Lab(w.VBox):
     def show(self, past: Past) -> None:
         """Put a run on the stage, live or past."""
         if past.run is not None:
-            self.stage.watch(past.run)
+            self.stage.watch(past.run, trials_of(_Host(self), [past.run]))
             self.charts.watch(past.run)
             self._offer()
 
@@ -308,6 +310,8 @@ class Lab(w.VBox):
         if self._over.is_set():
             return
         self.past.refresh()
+        if self.run is not run:  # another one has begun: one rank more
+            return
         error = run.result.error
         self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
         self._enable(running=False)
@@ -338,6 +342,28 @@ class Lab(w.VBox):
 
     def __repr__(self) -> str:
         return "Lab()"
+
+
+class _Host:
+    """The host of studies/rank_trials.py: one rank more, one less, on the laboratory's stage."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def begin(self, exp: Experiment) -> Run:
+        """Start the run of a trial."""
+        return self._lab._start(exp)
+
+    def turn(self, run: Any, trials: RankTrials) -> None:
+        """Show a run of a trial, or both of its runs."""
+        self._lab.stage.watch(run, trials)
+        if isinstance(run, Run):
+            self._lab.charts.watch(run)
+            self._lab._offer()
+
+    def refresh_facts(self) -> None:
+        """Send the stage's facts again."""
+        self._lab.stage.refresh()
 
 
 def _done(run: Run) -> str:

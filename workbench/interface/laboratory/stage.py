@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.views.packing import Message
 from workbench.views.pages.feed import Page, Start, feed, nothing
+from workbench.views.pages.page import Trials
 from workbench.views.pages.widget import Picture
 from workbench.views.scenes import first_scene
 
@@ -20,12 +21,18 @@ class LiveStage(Picture):
         self._greeted = False  # a page has asked before; who asks later is answered then
         self.on_msg(self._hear)
 
-    def watch(self, run: Any) -> None:
+    def watch(self, run: Any, trials: Trials | None = None) -> None:
+        """Show a run. ``trials``: what it can run beside it."""
         self.leave()
         scene = first_scene(run.store.metadata)
-        self._page = feed(run).join(self.push, on_start=self._on_start, scene=scene)
+        self._page = feed(run).join(self.push, on_start=self._on_start, scene=scene, trials=trials)
         if self._greeted:
             self._page.hear({"type": "hello"})
+
+    def refresh(self) -> None:
+        """Send the facts again."""
+        if self._page is not None:
+            self._page.refresh()
 
     def leave(self) -> None:
         """Send nothing more. The run goes on."""

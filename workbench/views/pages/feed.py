@@ -46,7 +46,7 @@ from workbench.views.pages.facts import (
     state_of,
 )
 from workbench.views.pages.link_facts import changed, emulated, link_notes
-from workbench.views.pages.page import Page, Ready, Send, Start
+from workbench.views.pages.page import Page, Ready, Send, Start, Trials
 from workbench.views.pages.tally import Tally
 from workbench.views.scenes import RunRecord, first_scene, reported, scenes
 
@@ -74,7 +74,7 @@ def nothing(
     words: str = "Nothing runs yet.", scene: str = "overview", can_start: bool = False
 ) -> Message:
     """Return the message for a page without a run yet; ``can_start``: the page may ask for one."""
-    page = {"readonly": True, "scene": scene, "moment": "", "can_start": can_start}
+    page = {"readonly": True, "scene": scene, "moment": "", "can_start": can_start, "trials": None}
     run = {"id": "", **facts({}), **page}
     return Message(
         {
@@ -142,19 +142,21 @@ class Feed:
         on_start: Start | None = None,
         scene: str = "overview",
         ready: Ready = lambda: True,
+        trials: Trials | None = None,
     ) -> Page:
         """Add a page, which listens once it has said hello.
 
         ``send`` is called from the feed's thread. ``readonly`` pages change nothing of the run.
         ``on_start``: called for the verb "start", in the thread that called ``hear``; the page
         shows its error's text. ``scene``: the one to open first. ``ready``: whether the page takes
-        more now; the rest waits, up to a bound. Raises SpecError, which names the scenes.
+        more now; the rest waits, up to a bound. ``trials``: what it can run beside it.
+        Raises SpecError, which names the scenes.
         """
         if scene not in self._scenes:
             raise SpecError(f"there is no scene {scene!r}; there is {', '.join(self._scenes)}")
         run = self._run()
         assert run is not None, "only a page that has the run joins its feed"
-        page = Page(self, run, send, readonly, on_start, scene, ready)
+        page = Page(self, run, send, readonly, on_start, scene, ready, trials)
         self.remember(page)
         return page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from workbench.views.packing import Message
@@ -15,6 +16,7 @@ Send = Callable[[Message], None]
 Ready = Callable[[], bool]
 Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; returns words
 
+TRIAL_VERBS = ("run_with_ranks", "show_trial", "undo_trial")
 MOST_LATER = 32 << 20  # bytes that are kept for a page that takes no more
 
 
@@ -31,6 +33,14 @@ class Server(Protocol):
     def history(self, page: Page, position: int) -> Iterator[Message]: ...
 
 
+class Trials(Protocol):
+    """The runs beside a page's own: the same experiment with another number of ranks."""
+
+    @property
+    def facts(self) -> dict[str, Any]: ...
+    def obey(self, verb: str, args: Mapping[str, Any]) -> str: ...
+
+
 class Page:
     """One viewer of a run. ``hear`` what it says, from any thread; ``leave`` when it has gone."""
 
@@ -43,9 +53,11 @@ class Page:
         start: Start | None,
         scene: str,
         ready: Ready,
+        trials: Trials | None = None,
     ) -> None:
         self.run = run  # a run lives while a page shows it
         self._feed, self._send, self._start, self._ready = feed, send, start, ready
+        self._trials = None if readonly else trials
         self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
         self.moment = ""  # at which it opens, as a page's menu copies it
         self._hellos: deque[Mapping[str, Any]] = deque()  # oldest first
@@ -69,7 +81,7 @@ class Page:
         """
         if not isinstance(message, Mapping):
             return
-        if message.get("type") == "do" and message.get("verb") == "start":
+        if message.get("type") == "do" and message.get("verb") in ("start", *TRIAL_VERBS):
             answer = Message(reply(message, *self._started(message)))
             with contextlib.suppress(Exception):  # the page is gone
                 self._send(answer)
@@ -181,6 +193,7 @@ class Page:
                     "scene": self._scene,
                     "moment": self.moment,
                     "can_start": self._start is not None,
+                    "trials": self._trials.facts if self._trials else None,
                 },
                 "counters": header["counters"] | {"older": self._older},
             }
@@ -190,10 +203,19 @@ class Page:
             self.fault = error
             self._lose()
 
+    def refresh(self) -> None:
+        """Send the facts of the run again, and of the trials beside it."""
+        self.ask({"type": "hello", "heard": 0, "run": self._feed.id})
+        self._feed.wake(self.run)
+
     def _started(self, message: Mapping[str, Any]) -> tuple[bool, str]:
-        if self._start is None:
+        verb, args = message["verb"], message.get("args") or {}
+        begin: Start | None = self._start
+        if verb in TRIAL_VERBS:
+            begin = partial(self._trials.obey, verb) if self._trials else None
+        if begin is None:
             return False, "No run can be started from this page."
         try:
-            return True, self._start(message.get("args") or {})
+            return True, begin(args)
         except Exception as error:  # the host's own words
             return False, str(error)

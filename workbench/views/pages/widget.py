@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import threading
 import uuid
 from functools import cache
 from typing import Any
@@ -41,6 +42,7 @@ class Picture(anywidget.AnyWidget):
     line = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(self) -> None:
+        self._sending = threading.Lock()
         super().__init__(source=source(stage_module()), line=ipywidgets.Widget())
         self.line.on_msg(self._handle_line)
         for comm in (self.comm, self.line.comm):
@@ -50,8 +52,9 @@ class Picture(anywidget.AnyWidget):
         self._handle_custom_msg(content, buffers)
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        """Send a message to every page that shows it."""
-        self.line.send(content, buffers)
+        """Send a message to every page that shows it: the feed's thread does, and who answers."""
+        with self._sending:
+            self.line.send(content, buffers)
 
     def push(self, message: Message) -> None:
         """Send a feed's message."""

@@ -138,7 +138,7 @@ def _follow(
     team = Team.from_fields(fields) if fields else hear_of_team({"arrived": rank})
     if team is None:
         preemption.go(recorder, by_notice=False)
-    place, code = Place(team, team.members.index(rank)), None
+    place, code, began = Place(team, team.members.index(rank)), None, time.process_time()
     while True:
         job: Job | None = None
         try:
@@ -146,7 +146,7 @@ def _follow(
             code = code or _code_of(exp)  # which may ask torch for its rank
             job = _job(body, exp, code, place, session, tell)
             _train(job, code)
-            return _outcome(job)
+            return _outcome(job, time.process_time() - began)
         except Exception as error:
             cause = lost_peers(session, error, place, exp)
             if cause is None:
@@ -241,7 +241,7 @@ def _session(exp: Experiment, recorder: Recorder, control: Control, costs: Costs
     )
 
 
-def _outcome(job: Job) -> tuple[dict[str, Any], bytes]:
+def _outcome(job: Job, processor_seconds: float) -> tuple[dict[str, Any], bytes]:
     full = job.rank == job.speaker or job.partial
     arrays = (
         {name: value.contiguous().numpy() for name, value in job.parameters.items()} if full else {}
@@ -261,6 +261,7 @@ def _outcome(job: Job) -> tuple[dict[str, Any], bytes]:
         "metrics": job.metrics,
         "bytes_sent": live_groups.bytes_sent(),
         "memory": None if job.memory is None else job.memory.peak,
+        "processor_seconds": processor_seconds,
         "device": str(job.device),
         "parameters": described,
     }, payload

@@ -56,6 +56,11 @@ class Memory:
     ``limit``: bytes, or None. Raises MemoryLimit at the very moment at which more is held.
     """
 
+    remedy = (
+        "Split the model over ranks (strategy='pipeline' or 'tensor_parallel'), make minibatches "
+        "or microbatches smaller, or raise the limit"
+    )
+
     def __init__(self, rank: int, limit: int | None = None) -> None:
         self.rank, self.limit = rank, limit
         self.activations = self.peak = 0
@@ -129,8 +134,7 @@ class Memory:
             text = ", ".join(f"{name} {megabytes(number)}" for name, number in parts.items())
             raise MemoryLimit(
                 f"rank {self.rank} holds {megabytes(held)} ({text}), more than memory_limit = "
-                f"{megabytes(self.limit)}. Split the model over ranks (strategy='pipeline' or "
-                "'tensor_parallel'), make minibatches or microbatches smaller, or raise the limit"
+                f"{megabytes(self.limit)}. {self.remedy}"
             )
 
 

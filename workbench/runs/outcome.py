@@ -52,6 +52,7 @@ def outcome(
     result.memory = {
         rank: report["memory"] for rank, report in done.items() if report["memory"] is not None
     }
+    result.processor_seconds = {rank: one["processor_seconds"] for rank, one in done.items()}
     result.metrics = next((one["metrics"] for one in done.values() if one["metrics"]), {})
     for rank in [rank for rank, one in done.items() if one["parameters"]][:1]:
         result.parameters = tensors(*reports[rank])

@@ -31,6 +31,8 @@ class Result:
     # (rank/memory.py)
     bytes_sent: dict[int, int] = field(default_factory=dict)
     memory: dict[int, int] = field(default_factory=dict)
+    # By rank: processor time of all its threads, from its model's making to the validated result.
+    processor_seconds: dict[int, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)  # of the validation samples, at the end
     lost: list[int] = field(default_factory=list)  # ranks that ended; the run went on without them
     wall_seconds: float = float("nan")  # first iteration's start to last iteration's end

@@ -94,12 +94,6 @@ def check(exp: Experiment, config: Config) -> None:
             'checkpoint=wb.Checkpoint(folder="checkpoints", every=20), or take "pull"',
             config.restored_from,
         )
-    if exp.memory_limit is not None:
-        raise SpecError.at(
-            "memory_limit",
-            "strategy 'parameter_server' does not measure what its ranks hold; leave it out",
-            exp.memory_limit,
-        )
     if exp.backend != "workbench":
         raise SpecError.at(
             "backend", "strategy 'parameter_server' runs over backend='workbench'", exp.backend
@@ -128,7 +122,11 @@ def missing_role(config: Config, ranks: int, members: Collection[int]) -> str:
 
 
 def train(job: Job, config: Config) -> None:
+    from workbench.training.parameter_servers.memory import ServerMemory
     from workbench.training.parameter_servers.server import Server
     from workbench.training.parameter_servers.worker import Worker
 
-    (Server if job.run_rank < config.servers else Worker)(job, config).run()
+    serves = job.run_rank < config.servers
+    if serves and job.memory is not None:
+        job.memory = ServerMemory(job.run_rank, job.exp.memory_limit_bytes)
+    (Server if serves else Worker)(job, config).run()

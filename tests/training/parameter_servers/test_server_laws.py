@@ -295,8 +295,3 @@ def test_messages_of_laws_count_iterations_from_1() -> None:
     left = events.filter(pl.col("row") != row["row"]).drop("row")
     (violation,) = server_laws.every_push_counts_once(left)
     assert f"worker {row['peer']} pushed iteration {row['iteration'] + 1} to" in violation.words
-
-
-def test_a_memory_limit_that_nobody_would_keep_is_refused() -> None:
-    with pytest.raises(wb.SpecError, match=r"memory_limit = '1 GB': .*does not measure"):
-        wb.Experiment(strategy="parameter_server", ranks=2, memory_limit="1 GB")

@@ -24,6 +24,7 @@ from workbench.training.parameter_servers.clocks import policy, policy_options
 from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import keep_shard
 from workbench.training.parameter_servers.members import owned_ranges, serving
+from workbench.training.parameter_servers.memory import ServerMemory
 from workbench.training.parameter_servers.service import Service
 from workbench.training.parameter_servers.shard import Outcome, Shard
 from workbench.training.parameter_servers.worker import (
@@ -123,6 +124,7 @@ class Server:
             busy=self._is_leaving,
             stretch=job.stretch,
             room=room,
+            memory=job.memory if isinstance(job.memory, ServerMemory) else None,
         )
 
     # -- the loop --

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 
 from workbench.training.parameter_servers.clocks import Clocks, Policy
+from workbench.training.parameter_servers.memory import ServerMemory
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,11 @@ class Shard:
         stride: int = 1,
         end: int | None = None,
         room: Callable[[torch.Tensor], torch.Tensor] = torch.empty_like,
+        memory: ServerMemory | None = None,
     ) -> None:
         """Prepare. ``stride``: iterations of one push; ``end``: the run's, at which the last may be
-        of fewer; ``room``: makes the memory of another buffer of values.
+        of fewer; ``room``: makes the memory of another buffer of values;
+        ``memory``: counts what is held.
         """
         self._stride, self._end = stride, end
         self.policy, self.stale, self.drop_above = policy, stale, drop_above
@@ -84,7 +87,14 @@ class Shard:
         self.shares = dict.fromkeys(self.clock, 0.0)  # of the minibatch, by worker
         self._pushes: dict[int, tuple[int, ...]] = dict.fromkeys(self.clock, ())
         self._kept: list[int] = []  # workers whose gradient of this clock has arrived (synchronous)
-        self._whole = len(self.clock)
+        self._whole, self._memory = len(self.clock), memory
+        if memory is not None:
+            memory.add(self)
+
+    @property
+    def buffers(self) -> int:
+        """How many more buffers of values there are, which are or were being sent."""
+        return len(self._spare)
 
     def state_dict(self) -> dict[str, int]:
         """Return what a checkpoint keeps beside the values and the optimiser: the version."""
@@ -212,6 +222,8 @@ class Shard:
             self._optimize(gradient_n)
         self._stretch(start)
         self.version += 1
+        if self._memory is not None:
+            self._memory.weigh()
         if self.log is not None:
             self.log.applied(gradient_n, iteration, workers)
 

@@ -63,6 +63,10 @@ class Worker:
         self.ranges = owned_ranges(len(self.flat.values_N), job, config)
         self.values = [Section(self.flat.values_N, one) for one in self.ranges]
         self.grads = [Section(self.flat.grads_N, one, room) for one in self.ranges]
+        if job.memory is not None:
+            copies = [one for one in (*self.values, *self.grads) if not one.is_view]
+            job.memory.fixed["buffers"] = sum(one.section_n.nbytes for one in copies)
+            job.memory.watch(self.model.parameters())
         self.versions = [0] * len(self.servers)
         self.clocks: list[list[int]] = []  # of all workers, as each server tells them
         self.pulled: Pulled | None = None

@@ -1,0 +1,65 @@
+"""The memory of a server's rank: what it holds of its keys, and of its workers' messages.
+
+parameters       the newest values of its keys, and of those that it keeps as a replica
+being sent       older versions of them, in buffers that leave for workers
+gradients        room for a push of every worker: W times its keys
+optimiser state  of its keys
+
+The model in which a run's result is put together at the end is not counted.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sized
+from typing import Protocol
+
+import torch
+
+from workbench.rank.memory import Memory
+
+SENT = "being sent"
+
+
+class Held(Protocol):
+    """The tensors that a shard holds."""
+
+    values_n: torch.Tensor
+
+    @property
+    def inbox(self) -> Sized: ...  # a gradient of each worker
+    @property
+    def buffers(self) -> int: ...
+
+
+class ServerMemory(Memory):
+    """Bytes held by a server, by kind; ``limit``: bytes, or None."""
+
+    remedy = "Take more servers or fewer workers, or raise the limit"
+
+    def __init__(self, rank: int, limit: int | None = None) -> None:
+        super().__init__(rank, limit)
+        self.fixed |= {SENT: 0}
+        self._shards: weakref.WeakSet[Held] = weakref.WeakSet()
+
+    def watch(self, parameters: Iterable[torch.Tensor], *optimizers: torch.optim.Optimizer) -> None:
+        """Count the optimisers' state: the parameters are those of shards."""
+        self._optimizers += optimizers
+
+    def add(self, shard: Held) -> None:
+        """Count what this shard holds, as long as it exists."""
+        self._shards.add(shard)
+        self.weigh()
+
+    def weigh_gradients(self) -> int:
+        """Return the bytes held now."""
+        for kind in ("parameters", SENT, "gradients"):
+            self.fixed[kind] = 0
+        for shard in self._shards:
+            values = shard.values_n.nbytes
+            self.fixed["parameters"] += values
+            self.fixed[SENT] += values * shard.buffers
+            self.fixed["gradients"] += values * len(shard.inbox)
+        self.fixed_bytes = sum(self.fixed.values())
+        self.check()
+        return self.held

@@ -62,8 +62,11 @@ def test_a_field_that_nobody_placed_appears_by_itself(monkeypatch: pytest.Monkey
 def test_what_can_be_picked_can_be_run() -> None:
     for field in form.fields():
         for value in field.suggestions:
-            strategy = field.strategies[-1]  # the first of some play a game
-            assert form.experiment({"strategy": strategy, "ranks": 4, field.name: value})
+            # The first of some play a game; what all have no strategy decides.
+            strategy = field.strategies[-1] if field.strategies else "data_parallel"
+            hosts = "2 x 2" if field.name == "network.between" else ""
+            values = {"strategy": strategy, "ranks": 4, "network.levels": hosts, field.name: value}
+            assert form.experiment(values)
         for line in field.phrases:
             assert LINES[field.name][1](line), line
     paths = {one.name for one in form.fields() if one.takes_path}

@@ -21,12 +21,13 @@ from typing import Any
 
 from workbench.common.errors import Problem, SpecError
 from workbench.experiment import options as form_options
+from workbench.experiment.named_links import NAMED
 from workbench.experiment.python_text import as_code, as_program
 from workbench.experiment.spec import Experiment, Network
 from workbench.experiment.web_link import Allow, from_link, to_link
 from workbench.interface import lines as form_lines
 from workbench.interface.form_fields import LINES, Field, fields, option_fields, shown_value
-from workbench.interface.form_labels import PLACES
+from workbench.interface.form_labels import NAMED_QUANTITY, PLACES
 from workbench.presets.catalogue import Preset, presets
 from workbench.user_code import source
 from workbench.user_code.source import Source
@@ -183,6 +184,8 @@ def _read(about: Field, value: Any) -> Any:
     text = value.strip()
     if about.name in LINES:
         return LINES[about.name][1](text)
+    if about.name in NAMED_QUANTITY and text in NAMED:
+        return NAMED[text][NAMED_QUANTITY[about.name]]
     if not text:
         return None if about.optional else _LEFT_OUT
     if about.strategies and about.kind in ("float", "text"):

@@ -18,7 +18,14 @@ from workbench.experiment import options as form_options
 from workbench.experiment.spec import Experiment
 from workbench.interface import lines as form_lines
 from workbench.interface.fault_lines import FAULT_PHRASES
-from workbench.interface.form_labels import EXAMPLES, OPTION_PLACES, PLACES, SUGGESTIONS
+from workbench.interface.form_labels import (
+    EXAMPLES,
+    FIELD_SUGGESTIONS,
+    NAMED_QUANTITY,
+    OPTION_PLACES,
+    PLACES,
+    SUGGESTIONS,
+)
 from workbench.user_code import source
 from workbench.user_code.source import Source
 
@@ -153,6 +160,8 @@ def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
     choices, docs = tuple(bounds.get("enum", _OWN_CHOICES.get(name, ()))), dict[str, str]()
     if name in _FOLDERS:
         choices, docs = _files(*_FOLDERS[name])
+    if name in NAMED_QUANTITY:
+        help_ = f"{help_}; or that of a real link, by its name"
     if name in LINES:
         help_ = f"{help_}; {LINES[name][2]}" if "options" in name else LINES[name][2]
     return Field(
@@ -167,6 +176,7 @@ def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
         docs=docs,
         takes_path=name in _FOLDERS,
         phrases=_PHRASES.get(name, ()),
+        suggestions=FIELD_SUGGESTIONS.get(name, ()),
         minimum=bounds.get("minimum"),
         maximum=bounds.get("maximum"),
         optional="null" in kinds,

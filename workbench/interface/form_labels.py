@@ -5,6 +5,8 @@ What is not named here still appears in the form, last and as advanced, under it
 
 from __future__ import annotations
 
+from workbench.experiment.named_links import NAMED
+
 # name -> (label, group, unit, advanced). What is not here comes last, as advanced.
 PLACES = {
     "strategy": ("Strategy", "Training", "", False),
@@ -124,6 +126,14 @@ SUGGESTIONS = {
     "placement": ("even",),
     "units": ("layers", "whole"),
 }
+# The same of fields. A link's name in place of a quantity stands for that quantity of it.
+FIELD_SUGGESTIONS = {
+    "network.latency": ("0 ms", "1 ms", "5 ms", "20 ms", *NAMED),
+    "network.bandwidth": ("unlimited", "1 Gbit/s", "100 Mbit/s", "10 Mbit/s", *NAMED),
+    "network.between": ("", "1 ms, 100 Mbit/s", *NAMED),
+    "network.nic": ("unlimited", "1 Gbit/s", "100 Mbit/s", *NAMED),
+}
+NAMED_QUANTITY = {"network.latency": 0, "network.bandwidth": 1, "network.nic": 1}  # of NAMED
 EXAMPLES = {
     "network.links": "0->1: 20 ms",
     "network.levels": "4 x 2",

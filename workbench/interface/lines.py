@@ -7,6 +7,7 @@ fault_lines.py.
     20 ms, 20 ms, 10 ms               padding of forward, input gradient, weight gradient
     4 x 2                             hosts: ranks of each, then how many
     1 ms, 1 Gbit/s; 10 ms             links between hosts, then between groups of hosts
+    100 GbE, RDMA; 10 GbE             the same of links with real names
 
 One line each (or several, with ; between). What is printed parses to the very same. What cannot be
 read is a SpecError that shows the line and how it is written.
@@ -24,6 +25,7 @@ from workbench.common.errors import SpecError, short
 from workbench.common.units import DURATIONS
 from workbench.experiment.checkpoint import Checkpoint
 from workbench.experiment.frozen_model import FrozenModel
+from workbench.experiment.named_links import NAMED
 from workbench.experiment.spec import Fault, Link, Pads
 from workbench.experiment.yaml_text import OF_A_VISITOR, parse
 from workbench.interface.fault_lines import FAULTS_HELP, parse_fault, print_faults
@@ -31,10 +33,17 @@ from workbench.interface.fault_lines import FAULTS_HELP, parse_fault, print_faul
 _ARROW = re.compile(r"(\d+)\s*(?:->|→)\s*(\d+)\s*:?\s*(.*)")
 _LEVELS = re.compile(r"\d+(?:\s*[x×*,]\s*\d+)*")
 R = TypeVar("R", bound=FrozenModel)
+NAMES: dict[tuple[str | None, str | None], str] = {link: name for name, link in NAMED.items()}
 
 __all__ = ["FAULTS_HELP", "print_faults"]
-LINKS_HELP = "one a line: 0->1: 5 ms, 100 Mbit/s; or 0->1: down"
-LINK_PHRASES = ("0->1: 20 ms", "0->1: 100 Mbit/s", "0->1: 5 ms, 100 Mbit/s", "0->1: down")
+LINKS_HELP = "one a line: 0->1: 5 ms, 100 Mbit/s; or a real link, 0->1: 1 GbE; or 0->1: down"
+LINK_PHRASES = (
+    "0->1: 20 ms",
+    "0->1: 100 Mbit/s",
+    "0->1: 5 ms, 100 Mbit/s",
+    "0->1: down",
+    *(f"0->1: {name}" for name in NAMED),
+)
 PAD_HELP = (
     "least duration of an iteration's computing, such as 20 ms; in a pipeline of each F, I and W "
     "of a microbatch, or three that differ: 20 ms, 20 ms, 10 ms"
@@ -44,7 +53,8 @@ LEVELS_HELP = (
     "ranks of a host x hosts: 4 x 2 is two hosts of four; groups of hosts follow: 2 x 2 x 2"
 )
 BETWEEN_HELP = (
-    "latency, bandwidth: 1 ms, 100 Mbit/s; with groups of hosts one for each level, with ; between"
+    "latency, bandwidth: 1 ms, 100 Mbit/s, or a real link: 10 GbE; with groups of hosts one for "
+    "each level, with ; between"
 )
 
 
@@ -53,6 +63,8 @@ def print_links(links: Mapping[tuple[int, int], Link]) -> str:
 
 
 def _print_link(link: Link) -> str:
+    if (name := NAMES.get((link.latency, link.bandwidth))) and not link.down:
+        return name
     words = [link.latency, link.bandwidth, "down" if link.down else None]
     return ", ".join(word for word in words if word) or "as the others"
 
@@ -81,6 +93,8 @@ def _model_of(line: str, record: type[R], values: dict[str, Any]) -> R:
 
 
 def _link_values(line: str, words: str, help_: str = LINKS_HELP) -> dict[str, Any]:
+    if words.strip() in NAMED:
+        return dict(zip(("latency", "bandwidth"), NAMED[words.strip()], strict=True))
     values: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in words.split(","))):
         if word == "as the others":

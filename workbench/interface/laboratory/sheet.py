@@ -131,7 +131,9 @@ def _example(field: Field) -> str:
 
 
 def _shown(choice: Any) -> str:
-    return f"{choice.name} (yours)" if isinstance(choice, Source) else str(choice)
+    return (
+        f"{choice.name} (yours)" if isinstance(choice, Source) else str(choice) or "as the others"
+    )
 
 
 class Sheet(w.VBox):

@@ -33,7 +33,7 @@ export function picker(field, common) {
         common.onchange();
       },
     },
-    ...field.suggestions.map((one) => h("option", { value: one }, one)),
+    ...field.suggestions.map((one) => h("option", { value: one }, one || "as the others")),
     h("option", { value: OTHER }, "another …"),
   );
   const box = h("div", { class: "picker" }, list, other);

@@ -83,6 +83,32 @@ def test_the_laws_hold_between_hosts_over_mpi(tmp_path: Path) -> None:
     assert len(sent) == 4 and names_in_memory() <= before
 
 
+MANY = """
+import time
+import torch
+import torch.distributed as dist
+from datetime import timedelta
+dist.init_process_group("workbench", timeout=timedelta(seconds=10))
+x, other = torch.zeros(8), 1 - dist.get_rank()
+for number in range(6000):
+    if dist.get_rank():
+        dist.recv(x, other)
+    dist.send(x, other)
+    if not dist.get_rank():
+        dist.recv(x, other)
+    if number % 50 == 0:
+        time.sleep(0.004 * (number % 7))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.cluster
+def test_of_many_short_waits_none_lasts() -> None:
+    words = [str(BIN / "mpiexec"), "-n", "2", sys.executable, "-c", MANY]
+    done = command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **APART)
+    assert done.returncode == 0, done
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_losses_are_those_of_local_ranks(strategy: str, mark: str) -> None:

@@ -83,6 +83,11 @@ def _meet(group: Group, lone: bool, seconds: float) -> list[Any]:
     global _job, _without
     size, keys = len(group.world), PrefixStore("mpi", group.store)
     if _job is None:
+        keys.set(f"loaded {group.rank}", mpi_job.load(lone))
+        whys = [keys.get(f"loaded {rank}").decode() for rank in range(size)]
+        if any(whys):
+            _without = whys[group.rank] or "another rank cannot"
+            return [[-1 if why else 0, why] for why in whys]
         try:
             _job, _without = mpi_job.begin(size, time.monotonic() + seconds, lone)
         except TimeoutError as error:

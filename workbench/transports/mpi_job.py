@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -77,7 +77,9 @@ class MpiJob:
         self._lock = threading.Lock()
         self._inboxes: dict[tuple[int, int], Box] = {}  # by MPI rank and tag
         self._groups = 0
-        self._posted: queue.SimpleQueue[Box | None] = queue.SimpleQueue()
+        # Not a SimpleQueue: of timeouts as short as ours some never end (Python 3.11).
+        self._posted: deque[Box | None] = deque()
+        self._quiet = threading.Lock()  # held as long as nothing new is posted
         self._thread: threading.Thread | None = None
         self._strays: list[tuple[Any, Any]] = []  # of groups that this rank has left
         self._kept: list[Box] = []  # their memory may still be written to
@@ -109,24 +111,28 @@ class MpiJob:
             self._groups -= 1
             if not self._groups:
                 thread, self._thread = self._thread, None
-                self._posted.put(None)
+                self._post(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def submit(self, box: Box) -> None:
         """Have the thread look after a box."""
-        self._posted.put(box)
+        self._post(box)
+
+    def _post(self, box: Box | None) -> None:
+        self._posted.append(box)
+        with contextlib.suppress(RuntimeError):  # it has been released already
+            self._quiet.release()
 
     def _run(self) -> None:
         busy: dict[Box, None] = {}
         last, pause = time.monotonic(), _SHORTEST_S
         while True:
-            with contextlib.suppress(queue.Empty):
-                box = self._posted.get(timeout=pause)
-                if box is None:
+            self._quiet.acquire(timeout=pause)
+            while self._posted:
+                if (box := self._posted.popleft()) is None:
                     return
                 busy[box] = None
-                pause = 0.0
             moved = self._arrivals(busy)
             for box in [*busy]:
                 moved = box.progress() or moved
@@ -156,30 +162,46 @@ class MpiJob:
         return moved
 
 
-def begin(ranks: int, deadline: float, lone: bool) -> tuple[MpiJob | None, str]:
-    """Begin MPI, as all ranks of the job do now, or find it begun; return this process's job, or
-    why it has none.
+def load(lone: bool) -> str:
+    """Load the library of MPI. Return why this process cannot begin it; "": it can.
 
-    ``ranks``: as many as there must be; ``deadline``: by time.monotonic; ``lone``: the process may
-    end without its peers (a rank whose agent stays), so that MPI, whose end waits for all, is not
-    ended with it. Raises TimeoutError.
+    ``lone``: the process may end without its peers (a rank whose agent stays), so that MPI, whose
+    end waits for all, is not ended with it.
     """
     import mpi4py
 
     mpi4py.rc.initialize, mpi4py.rc.finalize = False, not lone
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        return f"mpi4py cannot be loaded there ({error})"
+    library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+    by_open_mpi = _STARTED[1][0] in os.environ
+    if library.startswith("Open MPI") != by_open_mpi:  # its begin would end the process
+        whose = "Open MPI's" if by_open_mpi else "another MPI's"
+        return f"{whose} mpiexec has started it, and mpi4py has loaded {library}"
+    return ""
+
+
+def begin(ranks: int, deadline: float, lone: bool) -> tuple[MpiJob | None, str]:
+    """Begin MPI, as all ranks of the job do now, or find it begun; return this process's job, or
+    why it has none.
+
+    ``ranks``: as many as there must be; ``deadline``: by time.monotonic; ``lone``: as for ``load``.
+    Raises TimeoutError.
+    """
     from mpi4py import MPI
 
     known = _names_in_memory()
     if not MPI.Is_initialized():
         _in_time(lambda: _begin(MPI), deadline, "MPI_Init")
+    if not MPI.Is_initialized():
+        return None, "MPI_Init has failed there"
     world = MPI.COMM_WORLD
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         return None, "its MPI may not be called from several threads (MPI_THREAD_MULTIPLE)"
     if world.Get_size() != ranks:
-        return None, (
-            f"its MPI counts {world.Get_size()} ranks, not {ranks}: is mpi4py built for the MPI "
-            "whose mpiexec started it?"
-        )
+        return None, f"its MPI counts {world.Get_size()} ranks, not {ranks}"
     for one in (world, MPI.COMM_SELF):
         one.Set_errhandler(MPI.ERRORS_RETURN)
     comm, request = world.Idup()

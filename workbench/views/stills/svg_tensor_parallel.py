@@ -82,9 +82,9 @@ def words(cut: Cut) -> str:
     return "; ".join(filter(None, ["dark: what a rank has of the layer's weights", alike, more]))
 
 
-def _how(told: str) -> str:
+def _how(description: str) -> str:
     """Return how a layer is cut; of one that is not, no reason."""
-    return "whole on every rank" if told.startswith("whole") else told
+    return "whole on every rank" if description.startswith("whole") else description
 
 
 def _box(layer: Mapping[str, Any], rank: int, x: float, y: float, wide: float) -> list[str]:

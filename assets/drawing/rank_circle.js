@@ -21,6 +21,12 @@ export const MARKS = {
   ended: { d: "M3 9l4 5 8-10", words: "ended" },
   killed: { d: "M3 3l12 12M15 3L3 15", words: "lost" },
   stopped: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", words: "stopped" },
+  away: {
+    d: "M9 2.5a6.5 6.5 0 1 0 .01 0zM4.5 13.5l9-9",
+    thin: true,
+    dash: "2 2",
+    words: "cut off",
+  },
   none: { d: "M9 2.5a6.5 6.5 0 1 0 .01 0z", thin: true, words: "not yet" },
 };
 /** @type {Record<DoingMark, string>} */
@@ -34,6 +40,7 @@ const MARK_INKS = {
   ended: "done",
   killed: "fault",
   stopped: "load",
+  away: "edge",
   none: "edge",
 };
 
@@ -185,10 +192,11 @@ export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen
     const gap = node + 3;
     const slowed = emulated.find((l) => l.from === from && l.to === to);
     const cut = gone(from) || gone(to);
+    const away = doings[from]?.mark === "away" || doings[to]?.mark === "away";
     const many = links.size > 2 * nodes.length;
     g.strokeStyle = slowed ? ink.hold : ink.edge;
     g.lineWidth = cut ? 1 : slowed ? 2.5 : many ? 0.75 : nodes.length > 8 ? 1.5 : 3;
-    g.setLineDash(cut ? [2, 3] : slowed ? [5, 3] : []);
+    g.setLineDash(cut || away ? [2, 3] : slowed ? [5, 3] : []);
     g.beginPath();
     g.moveTo(a.x + ux * gap, a.y + uy * gap);
     g.lineTo(b.x - ux * gap, b.y - uy * gap);
@@ -207,15 +215,17 @@ export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen
     g.fillStyle = solid ? colour : ink.ground;
     g.fill();
     g.strokeStyle = colour;
-    g.lineWidth = mark === "none" ? 1.25 : numbered ? 2.5 : 1.5;
-    g.setLineDash(mark === "wait" || mark === "frozen" ? (numbered ? [3, 2.6] : [1.5, 1.5]) : []);
+    const faint = mark === "none" || mark === "away";
+    g.lineWidth = faint ? 1.25 : numbered ? 2.5 : 1.5;
+    const dashed = mark === "wait" || mark === "frozen" || mark === "away";
+    g.setLineDash(dashed ? (numbered ? [3, 2.6] : [1.5, 1.5]) : []);
     if (!solid) g.stroke();
     g.setLineDash(numbered ? [3, 2.6] : [1.5, 1.5]);
     if (halo) drawRound(g, ink.wait, x, y, node + 3.5, 2);
     g.setLineDash([]);
     if (rank === chosen) drawRound(g, ink.focus, x, y, node + (halo ? 6.5 : 4), 2);
     if (mark === "killed" && numbered) return drawCross(g, colour, x, y, node * 0.4);
-    g.fillStyle = solid ? ink.ground : ink.ink;
+    g.fillStyle = solid ? ink.ground : mark === "away" ? ink["ink-3"] : ink.ink;
     if (numbered) g.fillText(String(rank), x, y + 0.5);
   });
 }

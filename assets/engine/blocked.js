@@ -34,10 +34,11 @@ export function stuckNow({ known, table, live, t, at, call }) {
   const now = nowOf(known, at);
   const cell = newestCell(known);
   const stuck = /** @type {StuckRanks} */ (new Map());
-  const { frozen = [], ended = {} } = known.control ?? {};
+  const { frozen = [], ended = {}, cut_off = {} } = known.control ?? {};
   for (const rank of [...new Set(known.lanesNow.map((lane) => lane.rank))].sort((a, b) => a - b)) {
     // its process stands or has gone: whatever it was in, it waits for no rank
-    if (frozen.includes(rank) || ended[rank]) continue;
+    // or nobody knows what it does now
+    if (frozen.includes(rank) || ended[rank] || cut_off[rank]) continue;
     // a receive may be open that no code waits for
     if (cell && (!cell.begun.has(rank) || cell.ended.has(rank))) continue;
     const long = standing(
@@ -146,8 +147,9 @@ export function stuckWords(stuck, { known, at }) {
       `Ranks ${circle.slice(0, -1).join(", ")} and ${circle[circle.length - 1]} wait in a ` +
       `circle, each for the next${lasted}: none can go on before another does.`
     );
-  const { frozen = [], ended = {} } = known.control ?? {};
-  const struck = (/** @type {number} */ rank) => frozen.includes(rank) || !!ended[rank];
+  const { frozen = [], ended = {}, cut_off = {} } = known.control ?? {};
+  const struck = (/** @type {number} */ rank) =>
+    frozen.includes(rank) || !!ended[rank] || !!cut_off[rank];
   const free = all.filter((one) => !stuck.has(one.peer));
   const { rank, peer, link } =
     free.find((one) => struck(one.peer)) ??
@@ -160,15 +162,17 @@ export function stuckWords(stuck, { known, at }) {
       ? `: link ${peer} → ${rank} is cut`
       : link === "slowed" && stuck.has(peer)
         ? ": what it waits for is on its way, or still to leave, at the links' slow pace"
-        : frozen.includes(peer)
-          ? ", which is frozen"
-          : ended[peer]
-            ? `, which is gone (${ended[peer]})`
-            : newestCell(known)?.ended.has(peer)
-              ? ", which has ended this cell: in vain, unless a later one sends"
-              : stuck.has(peer)
-                ? ""
-                : ", which is not waiting";
+        : cut_off[peer]
+          ? `, whose host ${cut_off[peer]} is cut off`
+          : frozen.includes(peer)
+            ? ", which is frozen"
+            : ended[peer]
+              ? `, which is gone (${ended[peer]})`
+              : newestCell(known)?.ended.has(peer)
+                ? ", which has ended this cell: in vain, unless a later one sends"
+                : stuck.has(peer)
+                  ? ""
+                  : ", which is not waiting";
   return `Rank ${rank} ${forGood ? "waits" : `has waited ${lasting(now - since)}`} for rank ${peer}${why}${others ? "; " + `${others === 1 ? "another rank waits" : `${others} others wait`} ` + "too" : ""}.`;
 }
 

@@ -74,6 +74,12 @@ export function doesWords(kind, { peer, chunk, collective, name }, past) {
   return kind === "collective" ? `${does} ${collectiveWords(collective)}` : does;
 }
 
+/**
+ * What is known of a rank whose host is cut off.
+ * @param {string} host
+ */
+export const awayWords = (host) => `host ${host} is cut off: what it does is not known`;
+
 /** @param {number} rank @param {DoingMark} mark @param {string} words @returns {Doing} */
 export const plain = (rank, mark, words) => ({
   rank,

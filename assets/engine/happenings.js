@@ -33,6 +33,15 @@ const FOUND_WORDS = {
   absent: "has not started, and is gone without",
 };
 
+/** What it finds of a host. @type {Record<string, (ranks: number[]) => string>} */
+const HOST_WORDS = {
+  "cut off": (ranks) => `is cut off: nothing comes from ${theRanks(ranks)}`,
+  back: (ranks) => `is back: what ${theRanks(ranks)} recorded meanwhile arrives`,
+};
+
+/** @param {number[]} ranks */
+const theRanks = (ranks) => `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
+
 /** Reads the table onward from where it was. */
 export class Happenings {
   #feed = new FeedLines();
@@ -47,6 +56,10 @@ export class Happenings {
     this.overruns = /** @type {{line: Line, ranks: Set<number>, most: number} | null} */ (null);
     // lines of a recovery: who did the same
     this.together = /** @type {Map<string, {line: Line, ranks: Set<number>}>} */ (new Map());
+    // what was last found of each host
+    this.hosts = /** @type {Map<string, {name: string, line: Line, ranks: number[]}>} */ (
+      new Map()
+    );
     this.held = known.control?.held ?? false;
     this.motion = known.control?.slow_motion ?? 1;
     this.tenth = 0; // of the run: the next to announce
@@ -142,6 +155,8 @@ export class Happenings {
     if (kind === "fault") this.#fault(r, byHand, by < 0 ? peer : by);
     else if (kind === "detect" && name in DATA_WORDS)
       this.#feed.put(t, DATA_WORDS[name](peer, table.value[r], iteration), kind, peer);
+    else if (kind === "detect" && by < 0 && HOST_WORDS[name])
+      this.#host(t, table.text(table.passages.group[p]), name, peer);
     else if (kind === "detect" && by < 0)
       this.#feed.put(
         t,
@@ -178,6 +193,26 @@ export class Happenings {
       const more = name ? `: ${name}` : "";
       this.#feed.put(t, `rank ${by} kept a checkpoint${where}${more}`, kind, by);
     }
+  }
+
+  /**
+   * A host is cut off, or back: its ranks in one line.
+   * @param {number} t @param {string} host @param {string} name @param {number} rank
+   */
+  #host(t, host, name, rank) {
+    const before = this.hosts.get(host);
+    const one =
+      before?.name === name
+        ? before
+        : {
+            name,
+            line: this.#feed.put(t, "", "detect", rank),
+            ranks: /** @type {number[]} */ ([]),
+          };
+    this.hosts.set(host, one);
+    one.ranks.push(rank);
+    one.line.words = `host ${host} ${HOST_WORDS[name](one.ranks)}`;
+    this.#feed.changed();
   }
 
   /**

@@ -33,7 +33,8 @@
  * @typedef {{held: boolean, standing: number[], slow_motion: number, slow: Record<string, number>,
  *   frozen: number[], ended: Record<string, string>, how: Record<string, string>, pids: Record<string, number>,
  *   links: {from: number, to: number, latency_ms: number, bandwidth: string, down: boolean,
- *   words: string}[], loads?: number[], corrupts?: number[]}} Control
+ *   words: string}[], loads?: number[], corrupts?: number[], cut_off?: Record<string, string>}} Control
+ *   cut_off: the hosts of ranks of which nothing comes, by rank;
  *   loads: ranks that load samples themselves; corrupts: those whose next minibatch is to be corrupt
  * @typedef {{rank: number, lane: string, kind: string, peer: number, group: string,
  *   collective: string, algorithm: string, op: number, step: number, chunk: number, since: number,

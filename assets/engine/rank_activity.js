@@ -11,7 +11,7 @@
  * @typedef {import("./player.js").LaneNow} LaneNow
  * @typedef
  *   {"compute" | "move" | "wait" | "serve" | "held" | "frozen" | "ended" | "killed" | "stopped" |
- *     "none"}
+ *     "away" | "none"}
  *   DoingMark
  * @typedef {{rank: number, mark: DoingMark, halo: boolean, words: string, waits: number,
  *   forWhom: number, long: boolean}} Doing
@@ -31,7 +31,15 @@ import {
   standsForMessages,
   waitPieces,
 } from "./waits.js";
-import { EXAMPLES, INSTANTS, collectiveWords, doesWords, plain, sortOf } from "./does_words.js";
+import {
+  EXAMPLES,
+  INSTANTS,
+  collectiveWords,
+  awayWords,
+  doesWords,
+  plain,
+  sortOf,
+} from "./does_words.js";
 import { lostAt, recoveringAt } from "./generations.js";
 import { endOf, lostRanks } from "./lost_ranks.js";
 import { LONG, forLong } from "./standing.js";
@@ -360,13 +368,15 @@ function notYet(known, rank, lanes) {
 }
 
 /**
- * A rank that stands still because of us.
+ * A rank that stands still because of us, or of which nothing comes.
  * @param {Known} known
  * @param {number} rank
  * @param {LaneNow[]} lanes
  * @returns {Doing | null}
  */
 function standsAt({ control, table }, rank, lanes) {
+  const host = control?.cut_off?.[rank];
+  if (host !== undefined) return { ...plain(rank, "away", awayWords(host)), long: true };
   if (control?.frozen.includes(rank))
     return { ...plain(rank, "frozen", "frozen: its process is stopped"), long: true };
   if (!control?.held || !control.standing.includes(rank)) return null;

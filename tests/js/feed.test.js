@@ -61,6 +61,24 @@ test("what is wrong with data or memory is no wait", () => {
   ]);
 });
 
+test("a host that is cut off is named once, with its ranks, and again when it is back", () => {
+  const cut = (t, peer, group, name) => row(-1, "detect", t, t, { ...DRIVER, name, group, peer });
+  const list = [
+    cut(1, 2, "b", "cut off"),
+    cut(2, 3, "b", "cut off"),
+    cut(3, 1, "a", "cut off"),
+    cut(4, 2, "b", "back"),
+    cut(5, 3, "b", "back"),
+    cut(6, 2, "b", "cut off"),
+  ];
+  assert.deepEqual(words(list), [
+    "host b is cut off: nothing comes from ranks 2, 3",
+    "host a is cut off: nothing comes from rank 1",
+    "host b is back: what ranks 2, 3 recorded meanwhile arrives",
+    "host b is cut off: nothing comes from rank 2",
+  ]);
+});
+
 test("faults of the experiment are not the user's", () => {
   assert.equal(
     faultWords({ name: "freeze", rank: 2, value: 1.5, group: "", nbytes: -1 }, false),

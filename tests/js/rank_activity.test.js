@@ -131,6 +131,17 @@ test("now: what has lasted is told as it is, unless its row has come since", () 
   assert.equal(stale[0].mark, "move"); // the wait row of 0.2 s is there: it is over
 });
 
+test("nothing is known of a rank whose host is cut off", () => {
+  const control = { ...CONTROL, cut_off: { 1: "b" } };
+  const lanes_now = [lane(1, { kind: "backward" })]; // as it was when the last of it came
+  const [here, away] = doingNow(heard(second, { control, lanes_now }), 2, S);
+  assert.notEqual(here.mark, "away");
+  assert.deepEqual(
+    [away.mark, away.words],
+    ["away", "host b is cut off: what it does is not known"],
+  );
+});
+
 test("made by us: frozen, held, slowed", () => {
   const control = { ...CONTROL, frozen: [1], slow: { 1: 4 } };
   assert.equal(doingNow(heard(second, { control }), 2, S)[1].mark, "frozen");

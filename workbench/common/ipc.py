@@ -26,13 +26,18 @@ def send(
     fds: Sequence[int] = (),
 ) -> None:
     """Send one message; descriptors travel with its first byte."""
-    body = json.dumps(message).encode()
-    frame = _FRAME.pack(len(body), len(payload)) + body
-    sent = socket.send_fds(sock, [frame], list(fds)) if fds else sock.send(frame)
-    if sent < len(frame):  # else the peer may have read it, and be gone: that is no error
-        sock.sendall(frame[sent:])
+    head = frame(message, payload)
+    sent = socket.send_fds(sock, [head], list(fds)) if fds else sock.send(head)
+    if sent < len(head):  # else the peer may have read it, and be gone: that is no error
+        sock.sendall(head[sent:])
     if payload:
         sock.sendall(payload)
+
+
+def frame(message: Mapping[str, Any], payload: bytes | memoryview = b"") -> bytes:
+    """Return what is sent before the payload."""
+    body = json.dumps(message).encode()
+    return _FRAME.pack(len(body), len(payload)) + body
 
 
 def receive(
@@ -54,18 +59,51 @@ def receive(
     json_bytes, payload_bytes = _FRAME.unpack(head)
     if most and json_bytes + payload_bytes > most:
         raise ConnectionError(f"a message announces more than {most:,} bytes")
-    if json_bytes > MOST_JSON:
-        raise ConnectionError(f"a message announces {json_bytes:,} bytes of JSON: not one of ours")
+    _check_json(json_bytes)
     body, payload = _exactly(sock, json_bytes), _exactly(sock, payload_bytes)
     if body is None or payload is None:
         return None
+    return _parsed(body), payload, fds
+
+
+class Frames:
+    """Messages out of bytes, as these come."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def take(self, data: bytes) -> list[tuple[dict[str, Any], bytearray]]:
+        """Add bytes; return the messages that are whole now, with their payloads. Raises
+        ConnectionError for bytes that are not a message.
+        """
+        self._data += data
+        result, at = [], 0
+        while len(self._data) - at >= _FRAME.size:
+            json_bytes, payload_bytes = _FRAME.unpack_from(self._data, at)
+            _check_json(json_bytes)
+            body = at + _FRAME.size
+            payload, end = body + json_bytes, body + json_bytes + payload_bytes
+            if len(self._data) < end:
+                break
+            result.append((_parsed(self._data[body:payload]), self._data[payload:end]))
+            at = end
+        del self._data[:at]
+        return result
+
+
+def _check_json(nbytes: int) -> None:
+    if nbytes > MOST_JSON:
+        raise ConnectionError(f"a message announces {nbytes:,} bytes of JSON: not one of ours")
+
+
+def _parsed(body: bytearray) -> dict[str, Any]:
     try:
         message = json.loads(bytes(body))
     except (ValueError, RecursionError) as error:
         raise ConnectionError(f"a message is no JSON ({error}): not one of ours") from None
     if not isinstance(message, dict):
         raise ConnectionError("a message is JSON without names: not one of ours")
-    return message, payload, fds
+    return message
 
 
 def _exactly(sock: socket.socket, nbytes: int) -> bytearray | None:

@@ -6,7 +6,7 @@ driver however it ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from workbench.launchers.processes.launcher import MeetingPlace
 from workbench.launchers.processes.pool import meeting_place, warm_pool
@@ -45,6 +45,15 @@ class Launcher:
 
     def words(self, count: int) -> str:
         return "forked from the warm pool of this machine"
+
+    def bear(self, seconds: float) -> None:
+        """They are where the driver is."""
+
+    def collected_by(self, drain: Callable[[], object]) -> None:
+        """They write into the memory that ``drain`` reads."""
+
+    def cut_off(self) -> dict[int, str]:
+        return {}
 
     def facts(self) -> dict[str, str]:
         return {}  # they are where the driver is

@@ -163,10 +163,10 @@ class Elastic(Steering):
                 self._note_frozen(rank, False)
                 self._signal(rank, signal.SIGCONT)
 
-    def _note(self, rank: int, what: str) -> None:
-        """Record what the driver has noticed of a rank."""
+    def _note(self, rank: int, what: str, host: str = "") -> None:
+        """Record what the driver has noticed of a rank, or of its host."""
         with self._lock:
-            self._recorder.mark(CODE["detect"], what, lane="driver", peer=rank)
+            self._recorder.mark(CODE["detect"], what, lane="driver", peer=rank, group=host)
 
     def _note_lost(self, rank: int) -> None:
         """Record that a rank's end was noticed, and how it ended."""

@@ -123,6 +123,8 @@ class Run(Elastic, Shown):
     def _launch(self, exp: Experiment) -> list[RankHandle]:
         threads = threads_of(exp)
         launcher = self._launcher = launcher_for(exp)
+        launcher.bear(exp.timeout_ns * 1e-9)
+        launcher.collected_by(self._collector.drain)
         self._rendezvous = launcher.meeting_place(exp.ranks)
         handles = list(launcher.take(range(exp.ranks)))
         costs = costs_of(exp)
@@ -328,7 +330,8 @@ class Run(Elastic, Shown):
                 words.setdefault(rank, "raised an error")
                 how.setdefault(rank, "raised")
         arrived = tuple(sorted({*state.arrived, *begun}))
-        return replace(state, arrived=arrived, ended=words, how=how)
+        cut_off = {} if self.done else dict(self._launcher.cut_off())
+        return replace(state, arrived=arrived, ended=words, how=how, cut_off=cut_off)
 
     # -- what was recorded --
 

@@ -121,6 +121,7 @@ class ControlState:
     how: Mapping[int, How] = field(default_factory=dict)  # the same as a code: "killed", "raised"
     loads: tuple[int, ...] = ()  # ranks that load samples themselves
     corrupts: tuple[int, ...] = ()  # ranks whose next minibatch is to be corrupt
+    cut_off: Mapping[int, str] = field(default_factory=dict)  # rank -> its host, which is cut off
 
 
 class Control:

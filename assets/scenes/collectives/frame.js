@@ -256,6 +256,7 @@ export function ranksNow({ known, table, ranks, t, live }, reading, frame, stuck
       receives: recoveringAt(table, rank, t)?.act.name === "received",
       held: now && !!control?.held && control.standing.includes(rank),
       frozen: now && !!control?.frozen.includes(rank),
+      host: now ? (control?.cut_off?.[rank] ?? null) : null,
       factor: control?.slow[rank] ?? 1,
     };
   });
@@ -278,7 +279,7 @@ export function longestWaits({ frame, reading }) {
  */
 export function besideRanks(seen) {
   const { ranks, text } = seen;
-  const free = (/** @type {RankState} */ s) => !s.ended && !s.frozen;
+  const free = (/** @type {RankState} */ s) => !s.ended && !s.frozen && s.host === null;
   return [
     ...ranks
       .filter((s) => s.ended)
@@ -287,6 +288,9 @@ export function besideRanks(seen) {
         lines: [s.killed ? "killed" : "ended"],
         colour: "fault",
       })),
+    ...ranks
+      .filter((s) => s.host !== null && !s.ended)
+      .map((s) => ({ rank: s.rank, lines: ["cut off"], colour: "ink-3" })),
     ...ranks
       .filter((s) => s.receives && !s.ended)
       .map((s) => ({ rank: s.rank, lines: ["receives", "parameters"], colour: "comm" })),

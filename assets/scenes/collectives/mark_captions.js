@@ -10,6 +10,7 @@
  * @typedef {import("./ring.js").Mark} Mark
  * @typedef {import("./captions.js").Frame} Frame
  */
+import { awayWords } from "../../engine/does_words.js";
 import { cellAt, isComplete } from "../../engine/holdings.js";
 import { sendKey } from "../../engine/replayed_cells.js";
 import { madeLinks } from "../../engine/rates.js";
@@ -207,10 +208,11 @@ export function linkWords(reading, known, from, to, t) {
  * @param {string} [piece]
  */
 export function rankWords(state, frame, now, piece = "chunk") {
-  const { rank, wait, blocked, ended, held, frozen, factor, away, member } = state;
+  const { rank, wait, blocked, ended, held, frozen, host, factor, away, member } = state;
   const lines = [`rank ${rank}`];
   if (!member) return [`rank ${rank} is not in this group`];
   if (ended) lines[0] = `rank ${rank}: ${ended}`;
+  else if (host !== null) lines[0] = `rank ${rank}: ${awayWords(host)}`;
   else if (wait && frame)
     lines[0] =
       `rank ${rank} has waited ${duration(frame.t - wait.start)} for ` +

@@ -53,13 +53,14 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
     ended,
     held,
     frozen,
+    host,
     factor,
   } of states) {
     const wait = recorded ?? blocked;
     const { x, y } = place.nodes[rank];
     const i = ranks.indexOf(rank);
-    const hue = i < 0 ? ink.edge : hues[i];
-    const open = away || !!ended || !member;
+    const hue = i < 0 || host !== null ? ink.edge : hues[i];
+    const open = away || !!ended || !member || host !== null;
     if (!member && place.outside) {
       drawOutside(g, ink, font, rank, x, y, place.outside, !!ended, rank === chosen);
       continue;
@@ -88,8 +89,10 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
       g.fillStyle = ink.ground;
       g.fill();
       g.strokeStyle = ended ? ink.fault : member ? hue : ink.rule;
-      g.lineWidth = member ? 2 : 1;
+      g.lineWidth = member && host === null ? 2 : 1;
+      g.setLineDash(host === null ? [] : [3, 3]);
       g.stroke();
+      g.setLineDash([]);
     } else {
       g.fillStyle = hue;
       g.fill();
@@ -97,7 +100,7 @@ export function drawRanks(g, ink, font, place, states, reading, chosen) {
     number(
       g,
       font,
-      open ? (member ? ink.ink : ink["ink-3"]) : (ons[i] ?? ink.ground),
+      open ? (member && host === null ? ink.ink : ink["ink-3"]) : (ons[i] ?? ink.ground),
       rank,
       x,
       y,

@@ -10,7 +10,7 @@
  * @typedef {{rank: number, member: boolean, away: boolean,
  *   wait: import("../../engine/model.js").Row | null, blocked: {peer: number, chunk?: number,
  *   since?: number, words?: string} | null, ended: string, killed: boolean, held: boolean,
- *   frozen: boolean,
+ *   frozen: boolean, host: string | null,
  *   factor: number, receives: boolean}} RankState  blocked: it waits now, in a wait that has no row yet
  */
 import { chunkWay, drawWayOnLinks } from "../../drawing/chunk_way.js";

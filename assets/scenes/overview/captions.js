@@ -268,6 +268,7 @@ export function inCounts(doings) {
   const count = (/** @type {string} */ mark) => doings.filter((d) => d.mark === mark).length;
   const rest = /** @type {[string, string][]} */ ([
     ["killed", "killed"],
+    ["away", "cut off"],
     ["frozen", "frozen"],
     ["held", "held"],
     ["stopped", "stopped"],
@@ -279,7 +280,7 @@ export function inCounts(doings) {
     .slice(1)
     .map(([, n, words]) => `, ${n} ${words}`)
     .join("");
-  const bad = doings.filter((d) => d.mark === "killed" || d.mark === "frozen");
+  const bad = doings.filter((d) => ["killed", "frozen", "away"].includes(d.mark));
   const busy = doings
     .filter((d) => !bad.includes(d))
     .sort(

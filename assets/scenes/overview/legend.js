@@ -7,7 +7,7 @@
 import { MARKS, markIcon } from "../../drawing/rank_circle.js";
 
 /** Which keys are shown only where there is something of the kind. */
-const SOMETIMES = ["serve", "server"];
+const SOMETIMES = ["serve", "server", "away"];
 
 /** Fill the row of keys: they are all there from the start. @param {HTMLElement} key */
 export function fillOverviewKey(key) {
@@ -18,6 +18,7 @@ export function fillOverviewKey(key) {
     "serve",
     "held",
     "frozen",
+    "away",
     "ended",
     "killed",
   ])) {

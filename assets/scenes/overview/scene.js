@@ -240,7 +240,11 @@ class Overview {
     this.links.update(known);
     this.count.say(known);
     const servers = serversOf(known.run);
-    showKeys(this.$(".wb-ov-key"), { serve: !!known.run?.inputs, server: servers > 0 });
+    showKeys(this.$(".wb-ov-key"), {
+      serve: !!known.run?.inputs,
+      server: servers > 0,
+      away: Object.keys(known.control?.cut_off ?? {}).length > 0,
+    });
     this.list.say(doings, look.choice?.rank, servers);
     this.$(".wb-circle").setAttribute(
       "aria-label",

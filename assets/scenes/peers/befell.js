@@ -7,6 +7,7 @@
  * @typedef {import("../../engine/rank_activity.js").DoingMark} DoingMark
  */
 import { lostRanks } from "../../engine/lost_ranks.js";
+import { awayWords } from "../../engine/does_words.js";
 import { nowOf } from "../../engine/player.js";
 import { forLong } from "../../engine/standing.js";
 import { standsForMessages } from "../../engine/waits.js";
@@ -39,6 +40,8 @@ export function peersBefell({ known, live, t, table, at }) {
     /** @type {string} */ words,
   ) => befell.set(rank, { rank, mark, halo: false, words, waits: 0, forWhom: -1, long: true });
   for (const rank of control?.frozen ?? []) put(rank, "frozen", "frozen: its process is stopped");
+  for (const [rank, host] of Object.entries(control?.cut_off ?? {}))
+    put(Number(rank), "away", awayWords(host));
   for (const [rank, words] of Object.entries(control?.ended ?? {}))
     if (control?.how?.[rank] === "ended") put(Number(rank), "ended", words);
   for (const [rank, { words }] of lostRanks(known)) put(rank, "killed", words);

@@ -15,6 +15,9 @@ export function befellNow({ known, live, t, table }, frame) {
     if (factor !== 1) befell.set(Number(rank), { words: `slowed ×${factor}`, colour: "hold" });
   if (now)
     for (const rank of control?.frozen ?? []) befell.set(rank, { words: "frozen", colour: "hold" });
+  if (now)
+    for (const rank of Object.keys(control?.cut_off ?? {}))
+      befell.set(Number(rank), { words: "cut off", colour: "ink-3" });
   for (const w of frame.workers)
     if (w.doing === "lost") befell.set(w.rank, { words: "gone", colour: "fault" });
   for (const s of frame.shards)

@@ -8,6 +8,11 @@ the driver's certificate: channel.py), forks the rank's process, gives it a
 control block and a trace of its own, and relays: control words and records (relay.py), signals, and
 what the rank prints. When the driver goes, it ends the rank and whatever that has left; and when
 the agent is killed, the kernel kills the rank.
+
+Where its host is cut off from the driver's, the rank goes on. The agent keeps what there is to
+send, up to a bound (session.MOST_KEPT; beyond it records are dropped and counted, as where a ring
+is full), and calls again until it is answered, or refused (the driver has ended), for as long as
+the experiment's ``timeout``.
 """
 
 from __future__ import annotations
@@ -15,17 +20,21 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import secrets
 import select
 import signal
 import socket
 import sys
+import threading
+import time
 from typing import Any
 
-from workbench.common import descriptors, environment, ipc
+from workbench.common import descriptors, environment, ipc, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.launchers.processes.channel import Channel, connect
 from workbench.launchers.processes.relay import PERIOD_S, TraceReader, Words
+from workbench.launchers.processes.session import Session
 from workbench.process_group.job_variables import place_in_job
 from workbench.recording.events import now
 from workbench.recording.trace_memory import trace_segment
@@ -34,44 +43,118 @@ from workbench.transports.mpi_job import ranks_by_mpiexec
 from workbench.transports.peer_page import clock_identity
 
 CALL = 30.0  # seconds for the driver to answer an agent that calls
+SILENT = 2.0  # seconds without a byte from the driver: the connection is given up for a new one
+AGAIN = 0.25  # seconds between two tries to call again
+REACH = 2.0  # seconds for a connection to be there
+ANSWER = 5.0  # seconds for the driver to answer an agent that calls again
+FIRST_PATIENCE = 30.0  # seconds to call again, until the driver says how long
+LAST = 2.0  # seconds for the last bytes to leave
 AT_ONCE = 1 << 16  # bytes of what a rank prints that travel together
 
 
+class Driver:
+    """The way to the driver. ``fingerprint``: of its certificate; "": it is on this machine, and a
+    connection that ends is its end.
+    """
+
+    def __init__(self, host: str, port: int, key: str, fingerprint: str) -> None:
+        self._at, self._key, self._fingerprint = (host, port), key, fingerprint
+        self._name = secrets.token_hex(8)  # by which it knows this agent when that calls again
+        self.session = Session("workbench agent")
+        self.patience = FIRST_PATIENCE
+        self.gone = False  # it has ended, or cannot be reached for longer than we wait
+        self._calling: threading.Thread | None = None
+
+    def greet(self, sock: socket.socket, pid: int) -> None:
+        """Tell the driver who calls: the rank's number, if there is one, its process, its place."""
+        place = place_in_job(os.environ)
+        channel = self._channel(sock, CALL)
+        hello = {
+            "key": self._key,
+            "session": self._name,
+            "rank": int(os.environ.get("RANK", -1 if place is None else place.rank)),
+            "pid": pid,
+            "host": environment.text("WORKBENCH_HOST") or platform.node(),
+            "clock": clock_identity(),
+            "cores": sorted(os.sched_getaffinity(0)),
+            "threads": os.environ.get("OMP_NUM_THREADS", ""),
+        }
+        ipc.send(channel.socket, hello)
+        self.session.join(channel, 0)
+
+    def stay_in_touch(self) -> None:
+        """Call again where the connection has ended, or nothing comes through it any more."""
+        session = self.session
+        silent = time.monotonic() - session.heard_at
+        if session.channel is not None and (not self._fingerprint or silent < SILENT):
+            return
+        if not self._fingerprint or silent > self.patience:
+            self.gone = True
+        elif self._calling is None or not self._calling.is_alive():
+            session.part()
+            self._calling = threads.start(self._call, "workbench agent calls", session.close)
+
+    def _call(self) -> None:
+        """Call until the driver answers, or has ended."""
+        silent_from = self.session.heard_at
+        while time.monotonic() - silent_from < self.patience:
+            try:
+                channel = self._channel(socket.create_connection(self._at, timeout=REACH), ANSWER)
+                again = {"key": self._key, "again": self._name, "has": self.session.has}
+                ipc.send(channel.socket, again)
+                channel.socket.settimeout(ANSWER)
+                answer = ipc.receive(channel.socket)
+            except (ConnectionRefusedError, WorkbenchError):
+                break  # nobody listens there any more, or somebody else does
+            except OSError:
+                time.sleep(AGAIN)
+                continue
+            if answer is None:
+                time.sleep(AGAIN)
+            elif answer[0].get("over"):
+                break
+            else:
+                return self.session.join(channel, int(answer[0].get("has", 0)))
+        self.gone = True
+
+    def _channel(self, sock: socket.socket, seconds: float) -> Channel:
+        """Return the encrypted end of a connection, where it is to be."""
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._fingerprint:
+            return Channel(sock)
+        try:
+            return connect(sock, self._fingerprint, seconds)
+        except BaseException:
+            sock.close()
+            raise
+
+
 class Agent:
-    """``driver``: the stream to the driver; ``rank``: the rank's end of its messages; ``printed``:
-    the ends of what it prints, by descriptor.
+    """``driver``: the way to it; ``rank``: the rank's end of its messages; ``printed``: the ends of
+    what it prints, by descriptor.
     """
 
     def __init__(
-        self, driver: socket.socket, rank: socket.socket, pid: int, printed: dict[int, int]
+        self, driver: Driver, rank: socket.socket, pid: int, printed: dict[int, int]
     ) -> None:
-        self._driver, self._rank, self._pid = driver, rank, pid
+        self._driver, self._session = driver, driver.session
+        self._rank, self._pid = rank, pid
         self._printed = printed
+        self._unprinted = 0  # bytes that there was no room for
         self._code: int | None = None
         self._words: Words | None = None
         self._trace: TraceReader | None = None
         self._kept: list[Any] = []  # the memory that the rank has too
 
-    def greet(self, key: str) -> None:
-        """Tell the driver who calls: the rank's number, if there is one, its process, its place."""
-        place = place_in_job(os.environ)
-        hello = {
-            "key": key,
-            "rank": int(os.environ.get("RANK", -1 if place is None else place.rank)),
-            "pid": self._pid,
-            "host": platform.node(),
-            "clock": clock_identity(),
-            "cores": sorted(os.sched_getaffinity(0)),
-            "threads": os.environ.get("OMP_NUM_THREADS", ""),
-        }
-        ipc.send(self._driver, hello)
-
-    def serve(self) -> None:
-        """Relay until the rank has ended, or the driver has gone; tell how it ended."""
-        heard: set[Any] = {self._driver, self._rank}
+    def serve(self) -> bool:
+        """Relay until the rank has ended, or the driver has gone; tell how it ended. Returns
+        whether the driver knows.
+        """
+        heard: set[Any] = {self._rank}
         while not self._ended():
-            readable, _, _ = select.select([*heard, *self._printed], [], [], PERIOD_S)
-            if self._driver in readable and not self._obey(now()):
+            readable = self._wait([*heard, *self._printed])
+            if self._driver.gone:
                 os.kill(self._pid, signal.SIGKILL)  # a child of ours: nobody else's number yet
                 break
             if self._rank in readable and not self._pass_up():
@@ -87,17 +170,34 @@ class Agent:
             self._pass_on(last)
         self._relay()
         guardian.end_children(guardian.PATIENCE)
-        ipc.send(self._driver, {"ended": self._code})
+        self._session.send({"ended": self._code})
+        while not self._session.settled and not self._driver.gone:
+            self._wait([])
+        settled = self._session.settled
         if ranks_by_mpiexec():
             self._stay()
+        return settled
 
     def _stay(self) -> None:
         """Stay until the driver hangs up: of a rank that has begun MPI, mpiexec would end all
         others with this process, and they may still have to say how they end.
         """
-        with contextlib.suppress(OSError):
-            while ipc.receive(self._driver) is not None:
-                pass
+        while not self._driver.gone:
+            self._wait([])
+
+    def _wait(self, others: list[Any]) -> list[Any]:
+        """Wait until one of these has something, for a period at most; do what the driver asks for
+        meanwhile. Returns those that have.
+        """
+        channel = self._session.channel
+        own = [] if channel is None else [channel.socket]
+        readable, _, _ = select.select([*own, *others], [], [], PERIOD_S)
+        if own and own[0] in readable:
+            arrived = now()
+            for body, payload in self._session.receive() or ():
+                self._obey(body, payload, arrived)
+        self._driver.stay_in_touch()
+        return readable
 
     def _ended(self) -> bool:
         pid, status = os.waitpid(self._pid, os.WNOHANG)
@@ -105,23 +205,20 @@ class Agent:
             self._code = os.waitstatus_to_exitcode(status)
         return bool(pid)
 
-    def _obey(self, arrived: int) -> bool:
-        """Do what the driver asks for, which has ``arrived`` at that moment; False: it has gone."""
-        message = ipc.receive(self._driver)
-        if message is None:
-            return False
-        body, payload, _ = message
+    def _obey(self, body: dict[str, Any], payload: bytearray, arrived: int) -> None:
+        """Do what the driver asks for, which has ``arrived`` at that moment."""
         if "order" in body:
+            self._driver.patience = float(body.get("patience", FIRST_PATIENCE))
             self._order(body["order"], body.get("ranks", 0), payload)
         elif "words" in body and self._words is not None:
             self._words.apply(body["words"])
         elif "ping" in body:
-            ipc.send(self._driver, {"pong": [body["ping"], arrived, now()]})
-        elif "signal" in body:
+            self._session.send({"pong": [body["ping"], arrived, now()]}, passing=True)
+        elif "signal" in body and self._code is None:
             os.kill(self._pid, signal.Signals(body["signal"]))
         elif "hang_up" in body:
-            self._rank.shutdown(socket.SHUT_RDWR)
-        return True
+            with contextlib.suppress(OSError):
+                self._rank.shutdown(socket.SHUT_RDWR)
 
     def _order(self, order: dict[str, Any], ranks: int, words: bytearray) -> None:
         """Give the rank its order, the first time with memory of its own."""
@@ -144,14 +241,20 @@ class Agent:
         except OSError:
             message = None
         if message is not None:
-            ipc.send(self._driver, {"rank": message[0]}, memoryview(message[1]))
+            self._session.send({"rank": message[0]}, memoryview(message[1]))
         return message is not None
 
     def _pass_on(self, readable: list[Any]) -> None:
-        """Send the driver what the rank has printed."""
+        """Send the driver what the rank has printed; it never waits because of that."""
         for fd in [one for one in readable if one in self._printed]:
             if data := os.read(fd, AT_ONCE):
-                ipc.send(self._driver, {"printed": self._printed[fd]}, data)
+                if self._session.full:
+                    self._unprinted += len(data)
+                    continue
+                if self._unprinted:
+                    words = f"[{self._unprinted:,} bytes printed here while the host was cut off]\n"
+                    data, self._unprinted = words.encode() + data, 0
+                self._session.send({"printed": self._printed[fd]}, data)
             else:
                 del self._printed[fd]
                 os.close(fd)
@@ -160,14 +263,14 @@ class Agent:
         """Send the driver what has changed: first records, then words that may say that it is
         over.
         """
-        if self._words is None or self._trace is None:
-            return
+        if self._words is None or self._trace is None or self._session.full:
+            return  # where the ring laps us meanwhile, the driver counts what is not there
         changes = self._words.changes()
         parts, data = self._trace.read()
         if parts:
-            ipc.send(self._driver, {"trace": parts}, data)
+            self._session.send({"trace": parts}, data)
         if changes:
-            ipc.send(self._driver, {"words": changes})
+            self._session.send({"words": changes})
 
 
 def main() -> int:
@@ -188,9 +291,7 @@ def main() -> int:
             f"{environment.text('WORKBENCH_AGENT') or 'none'!r}"
         )
     del os.environ["WORKBENCH_AGENT"]  # the key is no business of the rank's
-    driver = socket.create_connection((host, int(port)), timeout=CALL)
-    driver.settimeout(None)
-    driver.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock = socket.create_connection((host, int(port)), timeout=CALL)
     guardian.adopt()
     mine, theirs = socket.socketpair()
     pipes = {os.pipe(): descriptor for descriptor in (1, 2)}
@@ -199,25 +300,22 @@ def main() -> int:
     # imported by the rank, beside the agent's first messages.
     pid = os.fork()
     if pid == 0:
-        return _be_the_rank(agent, theirs, (driver, mine), pipes)
+        return _be_the_rank(agent, theirs, (sock, mine), pipes)
     theirs.close()
     printed = {}
     for (reading, writing), descriptor in pipes.items():
         os.close(writing)
         printed[reading] = descriptor
+    driver = Driver(host, int(port), key, fingerprint)
     try:
-        end = connect(driver, fingerprint, CALL) if fingerprint else Channel(driver)
+        driver.greet(sock, pid)
     except BaseException:
         guardian.end_children(0.0)
         raise
-    serving = Agent(end.socket, mine, pid, printed)
-    with contextlib.suppress(ConnectionError):
-        serving.greet(key)
-        serving.serve()
-        end.finish(CALL)
-        return 0
-    guardian.end_children(0.0)  # the driver has gone
-    return 1
+    known = Agent(driver, mine, pid, printed).serve()
+    guardian.end_children(0.0)
+    driver.session.finish(LAST)
+    return 0 if known else 1
 
 
 def _be_the_rank(

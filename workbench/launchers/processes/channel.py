@@ -10,6 +10,7 @@ object serves one thread only, and an end of this channel is read and written by
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import select
@@ -71,16 +72,35 @@ class Identity:
 
 
 class Channel:
-    """One end. ``socket``: what is written into it and read from it is plain."""
+    """One end. ``socket``: what is written into it and read from it is plain. ``wire``: what
+    carries it, where it is encrypted.
+    """
 
-    def __init__(self, raw: socket.socket, thread: threading.Thread | None = None) -> None:
-        self.socket, self._thread = raw, thread
+    def __init__(
+        self,
+        plain: socket.socket,
+        wire: socket.socket | None = None,
+        thread: threading.Thread | None = None,
+    ) -> None:
+        self.socket, self._wire, self._thread = plain, wire, thread
 
     def finish(self, seconds: float) -> None:
         """Close it, and wait until all that was written has left."""
-        self.socket.close()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR if self._thread is None else socket.SHUT_WR)
         if self._thread is not None:
             self._thread.join(seconds)
+        self.cut()
+
+    def cut(self) -> None:
+        """Hang up at once, whatever waits to leave; threads that read or write find its end."""
+        for one in (self._wire, self.socket):
+            with contextlib.suppress(OSError):
+                if one is not None:
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def __del__(self) -> None:
+        self.socket.close()  # not before: its number might be another's, while a thread writes
 
 
 def accept(raw: socket.socket, identity: Identity, seconds: float) -> Channel:
@@ -138,7 +158,7 @@ def _piped(
 ) -> Channel:
     plain, mine = socket.socketpair()
     pipe = _Pipe(raw, mine, tls, incoming, outgoing)
-    return Channel(plain, threads.start(pipe.run, "workbench TLS", pipe.stop))
+    return Channel(plain, raw, threads.start(pipe.run, "workbench TLS", pipe.stop))
 
 
 class _Pipe:

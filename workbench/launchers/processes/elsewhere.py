@@ -19,27 +19,35 @@ import queue
 import secrets
 import signal
 import socket
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from workbench.common import ipc, threads
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes.channel import Identity, accept, leaves_this_machine
+from workbench.launchers.processes.channel import Channel, Identity, accept, leaves_this_machine
 from workbench.launchers.processes.host_clock import HostClock
 from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
-from workbench.launchers.processes.relay import PERIOD_S, Words, apply
+from workbench.launchers.processes.relay import PERIOD_S, Room, Words, apply
+from workbench.launchers.processes.session import Session
 from workbench.recording.events import now
 from workbench.shared_memory.control_block import RANK_WORDS, RANKS, RUN_WORDS, THAW_AT
 from workbench.shared_memory.segments import Segment, how_it_ended
 from workbench.transports.peer_page import clock_identity
 
+GONE_S = 2.0  # for the last message to leave
 LONGEST_LINE = 1 << 16  # bytes that are printed without an end of line
 HELLO = 5.0  # seconds in which a caller must send its name
 LONGEST_HELLO = 1 << 16  # bytes
 FIRST = 100  # exchanges of times with an agent on another host, before its rank begins
 ASK_S = 0.1  # between two exchanges, while it runs
+ALIVE_S = 0.4  # the same, where its clock is the driver's: then it says that both are there
+SILENT_S = 2.0  # without a byte from another host: it is cut off
+RETURN_S = 5.0  # for an agent to call again that has hung up; else it has ended
+LEAST_PATIENCE = 10.0  # seconds that a host may be cut off, whatever the experiment's timeout is
 ANSWER_S = 5.0  # for one of the first
 MOMENTS = ("started_ns", "ended_ns")  # of a rank's report
 MOST_CALLERS = 64  # without a name yet; more are hung up on
@@ -48,21 +56,67 @@ _log = logging.getLogger("workbench.launchers")
 
 class RemoteRank:
     """A rank below an agent (launcher.RankHandle). ``place``: where it is, as the agent says;
-    ``silent``: its agent is gone, and has not told how it ended.
+    ``silent``: its agent is gone, and has not told how it ended. ``lasting``: an agent on another
+    host, which calls again when its connection ends, for ``patience`` seconds.
     """
 
-    def __init__(self, rank: int, place: Mapping[str, Any], agent: socket.socket) -> None:
+    def __init__(
+        self,
+        rank: int,
+        place: Mapping[str, Any],
+        agent: Channel,
+        lasting: bool = False,
+        patience: float = LEAST_PATIENCE,
+    ) -> None:
         self.rank, self.pid, self.place = rank, int(place["pid"]), place
         self.socket, self._inner = socket.socketpair()  # its messages, as if there were no agent
-        self._agent, self._owner = agent, os.getpid()
+        self.lasting, self.patience, self._owner = lasting, patience, os.getpid()
+        self._session = Session(f"workbench rank {rank} elsewhere")
+        self._session.join(agent, 0)
         self._words: Words | None = None
         self._trace: Segment | None = None
+        self._room = Room()
         self.clock = None if place.get("clock") == clock_identity() else HostClock()
         self._pongs = queue.SimpleQueue[int]()  # answers to the first pings
         self._code: int | None = None
         self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
         self.silent, self.gone_at = False, 0.0
+        self._given_up = self._left = False
         threads.start(self._listen, f"workbench rank {rank} elsewhere")
+
+    @property
+    def host(self) -> str:
+        """The name of its host."""
+        return str(self.place.get("host", ""))
+
+    def silent_for(self) -> float:
+        """Return for how many seconds nothing has come from its agent; 0: it is not awaited."""
+        if self._code is not None or not self.lasting:
+            return 0.0
+        return time.monotonic() - self._session.heard_at
+
+    def again(self, agent: Channel, hello: Mapping[str, Any]) -> None:
+        """Go on over a new connection, which its agent has called for."""
+        over = self._code is not None
+        with contextlib.suppress(OSError):
+            ipc.send(agent.socket, {"has": self._session.has, **({"over": True} if over else {})})
+        if over:
+            return agent.cut()
+        self._session.join(agent, int(hello.get("has", 0)))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether nothing comes from its agent any more, and it has not told how it ended."""
+        return self._given_up or self.silent_for() > SILENT_S
+
+    def give_up(self) -> None:
+        """Wait for its agent no longer."""
+        self._given_up = self._given_up or self.cut_off
+        self._session.close()
+
+    def collected_by(self, drain: Callable[[], object]) -> None:
+        """Have what its agent has kept written no faster than ``drain`` reads it."""
+        self._room.drain = drain
 
     @property
     def code(self) -> int | None:
@@ -78,7 +132,8 @@ class RemoteRank:
             self._compare_clocks()
             control, trace = (Segment(os.dup(fd), os.fstat(fd).st_size) for fd in fds[:2])
             self._trace, self._words = trace, Words(control.words)
-            self._tell({"order": message, "ranks": control.words[RANKS]}, self._words.all())
+            order = {"order": message, "ranks": control.words[RANKS], "patience": self.patience}
+            self._tell(order, self._words.all())
             threads.start(self._relay, f"workbench words of rank {self.rank}")
         else:
             self._tell({"order": message})
@@ -101,22 +156,22 @@ class RemoteRank:
 
     def _tell(self, message: Mapping[str, Any], payload: bytes = b"") -> None:
         if os.getpid() == self._owner:
-            with contextlib.suppress(OSError):
-                ipc.send(self._agent, message, payload)
+            self._session.send(message, payload)
 
     def _relay(self) -> None:
-        """Send the agent what the driver changes, until the rank has ended."""
+        """Send the agent what the driver changes, and that it is there, until the run is over."""
         last_ping = time.monotonic()
-        while self._code is None and self._words is not None:
-            if changes := self._words.changes():
+        while not self._left and self._words is not None:
+            if self._code is None and (changes := self._words.changes()):
                 self._tell({"words": changes})
-            if self.clock is not None and time.monotonic() - last_ping > ASK_S:
+            if time.monotonic() - last_ping > (ALIVE_S if self.clock is None else ASK_S):
                 last_ping = time.monotonic()
                 self._ping()
             time.sleep(PERIOD_S)
 
     def _ping(self) -> None:
-        self._tell({"ping": now()})
+        if os.getpid() == self._owner:
+            self._session.send({"ping": now()}, passing=True)
 
     def _compare_clocks(self) -> None:
         """Exchange times with the agent before the rank has anything to record; one that does not
@@ -131,27 +186,40 @@ class RemoteRank:
 
     def _listen(self) -> None:
         """Take what the agent sends, until the rank has ended or the agent is gone."""
-        code, silent = -signal.SIGKILL, True
+        code: int | None = None
         with contextlib.suppress(OSError, ValueError):
-            while (message := ipc.receive(self._agent)) is not None:
-                body, payload, _ = message
-                if "ended" in body:
-                    code, silent = int(body["ended"]), False
+            while code is None:
+                messages = self._session.receive()
+                if messages is None and not self._comes_back():
                     break
-                self._take(body, payload)
+                for body, payload in messages or ():
+                    if "ended" in body:
+                        code = int(body["ended"])
+                        break
+                    self._take(body, payload)
         for descriptor, line in self._line.items():
             _write(descriptor, line)
         self.gone_at = time.monotonic()
-        self.silent, self._code = silent, code
+        self.silent, self._code = code is None, -signal.SIGKILL if code is None else code
         self._inner.close()
-        if silent:
+        if code is None:
             self.leave()
+            return
+        self._session.send({}, passing=True)  # that all of it has come
+        while self._session.receive() is not None:  # it may stay
+            pass
 
     def leave(self) -> None:
         """Hang up on the agent, which may have stayed."""
-        with contextlib.suppress(OSError):
-            self._agent.shutdown(socket.SHUT_RDWR)
-        self._agent.close()
+        self._left = True
+        if self.cut_off:
+            self._session.close()
+        else:
+            self._session.finish(GONE_S)
+
+    def _comes_back(self) -> bool:
+        """Wait for an agent on another host that has hung up to call again."""
+        return self.lasting and self._session.wait_for_stream(RETURN_S)
 
     def _take(self, body: dict[str, Any], payload: bytearray) -> None:
         if "rank" in body:
@@ -159,7 +227,7 @@ class RemoteRank:
         elif "words" in body and self._words is not None:
             self._words.apply(self._words_here(body["words"]))
         elif "trace" in body and self._trace is not None:
-            apply(self._trace.memory, body["trace"], memoryview(payload), self.clock)
+            apply(self._trace.memory, body["trace"], memoryview(payload), self.clock, self._room)
         elif "pong" in body and self.clock is not None:
             sent, arrived, left = map(int, body["pong"])
             self.clock.add(sent, arrived, left, now())
@@ -207,7 +275,7 @@ class Doorkeeper:
 
     def __init__(self, identity: Identity | None) -> None:
         self._key, self._identity = secrets.token_hex(16), identity
-        self._known: queue.SimpleQueue[tuple[dict[str, Any], socket.socket]] = queue.SimpleQueue()
+        self._known: queue.SimpleQueue[tuple[dict[str, Any], Channel]] = queue.SimpleQueue()
         self._asking: set[socket.socket] = set()
         self._over = False
 
@@ -224,7 +292,7 @@ class Doorkeeper:
         self._asking.add(caller)
         threads.start(lambda: self._ask(caller, address), "workbench caller", self.__exit__)
 
-    def known(self) -> Iterator[tuple[dict[str, Any], socket.socket]]:
+    def known(self) -> Iterator[tuple[dict[str, Any], Channel]]:
         """Yield those who have shown the key since the last call."""
         with contextlib.suppress(queue.Empty):
             while True:
@@ -240,18 +308,19 @@ class Doorkeeper:
             with contextlib.suppress(OSError):
                 caller.shutdown(socket.SHUT_RDWR)
         for _, agent in self.known():
-            agent.close()  # one too many
+            agent.cut()  # one too many
 
     def _ask(self, caller: socket.socket, address: Any) -> None:
         caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        agent, why = caller, "it does not show the run's key"
+        agent, why = None, "it does not show the run's key"
         try:
-            if self._identity is not None:
-                agent = accept(caller, self._identity, HELLO).socket
-            agent.settimeout(HELLO)
-            message = ipc.receive(agent, most=LONGEST_HELLO)
+            if self._identity is None:
+                agent = Channel(caller)
+            else:
+                agent = accept(caller, self._identity, HELLO)
+            agent.socket.settimeout(HELLO)
+            message = ipc.receive(agent.socket, most=LONGEST_HELLO)
             if message is not None and hmac.compare_digest(str(message[0].get("key")), self._key):
-                agent.settimeout(None)
                 if not self._over:
                     return self._known.put((message[0], agent))
                 why = "all ranks have called"
@@ -259,7 +328,10 @@ class Doorkeeper:
             why = f"{why} ({error})"
         finally:
             self._asking.discard(caller)
-        agent.close()
+        if agent is None:
+            caller.close()
+        else:
+            agent.cut()
         if not self._over:
             _log.warning("hung up on %s:%s: %s", *address[:2], why)
 
@@ -278,6 +350,17 @@ class AgentLauncher:
 
     def __init__(self) -> None:
         self._owner, self._ranks = os.getpid(), list[RemoteRank]()
+        self._bears = LEAST_PATIENCE  # seconds that a host may be cut off
+        self._drain: Callable[[], object] | None = None
+        self._closed = threading.Event()
+
+    def collected_by(self, drain: Callable[[], object]) -> None:
+        """Have records that come late written no faster than ``drain`` reads them."""
+        self._drain = drain
+
+    def bear(self, seconds: float) -> None:
+        """Wait so many seconds for a host that is cut off, until its ranks are lost."""
+        self._bears = max(seconds, LEAST_PATIENCE)
 
     def configure(self, config: Any, threads: int) -> None:
         """Take the options of an experiment, before anything is started."""
@@ -310,21 +393,58 @@ class AgentLauncher:
 
     def take(self, ranks: Sequence[int]) -> Sequence[RankHandle]:
         """Start an agent for each rank and wait until all have called."""
-        doorkeeper = Doorkeeper(Identity.make() if self.encrypted else None)
-        with socket.create_server((self.host, 0), backlog=len(ranks)) as listener:
-            call = f"{self.host}:{listener.getsockname()[1]}/{doorkeeper.proof}"
+        lasting = self.encrypted
+        doorkeeper = Doorkeeper(Identity.make() if lasting else None)
+        listener = socket.create_server((self.host, 0), backlog=len(ranks))
+        call = f"{self.host}:{listener.getsockname()[1]}/{doorkeeper.proof}"
+        called: dict[int, RemoteRank] = {}
+        try:
             self.start(len(ranks), self._variables(call))
-            called: dict[int, RemoteRank] = {}
-            try:
-                with doorkeeper:
-                    self._wait(listener, doorkeeper, [*ranks], called)
-            except BaseException:
-                for one in called.values():
-                    one.signal(signal.SIGKILL)
-                self.close(0)
-                raise
+            self._wait(listener, doorkeeper, [*ranks], called)
+        except BaseException:
+            doorkeeper.__exit__()
+            listener.close()
+            for one in called.values():
+                one.signal(signal.SIGKILL)
+                one.give_up()
+            self.close(0)
+            raise
         self._ranks = [called[rank] for rank in ranks]
+        if lasting:
+            watch = partial(self._keep, listener, doorkeeper, self._ranks)
+            threads.start(watch, "workbench hosts", self._closed.set)
+        else:
+            doorkeeper.__exit__()
+            listener.close()
         return self._ranks
+
+    def _keep(
+        self, listener: socket.socket, doorkeeper: Doorkeeper, ranks: Sequence[RemoteRank]
+    ) -> None:
+        """Answer agents that call again, until the run is over; give up those that do not in
+        time.
+        """
+        by_name = {one.place.get("session", ""): one for one in ranks}
+        with listener, doorkeeper:
+            while not self._closed.is_set() and any(one.code is None for one in ranks):
+                with contextlib.suppress(TimeoutError):
+                    doorkeeper.ask(*listener.accept())
+                for hello, agent in doorkeeper.known():
+                    who = by_name.get(hello.get("again"))
+                    if who is None:
+                        agent.cut()
+                    else:
+                        who.again(agent, hello)
+                for one in ranks:
+                    if one.silent_for() > self._bears:
+                        one.give_up()
+            if self._closed.is_set():
+                for one in ranks:
+                    one.give_up()
+
+    def cut_off(self) -> dict[int, str]:
+        """Return the ranks of which nothing has come for a while, and their hosts."""
+        return {one.rank: one.host for one in self._ranks if one.cut_off}
 
     def _variables(self, call: str) -> dict[str, str]:
         """Return the environment variables of an agent that calls there."""
@@ -360,9 +480,11 @@ class AgentLauncher:
             for hello, agent in doorkeeper.known():
                 if free := [rank for rank in ranks if rank not in called]:
                     rank = hello["rank"] if hello["rank"] in free else free[0]
-                    called[rank] = RemoteRank(rank, hello, agent)
+                    called[rank] = RemoteRank(rank, hello, agent, self.encrypted, self._bears)
+                    if self._drain is not None:
+                        called[rank].collected_by(self._drain)
                 else:
-                    agent.close()
+                    agent.cut()
             if len(called) == len(ranks):
                 return
             why = self.failure() or ("" if time.monotonic() < deadline else "no more came")
@@ -378,6 +500,7 @@ class AgentLauncher:
 
     def close(self, ranks: int) -> None:
         """Keep nothing for the next run."""
+        self._closed.set()
         for one in self._ranks:
             one.leave()
         self._ranks = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workbench.experiment.checks import configure
@@ -96,6 +96,15 @@ class Launcher(Protocol):
 
     def words(self, count: int) -> str:
         """Return what starts this number of ranks, such as a command, or a job's script."""
+
+    def bear(self, seconds: float) -> None:
+        """Wait so many seconds for a host that is cut off; then its ranks count as lost."""
+
+    def collected_by(self, drain: Callable[[], object]) -> None:
+        """Have records that come late written no faster than ``drain`` reads them."""
+
+    def cut_off(self) -> Mapping[int, str]:
+        """Return the ranks that cannot be reached at this moment, and the names of their hosts."""
 
     def facts(self) -> dict[str, str]:
         """Return what the run keeps of how its ranks were started, once they are taken, and again

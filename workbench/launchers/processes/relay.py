@@ -11,7 +11,7 @@ that stands at one looks around every control_block.SLICE seconds.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from workbench.recording.events import (
 from workbench.recording.ring import Ring
 from workbench.shared_memory.control_block import LINK_WORDS, RANK_WORDS, RANKS, RUN_WORDS
 
+AT_ONCE = 256  # records that are written before the collector is thought of
 PERIOD_S = 0.01  # between two looks at what has changed
 SEQ_AT = int(ROW.fields["seq"][1])  # type: ignore[index]  # in a record, of both kinds
 
@@ -112,11 +113,29 @@ class TraceReader:
         return [[at, len(data)] for at, data in ordered], b"".join(data for _, data in ordered)
 
 
+class Room:
+    """How many records have been written into each ring of a trace since its collector last read.
+    ``drain``: has it read now; what an agent has kept comes faster than it reads by itself.
+    """
+
+    def __init__(self) -> None:
+        self.drain: Callable[[], object] | None = None
+        self._written: dict[int, int] = {}
+
+    def take(self, at: int, ring: int, records: int) -> None:
+        """Make room for so many records in the ring at ``at``, which has place for ``ring``."""
+        if self.drain is not None and self._written.get(at, 0) + records > ring // 2:
+            self.drain()
+            self._written.clear()
+        self._written[at] = self._written.get(at, 0) + records
+
+
 def apply(
     memory: memoryview,
     parts: Sequence[Sequence[int]],
     data: memoryview,
     clock: HostClock | None = None,
+    room: Room | None = None,
 ) -> None:
     """Write what ``TraceReader.read`` gave into the trace that the driver's collector reads.
     ``clock``: the rank's, where it is not the driver's; the times written are the driver's.
@@ -135,6 +154,8 @@ def apply(
             part = _rows_here(part, clock)
         numbers = np.frombuffer(part, ROW if ring == ROWS else CONTEXT)["seq"]
         for record, number in enumerate(numbers.tolist()):
+            if room is not None and record % AT_ONCE == 0:
+                room.take(at, ring, min(AT_ONCE, len(numbers) - record))
             _write(
                 memory,
                 at + (number - 1) % ring * RECORD_BYTES,

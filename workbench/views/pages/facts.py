@@ -229,6 +229,7 @@ NO_CONTROL: dict[str, Any] = {
     "links": [],
     "loads": [],
     "corrupts": [],
+    "cut_off": {},
 }
 
 
@@ -248,6 +249,7 @@ def control(state: ControlState | None, pids: Mapping[int, int]) -> dict[str, An
         "links": [_link(*ends, link) for ends, link in state.links.items()],
         "loads": list(state.loads),
         "corrupts": list(state.corrupts),
+        "cut_off": dict(state.cut_off),
     }
 
 

@@ -1,0 +1,99 @@
+"""Messages that outlive a cut: each arrives once, in order, wherever the connection ends."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.live import until
+from workbench.launchers.processes.channel import Channel
+from workbench.launchers.processes.session import Session
+
+
+class Ends:
+    """Two sessions, joined by one connection after the other."""
+
+    def __init__(self) -> None:
+        self.agent, self.driver = Session("agent"), Session("driver")
+        self.came: dict[str, list[tuple[int, bytes]]] = {"agent": [], "driver": []}
+        self.join()
+        self.readers = [
+            threading.Thread(target=self.read, args=(name, one), daemon=True)
+            for name, one in (("agent", self.agent), ("driver", self.driver))
+        ]
+        for one in self.readers:
+            one.start()
+
+    def join(self) -> None:
+        mine, theirs = socket.socketpair()
+        for one in (mine, theirs):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)  # messages in pieces
+        has = self.driver.has, self.agent.has
+        self.agent.join(Channel(mine), has[0])
+        self.driver.join(Channel(theirs), has[1])
+
+    def read(self, name: str, one: Session) -> None:
+        while True:
+            messages = one.receive()
+            if messages is None and not one.wait_for_stream(30):
+                return
+            for body, payload in messages or ():
+                self.came[name].append((body["at"], bytes(payload)))
+
+    def close(self) -> None:
+        for one in (self.agent, self.driver):
+            one.close()
+        for reader in self.readers:
+            reader.join(10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_message_arrives_once_and_in_order(seed: int) -> None:
+    draw, ends = random.Random(seed), Ends()
+    sent: dict[str, list[tuple[int, bytes]]] = {"agent": [], "driver": []}
+    cuts = 0
+    for at in range(400):
+        for name, one in (("driver", ends.agent), ("agent", ends.driver)):
+            payload = bytes(draw.randrange(20_000))
+            one.send({"at": at}, payload)
+            sent[name].append((at, payload))
+        if draw.random() < 0.1:
+            cuts += 1
+            draw.choice([ends.agent, ends.driver]).part()
+            if draw.random() < 0.5:
+                time.sleep(0.001)  # both find it
+            ends.join()
+    until(lambda: all(len(ends.came[name]) >= len(sent[name]) for name in sent))
+    assert cuts > 20 and ends.came == sent
+    ends.close()
+
+
+def test_what_is_passing_is_not_sent_again() -> None:
+    ends = Ends()
+    ends.agent.part()
+    ends.agent.send({"at": 0}, passing=True)
+    ends.agent.send({"at": 1})
+    ends.join()
+    until(lambda: ends.came["driver"])
+    assert ends.came["driver"] == [(1, b"")]
+    ends.close()
+
+
+def test_what_is_kept_has_a_bound_and_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.launchers.processes.session.MOST_KEPT", 100_000)
+    ends = Ends()
+    ends.agent.part()
+    for at in range(10):
+        assert not ends.agent.full
+        ends.agent.send({"at": at}, bytes(10_000))
+    assert ends.agent.full
+    ends.join()
+    ends.driver.send({"at": 0})  # by which the agent knows what has come
+    until(lambda: len(ends.came["driver"]) == 10)
+    ends.driver.send({"at": 1})
+    until(lambda: ends.agent.settled and not ends.agent.full)
+    ends.close()

@@ -18,6 +18,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -83,6 +84,8 @@ class Channel:
         thread: threading.Thread | None = None,
     ) -> None:
         self.socket, self._wire, self._thread = plain, wire, thread
+        # Not closed before: its number might be another's, while a thread still writes to it.
+        weakref.finalize(self, plain.close)
 
     def finish(self, seconds: float) -> None:
         """Close it, and wait until all that was written has left."""
@@ -98,9 +101,6 @@ class Channel:
             with contextlib.suppress(OSError):
                 if one is not None:
                     one.shutdown(socket.SHUT_RDWR)
-
-    def __del__(self) -> None:
-        self.socket.close()  # not before: its number might be another's, while a thread writes
 
 
 def accept(raw: socket.socket, identity: Identity, seconds: float) -> Channel:

@@ -503,4 +503,5 @@ class AgentLauncher:
         self._closed.set()
         for one in self._ranks:
             one.leave()
+            one.socket.close()
         self._ranks = []

@@ -48,6 +48,14 @@ def played(strategy: str, ranks: int, iterations: int, **more: Any) -> wb.Experi
 
 
 RUNS: dict[str, wb.Experiment] = {
+    "other_clock": wb.Experiment(
+        task="mlp_layers",
+        ranks=2,
+        iterations=3,
+        batch_size=12,
+        threads=1,
+        launcher=f"{Path(__file__).parents[1]}/launchers/other_clock.py:Launcher",
+    ),
     "server_shrinks": served(replicas=2, recovery="shrink", faults=KILL),
     "server_replaced": served(recovery="replace", faults=KILL),
     "worker_replaced": served(recovery="replace", faults=wb.Kill(rank=3, at_iteration=3)),

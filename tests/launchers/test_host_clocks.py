@@ -89,39 +89,18 @@ def test_before_the_first_exchange_times_are_as_they_come() -> None:
     assert clock.facts()["exchanges"] == 0
 
 
-LAUNCHER = """
-import sys
-from workbench.launchers.processes.started_command import AGENT, Command, CommandLauncher
+LAUNCHER = f"{Path(__file__).parent}/other_clock.py:Launcher"
 
 
-class Launcher(CommandLauncher):
-    \"\"\"Rank 1 on a host whose clock is ahead.\"\"\"
-
-    def command(self, count):
-        return [sys.executable, *AGENT]
-
-    def start(self, count, environment):
-        for rank in range(count):
-            words = [sys.executable, *AGENT]
-            own = {"RANK": str(rank), "WORKBENCH_HOST": f"host {rank}"}
-            if rank == 1:
-                shift = ["--monotonic", "1000", "--boottime", "1000"]
-                words = ["unshare", "--time", "--fork", "--kill-child", *shift, *words]
-            self._commands.append(Command(words, {**environment, **own}))
-"""
-
-
-def test_a_run_over_hosts_whose_clocks_differ(tmp_path: Path) -> None:
+def test_a_run_over_hosts_whose_clocks_differ() -> None:
     """No message ends before it began, the run is as long as it was, and errors are known."""
     possible = subprocess.run(["unshare", "--time", "true"], capture_output=True, check=False)
     if possible.returncode:
         pytest.skip(f"not run here: no time namespaces: {possible.stderr.decode().strip()}")
-    path = tmp_path / "shifted.py"
-    path.write_text(LAUNCHER)
     exp = wb.Experiment(task="mlp_layers", ranks=2, iterations=12, batch_size=12, threads=1)
     exp = exp.replace(network=wb.Network(latency="2 ms"))  # a slot is stamped with its arrival
     exp = exp.replace(faults=wb.Freeze(rank=1, at_iteration=3, seconds=0.2))  # and says until when
-    run = wb.run(exp.replace(launcher=f"{path}:Launcher"))
+    run = wb.run(exp.replace(launcher=LAUNCHER))
     result = run.wait(120)
     assert result.losses == wb.run(exp).wait(120).losses
     assert 0 < result.wall_seconds < 500, "not the difference of the clocks"

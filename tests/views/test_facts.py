@@ -92,6 +92,7 @@ def test_what_is_our_own_making_is_said() -> None:
     assert slow_ranks({"experiment": wb.Experiment(faults=faults).to_yaml()}) == {1: 4.0}
     clocks = {str(rank): {"bound_ns": 1000 * rank} for rank in (86, 3)}
     hosts = facts({"experiment": wb.Experiment().to_yaml(), "clocks": json.dumps(clocks)})
+    assert hosts["clock_bounds"] == {"86": 86_000, "3": 3_000}
     assert hosts["notes"] == ["times of ranks 3, 86: ± 86 µs"]
     with pytest.raises(wb.WorkbenchError):
         facts({"experiment": wb.Experiment().to_yaml(), "clocks": '{"1": {}}'})

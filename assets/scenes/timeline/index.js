@@ -32,6 +32,7 @@ export class TimelineIndex {
     this.ranks = new Map();
     /** Ranks that have ended, and were not replaced. @type {Set<number>} */
     this.gone = new Set();
+    this.bounds = /** @type {import("./uncertainty.js").Bounds} */ ({});
     /** After the first. @type {import("../../engine/generations.js").Generation[]} */
     this.generations = [];
     /** @type {Fault[]} */

@@ -23,6 +23,7 @@ const MARK_KEYS = [
   ["tl-step", "iteration begins"],
   ["tl-chunk", "single chunks: sent above, received below"],
   ["tl-arrow", "from send to receive"],
+  ["tl-bar", "how well times of another host are known (dashed: not so well)"],
   ["tl-fault", "fault, made by us"],
   ["tl-detect", "noticed"],
   ["tl-head", "playhead, selection"],
@@ -69,6 +70,7 @@ export function keysOf(index, level, single, chosen, trains = true) {
   if (level !== "density" && ranks.some((rank) => rank.steps.length)) keys.add("tl-step");
   if (single) keys.add("tl-chunk");
   if (chosen) keys.add("tl-arrow");
+  if (chosen && Object.keys(index.bounds).length) keys.add("tl-bar");
   if (index.faults.some((f) => f.kind === "fault")) keys.add("tl-fault");
   if (index.faults.some((f) => f.kind !== "fault")) keys.add("tl-detect");
   return keys;

@@ -11,6 +11,7 @@
 import { lostAt } from "../../engine/generations.js";
 import { openCall } from "../../engine/model.js";
 import { windowX } from "./layout.js";
+import { drawBand, drawErrorBar, halfBar, knownOf } from "./uncertainty.js";
 
 const ARROWS = 120; // more of them say nothing
 const NEAR_ROWS = 400; // before the playhead, among which the edge before it is looked for
@@ -123,8 +124,9 @@ let openedChoice = { head: null, rows: 0, call: null };
  * @param {Hit[]} hits
  */
 function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
-  const { table } = index;
+  const { table, bounds } = index;
   const { lanes } = place;
+  const scale = place.room / (win.to - win.from); // px a ns
   g.strokeStyle = ink.focus;
   if (choice.op === undefined) {
     const lines = index.ranks.get(choice.rank ?? -1);
@@ -155,8 +157,15 @@ function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
     const kind = table.kind[hit.row];
     if (table.passages.op[p] !== head.op || table.text(table.passages.group[p]) !== head.group)
       continue;
-    if (kind === table.code.collective) g.strokeRect(hit.x - 1, hit.y - 1, hit.w + 2, hit.h + 2);
-    else if (
+    if (kind === table.code.collective) {
+      g.strokeRect(hit.x - 1, hit.y - 1, hit.w + 2, hit.h + 2);
+      const half = halfBar(bounds[hit.rank] ?? 0, scale);
+      const ends = [table.start[hit.row], table.end[hit.row]].map((t) => windowX(win, place, t));
+      g.lineWidth = 1.25;
+      for (const x of ends)
+        if (x >= place.left && x <= place.right) drawErrorBar(g, x, hit.y + hit.h / 2, half);
+      g.lineWidth = 2.25;
+    } else if (
       choice.chunk !== undefined &&
       table.chunk[hit.row] === choice.chunk &&
       kind !== table.code.wait
@@ -188,13 +197,14 @@ function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
       x1 > place.right
     )
       continue;
-    drawArrow(
-      g,
-      x0,
-      lanes.top + a * lanes.row + lanes.talk + lanes.talkHeight / 4,
-      x1,
-      lanes.top + b * lanes.row + lanes.talk + (3 * lanes.talkHeight) / 4,
-    );
+    const y0 = lanes.top + a * lanes.row + lanes.talk + lanes.talkHeight / 4;
+    const y1 = lanes.top + b * lanes.row + lanes.talk + (3 * lanes.talkHeight) / 4;
+    const { start, end, sure } = knownOf(f, bounds);
+    const halves = [halfBar(start, scale), halfBar(end, scale)];
+    drawBand(g, { x: x0, y: y0, half: halves[0] }, { x: x1, y: y1, half: halves[1] });
+    drawArrow(g, x0, y0, x1, y1, sure);
+    drawErrorBar(g, x0, y0, halves[0]);
+    drawErrorBar(g, x1, y1, halves[1]);
   }
 }
 
@@ -204,14 +214,20 @@ function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
  * @param {number} y0
  * @param {number} x1
  * @param {number} y1
+ * @param {boolean} sure  else it is dashed and has no head: when it came is not known so well
  */
-function drawArrow(g, x0, y0, x1, y1) {
+function drawArrow(g, x0, y0, x1, y1, sure) {
   const angle = Math.atan2(y1 - y0, x1 - x0);
   g.globalAlpha = 0.75;
+  g.setLineDash(sure ? [] : [3, 3]);
   g.beginPath();
   g.moveTo(x0, y0);
   g.lineTo(x1, y1);
   g.stroke();
+  g.setLineDash([]);
+  g.globalAlpha = 1;
+  if (!sure) return;
+  g.globalAlpha = 0.75;
   g.beginPath();
   g.moveTo(x1, y1);
   for (const turn of [2.75, -2.75])

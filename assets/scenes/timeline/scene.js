@@ -84,6 +84,7 @@ export class TimelineView {
     }
     this.index.update();
     this.index.gone = goneRanks(look.known);
+    this.index.bounds = look.known.run?.clock_bounds ?? {};
     this.index.generations = generationsOf(look.known).slice(1);
     return this.index;
   }

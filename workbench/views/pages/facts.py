@@ -108,6 +108,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
             *_notes(spec, link_levels),
             *_clock_notes(run.read("clocks") or {}),
         ],
+        "clock_bounds": _clock_bounds(run.read("clocks") or {}),
         "planned": planned["words"] if planned else "",
         "theory": (
             theory(ranks, tuple(network.get("levels") or ()))
@@ -156,6 +157,11 @@ def _clock_notes(clocks: Mapping[str, Any]) -> list[str]:
     ranks = "rank" if len(clocks) == 1 else "ranks"
     numbers = ", ".join(str(rank) for rank in sorted(map(int, clocks)))
     return [f"times of {ranks} {numbers}: ± {worst / 1e3:,.0f} µs"]
+
+
+def _clock_bounds(clocks: Mapping[str, Any]) -> dict[str, int]:
+    """Return by how many ns the times of ranks on other hosts may be wrong, each way."""
+    return {str(int(rank)): int(one["bound_ns"]) for rank, one in clocks.items()}
 
 
 def _pad_words(pad: str | Mapping[str, str]) -> str:

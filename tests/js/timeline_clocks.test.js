@@ -7,7 +7,7 @@ import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
 import { timelinePlace, windowX } from "../../assets/scenes/timeline/layout.js";
 import { keysOf } from "../../assets/scenes/timeline/legend.js";
 import { drawOver } from "../../assets/scenes/timeline/overlay.js";
-import { boundWords, knownOf } from "../../assets/scenes/timeline/uncertainty.js";
+import { clockWords, knownOf } from "../../assets/scenes/timeline/uncertainty.js";
 import { openCall } from "../../assets/engine/model.js";
 import { INK, canvas } from "./canvas.js";
 import { recorded } from "./recorded.js";
@@ -88,6 +88,6 @@ test("with one clock there is nothing to say", () => {
   assert.ok(!g.drawn.some((d) => d.dashed));
   assert.ok(!keysOf(index, "full", true, true).has("tl-bar"));
   assert.ok(keysOf(picture().index, "full", true, true).has("tl-bar"));
-  assert.equal(boundWords({}, 1), "");
-  assert.equal(boundWords({ 1: 86_000 }, 1), "; times of rank 1: ± 86.0 µs");
+  assert.equal(clockWords({}, 1), "");
+  assert.equal(clockWords({ 1: 86_000 }, 1), "; times of rank 1: ± 86.0 µs");
 });

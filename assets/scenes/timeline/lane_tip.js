@@ -8,7 +8,7 @@
 import { densityWords } from "./captions.js";
 import { hitWords } from "./hit_words.js";
 import { timelinePlace, windowT } from "./layout.js";
-import { boundWords } from "./uncertainty.js";
+import { clockWords } from "./uncertainty.js";
 import { duration, grouped } from "../../engine/format.js";
 
 /**
@@ -52,7 +52,7 @@ function laneWordsAt({ index, ranks, width, lanes, window, buckets }, x, y) {
   const hit = hitAt(lanes.hits, x, y);
   const { win } = window;
   if (!index || !win) return "";
-  if (hit) return hitWords(index.table, hit, buckets) + boundWords(index.bounds, hit.rank);
+  if (hit) return hitWords(index.table, hit, buckets) + clockWords(index.bounds, hit.rank);
   const rank = index.ranks.get(ranks[Math.floor((y - place.lanes.top) / place.lanes.row)] ?? -1);
   const dt = (win.to - win.from) / place.room;
   if (!rank || x < place.left || x > place.right) return "";

@@ -11,7 +11,7 @@
 import { lostAt } from "../../engine/generations.js";
 import { openCall } from "../../engine/model.js";
 import { windowX } from "./layout.js";
-import { drawBand, drawErrorBar, halfBar, knownOf } from "./uncertainty.js";
+import { drawDoubt, drawErrorBar, halfBar, knownOf } from "./uncertainty.js";
 
 const ARROWS = 120; // more of them say nothing
 const NEAR_ROWS = 400; // before the playhead, among which the edge before it is looked for
@@ -201,7 +201,7 @@ function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
     const y1 = lanes.top + b * lanes.row + lanes.talk + (3 * lanes.talkHeight) / 4;
     const { start, end, sure } = knownOf(f, bounds);
     const halves = [halfBar(start, scale), halfBar(end, scale)];
-    drawBand(g, { x: x0, y: y0, half: halves[0] }, { x: x1, y: y1, half: halves[1] });
+    drawDoubt(g, { x: x0, y: y0, half: halves[0] }, { x: x1, y: y1, half: halves[1] });
     drawArrow(g, x0, y0, x1, y1, sure);
     drawErrorBar(g, x0, y0, halves[0]);
     drawErrorBar(g, x1, y1, halves[1]);

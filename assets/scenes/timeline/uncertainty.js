@@ -35,7 +35,7 @@ export const halfBar = (ns, pxPerNs) => (ns * pxPerNs < LEAST_BAR ? 0 : ns * pxP
  * What is to be said of a rank's times.
  * @param {Bounds} bounds @param {number} rank
  */
-export const boundWords = (bounds, rank) =>
+export const clockWords = (bounds, rank) =>
   bounds[rank] ? `; times of rank ${rank}: ± ${duration(bounds[rank])}` : "";
 
 /**
@@ -63,7 +63,7 @@ export function drawErrorBar(g, x, y, half) {
  * @param {{x: number, y: number, half: number}} a
  * @param {{x: number, y: number, half: number}} b
  */
-export function drawBand(g, a, b) {
+export function drawDoubt(g, a, b) {
   if (!a.half && !b.half) return;
   g.globalAlpha = 0.14;
   g.beginPath();

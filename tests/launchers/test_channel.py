@@ -21,7 +21,7 @@ from tests.live import until
 from workbench.common import ipc
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.channel import Channel, Identity, accept, connect
-from workbench.launchers.processes.elsewhere import Doorkeeper
+from workbench.launchers.processes.doorkeeper import Doorkeeper
 
 LAUNCHER = '''
 """Ranks whose agents call as from another host, through a wire that somebody listens to."""

@@ -47,10 +47,10 @@ class Launcher:
         return "forked from the warm pool of this machine"
 
     def bear(self, seconds: float) -> None:
-        """They are where the driver is."""
+        """Do nothing: they are where the driver is."""
 
     def collected_by(self, drain: Callable[[], object]) -> None:
-        """They write into the memory that ``drain`` reads."""
+        """Do nothing: they write into the memory that ``drain`` reads."""
 
     def cut_off(self) -> dict[int, str]:
         return {}

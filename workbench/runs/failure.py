@@ -139,25 +139,6 @@ def _knows_least(report: Mapping[str, Any]) -> tuple[bool, bool]:
     return _told_to_end(report), report["how"] != "stopped"
 
 
-def hosts_in_words(cut: Mapping[int, str]) -> str:
-    """Return which hosts are cut off from the driver, from the ranks that are, with their hosts."""
-    hosts: dict[str, list[int]] = {}
-    for rank, host in sorted(cut.items()):
-        hosts.setdefault(host, []).append(rank)
-    named = [
-        f"host {host} (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"
-        for host, ranks in hosts.items()
-    ]
-    return f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} cut off from the driver"
-
-
-def with_words(error: WorkbenchError, words: str) -> WorkbenchError:
-    """Return the same error with another message."""
-    result = from_fields(error.as_fields(), words)
-    result.under_way = error.under_way
-    return result
-
-
 def places_of(handles: Iterable[RankHandle], lookout: Lookout, exp: Experiment) -> list[str]:
     """Return where in the user's code each of these ranks is, which say nothing any more."""
     result = []

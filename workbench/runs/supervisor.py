@@ -9,11 +9,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from workbench.common.errors import How, RunTimeout, TooFewRanks, WorkbenchError, timed_out
+from workbench.common.errors import How, RunTimeout, TooFewRanks, WorkbenchError
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.launchers.processes import rank_handle
-from workbench.launchers.processes.elsewhere import LEAST_PATIENCE
 from workbench.launchers.processes.launcher import Launcher, RankHandle
 from workbench.rank.samples_taken import merge
 from workbench.rank.stack_dumps import Lookout
@@ -21,8 +20,9 @@ from workbench.rank.stop_watch import StopWatch
 from workbench.rank.unreachable import cut_off
 from workbench.runs.conducting import Conductor
 from workbench.runs.enough import check_enough
-from workbench.runs.failure import hosts_in_words, places_of, what_went_wrong, with_words
+from workbench.runs.failure import places_of, what_went_wrong
 from workbench.runs.gathering import Gathering
+from workbench.runs.host_watch import HostWatch
 from workbench.runs.outcome import Reports
 from workbench.runs.quorum import Quorum
 from workbench.runs.regrouping import Regrouping
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 NOTICE = 0.15  # seconds after a failure: then survivors are told
 AFTERMATH = 0.4  # and then they are ended
-CUT_OFF, BACK = "cut off", "back"  # names of rows of a host
 
 
 class Supervisor:
@@ -77,11 +76,11 @@ class Supervisor:
         self._lookout, self._store, self._run = lookout, store, run
         self._pids = {one.rank: one.pid for one in handles}
         self._late: WorkbenchError | None = None  # what the driver itself has found
-        self._cut = dict[int, str]()  # ranks that cannot be reached now, and their hosts
         self._noted = set[int]()  # lost ranks that are in the record
         self._refused = False  # has the policy ended the run?
         self._begun = not exp.min_ranks  # has the first team been told?
         evicts = self.regrouping.evicts
+        self._hosts = HostWatch(launcher, run._note)
         self._stops = StopWatch(control, self._pids, lambda: self._members, exp.timeout_ns, evicts)
         self._quorum = Quorum(exp, control, self.regrouping, self._stops.stopped)
 
@@ -99,7 +98,7 @@ class Supervisor:
                 self._run._thaw_due()
                 self._leave_out(self._quorum.late(lost=self.lost(spare=False)))
                 self._conductor.look(self.trained_from)
-                self._note_cuts()
+                self._hosts.look()
                 self._admit()
                 if (late := self._stops.look()) and not self._evict(self._stops.stopped()):
                     self._late = late
@@ -160,14 +159,6 @@ class Supervisor:
         self._begun = True
         return True
 
-    def _note_cuts(self) -> None:
-        """Record which hosts are cut off, and which are back."""
-        cut = self._launcher.cut_off()
-        for rank in sorted(cut.keys() ^ self._cut.keys()):
-            host = cut.get(rank) or self._cut[rank]
-            self._run._note(rank, CUT_OFF if rank in cut else BACK, host)
-        self._cut = dict(cut)
-
     @property
     def gone(self) -> list[int]:
         """The ranks that the run went on without."""
@@ -206,15 +197,8 @@ class Supervisor:
         if self._late is not None:
             return self._late
         lost = self.lost(spare=False)
-        cut = {r: host for r, host in self._launcher.cut_off().items() if r not in self.reports}
-        if lost and not lost.keys() - cut.keys():
-            return RunTimeout(
-                f"{hosts_in_words(cut)}: nothing comes from there, and no agent has called again. "
-                f"The driver waits for the timeout, and {LEAST_PATIENCE:g} s at least. "
-                f"{timed_out(self._exp.timeout_ns * 1e-9)}",
-                min(cut),
-                how="silent",
-            )
+        if away := self._hosts.error(lost, self._exp.timeout_ns * 1e-9):
+            return away
         if lost and not self._launcher.alive:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
         failures = {
@@ -223,9 +207,7 @@ class Supervisor:
         iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
         reports = {**failures, **self.regrouping.left}
         error = what_went_wrong(lost, reports, self._pids, iterations, now)
-        if error is not None and cut:
-            words = f"{error}\n  {hosts_in_words(cut)}"
-            error = with_words(error, words)
+        error = error and self._hosts.named(error, self.reports)
         silent = [one for one in self._handles if one.rank not in self.reports]
         if isinstance(error, RunTimeout) and (
             places := places_of(silent, self._lookout, self._exp)

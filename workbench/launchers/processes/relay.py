@@ -114,7 +114,7 @@ class TraceReader:
 
 
 class Room:
-    """How many records have been written into each ring of a trace since its collector last read.
+    """Counts the records written into each ring of a trace since its collector last read.
     ``drain``: has it read now; what an agent has kept comes faster than it reads by itself.
     """
 

@@ -10,6 +10,7 @@ import { duration, grouped, numberWords, speed, stateOf } from "../engine/format
 import { isOver, nowOf } from "../engine/player.js";
 import { burstNumber } from "../engine/bursts_of_run.js";
 import { EACH_CALL, LARGEST_CALL, choiceWords } from "../engine/call_choice.js";
+import { piece } from "./targets.js";
 import { countUntil } from "../engine/search.js";
 import { unitsOf } from "../engine/call_source.js";
 import { ranksControl } from "./ranks_control.js";
@@ -102,6 +103,16 @@ export function callBands(known, calls, width) {
   }));
   bands.forEach((band, i) => (band.to = bands[i + 1]?.from ?? band.to));
   return bands.filter(({ from, to }) => to > from);
+}
+
+/**
+ * A button's words: all of them, or a few where the bar is narrow (theme.css).
+ * @param {HTMLElement} button @param {string} brief @param {string} whole
+ */
+function label(button, brief, whole) {
+  if (button.getAttribute("aria-label") === whole) return;
+  button.setAttribute("aria-label", whole);
+  button.replaceChildren(piece("span", "wb-brief", brief), piece("span", "wb-rest", whole));
 }
 
 const BAR = `<span class="wb-state"></span>
@@ -225,8 +236,12 @@ export class TimeBar {
     const [words, name] = stateOf(known, held);
     put(".wb-state", words);
     this.$(".wb-state").className = `wb-state ${name}`;
-    put(".wb-toggle", held ? "▶ Play" : "❚❚ Hold the view");
-    put(".wb-live", over ? "To the newest" : "Back to live");
+    const [play, live] = [
+      held ? "▶ Play" : "❚❚ Hold the view",
+      over ? "To the newest" : "Back to live",
+    ];
+    label(this.$(".wb-toggle"), held ? play : "❚❚ Hold", play);
+    label(this.$(".wb-live"), over ? "Newest" : "Live", live);
     const unit = this.unit.value;
     const units = unitsOf(call);
     for (const option of this.unit.options) {

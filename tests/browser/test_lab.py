@@ -82,6 +82,23 @@ def first_stage(page: Page) -> Locator:
     return stage
 
 
+def one_screen(page: Page, stage: Locator) -> None:
+    """Beside the list of files, time is in view under the scene, on one line with the ranks'."""
+    before = page.viewport_size
+    page.set_viewport_size({"width": 1440, "height": 900})
+    let_draw(page, 500)
+    bar, bottom, end = stage.evaluate(
+        """(root) => {
+          root.scrollIntoView({ block: "start" });
+          const outer = root.closest(".jp-WindowedPanel-outer").getBoundingClientRect();
+          const time = root.querySelector(".wb-time").getBoundingClientRect();
+          return [root.querySelector(".wb-bar").offsetHeight, time.bottom, outer.bottom];
+        }"""
+    )
+    assert bar < 44 and bottom <= end + 1
+    page.set_viewport_size(before)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme: str) -> None:
@@ -109,6 +126,7 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     stage = first_stage(page)
     sees_chunks_move(stage)
     hold = stage.get_by_role("button", name="Hold the ranks")
+    one_screen(page, stage)
     hold.click()
     wait_for(lambda: known(stage, "control")["held"], "the ranks held")
     wait_for(lambda: known(stage, "control")["standing"], "one that stands; others may wait for it")
@@ -118,6 +136,7 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     assert stage.evaluate("(root) => root.stage.known().table.rows") == rows, "held ranks work on"
     stage.get_by_role("button", name="let every rank go on by one step").click()
     wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows") > rows, "a step")
+    one_screen(page, stage)
     stage.get_by_role("button", name="Let them run").click()
     wait_for(lambda: not known(stage, "control")["held"], "the ranks let go")
     before = known(stage, "counters")["iteration"]

@@ -5,11 +5,14 @@
  */
 
 import { h, part } from "./dom.js";
+import { fitted } from "./narrow.js";
 
 /** @typedef {{figure?: string, height?: number, script: string}} State */
-/** @typedef {{box: HTMLElement, state: State, watched: boolean, seen: boolean, drawing: boolean}} Chart */
+/** @typedef {{box: HTMLElement, state: State, watched: boolean, seen: boolean, drawing: boolean,
+ *   width: number}} Chart  width: px for which it is drawn */
 
 const NEAR = "60px"; // of the part of the page that is seen
+const WIDER = 24; // px: by so much more or less, it is laid out again
 const CONFIG = { displayModeBar: false, responsive: true };
 
 const charts = /** @type {WeakMap<HTMLElement, Chart>} */ (new WeakMap());
@@ -47,7 +50,10 @@ async function draw(chart) {
     const library = await plotly(script);
     if (!chart.box.previousElementSibling) chart.box.before(styles());
     const { data, layout } = JSON.parse(figure);
-    await library.react(chart.box, data, layout, CONFIG);
+    const fits = fitted(layout, chart.box.clientWidth);
+    chart.width = chart.box.clientWidth;
+    chart.box.style.minHeight = `${fits.height}px`;
+    await library.react(chart.box, data, fits, CONFIG);
   } catch (error) {
     console.warn("[workbench] the chart could not be drawn:", error);
   } finally {
@@ -59,9 +65,12 @@ async function draw(chart) {
 /** @param {HTMLElement} body @param {State} state */
 function begin(body, state) {
   const box = h("div", { class: "chart" });
-  const chart = { box, state, watched: false, seen: false, drawing: false };
+  const chart = { box, state, watched: false, seen: false, drawing: false, width: 0 };
   body.append(chart.box);
   charts.set(body, chart);
+  new ResizeObserver(() => {
+    if (chart.width && Math.abs(chart.box.clientWidth - chart.width) > WIDER) void draw(chart);
+  }).observe(chart.box);
   return chart;
 }
 
@@ -84,7 +93,7 @@ export default part((body, /** @type {State} */ state) => {
   const first = Boolean(state.figure) && !chart.watched;
   chart.state = state;
   chart.box.hidden = !state.figure;
-  chart.box.style.minHeight = `${state.height ?? 0}px`;
+  if (!chart.width) chart.box.style.minHeight = `${state.height ?? 0}px`;
   if (first) {
     chart.watched = true;
     watch(chart);

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from workbench.choosing.choose import print_seconds
 from workbench.common.arguments import Labels, Text, checked
 from workbench.common.errors import SpecError, short
-from workbench.common.units import print_duration
 from workbench.runs.loaded import Loaded
 from workbench.store import table
 from workbench.store.event_store import Store
@@ -216,6 +216,6 @@ def _moved(
 
 def _caption(labels: tuple[str, str], seconds: tuple[tuple[float, ...], ...]) -> str:
     """Return a caption: how long the calls of the last pair took."""
-    last = [print_duration(round(each * 1e9)) for each in seconds[-1]]
+    last = [print_seconds(each) for each in seconds[-1]]
     text = f"{labels[0]}: {last[0]}, {labels[1]}: {last[1]}"
     return text if len(seconds) == 1 else f"{text} (the last of {len(seconds)} pairs of calls)"

@@ -23,16 +23,20 @@ COMPUTING = {
     "apply": "#1a7a43",
 }
 MOST_RANKS, MOST_BARS = 16, 1500
+APART = 2.0  # times the longest rank's own iteration: they are not in it at the same time
 
 
 @dataclass(frozen=True)
 class Bars:
-    """One iteration: of each bar rank, kind, and from when to when, in ms."""
+    """One iteration: of each bar rank, kind, and from when to when, in ms. Where ranks are not in
+    the same one at the same time, as long a piece of the run instead, from its start on one rank.
+    """
 
     iteration: int
     ranks: tuple[int, ...]
     bars: tuple[tuple[int, str, float, float], ...]
     whole_ms: float
+    together: bool = True
 
 
 def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Bars | None:
@@ -46,23 +50,36 @@ def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Bars | None:
         return None
     whole = spans.filter(p("rank") == spans["rank"].max())["iteration"]
     iteration = int(whole[len(whole) * 3 // 4])
-    one = known.filter(p("iteration") == iteration, p("rank") < MOST_RANKS).collect()
-    begin, end = int(one["start_ns"].min() or 0), int(one["end_ns"].max() or 0)  # type: ignore[arg-type]
+    known = known.filter(p("rank") < MOST_RANKS)
+    one = known.filter(p("iteration") == iteration).collect()
+    each = one.group_by("rank").agg(p("start_ns").min(), p("end_ns").max()).sort("start_ns")
+    begins, ends = each["start_ns"].to_list(), each["end_ns"].to_list()
+    longest = max(end - begin for begin, end in zip(begins, ends, strict=True))
+    begin, end = begins[0], max(ends)
+    together = end - begin <= APART * longest
+    if not together:
+        begin = begins[len(begins) // 2]
+        end = begin + longest
+        one = known.filter(p("start_ns") < end, p("end_ns") > begin).collect()
+        one = one.with_columns(p("start_ns").clip(lower_bound=begin))
+        one = one.with_columns(p("end_ns").clip(upper_bound=end))
     named = one.select("rank", p("kind").cast(pl.String), "start_ns", "end_ns").head(MOST_BARS)
     bars = tuple(
         (rank, kind, (start - begin) / 1e6, (stop - begin) / 1e6)
         for rank, kind, start, stop in named.sort("start_ns").rows()
     )
-    return Bars(iteration, tuple(sorted({bar[0] for bar in bars})), bars, (end - begin) / 1e6)
+    ranks = tuple(sorted({bar[0] for bar in bars}))
+    return Bars(iteration, ranks, bars, (end - begin) / 1e6, together)
 
 
 def draw(selected: Bars) -> list[str]:
     """Draw a pair of lanes for each rank, an axis and a key."""
     row = min(46.0, (BOTTOM - TOP) / max(1, len(selected.ranks)))
     scale = (RIGHT - LEFT) / max(selected.whole_ms, 1e-6)
-    words = (
-        f"Iteration {selected.iteration + 1}, {selected.whole_ms:.1f} ms: computing above, below it"
-    )
+    which = f"Iteration {selected.iteration + 1}, {selected.whole_ms:.1f} ms"
+    if not selected.together:
+        which = f"{selected.whole_ms:.1f} ms of the run, each rank in an iteration of its own"
+    words = f"{which}: computing above, below it"
     parts = [
         text(16, 56, "Timeline", "ink", weight=700),
         text(

@@ -1,6 +1,7 @@
 """A still picture of a run whose replicas mix: how much each sent to which, and their distances.
 
-The distance is each one's from the mean of all, after the newest iteration that all have done.
+The distance is each one's from the mean of all, after the newest iteration that all have done; or,
+where they are alike then, after the latest at which they were furthest apart.
 ``svg_peers.py`` draws it.
 """
 
@@ -14,7 +15,7 @@ import polars as pl
 from workbench.analysis import replicas
 
 APART = ("metrics", "control")  # groups that do not train
-RECENT = 3  # iterations whose sketches are read: the newest may not be whole
+RECENT = 40  # iterations whose sketches are read: the newest may not be whole
 ALIKE = 1e-9
 
 
@@ -42,26 +43,42 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Mixing | None:
     moved = rows.filter(sends).group_by("rank", "peer").agg(p("nbytes").sum()).collect()
     is_sketch = (p("kind") == "metric") & (p("name") == replicas.SKETCH)
     newest = rows.filter(is_sketch).group_by("rank").agg(p("iteration").max()).collect()
-    result = None
+    distances, words = tuple[float, ...](), str(peers["words"])
     if newest.height:
         oldest = int(newest["iteration"].to_numpy().min()) - RECENT
         result = replicas.distances_of(
             replicas.pick(rows.filter(is_sketch & (p("iteration") > oldest)).collect()), peers
         )
+        if result is not None:
+            iterations, _, apart = result
+            at = _worth_seeing(apart)
+            distances = tuple(map(float, apart[:, at]))
+            words = _words(int(iterations[at]), apart[:, at], int(iterations[-1]))
     return Mixing(
         ranks=run_facts["ranks"],
         planned=tuple(planned),
         sent=tuple(sorted(moved.iter_rows())),
-        distances=() if result is None else tuple(map(float, result[2][:, -1])),
-        words=peers["words"] if result is None else _words(int(result[0][-1]), result[2][:, -1]),
+        distances=distances,
+        words=words,
     )
 
 
-def _words(iteration: int, distances: Any) -> str:
+def _worth_seeing(apart: Any) -> int:
+    """Return the column of the newest iteration, or that with the largest distance where replicas
+    are alike by then. ``apart``: by rank and iteration.
+    """
+    last = apart.shape[1] - 1
+    if apart[:, last].max() >= ALIKE:
+        return int(last)
+    return int(last - apart.max(0)[::-1].argmax())
+
+
+def _words(iteration: int, distances: Any, newest: int) -> str:
     after = f"After iteration {iteration + 1}"
     if distances.max() < ALIKE:
         return f"{after} all replicas are alike."
     far = int(distances.argmax())
     return (
-        f"{after}, estimated: rank {far} is furthest from the mean of all, ≈ {distances[far]:.2g}."
+        f"{after}, estimated: rank {far} is furthest from the mean of all, ≈ {distances[far]:.2g}"
+        f"{f'; alike after {newest + 1}' if newest > iteration else ''}."
     )

@@ -81,8 +81,8 @@ def select(store: Store, scene_name: str = "") -> Still:
         sentence=error
         or apart
         or _of_cells(ranks, store.metadata.get("cells", ""), rows)
-        or _sentence(ranks, run_facts, losses, over),
-        iterations=run_facts["iterations"],
+        or _sentence(ranks, run_facts, losses, over, bool(call.get("call"))),
+        iterations=-1 if over else run_facts["iterations"],  # then the axis ends where data end
         trains=(not (run_facts["cells"] or apart) or bool(losses.height))
         and not (scene is not None and scene.wide),
         losses=_thin_out([row for row in losses.iter_rows() if math.isfinite(row[1])]),
@@ -121,11 +121,15 @@ def _of_cells(ranks: int, cells: str, rows: pl.LazyFrame) -> str:
     return f"{who} ran {many} and sent {counted(len(sends), 'piece')}, {print_size(int(nbytes))}."
 
 
-def _sentence(ranks: int, run_facts: Mapping[str, Any], losses: pl.DataFrame, over: bool) -> str:
+def _sentence(
+    ranks: int, run_facts: Mapping[str, Any], losses: pl.DataFrame, over: bool, called: bool
+) -> str:
+    """Say what the ranks do or did; ``called``: a collective is complete."""
     who, are = (f"{ranks} processes", "are") if ranks > 1 else ("1 process", "is")
     iterations = run_facts["iterations"]
     if not losses.height:
-        doing = f"{are} about to train one model" if run_facts["strategy"] else f"{are} at work"
+        begins = run_facts["strategy"] and not called  # a job of the user's own tells no loss
+        doing = f"{are} about to train one model" if begins else f"{are} at work"
         predicate = "left no loss behind" if over else doing
         return f"{who} {predicate}."
     iteration, loss = losses.row(-1)

@@ -121,7 +121,8 @@ def _key(still: Piped, left_out: int) -> list[str]:
             x += 38 + 6 * len(words)
     if still.joins:
         result += [_box(x, y - 8, 18, 5.5, INK["comm"]), text(x + 24, y - 1, "all-reduce", size=11)]
-    result.append(text(16, y + 33, "number and hue: microbatch", "ink-3", size=11))
+        x += 90
+    result.append(text(x, y - 1, "number and hue: microbatch", "ink-3", size=11))
     whys = {wait.why for wait in still.waits}
     named = [WHYS[why] for why in WHYS if why in whys]
     y += 17

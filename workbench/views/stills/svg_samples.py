@@ -47,8 +47,10 @@ def columns(minibatch: Mapping[str, Any]) -> list[Column]:
     return [Column(sample, alone, tuple(takers)) for sample, alone, takers in drafts]
 
 
-def svg(facts: Mapping[str, Any], words: str) -> str:
-    """Draw a partition. ``facts``: the page's run.samples; ``words``: above it."""
+def svg(facts: Mapping[str, Any], words: str, high: float = HIGH) -> str:
+    """Draw a partition. ``facts``: the page's run.samples; ``words``: above it; ``high``: px for
+    the minibatches, of which one is drawn in any case.
+    """
     dealt = [columns(one) for one in facts["minibatches"]]
     ranks, most = facts["ranks"], max(map(len, dealt), default=1)
     digits = max((len(str(one.sample)) for some in dealt for one in some), default=1)
@@ -60,7 +62,7 @@ def svg(facts: Mapping[str, Any], words: str) -> str:
     panel = cell * most + SPLIT
     across = max(1, int((room + SPLIT + GAP) // (panel + GAP)))
     line = TITLE + 23 + row * ranks + BELOW
-    down = max(1, min(int(HIGH // line), -(-len(dealt) // across)))
+    down = max(1, min(int(high // line), -(-len(dealt) // across)))
     shown = dealt[: across * down]
     height = 40 + line * -(-len(shown) // across) + 22
     parts = [

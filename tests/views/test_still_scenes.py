@@ -37,7 +37,7 @@ def test_ranks_that_are_not_in_an_iteration_together_are_shown_at_one_time() -> 
         row = loss_row(iteration, start, math.nan) | {"kind": "forward", "name": "", "rank": rank}
         return row | {"end_ns": start + 8_000_000}
 
-    fast = [forward(0, at, 10 * at) for at in range(200)]
+    fast = [forward(0, at, 10 * at) for at in range(400)]
     late = [forward(1, at, 1000 + 10 * at) for at in range(200)]
     bars = timeline.select(table(fast + late).lazy(), {})
     assert bars is not None and not bars.together and bars.whole_ms == 8

@@ -20,6 +20,10 @@
  *   of the first generation, Infinity if no row says
  */
 
+/** What the driver finds of ranks that are not lost: they have not begun, or live where nobody knows
+ * what they do. */
+const NOT_LOST = new Set(["absent", "cut off", "back"]);
+
 const ACTS = /** @type {ActKind[]} */ (["abort", "rebuild", "restore"]);
 
 /** What the rows say of generations, read onward from where it was. */
@@ -85,7 +89,7 @@ export class GenerationRows {
       this.kills.push({ rank: whom, t, how: name, generation });
     else if (kind === "detect" && rank < 0 && name === "arrived")
       this.arrivals.push({ rank: whom, t, how: name, generation });
-    else if (kind === "detect" && rank < 0 && whom >= 0 && name !== "absent")
+    else if (kind === "detect" && rank < 0 && whom >= 0 && !NOT_LOST.has(name))
       this.losses.push({ rank: whom, t, how: name, generation });
     else if (kind === "fault" || kind === "detect") return;
     else

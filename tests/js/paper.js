@@ -55,6 +55,7 @@ export function paper() {
     stroke() {},
     fill() {},
     drawImage() {},
+    setLineDash() {},
     setTransform() {},
     save() {},
     restore() {},

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { doingAt, doingNow, sharesOf } from "../../assets/engine/rank_activity.js";
 import { lostRanks, underWay } from "../../assets/engine/lost_ranks.js";
 import { nothing, receive } from "../../assets/engine/page_state.js";
+import { DRIVER } from "./feed_of.js";
 import { CONTROL, RUN, batch, row, tableOf } from "./rows.js";
 
 const S = 1e9;
@@ -134,7 +135,14 @@ test("now: what has lasted is told as it is, unless its row has come since", () 
 test("nothing is known of a rank whose host is cut off", () => {
   const control = { ...CONTROL, cut_off: { 1: "b" } };
   const lanes_now = [lane(1, { kind: "backward" })]; // as it was when the last of it came
-  const [here, away] = doingNow(heard(second, { control, lanes_now }), 2, S);
+  const found = { ...DRIVER, peer: 1, group: "b" };
+  const rows = [
+    ...second,
+    row(-1, "detect", S - 2, S - 2, { ...found, name: "cut off" }),
+    row(-1, "detect", S - 1, S - 1, { ...found, name: "back" }),
+  ];
+  assert.deepEqual([...lostRanks(heard(rows))], [], "it is not lost");
+  const [here, away] = doingNow(heard(rows, { control, lanes_now }), 2, S);
   assert.notEqual(here.mark, "away");
   assert.deepEqual(
     [away.mark, away.words],

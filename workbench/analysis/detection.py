@@ -41,7 +41,11 @@ NOTICES = ("preempt", "remove")  # the faults that let a rank finish its iterati
 LEFT = "preempted"  # what a rank writes that had a notice, as it goes
 # Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
 # while: no fault.
-COME = ("arrived", "absent", "left out", "data source down", "data source back")
+# Not of ranks that failed: some come or wait, and a host may be cut off from the driver alone.
+COME = (
+    *("arrived", "absent", "left out", "data source down", "data source back"),
+    *("cut off", "back"),
+)
 STALLED = ("stalled", "stalled: stopped", "evicted", "left out")
 DIFFERS = "a replica differs"
 BAD = "bad minibatch"

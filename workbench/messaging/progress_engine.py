@@ -44,6 +44,7 @@ class ProgressEngine:
         self._news = threading.Condition()
         self._sleepers = 0  # callers that wait for their turn, or for their message
         self._at_bell = self._thread_at_bell = False
+        self._drives = 0  # how often a caller has driven
         self._thread: threading.Thread | None = None
         self._wake, self._parked = threading.Event(), True
 
@@ -107,6 +108,7 @@ class ProgressEngine:
                 self._see_to_it()
                 return False
             if self.lock.acquire(False):
+                self._drives += 1
                 try:
                     self._drive(until, deadline, spin_ns)
                 finally:
@@ -168,7 +170,7 @@ class ProgressEngine:
                     continue
                 while self._thread_at_bell:
                     self._call_thread_off()
-                if not self._listen():
+                if not self._listen(until):
                     self._sleep(min(SLICE, max(0.0, deadline - time.monotonic())))
                     self._look()
         finally:
@@ -181,13 +183,20 @@ class ProgressEngine:
             if not engine.blocked and engine.pending:
                 engine.blocked = moment
 
-    def _listen(self) -> bool:
-        """Announce that a thread is about to sleep; return whether something moved meanwhile."""
+    def _listen(self, until: Sequence[Any] = ()) -> bool:
+        """Announce that a thread is about to sleep; return whether something moved meanwhile.
+
+        A receiver that takes a lent message wakes nobody, unless somebody waits for that.
+        """
         self._at_bell = True
         sends = receives = False
+        waited_for = not until or self._sleepers or any(one.left_at for one in until)
         for engine in self.engines:
             if engine.pending:
-                sends, receives = sends or engine.sends, receives or not engine.sends
+                if not engine.sends:
+                    receives = True
+                elif waited_for or not engine.lends_only():
+                    sends = True
                 engine.say_waiting()
         self.bells.listen(sends, receives)
         if self._advance():
@@ -266,8 +275,12 @@ class ProgressEngine:
             self._parked = False
             used, pause = time.monotonic(), GRACE
             while self._thread is me and time.monotonic() - used < LINGER:
+                before = self._drives
                 time.sleep(pause)
                 if not any(engine.busy() for engine in self.engines):
+                    continue
+                if self._drives != before:  # callers come often enough to move all messages
+                    used, pause = time.monotonic(), min(2 * pause, RARELY)
                     continue
                 needed = False
                 while self._thread is me and self._may_attend():

@@ -86,6 +86,10 @@ class SendEngine(Engine):
                     busy_peers.add(transfer.peer)
         return moved
 
+    def lends_only(self) -> bool:
+        """Return whether all that is pending lies ready: its receivers have only to take it."""
+        return all(transfer.left_at for transfer in self.pending)
+
     def _lend(self, box: Any, transfer: Transfer) -> None:
         """Post a slot that says where the message lies."""
         start, peer, nbytes, place = now(), transfer.peer, transfer.nbytes, transfer.place

@@ -5,6 +5,10 @@ A page that peers on the same host map: a word for each reason to be woken, and 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 
 PAGE = 4096
@@ -18,8 +22,37 @@ class Bell:
         self._words, self._word, self._semaphore = bells.segment.words, word, bells.semaphore
 
     def ring(self) -> None:
-        if self._words[self._word]:
+        if _together.thread == threading.get_ident():
+            _together.bells[id(self)] = self
+        elif self._words[self._word]:
             self._semaphore.release()
+
+
+class _Together:
+    """The bells that one thread rings once, at the end of ``together``."""
+
+    def __init__(self) -> None:
+        self.thread, self.bells = 0, dict[int, Bell]()
+
+
+_together = _Together()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Ring at the end, once each, the bells that this thread rings meanwhile: who is woken by the
+    first of several messages would only wait again for the next.
+    """
+    if _together.thread:  # another thread does, or this one already
+        yield
+        return
+    _together.thread = threading.get_ident()
+    try:
+        yield
+    finally:
+        bells, _together.bells, _together.thread = _together.bells, {}, 0
+        for bell in bells.values():
+            bell.ring()
 
 
 class Bells:

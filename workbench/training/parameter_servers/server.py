@@ -35,6 +35,8 @@ from workbench.training.parameter_servers.worker import (
     STOP_HERE,
 )
 
+from workbench.transports.doorbell import together
+
 if TYPE_CHECKING:
     from workbench.rank.job import Job
     from workbench.training.parameter_servers.options import Options
@@ -274,10 +276,11 @@ class Server:
             elif self._waits_for_all(worker, iteration):
                 continue
             elif shard.may_start(worker, iteration):
-                self._grant(worker, iteration, shard, GO)
-                shard.pulled[worker] = shard.version
-                with self.job.label(self.labels[1]):
-                    self.sending.append((dist.isend(shard.values_n, worker), shard.values_n))
+                with together():
+                    self._grant(worker, iteration, shard, GO)
+                    shard.pulled[worker] = shard.version
+                    with self.job.label(self.labels[1]):
+                        self.sending.append((dist.isend(shard.values_n, worker), shard.values_n))
                 self.newest = self.job.completed = max(self.newest, iteration)
         self.service.leave_at_border(self._live())
 

@@ -34,7 +34,6 @@ from workbench.training.parameter_servers.worker import (
     SAVE_AND_STOP,
     STOP_HERE,
 )
-
 from workbench.transports.doorbell import together
 
 if TYPE_CHECKING:

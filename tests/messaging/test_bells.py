@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -38,45 +37,49 @@ def test_other_threads_ring_at_once_meanwhile() -> None:
         assert bells.semaphore.acquire(False)
 
 
-def _listens_for(word: int) -> bool:
-    """Return whether this process asks, within a while, to be woken for ``word`` as it waits for
-    messages too.
+def _listens(room: bool) -> bool:
+    """Return whether this process comes to sleep until a message comes, and with ``room`` until
+    there is room too, without it until nothing else.
     """
     words = session().progress_engine.bells.segment.words
     end = time.monotonic() + DEADLINE
-    while not words[MESSAGES] and time.monotonic() < end:
+    while time.monotonic() < end:
+        if words[MESSAGES] and bool(words[ROOM]) == room:
+            return True
         time.sleep(1e-3)
-    return bool(words[word])
+    return False
 
 
-def _lends(rank: int, n: int) -> dict[str, Any]:
+def _lends(rank: int, n: int) -> dict[str, bool]:
     """Rank 0 lends a message, and waits for another; then it lends one, and waits for that."""
     lent, answer = session().lender.empty_like(torch.zeros(LEAST)).fill_(7.0), torch.zeros(3)
-    result: dict[str, Any] = {}
-    if rank == 0:
-        for waits_for in ("answer", "taken"):
+    result: dict[str, bool] = {}
+    store = dist.distributed_c10d._get_default_store()
+    for waits_for in ("answer", "taken"):
+
+        def note(name: str = waits_for) -> None:
+            result[name] = _listens(room=name == "taken")
+            store.set(name, "noted")
+
+        if rank == 0:
             sent, received = dist.isend(lent, 1), dist.irecv(answer, 1)
-            note = threading.Thread(
-                target=lambda name=waits_for: result.update({name: _listens_for(ROOM)})
-            )
-            note.start()
+            thread = threading.Thread(target=note)
+            thread.start()
             (received if waits_for == "answer" else sent).wait()
-            note.join(DEADLINE)
+            thread.join(DEADLINE)
             sent.wait(), received.wait()
-            dist.barrier()
-    else:
-        for waits_for in ("answer", "taken"):
-            time.sleep(0.5)  # rank 0 sleeps by now
+        else:
+            store.wait([waits_for])
+            into = torch.zeros(LEAST)
             if waits_for == "answer":
                 dist.send(answer, 0)
-            got = torch.zeros(LEAST)
-            dist.recv(got, 0)
-            assert (got == 7.0).all()
+            dist.recv(into, 0)
+            assert (into == 7.0).all()
             if waits_for == "taken":
                 dist.send(answer, 0)
-            dist.barrier()
+        dist.barrier()
     return result
 
 
 def test_a_lent_message_that_is_taken_wakes_only_who_waits_for_it() -> None:
-    assert values(_lends, 2)[0] == {"answer": False, "taken": True}
+    assert values(_lends, 2)[0] == {"answer": True, "taken": True}

@@ -241,9 +241,7 @@ class Server:
         self._await_push(worker, shard.after(iteration))
 
     def _let_finished_leave(self) -> None:
-        """Wait no more for workers that have done their last iteration, whoever's end it was that
-        made the last update possible.
-        """
+        """Wait no more for workers that have done their last iteration."""
         for shard in self.shards:
             for done in [w for w, clock in shard.clock.items() if clock == self.job.exp.iterations]:
                 shard.leave(done)

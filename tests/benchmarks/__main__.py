@@ -15,6 +15,7 @@ MODULES = (
     "launchers",
     "attaching",
     "hosts",
+    "between_hosts",
     "recovery",
     "checkpoints",
     "recording",

@@ -23,6 +23,7 @@ import numpy as np
 # The variables of MPICH's and of Open MPI's mpiexec: the number of ranks, and one of its own.
 _STARTED = (("PMI_SIZE", "MPI_LOCALRANKID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
 _SHORTEST_S, _LONGEST_S, _LATE = 20e-6, 1e-3, 16  # late by a sixteenth of the silence
+_AWAKE_S = 300e-6  # with something under way, since anything has moved
 _SHARED = "/dev/shm/"
 
 
@@ -126,9 +127,13 @@ class MpiJob:
 
     def _run(self) -> None:
         busy: dict[Box, None] = {}
-        last, pause = time.monotonic(), _SHORTEST_S
+        last = moment = time.monotonic()
+        pause = _SHORTEST_S
         while True:
-            self._quiet.acquire(timeout=pause)
+            if busy and moment - last < _AWAKE_S:
+                os.sched_yield()  # large messages move a piece with each look
+            else:
+                self._quiet.acquire(timeout=pause)
             while self._posted:
                 if (box := self._posted.popleft()) is None:
                     return

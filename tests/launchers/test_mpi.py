@@ -112,6 +112,7 @@ def test_losses_are_those_of_local_ranks(strategy: str, mark: str) -> None:
     run = wb.run(exp.replace(launcher=LAUNCHER, launcher_options=options))
     result = run.wait(300)
     assert not left_over(mark)
+    assert run.store.metadata["between hosts"] == "MPI"
     here = wb.run(exp).wait(120)
     if exp.dtype == "float64":
         assert result.losses == pytest.approx(here.losses, rel=WITHIN)

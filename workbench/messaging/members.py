@@ -86,6 +86,11 @@ class Members:
             )
             self.watch.tell_far = self._far.raise_alarm
 
+    @property
+    def between_hosts(self) -> str:
+        """What carries chunks to other hosts: "MPI", "Gloo", or "" where all ranks share one."""
+        return "" if self._far is None else self._far.NAME
+
     def _meet(self, entry: dict[str, Any], mine: dict[str, Any]) -> Peer:
         board = bells = None
         if entry is mine:

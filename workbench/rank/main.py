@@ -143,6 +143,9 @@ def _follow(
         job: Job | None = None
         try:
             join(place, exp, session, store)
+            members = getattr(dist.group.WORLD, "members", None)
+            if members is not None and members.between_hosts:
+                tell({"between hosts": members.between_hosts})
             code = code or _code_of(exp)  # which may ask torch for its rank
             job = _job(body, exp, code, place, session, tell)
             _train(job, code)

@@ -181,6 +181,8 @@ class GlooChannels:
     can come.
     """
 
+    NAME = "Gloo"
+
     def __init__(
         self,
         store: Store,

@@ -212,6 +212,8 @@ class MpiChannels:
     receives messages of this group.
     """
 
+    NAME = "MPI"
+
     def __init__(
         self,
         job: MpiJob,

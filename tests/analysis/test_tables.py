@@ -104,3 +104,20 @@ def test_what_there_is_not_is_an_empty_table(served: Loaded) -> None:
 def test_an_iteration_that_is_none_is_refused(served: Loaded) -> None:
     with pytest.raises(wb.SpecError, match=r"Loaded.waits: iteration = -1: must be a whole number"):
         served.waits(iteration=-1)
+
+
+def test_iterations_last_until_the_next_begins_and_servers_have_none(served: Loaded) -> None:
+    rows = [event("load", 1, -1, 2, 3), event("forward", 1, -1, 3, 6), event("push", 1, 0, 6, 9)]
+    rows += [
+        event("load", 1, -1, 12, 13, iteration=1),
+        event("backward", 1, -1, 13, 15, iteration=1),
+    ]
+    rows += [event("apply", 0, 1, 9, 10), event("load", 2, -1, 4, 8)]
+    found = loaded(table(rows)).iterations()  # type: ignore[arg-type]
+    assert found.columns == ["rank", "iteration", "start_ms", "took_ms", "computing_ms"]
+    assert found.rows() == [
+        (1, 0, 0.0, 10.0, pytest.approx(4)),
+        (1, 1, 10.0, None, pytest.approx(3)),
+        (2, 0, 2.0, None, pytest.approx(4)),
+    ]
+    assert served.iterations()["rank"].to_list() == [1]

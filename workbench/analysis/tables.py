@@ -1,4 +1,4 @@
-"""Tables of a run that are asked for again and again: bytes, calls, waits, and a server's queue.
+"""Tables of a run that are asked for again and again: bytes, calls, iterations, waits, a queue.
 
 Times are milliseconds; those of moments count from the run's first recorded event. Groups of
 metrics and of control are no training and left out, but for grants, which a worker waits for.
@@ -14,6 +14,8 @@ from workbench.analysis.servers import GRANTS
 
 NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
 CALL = ("generation", "group", "op")  # what makes a call one call, on all of its ranks
+
+COMPUTING = ("load", "forward", "backward", "weight_grad", "optimizer")  # kinds of rows
 
 p = pl.col
 
@@ -66,6 +68,19 @@ def calls(
             together_ms=(last - p("start_ns").max()) * 1e-6,
         )
     return table.sort("start_ms", *CALL, *["rank"] * by_rank).collect()
+
+
+def iterations(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    """Return columns rank, iteration, start_ms, took_ms, computing_ms: see ``Run.iterations``."""
+    kind, began = p("kind").cast(pl.String), _began(events)
+    rows = events.lazy().filter(kind.is_in(COMPUTING), p("iteration") >= 0)
+    table = rows.group_by("generation", "rank", "iteration").agg(
+        start_ms=_moment("start_ns", began).min(), computing_ms=_lasts().sum()
+    )
+    order = ["generation", "rank", "iteration"]
+    took = p("start_ms").shift(-1).over("generation", "rank", order_by="iteration") - p("start_ms")
+    table = table.with_columns(took_ms=took).sort(order)
+    return table.select(*order[1:], "start_ms", "took_ms", "computing_ms").collect()
 
 
 def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Tables of a run's record: bytes, calls, waits and a server's queue; every column has its unit."""
+"""Tables of a run's record: bytes, calls, iterations, waits, queue; every column has its unit."""
 
 from __future__ import annotations
 
@@ -47,6 +47,16 @@ class Tables:
         from workbench.analysis.tables import calls
 
         return calls(self.store.scan(), iteration, by_rank)
+
+    def iterations(self) -> pl.DataFrame:
+        """List the iterations of each rank that computes: a row per rank and iteration.
+
+        rank; iteration; start_ms; took_ms: until the rank's next one starts, null in its last;
+        computing_ms: of that, loading, forward and backward passes, and its own optimiser.
+        """
+        from workbench.analysis.tables import iterations
+
+        return iterations(self.store.scan())
 
     @checked
     def waits(self, iteration: Number | None = None) -> pl.DataFrame:

@@ -68,6 +68,14 @@ class Overlap:
         times = [pl.col(f"{name}_ms").mean() for name in TIMES]
         return self.settled.group_by("rank").agg(times).sort("rank")
 
+    def by_bucket(self) -> pl.DataFrame:
+        """Return a row per bucket: when it is full, begins and ends, in ms from the step's start:
+        medians over ranks and iterations, as ``settled``.
+        """
+        late = self.buckets.filter(pl.col("iteration") > 1)
+        times = pl.col("full", "begins", "ends").median()
+        return late.group_by("bucket").agg(times).sort("bucket")
+
     @property
     def words(self) -> str:
         """The overlap in a sentence."""

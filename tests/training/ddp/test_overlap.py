@@ -83,6 +83,21 @@ def test_the_parts_of_a_step_are_what_the_rows_say() -> None:
     )
 
 
+def test_a_bucket_s_times_are_medians_of_iterations_that_settled() -> None:
+    """The first two are left out: there DDP builds its buckets."""
+    rows = pl.DataFrame(
+        {
+            "iteration": [0, 1, 2, 3, 4],
+            "rank": [0] * 5,
+            "bucket": [0] * 5,
+            "full": [90.0, 90, 1, 2, 4],
+            "begins": [90.0, 90, 2, 3, 5],
+            "ends": [90.0, 90, 3, 9, 6],
+        }
+    )
+    assert overlap.Overlap(pl.DataFrame(), rows).by_bucket().rows() == [(0, 2.0, 3.0, 6.0)]
+
+
 def test_short_buckets_limit_what_could_be_hidden() -> None:
     rows = [*STEP[:5], bucket(0, 14, 17), bucket(1, 29, 32), bucket(2, 34, 44), *STEP[8:]]
     measured = overlap.measure(table(rows))

@@ -113,9 +113,9 @@ def test_iterations_last_until_the_next_begins_and_servers_have_none(served: Loa
         event("backward", 1, -1, 13, 15, iteration=1),
     ]
     rows += [event("apply", 0, 1, 9, 10), event("load", 2, -1, 4, 8)]
-    found = loaded(table(rows)).iterations()  # type: ignore[arg-type]
-    assert found.columns == ["rank", "iteration", "start_ms", "took_ms", "computing_ms"]
-    assert found.rows() == [
+    each = loaded(table(rows)).iterations()  # type: ignore[arg-type]
+    assert each.columns == ["rank", "iteration", "start_ms", "took_ms", "computing_ms"]
+    assert each.rows() == [
         (1, 0, 0.0, 10.0, pytest.approx(4)),
         (1, 1, 10.0, None, pytest.approx(3)),
         (2, 0, 2.0, None, pytest.approx(4)),

@@ -100,7 +100,7 @@ export class Stage {
       goto: (/** @type {number} */ t) => playback.goto(t),
       player: () => playback.player,
     };
-    if (!host.current) host.open(this.wire.kept.scene ?? "", false);
+    if (!host.current) host.open(this.wire.kept.scene || model.get?.("opens") || "", false);
     if (performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS)
       this.root.focus({ preventScroll: true });
     requestAnimationFrame((at) => this.loop(at));

@@ -12,6 +12,16 @@ export function piece(tag, className, text = "") {
   return Object.assign(document.createElement(tag), { className, textContent: text });
 }
 
+/**
+ * A button's words: all of them, or a few where the bar is narrow (theme.css).
+ * @param {HTMLElement} button @param {string} brief @param {string} whole
+ */
+export function label(button, brief, whole) {
+  if (button.getAttribute("aria-label") === whole) return;
+  button.setAttribute("aria-label", whole);
+  button.replaceChildren(piece("span", "wb-brief", brief), piece("span", "wb-rest", whole));
+}
+
 /** Links between which chunks of the newest call went, as "from>to". @param {Stage} stage */
 function seenLinks(stage) {
   const head = stage.playback.source.newest;

@@ -10,7 +10,7 @@ import { duration, grouped, numberWords, speed, stateOf } from "../engine/format
 import { isOver, nowOf } from "../engine/player.js";
 import { burstNumber } from "../engine/bursts_of_run.js";
 import { EACH_CALL, LARGEST_CALL, choiceWords } from "../engine/call_choice.js";
-import { piece } from "./targets.js";
+import { label } from "./targets.js";
 import { countUntil } from "../engine/search.js";
 import { unitsOf } from "../engine/call_source.js";
 import { ranksControl } from "./ranks_control.js";
@@ -105,16 +105,6 @@ export function callBands(known, calls, width) {
   return bands.filter(({ from, to }) => to > from);
 }
 
-/**
- * A button's words: all of them, or a few where the bar is narrow (theme.css).
- * @param {HTMLElement} button @param {string} brief @param {string} whole
- */
-function label(button, brief, whole) {
-  if (button.getAttribute("aria-label") === whole) return;
-  button.setAttribute("aria-label", whole);
-  button.replaceChildren(piece("span", "wb-brief", brief), piece("span", "wb-rest", whole));
-}
-
 const BAR = `<span class="wb-state"></span>
   <span class="wb-group"><button class="wb-back" title="one step back: ←"></button><button class="wb-toggle" title="holds the picture, not the ranks: space"></button><button class="wb-next" title="one step on: →"></button><button class="wb-live" title="the newest: L"></button></span>
   <label class="wb-pick"><span class="wb-sr">Step by</span><select class="wb-unit"><option value="chunk">by chunk</option><option value="step">by step</option><option value="iteration">by iteration</option></select></label>
@@ -135,7 +125,10 @@ export class TimeBar {
     this.score = body.appendChild(
       Object.assign(document.createElement("canvas"), { className: "wb-score", tabIndex: 0 }),
     );
-    for (const canvas of [this.strip, this.score]) canvas.setAttribute("role", "slider");
+    for (const canvas of [this.strip, this.score]) {
+      canvas.setAttribute("role", "slider");
+      canvas.setAttribute("aria-valuemin", "0");
+    }
     this.strip.setAttribute("aria-label", "the run, call by call");
     this.strip.title =
       "the height of a bar: how long it lasted, up to the time that stands beside it; a broken one lasted longer";
@@ -254,15 +247,15 @@ export class TimeBar {
       bar.querySelectorAll(".wb-group button")
     );
     for (const button of buttons) button.disabled = !known.table.rows;
-    put(".wb-where", this.#where(look));
+    const where = this.#where(look);
+    put(".wb-where", where);
+    const lasts = call ? `${where}, ${duration(call.end - call.start)}` : where;
+    this.strip.setAttribute("aria-valuetext", lasts);
     this.#offerCalls(look);
     this.ranks.say(look);
-    for (const canvas of [this.strip, this.score]) canvas.setAttribute("aria-valuemin", "0");
     this.strip.setAttribute("aria-valuemax", String(this.calls().length));
-    this.strip.setAttribute(
-      "aria-valuenow",
-      String(call ? this.stage.playback.source.indexOf(call) + 1 : 0),
-    );
+    const at = call ? this.stage.playback.source.indexOf(call) + 1 : 0;
+    this.strip.setAttribute("aria-valuenow", String(at));
     this.score.setAttribute("aria-valuemax", String(call ? Math.round(call.end - call.start) : 0));
     this.score.setAttribute("aria-valuenow", String(call ? Math.round(look.t - call.start) : 0));
     this.score.setAttribute("aria-valuetext", call ? duration(look.t - call.start) : "");

@@ -49,7 +49,11 @@ def _click(context: BrowserContext, address: str) -> float:
     page.wait_for_timeout(2500)  # a reader looks first; and ranks are made ready meanwhile
     button.click()
     page.wait_for_url("**/run?id=*", timeout=60_000)
-    took = page.wait_for_function("window.took", timeout=20_000).json_value()
+    for _ in range(400):  # the page's own rules forbid what wait_for_function does
+        if took := page.evaluate("() => window.took ?? 0"):
+            break
+        page.wait_for_timeout(50)
+    assert took, "no chunk has moved"
     page.close()
     pause = context.new_page()
     pause.wait_for_timeout(GONE_MS)

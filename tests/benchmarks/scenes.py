@@ -7,6 +7,7 @@ rank shares the cores with the browser, which draws in software. Main-thread tim
 
 from __future__ import annotations
 
+import gzip
 import os
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from playwright.sync_api import CDPSession, Page
 import workbench as wb
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.pages import chromium
+from workbench.common.assets import stage_module
 
 SECONDS = 4
 PIPELINE = {"schedule": "1f1b", "microbatches": 8}
@@ -90,10 +92,35 @@ START = """(root, scene) => {
   root.stage.goto(table.from + 0.3 * (table.to - table.from));
   root.querySelector(".wb-toggle").click();
 }"""
+# From a key to the other scene, drawn: by turns the timeline (3) and the collectives (2).
+KEYS = """async (root) => {
+  const took = [];
+  const frame = () => new Promise(requestAnimationFrame);
+  for (let i = 0; i < 20; i++) {
+    const key = i % 2 ? "2" : "3";
+    await new Promise((on) => setTimeout(on, 150));
+    const began = performance.now();
+    root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    await frame(); // the stage draws in this one
+    await frame();
+    took.push(performance.now() - began);
+    if (root.dataset.scene !== (i % 2 ? "collectives" : "timeline")) throw new Error(key);
+  }
+  return took.sort((a, b) => a - b);
+}"""
+# From the start of the page's own time to the first frame that the stage has drawn.
+FIRST = """() => {
+  const look = () => {
+    const root = document.querySelector(".wb-stage");
+    if (root?.stage?.frame().cost > 0) window.first = performance.now();
+    else requestAnimationFrame(look);
+  };
+  addEventListener("DOMContentLoaded", look);
+}"""
 
 
 def measure() -> list[Figure]:
-    result = []
+    result = [_module()]
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         for name, (fields, scenes) in RUNS.items():
             path = Path(folder) / f"{name}.html"
@@ -104,11 +131,14 @@ def measure() -> list[Figure]:
             for scene in scenes:
                 page = browser.new_page(viewport={"width": 1440, "height": 900})
                 result += _of_scene(page, path, scene, fields["ranks"])
+                if scene == "collectives":
+                    result += _of_keys(page, fields["ranks"])
                 page.close()
     return result
 
 
 def _of_scene(page: Page, path: Path, scene: str, ranks: int) -> list[Figure]:
+    page.add_init_script(f"({FIRST})()")
     page.goto(path.as_uri())
     stage = page.locator(".wb-stage")
     stage.wait_for(timeout=60_000)
@@ -133,6 +163,20 @@ def _of_scene(page: Page, path: Path, scene: str, ranks: int) -> list[Figure]:
         Figure(
             "frames a second", rate, 60 if ranks <= 8 else None, "/s", True, f"{scene}, {ranks}"
         ),
+    ]
+
+
+def _module() -> Figure:
+    size = len(gzip.compress(stage_module().encode())) / 1000
+    return Figure("the module, packed", size, None, "kB", False, "sent once a page")
+
+
+def _of_keys(page: Page, ranks: int) -> list[Figure]:
+    took = page.locator(".wb-stage").evaluate(KEYS)
+    first = page.evaluate("window.first")
+    return [
+        Figure("key to other view", took[len(took) // 2], 100, "ms", False, f"{ranks} ranks"),
+        Figure("a saved page to its first frame", first, None, "ms", False, f"{ranks} ranks"),
     ]
 
 

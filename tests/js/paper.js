@@ -50,6 +50,7 @@ export function paper() {
     },
     clearRect() {},
     beginPath() {},
+    setLineDash() {},
     moveTo() {},
     lineTo() {},
     stroke() {},

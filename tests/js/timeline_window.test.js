@@ -108,3 +108,12 @@ test("labels: none over another; shortened to the number, then left out", () => 
   );
   assert.equal(fitting("0.weight", 30, measure), "");
 });
+
+test("chunks of up to six ranks have room for their numbers, and eight rows are no higher", () => {
+  for (let ranks = 1; ranks <= 8; ranks++) {
+    const { lanes } = timelinePlace(ranks, 1200);
+    assert.ok(ranks * lanes.row <= 304, `${ranks} ranks are ${ranks * lanes.row} px`);
+    assert.ok(lanes.core + 8 <= lanes.row, "what stands under a rank's lanes is in its row");
+    assert.equal(lanes.talkHeight / 2 >= 9, ranks <= 6); // comm_lane.js writes them from there on
+  }
+});

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -180,7 +181,10 @@ def _registry(scenes: tuple[tuple[str, str, float], ...]) -> str:
     return "export default hostOf([\n" + ",\n".join(rows) + ",\n]);\n"
 
 
+_COMMENT = re.compile(r"\s*/\*.*?\*/", re.DOTALL)
+
+
 @cache
 def theme() -> str:
-    """Return the view's style sheet."""
-    return asset("chrome/theme.css").read_text()
+    """Return the view's style sheet, without its comments: each widget has it."""
+    return _COMMENT.sub("", asset("chrome/theme.css").read_text())

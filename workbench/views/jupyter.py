@@ -54,6 +54,7 @@ class Stage(Picture):
         super().__init__()
         self.scene, self._words, self._shown = scene, repr(run), False
         self._renewed = False
+        self.opens = scene
         self._run, self._readonly, self._on_start = run, readonly, on_start
         self._page = self._join(run, scene, None if readonly else display_of("trials")(self, [run]))
         self._page.moment = moment

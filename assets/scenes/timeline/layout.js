@@ -21,6 +21,12 @@ import { duration } from "../../engine/format.js";
 
 const ROUND_STEPS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 const NARROWEST = 200; // ns in the window
+/**
+ * Of so many ranks: px of a row, of its computing, of its communication. Eight, with what is below,
+ * are one screen; as long as it has the room, a chunk's number stands in half of its lane.
+ * @type {Record<number, [number, number, number]>}
+ */
+const ROWS = { 4: [58, 20, 20], 5: [56, 20, 18], 6: [50, 14, 18], 7: [43, 14, 11], 8: [38, 12, 8] };
 
 /**
  * @param {number} ranks @param {number} width
@@ -37,9 +43,7 @@ export function timelinePlace(ranks, width, banded = 0) {
   const bottom = top + ranks * (lane + gap);
   const [row, ownHeight, talkHeight] =
     level === "full"
-      ? ranks <= 4
-        ? [58, 20, 20]
-        : [38, 12, 8] // so that eight ranks, with what is below, are one screen
+      ? ROWS[ranks <= 4 ? 4 : Math.max(5, ranks)]
       : level === "slim"
         ? ranks <= 12
           ? [20, 10, 7]

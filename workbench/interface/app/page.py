@@ -85,6 +85,8 @@ class Module(AnyWidgetComponent):
 class Stage(Module):
     """The stage in a page. ``watch`` a run; watching another one leaves the first."""
 
+    opens = param.String("", doc="The scene whose shape it has until rows come.")
+
     _esm = stage_module()
     _stylesheets = [theme()]  # noqa: RUF012 - Panel's own form
 
@@ -117,6 +119,7 @@ class Stage(Module):
     ) -> None:
         """Show ``run``: a page that is open hears of it at once, another one when it says hello."""
         self.leave()
+        self.opens = scene
         self._page = feed(run).join(
             self._push,
             readonly=readonly,

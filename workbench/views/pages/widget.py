@@ -39,6 +39,7 @@ class Picture(anywidget.AnyWidget):
     _esm = joined("widgets/loader.js")
     _css = theme()
     source = traitlets.Instance(Source).tag(sync=True, **ipywidgets.widget_serialization)
+    opens = traitlets.Unicode().tag(sync=True)  # the scene whose shape it has until rows come
     line = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(self) -> None:

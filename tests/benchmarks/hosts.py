@@ -87,7 +87,8 @@ def namespaces() -> Iterator[bool]:
                 _run(*paced, "tbf", "rate", "100mbit", "burst", "64kb", "latency", "1s")
         yield delayed
     finally:
-        for place in range(HOSTS):
+        for place in range(HOSTS):  # a namespace that is deleted takes its cable along later
+            _run("ip", "link", "delete", f"wbo{place}", check=False)
             _run("ip", "netns", "delete", _name(place), check=False)
         _run("ip", "link", "delete", BRIDGE, check=False)
 

@@ -69,6 +69,14 @@ def test_a_rank_that_is_killed_inside_leaves_a_card_that_works() -> None:
     assert shared.lock.acquire(False), "whoever waited for it in vain has given it back"
 
 
+def test_a_rank_that_was_slow_inside_does_not_open_the_lock_for_two() -> None:
+    """Whoever waited in vain gives the lock back, and so does its slow owner, later."""
+    _, shared = cards(2, 1)
+    shared.lock.release()
+    shared.reserve(0, 1, 100, 0)
+    assert shared.lock.acquire(False) and not shared.lock.acquire(False)
+
+
 def iteration_ms(workers: int, chunk_bytes: int) -> float:
     """Return the median time from an iteration of a worker to its next; check that no card carried
     more than its bandwidth in all of the run.

@@ -154,10 +154,15 @@ class CommandLauncher(AgentLauncher):
 
     @property
     def alive(self) -> bool:  # type: ignore[override]  # as it is now
-        if self._ranks and all(one.silent for one in self._ranks):  # with it, it seems: is it so?
+        """False where a command was killed, or has ended before the agents could say how their
+        ranks did; one that ends once its ranks have is no cause of anything.
+        """
+        gone = [one for one in self._ranks if one.silent]
+        if gone and len(gone) == len(self._ranks):  # with the command, it seems: is it so?
             for one in self._commands:
                 one.wait(GENTLE)
-        return all(one.alive for one in self._commands)
+        over = [one for one in self._commands if not one.alive]
+        return not over or not (gone or any(one.killed for one in over))
 
     @property
     def end(self) -> str:  # type: ignore[override]

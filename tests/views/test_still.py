@@ -46,6 +46,17 @@ def test_the_ring_shows_who_sends_to_whom_in_the_newest_complete_call() -> None:
     assert others.links == ((0, 0), (1, 0), (2, 0), (3, 0)) and others.flights == ()
 
 
+def test_the_largest_call_of_the_newest_iteration_is_shown() -> None:
+    """Gradients come one after another: the last may be the 40 bytes of a bias."""
+    gradients = [(0, "before", 999_000), (1, "small", 40), (2, "large", 246_824), (3, "last", 40)]
+    rows = [
+        row | {"name": name if row["kind"] == "collective" else "", "iteration": min(op, 1)}
+        for op, name, nbytes in gradients
+        for row in ring_call(op, 10**12 + op * 10**7, nbytes=nbytes)
+    ]
+    assert "of large," in select(stored(table(rows))).call
+
+
 def test_a_call_is_complete_when_all_that_take_part_are_through() -> None:
     events = training(3).filter(pl.col("kind") != "metric")
     assert calls(events)["complete"].to_list() == [True] * 3

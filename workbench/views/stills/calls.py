@@ -1,5 +1,6 @@
-"""The part of a still picture that tells of chunks: the newest collective, of cells on ranks their
-newest messages, of two that are compared both; at the moment at which most is on its way.
+"""The part of a still picture that tells of chunks: the largest collective of the newest iteration,
+of cells on ranks their newest messages, of two calls that are compared both; at the moment at which
+most is on its way.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Side:
 
 @dataclass(frozen=True)
 class _Call:
-    """The newest complete call: its facts, its rows, its chunks with when they left and came."""
+    """A complete call: its facts, its rows, its chunks with when they left and came."""
 
     facts: dict[str, Any]
     rows: pl.DataFrame
@@ -55,9 +56,12 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
     trains = (p("op") >= 0) & ~p("group").cast(pl.String).is_in(APART) & (p("collective") != "p2p")
     recent = p("op") > p("op").max().over("generation", "group") - RECENT_CALLS
     result = rows.filter(trains).filter(recent).collect()
-    newest = calls(result).filter("complete").tail(1)
-    if not newest.height:
+    complete = calls(result).filter("complete")
+    if not complete.height:
         return None
+    newest = complete.tail(1)
+    if (iteration := newest["iteration"].item()) >= 0:  # its largest: not 40 bytes of a bias
+        newest = complete.filter(p("iteration") == iteration).sort("nbytes", "end_ns").tail(1)
     newest_rows = result.join(newest.select(KEY), on=KEY, how="semi")
     sends, recvs = (newest_rows.filter(p("kind") == kind) for kind in ("send", "recv"))
     place = ["step", "chunk", "slot"]
@@ -70,7 +74,7 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
 
 
 def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
-    """Return the newest complete call at the moment at which most chunks were on their way; of
+    """Return the largest complete call of the newest iteration at the moment at which most chunks were on their way; of
     cells on ranks their messages, if they are newer.
     """
     call = _newest(rows)
@@ -187,8 +191,9 @@ def calls(rows: pl.DataFrame) -> pl.DataFrame:
     """Return one row per collective that sent chunks, oldest end first; ``rows`` are those of
     collectives.
 
-    Columns: generation group op, collective algorithm name nbytes, start_ns end_ns, ``complete``:
-    every rank that takes part is through. It takes part if it sends, receives, or is the other end.
+    Columns: generation group op, collective algorithm name nbytes iteration, start_ns end_ns,
+    ``complete``: every rank that takes part is through. It takes part if it sends, receives, or is
+    the other end.
     """
     p = pl.col
     moves, outer = p("kind").is_in(["send", "recv"]), p("kind") == "collective"
@@ -199,6 +204,7 @@ def calls(rows: pl.DataFrame) -> pl.DataFrame:
             p("collective", "algorithm").first(),
             p("name").filter(outer).first(),
             p("nbytes").filter(outer).max(),
+            p("iteration").max(),
             p("start_ns").min(),
             p("end_ns").max(),
             (p("kind") == "send").any().alias("sends"),

@@ -40,7 +40,7 @@ def _words(side: Side) -> str:
 def _time(y: float, side: Side, longest: float) -> list[str]:
     """Draw the duration as a bar on the scale of both calls, with the moment that is shown."""
     wide, at = (_BAR * seconds / longest for seconds in (side.seconds, min(side.at, longest)))
-    took = print_duration(round(side.seconds * 1e9))
+    took = print_duration(round(float(f"{side.seconds:.3g}") * 1e9))
     return [
         text(_RIGHT, y, f"{side.label}: {took}", "ink", weight=700, most=26),
         f'<rect x="{_RIGHT}" y="{y + 8}" width="{wide:.1f}" height="8" rx="2" '

@@ -74,8 +74,8 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
 
 
 def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
-    """Return the largest complete call of the newest iteration at the moment at which most chunks were on their way; of
-    cells on ranks their messages, if they are newer.
+    """Return the largest complete call of the newest iteration, at the moment at which most chunks
+    were on their way; of cells on ranks their messages, if they are newer.
     """
     call = _newest(rows)
     if cells and (messages := _messages(rows, call.facts["end_ns"] if call else 0)):

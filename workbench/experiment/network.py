@@ -186,7 +186,7 @@ class Network(FrozenModel):
 
     @property
     def ranks_per_nic(self) -> int:
-        """How many ranks share a host, and so its network card."""
+        """The number of ranks that share a host, and so its network card."""
         return self.levels[0] if self.levels else 1
 
     @checked

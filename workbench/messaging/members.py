@@ -88,7 +88,7 @@ class Members:
 
     @property
     def between_hosts(self) -> str:
-        """What carries chunks to other hosts: "MPI", "Gloo", or "" where all ranks share one."""
+        """The carrier of chunks to other hosts: "MPI", "Gloo", or "" where all ranks share one."""
         return "" if self._far is None else self._far.NAME
 
     def _meet(self, entry: dict[str, Any], mine: dict[str, Any]) -> Peer:

@@ -61,7 +61,7 @@ class RankTrials:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the page needs: names of both runs, which one is shown, and what can be run."""
+        """The facts that the page needs: names of both runs, the one shown, and what can be run."""
         pair = self._runs[-2:]
         shown = self._at if self._at == BOTH else len(pair) - len(self._runs) + int(self._at)
         offers = self._offer(pair[-1].experiment) if self._at != BOTH else {}

@@ -55,38 +55,11 @@ class GlooOutbox:
     def slot(self, dtype: Any) -> Any:
         return self._views[self._turn].get(dtype)
 
-    def post(
-        self,
-        generation: int,
-        op: int,
-        step: int,
-        chunk: int,
-        slot: int,
-        nbytes: int,
-        signature: int,
-        arrives: int = 0,
-        total: int = 0,
-        tag: int = 0,
-        checksum: int = 0,
-        slowness: int = 0,
-    ) -> None:
-        fields = (
-            generation,
-            op,
-            step,
-            chunk,
-            slot,
-            nbytes,
-            signature,
-            arrives,
-            total,
-            tag,
-            checksum,
-            slowness,
-        )
-        self._headers[self._turn].copy_(torch.tensor(fields))
+    def post(self, *fields: int, **named: int) -> None:
+        header = Header(*fields, **named)
+        self._headers[self._turn].copy_(torch.tensor(header))
         self._on_its_way += 1
-        self.moved += nbytes
+        self.moved += header.nbytes
         self._posted.put(self._turn)
         self._turn = (self._turn + 1) % SLOTS
 

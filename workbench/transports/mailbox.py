@@ -30,10 +30,10 @@ class Header(NamedTuple):
     slot: int
     nbytes: int  # of this payload
     signature: int  # what the sender believes is being done: see ``communicator.signature``
-    arrives: int  # CLOCK_MONOTONIC ns before which the receiver may not look; 0: at once
-    total: int  # bytes of the whole message
-    tag: int
-    checksum: int
+    arrives: int = 0  # CLOCK_MONOTONIC ns before which the receiver may not look; 0: at once
+    total: int = 0  # bytes of the whole message
+    tag: int = 0
+    checksum: int = 0
     slowness: int = 0  # thousandths of slow motion that went into ``arrives``
 
 

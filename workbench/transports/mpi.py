@@ -76,38 +76,11 @@ class MpiOutbox(_MpiBox):
         self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
         self._delivered = 0
 
-    def post(
-        self,
-        generation: int,
-        op: int,
-        step: int,
-        chunk: int,
-        slot: int,
-        nbytes: int,
-        signature: int,
-        arrives: int = 0,
-        total: int = 0,
-        tag: int = 0,
-        checksum: int = 0,
-        slowness: int = 0,
-    ) -> None:
-        fields = (
-            generation,
-            op,
-            step,
-            chunk,
-            slot,
-            nbytes,
-            signature,
-            arrives,
-            total,
-            tag,
-            checksum,
-            slowness,
-        )
+    def post(self, *fields: int, **named: int) -> None:
+        header = Header(*fields, **named)
         self._on_its_way += 1
-        self.moved += nbytes
-        self._posted.append((self._buffers[self._turn], fields))
+        self.moved += header.nbytes
+        self._posted.append((self._buffers[self._turn], header))
         self._turn = (self._turn + 1) % SLOTS
         self._job.submit(self)
 

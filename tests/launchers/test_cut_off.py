@@ -112,6 +112,11 @@ def whole(events: pl.DataFrame) -> bool:
     return bool((lanes["rows"] == lanes["len"]).all() and (lanes["last"] + 1 == lanes["len"]).all())
 
 
+def newest(events: pl.DataFrame) -> int:
+    """Return the newest iteration with a row that has come."""
+    return int(events["iteration"].max() or 0)  # type: ignore[arg-type]
+
+
 def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: str) -> None:
     """Training needs no link to the driver: it goes on."""
     run = wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher))
@@ -121,6 +126,8 @@ def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: 
     until(lambda: run.control_state.cut_off or run.done)
     assert dict(run.control_state.cut_off) == {1: "h1"}
     assert control(run.control_state, run.pids)["cut_off"] == {1: "h1"}
+    now = newest(run.events)
+    until(lambda: newest(run.events) > now + 5 or run.done)  # what rank 0 says, which is in reach
     middle = time.monotonic_ns()
     assert not run.events.filter(pl.col("rank") == 1, pl.col("end_ns") > since + 10**9).height
     wire().set()
@@ -133,7 +140,7 @@ def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: 
     events = run.events
     assert run.dropped == 0 and whole(events)
     away = events.filter(pl.col("rank") == 1, pl.col("end_ns").is_between(since, middle))
-    assert away.height > 1000, "what it recorded meanwhile is there"
+    assert away["iteration"].n_unique() > 5, "what it recorded meanwhile is there"
     rows = events.filter(pl.col("name").is_in(["cut off", "back"]))
     assert rows.select("kind", "rank", "peer", "group", "name").rows() == [
         ("detect", -1, 1, "h1", "cut off"),

@@ -12,6 +12,8 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.live import PATIENCE
+
 
 class Kernel:
     """A kernel of the pinned ipykernel, and what its front end gets."""
@@ -31,7 +33,7 @@ class Kernel:
                     raise
 
     def until(self, condition: Any, seconds: float, what: str) -> Any:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + max(seconds, PATIENCE)
         while not (matches := [m for m in self.got if condition(m)]):
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; got {self.got}"
             self.look(0.05)
@@ -53,7 +55,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]
     client = manager.blocking_client()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=PATIENCE)
         here = Kernel(client)
         client.execute("import os; print(os.getpid())")
         message = here.until(lambda m: m["msg_type"] == "stream", 30, "its process")

@@ -72,7 +72,7 @@ def over_in_the_end(run: wb.Run) -> Iterator[wb.Run]:
     finally:
         for rank in run.pids:
             run.kill(rank)
-        run.wait(timeout=20, check=False)
+        run.wait(timeout=90, check=False)
     assert gone(run.pids.values())
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tests.live import PATIENCE
 from workbench.store.table import EMPTY, SCHEMA
 from workbench.views.packing import Message
 
@@ -104,7 +105,7 @@ class Client:
 
     def until(self, condition: Callable[[], Any], seconds: float = 20, what: str = "") -> None:
         """Wait for something to be heard; fail after so many seconds."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + max(seconds, PATIENCE)
         with self.heard:
             while not condition():
                 assert not self.wrong, self.wrong

@@ -149,7 +149,7 @@ def view(open_page: Callable[..., Watched]) -> Iterator[Callable[..., tuple[wb.R
     yield start
     for run in runs:
         run.stop()
-        run.wait(timeout=30, check=False)
+        run.wait(timeout=90, check=False)
 
 
 @pytest.mark.parametrize(

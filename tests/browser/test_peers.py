@@ -158,4 +158,4 @@ def test_live_a_frozen_neighbour_is_waited_for(open_page: Callable[..., Watched]
         run.thaw(2)
     finally:
         run.stop()
-        run.wait(timeout=30, check=False)
+        run.wait(timeout=90, check=False)

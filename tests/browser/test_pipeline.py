@@ -233,7 +233,7 @@ def live(open_page: Callable[..., Watched]) -> Iterator[tuple[wb.Run, Viewer]]:
     viewer = Viewer(open_page().page, run, 992)
     yield run, viewer
     run.stop()
-    run.wait(timeout=30, check=False)
+    run.wait(timeout=90, check=False)
 
 
 @pytest.mark.full

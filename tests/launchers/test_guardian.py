@@ -182,7 +182,7 @@ def test_the_pool_ends_when_its_guardian_is_killed() -> None:
     home = warm_pool()
     os.kill(home.process.pid, signal.SIGKILL)
     until(lambda: gone([home.pid, *run.pids.values()]), SECONDS, "the end of the pool")
-    assert isinstance(run.wait(timeout=20, check=False).error, wb.WorkbenchError)
+    assert isinstance(run.wait(timeout=90, check=False).error, wb.WorkbenchError)
     assert wb.run(lenet()).wait(timeout=60).ok
 
 

@@ -27,10 +27,10 @@ def started(**fields: Any) -> Iterator[wb.Run]:
     except BaseException:
         for rank in run.pids:
             run.kill(rank)
-        run.wait(timeout=20, check=False)
+        run.wait(timeout=90, check=False)
         raise
     run.stop()
-    result = run.wait(timeout=30)
+    result = run.wait(timeout=90)
     del reader
     assert result.ok and gone(run.pids.values())
     assert len(set(result.digests.values())) == 1

@@ -41,13 +41,13 @@ def test_a_timeout_of_wait_leaves_the_run_going() -> None:
         at = run.iteration
         until(lambda: run.iteration > at, what="it goes on")
         run.stop()
-        assert run.wait(timeout=20).ok
+        assert run.wait(timeout=90).ok
 
 
 def test_wait_without_check_returns_the_failed_result() -> None:
     with started() as run:
         run.kill(0)
-        result = run.wait(timeout=20, check=False)
+        result = run.wait(timeout=90, check=False)
     assert result is run.result and not result.ok
     assert isinstance(result.error, wb.PeerLost)
 

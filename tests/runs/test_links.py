@@ -180,7 +180,7 @@ def test_a_link_holds_up_only_messages_that_cross_it(how: str) -> None:
     behind = of(run.events, kind="clock", rank=1).height
     assert behind <= 20 if how == "cut" else behind <= 5
     run.link(0, 1, down=False, latency="0 ms", bandwidth="unlimited")
-    assert run.wait(timeout=30).ok and laws.check_events(run.events) == []
+    assert run.wait(timeout=90).ok and laws.check_events(run.events) == []
     sent = of(run.events, kind="send", rank=0, peer=1, group="default")
     received = of(run.events, kind="recv", rank=1, peer=0, group="default")
     assert sent["nbytes"].sum() == received["nbytes"].sum() > 0
@@ -211,7 +211,7 @@ def test_a_link_cut_at_any_moment_holds_up_nobody_else() -> None:
     until(lambda: of(run.events, kind="clock", rank=2).height == 40, what="the other worker")
     assert of(run.events, **sent).height % 61 != 0, "cut within a message"
     run.link(0, 1, down=False, bandwidth="unlimited")
-    assert run.wait(timeout=30).ok and laws.check_events(run.events) == []
+    assert run.wait(timeout=90).ok and laws.check_events(run.events) == []
 
 
 def test_slots_on_several_paced_links_at_once_do_not_cross_in_a_lane() -> None:
@@ -253,5 +253,5 @@ def test_a_link_that_stays_down_is_an_error_at_timeout() -> None:
     training(run)
     run.link(0, 1, down=True)
     with pytest.raises(wb.RunTimeout, match="rank 0"):
-        run.wait(timeout=20)
+        run.wait(timeout=90)
     assert gone(run.pids.values())

@@ -284,4 +284,4 @@ def test_held_ranks_say_the_first_values_of_what_they_hold() -> None:
     finally:
         run.resume()
         run.stop()
-        assert run.wait(timeout=30).ok
+        assert run.wait(timeout=90).ok

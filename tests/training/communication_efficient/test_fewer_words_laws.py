@@ -241,7 +241,7 @@ def test_who_is_ahead_stops_where_the_others_do(strategy: str) -> None:
         )
         training(run, at)
         run.stop()
-        result = run.wait(timeout=30)
+        result = run.wait(timeout=90)
         assert at <= len(result.losses) < LONG and not replicas_identical(result.digests)
         ends = run.events.group_by("rank").agg(pl.col("iteration").max())
         assert set(ends["iteration"]) == {len(result.losses) - 1}

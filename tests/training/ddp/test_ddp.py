@@ -285,7 +285,7 @@ def test_a_run_with_a_rank_that_has_no_samples_left_can_be_stopped() -> None:
     while run.iteration < 20 and not run.done:
         time.sleep(0.01)
     run.stop()
-    result = run.wait(timeout=30)
+    result = run.wait(timeout=90)
     assert 20 <= len(result.losses) < 100_000
     assert not replicas_identical(result.digests)
 

@@ -289,7 +289,7 @@ def test_the_user_stops_it(strategy: str, options: dict[str, Any]) -> None:
     with over_in_the_end(run):
         training(run, 6)
         run.stop()
-        result = run.wait(timeout=30)
+        result = run.wait(timeout=90)
     assert result.ok and 6 <= len(result.losses) < LONG
     assert not replicas_identical(result.digests)
     assert not check_events(run.events)
@@ -303,7 +303,7 @@ def test_a_killed_rank_is_named(strategy: str, rank: int) -> None:
         training(run, 4)
         run.kill(rank)
         with pytest.raises(wb.PeerLost, match=f"rank {rank}"):
-            run.wait(timeout=30)
+            run.wait(timeout=90)
 
 
 # ---- the laws themselves

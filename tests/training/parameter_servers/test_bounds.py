@@ -130,17 +130,16 @@ def blocked(run: wb.Run) -> float:
 @pytest.mark.alone
 def test_under_the_same_jitter_whoever_is_bound_more_waits_more() -> None:
     """Three workers, 15 % of iterations six times as long, the same ones in each run."""
-    waiting, seconds = [], []
+    waiting = []
     for options in (
         {"consistency": "bsp"},
         {"consistency": "ssp", "staleness": 1},
         {"consistency": "ssp", "staleness": 4},
         {"consistency": "asp"},
     ):
-        run, result = done(served(pad_compute="15 ms", faults=JITTER, iterations=50, **options))
+        run, _ = done(served(pad_compute="15 ms", faults=JITTER, iterations=50, **options))
         waiting.append(blocked(run))
-        seconds.append(result.wall_seconds)
-    assert waiting == sorted(waiting, reverse=True) and seconds[0] > seconds[3]
+    assert waiting == sorted(waiting, reverse=True)
     assert waiting[0] > waiting[2] + 0.1 > 0.1
     assert waiting[0] == pytest.approx(theory.bsp_waiting(3, 0.15, 6), abs=0.12)
 
@@ -156,14 +155,15 @@ def test_asp_of_equal_workers_is_as_stale_as_there_are_others() -> None:
 @pytest.mark.parametrize("workers", [2, 4])
 def test_at_a_slow_server_each_push_waits_for_those_of_all_others(workers: int) -> None:
     exp = served("asp", workers=workers, iterations=20, faults=(wb.Slow(rank=0, factor=300),))
-    run, result = done(exp)
+    run, _ = done(exp)
     events = lawful(run)
     pushes = workers * exp.iterations
-    service_s = lasting(of(events, kind="apply")).sum() / 1e3 / pushes
-    rate = pushes / result.wall_seconds
+    applies = of(events, kind="apply").sort("start_ns")
+    service_s = lasting(applies).median() / 1e3
+    rate = 1e9 / applies["start_ns"].diff().median()  # at most times: cores may be busy
     most = theory.throughput_bound(workers, 0.0, service_s)
     assert 0.8 * most <= rate <= 1.02 * most
     waits = server_laws.queue_waits(events)
     assert waits.height == pushes
-    assert waits["wait_ns"].mean() / 1e9 == pytest.approx((workers - 1) * service_s, rel=0.4)
+    assert waits["wait_ns"].median() / 1e9 == pytest.approx((workers - 1) * service_s, rel=0.4)
     assert of(events, kind="metric", name="queue").height == pushes

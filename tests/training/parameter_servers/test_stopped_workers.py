@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.live import LONG, gone, of, over_in_the_end, until
+from tests.live import LONG, crowding, gone, of, over_in_the_end, until
 from tests.pairwise import first
 from tests.training.parameter_servers.served import done, lawful, served
 
@@ -62,7 +62,7 @@ def test_a_frozen_worker_stops_the_others_exactly_at_the_bound(
         run.thaw(2)
         until(lambda: clock(run, 1) > stood + ahead + 20, what="they go on")
         run.stop()
-        assert run.wait(timeout=20).ok
+        assert run.wait(timeout=90).ok
     lawful(run, complete=False)
 
 
@@ -77,7 +77,7 @@ def test_a_frozen_worker_stops_nobody_under_asp() -> None:
         run.thaw(2)
         until(lambda: clock(run, 2) > at + 10, what="it goes on")
         run.stop()
-        assert run.wait(timeout=20).ok
+        assert run.wait(timeout=90).ok
     lawful(run, complete=False)
 
 
@@ -92,7 +92,7 @@ def test_a_worker_that_somebody_else_stops_is_an_error_after_the_timeout(consist
     os.kill(run.pids[2], signal.SIGSTOP)
     run.resume()
     with pytest.raises(wb.RunTimeout, match=r"rank 2 .* is stopped \(SIGSTOP\)"):
-        run.wait(timeout=30)
+        run.wait(timeout=90)
     assert gone(run.pids.values())
 
 
@@ -119,10 +119,10 @@ def test_a_worker_that_is_killed_is_waited_for_no_more(consistency: str, servers
         begin = time.monotonic()
         at = clock(run, servers)
         until(lambda: clock(run, servers) > at + 30, what="the others go on")
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 5 * crowding()
         assert not run.done
         run.stop()
-        result = run.wait(timeout=20)
+        result = run.wait(timeout=90)
     assert result.ok and result.lost == [victim]
     notices = of(run.events, kind="detect", name="lost", peer=victim)
     assert {*notices["rank"].to_list()} >= {*range(servers)}
@@ -144,7 +144,7 @@ def test_a_run_without_workers_left_is_an_error() -> None:
         for worker in (1, 2):
             os.kill(run.pids[worker], signal.SIGKILL)
         with pytest.raises(wb.PeerLost):
-            run.wait(timeout=10)
+            run.wait(timeout=90)
 
 
 @pytest.mark.alone
@@ -155,8 +155,8 @@ def test_a_server_that_is_killed_ends_the_run_with_its_name(consistency: str, vi
         os.kill(run.pids[victim], signal.SIGKILL)
         begin = time.monotonic()
         with pytest.raises(wb.PeerLost, match=f"rank {victim} .*was killed by SIGKILL") as caught:
-            run.wait(timeout=10)
-        assert time.monotonic() - begin < 2
+            run.wait(timeout=90)
+        assert time.monotonic() - begin < 2 * crowding()
         assert caught.value.rank == victim
         assert gone(run.pids.values())
 

@@ -155,5 +155,5 @@ def test_a_page_is_told_while_the_run_goes_on() -> None:
         assert samplings()[-1]["more"] == 2000 - MOST_MINIBATCHES
     finally:
         run.stop()
-        run.wait(timeout=30)
+        run.wait(timeout=90)
         page.leave()

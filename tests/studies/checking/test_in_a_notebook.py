@@ -12,6 +12,7 @@ import pytest
 from tests.kernel import started
 
 FUNCTIONS = """
+import time
 import workbench as wb
 
 def slow(comm, x):

@@ -7,10 +7,19 @@
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("../engine/actions.js").Action} Action
  * @typedef {import("../engine/actions.js").Target} Target
+ * @typedef {import("../engine/actions.js").LinkNow} LinkNow
  */
-import { linkNow, onlyWatches, undoOf, whyNotThis, willDo } from "../engine/actions.js";
+import {
+  linkNow,
+  milliseconds,
+  onlyWatches,
+  undoOf,
+  whyNotThis,
+  willDo,
+} from "../engine/actions.js";
 import { doingNow } from "../engine/rank_activity.js";
 import { isOver, nowOf } from "../engine/player.js";
+import { isForNextRun, trialWords } from "../engine/trials.js";
 import { linkRows, rankRows } from "./rank_menu_rows.js";
 import { codeOf, fillTargets, nameOf, piece, targetOf } from "./targets.js";
 
@@ -29,6 +38,10 @@ export class RankMenu {
     // what is brought up to date four times a second
     this.marks = /** @type {(() => void)[]} */ ([]);
     this.sure = false; // asked once more before a kill
+    this.run = stage.known.run?.id ?? "";
+    // what a link will be like in the next run, where this one is over
+    this.next = /** @type {Record<string, any>} */ ({});
+    this.asked = false; // for another run: what stands here is what becomes of it
     const root = /** @type {any} */ (stage.root.getRootNode());
     this.back = /** @type {HTMLElement | null} */ (root.activeElement ?? null);
     this.body = piece("div", "wb-rank-menu");
@@ -70,9 +83,23 @@ export class RankMenu {
     this.target = target;
     this.sure = false;
     this.undo = [];
+    this.next = {};
+    this.asked = false;
     this.message = "";
     this.#build();
     this.menu.focus();
+  }
+
+  /** The link that the menu is of, as it is now or is to be in the next run. @returns {LinkNow} */
+  get link() {
+    const { from = 0, to = 0 } = /** @type {any} */ (this.target);
+    const { latency, bandwidth } = this.next;
+    const now = linkNow(this.stage.known.control, from, to);
+    return {
+      ...now,
+      latency_ms: latency === undefined ? now.latency_ms : milliseconds(latency),
+      bandwidth: bandwidth ?? now.bandwidth,
+    };
   }
 
   /**
@@ -123,7 +150,13 @@ export class RankMenu {
   say() {
     const { body, target, stage } = this;
     const { known } = stage;
-    const why = whyNotThis(known, target);
+    if ((known.run?.id ?? "") !== this.run) return this.close(this.#isFocused); // the next run
+    const next = isForNextRun(known, target);
+    const why = next ? "" : whyNotThis(known, target);
+    if (this.asked && trialWords(known)) {
+      this.message = trialWords(known);
+      this.refused = !!known.run?.trials?.refused;
+    }
     const now =
       "rank" in target
         ? this.#rankNow(target.rank)
@@ -138,7 +171,9 @@ export class RankMenu {
       why ||
       this.message ||
       this.hint ||
-      "What is changed here is drawn in amber, dashed: made by us.";
+      (next
+        ? "This run is over. Choose what this link is like in the next one."
+        : "What is changed here is drawn in amber, dashed: made by us.");
     this.#put(".wb-rank-menu-say", words);
     body.classList.toggle("refused", !why && this.refused && !!this.message);
     const undo = /** @type {HTMLElement} */ (body.querySelector(".wb-rank-menu-undo"));
@@ -179,9 +214,29 @@ export class RankMenu {
 
   /** @param {Action} action */
   async do(action) {
+    if (isForNextRun(this.stage.known, this.target)) return this.#choose(action);
     const undo = undoOf(action, this.stage.known.control);
     const { ok, words } = await this.stage.act(action.verb, action.args);
     if (ok) this.undo = undo;
+    this.answer(ok, words);
+  }
+
+  /** Note what the link is to be like in the next run. @param {Action} action */
+  #choose({ verb, args: { source, target, both, ...values } }) {
+    this.undo = [{ verb, args: this.next }];
+    this.next = { ...this.next, ...values };
+    const { latency_ms, bandwidth } = this.link;
+    const parts = [latency_ms ? `${latency_ms} ms` : "", bandwidth].filter(Boolean);
+    this.answer(true, `In the next run this link has ${parts.join(", ")}.`);
+  }
+
+  /** Run the experiment again with the link as it is here. @param {boolean} both */
+  async again(both) {
+    const { from: source, to: target } = /** @type {any} */ (this.target);
+    const { latency_ms, bandwidth } = this.link;
+    const args = { source, target, latency: `${latency_ms} ms`, bandwidth, both };
+    const { ok, words } = await this.stage.act("run_with_link", args);
+    this.asked = ok;
     this.answer(ok, words);
   }
 
@@ -189,6 +244,10 @@ export class RankMenu {
     const undo = this.undo;
     this.undo = [];
     this.menu.focus(); // the button goes
+    if (isForNextRun(this.stage.known, this.target)) {
+      this.next = undo[0].args;
+      return this.answer(true, "Taken back.");
+    }
     for (const action of undo) {
       const { ok, words } = await this.stage.act(action.verb, action.args);
       this.answer(ok, ok ? `Taken back. ${words}` : words);
@@ -214,6 +273,11 @@ export class RankMenu {
     if (event.target !== last) return;
     event.preventDefault();
     next.focus();
+  }
+
+  get #isFocused() {
+    const root = /** @type {Document | ShadowRoot} */ (this.body.getRootNode());
+    return this.body.contains(root.activeElement);
   }
 
   /** @param {boolean} [refocus] */

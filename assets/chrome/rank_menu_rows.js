@@ -5,14 +5,8 @@
  * @typedef {import("../engine/player.js").Known} Known
  * @typedef {import("./rank_menu.js").RankMenu} RankMenu
  */
-import {
-  BANDWIDTHS,
-  FACTORS,
-  LATENCIES,
-  canAddRank,
-  linkNow,
-  typedValue,
-} from "../engine/actions.js";
+import { BANDWIDTHS, FACTORS, LATENCIES, canAddRank, typedValue } from "../engine/actions.js";
+import { againWords, isForNextRun, offersLinks } from "../engine/trials.js";
 import { piece } from "./targets.js";
 
 /**
@@ -93,7 +87,7 @@ function runRows(menu, rows, rank) {
  * @param {number} to
  */
 export function linkRows(menu, rows, from, to) {
-  const link = () => linkNow(menu.stage.known.control, from, to);
+  const link = () => menu.link;
   const both = document.createElement("input");
   both.type = "checkbox";
   menu.marks = [];
@@ -130,6 +124,30 @@ export function linkRows(menu, rows, from, to) {
   menu.marks.push(() => (cut.textContent = link().down ? "Restore the link" : "✂ Cut the link"));
   label.append(both, ` both directions, ${from} ↔ ${to}`);
   menu.row(rows, "Contact", [cut, label]);
+  menu.marks.push(() => (cut.hidden = isForNextRun(menu.stage.known, menu.target)));
+  againRow(menu, rows, both);
+}
+
+/**
+ * Run the experiment again with the link as it is: there as soon as it is another than at first.
+ * @param {RankMenu} menu
+ * @param {HTMLElement} rows
+ * @param {HTMLInputElement} both
+ */
+function againRow(menu, rows, both) {
+  const button = /** @type {HTMLButtonElement} */ (
+    piece("button", "wb-action", "Run again with this link")
+  );
+  const row = menu.row(rows, "Side by side", [button]);
+  button.onclick = () => menu.again(both.checked);
+  button.onpointerenter = button.onfocus = () => menu.tell(againWords(menu.stage.known));
+  button.onpointerleave = () => menu.tell("");
+  menu.marks.push(() => {
+    const { known } = menu.stage;
+    const { latency_ms, bandwidth, down } = menu.link;
+    const another = menu.undo.length > 0 || latency_ms > 0 || bandwidth !== BANDWIDTHS[0];
+    row.hidden = !offersLinks(known) || !!known.run?.trials?.starting || !another || down;
+  });
 }
 
 /**

@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * One rank more, one less, and run again: the buttons beside a picture of the ranks, the dialog that
- * says what will be done, and the row that goes from the run before to the one after and to both.
+ * says what will be done, and the row that goes from the run before to the one after and to both (of
+ * one with another link, too: rank_menu_rows.js).
  *
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("../engine/player.js").Known} Known
@@ -9,7 +10,7 @@
  */
 import { closeRankMenu } from "./rank_menu.js";
 import { piece } from "./targets.js";
-import { offerOf, offerWords, rankCount } from "../engine/trials.js";
+import { offerOf, offerWords, rankCount, trialWords } from "../engine/trials.js";
 
 /**
  * The buttons − and + of a picture of the ranks; `say` shows them where the page can run again.
@@ -70,10 +71,7 @@ export class RankTrials {
     const trials = known.run?.trials;
     if (this.words && trials && (trials.words || trials.starting)) {
       this.asked = true;
-      this.#answer(
-        !trials.refused,
-        trials.starting ? `${rankCount(trials.starting)} start …` : trials.words,
-      );
+      this.#answer(!trials.refused, trialWords(known));
     }
     this.#propose(known);
     const names = trials?.names ?? [];

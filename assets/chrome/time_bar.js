@@ -112,10 +112,13 @@ const BAR = `<span class="wb-state"></span>
   <label class="wb-pick"><span class="wb-sr">Calls that are shown</span><select class="wb-calls" title="which calls the picture shows one after another; S goes to the slowest of the run"></select></label>
   <span class="wb-where"></span><span class="wb-ranks"></span>`;
 
+const MOST_OF_WINDOW = 1 / 3; // that the bar covers of the scene
+
 export class TimeBar {
   /** @param {HTMLElement} body @param {import("./stage.js").Stage} stage */
   constructor(body, stage) {
     this.stage = stage;
+    this.body = body;
     this.bar = body.appendChild(
       Object.assign(document.createElement("div"), { className: "wb-bar", innerHTML: BAR }),
     );
@@ -217,10 +220,23 @@ export class TimeBar {
     return this.stage.playback.source.calls;
   }
 
+  /**
+   * Stand at the foot of the window: all of the bar, or where that would cover the scene, its
+   * controls and the strip; the score then lies below them.
+   */
+  #stand() {
+    const { body, score, stage } = this;
+    const most = (innerHeight / stage.screen.scale) * MOST_OF_WINDOW;
+    const below = body.offsetHeight > most && !score.hidden ? score.offsetHeight : 0;
+    const bottom = below ? `${-below}px` : "";
+    if (body.style.bottom !== bottom) body.style.bottom = bottom;
+  }
+
   /** @param {any} look */
   say(look) {
     const { known, held, current: call } = look;
     const { bar } = this;
+    this.#stand();
     const over = isOver(known);
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
       const node = bar.querySelector(selector);

@@ -137,6 +137,18 @@ export function typedValue(typed, what) {
   return `${match[1]} ${unit === "us" ? "µs" : unit}`;
 }
 
+const IN_MS = /** @type {Record<string, number>} */ ({
+  s: 1000,
+  ms: 1,
+  µs: 1e-3,
+  us: 1e-3,
+  ns: 1e-6,
+});
+
+/** A latency such as "30 µs" in milliseconds; NaN if it is none. @param {string} latency */
+export const milliseconds = (latency) =>
+  parseFloat(latency) * (IN_MS[latency.replace(/^[\d. ]+/, "")] ?? NaN);
+
 /**
  * Does this page watch a run that others control? The dialog of a replay says instead that its
  * ranks are gone.

@@ -9,10 +9,10 @@
  * @typedef {{table: Table, known: Known, call: Call | null,
  *   current: Call | null, t: number, live: boolean, held: boolean, ranks: number, ink: Record<string,
  *   string>, font: string, width: number, ratio: number, at: number, choice: Choice | null,
- *   fastest?: number}} Look
+ *   fastest?: number, beside?: number}} Look
  *   what a picture is drawn from. current: the unit at the playhead, a call, a parameter server's round or a
  *   pipeline's pass; call: the same if it is a call; fastest: bytes/s of the widest link that is
- *   drawn elsewhere on the same scale
+ *   drawn elsewhere on the same scale; beside: the ranks of the larger of two pictures
  */
 import { Table } from "./table.js";
 

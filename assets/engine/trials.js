@@ -1,14 +1,16 @@
 // @ts-check
 /**
- * The same experiment with another number of ranks: what a page can run beside its run, and what it
- * then shows. Pure functions.
+ * The same experiment with another number of ranks, or with another link: what a page can run beside
+ * its run, and what it then shows. Pure functions.
  *
  * @typedef {{ranks: number, words: string}} Offer  how many ranks the next run can have, 0 none; why
  *   not one more, or one less, "" where it can
- * @typedef {{names: string[], at: 0 | 1 | "both", starting: number, words: string,
- *   refused: boolean, more?: Offer, fewer?: Offer}} Trials  names: of the run before and the one
- *   after; at: which is shown; starting: with how many ranks one is about to start, 0 none
+ * @typedef {{names: string[], at: 0 | 1 | "both", starting: string, words: string,
+ *   refused: boolean, more?: Offer, fewer?: Offer, links?: boolean}} Trials  names: of the run before
+ *   and the one after; at: which is shown; starting: the name of one that is about to start, "" none;
+ *   links: whether it can run with another link
  * @typedef {import("./player.js").Known} Known
+ * @typedef {import("./actions.js").Target} Target
  */
 import { isOver } from "./player.js";
 
@@ -35,4 +37,26 @@ export function offerWords(known, { ranks, words }) {
     `${next}${ends}The same experiment runs with ${rankCount(ranks)}, then both are side by side ` +
     "on one axis."
   );
+}
+
+/** Whether the run can be run again with another link. @param {Known} known */
+export const offersLinks = ({ run }) => !!run?.trials?.links;
+
+/**
+ * Whether a change is for the next run alone: this one is over.
+ * @param {Known} known @param {Target} target
+ */
+export const isForNextRun = (known, target) =>
+  "from" in target && isOver(known) && offersLinks(known);
+
+/** What running again with another link does, before it is started. @param {Known} known */
+export const againWords = (known) =>
+  `${isOver(known) ? "" : "This run ends after its iteration; its record stays. "}The same ` +
+  "experiment runs with this link, then both are side by side on one axis.";
+
+/** What becomes of a run that was asked for, in words; "" nothing yet. @param {Known} known */
+export function trialWords({ run }) {
+  const trials = run?.trials;
+  if (!trials) return "";
+  return trials.starting ? `The run with ${trials.starting} starts …` : trials.words;
 }

@@ -38,4 +38,9 @@ test("a drag says what it will do, and does nothing where it goes back", () => {
   known.state = "replay"; // its ranks are gone
   heard.pointerdown({ button: 0, offsetX: 0, offsetY: 20, pointerId: 1 });
   assert.equal(drag.link, null);
+  known.run.trials = { links: true };
+  known.state = "finished"; // so are they, and it can be run again
+  heard.pointerdown({ button: 0, offsetX: 0, offsetY: 20, pointerId: 1 });
+  heard.pointermove({ offsetX: 0, offsetY: 80 });
+  assert.match(drag.lines[1], /let go to choose it for the next run/);
 });

@@ -9,10 +9,10 @@ import {
   underPairs,
 } from "../../assets/scenes/collectives/link_matrix.js";
 import { barsOf, idealLines, shadowsOf, xOf } from "../../assets/drawing/lanes.js";
-import { pairsOf } from "../../assets/scenes/pair/call_source.js";
+import { knownOfSide, pairsOf } from "../../assets/scenes/pair/call_source.js";
 import { playheadOf, tell } from "../../assets/engine/player.js";
 import { stepped } from "../../assets/engine/steps.js";
-import { readingOf } from "../../assets/engine/rates.js";
+import { madeLinks, readingOf } from "../../assets/engine/rates.js";
 import { INK, canvas, collisions } from "./canvas.js";
 import { knownOf, lookAt, ringRows, US } from "./simulated.js";
 import { SCHEDULES, scheduleRows } from "./schedules.js";
@@ -260,3 +260,13 @@ test(
       }
   },
 );
+
+test("a link that is emulated on one side is drawn so on that side alone", () => {
+  const slow = { from: 0, to: 1, made: "emulated: 10 Mbit/s", down: false, words: "" };
+  const sides = { left: { ...PAIR.left, own: { emulated: [] } }, right: { ...PAIR.right } };
+  sides.right.own = { emulated: [slow] };
+  const page = knownOf(4, both(), { run: { pair: sides } });
+  assert.deepEqual([...madeLinks(knownOfSide(page, 0)).keys()], []);
+  assert.deepEqual([...madeLinks(knownOfSide(page, 1)).keys()], ["0>1"]);
+  assert.equal(knownOfSide(known(), 0).run.pair, PAIR, "of one that tells nothing: as it is");
+});

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offerOf, offerWords } from "../../assets/engine/trials.js";
+import {
+  againWords,
+  isForNextRun,
+  offerOf,
+  offerWords,
+  offersLinks,
+  trialWords,
+} from "../../assets/engine/trials.js";
 
 const known = (/** @type {any} */ trials, state = "running") =>
   /** @type {any} */ ({ state, run: { ranks: 4, trials } });
@@ -24,4 +31,25 @@ test("a refusal is the spec's sentence, with the next number that can be, if the
 test("who only watches, a replay and a comparison have no offer", () => {
   assert.equal(offerOf(known(null), "more"), null);
   assert.equal(offerOf(known({ names: ["4 ranks", "5 ranks"], at: "both" }), "fewer"), null);
+});
+
+test("a change is for the next run where this one is over and can be run again; of links alone", () => {
+  const link = { from: 0, to: 1 };
+  assert.ok(isForNextRun(known({ links: true }, "finished"), link));
+  assert.ok(!isForNextRun(known({ links: true }, "finished"), { rank: 0 }));
+  assert.ok(!isForNextRun(known({ links: true }), link), "it is done to the run that goes on");
+  for (const trials of [null, { links: false }, { names: ["a", "b"], at: "both" }])
+    assert.ok(!isForNextRun(known(trials, "finished"), link) && !offersLinks(known(trials)));
+  assert.match(againWords(known({ links: true })), /^This run ends after its iteration/);
+  assert.match(againWords(known({ links: true }, "failed")), /^The same experiment runs/);
+});
+
+test("of a run that was asked for: that it starts, then how it went", () => {
+  assert.equal(trialWords(known(null)), "");
+  const starting = "link 0 → 1 at 1 ms";
+  assert.match(
+    trialWords(known({ starting, words: "" })),
+    /^The run with link 0 → 1 at 1 ms starts/,
+  );
+  assert.equal(trialWords(known({ starting: "", words: "All places are taken." })).length, 21);
 });

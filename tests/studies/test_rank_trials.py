@@ -1,22 +1,32 @@
-"""One rank more, one less: what is offered; a picture goes from a run to the next, then to both."""
+"""One rank more, one less, another link: what is offered; a picture goes from a run to the next,
+then to both.
+"""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
+import polars as pl
 import pytest
 
 import workbench as wb
 from tests.live import LONG, PATIENCE, lenet, training, until
 from tests.page import Client
 from workbench.common.errors import WorkbenchError
-from workbench.studies.rank_trials import MOST_RANKS, RankTrials, offer
+from workbench.studies.changed_experiment import MOST_RANKS, names_of, offer, with_link
+from workbench.studies.rank_trials import RankTrials, as_it_was
 from workbench.views.jupyter import Stage
 from workbench.views.packing import Message
 from workbench.views.pages.commands import obey
 
 HELLO = {"type": "hello"}
+
+
+def trials_shown(stage: Stage) -> tuple[Any, Any]:
+    """Return the two runs that this picture has."""
+    before, after = stage._page._trials._runs  # type: ignore[union-attr]
+    return before, after
 
 
 def listening(stage: Stage) -> Client:
@@ -65,6 +75,99 @@ def test_the_spec_decides_what_is_offered_and_a_refusal_is_one_sentence(
             assert exp.replace(ranks=each["ranks"]).ranks == each["ranks"]
 
 
+SLOW = {(0, 1): wb.Link(latency="5 ms", bandwidth="1 Gbit/s")}
+
+
+@pytest.mark.parametrize(
+    ("network", "args", "names"),
+    [
+        (
+            {},
+            {"bandwidth": "10 Mbit/s"},
+            ("link 0 → 1 unlimited", "link 0 → 1 at 10 Mbit/s"),
+        ),
+        (
+            {"links": SLOW},
+            {"bandwidth": "10 Mbit/s"},
+            ("link 0 → 1 at 5 ms, 1 Gbit/s", "link 0 → 1 at 5 ms, 10 Mbit/s"),
+        ),
+        (
+            {"links": SLOW},
+            {"latency": "0 ms", "bandwidth": "unlimited"},
+            ("link 0 → 1 at 5 ms, 1 Gbit/s", "link 0 → 1 unlimited"),
+        ),
+        (
+            {"bandwidth": "1 Gbit/s"},
+            {"latency": "20us", "both": True},
+            ("link 0 ↔ 1 at 1 Gbit/s", "link 0 ↔ 1 at 20 µs, 1 Gbit/s"),
+        ),
+    ],
+)
+def test_of_another_link_what_is_not_named_stays_and_both_runs_are_called_by_it(
+    network: dict[str, Any], args: dict[str, Any], names: tuple[str, str]
+) -> None:
+    before = wb.Experiment(ranks=4, network=wb.Network(**network))
+    after = with_link(before, 0, 1, **args)
+    assert names_of(before, after) == names
+    assert names_of(after, before) == names[::-1]
+    assert after.network.link(1, 2) == before.network.link(1, 2)
+    assert after.replace(network=before.network) == before
+    assert all(link.latency != "0 ms" for link in after.network.links.values()), "as usual: unsaid"
+    with pytest.raises(WorkbenchError, match="already"):
+        with_link(after, 0, 1, **args)
+
+
+def test_runs_that_differ_in_more_than_one_thing_have_no_names() -> None:
+    exp = wb.Experiment(ranks=4)
+    slow = with_link(exp, 0, 1, latency="1 ms")
+    for other in (
+        exp,
+        exp.replace(seed=7),
+        slow.replace(ranks=5),
+        slow.replace(iterations=3),
+        with_link(slow, 1, 2, latency="1 ms"),
+        with_link(slow, 1, 0, latency="2 ms"),
+    ):
+        assert names_of(exp, other) is None
+    for wrong in ({"target": 9}, {"target": 0}, {"bandwidth": "much"}, {"source": "all"}):
+        with pytest.raises(WorkbenchError):
+            with_link(exp, **{"source": 0, "target": 1, "latency": "1 ms", **wrong})
+
+
+def test_a_link_that_was_changed_by_hand_runs_again_beside_what_was_before_the_change() -> None:
+    run = training(wb.run(lenet(iterations=LONG)))
+    stage = run.view("collectives")
+    client = listening(stage)
+    assert client.last["run"]["trials"]["links"]
+
+    def ask(verb: str, **args: Any) -> Any:
+        message = {"type": "do", "id": (verb, len(args)), "verb": verb, "args": args}
+        stage._handle_custom_msg(message, [])
+        client.until(lambda: message["id"] in client.answers, PATIENCE)
+        return client.answers.pop(message["id"])
+
+    slower = {"source": 0, "target": 1, "bandwidth": "50 Mbit/s"}
+    assert "already" in ask("run_with_link", source=0, target=1, latency="0 ms")["words"]
+    assert ask("link", **slower)["ok"]
+    training(run, run.iteration + 3)
+    assert "This run ends" in ask("run_with_link", **slower)["words"]
+    names = ["link 0 → 1 unlimited", "link 0 → 1 at 50 Mbit/s"]
+    client.until(lambda: client.last["run"]["trials"]["names"] == names, PATIENCE)
+    client.until(lambda: client.last["counters"]["iteration"] > 3, PATIENCE)
+    before, after = trials_shown(stage)
+    change = before.events.filter(pl.col("name") == "link")["start_ns"].min()
+    assert before.events["end_ns"].max() > change >= as_it_was(before).events["end_ns"].max()
+    assert as_it_was(after) is after
+    assert ask("stop")["ok"]
+    client.until(lambda: client.last["run"].get("pair"), PATIENCE)
+    pair = client.last["run"]["pair"]
+    assert [pair[side]["label"] for side in ("left", "right")] == names
+    assert [len(pair[side]["own"].get("emulated", [])) for side in pair] == [0, 1]
+    assert ask("undo_trial")["ok"]
+    client.until(lambda: client.last["run"]["trials"]["names"] == [])
+    stage.close()
+
+
 def test_a_live_run_ends_the_next_one_runs_and_both_are_side_by_side_until_undone() -> None:
     run = training(wb.run(lenet(iterations=LONG)))
     stage = run.view("collectives")
@@ -106,7 +209,7 @@ def test_a_run_that_cannot_start_is_said_and_the_picture_stays() -> None:
     turns: list[Any] = []
 
     class Host:
-        def begin(self, exp: wb.Experiment) -> Any:
+        def begin(self, exp: wb.Experiment, name: str) -> Any:
             raise WorkbenchError("All places are taken.\nCome back later.")
 
         def turn(self, run: Any, trials: RankTrials) -> None:
@@ -118,7 +221,7 @@ def test_a_run_that_cannot_start_is_said_and_the_picture_stays() -> None:
     trials = RankTrials(Host(), run)
     trials.obey("run_with_ranks", {"ranks": 3})
     until(lambda: turns, 20, "its refusal")
-    assert turns == ["facts"] and trials.facts["refused"] and trials.facts["starting"] == 0
+    assert turns == ["facts"] and trials.facts["refused"] and trials.facts["starting"] == ""
     assert trials.facts["words"] == "All places are taken."
     assert trials.facts["names"] == []
 

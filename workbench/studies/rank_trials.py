@@ -1,6 +1,8 @@
-"""One rank more, one less: the experiment of a picture once more, before and after side by side.
+"""One rank more, one less, another link: the experiment of a picture once more, before and after
+side by side.
 
     + on the picture -> the same experiment with 5 ranks runs -> 4 ranks | 5 ranks | side by side
+    a link is dragged, and *Run again with this link* -> the same, before and after named by it
 
 A host of a picture (notebook, laboratory, web app) starts the run and turns its picture to what is
 to be shown; this decides what that is, and says it to the page (``facts``).
@@ -14,16 +16,20 @@ from functools import partial
 from statistics import median
 from typing import Any, Protocol
 
+import polars as pl
+
 from workbench.analysis.curves import select
 from workbench.common import threads
 from workbench.common.errors import SpecError, WorkbenchError, short
-from workbench.common.units import counted, print_duration
+from workbench.common.units import print_duration
 from workbench.experiment.spec import Experiment
-from workbench.studies.side_by_side import pair_of
+from workbench.runs.loaded import Loaded
+from workbench.store.event_store import Store
+from workbench.store.link_faults import CUT, LINK
+from workbench.studies.changed_experiment import can_change_links, names_of, offer, with_link
+from workbench.studies.side_by_side import SideBySide, pair_of
 from workbench.views.pages.facts import in_a_line
 
-MOST_RANKS = 64
-MOST_TRIES = 8  # numbers of ranks that are tried after one that cannot be
 ENDS_IN = 60.0  # seconds in which a run that was stopped ends
 BOTH = "both"
 
@@ -31,8 +37,10 @@ BOTH = "both"
 class Host(Protocol):
     """The host of a picture: it starts runs, and turns the picture to them."""
 
-    def begin(self, exp: Experiment) -> Any:
-        """Start a run and return it. Raises what ``wb.run`` raises."""
+    def begin(self, exp: Experiment, name: str) -> Any:
+        """Start a run and return it. ``name``: what is said of it beside the one before. Raises
+        what ``wb.run`` raises.
+        """
 
     def turn(self, run: Any, trials: RankTrials) -> None:
         """Show this run, or this comparison, in the picture."""
@@ -42,15 +50,18 @@ class Host(Protocol):
 
 
 class RankTrials:
-    """The runs of one picture, oldest first, which differ in their number of ranks alone."""
+    """The runs of one picture, oldest first: each differs from the one before in its number of
+    ranks alone, or in one link.
+    """
 
     def __init__(self, host: Host, *runs: Any) -> None:
         self._host, self._runs = host, [*runs]
         self._at: int | str = len(self._runs) - 1  # whose run is shown; BOTH
         self._lock = threading.Lock()
-        self._starting = 0  # the number of ranks of a run that is about to start
+        self._starting = ""  # the name of a run that is about to start
         self._words, self._refused = "", False
-        self._offers: dict[int, dict[str, Any]] = {}  # by the number of ranks
+        self._offered: tuple[Experiment, dict[str, Any]] | None = None  # of what, and what
+        self._named: tuple[Any, tuple[str, str]] | None = None  # the newer run, both names
 
     def follow(self) -> None:
         """Show both runs, where there are two, as soon as the newer one is over."""
@@ -66,7 +77,7 @@ class RankTrials:
         shown = self._at if self._at == BOTH else len(pair) - len(self._runs) + int(self._at)
         offers = self._offer(pair[-1].experiment) if self._at != BOTH else {}
         return {
-            "names": [_name(run.experiment) for run in pair] if len(pair) > 1 else [],
+            "names": [*self._names_now()] if len(pair) > 1 else [],
             "at": shown,
             "starting": self._starting,
             "words": self._words,
@@ -79,50 +90,62 @@ class RankTrials:
         """Whether there is one run, and none to compare it with."""
         return len(self._runs) < 2
 
+    def _names_now(self) -> tuple[str, str]:
+        before, after = self._runs[-2:]
+        if self._named is None or self._named[0] is not after:
+            self._named = after, _names(before, after)
+        return self._named[1]
+
     def _offer(self, exp: Experiment) -> dict[str, Any]:
-        if exp.ranks not in self._offers:
-            self._offers[exp.ranks] = {"more": offer(exp, 1), "fewer": offer(exp, -1)}
-        return self._offers[exp.ranks]
+        if self._offered is None or self._offered[0] is not exp:
+            ways = {"more": offer(exp, 1), "fewer": offer(exp, -1)}
+            self._offered = exp, {**ways, "links": can_change_links(exp)}
+        return self._offered[1]
 
     # ---- what the page asks for
 
     def obey(self, verb: str, args: Mapping[str, Any]) -> str:
         """Do what the page asks for; return the answer. Raises WorkbenchError in words."""
+        newest = self._runs[-1].experiment
         if verb == "run_with_ranks":
-            return self.run_with(args.get("ranks"))
+            ranks = args.get("ranks")
+            if not isinstance(ranks, int) or isinstance(ranks, bool):
+                raise SpecError(f"The number of ranks is a whole number, not {short(ranks)}.")
+            return self.run_again(newest.replace(ranks=ranks))
+        if verb == "run_with_link":
+            return self.run_again(with_link(newest, **args))
         if verb == "show_trial":
             return self.show(args.get("which"))
         return self.undo()
 
-    def run_with(self, ranks: Any) -> str:
-        """Run the newest experiment with so many ranks; a run that goes on ends first."""
-        if not isinstance(ranks, int) or isinstance(ranks, bool):
-            raise SpecError(f"The number of ranks is a whole number, not {short(ranks)}.")
+    def run_again(self, exp: Experiment) -> str:
+        """Run this, which differs from the newest one in one thing; that one ends first."""
         with self._lock:
             if self._starting:
-                raise WorkbenchError(f"A run with {self._starting} ranks is about to start.")
+                raise WorkbenchError(f"A run with {self._starting} is about to start.")
             before = self._runs[-1]
-            exp = before.experiment.replace(ranks=ranks)
-            self._starting, self._words, self._refused = ranks, "", False
-        threads.start(partial(self._start, before, exp), "workbench trial")
-        ends = "" if before.done else "This run ends after its iteration, then "
-        return f"{ends}{_name(exp)} start …"
+            if (names := names_of(before.experiment, exp)) is None:
+                raise SpecError("One thing can be changed at a time.")
+            self._starting, self._words, self._refused = names[1], "", False
+        threads.start(partial(self._start, before, exp, names[1]), "workbench trial")
+        the = "The" if before.done else "This run ends after its iteration, then the"
+        return f"{the} one with {names[1]} starts …"
 
-    def _start(self, before: Any, exp: Experiment) -> None:
+    def _start(self, before: Any, exp: Experiment, name: str) -> None:
         try:
             if not before.done:
                 before.stop()
                 before.wait(ENDS_IN, check=False, progress=False)
-            after = self._host.begin(exp)
+            after = self._host.begin(exp, name)
         except Exception as error:  # in its own words: the page that asked is told
             with self._lock:
-                self._starting, self._refused = 0, True
+                self._starting, self._refused = "", True
                 self._words = in_a_line(str(error))
             self._host.refresh_facts()
             return
         with self._lock:
             self._runs.append(after)
-            self._at, self._starting = len(self._runs) - 1, 0
+            self._at, self._starting = len(self._runs) - 1, ""
         self._host.turn(after, self)
         self.follow()
 
@@ -143,8 +166,7 @@ class RankTrials:
             raise SpecError(f"There is nothing to show as {short(which)}.")
         pair = self._runs[-2:]
         if which == BOTH:
-            before, after = (_name(run.experiment) for run in pair)
-            shown = pair_of(pair[0], pair[1], (before, after), largest=True)
+            shown = _pair(*pair)
             self._at = BOTH
         else:
             shown = pair[which]
@@ -165,42 +187,14 @@ class RankTrials:
         return ""
 
 
-def offer(exp: Experiment, step: int) -> dict[str, Any]:
-    """Return what one rank more (or less) would be: ``ranks``, how many it can be, 0 for none; and
-    ``words``: why not the next number.
-    """
-    words = ""
-    for ranks in range(exp.ranks + step, exp.ranks + step * (1 + MOST_TRIES), step):
-        if not 1 <= ranks <= MOST_RANKS:
-            break
-        try:
-            exp.replace(ranks=ranks)
-        except SpecError as error:
-            words = words or f"{_ranks(ranks)} cannot be: {_reason(error)}"
-        else:
-            return {"ranks": ranks, "words": words}
-    bound = f"{MOST_RANKS} ranks at most" if step > 0 else "at least one rank"
-    return {"ranks": 0, "words": words or f"A run has {bound}."}
-
-
-def _reason(error: SpecError) -> str:
-    """Return why an experiment cannot be, in one sentence."""
-    problem = next(iter(error.problems))
-    reason = in_a_line(problem.message).rstrip(".")
-    field = problem.path[-1:] if reason.startswith(("must ", "gives ", "is ", "has ")) else ()
-    return " ".join(map(str, (*field, f"{reason}.")))
-
-
 def compared(before: Any, after: Any) -> str:
     """Return a sentence: how long an iteration lasts before and after, at the median."""
-    times = [_iteration_ns(run) for run in (before, after)]
+    times = [_iteration_ns(as_it_was(run)) or _iteration_ns(run) for run in (before, after)]
     if None in times:
         return ""
     one, other = (print_duration(_rounded(ns)) for ns in times if ns is not None)
-    return (
-        f"An iteration takes {one} with {_name(before.experiment)}, {other} with "
-        f"{_name(after.experiment)}."
-    )
+    names = _names(before, after)
+    return f"An iteration takes {one} with {names[0]}, {other} with {names[1]}."
 
 
 def _iteration_ns(run: Any) -> float | None:
@@ -210,16 +204,35 @@ def _iteration_ns(run: Any) -> float | None:
     return median(steps) * 1e9 if len(steps) > 1 else None
 
 
+def _pair(before: Any, after: Any) -> SideBySide:
+    """Return the largest calls of both on one axis, before any link was changed by hand; where
+    there are none, those of the whole runs. Raises SpecError where there are none either.
+    """
+    names = _names(before, after)
+    try:
+        return pair_of(as_it_was(before), as_it_was(after), names, largest=True)
+    except SpecError:
+        return pair_of(before, after, names, largest=True)
+
+
+def as_it_was(run: Any) -> Any:
+    """Return a run as it was until a link was changed by hand: it is what its experiment says."""
+    events, p = run.events, pl.col
+    changes = events.filter(
+        (p("kind") == "fault") & (p("lane") == "driver") & p("name").is_in([LINK, CUT])
+    )
+    if changes.is_empty():
+        return run
+    kept = events.filter(p("end_ns") < changes["start_ns"].min())
+    return Loaded(Store.from_frame(kept, dict(run.store.metadata)))
+
+
+def _names(before: Any, after: Any) -> tuple[str, str]:
+    return names_of(before.experiment, after.experiment) or ("before", "after")
+
+
 def _rounded(ns: float) -> int:
     return int(float(f"{ns:.3g}"))
-
-
-def _ranks(ranks: int) -> str:
-    return counted(ranks, "rank")
-
-
-def _name(exp: Experiment) -> str:
-    return _ranks(exp.ranks)
 
 
 def trials_of(host: Host, runs: Sequence[Any]) -> RankTrials | None:

@@ -28,6 +28,7 @@ from workbench.views.stills.calls import KEY
 
 PAIRS = 8  # at most, the newest
 _START_NS = 1_000_000_000  # no moment of a table is 0
+OWN = ("ranks", "theory", "emulated", "link_levels", "levels")  # facts of each of the two
 _APART = ("metrics", "control")  # groups that do not train
 
 
@@ -101,7 +102,7 @@ def pair_of(
     ranks = 1 + max(max(table["rank"].unique()) for table in tables)
     seconds = tuple(tuple((c["end_ns"] - c["start_ns"]) / 1e9 for c in pair) for pair in pairs)
     pair_facts = {
-        side: {"group": name, "label": name, "notes": _notes(source)}
+        side: {"group": name, "label": name, **_facts_of(source)}
         for side, name, source in zip(("left", "right"), names, (first, second), strict=True)
     }
     metadata = {
@@ -127,13 +128,18 @@ def _of_collectives(which: str, source: EventSource | pl.DataFrame) -> pl.DataFr
     return rows.filter((p("op") >= 0) & ~none)
 
 
-def _notes(source: EventSource | pl.DataFrame) -> list[str]:
-    """Return which parts of a run are emulated, as its pages say too."""
+def _facts_of(source: EventSource | pl.DataFrame) -> dict[str, Any]:
+    """Return what of a run is emulated, as its pages say (``notes``), and ``own``, the facts
+    that its picture needs: of its links, and what its algorithms should do.
+    """
     store = getattr(source, "store", None)
     if store is None:
-        return []
+        return {"notes": [], "own": {}}
     known = facts(store.metadata)
-    return [*(link["words"] for link in known["emulated"]), *known["notes"]]
+    return {
+        "notes": [*(link["words"] for link in known["emulated"]), *known["notes"]],
+        "own": {name: known[name] for name in OWN if known[name]},
+    }
 
 
 def _calls(rows: pl.DataFrame, which: str) -> list[dict[str, Any]]:

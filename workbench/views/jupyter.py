@@ -63,7 +63,7 @@ class Stage(Picture):
     def _join(self, run: Watched, scene: str, trials: Trials | None) -> Page:
         return feed(run).join(self.push, self._readonly, self._on_start, scene=scene, trials=trials)
 
-    def begin(self, exp: Experiment) -> Run:
+    def begin(self, exp: Experiment, name: str) -> Run:
         """Start the run of a trial (studies/rank_trials.py)."""
         return start(exp)
 

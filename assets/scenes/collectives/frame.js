@@ -54,7 +54,7 @@ export function preparedOf(look, before) {
   const reading = call && readingOf(call, known);
   const t = call ? Math.max(0, look.t - call.start) : 0;
   const frame = call && frameAt(call, t);
-  const height = ringHeight(ranks);
+  const height = ringHeight(look.beside ?? ranks);
   const links = reading ? [...reading.links.keys()] : [];
   const digits = String(reading?.holdings.chunks.at(-1) ?? 0).length;
   const shape = reading ? shapeNow(known, reading, ranks) : CIRCLE;

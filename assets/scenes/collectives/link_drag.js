@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Drag a link of the ring: outwards it is slower, inwards faster, a bandwidth each few pixels. The
- * dialog beside the picture opens with what was done, and takes it back.
+ * dialog beside the picture opens with what was done, takes it back, and runs the experiment again so.
+ * In a run that is over it is what the next one will be like.
  *
  * @typedef {import("../../chrome/stage.js").Stage} Stage
  * @typedef {{x: number, y: number}} Point
@@ -9,6 +10,7 @@
  */
 import { doInRankMenu } from "../../chrome/rank_menu.js";
 import { BANDWIDTHS, linkNow, onlyWatches, whyNotThis } from "../../engine/actions.js";
+import { isForNextRun } from "../../engine/trials.js";
 
 const FIRST = 12; // px until it is a drag
 const EACH = 24; // px for one bandwidth
@@ -24,8 +26,9 @@ export function draggedBandwidth(was, px) {
   return BANDWIDTHS[Math.max(0, Math.min(BANDWIDTHS.length - 1, at + steps))];
 }
 
-/** Whether a link can be changed on this page now. @param {Stage} stage @param {Link} link */
-export const canDrag = (stage, link) => !onlyWatches(stage) && !whyNotThis(stage.known, link);
+/** Whether a link can be changed on this page: now, or for the next run. @param {Stage} stage @param {Link} link */
+export const canDrag = (stage, link) =>
+  !onlyWatches(stage) && (isForNextRun(stage.known, link) || !whyNotThis(stage.known, link));
 
 export class LinkDrag {
   /**
@@ -57,11 +60,14 @@ export class LinkDrag {
   get lines() {
     const { link, bandwidth } = this;
     if (!link || !bandwidth) return null;
+    const next = isForNextRun(this.stage.known, link);
     const was = linkNow(this.stage.known.control, link.from, link.to).bandwidth;
     const limit = (/** @type {string} */ value) => (value === "unlimited" ? "no limit" : value);
     return [
       `link ${link.from} → ${link.to}: ${limit(bandwidth)}`,
-      bandwidth === was ? "as it is" : `it was: ${limit(was)}; let go to set it`,
+      bandwidth === was
+        ? "as it is"
+        : `it was: ${limit(was)}; let go to ${next ? "choose it for the next run" : "set it"}`,
     ];
   }
 

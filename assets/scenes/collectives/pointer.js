@@ -215,7 +215,7 @@ export class CollectivesPointer {
     if (hit.link)
       return [
         ...linkWords(reading, known, hit.link.from, hit.link.to, t),
-        ...(canDrag(this.stage, hit.link) ? ["click: change it; drag outwards: slower"] : []),
+        ...(canDrag(this.stage, hit.link) ? ["click or drag outwards: slower, and run again"] : []),
       ];
     if (hit.cell) {
       const cell = hit.cell.row * reading.holdings.chunks.length + hit.cell.column;

@@ -7,8 +7,9 @@
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("../../engine/table.js").CallHead} CallHead
  * @typedef {import("../../engine/derived_calls.js").Contents} Contents
- * @typedef {{group: string, label: string, notes?: string[]}} Side  the group under which its rows
- *   are, what it is called, and what of it is made by us
+ * @typedef {{group: string, label: string, notes?: string[], own?: Record<string, any>}} Side  the
+ *   group under which its rows are, what it is called, what of it is made by us, and the facts of
+ *   its own, such as its links
  * @typedef {{left: Side, right: Side}} PairFacts
  */
 import { openCall } from "../../engine/model.js";
@@ -16,6 +17,17 @@ import { DerivedCalls, contentsOf } from "../../engine/derived_calls.js";
 
 /** @param {import("../../engine/player.js").Known} known @returns {PairFacts | null} */
 export const pairOf = (known) => known.run?.pair ?? null;
+
+/**
+ * What is known of one side: its ranks, its links.
+ * @param {import("../../engine/player.js").Known} known
+ * @param {0 | 1} side
+ */
+export function knownOfSide(known, side) {
+  const { run } = known;
+  const own = pairOf(known)?.[side ? "right" : "left"].own;
+  return run && own ? { ...known, run: { ...run, ...own } } : known;
+}
 
 /** @type {import("../../engine/call_source.js").Words} */
 const PAIRS_WORDS = {

@@ -14,7 +14,7 @@ import {
   scoreLane,
   timeAt,
 } from "../../drawing/lanes.js";
-import { pairOf, pairsOf } from "./call_source.js";
+import { knownOfSide, pairOf, pairsOf } from "./call_source.js";
 import { readingOf } from "../../engine/rates.js";
 import { CollectivesView } from "../collectives/scene.js";
 import { bytes, combineWords, duration, isPlanned, sentence } from "../../engine/format.js";
@@ -37,7 +37,8 @@ function sideOf(look, stage, side) {
   const key = look.current && pairsOf(look.known)?.keys(look.current.key)[side];
   const call = key ? stage.playback.open(key) : null;
   const width = Math.floor((look.width - APART_PX) / 2);
-  return { ...look, call, current: call, width, ranks: call?.ranks ?? look.ranks };
+  const ranks = call?.ranks ?? look.ranks;
+  return { ...look, known: knownOfSide(look.known, side), call, current: call, width, ranks };
 }
 
 /** @param {Look} look @param {0 | 1} side */
@@ -80,7 +81,8 @@ class PairView {
         call ? [...readingOf(call, known).links.values()].map((l) => l.rate) : [],
       ),
     );
-    for (const side of sides) side.fastest = fastest;
+    const beside = Math.max(...sides.map(({ ranks }) => ranks)); // both pictures are as high
+    for (const side of sides) Object.assign(side, { fastest, beside });
     return sides;
   }
 
@@ -170,7 +172,7 @@ function halfOf(stage, side) {
     readonly: true,
     look: (/** @type {number} */ at) => sideOf(stage.look(at), stage, side),
     get known() {
-      return stage.known;
+      return knownOfSide(stage.known, side);
     },
   };
 }

@@ -27,10 +27,11 @@ from workbench.interface.app.page import (
 )
 from workbench.interface.app.runs import Hosted
 from workbench.interface.app.start import link_of
+from workbench.studies.changed_experiment import names_of
 from workbench.studies.rank_trials import RankTrials, trials_of
 from workbench.views.scenes import first_scene
 
-_RANKS = re.compile(r", \d+ ranks?$")
+_TRIAL = re.compile(r", (\d+ ranks?|link \d+ [→↔] \d+ .*)$")  # at the end of a trial's title
 SOON = 300.0  # seconds before its end from which a run's page says how much time is left
 NONE = (
     "There is no such run here",
@@ -144,11 +145,11 @@ class RunPage:
         self.gone = True
         self.stage.leave()
 
-    # ---- one rank more, one less: the host of studies/rank_trials.py
+    # ---- one rank more, another link: the host of studies/rank_trials.py
 
-    def begin(self, exp: Experiment) -> Any:
+    def begin(self, exp: Experiment, name: str) -> Any:
         """Start the run of a trial, as a run of its own with a page of its own."""
-        title = _RANKS.sub("", self.hosted.past.title) + f", {counted(exp.ranks, 'rank')}"
+        title = f"{_TRIAL.sub('', self.hosted.past.title)}, {name}"
         self.next = self.site.runs.start(exp, self.owner, title)
         return self.next.run
 
@@ -188,13 +189,13 @@ class RunPage:
 
 
 def _before(site: Site, hosted: Hosted) -> Hosted | None:
-    """Return the run that this one differs from in its ranks, as the page's address names it."""
+    """Return the run that this one differs from in its ranks or a link alone, as the page's address
+    names it.
+    """
     before = site.runs.find(address_value("before"))
     if before is None or before.run is None or before is hosted:
         return None
-    ranks = hosted.past.experiment.ranks
-    alike = before.past.experiment.replace(ranks=ranks) == hosted.past.experiment
-    return before if alike and before.past.experiment.ranks != ranks else None
+    return before if names_of(before.past.experiment, hosted.past.experiment) else None
 
 
 def run_page(site: Site) -> pn.Template:

@@ -345,12 +345,12 @@ class Lab(w.VBox):
 
 
 class _Host:
-    """The host of studies/rank_trials.py: one rank more, one less, on the laboratory's stage."""
+    """The host of studies/rank_trials.py: its runs on the laboratory's stage."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
 
-    def begin(self, exp: Experiment) -> Run:
+    def begin(self, exp: Experiment, name: str) -> Run:
         """Start the run of a trial."""
         return self._lab._start(exp)
 

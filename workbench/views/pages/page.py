@@ -16,7 +16,7 @@ Send = Callable[[Message], None]
 Ready = Callable[[], bool]
 Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; returns words
 
-TRIAL_VERBS = ("run_with_ranks", "show_trial", "undo_trial")
+TRIAL_VERBS = ("run_with_ranks", "run_with_link", "show_trial", "undo_trial")
 MOST_LATER = 32 << 20  # bytes that are kept for a page that takes no more
 
 
@@ -34,7 +34,9 @@ class Server(Protocol):
 
 
 class Trials(Protocol):
-    """The runs beside a page's own: the same experiment with another number of ranks."""
+    """The runs beside a page's own: the same experiment with another number of ranks, or with
+    another link.
+    """
 
     @property
     def facts(self) -> dict[str, Any]: ...

@@ -18,7 +18,7 @@ import {
 import { counterWords } from "../../assets/scenes/collectives/counters.js";
 import { openCall } from "../../assets/engine/model.js";
 import { readingOf } from "../../assets/engine/rates.js";
-import { callBars, stripScale } from "../../assets/chrome/time_bar.js";
+import { callBars, stripScale } from "../../assets/chrome/call_strip.js";
 import { callOf, row } from "./rows.js";
 import { US, knownOf, ringRows } from "./simulated.js";
 

@@ -6,7 +6,7 @@ import { INK, canvas, collisions, onto } from "./canvas.js";
 import { MS, iteration, recovered } from "./recovered.js";
 import { tableOf } from "./rows.js";
 import { sample } from "./sample.js";
-import { callBands, callBars } from "../../assets/chrome/time_bar.js";
+import { callBands, callBars } from "../../assets/chrome/call_strip.js";
 import { bandsOf, hasBands } from "../../assets/drawing/generation_bands.js";
 import { frameAt, openCall } from "../../assets/engine/model.js";
 import { readingOf } from "../../assets/engine/rates.js";

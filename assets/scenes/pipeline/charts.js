@@ -13,7 +13,7 @@ import { formulaOf } from "./plan.js";
 import { rowName } from "./draw.js";
 import { drawIdle } from "./texture.js";
 import { writeAt } from "../../drawing/colors.js";
-import { placesFor } from "../../chrome/time_bar.js";
+import { placesFor } from "../../chrome/call_strip.js";
 import { isOver } from "../../engine/player.js";
 
 const BUBBLE_LEFT = 76;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
+from itertools import combinations
 
 import polars as pl
 import pytest
@@ -16,7 +17,7 @@ from workbench.common.svg import INK
 from workbench.store.event_store import Store
 from workbench.views.stills.calls import calls
 from workbench.views.stills.still import POINTS, Still, select
-from workbench.views.stills.svg import RING, svg
+from workbench.views.stills.svg import RING, _layout, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -182,3 +183,20 @@ def test_its_inks_are_the_theme_s_light_ones() -> None:
     for name, ink in INK.items():
         match = re.search(rf"--{name}: light-dark\((#\w+),", theme())
         assert match and match[1] == ink, name
+
+
+def test_ranks_of_a_host_are_in_its_box() -> None:
+    for levels, ranks in (((4, 2), 8), ((2, 4), 8), ((2, 2, 2), 8)):
+        layout = _layout(ranks, levels[0])
+        assert len(layout.boxes) == ranks // levels[0] and len(layout.places) == ranks
+        for rank, (x, y) in enumerate(layout.places):
+            cx, cy = layout.boxes[rank // levels[0]]
+            assert math.dist((x, y), (cx, cy)) + layout.node <= layout.half, "inside its box"
+        assert min(math.dist(a, b) for a, b in combinations(layout.boxes, 2)) >= 2 * layout.half
+    hosts = wb.Network(levels=(4, 2), between=wb.Link(latency="1 ms"))
+    exp = wb.Experiment(ranks=8, iterations=1, network=hosts, all_reduce="hierarchical", threads=1)
+    run = wb.run(exp)
+    assert run.wait(60, progress=False).ok
+    picture = svg(select(run.store))
+    assert "host 0" in picture and "host 1" in picture and "host 2" not in picture
+    assert not _layout(8, 0).boxes, "no hosts are known"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+from pathlib import Path
 
 import polars as pl
 
 import workbench as wb
+from tests.synthetic import loss_row, table
 from workbench.views.jupyter import show
+from workbench.views.scenes import timeline
 from workbench.views.scenes.timeline import COMPUTING
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
@@ -18,16 +22,16 @@ def test_a_cell_that_asks_for_the_timeline_gets_its_picture() -> None:
     run = wb.run(exp)
     run.wait(60, progress=False)
 
-    timeline, default = select(run.store, "timeline"), select(run.store)
-    assert timeline.scene is not None and timeline.scene.name == "timeline" and not timeline.trains
+    still, default = select(run.store, "timeline"), select(run.store)
+    assert still.scene is not None and still.scene.name == "timeline" and not still.trains
     assert default.scene is None and default.trains, "nobody asked for it"
 
-    one = timeline.selected
+    one = still.selected
     rows = run.events.filter(pl.col("kind") == "forward", iteration=one.iteration)
     drawn = [bar for bar in one.bars if bar[1] == "forward"]
     took = (rows["end_ns"] - rows["start_ns"]).to_list()
     assert sorted(round((end - start) * 1e6) for _, _, start, end in drawn) == sorted(took)
-    picture = svg(timeline)
+    picture = svg(still)
     assert picture.count(f'fill="{COMPUTING["forward"]}"') == len(drawn) + 1, "and one in the key"
     widths = [
         float(x) for x in re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)"', picture)
@@ -43,3 +47,34 @@ def test_a_scene_without_anything_to_show_leaves_the_picture_as_it_is() -> None:
     run.wait(60, progress=False)
     assert svg(select(run.store, "pipeline")) == svg(select(run.store))
     assert svg(select(run.store, "nothing of that name")) == svg(select(run.store))
+
+
+def test_a_job_that_records_no_iterations_shows_its_collectives() -> None:
+    """A script of one's own under torchrun: the engine sees its calls, and no forward pass."""
+
+    def call(rank: int, op: int, kind: str, start_ms: int, end_ms: int) -> dict[str, object]:
+        row = loss_row(-1, start_ms * 1_000_000, math.nan) | {"kind": kind, "name": "", "op": op}
+        return row | {"rank": rank, "end_ns": end_ms * 1_000_000, "group": "default"}
+
+    rows = [
+        call(rank, op, kind, 20 * op + 5 * rank * (kind == "collective"), 20 * op + 10)
+        for op in range(12)
+        for rank, kind in ((0, "collective"), (0, "wait"), (1, "collective"))
+    ]
+    bars = timeline.select(table(rows).lazy(), {})
+    assert bars is not None and bars.iteration == -1 and bars.ranks == (0, 1)
+    assert bars.whole_ms == 70, "the last four calls"
+    longest = {kind: max(e - s for _, k, s, e in bars.bars if k == kind) for kind in ("wait",)}
+    assert longest == {"wait": 10}
+    drawn = "".join(timeline.draw(bars))
+    assert "its collectives" in drawn and "forward" not in drawn and "Iteration" not in drawn
+
+
+def test_where_checkpoints_are_written_the_timeline_shows_one(tmp_path: Path) -> None:
+    plan = wb.Checkpoint(folder=str(tmp_path), every=3)
+    run = wb.run(wb.Experiment(ranks=2, iterations=10, pad_compute="10 ms", checkpoint=plan))
+    run.wait(60, progress=False)
+    one = select(run.store, "timeline").selected
+    assert one.checkpoint and one.iteration in (3, 6, 9), "the iteration after a third one"
+    assert "checkpoint" in {kind for _, kind, _, _ in one.bars}
+    assert all(0 <= start <= end <= one.whole_ms for _, _, start, end in one.bars)

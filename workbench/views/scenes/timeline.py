@@ -1,6 +1,8 @@
 """Timeline: one iteration on every rank, where no script runs: computing above communicating.
 
-It is drawn only where a cell asks for it (``run.view("timeline")``): every run has one.
+It is drawn only where a cell asks for it (``run.view("timeline")``): every run has one. Where
+checkpoints are written it is an iteration that one is written in. A job of the user's own records
+neither iterations nor what it computes: of it, some of its collectives.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ COMPUTING = {
     "optimizer": "#1a7a43",
     "apply": "#1a7a43",
 }
+CHECKPOINT = "#b59a3c"
+COMMUNICATING = ("collective", "push", "pull", "wait")
 MOST_RANKS, MOST_BARS = 16, 1500
+CALLS = 4  # collectives of a job without iterations that are shown
 APART = 2.0  # times the longest rank's own iteration: they are not in it at the same time
 
 
@@ -30,6 +35,7 @@ APART = 2.0  # times the longest rank's own iteration: they are not in it at the
 class Bars:
     """One iteration: of each bar rank, kind, and from when to when, in ms. Where ranks are not in
     the same one at the same time, as long a piece of the run instead, from its start on one rank.
+    ``iteration``: -1 if there are none, and the bars are some collectives.
     """
 
     iteration: int
@@ -37,20 +43,27 @@ class Bars:
     bars: tuple[tuple[int, str, float, float], ...]
     whole_ms: float
     together: bool = True
+    checkpoint: bool = False
 
 
 def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Bars | None:
-    """Return a settled iteration of all ranks; None where none was computed."""
+    """Return a settled iteration of all ranks, or some collectives of a job without iterations;
+    None where there is neither.
+    """
     p = pl.col
-    kinds = [*COMPUTING, "collective", "push", "pull", "wait"]
-    known = rows.filter(p("kind").cast(pl.String).is_in(kinds), p("iteration") >= 0)
+    kind = p("kind").cast(pl.String)
+    rows = rows.filter(p("rank").is_between(0, MOST_RANKS - 1))
+    known = rows.filter(kind.is_in([*COMPUTING, *COMMUNICATING]), p("iteration") >= 0)
     steps = known.filter(p("kind") == "forward").group_by("iteration")
     spans = steps.agg(p("start_ns").min(), p("rank").n_unique()).sort("iteration").collect()
     if not len(spans):
-        return None
+        return _calls(rows)
+    saved = rows.filter(kind == "checkpoint").collect()
     whole = spans.filter(p("rank") == spans["rank"].max())["iteration"]
-    iteration = int(whole[len(whole) * 3 // 4])
-    known = known.filter(p("rank") < MOST_RANKS)
+    # A checkpoint's iteration is how many are done: the next one has that number.
+    writing = whole.filter(whole.is_in(saved["iteration"].unique().to_list()))
+    choice = writing if len(writing) else whole
+    iteration = int(choice[len(choice) * 3 // 4])
     one = known.filter(p("iteration") == iteration).collect()
     each = one.group_by("rank").agg(p("start_ns").min(), p("end_ns").max()).sort("start_ns")
     begins, ends = each["start_ns"].to_list(), each["end_ns"].to_list()
@@ -60,16 +73,43 @@ def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Bars | None:
     if not together:
         begin = begins[len(begins) // 2]
         end = begin + longest
-        one = known.filter(p("start_ns") < end, p("end_ns") > begin).collect()
-        one = one.with_columns(p("start_ns").clip(lower_bound=begin))
-        one = one.with_columns(p("end_ns").clip(upper_bound=end))
-    named = one.select("rank", p("kind").cast(pl.String), "start_ns", "end_ns").head(MOST_BARS)
+        one = _between(known.collect(), begin, end)
+    one = pl.concat([_between(saved, begin, end), one])  # a checkpoint is behind what waits
+    return _bars(one, iteration, begin, end, together=together, checkpoint=bool(len(writing)))
+
+
+def _calls(rows: pl.LazyFrame) -> Bars | None:
+    """Return some of the last collectives of a job that records no iterations."""
+    p = pl.col
+    known = rows.filter(p("kind").cast(pl.String).is_in(COMMUNICATING)).collect()
+    calls = known.filter(p("kind") == "collective").group_by("generation", "group", "op")
+    spans = calls.agg(p("start_ns").min(), p("end_ns").max()).sort("start_ns")
+    if not len(spans):
+        return None
+    first = max(0, min(len(spans) * 3 // 4, len(spans) - CALLS))
+    shown = spans[first : first + CALLS]
+    begin, end = int(shown["start_ns"][0]), int(shown["end_ns"].to_numpy().max())
+    return _bars(_between(known, begin, end), -1, begin, end)
+
+
+def _between(rows: pl.DataFrame, begin: int, end: int) -> pl.DataFrame:
+    """Return what of the rows lies between two moments, cut off there."""
+    p = pl.col
+    return rows.filter(p("start_ns") < end, p("end_ns") > begin).with_columns(
+        p("start_ns").clip(lower_bound=begin), p("end_ns").clip(upper_bound=end)
+    )
+
+
+def _bars(rows: pl.DataFrame, iteration: int, begin: int, end: int, **flags: bool) -> Bars:
+    p = pl.col
+    named = rows.select("rank", p("kind").cast(pl.String), "start_ns", "end_ns").head(MOST_BARS)
+    order = (p("kind") != "checkpoint", "start_ns")
     bars = tuple(
         (rank, kind, (start - begin) / 1e6, (stop - begin) / 1e6)
-        for rank, kind, start, stop in named.sort("start_ns").rows()
+        for rank, kind, start, stop in named.sort(*order).rows()
     )
     ranks = tuple(sorted({bar[0] for bar in bars}))
-    return Bars(iteration, ranks, bars, (end - begin) / 1e6, together)
+    return Bars(iteration, ranks, bars, (end - begin) / 1e6, **flags)
 
 
 def draw(selected: Bars) -> list[str]:
@@ -79,13 +119,17 @@ def draw(selected: Bars) -> list[str]:
     which = f"Iteration {selected.iteration + 1}, {selected.whole_ms:.1f} ms"
     if not selected.together:
         which = f"{selected.whole_ms:.1f} ms of the run, each rank in an iteration of its own"
-    words = f"{which}: computing above, below it"
+    words = f"{which}: computing above, below it collectives and messages; magenta: waiting"
+    if selected.iteration < 0:
+        words = (
+            f"{selected.whole_ms:.1f} ms of the job: its collectives; magenta: waiting for a peer"
+        )
     parts = [
         text(16, 56, "Timeline", "ink", weight=700),
         text(
             16,
             74,
-            f"{words} collectives and messages; magenta: waiting",
+            words,
             "ink-3",
             size=11,
             most=140,
@@ -103,13 +147,15 @@ def draw(selected: Bars) -> list[str]:
         x, ms = LEFT + share * (RIGHT - LEFT), share * selected.whole_ms
         anchor = "end" if share == 1 else "middle"
         parts.append(text(x, base + 14, f"{ms:.1f} ms", "ink-3", size=11, anchor=anchor))
-    return [*parts, *_key()]
+    return [*parts, *_key(selected)]
 
 
 def _bar(kind: str, x: float, width: float, y: float, row: float) -> str:
     half = (row - 6) / 2
     if kind in COMPUTING:
         top, high, ink = y, half, COMPUTING[kind]
+    elif kind == "checkpoint":
+        top, high, ink = y + half, half, CHECKPOINT
     elif kind == "wait":
         top, high, ink = y + half + half * 0.6, half * 0.4, INK["wait"]
     else:
@@ -120,9 +166,12 @@ def _bar(kind: str, x: float, width: float, y: float, row: float) -> str:
     )
 
 
-def _key() -> list[str]:
-    shown = {**{k: COMPUTING[k] for k in ("forward", "backward", "optimizer")}}
+def _key(selected: Bars) -> list[str]:
+    """Name the colours of the bars that there are."""
+    computing = {k: COMPUTING[k] for k in ("forward", "backward", "optimizer")}
+    shown = computing if selected.iteration >= 0 else {}
     shown |= {"communication": INK["comm"], "waiting": INK["wait"]}
+    shown |= {"checkpoint": CHECKPOINT} if selected.checkpoint else {}
     parts = []
     for at, (words, ink) in enumerate(shown.items()):
         x = LEFT + at * 120

@@ -36,6 +36,7 @@ class Still:
 
     ranks: int
     sentence: str
+    of_a_host: int = 0  # ranks of each host; 0: no hosts are known
     call: str = ""
     links: tuple[tuple[int, int], ...] = ()  # who sent to whom in that call
     flights: tuple[Flight, ...] = ()
@@ -82,6 +83,7 @@ def select(store: Store, scene_name: str = "") -> Still:
         or apart
         or _of_cells(ranks, store.metadata.get("cells", ""), rows)
         or _sentence(ranks, run_facts, losses, over, bool(call.get("call"))),
+        of_a_host=run_facts["levels"][0] if len(run_facts["levels"]) > 1 else 0,
         iterations=-1 if over else run_facts["iterations"],  # then the axis ends where data end
         trains=(not (run_facts["cells"] or apart) or bool(losses.height))
         and not (scene is not None and scene.wide),

@@ -6,6 +6,7 @@ A ring of ranks with their messages, chunks on their way and waiting ranks; the 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 from workbench.common.svg import INK, Place, line, opened, round_up, text
@@ -36,7 +37,7 @@ def _left_half(still: Still) -> list[str]:
         return still.scene.draw(still.selected)
     words = still.call or "No collective is complete yet."
     title = "Who waits for whom" if still.deadlock else "Where the chunks were"
-    return [*title_lines(title, words), *ring(still), *key(308, 302)]
+    return [*title_lines(title, words), *ring(still), *key(344 if still.of_a_host else 308, 302)]
 
 
 def title_lines(title: str, words: str) -> list[str]:
@@ -47,15 +48,68 @@ def title_lines(title: str, words: str) -> list[str]:
     ]
 
 
-def ring(still: Still | Side) -> list[str]:
-    """Draw ranks on a circle, the links between them, chunks on their way, and ranks that wait."""
+@dataclass(frozen=True)
+class _Layout:
+    """Where ranks are: ``node`` is the radius of each, ``boxes`` are the hosts' centres and
+    ``half`` half of such a box's side.
+    """
+
+    places: list[Place]
+    node: float
+    boxes: tuple[Place, ...] = ()
+    half: float = 0.0
+
+
+def _on_circle(centre: Place, radius: float, many: int, first: float = 0.0) -> list[Place]:
+    """Return so many places, clockwise; ``first``: the turn of the first one from the top."""
+    turns = [first + 2 * math.pi * at / max(1, many) for at in range(many)]
+    return [(centre[0] + radius * math.sin(t), centre[1] - radius * math.cos(t)) for t in turns]
+
+
+def _layout(ranks: int, of_a_host: int) -> _Layout:
+    """Return the places of ranks: on one circle, or where hosts are known, on one for each host."""
     cx, cy, radius = RING
-    turns = [2 * math.pi * rank / max(1, still.ranks) for rank in range(still.ranks)]
-    place = [(cx + radius * math.sin(turn), cy - radius * math.cos(turn)) for turn in turns]
-    node = max(3.0, min(15.0, 0.22 * 2 * math.pi * radius / max(1, still.ranks)))
+    hosts = math.ceil(ranks / of_a_host) if of_a_host else 1
+    if hosts < 2 or of_a_host < 2:
+        node = max(3.0, min(15.0, 0.22 * 2 * math.pi * radius / max(1, ranks)))
+        return _Layout(_on_circle((cx, cy), radius, ranks), node)
+    each = 0.22 * 2 * math.pi / of_a_host  # of a host's circle, the radius of a rank
+    if hosts == 2:  # side by side, and turned a little: no link between them lies on another rank
+        boxes, half, turn = [(cx - 85, cy), (cx + 85, cy)], 72.0, 0.35
+    else:
+        share = math.sin(math.pi / hosts)
+        half, turn = radius * share / (1 + share) - 3, 0.0  # the widest that do not meet
+        boxes = _on_circle((cx, cy), radius - half, hosts)
+    circle = (half - 6) / (1 + each)
+    places = [place for box in boxes for place in _on_circle(box, circle, of_a_host, turn)]
+    return _Layout(places[:ranks], max(3.0, min(15.0, each * circle)), tuple(boxes), half)
+
+
+def _boxes(layout: _Layout) -> list[str]:
+    """Draw the hosts, with their numbers."""
+    marks, size = [], 2 * layout.half
+    corner = 8 if len(layout.boxes) == 2 else layout.half  # more than two meet as circles
+    for host, (x, y) in enumerate(layout.boxes):
+        marks.append(
+            f'<rect x="{x - layout.half:.1f}" y="{y - layout.half:.1f}" width="{size:.1f}" '
+            f'height="{size:.1f}" rx="{corner:.1f}" fill="{INK["panel"]}" stroke="{INK["edge"]}"/>'
+        )
+        marks.append(
+            text(x, y - layout.half - 5, f"host {host}", "ink-3", size=11, anchor="middle")
+        )
+    return marks
+
+
+def ring(still: Still | Side) -> list[str]:
+    """Draw ranks on a circle, or on one for each host; the links between them, chunks on their way,
+    and ranks that wait.
+    """
+    layout = _layout(still.ranks, still.of_a_host if isinstance(still, Still) else 0)
+    place, node = layout.places, layout.node
     numbered = node >= 8
-    marks = [line(place[a], place[b], "rule", 4) for a, b in still.links]
-    if not still.links:
+    marks = _boxes(layout) + [line(place[a], place[b], "rule", 4) for a, b in still.links]
+    if not still.links and not layout.boxes:
+        cx, cy, radius = RING
         marks.append(
             f'<circle cx="{cx}" cy="{cy}" r="{radius}" fill="none" stroke="{INK["rule"]}"/>'
         )

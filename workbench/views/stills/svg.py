@@ -50,7 +50,7 @@ def title_lines(title: str, words: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where ranks are: ``node`` is the radius of each, ``boxes`` are the hosts' centres and
+    """Places of ranks: ``node`` is the radius of each, ``boxes`` are the hosts' centres and
     ``half`` half of such a box's side.
     """
 

@@ -200,3 +200,18 @@ def test_ranks_of_a_host_are_in_its_box() -> None:
     picture = svg(select(run.store))
     assert "host 0" in picture and "host 1" in picture and "host 2" not in picture
     assert not _layout(8, 0).boxes, "no hosts are known"
+
+
+def test_where_nothing_is_trained_the_whole_call_stands_beside_its_moment() -> None:
+    """A check's case has no loss: each rank's chunks and waits fill the place of the curve."""
+    call = training(1).filter(pl.col("kind") != "metric")
+    still = select(Store.from_frame(call, {"checked": "a case", "ranks": "4"}))
+    assert not still.trains and still.lanes is not None
+    sends = call.filter(kind="send").select("rank", "peer", "step", "chunk").unique()
+    drawn = [bar for bar in still.lanes.bars if bar[1] == "comm"]
+    assert len(drawn) == len(sends) and {rank for rank, *_ in drawn} == {0, 1, 2, 3}
+    assert all(0 <= start <= end <= 1 for _, _, start, end in still.lanes.bars)
+    assert any(start <= still.lanes.at <= end for _, _, start, end in drawn), "most are under way"
+    picture = svg(still)
+    assert "The whole call, rank by rank" in picture and ">Loss<" not in picture
+    assert "The whole call" not in svg(select(stored(training(5)))), "a run has its loss there"

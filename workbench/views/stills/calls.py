@@ -15,6 +15,7 @@ import polars as pl
 KEY = ["generation", "group", "op"]  # of a collective
 APART = ("metrics", "control")  # groups that do not train
 RECENT_CALLS = 64  # of each group are looked at
+MOST_BARS = 600
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,18 @@ class Side:
     links: tuple[tuple[int, int], ...]
     flights: tuple[Flight, ...]
     waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A whole call, rank by rank. Of each bar: rank, "comm" (a chunk, from its send until it is
+    received) or "wait", and which share of the call was over at its start and its end. ``at``: the
+    share that was over at the moment of the picture.
+    """
+
+    milliseconds: float
+    at: float
+    bars: tuple[tuple[int, str, float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,32 @@ def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
     call = _newest(rows)
     if cells and (messages := _messages(rows, call.facts["end_ns"] if call else 0)):
         call = messages
-    return _at_moment(call, _busiest_of([call])) if call else {}
+    if call is None:
+        return {}
+    at = _busiest_of([call])
+    return {**_at_moment(call, at), "lanes": _lanes(call, at)}
+
+
+def _lanes(call: _Call, at: int) -> Lanes:
+    """Return what each rank sent and how long it waited in the whole call."""
+    p, start = pl.col, int(call.facts["start_ns"])
+    whole = max(1, int(call.facts["end_ns"]) - start)
+    chunks = call.flights.group_by("rank", "peer", "step", "chunk").agg(
+        p("start_ns").min(), p("end_ns_there").max().alias("end_ns")
+    )
+    waits = call.rows.filter(p("kind") == "wait")
+    spans = pl.concat(
+        rows.select("rank", pl.lit(kind).alias("kind"), "start_ns", "end_ns")
+        for kind, rows in (("comm", chunks), ("wait", waits))
+    )
+    return Lanes(
+        whole / 1e6,
+        (at - start) / whole,
+        tuple(
+            (rank, kind, (begin - start) / whole, (end - start) / whole)
+            for rank, kind, begin, end in spans.sort("start_ns", "rank").head(MOST_BARS).rows()
+        ),
+    )
 
 
 def _messages(rows: pl.LazyFrame, after_ns: int) -> _Call | None:

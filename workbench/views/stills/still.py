@@ -22,7 +22,7 @@ from workbench.common.wait_cycles import circle_words
 from workbench.store.event_store import Store
 from workbench.views.pages.facts import facts, in_a_line
 from workbench.views.scenes import Scene, scenes
-from workbench.views.stills.calls import Flight, newest_call
+from workbench.views.stills.calls import Flight, Lanes, newest_call
 
 POINTS = 240  # of the loss curve
 
@@ -40,6 +40,7 @@ class Still:
     call: str = ""
     links: tuple[tuple[int, int], ...] = ()  # who sent to whom in that call
     flights: tuple[Flight, ...] = ()
+    lanes: Lanes | None = None  # the whole of that call
     waiting: tuple[int, ...] = ()
     deadlock: tuple[int, ...] = ()  # ranks of which each waits for the next, of a notebook's cell
     iterations: int = -1

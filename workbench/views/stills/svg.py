@@ -25,7 +25,7 @@ def svg(still: Still) -> str:
         *opened(title, WIDTH, HEIGHT),
         text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
         *_left_half(still),
-        *(_chart(still) if still.trains else []),
+        *(_chart(still) if still.trains else _call_lanes(still) if still.scene is None else []),
         "</svg>",
     ]
     return "".join(parts)
@@ -187,6 +187,39 @@ def key(x: float, y: float) -> list[str]:
         f'<circle cx="{x + 10}" cy="{y + 23}" r="7" fill="none" stroke="{INK["wait"]}" '
         f'stroke-width="2" stroke-dasharray="3 2.5"/>',
         text(x + 28, y + 27, "waits for another rank"),
+    ]
+
+
+def _call_lanes(still: Still) -> list[str]:
+    """Draw the whole call, a lane for each rank, where ranks train nothing and have no loss."""
+    lanes, (x, y, width, height) = still.lanes, CHART
+    if lanes is None:
+        return []
+    row = min(40.0, height / max(1, still.ranks))
+    base = y + row * still.ranks + 4
+    marks = [
+        text(x - 32, 56, "The whole call, rank by rank", "ink", weight=700),
+        text(x - 32, 74, "orange: a chunk under way; magenta: waiting", "ink-3", size=11),
+    ]
+    for rank in range(still.ranks):
+        if row >= 10:
+            marks.append(text(x - 32, y + (rank + 0.5) * row + 4, str(rank), size=11))
+    for rank, kind, start, end in lanes.bars:
+        top, high = (0.1, 0.45) if kind == "comm" else (0.6, 0.3)
+        marks.append(
+            f'<rect x="{x + start * width:.1f}" y="{y + (rank + top) * row:.1f}" '
+            f'width="{max(0.8, (end - start) * width):.1f}" height="{high * row:.1f}" '
+            f'fill="{INK[kind]}"/>'
+        )
+    now = x + lanes.at * width
+    marks += [line((x, base), (x + width, base), "edge", 1), line((now, y), (now, base), "ink", 1)]
+    for share in (0, 0.5, 1):
+        words = f"{share * lanes.milliseconds:.2f} ms"
+        place = x + share * width
+        marks.append(text(place, base + 16, words, "ink-3", size=11, anchor="middle"))
+    return [
+        *marks,
+        text(now, base + 32, "the moment on the left", "ink-3", size=11, anchor="middle"),
     ]
 
 

@@ -1,12 +1,17 @@
-"""A picture beside every Plotly figure of a stored notebook, for where no script runs.
+"""Pictures of a stored notebook as images, for where no script runs and HTML is sanitised.
 
     python -m tests.figure_pictures [NAMES]      of all notebooks, as they are stored
 
-Plotly itself draws them, in a browser without network; nothing is executed.
+A Plotly figure gets one beside it, which Plotly itself draws, in a browser without network. An
+image within HTML becomes an output of its own: GitHub prefers HTML to an image, and takes images
+of data out of it. Beside each SVG stands a PNG, which JupyterLab shows even in a notebook that it
+does not trust, such as one that was just cloned. Nothing is executed.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -15,12 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import sync_playwright
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
 
 from tests.browser import install
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
-PLOTLY, PICTURES = "application/vnd.plotly.v1+json", ("image/svg+xml", "image/png")
+PLOTLY, HTML = "application/vnd.plotly.v1+json", "text/html"
+SVG, PNG = PICTURES = ("image/svg+xml", "image/png")
+INNER = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]*)">')
+COLOURS = 64  # of a PNG: line art and text
 WIDTH, HEIGHT = 900, 400  # pixels, where the figure names none
 DRAW = """async ([figure, width, height]) => decodeURIComponent(
   (await Plotly.toImage(figure, { format: "svg", width, height })).replace(/^[^,]*,/, ""))"""
@@ -35,11 +44,55 @@ def bare(notebook: Any) -> Iterator[dict[str, Any]]:
                 yield data
 
 
+def take_apart(notebook: Any) -> int:
+    """Make each image within HTML an output of its own, before what is left of the HTML; return how
+    many there were.
+    """
+    moved = 0
+    for cell in notebook["cells"]:
+        parts = []
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            images = INNER.findall(data.get(HTML, ""))
+            moved += len(images)
+            if images and not (rest := INNER.sub("", data[HTML])).strip():
+                data.pop(HTML)
+                data.setdefault(SVG, _text(images[0]))
+            elif images:
+                data[HTML] = rest
+                parts += [
+                    nbformat.NotebookNode(
+                        output_type="display_data", data={SVG: _text(image)}, metadata={}
+                    )
+                    for image in images
+                ]
+            parts.append(output)
+        if "outputs" in cell:
+            cell["outputs"] = parts
+    return moved
+
+
+def _text(packed: str) -> str:
+    return base64.b64decode(packed).decode()
+
+
+def without_png(notebook: Any) -> Iterator[dict[str, Any]]:
+    """Yield the data of each output that has an SVG alone."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if SVG in data and PNG not in data and PLOTLY not in data:
+                yield data
+
+
 def draw(notebook: Any) -> int:
-    """Put a picture beside each figure that has none; return how many there were."""
-    figures = [*bare(notebook)]
-    if not figures:
-        return 0
+    """Put a picture beside each figure that has none, and a PNG beside each SVG; return how many
+    pictures were moved or drawn.
+    """
+    moved = take_apart(notebook)
+    figures, stills = [*bare(notebook)], [*without_png(notebook)]
+    if not figures and not stills:
+        return moved
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=install.find(), args=["--no-sandbox", "--disable-gpu"]
@@ -50,9 +103,21 @@ def draw(notebook: Any) -> int:
             figure = {"data": data[PLOTLY]["data"], "layout": data[PLOTLY].get("layout", {})}
             layout = figure["layout"]
             size = [layout.get("width") or WIDTH, layout.get("height") or HEIGHT]
-            data["image/svg+xml"] = small(page.evaluate(DRAW, [figure, *size]))
+            data[SVG] = small(page.evaluate(DRAW, [figure, *size]))
+        for data in stills:
+            data[PNG] = photograph(page, data[SVG])
         browser.close()
-    return len(figures)
+    return moved + len(figures) + len(stills)
+
+
+def photograph(page: Page, svg: str) -> str:
+    """Return an SVG as a PNG of few colours, in base64."""
+    packed = base64.b64encode(svg.encode()).decode()
+    page.set_content(f'<img style="display:block" src="data:{SVG};base64,{packed}">')
+    picture = Image.open(io.BytesIO(page.locator("img").screenshot())).convert("RGB")
+    file = io.BytesIO()
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def small(svg: str) -> str:

@@ -14,12 +14,14 @@ import workbench as wb
 from workbench.store.event_store import Store
 
 VIEWS: dict[str, dict[str, str]] = {
-    "bytes": {"iteration": "number?"},
+    "bytes": {"iteration": "number?", "by_peer": "flag"},
+    "bubble": {"by_iteration": "flag"},
     "calls": {"iteration": "number?", "by_rank": "flag"},
     "charts": {"names": "nothing", "theme": "nothing?"},
     "figure": {"name": "text", "theme": "nothing"},
     "to_html": {"path": "path"},
     "view": {"scene": "text", "moment": "text"},
+    "versions": {"at_ms": "real?"},
     "waits": {"iteration": "number?"},
 }
 STEERING: dict[str, dict[str, str]] = {

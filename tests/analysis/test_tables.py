@@ -121,3 +121,13 @@ def test_iterations_last_until_the_next_begins_and_servers_have_none(served: Loa
         (2, 0, 2.0, None, pytest.approx(4)),
     ]
     assert served.iterations()["rank"].to_list() == [1]
+
+
+def test_bytes_by_peer_say_to_whom_and_what(served: Loaded) -> None:
+    rows = served.bytes(by_peer=True).rows()
+    assert rows == [(1, 0, "message", "default", 100, 1), (2, 0, "message", "default", 100, 1)]
+    ring = loaded(training(3))
+    by_peer = ring.bytes(iteration=1, by_peer=True)
+    assert by_peer["peer"].to_list() == [1, 2, 3, 0], "each to its right neighbour"
+    assert set(by_peer["what"]) == {"all_reduce"}
+    assert by_peer["sent"].to_list() == ring.bytes(iteration=1)["sent"].to_list()

@@ -15,7 +15,7 @@ from workbench.store.event_store import Store
 from workbench.views.stills.server import Served
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
-from workbench.views.stills.svg_server import MOST, marks
+from workbench.views.stills.svg_server import AGES, BOX, MOST, marks
 
 UNEVEN = wb.Experiment(
     strategy="parameter_server",
@@ -30,6 +30,11 @@ def served(store: Store) -> Served:
     selected = select(store).selected
     assert selected is not None
     return selected
+
+
+def boxes_of(still: Served) -> list[ET.Element]:
+    drawn = [ET.fromstring(mark) for mark in marks(still)]
+    return [one for one in drawn if one.tag == "rect" and one.attrib["width"] == str(BOX)]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,7 @@ def test_servers_have_their_share_and_a_box_as_high(store: Store) -> None:
     assert [round(share, 3) for _, share, _ in still.servers] == [0.75, 0.25]
     applied = store.events.filter(kind="apply")["version"].max()
     assert all(0 <= version <= applied for *_, version in still.servers)
-    boxes = [node for mark in marks(still) for node in [ET.fromstring(mark)] if node.tag == "rect"]
+    boxes = boxes_of(still)
     high, low = (float(node.attrib["height"]) for node in boxes)
     assert high / low == pytest.approx(3, rel=0.01)
     picture = words(svg(select(store)))
@@ -81,7 +86,7 @@ def test_many_ranks_fit_and_what_is_left_out_is_said() -> None:
         workers=tuple((rank, 1, 1) for rank in range(16, 48)),
     )
     drawn = [ET.fromstring(mark) for mark in marks(many)]
-    boxes = [node for node in drawn if node.tag == "rect"]
+    boxes = boxes_of(many)
     assert len(boxes) == MOST
     tops = sorted((float(b.attrib["y"]), float(b.attrib["height"])) for b in boxes)
     assert all(y + height <= below for (y, height), (below, _) in pairwise(tops))
@@ -91,3 +96,48 @@ def test_many_ranks_fit_and_what_is_left_out_is_said() -> None:
 def test_a_run_without_servers_keeps_its_ring() -> None:
     spec = wb.Experiment(ranks=4).to_yaml()
     assert select(Store.from_frame(training(3), {"experiment": spec})).selected is None
+
+
+def test_a_disc_is_tinted_by_age_and_stands_at_the_wall_that_stops_it() -> None:
+    still = Served(
+        servers=((0, 1.0, 9),),
+        workers=((1, 3, 9), (2, 5, 7), (3, 2, 0)),
+        queued=((0, 2),),
+        times=((1, 0.5, 0.2, 0.3),),
+        bound=3,
+    )
+    drawn = [ET.fromstring(mark) for mark in marks(still)]
+    discs = [one for one in drawn if one.tag == "circle" and one.attrib["fill"] != "none"]
+    assert [one.attrib["fill"] for one in discs] == [AGES[0], AGES[2], AGES[-1]]
+    first, ahead, last = (float(one.attrib["cx"]) for one in discs)
+    (wall,) = {
+        float(one.attrib["x1"])
+        for one in drawn
+        if one.tag == "line" and one.attrib["x1"] == one.attrib["x2"] and one.attrib["x1"] < "3"
+    }
+    assert last < first < ahead < wall, "who is ahead is nearer to the wall"
+    texts = [one.text or "" for one in drawn if one.tag == "text"]
+    assert "iteration 6, version 7, 2 behind" in texts and "in its queue: 1" in texts
+    assert "wall: 3 ahead" in texts
+    free = [ET.fromstring(mark) for mark in marks(Served(still.servers, still.workers))]
+    assert not any("wall" in (one.text or "") for one in free), "without a bound there is no wall"
+
+
+def test_gradients_wait_in_the_queue_of_a_slow_server() -> None:
+    crowd = wb.Experiment(
+        strategy="parameter_server",
+        ranks=5,
+        iterations=8,
+        options={"consistency": "asp"},
+        optimizer="adam",
+        faults=wb.Slow(rank=0, factor=20),
+    )
+    run = wb.run(crowd)
+    run.wait(60)
+    still = served(run.store)
+    assert still.queued and still.bound is None, still
+    assert "wait" in still.words
+    queue = run.queue()
+    assert {worker for _, worker in still.queued} <= set(queue["worker"])
+    assert [worker for worker, *_ in still.times] == [1, 2, 3, 4]
+    assert all(0 <= sum(shares) <= 1.001 for _, *shares in still.times)

@@ -20,12 +20,19 @@ COMPUTING = ("load", "forward", "backward", "weight_grad", "optimizer")  # kinds
 p = pl.col
 
 
-def traffic(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> pl.DataFrame:
-    """Return columns rank, sent, received, through, messages: payload bytes of training, and the
-    number of messages sent; of one ``iteration``, or of all.
-    """
+def traffic(
+    events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None, by_peer: bool = False
+) -> pl.DataFrame:
+    """Return payload bytes of training, by rank or by rank and peer: see ``Run.bytes``."""
     rows = _training(events, "send", "recv", iteration=iteration)
     sends = p("kind") == "send"
+    if by_peer:
+        message = pl.when(p("name") == "").then(pl.lit("message")).otherwise("name")
+        what = pl.when(p("collective") == "p2p").then(message).otherwise("collective")
+        key = ["rank", "peer", "what", "group"]
+        sums = rows.filter(sends).group_by("rank", "peer", "group", what=what)
+        table = sums.agg(sent=p("nbytes").sum(), messages=pl.len().cast(pl.Int64))
+        return table.sort(key).select(*key, "sent", "messages").collect()
     return (
         rows.group_by("rank")
         .agg(
@@ -44,17 +51,17 @@ def calls(
 ) -> pl.DataFrame:
     """Return a row per collective call, or per rank's part in it: see ``Run.calls``."""
     rows = _training(events, "collective", iteration=iteration)
-    began = _began(events)
+    began = event_origin(events)
     named = ["iteration", "collective", "algorithm", "name", "nbytes"]
     if by_rank:
         waited = _training(events, "wait", iteration=iteration)
-        lost = waited.group_by(*CALL, "rank").agg(waited_ms=_lasts().sum())
+        lost = waited.group_by(*CALL, "rank").agg(waited_ms=lasts().sum())
         table = rows.join(lost, on=[*CALL, "rank"], how="left").select(
             *CALL,
             "rank",
             *named,
-            start_ms=_moment("start_ns", began),
-            took_ms=_lasts(),
+            start_ms=moment("start_ns", began),
+            took_ms=lasts(),
             waited_ms=p("waited_ms").fill_null(0.0),
         )
     else:
@@ -72,10 +79,10 @@ def calls(
 
 def iterations(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return columns rank, iteration, start_ms, took_ms, computing_ms: see ``Run.iterations``."""
-    kind, began = p("kind").cast(pl.String), _began(events)
+    kind, began = p("kind").cast(pl.String), event_origin(events)
     rows = events.lazy().filter(kind.is_in(COMPUTING), p("iteration") >= 0)
     table = rows.group_by("generation", "rank", "iteration").agg(
-        start_ms=_moment("start_ns", began).min(), computing_ms=_lasts().sum()
+        start_ms=moment("start_ns", began).min(), computing_ms=lasts().sum()
     )
     order = ["generation", "rank", "iteration"]
     took = p("start_ms").shift(-1).over("generation", "rank", order_by="iteration") - p("start_ms")
@@ -98,7 +105,7 @@ def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> 
     return (
         rows.filter(_of(iteration))
         .group_by("rank", "peer", what=what)
-        .agg(waits=pl.len().cast(pl.Int64), waited_ms=_lasts().sum(), longest_ms=_lasts().max())
+        .agg(waits=pl.len().cast(pl.Int64), waited_ms=lasts().sum(), longest_ms=lasts().max())
         .sort("rank", "peer", "what")
         .collect()
     )
@@ -106,7 +113,7 @@ def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> 
 
 def queue(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return a row per push that a server took in: see ``Run.queue``."""
-    began, key = _began(events), ["server", "worker", "iteration"]
+    began, key = event_origin(events), ["server", "worker", "iteration"]
     nth = p("at_ns").cum_count().over(key)
     pushes = _kind(events, "push").select("iteration", server="peer", worker="rank", at_ns="end_ns")
     sends = _training(events, "send").select(
@@ -128,10 +135,10 @@ def queue(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
         .with_columns(arrived=pl.min_horizontal("arrived", "start_ns"))
         .select(
             *key,
-            arrived_ms=_moment("arrived", began),
+            arrived_ms=moment("arrived", began),
             waited_ms=(p("start_ns") - p("arrived")) * 1e-6,
-            update_ms=_lasts(),
-            end_ms=_moment("end_ns", began),
+            update_ms=lasts(),
+            end_ms=moment("end_ns", began),
         )
         .sort("arrived_ms", *key)
         .collect()
@@ -188,13 +195,16 @@ def _training(
     return _kind(events, *kinds).filter(_is_training(), _of(iteration)).with_columns(texts)
 
 
-def _began(events: pl.DataFrame | pl.LazyFrame) -> int:
+def event_origin(events: pl.DataFrame | pl.LazyFrame) -> int:
+    """Return when the run's first event began, in ns: 0 ms of every moment here."""
     return int(events.lazy().select(p("start_ns").min()).collect().item() or 0)
 
 
-def _lasts() -> pl.Expr:
+def lasts() -> pl.Expr:
+    """Return how long a row lasts, in milliseconds."""
     return (p("end_ns") - p("start_ns")) * 1e-6
 
 
-def _moment(column: str, began: int) -> pl.Expr:
+def moment(column: str, began: int) -> pl.Expr:
+    """Return a column of ns as milliseconds since ``began``."""
     return (p(column) - began) * 1e-6

@@ -45,17 +45,24 @@ class Shown(Tables):
 
         return Schedule.from_facts(self._pipeline)
 
-    def bubble(self) -> pl.DataFrame:
+    @checked
+    def bubble(self, by_iteration: bool = False) -> pl.DataFrame:
         """Return why a pipeline's ranks were idle: a row per rank, with shares of its time.
 
         Columns: busy, warm_up, imbalance, communication, fault; planned: idle by the schedule. The
         first iteration is left out where there are others. Empty for any other run.
+
+        ``by_iteration``: a row per iteration instead, with iteration; idle: the share of the ranks'
+        time; took_ms: from its first action's start to its last one's end. Without a flush
+        iterations overlap, and the whole run is one row, with iteration -1.
         """
+        from workbench.analysis.pipeline_tables import idle_by_iteration
         from workbench.training.pipelines.bubble import shares
 
-        events = self.events
-        settled = events.filter(events["iteration"] != 0) if self._settled(events) else events
-        return shares(settled, self._pipeline)
+        events, facts = self.events, self._pipeline
+        flushes = facts.get("flush", True) and self._settled(events)
+        settled = events.filter(events["iteration"] != 0) if flushes else events
+        return (idle_by_iteration if by_iteration else shares)(settled, facts)
 
     def disagreement(self) -> pl.DataFrame:
         """Compute how far replicas that train for themselves are apart: iteration, rank, distance

@@ -1,10 +1,12 @@
-"""Tables of a run's record: bytes, calls, iterations, waits, queue; every column has its unit."""
+"""Tables of a run's record: bytes, calls, iterations, waits; a server's queue, gradients, versions;
+a pipeline's actions. Every column has its unit.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.common.arguments import Number, checked
+from workbench.common.arguments import Number, Real, checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,15 +24,19 @@ class Tables:
     store: Store
 
     @checked
-    def bytes(self, iteration: Number | None = None) -> pl.DataFrame:
+    def bytes(self, iteration: Number | None = None, by_peer: bool = False) -> pl.DataFrame:
         """Count the payload bytes of each rank, in one ``iteration`` or in all: a row per rank.
 
         rank; sent, received: bytes; through: their sum, what passes its network card; messages:
         the number that it sent.
+
+        ``by_peer``: a row per rank, peer and kind of message instead, with rank; peer: whom it sent
+        to; what: the collective, or the name of a message from one to another, such as
+        "activation"; group: of ranks; sent: bytes; messages.
         """
         from workbench.analysis.tables import traffic
 
-        return traffic(self.store.scan(), iteration)
+        return traffic(self.store.scan(), iteration, by_peer)
 
     @checked
     def calls(self, iteration: Number | None = None, by_rank: bool = False) -> pl.DataFrame:
@@ -81,3 +87,54 @@ class Tables:
         from workbench.analysis.tables import queue
 
         return queue(self.store.scan())
+
+    def gradients(self) -> pl.DataFrame:
+        """List the gradients that servers received, by time: a row per gradient and server.
+
+        server, worker, iteration; at_ms: when it was applied, or dropped as too stale; staleness:
+        how many updates of others it had missed, null where it was dropped; dropped; samples: that
+        it was computed from; loss: their mean; version: the server's, after it. Empty where no rank
+        serves.
+        """
+        from workbench.analysis.gradient_tables import gradients
+
+        return gradients(self.store.scan())
+
+    @checked
+    def versions(self, at_ms: Real | None = None) -> pl.DataFrame:
+        """Say which version of the parameters each worker held at a moment: a row per worker.
+
+        ``at_ms``: milliseconds since the run's first event; None: the last one.
+        rank; version: that it pulled last; behind: by how many updates that is older than the
+        newest at any server; pulled_ms: when; doing: what it was in then (forward, backward, push,
+        pull, wait), null in between. Empty where no rank serves.
+        """
+        from workbench.analysis.gradient_tables import versions
+
+        return versions(self.store.scan(), at_ms)
+
+    def actions(self) -> pl.DataFrame:
+        """List the actions of a pipeline's schedule, by rank and time: a row per action.
+
+        rank, iteration; action: such as "2F5", the forward of microbatch 5 on stage 2; stage; what:
+        F, B, or of a backward in two I (input gradient) and W (weight gradient); microbatch: of its
+        iteration; start_ms, took_ms; version: of the weights that it used; in_flight: microbatches
+        that the rank then holds activations of, over its stages. Empty for any other run.
+        """
+        from workbench.analysis.pipeline_tables import actions
+
+        return actions(self.store.events)
+
+    def stages(self) -> pl.DataFrame:
+        """List the stages of a pipeline: a row per stage.
+
+        stage, rank; layers: how many; begins_with: the name of its first layer; parameters: bytes;
+        cut_bytes: of a microbatch that cross the cut after it, null for the last stage;
+        forward_ms, backward_ms: of a microbatch, medians without the first iteration; in_flight:
+        the most microbatches between their forward and the end of their backward; activations: the
+        most bytes that its rank held for them; memory: the bytes that its rank was planned to hold
+        at most, null where no plan says. Empty for any other run.
+        """
+        from workbench.analysis.pipeline_tables import stage_table
+
+        return stage_table(self.store.events, self.store.metadata)

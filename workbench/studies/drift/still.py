@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from workbench.studies.drift.charts import LOSS, ULPS, WORDS, Axis
 
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 60, 104, 150, 86
 ROW = 20  # of the key
+HEAD, VERDICT = 125, 124  # characters of a line: of the words above, of a verdict
 Place = tuple[float, float]
 
 
@@ -21,12 +23,14 @@ def svg(cells: Sequence[Cell], words: str, more: str, key: Sequence[tuple[str, s
     Below them stand each training's name and verdict (``key``).
     """
     top_of_key = TOP + 2 * (PLOT + GAP) - 24
-    height = top_of_key + ROW * len(key) + 10
+    verdicts = [textwrap.wrap(verdict, VERDICT) or [""] for _, verdict in key]
+    height = top_of_key + ROW * sum(map(len, verdicts)) + 10
     wide = (WIDTH - 16) / 2
+    heads = textwrap.wrap(words, HEAD)[:2]
     parts = [
         *opened(words, WIDTH, height),
-        text(16, 26, words, "ink", size=16, most=112),
-        text(16, 46, more, "ink-2", most=150),
+        *(text(16, 20 + 18 * k, one, "ink", size=14, most=HEAD + 1) for k, one in enumerate(heads)),
+        text(16, 22 + 18 * len(heads), more, "ink-2", most=150),
     ]
     for number, cell in enumerate(cells):
         row, column = divmod(number, 2)
@@ -34,12 +38,14 @@ def svg(cells: Sequence[Cell], words: str, more: str, key: Sequence[tuple[str, s
         place = LEFT + column * wide, TOP + row * (PLOT + GAP)
         parts += _chart(cell, axis, place, wide - LEFT - 20, markers=row == 1)
     looks = cells[0].looks if cells else []
-    for number, ((name, verdict), look) in enumerate(zip(key, looks, strict=True)):
-        y = top_of_key + number * ROW
+    y = float(top_of_key)
+    for number, ((name, _), look) in enumerate(zip(key, looks, strict=True)):
         parts += _stroke([(16, y - 4), (46, y - 4)], look["line"])
         parts += _mark((31, y - 4), number, look["line"]["color"])
         parts.append(text(56, y, name, "ink", weight=700 if number == 0 else 400, most=24))
-        parts.append(text(206, y, verdict, "ink-2", most=124))
+        for one in verdicts[number]:
+            parts.append(text(206, y, one, "ink-2", most=VERDICT))
+            y += ROW
     return "".join([*parts, "</svg>"])
 
 

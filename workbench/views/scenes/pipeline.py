@@ -8,6 +8,8 @@ from workbench.views.stills.svg_pipeline import marks
 
 __all__ = ["draw", "select"]
 
+WIDE = True
+
 
 def draw(selected: Piped) -> list[str]:
     """Return one iteration, a row for each rank."""

@@ -1,7 +1,8 @@
 """A still picture of a parameter server: its servers and workers at a busy moment.
 
 ``select`` finds the moment and what each did then; svg_server.py draws it. All of it is rows: a
-message is a push or a pull that was under way, a worker waits between two rows of group "control".
+message is a push or a pull that was under way, a gradient waits at a server from the end of its
+push to the start of its update, a worker waits between two rows of group "control".
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import polars as pl
 from workbench.analysis import servers as served
 
 RECENT_ITERATIONS = 8  # of these the busiest moment is shown
+_TIMES = ("compute", "communication", "blocked")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ class Served:
     messages: tuple[Message, ...] = ()
     waiting: tuple[int, ...] = ()  # workers that wait for a grant
     words: str = ""
+    queued: tuple[tuple[int, int], ...] = ()  # (server, worker) of gradients that wait there
+    # worker, and shares of its time lately: computing, push and pull, waiting for a grant
+    times: tuple[tuple[int, float, float, float], ...] = ()
+    bound: int | None = None  # clocks by which a worker may lead the slowest; None: no wall
+
+    @property
+    def newest(self) -> int:
+        """The newest version at any server."""
+        return max((version for *_, version in self.servers), default=0)
 
 
 def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
@@ -52,12 +63,17 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
     newest = rows.filter(p("kind") == "clock").select(p("iteration").max()).collect().item()
     if newest is None:
         return _before(run_facts["ranks"], run_facts["server"]["servers"])
-    moves = p("kind").cast(pl.String).is_in(["push", "pull"])
-    recent = served.pick(rows.filter(moves & (p("iteration") >= newest - RECENT_ITERATIONS)))
+    kind = p("kind").cast(pl.String)
+    moves = kind.is_in(["push", "pull"])
+    lately = served.pick(rows.filter(p("iteration") >= newest - RECENT_ITERATIONS))
+    queue = _queue(lately)
+    recent = pl.concat(
+        [lately.filter(moves).select("start_ns", "end_ns"), queue.select("start_ns", "end_ns")]
+    )
     at = _busiest(recent["start_ns"].to_numpy(), recent["end_ns"].to_numpy())
     # A slow worker is in a much earlier iteration: from here on by time.
     under_way = (p("start_ns") <= at) & (at < p("end_ns"))
-    told_of = p("kind").cast(pl.String).is_in(["clock", "apply"])
+    told_of = kind.is_in(["clock", "apply"])
     elements = p("name").cast(pl.String) == "elements"
     result = served.pick(rows.filter(under_way | told_of | elements))
     now = result.filter(moves & under_way)
@@ -65,7 +81,9 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
     workers = _newest(result, "clock", at)
     pushes, pulls = (now.filter(p("kind") == kind).height for kind in ("push", "pull"))
     blocked = waits["rank"].n_unique()
+    queued = tuple(queue.filter(under_way).select("server", "worker").sort("server").iter_rows())
     began = served.origin(served.pick(rows.filter(p("iteration") <= 0)))
+    in_queue = f", {_count(len(queued), 'gradient waits', 'gradients wait')}" if queued else ""
     return Served(
         servers=_servers(result, at),
         workers=tuple(workers.select("rank", "iteration", "version").iter_rows()),
@@ -77,8 +95,34 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
         ),
         waiting=tuple(sorted(waits["rank"].unique().to_list())),
         words=f"{(at - began) / 1e9:.3f} s: {_count(pushes, 'push', 'pushes')} and "
-        f"{_count(pulls, 'pull', 'pulls')} on the way, {_count(blocked, 'worker waits')}",
+        f"{_count(pulls, 'pull', 'pulls')} on the way{in_queue}, {_count(blocked, 'worker waits')}",
+        queued=queued,
+        times=_times(lately),
+        bound=(run_facts["server"] or {}).get("high"),
     )
+
+
+def _queue(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return when each gradient that was applied waited at its server: server, worker, start_ns,
+    end_ns.
+    """
+    key = ["iteration", "server", "worker"]
+    pushes = rows.filter(kind="push").select("iteration", "end_ns", server="peer", worker="rank")
+    applies = rows.filter(kind="apply").select(
+        "iteration", server="rank", worker="peer", begun="start_ns"
+    )
+    return (
+        pushes.join(applies, on=key)
+        .select("server", "worker", start_ns="end_ns", end_ns="begun")
+        .filter(pl.col("end_ns") > pl.col("start_ns"))
+    )
+
+
+def _times(rows: pl.DataFrame) -> tuple[tuple[int, float, float, float], ...]:
+    """Return each worker's shares of its time in these rows."""
+    table = served.waiting(rows).filter(pl.col("wall_s") > 0)
+    parts = [pl.col(f"{name}_s") / pl.col("wall_s") for name in _TIMES]
+    return tuple(table.select("worker", *parts).iter_rows())
 
 
 def _count(many: int, one: str, several: str = "workers wait") -> str:

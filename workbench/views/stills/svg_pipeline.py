@@ -1,4 +1,6 @@
-"""One iteration of a pipeline, drawn: the left half of svg.py where a run has stages."""
+"""One iteration of a pipeline, drawn: all of svg.py where a run has stages, for there the loss is
+not the subject.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 from workbench.views.stills.pipeline import Bar, Piped
 
 TOP, BOTTOM = 92.0, 292.0
-LEFT, RIGHT, IDLE = 70.0, 410.0, 446.0  # of the bars; where the idle share is written
+LEFT, RIGHT, IDLE = 70.0, 896.0, 936.0  # of the bars; where the idle share is written
 MOST = 16  # ranks that are drawn
 DIGIT, HIGH = 6.2, 12  # px: of a number; of a bar that is numbered
 WHYS = {  # a reason to idle: its words, and the pattern that is the page's too

@@ -3,50 +3,102 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 from workbench.common.svg import INK, Place, line, text
 from workbench.views.stills.server import Message, Served
 
 TOP, BOTTOM = 92.0, 292.0
-WORKERS, SERVERS, BOX = 190.0, 330.0, 120.0  # x of the discs, of the boxes, a box's width
+WORKERS, SERVERS, BOX = 190.0, 348.0, 120.0  # x of the discs, of the boxes, a box's width
+LEADS, LABELS, BAR = 40.0, 166.0, 110.0  # pixels of the largest lead; x of words' end; of a bar
+# theme.css, light: how many updates a worker's version lacks, the first none; computing
+AGES = ("#30145c", "#302b77", "#25448e", "#005c8e", "#007286", "#008677", "#49915e", "#859349")
+COMPUTING = "#2587c8"
 MOST = 12  # ranks of a kind that are drawn one by one
 
 
 def marks(still: Served) -> list[str]:
-    """Draw SVG elements. A server's box is as high as its share of the parameters."""
+    """Draw SVG elements. A server's box is as high as its share of the parameters; a worker's disc
+    is tinted by how old the version is that it computes on, and is the nearer to the wall the
+    further the worker is ahead of the slowest.
+    """
     workers, servers = still.workers[:MOST], still.servers[:MOST]
     step = (BOTTOM - TOP) / max(len(workers), 1)
     node = max(5.0, min(15.0, step / 2 - 3))
-    place = {w: (WORKERS, TOP + step * (k + 0.5)) for k, (w, _, _) in enumerate(workers)}
+    slowest = min((iteration for _, iteration, _ in still.workers), default=0)
+    place = {
+        worker: (WORKERS + _lead(iteration - slowest, still.bound), TOP + step * (k + 0.5))
+        for k, (worker, iteration, _) in enumerate(workers)
+    }
     boxes = _boxes(servers)
     door = {server: (SERVERS, (low + high) / 2) for server, (low, high) in boxes.items()}
     result = [line(a, b, "rule", 1.5) for a in place.values() for b in door.values()]
-    for server, share, version in servers:
-        low, high = boxes[server]
-        result.append(
-            f'<rect x="{SERVERS}" y="{low:.1f}" width="{BOX}" height="{high - low:.1f}" rx="3" '
-            f'fill="{INK["panel"]}" stroke="{INK["edge"]}"/>'
-        )
-        part, small = f"{share * 100:.0f} %", high - low < 34
-        at = (low + high) / 2 + (4 if small else -3)
-        result.append(text(SERVERS + 10, at, f"server {server}", "ink", weight=700))
-        if small:
-            result.append(text(SERVERS + BOX - 10, at, part, "ink-3", size=11, anchor="end"))
-        else:
-            words = f"{part}, version {version}"
-            result.append(text(SERVERS + 10, at + 16, words, "ink-3", size=11))
+    for server in servers:
+        result.extend(_server(server, boxes[server[0]], still))
+    if still.bound is not None:
+        wall = WORKERS + LEADS * (still.bound > 0) + node + 7
+        result.append(line((wall, TOP - 4), (wall, BOTTOM + 4), "wait", 2.5))
+    times = {worker: shares for worker, *shares in still.times}
     for worker, iteration, version in workers:
         x, y = place[worker]
+        behind = max(0, still.newest - version) if iteration >= 0 else 0
         if worker in still.waiting:
             result.append(_halo(x, y, node + 4))
-        result.append(f'<circle cx="{x}" cy="{y:.1f}" r="{node:.1f}" fill="{INK["ink-2"]}"/>')
+        fill = AGES[min(len(AGES) - 1, behind)]
+        result.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{node:.1f}" fill="{fill}"/>')
         result.append(text(x, y + 4, str(worker), "ground", size=11, weight=700, anchor="middle"))
-        words = f"iteration {iteration + 1}, version {version}" if iteration >= 0 else "starting"
-        result.append(text(x - node - 14, y + 4, words, "ink-3", size=11, anchor="end"))
+        held = f"version {version}"
+        held += f", {behind} behind" if behind and len(still.servers) == 1 else ""
+        words = f"iteration {iteration + 1}, {held}" if iteration >= 0 else "starting"
+        if worker in times and step >= 30:
+            lines = ((y - 8, f"iteration {iteration + 1}"), (y + 4, held))
+            result += [text(LABELS, at, one, "ink-3", size=11, anchor="end") for at, one in lines]
+            result.extend(_time(times[worker], y + 8))
+        else:
+            result.append(text(LABELS, y + 4, words, "ink-3", size=11, anchor="end"))
     for message in still.messages:
         if message.worker in place and message.server in door:
             result.append(_flying(message, place[message.worker], door[message.server]))
     return result + _key(still, len(workers) + len(servers))
+
+
+def _lead(clocks: int, bound: int | None) -> float:
+    """Return how far to the right a worker stands that is ahead of the slowest by ``clocks``."""
+    return LEADS * min(1.0, clocks / bound) if bound else 0.0
+
+
+def _server(
+    server: tuple[int, float, int], box: tuple[float, float], still: Served
+) -> Iterator[str]:
+    """Draw a server's box, its words, and the gradients that wait in it."""
+    rank, share, version = server
+    low, high = box
+    yield (
+        f'<rect x="{SERVERS}" y="{low:.1f}" width="{BOX}" height="{high - low:.1f}" rx="3" '
+        f'fill="{INK["panel"]}" stroke="{INK["edge"]}"/>'
+    )
+    part, small = f"{share * 100:.0f} %", high - low < 34
+    at = (low + high) / 2 + (4 if small else -3)
+    yield text(SERVERS + 10, at, f"server {rank}", "ink", weight=700)
+    if small:
+        yield text(SERVERS + BOX - 10, at, part, "ink-3", size=11, anchor="end")
+        return
+    yield text(SERVERS + 10, at + 16, f"{part}, version {version}", "ink-3", size=11)
+    queued = [worker for at_server, worker in still.queued if at_server == rank]
+    if queued and high - low >= 60:
+        yield text(SERVERS + 10, at + 34, f"in its queue: {len(queued)}", "comm", size=11)
+        for k in range(min(len(queued), 8)):
+            yield _triangle(SERVERS + 17 + 13 * k, at + 46, 0, "push")
+
+
+def _time(shares: Sequence[float], y: float) -> Iterator[str]:
+    """Draw what a worker's time went into, as a bar below its words."""
+    x = LABELS - BAR
+    yield f'<rect x="{x}" y="{y:.1f}" width="{BAR}" height="5" fill="{INK["rule"]}"/>'
+    for share, colour in zip(shares, (COMPUTING, INK["comm"], INK["wait"]), strict=True):
+        width = BAR * share
+        yield (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="5" fill="{colour}"/>')
+        x += width
 
 
 def _boxes(servers: tuple[tuple[int, float, int], ...]) -> dict[int, tuple[float, float]]:
@@ -83,14 +135,30 @@ def _triangle(x: float, y: float, turn: float, kind: str) -> str:
 
 
 def _key(still: Served, drawn: int) -> list[str]:
-    y = BOTTOM + 34
+    y = BOTTOM + 26
     left_out = len(still.workers) + len(still.servers) - drawn
-    return [
+    result = [
         _triangle(26, y - 4, 0, "push"),
         text(40, y, "push: a gradient"),
-        _triangle(160, y - 4, 180, "pull"),
-        text(174, y, "pull: parameters"),
-        _halo(296, y - 4, 7),
-        text(310, y, "waits for a server"),
-        *([text(16, y + 20, f"{left_out} more ranks", "ink-3", size=11)] if left_out else []),
+        _triangle(148, y - 4, 180, "pull"),
+        text(162, y, "pull: parameters"),
+        _halo(272, y - 4, 7),
+        text(286, y, "waits for a server"),
     ]
+    if still.bound is not None:
+        result.append(line((404, y - 10), (404, y + 2), "wait", 2.5))
+        result.append(text(412, y, f"wall: {still.bound} ahead"))
+    y += 20
+    for x, colour, words in (
+        (16, COMPUTING, "computing"),
+        (94, INK["comm"], "push and pull"),
+        (192, INK["wait"], "waiting"),
+    ):
+        result.append(f'<rect x="{x}" y="{y - 7}" width="10" height="5" fill="{colour}"/>')
+        result.append(text(x + 14, y, words, size=11))
+    for k, fill in enumerate(AGES):
+        result.append(f'<rect x="{272 + 9 * k}" y="{y - 9}" width="8" height="9" fill="{fill}"/>')
+    result.append(text(348, y, f"0 to {len(AGES) - 1} or more updates behind", size=11))
+    if left_out:
+        result.append(text(16, y + 15, f"{left_out} more ranks", "ink-3", size=11))
+    return result

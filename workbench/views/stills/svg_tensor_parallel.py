@@ -18,7 +18,7 @@ from workbench.common.units import print_size
 
 TOP, ROW, MOST_ROWS = 104.0, 17.0, 12
 NAMES, BOXES, BOXES_END = 16.0, 200.0, 420.0  # x
-EXCHANGES = 260.0  # px right of the words
+EXCHANGES = 276.0  # px right of the words
 WIDE, HIGH, GAP = 28.0, 12.0, 8.0  # of a rank's box
 
 
@@ -69,7 +69,7 @@ def marks(cut: Cut) -> list[str]:
         result.append(text(NAMES, y + 10, layer["layer"], "ink", size=11, most=28))
         for rank in range(cut.ranks):
             result += _box(layer, rank, BOXES + rank * step, y, max(4.0, step - GAP))
-        result.append(text(beside, y + 10, _how(layer["words"]), size=11, most=46))
+        result.append(text(beside, y + 10, _how(layer["words"]), size=11, most=52))
         sent = "; ".join(cut.sent.get(layer["layer"], ()))
         result.append(text(beside + EXCHANGES, y + 10, sent, "comm", size=11, most=70))
     return result

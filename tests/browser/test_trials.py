@@ -90,14 +90,19 @@ def runs_again(stage: Locator, link: str, name: str) -> None:
     again.click()
 
 
-def both_are_side_by_side(stage: Locator, link: str, name: str) -> Locator:
-    """Look at the row of both runs; return it."""
+def width_of(stage: Locator) -> float:
+    return stage.evaluate("(root) => root.getBoundingClientRect().width")
+
+
+def both_are_side_by_side(stage: Locator, link: str, name: str, width: float) -> Locator:
+    """Look at the row of both runs, in a picture as wide as before; return it."""
     wait_for(lambda: run_of(stage).get("pair"), "both side by side", 120)
     row = stage.get_by_role("group", name="Before and after")
     wait_for(lambda: "iteration takes" in row.inner_text(), "how long an iteration takes")
     names = [f"{link} unlimited", f"{link} at {SLOWER}"]
     assert row.get_by_role("button").all_inner_texts() == [*names, "side by side", "Undo"]
     assert [side["label"] for side in run_of(stage)["pair"].values()] == names
+    assert abs(width_of(stage) - width) < 20, "long names make it no wider"
     picture(stage, f"{name}-both")
     row.get_by_role("button", name=names[0]).click()
     wait_for(lambda: not run_of(stage).get("pair"), "the run before alone")
@@ -114,6 +119,7 @@ def test_a_link_dragged_in_a_run_that_is_over_runs_again_in_the_web_app(
     choose(page, "Ring of four", iterations=6)
     stage = start(page)
     is_over(stage)
+    width = width_of(stage)
     first_address = page.url
     link = drag_a_link(page, stage)
     menu = stage.get_by_role("dialog", name=f"Change {link}")
@@ -123,7 +129,7 @@ def test_a_link_dragged_in_a_run_that_is_over_runs_again_in_the_web_app(
     runs_again(stage, drag_a_link(page, stage), f"web-{scheme}")
     page.wait_for_url("**&before=*", wait_until="commit")
     stage = stage_of(page)
-    row = both_are_side_by_side(stage, link, f"web-{scheme}")
+    row = both_are_side_by_side(stage, link, f"web-{scheme}", width)
     row.get_by_role("button", name="Undo").click()
     page.wait_for_url(first_address, wait_until="commit")
 
@@ -142,9 +148,9 @@ def test_a_link_dragged_in_a_run_that_is_over_runs_again_in_jupyterlab(
     if what == "lab":
         page.locator("button.wb-lab-start").first.click()
     is_over(stage)
-    link = drag_a_link(page, stage)
+    link, width = drag_a_link(page, stage), width_of(stage)
     runs_again(stage, link, f"{what}-{scheme}")
-    row = both_are_side_by_side(stage, link, f"{what}-{scheme}")
+    row = both_are_side_by_side(stage, link, f"{what}-{scheme}", width)
     row.get_by_role("button", name="Undo").click()
     wait_for(lambda: not row.count() or row.is_hidden(), "one run")
     more = stage.get_by_role("button", name="One rank more, and run again").locator("visible=true")

@@ -9,7 +9,7 @@ import {
   underPairs,
 } from "../../assets/scenes/collectives/link_matrix.js";
 import { barsOf, idealLines, shadowsOf, xOf } from "../../assets/drawing/lanes.js";
-import { knownOfSide, pairsOf } from "../../assets/scenes/pair/call_source.js";
+import { knownOfSide, pairNotes, pairsOf } from "../../assets/scenes/pair/call_source.js";
 import { playheadOf, tell } from "../../assets/engine/player.js";
 import { stepped } from "../../assets/engine/steps.js";
 import { madeLinks, readingOf } from "../../assets/engine/rates.js";
@@ -269,4 +269,19 @@ test("a link that is emulated on one side is drawn so on that side alone", () =>
   assert.deepEqual([...madeLinks(knownOfSide(page, 0)).keys()], []);
   assert.deepEqual([...madeLinks(knownOfSide(page, 1)).keys()], ["0>1"]);
   assert.equal(knownOfSide(known(), 0).run.pair, PAIR, "of one that tells nothing: as it is");
+});
+
+test("what was made by us stands once where both have it, and a link has its name once", () => {
+  const [both, slow] = ["slowed ×10", "link 0 → 1 emulated: 1 Mbit/s"];
+  const side = (label, ...notes) => ({ group: label, label, notes });
+  const left = side("link 0 → 1 unlimited", both);
+  assert.deepEqual(pairNotes({ left, right: side("link 0 → 1 at 1 Mbit/s", both, slow) }), [
+    both,
+    slow,
+  ]);
+  assert.deepEqual(pairNotes({ left, right: side("5 ranks", slow) }), [
+    `${left.label}: ${both}`,
+    `5 ranks: ${slow}`,
+  ]);
+  assert.deepEqual(pairNotes(null), []);
 });

@@ -120,6 +120,29 @@ test("no label lies over a mark or another label, at any width, size and zoom", 
           readable(drawn(ranks, width, { zoom, ...more }), `${ranks} ranks, ${width} px, ×${zoom}`);
 });
 
+test("chunks whose bars are too low for their numbers have them below, under their own bars", () => {
+  for (const ranks of [7, 8]) {
+    const { g, place, told, table } = drawn(ranks, 1200, { zoom: 1 / 20 });
+    const sends = told.hits.filter(
+      (h) => h.row >= 0 && table.kindName(table.kind[h.row]) === "send",
+    );
+    const numbers = g.texts.filter((t) => /^\d+$/.test(t.text) && t.y > place.lanes.top);
+    assert.ok(numbers.length > ranks, `${numbers.length} numbers of ${sends.length} sends`);
+    for (const { text, x, w, y } of numbers)
+      assert.ok(
+        sends.some(
+          (s) =>
+            String(table.chunk[s.row]) === text &&
+            x >= s.x - 2 &&
+            x + w <= s.x + s.w + 2 &&
+            y > s.y &&
+            y < s.y + place.lanes.row,
+        ),
+        `${text} at ${x}, ${y} is of no chunk above it`,
+      );
+  }
+});
+
 test("who is many is drawn in less detail", () => {
   const names = (ranks) => drawn(ranks, 928, { chunks: false }).g.texts.map((t) => t.text);
   assert.ok(

@@ -29,6 +29,23 @@ export function knownOfSide(known, side) {
   return run && own ? { ...known, run: { ...run, ...own } } : known;
 }
 
+/**
+ * What is made by us: first of both, then of each side, whose name it has unless that is the name of
+ * the very link ("link 0 → 1 at 10 Mbit/s").
+ * @param {PairFacts | null} facts
+ */
+export function pairNotes(facts) {
+  const [left, right] = [facts?.left, facts?.right].map((side) => side?.notes ?? []);
+  const same = left.filter((note) => right.includes(note));
+  const ofSide = (/** @type {string[]} */ notes, label = "") => {
+    const [link = ""] = /^link \d+ \S \d+ /.exec(label) ?? [];
+    return notes
+      .filter((note) => !same.includes(note))
+      .map((note) => (link && note.startsWith(link) ? note : `${label}: ${note}`));
+  };
+  return [...same, ...ofSide(left, facts?.left.label), ...ofSide(right, facts?.right.label)];
+}
+
 /** @type {import("../../engine/call_source.js").Words} */
 const PAIRS_WORDS = {
   units: { chunk: "chunk", step: "arrival", iteration: "pair" },

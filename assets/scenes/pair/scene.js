@@ -14,7 +14,7 @@ import {
   scoreLane,
   timeAt,
 } from "../../drawing/lanes.js";
-import { knownOfSide, pairOf, pairsOf } from "./call_source.js";
+import { knownOfSide, pairNotes, pairOf, pairsOf } from "./call_source.js";
 import { readingOf } from "../../engine/rates.js";
 import { CollectivesView } from "../collectives/scene.js";
 import { bytes, combineWords, duration, isPlanned, sentence } from "../../engine/format.js";
@@ -135,14 +135,7 @@ class PairView {
 
   /** What is made by us, of each side. @param {Look} look */
   badges({ known }) {
-    const facts = pairOf(known);
-    const [left, right] = [facts?.left, facts?.right].map((side) => side?.notes ?? []);
-    const same = left.filter((note) => right.includes(note));
-    const ofSide = (/** @type {string[]} */ notes, /** @type {0 | 1} */ side) =>
-      notes
-        .filter((note) => !same.includes(note))
-        .map((note) => `${facts?.[side ? "right" : "left"].label}: ${note}`);
-    return [...same, ...ofSide(left, 0), ...ofSide(right, 1)];
+    return pairNotes(pairOf(known));
   }
 
   /** @param {Look} look */
@@ -168,6 +161,7 @@ function halfOf(stage, side) {
     root: stage.root,
     paper: stage.paper.bind(stage),
     choose: stage.choose.bind(stage),
+    point: stage.point.bind(stage),
     touch: stage.touch.bind(stage),
     readonly: true,
     look: (/** @type {number} */ at) => sideOf(stage.look(at), stage, side),

@@ -13,6 +13,7 @@ import { fitting, windowX } from "./layout.js";
 import { SPAN_COUNT, SPAN_INK, drawStacks, drawWait, inkOn, typeIn, writeOn } from "./paint.js";
 
 const TRAVELS = new Set(["send", "recv", "reduce", "copy", "push", "pull", "apply"]);
+const HOLDS_NUMBER = 9; // px: a bar this high has room for its chunk's number
 const SHORT = 2.5; // px: single chunks are drawn where they are this wide on average
 
 /**
@@ -222,11 +223,41 @@ function drawChunks(g, { index, place, win, ink, font, waiting }, rank, lane, to
       const label = `${table.chunk[row]}`;
       g.fillStyle = ink[name];
       g.fillRect(a, y, w, half - 0.5);
-      if (place.labels && half >= 9 && table.chunk[row] >= 0 && w >= g.measureText(label).width + 4)
+      if (
+        place.labels &&
+        half >= HOLDS_NUMBER &&
+        table.chunk[row] >= 0 &&
+        w >= g.measureText(label).width + 4
+      )
         writeOn(g, label, a + w / 2, y + half / 2, inkOn(ink, name));
     }
     hits.push({ x: a, y, w, h: half, rank: rank.rank, row, words: "" });
   }
+}
+
+/**
+ * The numbers of the chunks that a rank sends, under their bars, where these are too low to hold
+ * them: each where it has room, beside what is written there.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Canvas} canvas
+ * @param {RankLines} rank
+ * @param {number} line  the middle of the text
+ * @param {import("../../drawing/label_row.js").LabelRow} row
+ */
+export function numberBelow(g, { index, place, win, ink, font }, rank, line, row) {
+  const { table } = index;
+  if (place.lanes.talkHeight / 2 >= HOLDS_NUMBER) return;
+  typeIn(g, font, true);
+  for (const { name } of rank.talks)
+    for (const chunk of chunkRows(index, rank.rank, name, win.from, win.to, Infinity) ?? []) {
+      if (table.kindName(table.kind[chunk]) !== "send" || table.chunk[chunk] < 0) continue;
+      const a = Math.max(place.left, windowX(win, place, table.start[chunk]));
+      const b = Math.min(place.right, windowX(win, place, table.end[chunk]));
+      const wide = g.measureText(String(table.chunk[chunk])).width;
+      const x = (a + b) / 2;
+      if (b - a >= wide + 4 && row.take(x - wide / 2, x + wide / 2))
+        writeOn(g, String(table.chunk[chunk]), x, line, ink["ink-2"]);
+    }
 }
 
 /**

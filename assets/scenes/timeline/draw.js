@@ -20,7 +20,7 @@ import { faultWords } from "../../engine/fault_words.js";
 import { LabelRow } from "../../drawing/label_row.js";
 import { windowX } from "./layout.js";
 import { SPAN_COUNT, drawStacks, typeIn } from "./paint.js";
-import { drawTalk, showsChunks } from "./comm_lane.js";
+import { drawTalk, numberBelow, showsChunks } from "./comm_lane.js";
 import { drawComputing } from "./computing_lane.js";
 import { duration, grouped, ticks } from "../../engine/format.js";
 
@@ -161,8 +161,8 @@ function drawExposed(g, { place, ink }, y, all, columns, dt) {
 }
 
 /**
- * Under a rank's lanes: the collectives' names where their bars hold single chunks; and how long it
- * had to wait for a core in an iteration, as long as the dotted line; where in it is unknown.
+ * Under a rank's lanes: the collectives' names where their bars hold single chunks, and the chunks'
+ * numbers where these have no room for them; and how long it had to wait for a core in an iteration, as long as the dotted line; where in it is unknown.
  * @param {CanvasRenderingContext2D} g
  * @param {Canvas} canvas
  * @param {RankLines} rank
@@ -170,7 +170,8 @@ function drawExposed(g, { place, ink }, y, all, columns, dt) {
  * @param {boolean} single
  * @param {Hit[]} hits
  */
-function drawUnder(g, { index, place, win, ink, font, crowded }, rank, y, single, hits) {
+function drawUnder(g, canvas, rank, y, single, hits) {
+  const { index, place, win, ink, font, crowded } = canvas;
   if (place.level !== "full") return;
   const row = new LabelRow(place.left, place.right);
   const line = y + place.lanes.core + 1;
@@ -215,6 +216,7 @@ function drawUnder(g, { index, place, win, ink, font, crowded }, rank, y, single
     const at = row.place(x - 4, g.measureText(text).width, ["left"]);
     if (at !== null) g.fillText(text, at, line + 0.5);
   }
+  if (single) numberBelow(g, canvas, rank, line, row);
 }
 
 /**

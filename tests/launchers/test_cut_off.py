@@ -15,7 +15,7 @@ import pytest
 
 import workbench as wb
 from tests.live import until
-from workbench.launchers.processes import elsewhere
+from workbench.launchers.processes import agent, elsewhere
 from workbench.views.pages.facts import control
 
 LAUNCHER = '''
@@ -26,11 +26,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 from workbench.launchers.processes.elsewhere import AgentLauncher
 
 whole = threading.Event()  # else no byte passes, and no call is answered
 whole.set()
+LATE = 0.0  # seconds
 
 def pass_on(source, target):
     try:
@@ -56,6 +58,7 @@ class Launcher(AgentLauncher):
         threading.Thread(target=self.wires, args=(host, int(port)), daemon=True).start()
         call = f"127.0.0.1:{self.listener.getsockname()[1]}/{key}/{fingerprint}"
         for rank in range(count):
+            time.sleep(LATE * rank)
             at = address if rank == 0 else call.split("/")[0]
             own = {"WORKBENCH_AGENT": f"{at}/{key}/{fingerprint}", "RANK": str(rank)}
             words = [sys.executable, "-m", "workbench.launchers.processes.agent"]
@@ -146,6 +149,16 @@ def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: 
         ("detect", -1, 1, "h1", "cut off"),
         ("detect", -1, 1, "h1", "back"),
     ]
+
+
+def test_an_agent_that_waits_long_for_the_others_calls_again_and_its_rank_trains(
+    launcher: str,
+) -> None:
+    """It hears nothing until all have called."""
+    path = Path(launcher.partition(":")[0])
+    path.write_text(LAUNCHER.replace("LATE = 0.0", f"LATE = {agent.SILENT + 1.0}"))
+    run = wb.run(wb.Experiment(**TINY, iterations=3, launcher=launcher))
+    assert run.wait(120).ok and run.dropped == 0 and whole(run.events)
 
 
 @pytest.mark.full

@@ -17,13 +17,13 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from workbench.common import threads
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes.channel import Identity, leaves_this_machine
+from workbench.launchers.processes.channel import Channel, Identity, leaves_this_machine
 from workbench.launchers.processes.doorkeeper import Doorkeeper
 from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
@@ -118,17 +118,12 @@ class AgentLauncher:
         """Answer agents that call again, until the run is over; give up those that do not in
         time.
         """
-        by_name = {one.place.get("session", ""): one for one in ranks}
         with listener, doorkeeper:
             while not self._closed.is_set() and any(one.code is None for one in ranks):
                 with contextlib.suppress(TimeoutError):
                     doorkeeper.ask(*listener.accept())
                 for hello, agent in doorkeeper.known():
-                    who = by_name.get(hello.get("again"))
-                    if who is None:
-                        agent.cut()
-                    else:
-                        who.again(agent, hello)
+                    _go_on(ranks, hello, agent)
                 for one in ranks:
                     if one.silent_for() > self._bears:
                         one.give_up()
@@ -172,7 +167,9 @@ class AgentLauncher:
             with contextlib.suppress(TimeoutError):
                 doorkeeper.ask(*listener.accept())
             for hello, agent in doorkeeper.known():
-                if free := [rank for rank in ranks if rank not in called]:
+                if "again" in hello:  # it has heard nothing while the others were on their way
+                    _go_on(called.values(), hello, agent)
+                elif free := [rank for rank in ranks if rank not in called]:
                     rank = hello["rank"] if hello["rank"] in free else free[0]
                     called[rank] = RemoteRank(rank, hello, agent, self.encrypted, self._bears)
                     if self._drain is not None:
@@ -199,3 +196,13 @@ class AgentLauncher:
             one.leave()
             one.socket.close()
         self._ranks = []
+
+
+def _go_on(ranks: Iterable[RemoteRank], hello: Mapping[str, Any], agent: Channel) -> None:
+    """Have the rank go on over the connection of its agent, which calls again; hang up on one that
+    is not known.
+    """
+    for one in ranks:
+        if hello.get("again") and one.place.get("session") == hello["again"]:
+            return one.again(agent, hello)
+    agent.cut()

@@ -165,7 +165,8 @@ def test_who_does_not_show_the_key_is_hung_up_on_and_keeps_nobody_waiting(
         long = connect(call(), fingerprint, 30)
         with contextlib.suppress(BrokenPipeError):  # it is hung up on before all of it has left
             ipc.send(long.socket, {"key": key, "rank": 0}, b"x" * 100_000)
-        assert ipc.receive(long.socket) is None
+        with contextlib.suppress(ConnectionResetError):  # the rest of it came when nobody read
+            assert ipc.receive(long.socket) is None
         right = connect(call(), fingerprint, 30)
         ipc.send(right.socket, {"key": key, "rank": 3})
         known: list[int] = []

@@ -168,25 +168,31 @@ def test_a_page_is_heard_while_a_synchronous_cell_runs(kernel: Kernel) -> None:
 
 RUN = """
 import workbench as wb
-run = wb.run(wb.Experiment(ranks=2, iterations=40))
+run = wb.run(wb.Experiment(ranks=2, iterations=1_000_000))
 run
+"""
+STOP = """
+run.stop()
+print(len((await run).losses), "iterations")
 """
 
 
 def test_the_picture_of_a_saved_notebook_is_that_of_the_run_s_end(kernel: Kernel) -> None:
     """Before the cell that awaits it ends: whoever saves a notebook then, saves that."""
-    begun, awaits = kernel.client.execute(RUN), kernel.client.execute("await run")
+    begun, awaits = kernel.client.execute(RUN), kernel.client.execute(STOP)
     idle = lambda m: (  # noqa: E731
         m["content"].get("execution_state") == "idle" and m["parent_header"]["msg_id"] == awaits
     )
     kernel.until(idle, 90, "the end of the run")
     shown = [m for m in kernel.got if "image/svg+xml" in m["content"].get("data", {})]
     first, last = shown[0], shown[-1]
+    printed = (m["content"]["text"] for m in kernel.got if m["msg_type"] == "stream")
+    counted = next(text.strip() for text in printed if text.endswith("iterations\n"))
     assert [m["msg_type"] for m in shown] == ["display_data", "update_display_data"]
     assert first["parent_header"]["msg_id"] == begun and last["parent_header"]["msg_id"] == awaits
     assert first["content"]["transient"] == last["content"]["transient"] != {}
     pictures = [m["content"]["data"][PICTURE] for m in shown]
-    assert "at the end" not in pictures[0] and "40 iterations" in pictures[1]
+    assert "at the end" not in pictures[0] and counted in pictures[1]
     for m in shown:
         assert m["content"]["data"]["text/plain"] == "Run(data_parallel, lenet_digits, 2 ranks)"
         assert WIDGET in m["content"]["data"]

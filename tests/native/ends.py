@@ -75,9 +75,10 @@ class End:
     def number(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names))
 
-    def wire(self, out: bool, peer: int, box: Box) -> None:
+    def wire(self, out: bool, peer: int, box: Box, *bell: Any) -> None:
+        """Give the mover a mailbox. ``bell``: the page of the peer's bells, and a word of it."""
         self.counts.append(memoryview(bytearray(16)).cast("q"))
-        self.mover.wire(out, peer, box.segment.memory, self.counts[-1], SLOTS, box.stride)
+        self.mover.wire(out, peer, box.segment.memory, self.counts[-1], SLOTS, box.stride, *bell)
 
     def written(self) -> Any:
         return np.frombuffer(self.rows, ROW)
@@ -113,14 +114,16 @@ def fuzz(native: Any, seed: int, rounds: int) -> dict[int, int]:
     for _ in range(rounds):
         slot_bytes = chance.choice((64, 128, 1024, 4096))
         end, coming, going = End(native, 0, 3, slot_bytes), Box(slot_bytes), Box(slot_bytes)
-        end.wire(False, 1, coming)
-        end.wire(True, 2, going)
+        bells = memoryview(bytearray(PAGE))
+        end.wire(False, 1, coming, bells, chance.randrange(8))
+        end.wire(True, 2, going, bells, chance.randrange(8))
         end.mover.begin("x", "y", 5, 77, Somewhere(), (1,), "float32")
         end.mover.past_caches = chance.randrange(2)
         for _ in range(8):
-            scribble(chance, coming)
+            bells.cast("q")[chance.randrange(8)] = any_number(chance)
             elements = chance.choice((0, 1, 2, 7, 16, 17, 64, 1000, 3000))
             places = [Guarded(chance, chance.choice(DTYPES), elements) for _ in range(2)]
+            scribble(chance, coming, places[0].array.nbytes)
             with contextlib.suppress(TypeError, ValueError, OverflowError):  # no message
                 counts[one_call(chance, end.mover, places)] += 1
             end.mover.give_up()
@@ -135,11 +138,14 @@ class Somewhere:
     microbatch = -1
 
 
-def scribble(chance: random.Random, box: Box) -> None:
-    """Write headers: right ones, right but for a field, and any; say that slots are there."""
+def scribble(chance: random.Random, box: Box, whole: int) -> None:
+    """Write headers: right ones, right but for a field, and any; say that slots are there.
+    ``whole``: bytes of the message that is expected.
+    """
     for slot in range(SLOTS):
         words, nbytes = box.header(slot), chance.choice((0, 4, 64, 128, 1000, 1024, 4096))
-        right = [0, 5, 0, 0, slot, nbytes, 77, 0, nbytes, 0, 0, 0]
+        total = chance.choice((nbytes, whole))
+        right = [0, 5, 0, 0, slot, nbytes, 77, 0, total, 0, 0, 0]
         if chance.random() < 0.5:
             right[chance.randrange(12)] = any_number(chance)
         for at, value in enumerate(right):
@@ -157,7 +163,9 @@ def one_call(chance: random.Random, mover: Any, places: list[Guarded]) -> int:
     reduce, some = chance.choice(REDUCTIONS), chance.random() < 0.1
     step, chunk, slot = (any_number(chance) if some else chance.randrange(4) for _ in range(3))
     frm, to = (chance.choice((1, 1, 1, 0, 2, -1, 7)), chance.choice((2, 2, 2, 0, 1, 2**40)))
-    call = chance.randrange(4)
+    call = chance.randrange(6)
+    if call >= 4:
+        return point_to_point(chance, mover, x, frm if call == 4 else to, slot, call == 4)
     if call == 0:
         result = mover.recv(x, frm, reduce, step, chunk, slot, "p")
     elif call == 1:
@@ -174,3 +182,17 @@ def one_call(chance: random.Random, mover: Any, places: list[Guarded]) -> int:
         before = chance.random() < 0.5
         result = mover.exchange(out, to, into, frm, reduce, step, c, d, slot, "p", before)
     return int(result)
+
+
+def point_to_point(
+    chance: random.Random, mover: Any, x: Any, peer: int, slot: int, takes: bool
+) -> int:
+    """Move slots of one message; DONE where any moved, PYTHON where none did."""
+    number, tag = (any_number(chance) if chance.random() < 0.1 else known for known in (5, 0))
+    name = chance.choice((0, 0, 0, 7, any_number(chance)))
+    since, context = chance.choice((0, 1)), chance.choice((-1, -1, 3, any_number(chance)))
+    facts = (number, slot if chance.random() < 0.3 else 0, 77, tag, name, since)
+    move = mover.take_slots if takes else mover.send_slots
+    moved: int = move(x, peer, *facts, Somewhere(), context, chance.random() < 0.5)
+    assert 0 <= moved <= 2 * SLOTS
+    return DONE if moved else PYTHON

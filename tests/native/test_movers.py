@@ -106,6 +106,33 @@ def _bytes(x: Any) -> bytes:
     return bytes(x.tobytes())
 
 
+def _point_to_point(rank: int, size: int, seed: int) -> list[str]:
+    """Random messages from rank to rank, each rank's posted at once. Returns a digest of each."""
+    chance, digests = random.Random(seed), []
+    for round_number in range(MESSAGES // 8):
+        works, arriving = [], []
+        for op in range(8):
+            frm, to = chance.sample(range(size), 2)
+            dtype, tag = chance.choice(DTYPES), chance.choice((0, 0, 3))
+            elements, shift = chance.choice(SIZES), chance.randrange(3)
+            sizes = rank, round_number, op, elements, dtype, shift
+            if rank == frm:
+                works.append(dist.isend(_tensor(*sizes), to, tag=tag))
+            elif rank == to:
+                arriving.append(_tensor(*sizes))
+                works.append(dist.irecv(arriving[-1], frm, tag=tag))
+        for work in works:
+            work.wait()
+        digests += [hashlib.sha256(_bytes(x)).hexdigest()[:16] for x in arriving]
+        dist.barrier()
+    return digests
+
+
+def _tensor(rank: int, op: int, part: int, elements: int, dtype: str, shift: int) -> torch.Tensor:
+    values = _values(rank, op, part, elements, dtype, shift)
+    return values if isinstance(values, torch.Tensor) else torch.from_numpy(values)
+
+
 def rows_of(folder: Path) -> pl.DataFrame:
     """All rows but waits, which depend on who comes first."""
     store = wb.load(folder).store
@@ -114,7 +141,13 @@ def rows_of(folder: Path) -> pl.DataFrame:
     return events.select(FIELDS)
 
 
-def moved(seed: int, folder: Path) -> None:
+def messages_of(folder: Path) -> pl.DataFrame:
+    """All rows of messages from rank to rank but waits; slots of several may cross."""
+    rows = rows_of(folder).filter(pl.col("collective") == "p2p")
+    return rows.sort("rank", "lane", "peer", "op", "slot")
+
+
+def moved(seed: int, folder: Path, messages: Any = _messages, rows_in: Any = rows_of) -> None:
     digests, rows = {}, {}
     for name, movers in MIXED.items():
         trace = folder / name
@@ -123,8 +156,9 @@ def moved(seed: int, folder: Path) -> None:
             chosen = {"WORKBENCH_MOVER": movers[rank], "WORKBENCH_CHUNK": "1024"}
             return chosen | {"WORKBENCH_TRACE": str(trace)}
 
-        digests[name] = values(_messages, RANKS, seed, env=env)
-        rows[name] = rows_of(trace)
+        digests[name] = values(messages, RANKS, seed, env=env)
+        rows[name] = rows_in(trace)
+        assert len(rows[name]) > MESSAGES, name
     for name in MIXED:
         assert digests[name] == digests["Python"], name
         assert rows[name].equals(rows["Python"], null_equal=True), name
@@ -134,10 +168,15 @@ def test_movers_of_both_kinds_move_and_record_the_same(tmp_path: Path) -> None:
     moved(0, tmp_path)
 
 
+def test_both_movers_move_and_record_messages_from_rank_to_rank_alike(tmp_path: Path) -> None:
+    moved(0, tmp_path, _point_to_point, messages_of)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_movers_of_both_kinds_move_and_record_the_same_again(seed: int, tmp_path: Path) -> None:
-    moved(seed, tmp_path)
+    moved(seed, tmp_path / "collectives")
+    moved(seed, tmp_path / "messages", _point_to_point, messages_of)
 
 
 @pytest.mark.parametrize(

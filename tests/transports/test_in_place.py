@@ -39,6 +39,7 @@ def _messages(rank: int, n: int) -> list[Any]:
         assert first is not None
         dist.barrier()  # rank 1 has asked for nothing yet
         waits = not first.is_completed()
+        dist.barrier()
         dist.send(torch.zeros(3), 1, tag=7)  # the one before it comes early, and is taken
         first.wait()
         whole.fill_(2.0)
@@ -50,7 +51,8 @@ def _messages(rank: int, n: int) -> list[Any]:
         for i in range(2 * KEPT):  # descriptors and addresses are used again
             dist.send(_lent(N, 10.0 + i), 1)
         return [waits]
-    dist.barrier()
+    for _ in range(2):
+        dist.barrier()
     small, got = torch.ones(3), []
     dist.recv(small, 0, tag=7)
     into = torch.empty(4 * N)

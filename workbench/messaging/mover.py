@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.native import compiled
+from workbench.recording.lane import Lane
 from workbench.shared_memory.control_block import ABORT, LOST, Control
 from workbench.transports.mailbox import SLOTS
 from workbench.transports.peer_page import HISTORY, HISTORY_AT, W_ALARM
@@ -34,9 +35,12 @@ class NoMover:
     recv = relay = exchange = post
 
 
-def open_mover(slots: Any, control: Control | None) -> Any:
-    """Return what moves the messages of a group; ``slots``: its Slots, which opens it."""
-    native, members, journal = compiled(), slots.members, slots.lane.journal
+def open_mover(slots: Any, control: Control | None, lane: Lane | None = None) -> Any:
+    """Return what moves the messages of a group; ``slots``: its Slots, which opens it.
+
+    ``lane``: of messages from one rank to another, which have lanes of their own.
+    """
+    native, members, journal = compiled(), slots.members, (lane or slots.lane).journal
     if native is None or journal is None or slots.verify or slots.all_by_hand:
         return NoMover()
     recorder = slots.recorder
@@ -57,11 +61,17 @@ def open_mover(slots: Any, control: Control | None) -> Any:
         HISTORY,
     )
     mover.group, mover.full, mover.fused = slots.group_number, slots.full, slots.fused
+    mover.p2p = recorder.name("p2p")
     mover.ahead, mover.slice_ns = AHEAD, int(slots.watch.slice * 1e9)
     return mover
 
 
-def wire(mover: Any, out: bool, peer: int, box: Any) -> None:
-    """Let the mover use a mailbox in shared memory that was opened, to or from that group rank."""
-    if not isinstance(mover, NoMover) and isinstance(box, SharedOutbox | SharedInbox):
-        mover.wire(out, peer, box.memory, box.counts, SLOTS, box.stride)
+def wire(mover: Any, out: bool, peer: int, box: Any) -> bool:
+    """Let the mover use a mailbox that was opened, to or from that group rank. Returns whether it
+    can: where there is a mover, and the mailbox is in shared memory.
+    """
+    if isinstance(mover, NoMover) or not isinstance(box, SharedOutbox | SharedInbox):
+        return False
+    bell = () if box.bell is None else box.bell.place
+    mover.wire(out, peer, box.memory, box.counts, SLOTS, box.stride, *bell)
+    return True

@@ -14,6 +14,7 @@ from typing import Any
 from workbench.common.errors import GroupClosed, PeerLost
 from workbench.messaging.communicator import Communicator
 from workbench.messaging.fingerprint import describe
+from workbench.messaging.mover import open_mover, wire
 from workbench.messaging.progress_engine import ProgressEngine
 from workbench.messaging.watchdog import Patience
 from workbench.recording.events import CODE, WAIT, Where, now
@@ -47,6 +48,7 @@ class Transfer:
         "signature",
         "slot",
         "tag",
+        "tensor",
         "where",
         "x",
     )
@@ -66,6 +68,7 @@ class Transfer:
         self.number, self.slot, self.context = -1, 0, -1
         # Read in place: how many slots its receiver has taken by the time it has this one.
         self.place, self.left_at = place, 0
+        self.tensor: Any = None  # whose memory ``x`` is, where ``x`` does not keep it
         self.posted = now()
         self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None
@@ -106,6 +109,8 @@ class Engine:
         name = comm.recorder.name
         self._names = name("p2p"), 0, name(comm.group)
         self.in_place = name("in place")
+        self.mover = open_mover(comm.slots, None, self.lane)
+        self._wired: dict[int, bool] = {}  # by peer: has the mover its mailbox?
         progress.add(self)
 
     def busy(self) -> bool:
@@ -140,6 +145,13 @@ class Engine:
     def due(self) -> int:
         """Return the moment at which something can move without a peer's action; 0: none."""
         return 0
+
+    def has_mover(self, peer: int, box: Any) -> bool:
+        """Return whether there is a mover for the slots of this peer's mailbox."""
+        wired = self._wired.get(peer)
+        if wired is None:
+            wired = self._wired[peer] = wire(self.mover, self.sends, peer, box)
+        return wired
 
     def say_waiting(self) -> None:
         """Note in the lane what is waited for, once per wait: its age is the time since then."""

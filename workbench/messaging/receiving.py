@@ -27,7 +27,8 @@ from workbench.messaging.slots import (
     F_TOTAL,
 )
 from workbench.recording.events import NOWHERE, RECV, WAIT, now
-from workbench.shared_memory.control_block import SLOW_MOTION
+from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
+from workbench.transports.doorbell import collecting
 from workbench.transports.in_place import Borrower, Place
 
 _DTYPE = 31 << 48  # of a signature
@@ -120,7 +121,8 @@ class RecvEngine(Engine):
             return True
         if box is None:
             return False
-        moved = False
+        moved = self._is_plain(peer, box) and self._take_by_mover(box, peer, blocked)
+        blocked = 0 if moved else blocked
         while self.pending:
             if peer in self._early:
                 since = self._is_due(peer)
@@ -132,6 +134,53 @@ class RecvEngine(Engine):
             self._take(box, peer, blocked)
             moved, blocked = True, 0
         return moved
+
+    def _is_plain(self, peer: int, box: Any) -> bool:
+        """Return whether one receive is pending, from this very peer, and nothing is unusual."""
+        transfer = self.pending[0]
+        return (
+            len(self.pending) == 1
+            and transfer.peer == peer
+            and peer not in self._early
+            and self._arriving.get(peer, transfer) is transfer
+            and not self.comm.slots.attention[ATTENTION]
+            and self.has_mover(peer, box)
+        )
+
+    def _take_by_mover(self, box: Any, peer: int, blocked: int) -> bool:
+        """Take the slots that are there and are what is expected, in one call."""
+        transfer, mover, quiet = self.pending[0], self.mover, collecting()
+        count: int = mover.take_slots(
+            transfer.x,
+            peer,
+            transfer.number,
+            transfer.slot,
+            transfer.signature,
+            transfer.tag,
+            transfer.name,
+            max(blocked, transfer.posted, self.moved) if blocked else 0,
+            transfer.where,
+            transfer.context,
+            quiet,
+        )
+        if not count:
+            return False
+        if quiet and box.bell is not None:
+            box.bell.ring()
+        transfer.number, transfer.context, self.moved = (
+            mover.op,
+            mover.message_context,
+            mover.moved_ns,
+        )
+        transfer.slot += count
+        x, per = transfer.x, max(1, box.slot_bytes // transfer.x.itemsize)
+        if transfer.slot * per >= len(x):
+            self._arriving.pop(peer, None)
+            self.pending.remove(transfer)
+            transfer.finish()
+        else:
+            self._arriving[peer] = transfer
+        return True
 
     def _is_early(self, box: Any, peer: int) -> bool:
         """Return whether a slot over an emulated link is here before the time in its header."""

@@ -14,6 +14,7 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.recording.events import SEND, WAIT, now
 from workbench.recording.lane import Lane
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
+from workbench.transports.doorbell import collecting
 from workbench.transports.mailbox import SLOTS
 from workbench.transports.shared_memory import SharedOutbox
 
@@ -138,6 +139,9 @@ class SendEngine(Engine):
         if peer in self._leaving or self._is_cut(to):
             return False
         box = self.members.outbox(peer, P2P_PLANE)
+        plain = not (transfer.place or slots.attention[ATTENTION]) and self.has_mover(peer, box)
+        if plain and self._put_by_mover(box, transfer, blocked):
+            return True
         if not box.free.acquire(False):
             return False
         if self._is_held(transfer):
@@ -178,6 +182,37 @@ class SendEngine(Engine):
             if self._is_held(transfer):
                 box.free.release()
                 return True
+
+    def _put_by_mover(self, box: Any, transfer: Transfer, blocked: int) -> bool:
+        """Put as many slots as there is room for, in one call."""
+        since = 0 if not blocked or self._held else max(blocked, self.moved)
+        mover, peer, quiet = self.mover, transfer.peer, collecting()
+        count: int = mover.send_slots(
+            transfer.x,
+            peer,
+            transfer.number,
+            transfer.slot,
+            transfer.signature,
+            transfer.tag,
+            transfer.name,
+            since,
+            transfer.where,
+            transfer.context,
+            quiet,
+        )
+        if not count:
+            return False
+        if quiet and box.bell is not None:
+            box.bell.ring()
+        per = max(1, box.slot_bytes // transfer.x.itemsize) * transfer.x.itemsize
+        self.comm.slots.messages_sent += min(count * per, transfer.nbytes - transfer.slot * per)
+        self._posts[peer] = self._posts.get(peer, 0) + count
+        transfer.context, transfer.slot = mover.message_context, transfer.slot + count
+        self.moved, self._held = mover.moved_ns, False
+        if transfer.slot * per >= transfer.nbytes:
+            self.pending.remove(transfer)
+            transfer.finish()
+        return True
 
     def _post(self, box: Any, transfer: Transfer, nbytes: int, start: int) -> tuple[int, int]:
         """Post the slot that was filled. Return when it leaves, 0 at once, and the slow motion."""

@@ -11,7 +11,7 @@ static int number_of(PyObject *where, const char *name, i64 *value) {
 }
 
 /* The place in training, which is the same object until an iteration ends. */
-static int read_where(mover *m, PyObject *where) {
+int read_where(mover *m, PyObject *where) {
     i64 microbatch = -1;
     if (where == m->where) return 0;
     if (number_of(where, "iteration", &m->place.iteration) || number_of(where, "microbatch", &microbatch) ||

@@ -111,10 +111,6 @@ static piece piece_of(const message *x, i64 i, int32_t step) {
     return (piece){p->at + begin, rest < p->per ? rest : p->per, p->itemsize, step, p->chunk, p->first + (int32_t)i, p->letter};
 }
 
-static void let_go(mover *m) {
-    if (!m->released) m->released = PyEval_SaveThread();
-}
-
 static void write_wait(mover *m) {
     const wait_row *w = &m->wait;
     write_row(m->lane, &(row){m->waiting, now(), 0, WAIT, (int16_t)m->world[w->peer], w->step, w->chunk, w->slot, w->name,
@@ -287,10 +283,7 @@ static int begin_message(mover *m, i64 bytes) {
 }
 
 static PyObject *end_message(mover *m, int code) {
-    if (m->released) {
-        PyEval_RestoreThread(m->released);
-        m->released = NULL;
-    }
+    take_back(m);
     m->inside = 0;
     m->going = code == LOOK || code == PYTHON;
     return PyLong_FromLong(code);

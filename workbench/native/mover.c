@@ -22,6 +22,7 @@ int name_number(mover *m, PyObject *text, uint16_t *number) {
 void close_box(box *b) {
     if (b->memory.obj) PyBuffer_Release(&b->memory);
     if (b->own.obj) PyBuffer_Release(&b->own);
+    if (b->bell.obj) PyBuffer_Release(&b->bell);
     memset(b, 0, sizeof *b);
 }
 
@@ -41,16 +42,28 @@ int open_box(box *b, PyObject *memory, PyObject *own, i64 slots, i64 stride) {
     return 0;
 }
 
-/* out?, peer, memory, counts, slots, stride: a mailbox that Python has opened */
+/* Whom to wake, and by which word it is seen that it sleeps. */
+static int set_bell(box *b, PyObject *memory, i64 word) {
+    if (PyObject_GetBuffer(memory, &b->bell, PyBUF_WRITABLE)) return -1;
+    if (word >= 0 && word < BELL_AT / (i64)sizeof(i64) && b->bell.len >= PAGE_BYTES) {
+        b->bell_word = word;
+        return 0;
+    }
+    PyErr_SetString(PyExc_ValueError, "a bell's word lies outside of its page");
+    return -1;
+}
+
+/* out?, peer, memory, counts, slots, stride: a mailbox that Python has opened; and where it has one, its bell and
+   the bell's word */
 static PyObject *mover_wire(mover *m, PyObject *args) {
     int out;
-    long long peer, slots, stride;
-    PyObject *memory, *own;
-    if (!PyArg_ParseTuple(args, "iLOOLL", &out, &peer, &memory, &own, &slots, &stride)) return NULL;
+    long long peer, slots, stride, word = -1;
+    PyObject *memory, *own, *bell = NULL;
+    if (!PyArg_ParseTuple(args, "iLOOLL|OL", &out, &peer, &memory, &own, &slots, &stride, &bell, &word)) return NULL;
     if (peer < 0 || peer >= m->size || peer == m->rank || m->inside)
         return PyErr_Format(PyExc_ValueError, "no mailbox with rank %lld can be opened now", peer);
     box *b = out ? &m->out[peer] : &m->in[peer];
-    if (open_box(b, memory, own, slots, stride)) {
+    if (open_box(b, memory, own, slots, stride) || (bell && set_bell(b, bell, word))) {
         close_box(b);
         return NULL;
     }
@@ -131,6 +144,7 @@ static PyObject *mover_step(mover *m, PyObject *none) { return PyLong_FromLong(m
 #define PLAIN(name) {#name, PyCFunction_CAST(mover_##name), METH_NOARGS, NULL}
 static PyMethodDef methods[] = {
     FAST(post), FAST(recv), FAST(relay), FAST(exchange), FAST(begin), FAST(end),
+    FAST(send_slots), FAST(take_slots),
     PLAIN(give_up), PLAIN(peer), PLAIN(step),
     {"wire", PyCFunction_CAST(mover_wire), METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -139,6 +153,7 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = {
     WORD(at), WORD(waiting), WORD(op), WORD(signature), WORD(bytes_sent), WORD(heard), WORD(heard_chunk), WORD(most_heard),
     WORD(awake_ns), WORD(yields), WORD(slice_ns), WORD(group), WORD(full), WORD(fused), WORD(past_caches), WORD(ahead),
+    WORD(p2p), WORD(moved_ns), WORD(message_context),
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot slots[] = {{Py_tp_new, mover_new},       {Py_tp_dealloc, mover_free}, {Py_tp_methods, methods},

@@ -99,11 +99,13 @@ class Parts:
 
 
 def at_address(address: int, elements: int, dtype: torch.dtype) -> Any:
-    """Return host memory as a flat array. It keeps nothing alive: only for as long as its owner has
-    what lies there.
+    """Return host memory as a flat array, as bytes where numpy does not know its dtype. It keeps
+    nothing alive: only for as long as its owner has what lies there.
     """
+    if not elements:
+        return np.empty(0, IN_NUMPY.get(dtype, BYTES))
     memory: Any = (ctypes.c_char * (elements * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, IN_NUMPY[dtype])
+    return np.frombuffer(memory, IN_NUMPY.get(dtype, BYTES))
 
 
 def together(flats: Sequence[torch.Tensor], view: Callable[[torch.Tensor], Any]) -> Any:

@@ -21,6 +21,11 @@ class Bell:
     def __init__(self, bells: Bells, word: int) -> None:
         self._words, self._word, self._semaphore = bells.segment.words, word, bells.semaphore
 
+    @property
+    def place(self) -> tuple[memoryview, int]:
+        """The page of the bell, and its word there, for a mover that rings it."""
+        return self._words.cast("B"), self._word
+
     def ring(self) -> None:
         if _together.thread == threading.get_ident():
             _together.bells[id(self)] = self
@@ -36,6 +41,11 @@ class _Together:
 
 
 _together = _Together()
+
+
+def collecting() -> bool:
+    """Return whether some thread rings its bells at the end of ``together``: no mover may then."""
+    return _together.thread != 0
 
 
 @contextmanager

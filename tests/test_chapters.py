@@ -77,7 +77,7 @@ def test_the_law_is_folded() -> None:
         last = notebook_files.read(path)[-1]
         assert "assert" in last["source"] or "laws" in last["source"], path.name
         folded = last["metadata"].get("jupyter", {}).get("source_hidden")
-        assert folded or "18_" in path.name, f"{path.name}: make notebooks folds it"
+        assert folded, f"{path.name}: make notebooks folds it"
 
 
 def test_the_map_has_the_minutes_of_every_chapter() -> None:

@@ -48,12 +48,12 @@ def nobody_early(f: Callable[..., Any]) -> list[Finding]:
     call = "(time.sleep(0.1 * rank), time.monotonic(), f(rank, size), time.monotonic())[1::2]"
     values, sends = called(f, 4, call)
     came, left = max(value[0] for value in values), min(value[1] for value in values)
-    words = f"{(left - came) * 1e3:+.1f} ms after the last came"
-    why = "Rank 3 comes 0.3 s after rank 0. Whoever leaves before that has not waited for it."
+    words = f"{(left - came) * 1e3:+.1f} ms after the last arrived"
+    why = "Rank 3 arrives 0.3 s after rank 0. A rank that leaves earlier has not waited."
     return [
-        Finding("the first leaves", left >= came, "after the last has come", words, why),
-        at_least("messages", 6, by_hand(sends), "p - 1 must be heard, and p - 1 be told."),
-        at_most("messages", 8, by_hand(sends), "p ⌈lg p⌉, as dissemination has."),
+        Finding("the first leaves", left >= came, "after the last has arrived", words, why),
+        at_least("messages", 6, by_hand(sends), "p - 1 ranks report, and p - 1 are answered."),
+        at_most("messages", 8, by_hand(sends), "p ⌈lg p⌉, as a dissemination barrier takes."),
     ]
 
 
@@ -62,7 +62,7 @@ def handed_on(f: Callable[..., Any]) -> list[Finding]:
     call = "f(torch.arange(4.0) + 1 if rank == 0 else torch.zeros(4), rank, size).tolist()"
     values, sends = called(f, 8, call)
     from_root = sends.filter(pl.col("rank") == 0, pl.col("collective").cast(pl.String) == "p2p")
-    why = "In each round whoever has it hands it on: 1, 2, 4, 8 ranks. So three rounds, lg 8."
+    why = "In each round every rank that has it sends it on: 1, 2, 4, 8 ranks. So lg 8 rounds."
     return [
         equal("what each rank has", [[1.0, 2.0, 3.0, 4.0]] * 8, values),
         equal("messages", 7, by_hand(sends), "Each of the others receives it once."),
@@ -147,10 +147,10 @@ EXERCISES = (
         takes=function("barrier(rank, size)"),
         judge=nobody_early,
         task="""
-            Write a barrier with `send` and `recv`: nobody leaves it before the last rank has come.
-            With four ranks it may send eight messages at most.
+            Write a barrier with `send` and `recv`: no rank leaves it before the last
+            one has arrived. With four ranks it may send eight messages at most.
             """,
-        hint="All tell rank 0 that they are there; when all have, rank 0 tells all.",
+        hint="All ranks report to rank 0; when all have, rank 0 answers each of them.",
         solution="""
             ```python
             def barrier(rank, size):

@@ -41,7 +41,7 @@ def one_narrow_link(answer: float) -> list[Finding]:
     factor = slow / (cost_model.predict("ring", 4, LENET, COST) * 1e3)
     why = (
         f"Measured: {times['wide']:.0f} ms and {times['narrow']:.0f} ms. Rank 0 sends six chunks "
-        "of a quarter over the narrow link, one after the other, and everybody waits for each."
+        "of a quarter over the narrow link, one after the other, and all ranks wait for each."
     )
     measured = times["narrow"] / times["wide"]
     return [timed("times as slow", round(factor, 1), round(measured, 1), answer, 0.15, why)]
@@ -60,7 +60,7 @@ EXERCISES = (
             tree faster than the ring, by the formulas?
             """,
         hint='`cost_model.predict("tree", n, 16 * 1024, COST)` against `"ring"`, for n = 2, 3, ...',
-        solution="The verdict has the number and both times: the first $n$ at which they change.",
+        solution="The verdict has the first $n$ for which the tree takes less time, and the times.",
     ),
     Exercise(
         name="13.2",
@@ -75,8 +75,8 @@ EXERCISES = (
             """,
         hint="Every step of the ring has to wait for the chunk on the narrow link.",
         solution="""
-            A step took $0.5 + 2.5$ ms and takes $0.5 + 24.7$ ms: 8.5 times as long. A driver's
-            all-reduce uses that link once for all of $L$, so it suffers less.
+            A step took $0.5 + 2.5$ ms and takes $0.5 + 24.7$ ms: 8.5 times as long. The naive
+            all-reduce uses that link only once, for all of $L$, so it suffers less.
             """,
     ),
 )

@@ -34,7 +34,7 @@ def two_spares(policy: Callable[..., Any]) -> list[Finding]:
             apart < 1e-12,
             "apart by less than 1e-12",
             f"{apart:.0e}",
-            "The minibatch is shared out among those that are there, so no sample is lost.",
+            "The minibatch is shared among the ranks that are there, so no sample is lost.",
         ),
     ]
 
@@ -48,7 +48,9 @@ def done_again(answer: float) -> list[Finding]:
         deaths = (Kill(rank=2, at_iteration=13),)
         record = finished(JOB.replace(recovery="restart", checkpoint=plan, faults=deaths))
         lost = record.recovery()[0].iterations_lost
-    why = "The last checkpoint holds iterations 0 to 9; 10, 11 and 12 were done, and are done anew."
+    why = (
+        "The last checkpoint followed iteration 10; 11, 12 and 13 were complete, and are repeated."
+    )
     return [equal("iterations", lost, answer, why)]
 
 
@@ -61,7 +63,7 @@ EXERCISES = (
         takes=function("policy(failure)"),
         judge=two_spares,
         task="""
-            Write a recovery policy that replaces the first two ranks that die, and then makes do
+            Write a recovery policy that replaces the first two ranks that die, and then goes on
             with fewer. The grader kills three of four.
             """,
         hint="`failure.number` is how many failures there were before this one.",

@@ -19,7 +19,7 @@ def thousand_machines(answer: Mapping[str, float]) -> list[Finding]:
     tau = young(cost, mtbf)
     lost = cost / tau + tau / (2 * mtbf)
     why = (
-        "Half of it goes into checkpoints, half into what is done again. Twice the machines: half "
+        "Half of it goes into checkpoints, half into repeated work. Twice the machines: half "
         "the time between failures, and both grow by a root of two. That is why large jobs keep "
         "copies in a neighbour's memory: a cost of a second brings it to 1.4 %."
     )
@@ -40,7 +40,7 @@ def what_is_needed(answer: Sequence[str]) -> list[Finding]:
     ):
         if report.findings[bug].kind == "bug":
             needed.add(part)
-    why = "Without either, training goes on, and is another one; drift names both as bugs."
+    why = "Without either, training goes on but differs; drift reports both as bugs."
     return [equal("needed", sorted(needed), sorted(set(answer)), why)]
 
 

@@ -27,7 +27,7 @@ JOB = experiment(
 
 def ten_changes(answer: float) -> list[Finding]:
     """Judge the goodput of ten changes an hour by its definition."""
-    why = "Ten times half a second of 3,600: what is lost is a thousandth, not what people fear."
+    why = "Ten times half a second of 3,600: a thousandth is lost, less than most expect."
     return [near("goodput", round(1 - 10 * 0.5 / 3600, 4), answer, 0.0005, why)]
 
 
@@ -61,7 +61,7 @@ def five_changes(autumn: Callable[..., Any]) -> list[Finding]:
             apart < 1e-12,
             "apart by less than 1e-12",
             f"{apart:.0e}",
-            "The mean is over the samples of the minibatch, whoever takes them.",
+            "The mean is over the samples of the minibatch, whichever ranks take them.",
         ),
     ]
 
@@ -94,9 +94,9 @@ EXERCISES = (
         takes=function("autumn(run)"),
         judge=five_changes,
         task="""
-            Write `autumn(run)`: while a run goes on with up to four ranks and at least two, send a
-            rank away until two train, add ranks until four do, and so on, five changes in all: 4,
-            3, 2, 3, 4, 3 ranks. The grader compares the losses with those of one process.
+            Write `autumn(run)`: while a run goes on with up to four ranks and at least two, remove
+            ranks until two train, add ranks until four do, and so on, five changes in all: 4, 3,
+            2, 3, 4, 3 ranks. The grader compares the losses with those of one process.
             """,
         hint="""
             `run.remove_rank(rank)`, `run.add_rank()`; `len(run.recovery())` counts the changes that

@@ -64,7 +64,7 @@ def four_servers(answer: Mapping[str, float]) -> list[Finding]:
             "bytes of gradients, to all servers",
             bytes_sent(run, "gradients"),
             answer["all"],
-            "Each learner still pushes one number for each parameter: the sum stays.",
+            "Each learner still pushes one number for each parameter: the sum stays the same.",
         ),
         equal(
             "bytes of gradients, to the busiest server",
@@ -106,7 +106,7 @@ def a_tenth(answer: Experiment) -> list[Finding]:
             "actors that pulled while the learner learned",
             len(actors),
             len({*actors} & {*pulled}),
-            "An actor that never pulls plays by the network of the beginning.",
+            "An actor that never pulls plays by the initial network.",
         ),
     ]
 

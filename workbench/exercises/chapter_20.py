@@ -55,14 +55,14 @@ def torchrun(folder: Path, ranks: int, **values: float) -> subprocess.CompletedP
 
 
 def leaves_early(answer: str) -> list[Finding]:
-    """Judge by how a job ends whose rank 1 leaves its loop a step before rank 0."""
+    """Judge by how a job ends whose rank 1 leaves its loop an iteration before rank 0."""
     with tempfile.TemporaryDirectory() as folder:
         ended = torchrun(Path(folder), 2, leaves_early=1)
     outcome = "ends with an error" if ended.returncode else "ends as usual"
     message = next((line for line in ended.stderr.splitlines() if "PeerLost" in line), "")
     why = (
         "Its last all-reduce needs a part of rank 1, which has left the group. With samples that "
-        f"end unevenly a loop needs Join, or a number of steps that is agreed on. {message[:200]}"
+        f"end unevenly a loop needs Join, or all ranks agree on its length. {message[:200]}"
     )
     return [equal("rank 0", outcome, answer, why.strip())]
 
@@ -88,14 +88,14 @@ def late_in_turn(answer: Mapping[str, float]) -> list[Finding]:
 EXERCISES = (
     Exercise(
         name="20.1",
-        title="One step too few",
+        title="One iteration too few",
         difficulty=1,
         minutes=10,
         takes=choice("waits for ever", "ends with an error", "ends as usual"),
         judge=leaves_early,
         task="""
-            In the script, let rank 1 leave its loop one step earlier: `range(20 - (rank == 1))`.
-            What becomes of rank 0? The grader starts such a job with `torchrun`.
+            In the script, let rank 1 leave its loop an iteration early: `range(20 - (rank == 1))`.
+            What happens to rank 0? The grader starts such a job with `torchrun`.
             """,
         hint="Which call of rank 0 has no partner? And what does rank 1 do after its loop?",
         solution="""
@@ -117,6 +117,6 @@ EXERCISES = (
             all-reduce of the gradient, and how many the last (3)?
             """,
         hint="An all-reduce ends when the last one has given its part. When does each begin?",
-        solution="60 ms and 0: the first is there 60 ms before the last, which finds all others.",
+        solution="60 ms and 0: the first arrives 60 ms before the last, for which all others wait.",
     ),
 )

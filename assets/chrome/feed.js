@@ -89,6 +89,15 @@ export function feedView(body, stage) {
     if (end instanceof HTMLElement && !list.querySelector("button[tabindex='0']")) end.tabIndex = 0;
     if (follows && seen === LIVE) list.scrollTop = list.scrollHeight;
   };
+  /** Scroll to the newest line, or to that of a held view's moment, unless one has the focus. */
+  const settle = () => {
+    const li = /** @type {HTMLElement | undefined} */ (list.children[Math.max(0, seen)]);
+    if (seen === LIVE) {
+      if (follows) list.scrollTop = list.scrollHeight;
+    } else if (li && !list.contains(/** @type {any} */ (list.getRootNode()).activeElement))
+      list.scrollTop = li.offsetTop - list.offsetTop + li.offsetHeight - list.clientHeight;
+  };
+  new ResizeObserver(settle).observe(list); // a list of another height shows the same line
   return {
     /** @param {import("./stage.js").Look} look */
     say({ known, t, held, at }) {
@@ -109,12 +118,8 @@ export function feedView(body, stage) {
       const place = held ? lines.findLastIndex((line) => line.t <= t) : LIVE;
       if (place === seen) return;
       seen = place;
-      const li = /** @type {HTMLElement | undefined} */ (list.children[Math.max(0, place)]);
-      if (!held) {
-        follows = true;
-        list.scrollTop = list.scrollHeight;
-      } else if (li && !list.contains(/** @type {any} */ (list.getRootNode()).activeElement))
-        list.scrollTop = li.offsetTop - list.offsetTop + li.offsetHeight - list.clientHeight;
+      if (!held) follows = true;
+      settle();
     },
   };
 }

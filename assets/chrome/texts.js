@@ -26,11 +26,16 @@ export function refreshTexts(stage, look) {
   const real = known.table.rows ? badge(look, behind, stage.playback.player) : "";
   put(".wb-real", real);
   stage.$(".wb-top").title = [stage.$(".wb-facts").textContent, real].filter(Boolean).join(" · ");
-  refreshChips(stage.$(".wb-made"), [
-    ...(known.run?.emulated.map((link) => link.words) ?? []),
-    ...(known.run?.notes ?? []),
-    ...(view.badges?.(look) ?? []),
-  ]);
+  const beside = `${stage.wide} ${stage.$(".wb-top").textContent?.length}`; // what room they have
+  refreshChips(
+    stage.$(".wb-made"),
+    [
+      ...(known.run?.emulated.map((link) => link.words) ?? []),
+      ...(known.run?.notes ?? []),
+      ...(view.badges?.(look) ?? []),
+    ],
+    beside,
+  );
   put(".wb-question", known.run?.question ?? "");
   stage.$(".wb-question").hidden = !known.run?.question;
   stage.trials.say(known);
@@ -45,16 +50,30 @@ export function refreshTexts(stage, look) {
   root.classList.toggle("cut-off", !!trouble);
 }
 
-/** What was made by us, a chip each. @param {HTMLElement} chips @param {string[]} texts */
-function refreshChips(chips, texts) {
-  if (chips.dataset.words === texts.join("\n")) return;
-  chips.dataset.words = texts.join("\n");
-  chips.replaceChildren(
-    ...texts.map((words) =>
-      Object.assign(document.createElement("span"), {
-        className: "wb-badge made",
-        textContent: words,
-      }),
-    ),
-  );
+/**
+ * What was made by us, a chip each; those that have no room are one chip, which counts them.
+ * @param {HTMLElement} chips
+ * @param {string[]} texts
+ * @param {string} beside  changes with the room
+ */
+function refreshChips(chips, texts, beside) {
+  const key = [...texts, beside].join("\n");
+  if (chips.dataset.words === key) return;
+  chips.dataset.words = key;
+  const chip = (/** @type {string} */ textContent, title = "") =>
+    Object.assign(document.createElement("span"), {
+      className: "wb-badge made",
+      textContent,
+      title,
+    });
+  chips.replaceChildren(...texts.map((words) => chip(words)));
+  for (let shown = texts.length - 1; shown >= 0 && texts.length > 1; shown--) {
+    if (chips.scrollWidth <= chips.clientWidth) return;
+    const rest = texts.slice(shown);
+    const words = shown ? `+${rest.length}` : `${rest.length} made by us`;
+    chips.replaceChildren(
+      ...texts.slice(0, shown).map((each) => chip(each)),
+      chip(words, rest.join(" · ")),
+    );
+  }
 }

@@ -92,3 +92,44 @@ def test_what_changes_a_rank_does_not_cover_it(
         assert stage.get_by_role("dialog").count() == 1
         page.keyboard.press("Escape")
         assert stage.get_by_role("dialog").count() == 0
+
+
+CHIPS = """(root) => [...root.querySelectorAll(".wb-made .wb-badge")]
+  .map((chip) => [chip.textContent, chip.title, chip.scrollWidth - chip.clientWidth])"""
+MADE = ["all links emulated: 1 ms, 1 Gbit/s", "compute padded to 60 ms", "rank 5 slowed ×3"]
+
+
+def test_what_was_made_by_us_is_whole_or_counted(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    """No word of it is cut, and no line of the head is below its end, however narrow."""
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=4)
+    stage.evaluate("(root, notes) => { root.stage.known().run.notes = notes; }", MADE)
+    rest = []
+    for size in (LAPTOP, (800, 860), (400, 860)):
+        at_size(page, size)
+        chips = stage.evaluate(CHIPS)
+        whole = [words for words, title, _ in chips if not title]
+        assert whole == MADE[: len(whole)] and all(over <= 0 for _, _, over in chips), size
+        rest.append(len(MADE) - len(whole))
+        if rest[-1]:
+            words, title, _ = chips[-1]
+            assert str(rest[-1]) in words and title == " · ".join(MADE[len(whole) :])
+        end = box(stage, ".wb-top")[3]
+        assert all(box(stage, f".wb-top > {each}")[3] <= end for each in ("b", ".wb-made")), size
+    assert rest[0] == 0 and rest[2] > 0, "all on a wide page, not all on a narrow one"
+
+
+def test_news_of_the_moment_stay_in_view_where_their_list_changes_its_height(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page, iterations=40, share=0.5)
+    stage.evaluate("(root) => root.stage.goto(root.stage.known().table.to)")
+    for size in (LAPTOP, (900, 860), LAPTOP):
+        at_size(page, size)
+        newest = "li:nth-last-child(1 of .wb-happened li:not(.later))"
+        _, top, _, bottom = box(stage, f".wb-happened {newest}")
+        _, least, _, most = box(stage, ".wb-happened")
+        assert least - 1 <= top < bottom <= most + 1, size

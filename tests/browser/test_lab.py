@@ -99,6 +99,21 @@ def one_screen(page: Page, stage: Locator) -> None:
     page.set_viewport_size(before)
 
 
+def stays_within(page: Page, stage: Locator) -> None:
+    """However much the line at the top says, the picture is as wide as its place."""
+    before = page.viewport_size
+    stage.evaluate("(root) => { root.stage.known().run.notes = Array(9).fill('made by us'); }")
+    for width in (1440, 900):
+        page.set_viewport_size({"width": width, "height": 900})
+        let_draw(page, 1000)
+        own, place = stage.evaluate(
+            """(root) => [root, root.closest(".jp-Cell-outputWrapper")]
+              .map((one) => one.getBoundingClientRect().right)"""
+        )
+        assert own <= place + 1, width
+    page.set_viewport_size(before)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme: str) -> None:
@@ -209,5 +224,6 @@ def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: 
     stage = first_stage(page)
     assert stage.evaluate("(root) => root.stage.known().table.calls[0].start") <= first
     sees_chunks_move(stage)
+    stays_within(page, stage)
     stage.get_by_role("button", name="Stop").last.click()
     wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")

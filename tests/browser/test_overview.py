@@ -181,6 +181,18 @@ def test_nothing_overlaps_or_moves_from_state_to_state(
     assert all(place == places[0] for place in places), places
 
 
+CONTROLS = """(root) => {
+  const seen = [...root.querySelectorAll(".wb-bar :is(button, select, .wb-state)")]
+    .filter((one) => one.checkVisibility())
+    .map((one) => [one.textContent, one.getBoundingClientRect()]);
+  const { left, right } = root.getBoundingClientRect();
+  const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1.5;
+  return seen.filter(([, a], i) => a.left < left || a.right > right
+    || seen.some(([, b], j) => j < i && over(a, b))).map(([words]) => words);
+}"""  # those beyond the picture's edge, or on one another
+
+
 def test_without_a_run_the_places_are_there(open_page: Callable[..., Watched]) -> None:
     viewer = Viewer(open_page().page, None, 992)
     viewer.says("Nothing runs yet")
@@ -306,6 +318,9 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     rows = len(run.store)
     viewer.until(lambda: True, "a moment")
     assert len(run.store) == rows  # they are held
+    for width in (1100, 900, 800):
+        viewer.page.set_viewport_size({"width": width, "height": 900})
+        viewer.until(lambda: viewer.stage.evaluate(CONTROLS) == [], f"all controls at {width} px")
     chunk.click()
     viewer.until(lambda: len(run.store) > rows, "a chunk")
     frame.get_by_role("combobox").select_option("fit")

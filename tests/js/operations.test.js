@@ -54,7 +54,8 @@ for (const name of NAMES)
   });
 
 test(
-  "a chunk that never came is missing, once its " + "rank is through: of every operation, in words",
+  "a chunk that never came is missing, once its " +
+    "rank has finished: of every operation, in words",
   () => {
     for (const name of NAMES) {
       const n = 4;

@@ -67,6 +67,7 @@ function seenAt(how, t, width, befell = new Map()) {
     frame.workers.length,
     frame.shards.map((s) => s.share),
     aheadOf(rule, frame, rounds.lead(at)),
+    known.run.iterations,
   );
   const nth = (rank, all) => all.findIndex((one) => one.rank === rank);
   const comets = frame.comets.map((c) => ({
@@ -246,6 +247,24 @@ test("a worker is tinted by what it lacks of each shard, and has a notch for eve
     });
   }
   assert.ok(most >= 3);
+});
+
+test("a track has no more columns than a short run has iterations, and none before its first", () => {
+  for (const iterations of [1, 6, 9]) {
+    const short = serverPlace(928, 4, [1], 4, iterations);
+    assert.equal(short.columns, Math.max(6, iterations + 1));
+  }
+  assert.equal(serverPlace(928, 4, [1], 4, 1000).columns, serverPlace(928, 4, [1], 4).columns);
+  const { look, seen } = seenAt({}, 0.11, 928);
+  const g = canvas();
+  drawServer(g, look, seen);
+  const { left, past, column, bottom, top } = seen.place;
+  const lines = g.drawn.filter((d) => d.w === 0.75 && d.h === bottom - top);
+  assert.ok(past > seen.frame.min, "the run has just begun");
+  assert.equal(
+    Math.min(...lines.map((d) => d.x)),
+    Math.round(left + (past - seen.frame.min) * column),
+  );
 });
 
 test("columns grow in steps, bins show their share and leave room for their words", () => {

@@ -179,7 +179,8 @@ class _Verdict:
         sends = self.spent.rows.filter((p("kind") == "send") & p("rank").is_in(self.spent.trainers))
         count = sends.height / max(1, sends.select("rank", "iteration").n_unique())
         nbytes = float(sends["nbytes"].clip(0).mean() or 0)  # type: ignore[arg-type]
-        facts = f"{count:,.0f} messages of {print_size(round(nbytes))} per rank and iteration"
+        size = print_size(round(float(f"{nbytes:.3g}")))
+        facts = f"{count:,.0f} messages of {size} per rank and iteration"
         words = f"Bytes are on their way {often}: {facts}."
         if self._latency_counts(nbytes):
             advice = "Send fewer, larger messages: larger buckets, tensors fused."

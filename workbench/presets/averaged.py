@@ -70,7 +70,7 @@ def _disturbed() -> list[Words]:
         ),
         (
             "A rank dies",
-            "Rank 2 is killed in iteration 40: who notices first, and what was under way?",
+            "Rank 2 is killed after 40 iterations: who notices first, and what was under way?",
             lambda: Experiment(ranks=4, iterations=100, faults=(Kill(rank=2, at_iteration=40),)),
         ),
     ]

@@ -58,7 +58,7 @@ def presets() -> list[Words]:
         ),
         (
             "A server that dies",
-            "Rank 0 holds all examples and is killed in iteration 20. Who can go on, how long?",
+            "Rank 0 holds all examples and is killed after 20 iterations. Who can go on, how long?",
             lambda: served().replace(faults=(Kill(rank=0, at_iteration=20),)),
         ),
         (

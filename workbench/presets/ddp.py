@@ -65,7 +65,7 @@ def presets() -> list[Words]:
         ),
         (
             "DDP: PowerSGD",
-            "From iteration 10 on a gradient is sent as two thin factors. How many bytes remain?",
+            "After 10 iterations a gradient is sent as two thin factors. How many bytes remain?",
             lambda: bucketed(bucket_cap_mb=0.1, compression="powersgd", powersgd_rank=2),
         ),
         (
@@ -75,7 +75,7 @@ def presets() -> list[Words]:
         ),
         (
             "DDP: samples run out",
-            "Rank 1 has none left from iteration 10 on, yet takes part in every all-reduce: Join.",
+            "Rank 1 has none left after 10 iterations, yet takes part in every all-reduce: Join.",
             lambda: bucketed(bucket_cap_mb=0.1, runs_out=(40, 10, 40, 20)),
         ),
         (

@@ -108,7 +108,7 @@ def _stale_and_uneven() -> list[Words]:
         ),
         (
             "A worker dies",
-            "A worker is killed in iteration 40. The others go on: nobody waits for it any more.",
+            "Killed after 40 iterations. The others go on: nobody waits for it any more.",
             lambda: served(consistency="ssp").replace(faults=(Kill(rank=2, at_iteration=40),)),
         ),
     ]

@@ -45,7 +45,7 @@ def presets() -> list[Words]:
         ),
         (
             "Ranks that come and go",
-            "Rank 3 joins in iteration 30, rank 1 has notice to leave in 80. Who trains on what?",
+            "Rank 3 joins after 30 iterations, rank 1 leaves after 80. Who trains on what?",
             lambda: healing(
                 "shrink",
                 ranks=(2, 4),

@@ -97,7 +97,7 @@ def presets() -> list[Words]:
         ),
         (
             "An actor that dies",
-            "Rank 5 is killed in update 300. Training goes on: with how many frames per second?",
+            "Rank 5 is killed after 300 updates. Training goes on: with how many frames a second?",
             lambda: catching("ape_x", 6).replace(faults=(Kill(rank=5, at_iteration=300),)),
         ),
     ]

@@ -88,12 +88,12 @@ export function wrongWords({ holdings, call }, t) {
   const more = wrong.length > 1 ? `; ${wrong.length} of ${first.length - 1} chunks are wrong` : "";
   if (way === "hear")
     return (
-      `Rank ${rank} is through and has not heard of ` +
+      `Rank ${rank} has finished and has not heard of ` +
       `${ranksOf(lacking)}${wrong.length > 1 ? `; nor have ${wrong.length - 1} others of all` : ""}.`
     );
   if (way === "keep")
     return (
-      `Rank ${rank} is through without chunk ${chunk}, the part of rank ` +
+      `Rank ${rank} has finished without chunk ${chunk}, the part of rank ` +
       `${owners.get(chunk)}${wrong.length > 1 ? `; ${wrong.length} chunks are missing` : ""}.`
     );
   return (

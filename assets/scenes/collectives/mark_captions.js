@@ -72,7 +72,7 @@ export function cellWords(reading, frame, cell, state, poison = null) {
         slots,
         asked,
       )}`,
-      ...(lacking.length ? [`✕ rank ${rank} is through without it`] : []),
+      ...(lacking.length ? [`✕ rank ${rank} has finished without it`] : []),
       ...arrivingWords(frame, rank, chunk),
     ];
   if (holdings.way === "hear")
@@ -80,7 +80,7 @@ export function cellWords(reading, frame, cell, state, poison = null) {
       `rank ${rank} has heard of ` +
         `${complete ? "all" : ranksOf(parts.filter((p) => p.within).map((p) => p.rank))}`,
       ...(lacking.length
-        ? [`✕ rank ${rank} is through and has not heard of ${ranksOf(lacking)}`]
+        ? [`✕ rank ${rank} has finished and has not heard of ${ranksOf(lacking)}`]
         : []),
       ...arrivingWords(frame, rank, chunk),
     ];
@@ -95,7 +95,7 @@ export function cellWords(reading, frame, cell, state, poison = null) {
   ];
   if (doubled.length) lines.push(`✕ the part of ${ranksOf(doubled)} is in more than once`);
   if (lacking.length)
-    lines.push(`✕ rank ${rank} is through, and the part of ${ranksOf(lacking)} is missing`);
+    lines.push(`✕ rank ${rank} has finished, and the part of ${ranksOf(lacking)} is missing`);
   if (poison && cellHasNaN(poison, holdings, cell, state))
     lines.push(`it holds ${nanWords(poison)}`);
   if (!asked && !complete) lines.push("nothing of it must be here at the end");

@@ -104,7 +104,7 @@ function momentsOf(reading) {
           `rank ${r.rank} had waited ${duration(r.end - r.start)} for ${awaited(r, true, piece)}`,
       });
     if (r.kind === "collective" && call.complete)
-      moments.push({ at: r.end, words: () => `rank ${r.rank} is through` });
+      moments.push({ at: r.end, words: () => `rank ${r.rank} has finished` });
   }
   for (const [rank, start] of call.came)
     if (start > FOR_LONG * span)

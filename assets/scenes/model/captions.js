@@ -219,8 +219,8 @@ export function graphSentence(model, crossed) {
     const same = !Number.isFinite(equal) || Math.abs(equal - chosen) < SAME * chosen;
     parts.push(
       model.largest
-        ? `Stage ${most} computes longest, ${spent(times[most])} a microbatch; with what it sends ` +
-            `no stage takes more than ${spent(chosen)}${same ? "" : `, in equal numbers of layers ${spent(equal)}`}.`
+        ? `Stage ${most} computes longest, ${spent(times[most])} a microbatch; sending included, ` +
+            `at most ${spent(chosen)}${same ? "" : `, in equal numbers of layers ${spent(equal)}`}.`
         : `Stage ${most} takes longest, ${spent(chosen)} a microbatch.`,
     );
   }
@@ -228,11 +228,11 @@ export function graphSentence(model, crossed) {
   const widest = loads.indexOf(Math.max(...loads));
   if (crossed && loads.length > 1 && loads[0] > 0 && loads.every((n) => n === loads[0]))
     parts.push(
-      `In iteration ${grouped(crossed.iteration + 1)} ${bytes(loads[0])} crossed each cut.`,
+      `In iteration ${grouped(crossed.iteration + 1)}, ${bytes(loads[0])} crossed each cut.`,
     );
   else if (crossed && loads[widest] > 0)
     parts.push(
-      `In iteration ${grouped(crossed.iteration + 1)} ` +
+      `In iteration ${grouped(crossed.iteration + 1)}, ` +
         `${loads.length > 1 ? `most bytes crossed cut ${widest + 1}: ${bytes(loads[widest])}` : `${bytes(loads[0])} crossed the cut`}.`,
     );
   else {

@@ -91,7 +91,8 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
   const digits = String(min + columns + 1).length * 6.2 + 10;
   const every = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((k) => k * column >= digits) ?? 1000;
   g.fillStyle = ink.rule;
-  for (let k = 0; k <= columns; k++)
+  const first = Math.max(0, past - min); // before the first iteration there is no track
+  for (let k = first; k <= columns; k++)
     if (column * every > 14 || (min - past + k) % every === 0)
       if (column > 8 || (min - past + k) % every === 0)
         g.fillRect(Math.round(left + k * column), top, 0.75, bottom - top);

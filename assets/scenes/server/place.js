@@ -32,12 +32,13 @@ const laneOf = (workers) =>
  * @param {number} room px
  * @param {number} least px of a column
  * @param {number} needed
+ * @param {number} iterations  of the run: a short one needs no more columns than it has
  */
-export function columnsFor(room, least, needed) {
+export function columnsFor(room, least, needed, iterations = Infinity) {
   const base = Math.max(3, Math.floor(room / least));
-  return (
-    GROWN.map((k) => Math.round(base * k)).find((n) => n >= needed) ?? Math.round(needed * 1.2)
-  );
+  const grown =
+    GROWN.map((k) => Math.round(base * k)).find((n) => n >= needed) ?? Math.round(needed * 1.2);
+  return Math.min(grown, Math.max(needed, iterations + 1));
 }
 
 /**
@@ -82,9 +83,10 @@ export function binHeights(shares, room) {
  * @param {number} workers
  * @param {number[]} shares  of the shards
  * @param {number} ahead  columns from the slowest to the wall
+ * @param {number} iterations  of the run
  * @returns {Place}
  */
-export function serverPlace(width, workers, shares, ahead) {
+export function serverPlace(width, workers, shares, ahead, iterations = Infinity) {
   const wide = width >= 728;
   const lane = laneOf(workers);
   const level = lane >= 44 ? "full" : lane >= 26 ? "line" : "dots";
@@ -95,7 +97,7 @@ export function serverPlace(width, workers, shares, ahead) {
   const ways = wide ? 128 : 84;
   const right = width - bin - ways;
   const room = right - left;
-  const columns = columnsFor(room, 2 * ring + (wide ? 6 : 2), ahead + 2);
+  const columns = columnsFor(room, 2 * ring + (wide ? 6 : 2), ahead + 2, iterations);
   const past = columns - ahead - 1;
   const column = room / columns;
   const lanes = workers * lane;

@@ -105,6 +105,7 @@ class ServerView {
       frame.workers.length,
       frame.shards.map((s) => s.share),
       ahead,
+      look.known.run?.iterations,
     );
     const at = (/** @type {number} */ rank, /** @type {{rank: number}[]} */ all) =>
       all.findIndex((one) => one.rank === rank);

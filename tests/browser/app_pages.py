@@ -18,6 +18,7 @@ Serve = Callable[..., str]
 def start_page(page: Page, address: str) -> None:
     page.goto(address)
     page.locator("button.main.large", has_text="Start").wait_for()
+    page.locator("details.kind").evaluate_all("(all) => all.forEach((one) => (one.open = true))")
 
 
 def choose(page: Page, preset: str, **fields: object) -> None:

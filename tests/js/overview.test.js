@@ -117,6 +117,13 @@ test("every state has its own sentence, held or not", () => {
   );
 });
 
+test("a frozen rank is told before what training together means", () => {
+  const frozen = (ranks) => say({ state: "running", control: { ...CONTROL, frozen: ranks } }).say;
+  assert.equal(frozen([0]), "Rank 0 is frozen: its process is stopped.");
+  assert.equal(frozen([0, 2]), "Ranks 0 and 2 are frozen: their processes are stopped.");
+  assert.match(frozen([]), /are training one model together/);
+});
+
 test("the end in numbers: all iterations, or fewer", () => {
   assert.match(
     say({ state: "finished" }, { newest: 199 }).say,
@@ -137,7 +144,7 @@ test("the large button starts a run, where the page may and none goes on; it nev
   );
   assert.deepEqual(
     STATES.map((state) => words({ state, run: { ...RUN, can_start: true } })),
-    ["▶ Start", "", "", "▶ Start again", "▶ Start again", "▶ Start again"],
+    ["▶ Start", "", "", "", "", ""],
   );
   assert.equal(startWords(nothing()), "");
 });

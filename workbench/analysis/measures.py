@@ -47,6 +47,9 @@ def way_kind(exp: Experiment) -> str:
     return kinds.get(name_of(exp.strategy), "all-reduce")
 
 
+_WITHOUT_ALL_REDUCE = ("gossip", "malt", "ad_psgd", "fsdp")  # they send messages of their own
+
+
 def way(exp: Experiment) -> str:
     """Return how ranks combine: an algorithm, another backend, a server's policy, or a schedule."""
     if exp.ranks == 1 or only_plays(exp):
@@ -57,6 +60,8 @@ def way(exp: Experiment) -> str:
         return name_of(schedule) if named else "grid"
     if exp.strategy == servers.STRATEGY:
         return name_of(exp.options.get("consistency", "bsp"))
+    if exp.strategy in _WITHOUT_ALL_REDUCE:
+        return ""
     if exp.strategy == "elephas":
         return f"{exp.options.get('mode', 'asynchronous')}, {exp.options.get('frequency', 'epoch')}"
     return name_of(exp.all_reduce) if exp.backend == "workbench" else exp.backend

@@ -17,6 +17,10 @@ import { processes, togetherWords } from "../../engine/run_words.js";
 
 const WAITS = 0.2; // of the time: a rank that waits so much is worth a word
 
+/** "1, 2 and 3" @param {number[]} ranks */
+const listed = (ranks) =>
+  ranks.length < 2 ? ranks.join("") : `${ranks.slice(0, -1).join(", ")} and ${ranks.at(-1)}`;
+
 /** @param {string} words */
 const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
@@ -201,19 +205,31 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
       small: `${standing} Nothing is lost: let them run, or step.`,
     };
   }
+  if (control?.frozen.length) return frozenCaption(control.frozen);
   const [say, small] = means;
   return { colour: "live", say, small: words || small };
 }
 
+/** Ranks whose processes are stopped: nobody trains together then. @param {number[]} ranks */
+function frozenCaption(ranks) {
+  const one = ranks.length === 1;
+  const names =
+    ranks.length > 3 ? `${ranks.length} ranks` : `Rank${one ? "" : "s"} ${listed(ranks)}`;
+  return {
+    colour: "hold",
+    say: `${names} ${one ? "is" : "are"} frozen: ${one ? "its process is" : "their processes are"} stopped.`,
+    small: `The others go on until they need something from ${one ? "it" : "them"}.`,
+  };
+}
+
 /**
  * What the large button says: it starts a run where there is none, and is not there otherwise (what
- * holds and stops the ranks stands at the time bar, once).
+ * holds and stops the ranks stands at the time bar, once, and so does what runs it again at the
+ * page's or the form's head).
  * @param {Known} known
  */
 export function startWords(known) {
-  if (!known.run?.can_start) return "";
-  if (known.state === "empty") return "▶ Start";
-  return isOver(known) ? "▶ Start again" : "";
+  return known.run?.can_start && known.state === "empty" ? "▶ Start" : "";
 }
 
 /**

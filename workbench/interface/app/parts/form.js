@@ -44,6 +44,15 @@ class Form {
       onclick: () => this.goFirst(),
     });
     this.presets = new Map(state.presets.map((preset) => [preset.name, this.preset(preset)]));
+    this.kinds = this.presetsByGroup(state.presets);
+    this.none = h("p", { class: "quiet", role: "status", hidden: true }, "None has these words.");
+    this.search = h("input", {
+      type: "search",
+      class: "seek",
+      "aria-label": "Search the presets",
+      placeholder: `Search ${state.presets.length} of them`,
+      oninput: () => this.seek(),
+    });
     const plain = state.fields.filter((field) => !field.advanced);
     const advanced = state.fields.filter((field) => field.advanced);
     this.more = h(
@@ -59,7 +68,13 @@ class Form {
         this.first,
         h("span", { class: "quiet" }, state.limits),
       )),
-      h("section", {}, h("h2", {}, "Or start one of these"), ...this.presetsByGroup(state.presets)),
+      h(
+        "section",
+        {},
+        h("div", { class: "row" }, h("h2", {}, "Or start one of these"), this.search),
+        ...this.kinds,
+        this.none,
+      ),
       (this.sheet = h(
         "section",
         { class: "sheet" },
@@ -186,18 +201,38 @@ class Form {
       button.disabled = !!busy;
   }
 
-  /** A heading for each group, and its presets. @param {{name: string, group: string}[]} presets */
+  /** A group folds its presets; the first does not. @param {{name: string, group: string}[]} presets */
   presetsByGroup(presets) {
-    return [...new Set(presets.map((one) => one.group))].flatMap((group) => [
-      h("h3", { class: "quiet" }, group),
-      h(
-        "div",
-        { class: "presets", role: "group", "aria-label": group },
-        ...presets
-          .filter((one) => one.group === group)
-          .map((one) => /** @type {HTMLElement} */ (this.presets.get(one.name))),
-      ),
-    ]);
+    return [...new Set(presets.map((one) => one.group))].map((group, i) => {
+      const cards = presets
+        .filter((one) => one.group === group)
+        .map((one) => /** @type {HTMLElement} */ (this.presets.get(one.name)));
+      return h(
+        "details",
+        { class: "kind", open: i === 0 },
+        h("summary", {}, h("h3", {}, group), h("span", { class: "quiet" }, String(cards.length))),
+        h("div", { class: "presets", role: "group", "aria-label": group }, ...cards),
+      );
+    });
+  }
+
+  /** Show the presets that have all the words that were typed, in their groups. */
+  seek() {
+    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    this.kinds.forEach((kind, i) => {
+      const group = kind.querySelector("h3").textContent;
+      const cards = [...kind.querySelectorAll(".preset")];
+      for (const card of cards) {
+        const text = `${group} ${card.querySelector(".card").textContent}`.toLowerCase();
+        card.hidden = !words.every((/** @type {string} */ word) => text.includes(word));
+      }
+      const found = cards.filter((card) => !card.hidden).length;
+      kind.hidden = !found;
+      kind.open = words.length ? found > 0 : i === 0;
+      shown += found;
+    });
+    this.none.hidden = shown > 0;
   }
 
   /** @param {Field[]} fields */

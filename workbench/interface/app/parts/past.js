@@ -141,7 +141,9 @@ export default part((body, /** @type {State} */ state, tell) => {
       : h(
           "p",
           { class: "quiet" },
-          "None yet. Runs that you start stay here to be compared until your browser ends.",
+          state.runs
+            ? "None yet. Runs that you start stay here to be compared until your browser ends."
+            : "Loading …",
         ),
     state.names?.length ? table(state, tell) : "",
   );

@@ -164,7 +164,7 @@ export function stateOf(known, held) {
 /** The run in a line: ranks, iteration, loss. @param {Known} known */
 export function factsOf(known) {
   const { run, counters } = known;
-  if (!run) return "";
+  if (!run?.ranks) return ""; // nothing has run yet
   const parts = [`${run.ranks} ${run.ranks === 1 ? "rank" : "ranks"}`];
   if (counters && counters.iteration >= 0) {
     parts.push(

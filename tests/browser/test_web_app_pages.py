@@ -58,6 +58,25 @@ def test_limits_are_said_in_words(serve: Serve, open_page: Open) -> None:
     wait_for(lambda: state(stage) == "finished", "a good end: what it did can be compared")
 
 
+def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_page: Open) -> None:
+    page = open_page().page
+    page.goto(web_app)
+    page.locator("button.main.large", has_text="Start").wait_for()
+    kinds = page.locator("details.kind")
+    every = kinds.count()
+    cards = page.locator("details.kind .preset").locator("visible=true")
+    assert page.locator("details.kind[open]").count() == 1 and every > 5
+    search = page.get_by_label("Search the presets")
+    search.fill("server dies")
+    names = cards.locator("b").all_inner_texts()
+    assert "A server that dies" in names and len(names) < 9
+    search.fill("nothing of this name")
+    assert cards.count() == 0 and page.get_by_text("None has these words.").is_visible()
+    search.fill("")
+    assert page.locator("details.kind[open]").count() == 1
+    assert kinds.locator("visible=true").count() == every
+
+
 def test_a_link_carries_the_spec_and_never_code(web_app: str, open_page: Open) -> None:
     page = open_page().page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

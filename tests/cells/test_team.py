@@ -18,7 +18,7 @@ from workbench.cells import cell as cell_module
 from workbench.cells.result import CellError, CellInterrupted
 from workbench.cells.team import Ranks
 from workbench.store.event_store import Store
-from workbench.views.pages.facts import facts
+from workbench.views.pages.facts import circle_of, facts
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
 
@@ -157,6 +157,8 @@ def test_a_deadlock_is_explained_within_seconds_and_can_be_interrupted(team: Ran
         "Deadlock: rank 0 waits for rank 1, which waits for rank 2, which waits for rank 0."
     )
     assert svg(still).count("<polygon") == 3, "an arrow from each to the next"
+    circle = [{"rank": rank, "peer": (rank + 1) % 3} for rank in range(3)]
+    assert circle_of(team.store.metadata) == circle, "live pictures keep it after the cell's end"
     assert result.interrupted and {one["line"] for one in result.errors.values()} == {4}
     with pytest.raises(CellInterrupted, match="the ranks live"):
         result.check()
@@ -164,7 +166,7 @@ def test_a_deadlock_is_explained_within_seconds_and_can_be_interrupted(team: Ran
     assert values == {rank: f"({rank}, 3.0)" for rank in range(3)}
     again = team.execute("import threading\nthreading.Event().wait(1.7)\n")
     assert again.ok and again.notes == []  # the waits are over
-    assert select(team.store).deadlock == ()
+    assert select(team.store).deadlock == () and circle_of(team.store.metadata) == []
 
 
 def test_a_cell_that_only_some_ranks_run_says_so_when_they_wait(team: Ranks) -> None:

@@ -125,6 +125,7 @@ test("every state has a word and a sentence", () => {
 test("the header line", () => {
   assert.equal(factsOf(known), "3 ranks · iteration 7 of 200 · loss 0.250");
   assert.equal(factsOf(nothing()), "");
+  assert.equal(factsOf({ ...known, run: { ...known.run, ranks: 0 }, counters: null }), "");
   assert.equal(titleOf(call), "Ring all-reduce");
   assert.equal(titleOf({ ...call, algorithm: "one_shot" }), "One-shot all-reduce");
 });

@@ -149,7 +149,7 @@ class Ranks(Steering, Shown):
             self.cells += 1
             name = name or f"cell {self.cells}"
             running.parse(code, name)
-            self.store.metadata["cells"] = str(self.cells)
+            self.store.metadata |= {"cells": str(self.cells), "deadlock": ""}
             self._mend(tell)  # one may have died since the last cell
             self._cell = Cell(
                 self._members, chosen, self.cells, tell, lambda: self.store.doing, self._stands

@@ -11,11 +11,13 @@ import { sentTotals } from "../../engine/sent_totals.js";
 const LISTED_RANKS = 8; // of many ranks those that wait longest
 
 /**
- * Whether this is a run of which no loss is ever known: somebody else's job, or a notebook's cells.
+ * Whether this is a run of which no loss is ever known: somebody else's job, or a notebook's cells;
+ * not of one that may be started here.
  * @param {Known} known
  * @param {number} newest  the newest iteration with a loss
  */
-export const tellsNoLoss = ({ run }, newest) => !!run && !run.strategy && newest < 0;
+export const tellsNoLoss = ({ run, state }, newest) =>
+  !!run && !run.strategy && newest < 0 && !(state === "empty" && run.can_start);
 
 /**
  * The lines: whose, what was sent and waited, and the share of the time that was waited.

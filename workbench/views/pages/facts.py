@@ -128,6 +128,15 @@ def _title(strategy: str) -> str:
     return match[1] if match else strategy.replace("_", " ").capitalize()
 
 
+def circle_of(metadata: Mapping[str, str]) -> list[dict[str, int]]:
+    """Return who waited for whom in a circle when a notebook's cell ended in a deadlock."""
+    with _as_stored():
+        ranks = [int(rank) for rank in metadata.get("deadlock", "").split(",") if rank]
+    return [
+        {"rank": rank, "peer": ranks[(place + 1) % len(ranks)]} for place, rank in enumerate(ranks)
+    ]
+
+
 def slow_ranks(metadata: Mapping[str, str]) -> dict[int, float]:
     """Return the ranks that the spec slows from the beginning, with their factors."""
     with _as_stored():

@@ -38,6 +38,7 @@ from workbench.views.pages.commands import Orders
 from workbench.views.pages.facts import (
     NO_CONTROL,
     Watched,
+    circle_of,
     control,
     facts,
     failure_of,
@@ -304,6 +305,8 @@ class Feed:
         else:
             header_facts["emulated"] = changed(header_facts["emulated"], tally.links)
         header_facts["notes"] = notes
+        if circle := circle_of(run.store.metadata):
+            header_facts["waiting"] = circle
         if self._over and (cost := self._cost(run.store)):
             header_facts["bottleneck"] = cost
         word, words = state_of(run, self._over, header_facts, tally.events, tally.iteration)

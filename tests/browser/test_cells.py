@@ -58,6 +58,6 @@ def test_cells_are_seen_while_they_run_and_a_deadlock_is_interrupted_from_the_st
     ended = [[], [], ["CellInterrupted"]]
     wait_for(lambda: [names for _, names in page.evaluate(CELLS)] == ended, "the cell's end")
     wait_for(lambda: known(stage, "words") == "The ranks wait for the next cell.", "an idle stage")
-    said = stage.locator(".wb-say")
-    wait_for(lambda: "can go on before" in said.inner_text(), "the circle, as it was")
+    caption = stage.locator(".wb-say")
+    wait_for(lambda: "can go on before" in caption.inner_text(), "the circle, as it was")
     page.screenshot(path=tmp_path / "ended.png", full_page=True)

@@ -141,3 +141,22 @@ def test_gradients_wait_in_the_queue_of_a_slow_server() -> None:
     assert {worker for _, worker in still.queued} <= set(queue["worker"])
     assert [worker for worker, *_ in still.times] == [1, 2, 3, 4]
     assert all(0 <= sum(shares) <= 1.001 for _, *shares in still.times)
+
+
+def test_the_moment_is_one_at_which_all_workers_train() -> None:
+    """A slow worker is alone at the end: then the others hold what is long outdated."""
+    run = wb.run(
+        wb.Experiment(
+            strategy="parameter_server",
+            ranks=4,
+            iterations=20,
+            pad_compute="5 ms",
+            options={"consistency": "asp"},
+            faults=(wb.Slow(rank=1, factor=4),),
+        )
+    )
+    run.wait(60)
+    still = served(run.store)
+    first, *others = still.workers
+    assert first[1] < 15, "the slow worker is done"
+    assert all(still.newest - version < 15 for _, _, version in others), still

@@ -70,6 +70,8 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
     recent = pl.concat(
         [lately.filter(moves).select("start_ns", "end_ns"), queue.select("start_ns", "end_ns")]
     )
+    done = lately.filter(moves).group_by("rank").agg(p("end_ns").max())["end_ns"].min()
+    recent = recent.filter(p("start_ns") < done)  # later not all of them train
     at = _busiest(recent["start_ns"].to_numpy(), recent["end_ns"].to_numpy())
     # A slow worker is in a much earlier iteration: from here on by time.
     under_way = (p("start_ns") <= at) & (at < p("end_ns"))

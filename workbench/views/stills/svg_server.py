@@ -87,7 +87,7 @@ def _server(
     queued = [worker for at_server, worker in still.queued if at_server == rank]
     if queued and high - low >= 60:
         yield text(SERVERS + 10, at + 34, f"in its queue: {len(queued)}", "comm", size=11)
-        for k in range(min(len(queued), 8)):
+        for k in range(min(len(queued), 8) if high - low >= 110 else 0):
             yield _triangle(SERVERS + 17 + 13 * k, at + 46, 0, "push")
 
 

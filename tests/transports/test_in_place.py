@@ -19,6 +19,7 @@ from tests.processes import values
 from workbench.common.errors import WorkbenchError
 from workbench.laws import check_events
 from workbench.transports.in_place import KEPT, LEAST, Borrower, Lender, Place
+from workbench.transports.mailbox import SLOTS
 
 N = LEAST // 4  # the fewest float32 that are read in place
 
@@ -85,6 +86,50 @@ def test_messages_arrive_whole_and_in_order(hosts: int, tmp_path: Path) -> None:
     assert rows.group_by("kind").agg(pl.col("nbytes").sum())["nbytes"].n_unique() == 1
     if hosts == 1:  # a wait for the receiver is one for it, not for room
         assert "not taken yet" in rows["name"].to_list() + events["name"].to_list()
+
+
+def _staying(rank: int, n: int) -> list[Any]:
+    """Receive messages where they lie: the sender is done once each is given back."""
+    group: Any = dist.group.WORLD
+    if rank == 0:
+        whole, seen = _lent(4 * N, 1.0), []
+        for i in range(3 * SLOTS):
+            whole.fill_(float(i))
+            work: Any = dist.isend(whole, 1)
+            dist.barrier()  # it has been read
+            seen.append(work.is_completed())
+            dist.barrier()  # and is given back from now on
+            work.wait()
+        dist.send(_lent(N - 1, 7.0), 1)  # too small: through slots
+        dist.send(whole, 1)  # early: it is in a buffer before it is asked for
+        dist.send(torch.zeros(1), 1, tag=3)
+        return seen
+    room, got = torch.full((4 * N,), -1.0), []
+    for i in range(3 * SLOTS):
+        work = group.recv([room], 0, 0, stays=True)
+        work.wait()
+        got.append(bool((work.arrived == i).all() and (room == -1).all()))
+        for _ in range(2):
+            dist.barrier()
+        work.give_back()
+    small = torch.empty(N - 1)
+    work = group.recv([small], 0, 0, stays=True)
+    work.wait()
+    got.append(work.arrived is small and bool((small == 7).all()))
+    dist.recv(torch.empty(1), 0, tag=3)
+    work = group.recv([room], 0, 0, stays=True)
+    work.wait()
+    got.append(work.arrived is room and bool((room == 3 * SLOTS - 1).all()))
+    work.give_back()  # nothing: it is not in the sender's memory
+    return got
+
+
+@pytest.mark.parametrize("mover", ["c", "python"])
+def test_a_message_may_stay_where_it_is_until_it_is_given_back(mover: str, tmp_path: Path) -> None:
+    env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_MOVER": mover}
+    seen, got = values(_staying, 2, env=lambda rank: env)
+    assert seen == [False] * (3 * SLOTS) and got == [True] * (3 * SLOTS + 2)
+    assert check_events(wb.load(tmp_path).events) == []
 
 
 def _inode(fd: int) -> int:

@@ -28,17 +28,20 @@ class Transfer:
     """One message of this rank: what is left of it, and whether it is done.
 
     ``x``: a flat numpy array. ``name``: the number of what its rows are called. ``place``: where it
-    lies in memory that its receiver reads in place.
+    lies in memory that its receiver reads in place. ``stays``: what is received in place is not
+    copied: ``lies`` is its bytes in the sender's memory, until ``give_back``.
     """
 
     __slots__ = (
         "after",
+        "box",
         "context",
         "early",
         "error",
         "finished",
         "late",
         "left_at",
+        "lies",
         "name",
         "nbytes",
         "number",
@@ -47,6 +50,7 @@ class Transfer:
         "posted",
         "signature",
         "slot",
+        "stays",
         "tag",
         "tensor",
         "where",
@@ -70,6 +74,8 @@ class Transfer:
         self.place, self.left_at = place, 0
         self.tensor: Any = None  # whose memory ``x`` is, where ``x`` does not keep it
         self.posted = now()
+        self.stays, self.lies = False, None
+        self.box: Any = None  # whose slot is to be given back
         self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None
         self.after: Any = None  # called before it counts as done
@@ -83,6 +89,12 @@ class Transfer:
         self.finished = True
         while self.late:
             self.late.pop()()
+
+    def give_back(self) -> None:
+        """Let the sender of what stayed with it write there again."""
+        box, self.lies, self.box = self.box, None, None
+        if box is not None:
+            box.give_back()
 
 
 class Engine:

@@ -236,12 +236,18 @@ class RecvEngine(Engine):
         if borrower is None:
             borrower = self._borrowers[peer] = Borrower(self.members.peers[peer].pid)
         try:
-            np.copyto(transfer.x.view(np.uint8), borrower.read(transfer.place, nbytes))
+            lies = borrower.read(transfer.place, nbytes)
+            if not transfer.stays:
+                np.copyto(transfer.x.view(np.uint8), lies)
         except OSError as error:
             watch = self.members.watch
             ended = watch.ended if peer in watch.spare else watch.lost
             raise ended(peer, "reading its message") from error
-        box.release()
+        if transfer.stays:
+            transfer.lies, transfer.box = lies, box
+            box.pass_by()
+        else:
+            box.release()
         transfer.slot = 1
         if not transfer.early:
             self.moved = now()

@@ -157,9 +157,9 @@ class WorkbenchGroup(ProcessGroup):
         self._check_open()
         return self._noted(self._messages.send(tensors, to, tag))
 
-    def recv(self, tensors: list[Tensor], frm: int, tag: int) -> Any:
+    def recv(self, tensors: list[Tensor], frm: int, tag: int, *, stays: bool = False) -> Any:
         self._check_open()
-        return self._noted(self._messages.recv(tensors, frm, tag))
+        return self._noted(self._messages.recv(tensors, frm, tag, stays=stays))
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
         self._check_open()

@@ -46,13 +46,16 @@ class Messages:
         transfer.place = self._session.lender.place(host)
         return self._post("send", "send", transfer, tensors)
 
-    def recv(self, tensors: list[torch.Tensor], frm: int, tag: int) -> Any:
-        """Post a receive, from any rank if ``frm`` is -1, and return its handle."""
+    def recv(self, tensors: list[torch.Tensor], frm: int, tag: int, *, stays: bool = False) -> Any:
+        """Post a receive, from any rank if ``frm`` is -1, and return its handle. ``stays``: see
+        P2PWork.arrived.
+        """
         self._check_peer("recv", frm, lowest=-1)
         x = tensors[0].data
         direct = x.is_cpu and x.is_contiguous()
         host = x if direct else torch.empty(x.shape, dtype=x.dtype)
         transfer = self._transfer(host, frm, tag)
+        transfer.stays = stays and direct
         if not direct:
             transfer.after = in_mode_of(x, partial(_copy_back, x, host))
         return self._post("recv", "recvAnySource" if frm < 0 else "recv", transfer, tensors)

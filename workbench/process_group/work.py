@@ -22,6 +22,7 @@ from torch.futures import Future
 
 from workbench.common.errors import RunTimeout, timed_out
 from workbench.messaging.p2p import Transfer
+from workbench.transports.in_place import read_only
 
 
 class WorkbenchWork(Work):
@@ -133,6 +134,18 @@ class P2PWork(Work):
         # torch gives 0 for "no limit"
         self.engine.progress_engine.wait(self.engine, self.transfer, limit or math.inf)
         return True
+
+    @property
+    def arrived(self) -> torch.Tensor:
+        """The message: the tensor that was passed for it, or, of a receive in place, that of its
+        sender, who waits until ``give_back``. It is read, and never written.
+        """
+        x, lies = self._result[0], self.transfer.lies
+        return x if lies is None else read_only(lies, x)
+
+    def give_back(self) -> None:
+        """Let the sender of a message that was received in place go on."""
+        self.transfer.give_back()
 
     def is_completed(self) -> bool:
         return self.transfer.finished

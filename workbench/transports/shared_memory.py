@@ -112,7 +112,15 @@ class SharedInbox(_Mailbox):
         return Header(*self.fields())
 
     def release(self) -> None:
+        self.pass_by()
+        self.give_back()
+
+    def pass_by(self) -> None:
+        """Go on to the next slot, and keep this one: its message is still read."""
         self.counts[TURN] = (self.counts[TURN] + 1) % SLOTS
+
+    def give_back(self) -> None:
+        """Give a slot back to the sender."""
         self.free.release()
         if self.bell is not None:
             self.bell.ring()

@@ -117,6 +117,34 @@ def test_buffers_change_nothing(momentum: float) -> None:
     assert torch.equal(*ends)
 
 
+@pytest.mark.parametrize(
+    ("rule", "stale", "momentum", "once"),
+    [
+        ("asp", "keep", 0.0, True),
+        ("ssp", "drop", 0.0, True),
+        ("bsp", "keep", 0.0, False),  # it waits for others
+        ("asp", "scale", 0.0, False),  # it is written to
+        ("asp", "keep", 0.9, False),  # the optimiser may keep it
+    ],
+)
+def test_a_gradient_may_stay_with_its_worker_where_it_is_read_once(
+    rule: str, stale: str, momentum: float, once: bool
+) -> None:
+    def sgd(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=LR, momentum=momentum)
+
+    options = {"staleness": 3} if rule == "ssp" else {}
+    one = Shard(torch.zeros(4), (1, 2), policy(rule, options), sgd, stale=stale)
+    assert one.reads_once == once
+    one.inbox[1].fill_(99.0)
+    theirs = torch.full((4,), 2.0)
+    if once:
+        one.take_in(1, 1.0, theirs)
+        assert one.values_n.tolist() == [-1.0] * 4 and theirs.tolist() == [2.0] * 4
+    one.log = object()  # type: ignore[assignment]  # a replica chain sends it on
+    assert not one.reads_once
+
+
 def test_a_policy_hears_of_every_push_once() -> None:
     heard: list[tuple[int, int]] = []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -153,11 +153,12 @@ class Server:
             self.queue += [key for key in arrived if key not in self.queue]
             self._check_silence(bool(done or not keys))
             self.service.progress(finished=not keys)
-            if self.queue:
-                self._handle(*self.queue.pop(0))
-                self._let_finished_leave()
-            self._heed_stop()
-            self._let_start()
+            with together():  # who is let go on, and granted its start, wakes once
+                if self.queue:
+                    self._handle(*self.queue.pop(0))
+                    self._let_finished_leave()
+                self._heed_stop()
+                self._let_start()
         job.ended_ns = now()
         if job.exp.recovers:  # a last checkpoint would wait for a server that is lost too
             self._check_workers()
@@ -190,12 +191,8 @@ class Server:
         """Raise RunTimeout after a silence longer than the experiment allows."""
         self.silence = 0.0 if heard or self.job.control.clocks_stand() else self.silence + LOOK
         if self.silence > self.patience:
-            live = self._live()
-            due = ", ".join(
-                str(self.job.session.run_rank(worker))
-                for worker in live
-                if worker not in self.waiting
-            )
+            late = [worker for worker in self._live() if worker not in self.waiting]
+            due = ", ".join(str(self.job.session.run_rank(worker)) for worker in late)
             why = f"waits for worker {due}" if due else "lets no worker start, by its policy"
             raise RunTimeout(
                 f"no gradient for {self.silence:.1f} s: server {self.job.run_rank} {why}. "
@@ -212,17 +209,19 @@ class Server:
     def _await_push(self, worker: int, iteration: int) -> None:
         """Post the receive of a worker's gradient."""
         self.job.recorder.where = Where(self._within(iteration))  # of the rows of its arrival
-        room = self.shard_of[worker].inbox[worker]
+        shard, world = self.shard_of[worker], cast(Any, dist.group.WORLD)
         with self.job.label(self.labels[0]):
-            self.inbox[worker, GRADIENT] = dist.irecv(room, worker, tag=GRADIENT)
+            post = partial(world.recv, stays=shard.reads_once)
+            self.inbox[worker, GRADIENT] = post([shard.inbox[worker]], worker, GRADIENT)
 
     def _handle(self, worker: int, tag: int) -> None:
         """Handle a message of ``worker``: a push, a farewell, or its loss."""
-        shard = self.shard_of[worker]
+        shard, message = self.shard_of[worker], self.inbox[worker, tag]
         if worker not in shard.clock:
+            message.give_back()
             return
         try:
-            self.inbox[worker, tag].wait()
+            message.wait()
         except PeerLost:
             if self.job.goes_on_from_memory:
                 raise
@@ -234,7 +233,9 @@ class Server:
         iteration = shard.clock[worker]
         others = sum(tag == GRADIENT for _, tag in self.queue)
         self._mark("queue", others, worker, Where(iteration, version=shard.version))
-        self._record(shard, shard.take_in(worker, self._share(worker, iteration)))
+        outcomes = shard.take_in(worker, self._share(worker, iteration), message.arrived)
+        message.give_back()
+        self._record(shard, outcomes)
         if extra := shard.policy.slack.get(worker):
             self._mark("slack", extra, worker, Where(iteration, version=shard.version))
         self.waiting[worker] = shard.after(iteration)
@@ -351,12 +352,8 @@ class Server:
                     value=outcome.staleness,
                 )
             else:
-                self._mark(
-                    "dropped",
-                    self._samples(outcome.worker, outcome.iteration),
-                    outcome.worker,
-                    where,
-                )
+                samples = self._samples(outcome.worker, outcome.iteration)
+                self._mark("dropped", samples, outcome.worker, where)
         if outcomes and shard.clock:
             slowest = min(shard.clock.values())
             me = self.job.run_rank

@@ -129,9 +129,19 @@ class Shard:
             return False
         return self.policy.may_start(worker, iteration, self.clocks)
 
-    def take_in(self, worker: int, share: float) -> list[Outcome]:
-        """Apply or drop the gradient in the inbox of ``worker``, weighted by its ``share`` of the
-        minibatch.
+    @property
+    def reads_once(self) -> bool:
+        """Whether a gradient is read once, as it comes, and never written: then it may stay where
+        its worker has it, and is passed to ``take_in``.
+        """
+        alone = not self.policy.synchronous and self.log is None
+        return alone and self.stale != "scale" and bool(_plain_rate(self.optimizer))
+
+    def take_in(
+        self, worker: int, share: float, gradient_n: torch.Tensor | None = None
+    ) -> list[Outcome]:
+        """Apply or drop the gradient of ``worker``, weighted by its ``share`` of the minibatch. It
+        is in the inbox, unless it is given.
 
         Returns the outcomes; none while a synchronous update waits for other workers.
         """
@@ -140,12 +150,12 @@ class Shard:
         if self.policy.synchronous:
             self._kept.append(worker)
             return self._update_together()
+        gradient_n = self.inbox[worker] if gradient_n is None else gradient_n
         staleness = self.version - self.pulled[worker]
         start, iteration = time.monotonic_ns(), self.clock[worker]
         dropped = self.stale == "drop" and staleness > self.drop_above
-        dropped = dropped or self._left_out(worker)
+        dropped = dropped or self._left_out(gradient_n)
         if not dropped:
-            gradient_n = self.inbox[worker]
             if self.stale == "scale" and staleness > 1:
                 gradient_n.div_(staleness)
             self._update(gradient_n, start, [worker])
@@ -168,7 +178,7 @@ class Shard:
             return []
         start, last = time.monotonic_ns(), self._kept[-1]
         order = sorted(self._kept)
-        applied = [worker for worker in order if not self._left_out(worker)]
+        applied = [worker for worker in order if not self._left_out(self.inbox[worker])]
         iteration, staleness = self.clock[last], self.version - self.pulled[last]
         if applied:
             total_n = self.inbox[applied[0]]
@@ -194,11 +204,11 @@ class Shard:
             for begun in [start if w == spans else end]
         ]
 
-    def _left_out(self, worker: int) -> bool:
-        """Return whether the worker has left its share of the minibatch out."""
-        if not self._skips or not len(self.inbox[worker]):
+    def _left_out(self, gradient_n: torch.Tensor) -> bool:
+        """Return whether its worker has left its share of the minibatch out."""
+        if not self._skips or not len(gradient_n):
             return False
-        return bool(self.inbox[worker][0].isnan())
+        return bool(gradient_n[0].isnan())
 
     def follow(self, gradient_n: torch.Tensor) -> None:
         """Make the update that the owner of these keys has made."""

@@ -206,7 +206,7 @@ def hold(stage: Locator, share: float) -> None:
     let_draw(stage.page, 400)
 
 
-@pytest.mark.parametrize("width", first(1, [640, 960]))
+@pytest.mark.parametrize("width", first(2, [400, 640, 960]))
 @pytest.mark.parametrize(
     ("name", "ranks"),
     first(
@@ -262,7 +262,7 @@ def test_the_links_as_a_table(tmp_path: Path, open_page: Callable[..., Watched])
     assert stage.locator(".wb-co-spots button[data-code='0']").count() == 1
 
 
-@pytest.mark.parametrize("width", first(1, [640, 960]))
+@pytest.mark.parametrize("width", first(2, [400, 640, 960]))
 def test_two_algorithms_share_one_playhead(
     tmp_path: Path, open_page: Callable[..., Watched], width: int
 ) -> None:
@@ -298,7 +298,7 @@ def test_two_algorithms_share_one_playhead(
     assert not watched.errors and not watched.foreign
 
 
-@pytest.mark.parametrize("width", first(1, [640, 960]))
+@pytest.mark.parametrize("width", first(2, [400, 640, 960]))
 @pytest.mark.parametrize("ranks", first(1, [16, 2, 4, 8]))
 def test_nothing_is_wider_than_the_stage_and_nothing_lies_over_something_else(
     tmp_path: Path, open_page: Callable[..., Watched], ranks: int, width: int

@@ -21,6 +21,7 @@ import { bytes, combineWords, duration, isPlanned, sentence } from "../../engine
 
 const PAIR_BODY = `<div class="wb-pair"><section><h2></h2><div></div></section><section><h2></h2><div></div></section></div>`;
 const APART_PX = 24;
+const LEAST_PX = 280; // of a half: narrower ones do not stand side by side
 const PAIR_TOP = 18;
 const PAIR_FOOT = 39;
 // px: between the two columns; above a score its name; axis and key; above the lanes
@@ -36,7 +37,9 @@ const LANES_TOP = 12;
 function sideOf(look, stage, side) {
   const key = look.current && pairsOf(look.known)?.keys(look.current.key)[side];
   const call = key ? stage.playback.open(key) : null;
-  const width = Math.floor((look.width - APART_PX) / 2);
+  // a page without room for two has one below the other, as the style sheet does
+  const beside = look.width >= 2 * LEAST_PX + APART_PX;
+  const width = beside ? Math.floor((look.width - APART_PX) / 2) : look.width;
   const ranks = call?.ranks ?? look.ranks;
   return { ...look, known: knownOfSide(look.known, side), call, current: call, width, ranks };
 }

@@ -305,3 +305,19 @@ def test_a_comparison_starts_at_a_click_and_ends_side_by_side(
     wait_for(lambda: "4 · Mine" in lines.first.inner_text(), "its name")
     lines.first.get_by_role("button", name="Delete").click()
     wait_for(lambda: lines.count() == 3, "one run less")
+
+
+def test_a_chart_without_room_is_drawn_once_it_has_some(web_app: str, open_page: Open) -> None:
+    """A page that is not laid out has no width: titles would be wrapped word by word."""
+    page = open_page(viewport={"width": 1280, "height": 1400}).page
+    start_page(page, web_app)
+    choose(page, "Two ranks", iterations=300)
+    stage = start(page)
+    place, lines = page.locator(".place-chart"), page.locator(".place-chart tspan.line")
+    wait_for(lambda: lines.count(), "a chart")
+    shown = lines.count()
+    place.evaluate("(one) => { one.style.width = '0'; }")
+    wait_for(lambda: state(stage) == "finished", "the end, after which no figure comes", 60)
+    page.wait_for_timeout(1500)
+    place.evaluate("(one) => { one.style.width = ''; }")
+    wait_for(lambda: 0 < lines.count() <= shown, "a title in as many lines as before")

@@ -12,6 +12,7 @@ import { fitted } from "./narrow.js";
  *   width: number}} Chart  width: px for which it is drawn */
 
 const NEAR = "60px"; // of the part of the page that is seen
+const LEAST = 60; // px: a page that is narrower is not laid out yet
 const WIDER = 24; // px: by so much more or less, it is laid out again
 const CONFIG = { displayModeBar: false, responsive: true };
 
@@ -49,6 +50,7 @@ async function draw(chart) {
   try {
     const library = await plotly(script);
     if (!chart.box.previousElementSibling) chart.box.before(styles());
+    if (chart.box.clientWidth < LEAST) return; // it is drawn once it has its room
     const { data, layout } = JSON.parse(figure);
     const fits = fitted(layout, chart.box.clientWidth);
     chart.width = chart.box.clientWidth;
@@ -69,7 +71,7 @@ function begin(body, state) {
   body.append(chart.box);
   charts.set(body, chart);
   new ResizeObserver(() => {
-    if (chart.width && Math.abs(chart.box.clientWidth - chart.width) > WIDER) void draw(chart);
+    if (chart.seen && Math.abs(chart.box.clientWidth - chart.width) > WIDER) void draw(chart);
   }).observe(chart.box);
   return chart;
 }

@@ -162,7 +162,8 @@ class Engine:
         """Return whether there is a mover for the slots of this peer's mailbox."""
         wired = self._wired.get(peer)
         if wired is None:
-            wired = self._wired[peer] = wire(self.mover, self.sends, peer, box)
+            other = peer != self.comm.rank  # to itself a rank seldom sends: Python does that
+            wired = self._wired[peer] = other and wire(self.mover, self.sends, peer, box)
         return wired
 
     def say_waiting(self) -> None:

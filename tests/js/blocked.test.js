@@ -74,6 +74,15 @@ test("ranks that wait and have sent nothing are drawn with whom they wait for", 
   assert.ok(spaceKeys(look, seen).some((k) => k.words === "to whom it waits for"));
 });
 
+test("ranks whose host is cut off have a key, and only then", () => {
+  const has = (cut_off) => {
+    const known = { ...waiting([]), control: { ...CONTROL, cut_off } };
+    const look = lookOf(known, null, known.table.to, { live: true, at: 0 });
+    return spaceKeys(look, preparedOf(look, null)).some((k) => k.words === "its host is cut off");
+  };
+  assert.deepEqual([has({ 2: "host b" }), has({})], [true, false]);
+});
+
 test(
   "what holds a circle up is told as what it is: a rank that is frozen or gone, a link that " +
     "is cut or slow",

@@ -17,6 +17,7 @@ import {
   workerWords,
   workersOf,
 } from "../../assets/scenes/server/captions.js";
+import { serverKeys } from "../../assets/scenes/server/legend.js";
 import { SCENES } from "./scenes.js";
 import { CONTROL, RUN, tableOf } from "./rows.js";
 import { knownOf } from "./simulated.js";
@@ -168,6 +169,44 @@ test("w at time t in words, a shard's, a worker's, a push's: all from the frame"
   assert.equal(when, momentWords(newest.end));
   assert.deepEqual([51.26 * MS, 2594.51 * MS].map(momentWords), ["51.3 ms", "2.5945 s"]);
   assert.match(what, new RegExp(`version is now ${newest.version}`));
+});
+
+test("what workers push is named as the run has it: no gradient where weights are subtracted", () => {
+  const rule = { ...RULES.asp, pushes: "weight difference" };
+  const rows = served({ rule: "asp" });
+  const index = serverIndexOf(tableOf(rows));
+  const run = { ...RUN, strategy: "elephas", ranks: 6, server: rule };
+  const all = times.flatMap((t) => {
+    const frame = serverFrame(index, rule, t, 24);
+    const seen = { frame, rule, index, comets: [], befell: new Map(), place: { level: "discs" } };
+    return [
+      serverSentence({ ...known, run }, frame, rule, true),
+      spokenServer(frame),
+      ...frame.workers.flatMap((_, i) => workerWords(frame, i, rule, "")),
+      ...frame.shards.flatMap((_, k) => shardWords(frame, k, index)),
+      ...frame.comets.flatMap((comet) => cometWords(comet, frame.pushes)),
+      ...logWords(index, 2, 3, t, frame.pushes),
+      ...lastUpdates(index, t, 2, frame).flat(),
+      ...serverKeys({ ink: {}, font: "", ratio: 1 }, seen, false).map((key) => key.words),
+    ];
+  });
+  assert.deepEqual(
+    all.filter((words) => /gradient/.test(words)),
+    [],
+  );
+  for (const words of [
+    "push: a weight difference",
+    /worker 2's weight difference of iteration 4/,
+    /trains on its partition/,
+    /pushes its weight difference/,
+    /of weight differences have come in/,
+    /it applies the weight difference of worker/,
+  ])
+    assert.ok(
+      all.some((one) => one.match(words)),
+      String(words),
+    );
+  assert.match(meaning(run, SCENES).join(" "), /one holds the parameters, 5 train\. Each worker/);
 });
 
 test("the rule in a title, what it all means on the overview, and where to look next", () => {

@@ -1,10 +1,11 @@
 """Two hosts that are network namespaces, with cables to the driver's: one is cut for 5 s, a host's
-ranks are killed, the driver is (`make test-launchers`).
+ranks are killed, the driver is; slow cables are kept busy (`make test-launchers`).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,10 +37,16 @@ EXP: dict[str, Any] = {
 }
 
 
+NAMESPACES = (
+    not os.geteuid()
+    and shutil.which("ip")
+    and not subprocess.run(["ip", "netns"], capture_output=True, check=False).returncode
+)
+pytestmark.append(pytest.mark.skipif(not NAMESPACES, reason="no network namespaces"))
+
+
 @pytest.fixture
 def cables() -> Iterator[None]:
-    if os.geteuid() or subprocess.run(["ip", "netns"], capture_output=True, check=False).returncode:
-        pytest.skip("not run here: no network namespaces")
     with hosts.namespaces():
         yield
 
@@ -48,6 +55,20 @@ def begun() -> wb.Run:
     run = wb.run(wb.Experiment(**EXP))
     until(lambda: run.iteration > 2 or run.done)
     return run
+
+
+def test_slow_cables_are_busy_as_long_as_an_all_reduce_lasts() -> None:
+    """At 10 Mbit/s they take so long that neither processors nor their load matter: what is beyond
+    theory is time in which a cable had nothing to carry.
+    """
+    with hosts.namespaces(mbit=10) as delayed:
+        by_algorithm = {
+            name: hosts.seconds_of(name, width=700, iterations=2, chunk_bytes=1 << 16)
+            for name in ("ring", "hierarchical")
+        }
+    for name, (spans, nbytes) in by_algorithm.items():
+        expected = hosts.by_theory(nbytes, mbit=10, delay=hosts.DELAY if delayed else 0.0)[name]
+        assert 0.95 < min(spans) / expected < 1.25, (name, spans, expected)
 
 
 def test_a_host_whose_cable_is_cut_for_5_s(cables: None, mark: str) -> None:

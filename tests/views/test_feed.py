@@ -95,6 +95,20 @@ def test_live_rows_follow_a_long_history(monkeypatch: pytest.MonkeyPatch) -> Non
     page.leave()
 
 
+def test_a_badge_says_what_carries_chunks_between_hosts_once_the_ranks_have_agreed() -> None:
+    run, words = Run(), "chunks between hosts over MPI"
+    client, page = join(run)
+    assert words not in client.last["run"]["notes"]
+    run.store.metadata["between hosts"] = "MPI"
+    run.tell(training(3))
+    client.until(lambda: words in client.last["run"]["notes"])
+    run.done = True
+    page.leave()
+    late, page = join(run)
+    assert words in late.last["run"]["notes"]
+    page.leave()
+
+
 def test_loaded_and_empty_runs_have_a_feed() -> None:
     client, _ = join(Loaded(Store.from_frame(training(2), {"experiment": SPEC})))
     assert client.last["state"] == "replay" and client.last["run"]["ranks"] == 4

@@ -48,6 +48,12 @@ def test_defaults_are_the_strategys_own() -> None:
     assert server_facts("parameter_server", {}, "dssp")["high"] == config.staleness_max
 
 
+def test_what_workers_push_is_named() -> None:
+    exp = wb.Experiment(strategy="elephas", ranks=3)
+    assert facts({"experiment": exp.to_yaml()})["server"]["pushes"] == "weight difference"
+    assert facts_of_server()["pushes"] == "gradient"
+
+
 def test_others_have_no_server() -> None:
     assert facts({"experiment": "strategy: ddp\nranks: 2\n"})["server"] is None
     assert facts({})["server"] is None

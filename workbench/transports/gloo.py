@@ -1,12 +1,15 @@
-"""Mailboxes between hosts: Gloo point to point, a header of fixed size before every payload.
+"""Mailboxes between hosts: Gloo point to point, every slot one message, a header and its payload.
 
-On each side threads of ours stand between the wire and a row of slots, so that a rank waits on
-semaphores here as it does in shared memory, and a full row of slots holds its sender back. What
-else a board would tell (a peer has ended, the group has failed) comes over the wire too.
+A rank waits on semaphores here as it does in shared memory, and a full row of slots holds its
+sender back. Receives for all free slots are posted ahead: Gloo sends a message once the other side
+has asked for it, and on a slow link that question would wait behind the data of the other
+direction, for every slot anew. On each side a thread waits for what is under way. What else a board
+would tell (a peer has ended, the group has failed) comes over the wire too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -24,10 +27,9 @@ from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
-from workbench.transports.mailbox import HEADER, SLOTS, Header, Views
+from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
 from workbench.transports.peer_page import PLANES, Board, clock_identity
 
-_WORDS = HEADER.size // 8
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
 # An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: the
@@ -35,100 +37,135 @@ _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
 _NO_TIMEOUT = timedelta(days=365)
 
 
-class GlooOutbox:
-    """The sending end: ``post`` returns at once, a thread puts the slots on the wire in turn."""
+class _GlooBox:
+    """One end of a channel. A slot's message lies in one buffer, as it goes over the wire."""
 
-    def __init__(self, channels: GlooChannels, to: int, plane: int, bell: Any) -> None:
-        self.free, self.moved, self.slot_bytes = threading.Semaphore(SLOTS), 0, channels.slot_bytes
-        self._channels, self._to, self._tag, self._bell = channels, to, 2 * plane, bell
-        with torch.inference_mode(False):  # they are written in other modes too
-            self._headers = [torch.zeros(_WORDS, dtype=torch.int64) for _ in range(SLOTS)]
-            self._payloads = [torch.zeros(self.slot_bytes, dtype=torch.uint8) for _ in range(SLOTS)]
-        self._views = [Views(bytes_of(payload), {}) for payload in self._payloads]
+    def __init__(self, channels: GlooChannels, peer: int, plane: int, bell: Any) -> None:
+        self.slot_bytes = channels.slot_bytes
+        self._channels, self._peer, self._bell = channels, peer, bell
+        self._tag, self._receipt_tag = 2 * plane, 2 * plane + 1
+        self._messages, self._receipt = _bytes(SLOTS, HEADER_BYTES + self.slot_bytes), _bytes(1)
+        payloads = [one[HEADER_BYTES:].numpy() for one in self._messages]
+        self._headers_of = [bytes_of(one) for one in self._messages]
+        self._views = [Views(bytes_of(payload), {}) for payload in payloads]
         self._turn = 0
-        self._posted: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
-        self._delivered = 0
-        self.thread = threading.Thread(target=self._write, daemon=True, name=f"workbench to {to}")
-        self.thread.start()
+        self._under_way: queue.SimpleQueue[Any] = queue.SimpleQueue()  # Gloo's works; None: the end
 
     def slot(self, dtype: Any) -> Any:
         return self._views[self._turn].get(dtype)
 
+    def _start(self, work: Callable[[], None], name: str) -> None:
+        self.thread = threading.Thread(target=work, daemon=True, name=f"workbench {name}")
+        self.thread.start()
+
+
+def _bytes(*shape: int) -> torch.Tensor:
+    with torch.inference_mode(False):  # they are written in other modes too
+        return torch.from_numpy(np.zeros(shape, np.uint8))
+
+
+class GlooOutbox(_GlooBox):
+    """The sending end: ``post`` gives a slot to Gloo, a thread frees it once it has been sent."""
+
+    def __init__(self, channels: GlooChannels, to: int, plane: int, bell: Any) -> None:
+        super().__init__(channels, to, plane, bell)
+        self.free, self.moved = threading.Semaphore(SLOTS), 0
+        self._bye, self._said_bye = _bytes(HEADER_BYTES), False
+        self._answer: Any = None  # for a receipt
+        self._has_receipt = False
+        self._start(self._wait, f"to {to}")
+
     def post(self, *fields: int, **named: int) -> None:
         header = Header(*fields, **named)
-        self._headers[self._turn].copy_(torch.tensor(header))
-        self._on_its_way += 1
+        if header.arrives and self._peer in self._channels.other_clock:
+            header = header._replace(arrives=max(header.arrives - now(), 1))  # from now on
+        HEADER.pack_into(self._headers_of[self._turn], 0, *header)
         self.moved += header.nbytes
-        self._posted.put(self._turn)
+        self._send(self._messages[self._turn][: HEADER_BYTES + header.nbytes])
         self._turn = (self._turn + 1) % SLOTS
 
-    def _write(self) -> None:
-        group, to, tag = self._channels.group, self._to, self._tag
+    def _send(self, message: torch.Tensor) -> None:
         try:
-            while (turn := self._posted.get()) >= 0:
-                header = self._headers[turn]
-                if to in self._channels.other_clock and header[_ARRIVES]:
-                    header[_ARRIVES] = max(int(header[_ARRIVES]) - now(), 1)  # from now on
-                group.send([header], to, tag).wait()
-                if nbytes := int(header[_NBYTES]):
-                    group.send([self._payloads[turn][:nbytes]], to, tag + 1).wait()
-                self._delivered += 1
+            self._under_way.put(self._channels.group.send([message], self._peer, self._tag))
+        except RuntimeError:
+            self._channels.ended(self._peer, False)
+
+    def _wait(self) -> None:
+        try:
+            while (work := self._under_way.get()) is not None:
+                work.wait()
                 self.free.release()
                 if self._bell is not None:
                     self._bell.ring()
-            group.send([torch.tensor(_BYE)], to, tag).wait()
+            if self._answer is not None:
+                self._answer.wait()
+                self._has_receipt = True
         except RuntimeError:
-            self._channels.ended(to, False)
+            self._channels.ended(self._peer, False)
 
     def drained(self) -> bool:
-        """Return whether all that was posted is in the other process."""
-        return self._delivered == self._on_its_way
+        """Return whether all that was posted is in the other process. Nothing is posted any more
+        once this has been asked: sent means only that it has left.
+        """
+        self.close()
+        return self._has_receipt
 
     def close(self) -> None:
-        """Send a farewell after what was posted."""
-        self._posted.put(-1)
+        """Send a farewell after what was posted; the other side answers with a receipt."""
+        if self._said_bye:
+            return
+        self._said_bye = True
+        HEADER.pack_into(bytes_of(self._bye), 0, *_BYE)
+        try:
+            group = self._channels.group
+            self._answer = group.recv([self._receipt], self._peer, self._receipt_tag)
+            self._send(self._bye)
+        except RuntimeError:
+            self._channels.ended(self._peer, False)
+        self._under_way.put(None)
 
 
-class GlooInbox:
-    """The receiving end: a thread takes messages off the wire into slots while there is room."""
+class GlooInbox(_GlooBox):
+    """The receiving end: a receive is under way for every slot that is free."""
 
     def __init__(self, channels: GlooChannels, frm: int, plane: int, bell: Any) -> None:
-        self.ready, self.slot_bytes = threading.Semaphore(0), channels.slot_bytes
-        self._room = threading.Semaphore(SLOTS)
-        self._channels, self._frm, self._tag, self._bell = channels, frm, 2 * plane, bell
-        self._buffers = [np.zeros(self.slot_bytes, np.uint8) for _ in range(SLOTS)]
-        self._views = [Views(bytes_of(buffer), {}) for buffer in self._buffers]
+        super().__init__(channels, frm, plane, bell)
+        self.ready = threading.Semaphore(0)
         self._headers: deque[tuple[int, ...]] = deque()
-        self._turn, self._filled = 0, 0
-        self.thread = threading.Thread(target=self._read, daemon=True, name=f"workbench from {frm}")
-        self.thread.start()
+        for turn in range(SLOTS):
+            self._receive(turn)
+        self._start(self._wait, f"from {frm}")
 
-    def _read(self) -> None:
-        group, words = self._channels.group, torch.zeros(_WORDS, dtype=torch.int64)
+    def _receive(self, turn: int) -> None:
         try:
-            while True:
-                while not self._room.acquire(timeout=0.05):
-                    if self._channels.closing:
-                        return
-                group.recv([words], self._frm, self._tag).wait()
-                if self._frm in self._channels.other_clock and words[_ARRIVES]:
-                    words[_ARRIVES] += now()
-                fields = tuple(words.tolist())
-                nbytes = fields[_NBYTES]
-                if nbytes < 0:
-                    self._channels.said_bye(self._frm)
+            message = [self._messages[turn]]
+            self._under_way.put(self._channels.group.recv(message, self._peer, self._tag))
+        except RuntimeError:
+            self._channels.ended(self._peer, False)
+
+    def _wait(self) -> None:
+        turn = 0
+        try:
+            while (work := self._under_way.get()) is not None:
+                work.wait()
+                fields = HEADER.unpack_from(self._headers_of[turn])
+                if fields[_NBYTES] < 0:
+                    self._say_received()
                     return
-                if nbytes:
-                    place = torch.from_numpy(self._buffers[self._filled][:nbytes])
-                    group.recv([place], self._frm, self._tag + 1).wait()
-                self._filled = (self._filled + 1) % SLOTS
+                if fields[_ARRIVES] and self._peer in self._channels.other_clock:
+                    fields = (*fields[:_ARRIVES], fields[_ARRIVES] + now(), *fields[_ARRIVES + 1 :])
+                turn = (turn + 1) % SLOTS
                 self._headers.append(fields)
                 self.ready.release()
                 if self._bell is not None:
                     self._bell.ring()
         except RuntimeError:
-            self._channels.ended(self._frm, False)
+            self._channels.ended(self._peer, False)
+
+    def _say_received(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it has not waited for this
+            self._answer = self._channels.group.send([self._receipt], self._peer, self._receipt_tag)
+        self._channels.said_bye(self._peer)
 
     def fields(self) -> tuple[int, ...]:
         """Return the header of the oldest slot as plain numbers."""
@@ -137,13 +174,13 @@ class GlooInbox:
     def header(self) -> Header:
         return Header(*self.fields())
 
-    def slot(self, dtype: Any) -> Any:
-        return self._views[self._turn].get(dtype)
-
     def release(self) -> None:
         self._headers.popleft()
+        self._receive(self._turn)
         self._turn = (self._turn + 1) % SLOTS
-        self._room.release()
+
+    def close(self) -> None:
+        self._under_way.put(None)
 
 
 class GlooChannels:
@@ -173,7 +210,7 @@ class GlooChannels:
         # Ranks whose clock is another one than ours: no moment is sent to them, but what is left.
         self.other_clock = {to for to in far if keys.get(f"clock {to}").decode() != clock}
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
-        self.ended, self.closing = ended, False
+        self.ended = ended
         self._far, self._bells = far, bells
         self._outboxes: dict[tuple[int, int], GlooOutbox] = {}
         self._byes: list[int] = []
@@ -213,7 +250,8 @@ class GlooChannels:
         deadline = time.monotonic() + seconds
         for outbox in self._outboxes.values():
             outbox.thread.join(max(0.0, deadline - time.monotonic()))
-        self.closing = True
+        for inbox in self._inboxes.values():
+            inbox.close()
         self._lines.close()
         for inbox in self._inboxes.values():
             inbox.thread.join(1.0)

@@ -142,6 +142,8 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
   if ([...emulated.values()].some((l) => l.down))
     put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
   if (any((s) => !!s.ended)) put("ended", 22, "ended; its links dotted", (g) => endedChip(g, ink));
+  if (any((s) => s.host !== null))
+    put("cut off", 16, "its host is cut off", (g) => ringAt(g, ink.edge, 6, 1, [3, 3]));
   if (any((s) => s.held)) put("held", 16, "held by you", (g) => square(g, ink.hold, []));
   if (any((s) => s.frozen)) put("frozen", 16, "frozen by you", (g) => square(g, ink.hold, [4, 3]));
   if (any((s) => s.factor !== 1))

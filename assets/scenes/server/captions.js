@@ -15,7 +15,6 @@ import { besidesWords, goneWords, regainedWords } from "./keys.js";
 import { isOver } from "../../engine/player.js";
 import { failedWords } from "../../engine/failure_caption.js";
 import { bytes, counted, duration, grouped, sentence } from "../../engine/format.js";
-import { averagesWords, processes } from "../../engine/run_words.js";
 
 const CROWD = 2; // pushes that wait at a shard are worth a sentence
 const LONG_QUEUE = 1e5; // ns in a queue that are worth a word
@@ -86,7 +85,7 @@ export function serverSentence(known, frame, rule, live) {
     if (rule.low === 0)
       return withLosses(
         `${names} wait${one ? "s" : ""} at the wall: ${still}, and no worker starts ` +
-          `${grouped(min + 1)} before its gradient is in.`,
+          `${grouped(min + 1)} before its ${frame.pushes} is in.`,
       );
     return withLosses(
       `${names} stand${one ? "s" : ""} at the wall: ${still}, and no worker may start more ` +
@@ -101,7 +100,7 @@ export function serverSentence(known, frame, rule, live) {
     .sort((a, b) => b.queue.length - a.queue.length)[0];
   if (active.length === 0 && workers.length)
     return withLosses(
-      "All workers have pushed their last gradient; the parameters are version " +
+      `All workers have pushed their last ${frame.pushes}; the parameters are version ` +
         `${living.map((s) => s.versions.join(" | ")).join(" and ")}.`,
     );
   if (crowd)
@@ -143,7 +142,7 @@ export function lastUpdates(index, t, lines, frame) {
     const until = countUntil(done, t, (push) => push.end);
     return done
       .slice(Math.max(0, until - lines), until)
-      .map((push) => ({ end: push.end, words: () => updateWords(rank, push) }));
+      .map((push) => ({ end: push.end, words: () => updateWords(rank, push, frame?.pushes) }));
   });
   const taken = (frame?.shards ?? []).flatMap(({ regained }) =>
     regained.map((one) => ({ end: one.end, words: () => regainedWords(one) })),
@@ -158,11 +157,15 @@ export function lastUpdates(index, t, lines, frame) {
 export const momentWords = (ns) =>
   ns < 999.5e6 ? `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(4)} s`;
 
-/** @param {number} shard @param {import("./index.js").Push} push */
-export function updateWords(shard, push) {
+/**
+ * @param {number} shard
+ * @param {import("./index.js").Push} push
+ * @param {string} [pushes]  what a push is
+ */
+export function updateWords(shard, push, pushes = "gradient") {
   const waited = push.begin - push.arrive;
   const queue = waited > LONG_QUEUE ? `, after ${duration(waited)} at the shard` : "";
-  const what = `worker ${push.worker}'s gradient of iteration ${grouped(push.iteration + 1)}`;
+  const what = `worker ${push.worker}'s ${pushes} of iteration ${grouped(push.iteration + 1)}`;
   if (push.dropped)
     return (
       `shard ${shard} dropped ${what}: ${counted(push.stale, "update")} stale, ` +
@@ -196,16 +199,17 @@ export function versionsAt({ t, workers, shards }) {
   return lines;
 }
 
-const DOINGS = {
+/** What a worker does. @param {ServerFrame} frame */
+const doings = ({ pushes }) => ({
   start: "has not been granted its first iteration yet",
   pull: "pulls parameters",
-  compute: "computes a gradient",
-  push: "pushes its gradient",
+  compute: pushes === "gradient" ? "computes a gradient" : "trains on its partition",
+  push: `pushes its ${pushes}`,
   blocked: "is stopped by the bound",
   waits: "waits for a server's answer",
   ended: "has done all its iterations",
   lost: "is gone",
-};
+});
 
 /**
  * A worker.
@@ -218,7 +222,7 @@ export function workerWords(frame, i, rule, befell) {
   const w = frame.workers[i];
   const lines = [
     `worker ${w.rank}, iteration ${grouped(w.iteration + 1)}: ` +
-      `${DOINGS[w.doing]}${w.since > 0 && w.doing !== "ended" ? `, for ${duration(frame.t - w.since)}` : ""}`,
+      `${doings(frame)[w.doing]}${w.since > 0 && w.doing !== "ended" ? `, for ${duration(frame.t - w.since)}` : ""}`,
   ];
   if (befell) lines.push(befell);
   lines.push(
@@ -253,7 +257,7 @@ export function shardWords(frame, k, index) {
   if (!Number.isNaN(s.gone)) return [`shard ${s.rank} is gone`];
   if (s.applying.length)
     lines.push(
-      `it applies the gradient${s.applying.length > 1 ? "s" : ""} of ` +
+      `it applies the ${frame.pushes}${s.applying.length > 1 ? "s" : ""} of ` +
         `${workersOf(s.applying.map((p) => p.worker))}`,
     );
   if (s.queue.length)
@@ -271,7 +275,7 @@ export function shardWords(frame, k, index) {
       0,
     );
   lines.push(
-    `${bytes(bytes_in)} of gradients have come in`,
+    `${bytes(bytes_in)} of ${frame.pushes}s have come in`,
     ...frame.workers.map(
       (w) =>
         `worker ${w.rank} holds ${w.held[k] < 0 ? "none" : "version " + `${grouped(w.held[k])}${w.behind[k] ? `, ${w.behind[k]} behind` : ""}`}`,
@@ -284,13 +288,15 @@ export function shardWords(frame, k, index) {
  * A push or a pull on its way.
  * @param {{kind: string, from: number, to: number, start: number, end: number, share: number,
  *   nbytes: number, iteration: number, version: number}} comet
+ * @param {string} [pushes]  what a push is
  */
-export function cometWords({ kind, from, to, start, end, share, nbytes, iteration, version }) {
+export function cometWords(comet, pushes = "gradient") {
+  const { kind, from, to, start, end, share, nbytes, iteration, version } = comet;
   const done = `${Math.round(share * 100)} % of its ${duration(end - start)}, ${bytes(nbytes)}`;
   return kind === "push"
     ? [
-        `push: worker ${from}'s gradient of iteration ${grouped(iteration + 1)} to shard ${to}`,
-        `computed on version ${grouped(version)}`,
+        `push: worker ${from}'s ${pushes} of iteration ${grouped(iteration + 1)} to shard ${to}`,
+        `${pushes === "gradient" ? "computed on" : "trained from"} version ${grouped(version)}`,
         done,
       ]
     : [
@@ -306,9 +312,10 @@ export function cometWords({ kind, from, to, start, end, share, nbytes, iteratio
  * @param {number} worker
  * @param {number} iteration
  * @param {number} t
+ * @param {string} [pushes]  what a push is
  * @returns {string[]}
  */
-export function logWords(index, worker, iteration, t) {
+export function logWords(index, worker, iteration, t, pushes = "gradient") {
   const fates = {
     flying: "in flight",
     there: "at the shard, not applied yet",
@@ -321,7 +328,7 @@ export function logWords(index, worker, iteration, t) {
     if (!push || !fate) return [];
     return [
       fate === "applied" || fate === "dropped"
-        ? updateWords(server, push)
+        ? updateWords(server, push, pushes)
         : `worker ${worker}'s push of iteration ${grouped(iteration + 1)} to shard ${server}: ` +
           `${fates[fate]}`,
     ];
@@ -332,7 +339,7 @@ export function logWords(index, worker, iteration, t) {
 export function spokenServer(frame) {
   const workers = frame.workers.map(
     (w) =>
-      `worker ${w.rank} in iteration ${w.iteration + 1} ${DOINGS[w.doing]}, ` +
+      `worker ${w.rank} in iteration ${w.iteration + 1} ${doings(frame)[w.doing]}, ` +
       `${w.worst ? `${w.worst} behind` : "newest"}`,
   );
   const shards = frame.shards.map(
@@ -342,48 +349,4 @@ export function spokenServer(frame) {
   );
   const moving = frame.comets.map((c) => `${c.kind} from rank ${c.from} to rank ${c.to}`);
   return [...workers, ...shards, ...moving].join("; ");
-}
-
-/**
- * "4 processes are training one model: one holds the parameters, 3 compute gradients."
- * @param {number} n
- * @param {number} servers
- * @param {[string, string]} serve  what one of them does, and several do
- */
-function divisionOfLabour(n, servers, [one, several]) {
-  const workers = n - servers;
-  return (
-    `${processes(n)} are training one model: ${servers === 1 ? `one ${one}` : `${servers} ${several}`}, ` +
-    `${workers === 1 ? "one computes" : `${workers} compute`} gradients.`
-  );
-}
-
-/**
- * What training together means where ranks serve parameters, or examples.
- * @param {import("../../engine/player.js").RunFacts} run
- * @returns {import("../../engine/run_words.js").Meaning | null}
- */
-export function serverMeaning(run) {
-  const { strategy, ranks, server, inputs } = run;
-  if (strategy === "parameter_server")
-    return [
-      divisionOfLabour(ranks, server?.servers ?? 1, [
-        "holds the parameters",
-        "hold the parameters",
-      ]),
-      "Workers pull parameters and push gradients; a rule says who may run ahead of whom, and how " +
-        "old a gradient may be.",
-    ];
-  if (strategy === "elephas")
-    return [
-      divisionOfLabour(ranks, 1, ["holds the parameters", "hold the parameters"]),
-      "Each worker trains on the rows of its own partition, and pushes what its training has changed: " +
-        "per epoch, or per minibatch.",
-    ];
-  if (!inputs) return null;
-  return [
-    divisionOfLabour(ranks, inputs.servers, ["serves examples", "serve examples"]),
-    `Workers ask for their examples ahead of time; ${averagesWords(run)} their gradients, so that they ` +
-      "stay identical.",
-  ];
 }

@@ -9,8 +9,8 @@
  * @typedef {import("./index.js").Worker} Worker
  * @typedef {import("./call_source.js").Flight} Flight
  * @typedef {{servers: number, models: number, consistency: string, low: number | null,
- *   high: number | null, drop_above: number | null, words: string, replicas?: number}} Rule
- *   replicas: servers that have each key;
+ *   high: number | null, drop_above: number | null, words: string, replicas?: number, pushes?: string}} Rule
+ *   replicas: servers that have each key; pushes: what a push is, where it is no gradient;
  *   how far a worker may lead the slowest: low of everybody, high with what a controller grants
  *   beyond; null: no bound, or none that is known
  * @typedef {"start" | "pull" | "compute" | "push" | "blocked" | "waits" | "ended" | "lost"}
@@ -27,11 +27,11 @@
  *   of lost servers that it has taken over; versions: one a model; kept: the gradients that are here wait for the others of their clock, as
  *   in bulk synchronous training
  * @typedef {{t: number, workers: WorkerNow[], shards: ShardNow[], min: number, slowest: number[],
- *   most: number, comets: (Flight & {share: number})[], moves: (import("./keys.js").Regained &
+ *   most: number, pushes: string, comets: (Flight & {share: number})[], moves: (import("./keys.js").Regained &
  *   {share: number})[]}} ServerFrame
  *   moves: keys of lost servers on their way to others;
  *   min: iterations that every shard has taken in of every live worker; slowest: who is there;
- *   most: the furthest iteration that anybody is in
+ *   most: the furthest iteration that anybody is in; pushes: what a push is: "gradient"
  */
 import { countUntil } from "../../engine/search.js";
 import { copiesOn, regainedBy } from "./keys.js";
@@ -172,6 +172,7 @@ export function serverFrame(index, rule, t, iterations, recoveries = []) {
     min,
     slowest,
     most: Math.max(min, ...workers.map((w) => w.iteration)),
+    pushes: rule.pushes ?? "gradient",
     comets,
     moves: regained
       .filter((one) => t < one.end)

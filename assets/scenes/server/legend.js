@@ -76,7 +76,7 @@ export function serverKeys({ ink, font, ratio }, { frame, rule, place, befell },
   put("applied", 11, "push applied", box(ink.edge, "", []));
   put("flying", 11, "not applied yet", box("", ink.comm, []));
   if (drops) put("dropped", 11, "dropped", box("", ink.fault, [2.5, 2]));
-  put("push", 16, "push: a gradient", (g) => wedge(g, ink.comm, 1));
+  put("push", 16, `push: a ${frame.pushes}`, (g) => wedge(g, ink.comm, 1));
   put("pull", 16, "pull: parameters", (g) => wedge(g, ink["age-0"], -1));
   put("queue", 32, "applied now, waits at the shard: whose", (g) =>
     [1, 0].forEach((on, k) => {

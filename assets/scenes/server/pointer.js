@@ -109,7 +109,7 @@ export class ServerPointer {
     if (!seen) return [];
     const { frame, index, rule, place, befell } = seen;
     if (!hit) return y < place.top && x > place.left ? versionsAt(frame) : [];
-    if (hit.comet) return cometWords(hit.comet);
+    if (hit.comet) return cometWords(hit.comet, frame.pushes);
     if ("shard" in hit)
       return [
         ...shardWords(frame, hit.shard, index),
@@ -119,7 +119,9 @@ export class ServerPointer {
     const spot = workerSpot(place, hit.worker, worker, frame.min);
     const near = Math.hypot(spot.x - x, spot.y - y) <= place.ring + 2;
     const log =
-      x > place.left && !near ? logWords(index, worker.rank, frame.min + hit.column, frame.t) : [];
+      x > place.left && !near
+        ? logWords(index, worker.rank, frame.min + hit.column, frame.t, frame.pushes)
+        : [];
     return log.length
       ? log
       : workerWords(frame, hit.worker, rule, befell.get(worker.rank)?.words ?? "");

@@ -29,7 +29,8 @@ import { serverKeys } from "./legend.js";
 import { serverMarks } from "./marks.js";
 import { ServerPointer } from "./pointer.js";
 import { drawServerScore } from "./score.js";
-import { lastUpdates, ruleWords, serverMeaning, serverSentence, spokenServer } from "./captions.js";
+import { lastUpdates, ruleWords, serverSentence, spokenServer } from "./captions.js";
+import { serverMeaning } from "./meaning.js";
 import { scoreHeight } from "../../drawing/lanes.js";
 
 const UPDATES = 2; // lines of what happened last
@@ -38,7 +39,7 @@ const SERVER_BODY = `<div class="wb-ps-picture"><canvas class="wb-ps" role="img"
   <p class="wb-key"></p>
   <div class="wb-ps-charts">
     <section><h3><span>Clocks</span> <small>iterations started</small></h3><canvas class="wb-ps-stairs" role="img"></canvas></section>
-    <section><h3>Staleness <small>updates that a gradient had missed</small></h3><canvas class="wb-ps-stale" role="img"></canvas></section>
+    <section><h3>Staleness <small class="wb-ps-missed"></small></h3><canvas class="wb-ps-stale" role="img"></canvas></section>
     <section><h3>Where time went <small>up to the playhead; % blocked</small></h3><canvas class="wb-ps-shares" role="img"></canvas></section>
   </div>
   <ol class="wb-story wb-co-story" aria-label="The last updates up to the playhead"></ol><div class="wb-co-tip" hidden></div><p class="wb-sr" role="status"></p>`;
@@ -70,6 +71,7 @@ class ServerView {
     this.canvas = /** @type {HTMLCanvasElement} */ ($(".wb-ps"));
     this.stairs = /** @type {HTMLCanvasElement} */ ($(".wb-ps-stairs"));
     this.stale = /** @type {HTMLCanvasElement} */ ($(".wb-ps-stale"));
+    this.missed = /** @type {HTMLElement} */ ($(".wb-ps-missed"));
     this.shares = /** @type {HTMLCanvasElement} */ ($(".wb-ps-shares"));
     this.story = /** @type {HTMLElement} */ ($(".wb-story"));
     this.keys = new KeyRow($(".wb-key"));
@@ -183,13 +185,14 @@ class ServerView {
     const shares = sharesUntil(index, t, boundOf(rule, iterations));
     const stale = stalenessOf(index, t);
     drawStairs(chart(this.stairs), index, rounds, rule, t, choice?.rank ?? -1);
+    this.missed.textContent = `updates that a ${frame.pushes} had missed`;
     drawStaleness(chart(this.stale), stale, rule);
     drawShares(chart(this.shares), shares);
     this.stairs.setAttribute("aria-label", stairsWords(index, t));
     this.stale.setAttribute(
       "aria-label",
       stale.n
-        ? `gradients had missed ${stale.mean.toFixed(1)} updates on ` +
+        ? `${frame.pushes}s had missed ${stale.mean.toFixed(1)} updates on ` +
             `average${stale.stalest ? `, those of worker ${stale.stalest.rank} ${stale.stalest.mean.toFixed(1)}` : ""}`
         : "no update yet",
     );

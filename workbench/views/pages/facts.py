@@ -158,6 +158,12 @@ def _notes(spec: Mapping[str, Any], link_levels: Sequence[Level]) -> list[str]:
     return notes
 
 
+def carrier_notes(metadata: Mapping[str, str]) -> list[str]:
+    """Say what carries chunks between hosts, which ranks have agreed on (transports/)."""
+    carrier = metadata.get("between hosts")
+    return [f"chunks between hosts over {carrier}"] if carrier else []
+
+
 def _clock_notes(clocks: Mapping[str, Any]) -> list[str]:
     """Say how well times of other hosts' clocks are known (launchers/processes/host_clock.py)."""
     if not clocks:

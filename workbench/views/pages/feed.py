@@ -38,6 +38,7 @@ from workbench.views.pages.commands import Orders
 from workbench.views.pages.facts import (
     NO_CONTROL,
     Watched,
+    carrier_notes,
     circle_of,
     control,
     facts,
@@ -294,7 +295,12 @@ class Feed:
         self._hear_of(run.store.metadata)
         header_facts = self._facts | {"ranks": self._facts["ranks"] or tally.ranks}
         precision = run.store.metadata.get(PRECISION)
-        notes = [*([precision] if precision else []), *header_facts["notes"], *tally.badges]
+        notes = [
+            *([precision] if precision else []),
+            *carrier_notes(run.store.metadata),
+            *header_facts["notes"],
+            *tally.badges,
+        ]
         if state is not None:
             before = link_notes(header_facts["link_levels"])
             header_facts["emulated"], levels = emulated(

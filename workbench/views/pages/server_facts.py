@@ -17,7 +17,8 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
 
     ``low`` and ``high``: iterations that any worker may lead the slowest by, and with a
     controller's grants; None: no bound, or none that is known. ``drop_above``: staleness above
-    which a gradient is dropped, or None. ``replicas``: servers that have each key.
+    which a gradient is dropped, or None. ``replicas``: servers that have each key. ``pushes``: what
+    a worker pushes.
     """
     if strategy == "elephas":
         return _of_elephas(str(options.get("mode", "asynchronous")))
@@ -40,6 +41,7 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
         "high": bounds[1],
         "drop_above": above if stale == "drop" else None,
         "replicas": int(options.get("replicas", 1)),
+        "pushes": "gradient",
         "words": words,
     }
 
@@ -55,6 +57,7 @@ def _of_elephas(mode: str) -> dict[str, Any]:
         "high": bound,
         "drop_above": None,
         "replicas": 1,
+        "pushes": "weight difference",
         "words": "differences of partitions",
     }
 

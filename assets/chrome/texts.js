@@ -76,4 +76,7 @@ function refreshChips(chips, texts, beside) {
       chip(words, rest.join(" · ")),
     );
   }
+  const [only] = chips.children;
+  if (texts.length > 1 && only.scrollWidth > only.clientWidth)
+    only.textContent = `+${texts.length}`;
 }

@@ -79,6 +79,6 @@ def _words(iteration: int, distances: Any, newest: int) -> str:
         return f"{after} all replicas are alike."
     far = int(distances.argmax())
     return (
-        f"{after}: rank {far} is furthest from the mean, ≈ {distances[far]:.2g} (estimated)"
+        f"{after}: rank {far} is furthest from the mean, ≈ {distances[far]:.2g}"
         f"{f'; alike after {newest + 1}' if newest > iteration else ''}."
     )

@@ -113,7 +113,7 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     bubble = plan["bubble"]
     alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}".replace("%", " %")
     mean = f"{sum(idle) / ranks:.0%}".replace("%", " %")
-    words = f"Iteration {iteration + 1}: {whole / 1e6:.3g} ms; the ranks are idle {mean}{alone}"
+    words = f"Iteration {iteration + 1}: {_ms(whole)}; the ranks are idle {mean}{alone}"
     after = tuple(
         (rank, (a - start) / span, min(1.0, (b - start) / span))
         for rank, a, b in joins
@@ -141,6 +141,11 @@ def _joins(rows: pl.LazyFrame, iteration: int, ranks: int) -> list[tuple[int, in
         p("group").cast(pl.String).str.starts_with(OVER_REPLICAS),
     )
     return result.select("rank", "start_ns", "end_ns").collect().rows()
+
+
+def _ms(nanoseconds: float) -> str:
+    ms = nanoseconds / 1e6
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
 
 
 def _waits(

@@ -153,12 +153,11 @@ class Server:
             self.queue += [key for key in arrived if key not in self.queue]
             self._check_silence(bool(done or not keys))
             self.service.progress(finished=not keys)
-            with together():  # who is let go on, and granted its start, wakes once
-                if self.queue:
-                    self._handle(*self.queue.pop(0))
-                    self._let_finished_leave()
-                self._heed_stop()
-                self._let_start()
+            if self.queue:
+                self._handle(*self.queue.pop(0))
+                self._let_finished_leave()
+            self._heed_stop()
+            self._let_start()
         job.ended_ns = now()
         if job.exp.recovers:  # a last checkpoint would wait for a server that is lost too
             self._check_workers()

@@ -78,14 +78,14 @@ def test_a_rank_that_was_slow_inside_does_not_open_the_lock_for_two() -> None:
 
 
 def iteration_ms(workers: int, chunk_bytes: int) -> float:
-    """Return the median time from an iteration of a worker to its next; check that no card carried
+    """Return the shortest time from an iteration of a worker to its next; check that no card carried
     more than its bandwidth in all of the run.
     """
     exp = wb.Experiment(
         strategy="parameter_server",
         task="lenet_digits",
         ranks=1 + workers,
-        iterations=5,
+        iterations=6,
         batch_size=4 * workers,
         threads=1,
         chunk_bytes=chunk_bytes,
@@ -100,7 +100,7 @@ def iteration_ms(workers: int, chunk_bytes: int) -> float:
         through = sends.filter(pl.col(direction) == 0)["nbytes"].sum()
         assert through <= 1.01 * CARD * window_s
     starts = of(run.events, kind="forward", rank=1).sort("iteration")["start_ns"]
-    return starts.diff().median() / 1e6
+    return starts.diff().min() / 1e6
 
 
 @pytest.mark.alone
@@ -112,6 +112,7 @@ def test_an_iteration_at_a_server_grows_with_its_workers() -> None:
     whole = L / CARD * 1e3  # ms: L through the card
     slots = {workers: iteration_ms(workers, 16_384) for workers in (1, 4)}
     assert slots[4] == pytest.approx(8 * whole, rel=0.15)
+    assert slots[1] >= 0.99 * 2 * whole
     assert slots[4] / slots[1] == pytest.approx(4, rel=0.15)
     one_by_one = iteration_ms(4, 262_144)
     assert one_by_one / slots[4] == pytest.approx(5 / 8, rel=0.15)

@@ -78,8 +78,8 @@ def test_a_rank_that_was_slow_inside_does_not_open_the_lock_for_two() -> None:
 
 
 def iteration_ms(workers: int, chunk_bytes: int) -> float:
-    """Return the shortest time from an iteration of a worker to its next; check that no card carried
-    more than its bandwidth in all of the run.
+    """Return the shortest time from an iteration of a worker to its next; check that no card
+    carried more than its bandwidth in all of the run.
     """
     exp = wb.Experiment(
         strategy="parameter_server",

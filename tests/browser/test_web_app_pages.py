@@ -20,7 +20,7 @@ from tests.browser.app_pages import (
     state,
     to_the_end,
 )
-from tests.browser.conftest import known, wait_for
+from tests.browser.conftest import ROOT, known, wait_for
 from tests.live import gone
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -321,3 +321,15 @@ def test_a_chart_without_room_is_drawn_once_it_has_some(web_app: str, open_page:
     page.wait_for_timeout(1500)
     place.evaluate("(one) => { one.style.width = ''; }")
     wait_for(lambda: 0 < lines.count() <= shown, "a title in as many lines as before")
+
+
+def test_words_beside_a_value_are_whole_where_the_table_is_narrow(open_page: Open) -> None:
+    """What lies beyond 400 px is scrolled to; no word is broken for it."""
+    page = open_page(viewport={"width": 400, "height": 600}).page
+    style = (ROOT / "workbench/interface/app/parts/parts.css").read_text()
+    head = "<th></th><th>Ring of four<small>reference</small></th><th>5 ranks of a ring</th>"
+    cells = "<th>mean iteration</th><td>12 ms</td><td>15 ms<small>+19 %, slower</small></td>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody><tr>{cells}</tr></tbody></table>"
+    page.set_content(f"<style>{style}</style><div class='wide'>{table}</div>")
+    lines = page.locator("small").evaluate_all("(all) => all.map((s) => s.getClientRects().length)")
+    assert lines == [1, 1]

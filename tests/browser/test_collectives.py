@@ -307,3 +307,21 @@ def test_nothing_is_wider_than_the_stage_and_nothing_lies_over_something_else(
     page = open_page(viewport={"width": width, "height": 1400}).page
     stage = held(tmp_path, page, ranks=ranks)
     apart(stage, width)
+
+
+def test_side_by_side_on_small_pages(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    """Time covers a third of the window at most; where there is no room, one is above the other."""
+    plans = [wb.plan("all_reduce", "ring", ranks=n, nbytes="1 MB") for n in (4, 5)]
+    wb.side_by_side(*plans, labels=("4 ranks", "5 ranks")).to_html(tmp_path / "pair.html")
+    page = open_page(viewport={"width": 900, "height": 900}).page
+    page.goto((tmp_path / "pair.html").as_uri())
+    stage = page.locator(".wb-stage")
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    rings, time = stage.locator(".wb-ring"), stage.locator(".wb-time")
+    wait_for(lambda: time.bounding_box()["y"] >= 600, "two thirds of the window for the pictures")
+    one, other = (ring.bounding_box() for ring in rings.all())
+    assert one["y"] == other["y"] and one["height"] == other["height"] and one["x"] < other["x"]
+    page.set_viewport_size({"width": 400, "height": 900})
+    wait_for(lambda: rings.first.bounding_box()["width"] > 340, "as wide as the page")
+    one, other = (ring.bounding_box() for ring in rings.all())
+    assert one["x"] == other["x"] and one["y"] + one["height"] < other["y"]

@@ -15,7 +15,6 @@ from tests import notebook_files
 from tests.browser.app_pages import choose, stage_of, start, start_page
 from tests.browser.conftest import Watched, frame, known, open_scene, wait_for
 from tests.browser.test_lab import RUN_ALL, open_notebook
-from tests.browser.test_replay_page import grows_and_comes_back
 from tests.browser.test_trials import picture
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -46,12 +45,36 @@ def is_over(stage: Locator) -> None:
     open_scene(stage, "collectives")
 
 
+def grows_and_comes_back(page: Page, stage: Locator) -> None:
+    """P makes all type larger, F fills the screen; both come back."""
+
+    def type_height() -> float:
+        return stage.get_by_role("tab", name="Collectives").bounding_box()["height"]  # type: ignore[index]
+
+    def is_full() -> bool:
+        return stage.evaluate("""(root) => {
+          const { fullscreenElement } = root.getRootNode();
+          return !!fullscreenElement?.contains(root);
+        }""")
+
+    height = type_height()
+    stage.focus()
+    page.keyboard.press("p")
+    wait_for(lambda: type_height() > 1.2 * height, "larger type", 30)
+    page.keyboard.press("p")
+    wait_for(lambda: type_height() < 1.1 * height, "as before", 30)
+    page.keyboard.press("f")
+    wait_for(is_full, "the full screen", 30)
+    page.keyboard.press("f")
+    wait_for(lambda: not is_full(), "the page again", 30)
+
+
 def moment_copied(page: Page, stage: Locator) -> tuple[str, dict]:
     """Hold the view within a call, with rank 1 chosen; return what C copies, and the frame."""
     stage.evaluate(
         """(root) => {
           const { table } = root.stage.known();
-          const call = table.calls.find((one) => one.complete && one.number === 5);
+          const call = table.calls[4];
           root.stage.goto(call.start + 0.4 * (call.end - call.start));
         }"""
     )
@@ -65,7 +88,8 @@ def saves_pictures(page: Page, stage: Locator) -> None:
         stage.get_by_role("button", name="Share").click()
         with page.expect_download() as file:
             stage.locator(f"[data-share={kind}]").click()
-        assert file.value.suggested_filename == f"collectives-call-5.{kind}"
+        call = frame(stage)["call"]["number"]
+        assert file.value.suggested_filename == f"collectives-call-{call}.{kind}"
         assert Path(file.value.path()).read_bytes().startswith(start_bytes)
         wait_for(lambda: "Saved as" in stage.locator(".wb-answer").inner_text(), "what was saved")
 
@@ -101,7 +125,6 @@ def test_jupyterlab(lab: str, open_page: Open) -> None:
     stages.first.wait_for()
     stage = stages.first
     is_over(stage)
-    stage.focus()
     grows_and_comes_back(page, stage)
     picture(stage, "lab-sharing")
     code, moment = moment_copied(page, stage)
@@ -117,4 +140,3 @@ def test_jupyterlab(lab: str, open_page: Open) -> None:
     docked.focus()
     page.keyboard.press("p")
     wait_for(lambda: docked.get_by_label("Larger").get_attribute("aria-pressed") == "true", "P")
-    picture(page.locator("body"), "lab-docked")

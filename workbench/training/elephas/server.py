@@ -85,7 +85,14 @@ class LockFreeShard(Shard):
     def keeps(self, worker: int) -> bool:
         return worker in self.applying
 
-    def take_in(self, worker: int, share: float) -> list[Outcome]:
+    @property
+    def reads_once(self) -> bool:
+        """False: a thread reads a push after ``take_in`` has returned."""
+        return False
+
+    def take_in(
+        self, worker: int, share: float, gradient_n: torch.Tensor | None = None
+    ) -> list[Outcome]:
         self._pushes[worker] = (*self._pushes[worker][-1:], time.monotonic_ns())
         self.applying[worker] = self._pool.submit(self._subtract, self.inbox[worker])
         return []

@@ -79,10 +79,10 @@ def read_while_written(native: Any) -> None:
     reader = native.Reader(trace.memory.cast("B"), np.zeros(1 << 16, np.uint16), *layout)
     thread = threading.Thread(target=write)
     thread.start()
-    word, stored, dropped = np.zeros(1, np.int64), 0, 0
+    words, stored, dropped = np.zeros(2, np.int64), 0, 0
     while True:
         last = over.is_set()
-        native.watch_rings((reader,), 0.01, word)
+        native.watch_rings((reader,), 0.01, words)
         reader.gather()
         more, lost, _, parts = reader.take()
         for _, memory, _ in parts:

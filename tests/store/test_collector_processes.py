@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.store.whole_rows import assert_whole, reading, write
 from workbench.recording import events
-from workbench.recording.events import CODE, ROWS, TRACE_BYTES
+from workbench.recording.events import CODE, CONTEXTS, ROWS, TRACE_BYTES
 from workbench.recording.recorder import Recorder
 from workbench.recording.run_queue import busiest, thread_times
 from workbench.shared_memory.segments import Segment
@@ -83,6 +86,40 @@ def test_four_lanes_at_fifty_thousand_rows_a_second_lose_nothing() -> None:
     assert 0 < collector.cpu_ns < 1_000_000_000 and collector.records == len(store)
     for segment in segments:
         segment.close()
+
+
+def test_rings_are_read_while_the_driver_keeps_the_interpreter(segment: Segment) -> None:
+    """As it does while it loads a large library. A fast rank's compute lane, with a context for
+    each row, laps its ring of contexts meanwhile.
+    """
+    store, collector = reading(segment)
+    collector.start()
+    driver, (wakes, wake), half = os.getpid(), os.pipe(), CONTEXTS // 2
+    watching = next(one for one in threading.enumerate() if one.name == "workbench rings")
+
+    def naps() -> int:
+        status = Path(f"/proc/{driver}/task/{watching.native_id}/status").read_text()
+        return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+    def work() -> None:
+        lane = Recorder.into_segment(segment, 0).lane("compute")
+        for first in range(0, 5 * half, half):
+            for number in range(first, first + half):
+                lane.context(op=number)
+                write(lane, number, 1)
+            before, deadline = naps(), time.monotonic() + 20
+            while naps() < before + 2 and time.monotonic() < deadline:  # it had a core
+                time.sleep(0.001)
+        os.write(wake, b"!")
+
+    pid = in_child(work)
+    ctypes.PyDLL(None).read(wakes, ctypes.create_string_buffer(1), 1)  # with the interpreter's lock
+    assert os.waitpid(pid, 0)[1] == 0
+    collector.stop()
+    os.close(wakes)
+    os.close(wake)
+    assert (len(store), collector.dropped) == (5 * half, 0)
+    assert_whole(store.events)
 
 
 # ---- what is under way

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.store.whole_rows import assert_whole, reading, write
 from workbench import native
 from workbench.recording import events
-from workbench.recording.events import CONTEXT, KINDS, LANES, RECORD_BYTES, ROW, ROWS
+from workbench.recording.events import CONTEXT, CONTEXTS, KINDS, LANES, RECORD_BYTES, ROW, ROWS
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.segments import Segment
 from workbench.store import rank_reader
@@ -190,10 +190,10 @@ def rings_of(segment: Segment) -> tuple[Any, CompiledReader, list[int]]:
 def test_rings_that_are_watched_lose_nothing_while_nobody_takes(segment: Segment) -> None:
     """Three laps, a quarter at a time, between two drains: Python alone would lose two of them."""
     mover, reader, counts = rings_of(segment)
-    lane, word = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(1, np.int64)
+    lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
     for quarter in range(12):
         write(lane, quarter * ROWS // 4, ROWS // 4)
-        mover.watch_rings((reader.rings,), 0.001, word)
+        mover.watch_rings((reader.rings,), 0.001, words)
     assert reader.drain()[:2] == (3 * ROWS, 0) and sum(counts) == 3 * ROWS
 
 
@@ -202,23 +202,23 @@ def test_rows_that_come_after_the_names_were_read_wait_for_the_next_drain(
 ) -> None:
     """Their names may be new: what is gathered meanwhile is not taken."""
     mover, reader, _ = rings_of(segment)
-    lane, word = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(1, np.int64)
+    lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
     write(lane, 0, 10)
     reader.rings.gather()
     write(lane, 10, 7)
-    mover.watch_rings((reader.rings,), 0.001, word)
+    mover.watch_rings((reader.rings,), 0.001, words)
     assert reader.rings.take()[0] == 10
     assert reader.drain()[0] == 7
 
 
 def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) -> None:
     mover, reader, counts = rings_of(segment)
-    lane, word = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(1, np.int64)
+    lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
     write(lane, 0, ROWS)
     ring = np.frombuffer(segment.memory, ROW, ROWS, events.DATA_AT)
     laps = 80  # 80 MB
     for _ in range(laps - 1):
-        mover.watch_rings((reader.rings,), 0.001, word)
+        mover.watch_rings((reader.rings,), 0.001, words)
         ring["seq"] += ROWS
     stored, dropped, fullest = reader.drain()
     assert stored + dropped == laps * ROWS and sum(counts) == stored
@@ -229,26 +229,31 @@ def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) ->
 
 def test_the_word_ends_the_watch(segment: Segment) -> None:
     mover, reader, _ = rings_of(segment)
-    word = np.zeros(1, np.int64)
+    words = np.zeros(2, np.int64)
     thread = threading.Thread(
-        target=mover.watch_rings, args=((reader.rings,), 3000.0, word), daemon=True
+        target=mover.watch_rings, args=((reader.rings,), 3000.0, words), daemon=True
     )
     thread.start()
     assert thread.is_alive()
-    word[0] = 1
+    words[0] = 1
     thread.join(60)
     assert not thread.is_alive()
 
 
-def test_a_full_lane_ends_the_watch_at_once(segment: Segment) -> None:
-    """Python is to take the rows."""
+@pytest.mark.parametrize("rings", [3, 20])
+def test_contexts_wait_with_their_rows(segment: Segment, rings: int) -> None:
+    """The compute lane has a context for almost every row: many rings of them, a quarter at a time,
+    between two drains, and the same once more.
+    """
     mover, reader, _ = rings_of(segment)
-    lane, word = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(1, np.int64)
-    for half in range(9):  # of a ring: a full one's oldest row is not known to be whole
-        write(lane, half * ROWS // 2, ROWS // 2)
-        mover.watch_rings((reader.rings,), 0.001, word)
-    mover.watch_rings((reader.rings,), 3000.0, word)
-    assert reader.drain()[:2] == (9 * ROWS // 2, 0)
+    lane, words = Recorder.into_segment(segment, 0).lane("compute"), np.zeros(2, np.int64)
+    for _ in range(2):
+        for _ in range(rings * 4):
+            for op in range(CONTEXTS // 4):
+                lane.context(op=op)
+                lane.write(events.SEND, op, op)
+            mover.watch_rings((reader.rings,), 0.001, words)
+        assert reader.drain()[:2] == (rings * CONTEXTS, 0)
 
 
 def test_a_collector_with_either_reader_ends_with_the_same_table(
@@ -289,11 +294,12 @@ def test_what_is_no_trace_is_refused() -> None:
     with pytest.raises(TypeError):
         mover.Reader(memory, None, *layout)
     for wrong_watch in (
-        ([], 0.0, numbers[:4]),
-        ((3,), 0.0, numbers[:4]),
+        ([], 0.0, numbers[:8]),
+        ((3,), 0.0, numbers[:8]),
         ((), 0.0, numbers),
-        ((), -1.0, numbers[:4]),
-        ((), float("nan"), numbers[:4]),
+        ((), 0.0, bytes(16)),
+        ((), -1.0, numbers[:8]),
+        ((), float("nan"), numbers[:8]),
     ):
         with pytest.raises((TypeError, SystemError)):
             mover.watch_rings(*wrong_watch)

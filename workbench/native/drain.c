@@ -4,7 +4,8 @@
    whole; `take` hands over the rows that were there at the last `gather`, each with its context, all names
    as the store's numbers. Between the two the caller reads the rank's names, because whatever a row refers
    to was written before the row. `watch_rings` gathers from time to time, without the interpreter's lock,
-   so that a ring does not overflow while Python computes.
+   on a thread of its own: a ring does not overflow while Python computes, or while one thread of the driver
+   keeps the interpreter to itself (a large library being loaded, say). What waits for Python is staged here.
 
    Everything in a trace may change at any moment, or be damaged. A number read there is used as a place
    only after it was taken into the ring's bounds; a record counts only if it bears its number, and the one
@@ -39,9 +40,10 @@ _Static_assert(sizeof(read_row) == RECORD && sizeof(read_context) == RECORD, "re
 enum { MAGIC_WORD = 0, LANES_WORD = 3, PAGE_BYTES_ = 4096, NAMES_KNOWN = 65536, MOST_LANES = 32 };
 #define FARTHEST (1LL << 62) /* a number beyond it is none: nobody writes so many */
 enum {
-    KNOWN_CONTEXTS = 4,   /* rings of contexts that are kept: a row may go back to an older one */
-    MANY_ROWS = 1 << 16,  /* of one lane: Python is to take them */
-    MOST_ROWS = 1 << 20,  /* of one lane: from here on its ring overflows, and what is lost is counted */
+    KNOWN_CONTEXTS = 4,       /* rings of contexts that are kept: a row may go back to an older one */
+    MANY_ROWS = 1 << 16,      /* of one lane: memory for more is given back once they are taken */
+    MOST_ROWS = 1 << 20,      /* of one lane: from here on its ring overflows, and what is lost is counted */
+    MOST_CONTEXTS = 1 << 18,  /* the same for contexts: the compute lane has one for almost every row */
     LONGEST_NAP_NS = 20000000, SHORTEST_NAP_NS = 1000000
 };
 
@@ -138,10 +140,30 @@ static int make_room(lane_reader *l, i64 rows) {
     return 1;
 }
 
+/* Keeps `size` contexts from now on, the newest of those that there are. Returns whether it does. */
+static int keep_contexts(lane_reader *l, i64 size) {
+    read_context *fresh = calloc(size, sizeof(read_context));
+    if (!fresh) return 0;
+    for (i64 k = 0; k < l->known_size; k++)
+        if (l->known[k].seq > 0 && l->known[k].seq > l->contexts.position - size) fresh[l->known[k].seq % size] = l->known[k];
+    free(l->known);
+    l->known = fresh, l->known_size = size;
+    return 1;
+}
+
+/* Returns whether a whole ring of contexts can be staged beside those that wait. */
+static int make_room_for_contexts(lane_reader *l) {
+    i64 size = l->known_size, most = l->new_contexts + l->contexts.size;
+    if (most <= size) return 1;
+    if (most > MOST_CONTEXTS) return 0;
+    while (size < most) size *= 2;
+    return keep_contexts(l, size);
+}
+
 /* Stages the lane's new rows, then its new contexts. Returns how full its ring was, in thousandths. */
 static i64 gather_lane(lane_reader *l) {
     i64 first, stop = extent(&l->rows, &first), found = stop - l->rows.position;
-    if (l->count + l->rows.size > MOST_ROWS || l->new_contexts + l->contexts.size > l->known_size) return 1000;
+    if (l->count + l->rows.size > MOST_ROWS || !make_room_for_contexts(l)) return 1000;
     if (found && !make_room(l, stop - first)) return 1000; /* no memory: it overflows, and is counted */
     i64 kept = 0;
     for (i64 i = first; i < stop; i++) kept += copy_record(&l->rows, i, &l->staged[l->count + kept]);
@@ -189,14 +211,6 @@ static i64 gather(reader *m) {
     }
     if (fullest > m->full) m->full = fullest;
     return fullest;
-}
-
-static int wants_python(const reader *m) {
-    for (i64 k = 0; k < m->lanes; k++) {
-        const lane_reader *l = &m->lane[k];
-        if (l->count >= MANY_ROWS || 2 * l->new_contexts >= l->known_size) return 1;
-    }
-    return 0;
 }
 
 /* -- rows with their contexts -- */
@@ -267,6 +281,8 @@ static void forget_taken(lane_reader *l) {
         read_row *smaller = realloc(l->staged, MANY_ROWS * sizeof(read_row));
         if (smaller) l->staged = smaller, l->room = MANY_ROWS;
     }
+    i64 usual = KNOWN_CONTEXTS * l->contexts.size;
+    if (l->known_size > usual && l->new_contexts <= usual) keep_contexts(l, usual);
     l->ready = l->ready_lost = l->ready_contexts = 0;
 }
 
@@ -274,6 +290,7 @@ static void forget_taken(lane_reader *l) {
 
 static PyObject *reader_gather(PyObject *self, PyObject *none) {
     reader *m = (reader *)self;
+    PyThreadState *thread = PyEval_SaveThread(); /* who has `busy` may wait for a core */
     pthread_mutex_lock(&m->busy);
     gather(m);
     for (i64 k = 0; k < m->lanes; k++) {
@@ -282,6 +299,7 @@ static PyObject *reader_gather(PyObject *self, PyObject *none) {
     }
     int failed = m->short_memory;
     pthread_mutex_unlock(&m->busy);
+    PyEval_RestoreThread(thread);
     if (failed) return PyErr_Format(PyExc_ValueError, "a trace of %zd bytes has no room for the lanes that it names", m->memory.len);
     Py_RETURN_NONE;
 }
@@ -291,7 +309,11 @@ static PyObject *reader_take(PyObject *self, PyObject *none) {
     PyObject *parts = PyList_New(0);
     if (!parts) return NULL;
     i64 stored = 0, dropped = 0, full, taken = 0;
-    pthread_mutex_lock(&m->busy);
+    while (pthread_mutex_trylock(&m->busy)) { /* never has `busy` while it waits for the interpreter */
+        PyThreadState *thread = PyEval_SaveThread();
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        PyEval_RestoreThread(thread);
+    }
     for (i64 k = 0; k < m->lanes && taken >= 0; k++) {
         lane_reader *l = &m->lane[k];
         i64 ready = l->ready;
@@ -357,57 +379,55 @@ static PyType_Slot reader_slots[] = {
 };
 PyType_Spec reader_spec = {"workbench.native._mover.Reader", sizeof(reader), 0, Py_TPFLAGS_DEFAULT, reader_slots};
 
-static i64 clock_ns(void) {
+static i64 clock_ns(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Gathers, without the interpreter's lock, until it is time, the word is set, or Python must take rows. Naps
-   as long as no ring gets more than an eighth full meanwhile. */
-static void watch(reader **readers, i64 count, i64 until, const _Atomic i64 *word) {
+/* Gathers, without the interpreter's lock, until it is time or the first word is set; the second one is the
+   thread's processor time. Naps as long as no ring gets more than an eighth full meanwhile. */
+static void watch(reader **readers, i64 count, i64 until, _Atomic i64 *words) {
     i64 nap = LONGEST_NAP_NS, left;
-    while (!atomic_load_explicit(word, memory_order_acquire) && (left = until - clock_ns()) > 0) {
+    while (!atomic_load_explicit(words, memory_order_acquire) && (left = until - clock_ns(CLOCK_MONOTONIC)) > 0) {
         if (nap > left) nap = left;
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
         i64 fullest = 1;
-        int enough = 0;
         for (i64 k = 0; k < count; k++) {
             pthread_mutex_lock(&readers[k]->busy);
             i64 full = gather(readers[k]);
-            enough |= wants_python(readers[k]);
             pthread_mutex_unlock(&readers[k]->busy);
             if (full > fullest) fullest = full;
         }
-        if (enough) return;
+        atomic_store_explicit(words + 1, clock_ns(CLOCK_THREAD_CPUTIME_ID), memory_order_relaxed);
         nap = nap * 125 / fullest;
         if (nap > LONGEST_NAP_NS) nap = LONGEST_NAP_NS;
         if (nap < SHORTEST_NAP_NS) nap = SHORTEST_NAP_NS;
     }
 }
 
-/* watch_rings(readers, seconds, word): readers a tuple, the word one of 8 bytes. */
+/* watch_rings(readers, seconds, words): readers a tuple, the words two of 8 bytes that can be written. */
 PyObject *watch_rings(PyObject *module, PyObject *args) {
     PyObject *given;
     double seconds;
-    Py_buffer word;
-    if (!PyArg_ParseTuple(args, "Ody*", &given, &seconds, &word)) return NULL;
+    Py_buffer words;
+    if (!PyArg_ParseTuple(args, "Odw*", &given, &seconds, &words)) return NULL;
     Py_ssize_t count = PyTuple_Size(given);
     reader **readers = count < 0 ? NULL : calloc(count + 1, sizeof(reader *));
-    if (!readers || word.len != 8 || (uintptr_t)word.buf % 8 || !(seconds >= 0 && seconds < 3600)) goto refused;
+    if (!readers || words.len != 16 || (uintptr_t)words.buf % 8 || !(seconds >= 0 && seconds < 3600)) goto refused;
     for (Py_ssize_t k = 0; k < count; k++) {
         readers[k] = (reader *)PyTuple_GetItem(given, k);
         if (PyType_GetSlot(Py_TYPE(readers[k]), Py_tp_dealloc) != (void *)reader_dealloc) goto refused;
     }
     PyThreadState *thread = PyEval_SaveThread();
-    watch(readers, count, clock_ns() + (i64)(seconds * 1e9), word.buf);
+    watch(readers, count, clock_ns(CLOCK_MONOTONIC) + (i64)(seconds * 1e9), words.buf);
     PyEval_RestoreThread(thread);
     free(readers);
-    PyBuffer_Release(&word);
+    PyBuffer_Release(&words);
     Py_RETURN_NONE;
 refused:
     free(readers);
-    PyBuffer_Release(&word);
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "watch_rings takes a tuple of Readers, seconds, a word of 8 bytes");
+    PyBuffer_Release(&words);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "watch_rings takes a tuple of Readers, seconds, two words of 8 bytes");
     return NULL;
 }

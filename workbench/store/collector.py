@@ -10,6 +10,10 @@ record in place, zeroes first and its number (``seq``) last, one record after th
                 record i - 1 + ROWS is published
 
 Read in the order rows, contexts, names: whatever a row refers to was written before the row.
+
+Where C reads the rings, a second thread empties them into C's memory (native/drain.c). It never
+waits for the interpreter, which another thread of the driver may keep for a second: while it loads
+a large library, say. In that time a fast rank laps its ring.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ PERIOD_S = 0.04
 HURRY_S = 0.004  # when a ring was over a quarter full
 HURRY_FROM = 0.25
 LEISURE = 8  # periods between two drains where nobody looks on and no ring fills
+LONGEST_WATCH_S = 3000.0  # it ends when a word is set
 
 
 class Collector:
@@ -45,13 +50,15 @@ class Collector:
     def __init__(self, store: Store, traces: Mapping[int, memoryview]) -> None:
         need_ordered_stores("the collector")
         self.store = store
-        self.records = self.dropped = self.cpu_ns = 0
+        self.records = self.dropped = self._cpu_ns = 0
         self.broken: dict[int, str] = {}
         self._ranks: dict[int, RankReader] = {}
         self._draining = threading.Lock()
         self._ended = threading.Event()
-        self._word = np.zeros(1, np.int64)  # not 0: the thread is to stop watching
-        self._thread: threading.Thread | None = None
+        self._due = threading.Event()  # rows are wanted at once, or no more
+        # Not 0: the second thread is to stop watching; its processor time in nanoseconds.
+        self._words = np.zeros(2, np.int64)
+        self._threads: list[threading.Thread] = []
         self._sampled, self._sample = 0.0, list[tuple[object, ...]]()
         for rank, memory in traces.items():
             self.add(rank, memory)
@@ -66,17 +73,24 @@ class Collector:
             counts = before.counts() if before else {}
             self._ranks[rank] = reader(self.store.append, self.store.number, rank, memory, counts)
             self.broken.pop(rank, None)
-        self._wake()
+            self._words[0] = 1  # the second thread is to watch this one's rings, too
+
+    @property
+    def cpu_ns(self) -> int:
+        return self._cpu_ns + int(self._words[1])
 
     def start(self) -> None:
-        self._thread = threads.start(self._run, "workbench collector", stop=self._end)
+        work = {"workbench collector": self._run}
+        if native.compiled() is not None:
+            work["workbench rings"] = self._watch
+        self._threads = [threads.start(one, name, stop=self._end) for name, one in work.items()]
 
     def stop(self) -> None:
         """End the thread and read what is left. Call it when the ranks have ended."""
         self._end()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
         self.drain()
         self._sampled = 0.0
         self.store.collected_by(None, None)
@@ -94,7 +108,7 @@ class Collector:
         """Count the processor time of what runs inside."""
         cpu = time.thread_time_ns()
         yield
-        self.cpu_ns += time.thread_time_ns() - cpu
+        self._cpu_ns += time.thread_time_ns() - cpu
 
     def _now(self) -> Sequence[tuple[object, ...]]:
         """Sample what the lanes are in, at most as often as the rings are emptied."""
@@ -106,14 +120,15 @@ class Collector:
             return self._sample
 
     def _wake(self) -> None:
-        self._word[0] = 1
+        self._due.set()
 
     def _end(self) -> None:
         self._ended.set()
         self._wake()
+        self._words[0] = 1
 
     def _run(self) -> None:
-        wait = self._look_on if native.compiled() is None else self._watch
+        wait = self._look_on if native.compiled() is None else self._wait
         fullest = 0.0
         while not self._ended.is_set():
             wait(fullest)
@@ -129,19 +144,24 @@ class Collector:
                 if any(rank.filling() for rank in self._ranks.values()):
                     return
 
-    def _watch(self, _: float) -> None:
-        """Wait until it is time, while C keeps the rings from filling."""
+    def _wait(self, fullest: float) -> None:
+        """Wait until it is time, while the second thread keeps the rings from filling."""
+        soon = self.store.followed or fullest > HURRY_FROM
+        self._due.wait(PERIOD_S * (1 if soon else LEISURE))
+        self._due.clear()
+
+    def _watch(self) -> None:
+        """Have C keep the rings from filling, without the interpreter, until the end."""
         mover = native.compiled()
         assert mover is not None
-        self._word[0] = 0
-        if self._ended.is_set():
-            return
-        periods = 1 if self.store.followed else LEISURE
-        with self._draining:
-            ranks = [rank for rank in self._ranks.values() if rank.rank not in self.broken]
-            rings = tuple(rank.rings for rank in ranks if isinstance(rank, CompiledReader))
-        with self._counted():
-            mover.watch_rings(rings, periods * PERIOD_S, self._word)
+        while True:
+            with self._draining:
+                self._words[0] = self._ended.is_set()
+                ranks = [rank for rank in self._ranks.values() if rank.rank not in self.broken]
+                rings = tuple(rank.rings for rank in ranks if isinstance(rank, CompiledReader))
+            if self._ended.is_set():
+                return
+            mover.watch_rings(rings, LONGEST_WATCH_S, self._words)
 
     def _drain_rank(self, rank: RankReader) -> float:
         if rank.rank in self.broken:

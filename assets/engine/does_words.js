@@ -20,7 +20,7 @@ const DOES = {
   recv: ["receives", "was receiving"],
   reduce: ["adds", "was adding"],
   copy: ["copies", "was copying"],
-  push: ["pushes gradients", "was pushing gradients"],
+  push: ["pushes to a server", "was pushing to a server"],
   pull: ["pulls parameters", "was pulling parameters"],
   collective: ["takes part in", "was taking part in"],
 };

@@ -97,7 +97,7 @@ def test_times_and_losses_of_rows_written_by_hand() -> None:
     assert recoveries.table.height == len(recoveries) == 1
     assert recoveries.table["lost"].to_list() == [[1]]
     words = "rank 1 was lost in iteration 3; ranks 0 and 1 went on with iteration 2"
-    assert words in repr(recoveries)
+    assert words in repr(recoveries) and "the first ended 38 ms after the fault: " in one.words
 
 
 def test_an_iteration_that_is_lost_twice_is_repeated_twice_and_counts_once() -> None:
@@ -114,6 +114,7 @@ def test_an_iteration_that_is_lost_twice_is_repeated_twice_and_counts_once() -> 
     assert [one.since for one in recoveries] == ["detect", "detect"]
     assert recoveries[1].detect_ms == 0
     assert recoveries[0].detect_ms is None  # its row was lost
+    assert "the first ended 28 ms after the loss was noticed: " in recoveries[1].words
     assert recoveries.goodput == pytest.approx((9.1 + 9.1) / 69.1)
 
 

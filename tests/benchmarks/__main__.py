@@ -25,6 +25,7 @@ MODULES = (
     "memcpy",
     "microseconds",
     "mpi",
+    "elephas",
     "choosing",
     "operations",
     "ddp",

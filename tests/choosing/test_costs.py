@@ -40,6 +40,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_costs_in_words_are_per_wait_and_per_byte() -> None:
+    assert TWO.words == (
+        "α 1.0 µs per wait, 2.0 µs at each end of a message, β 0.300 ns per byte sent, "
+        "γ 0.040 ns per byte added"
+    )
+
+
 def test_they_are_the_same_after_they_were_sent() -> None:
     assert Costs.from_json(OWN.to_json()) == OWN
     assert Costs.from_json(OWN.to_json()).machine(4) == FOUR

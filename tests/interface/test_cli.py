@@ -35,7 +35,8 @@ def test_a_run_is_saved_and_put_in_words(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"5 iterations in .+, loss .+ MB sent by 2 ranks, 0 records dropped", done.stdout
+        r"5 iterations in .+ s \(\d+ per second\), loss .+ MB sent by 2 ranks, 0 records dropped",
+        done.stdout,
     )
     assert "\nsaved" in done.stdout and "Traceback" not in done.stderr
     assert wb.load(tmp_path / "new/a.parquet").events.filter(kind="send").height > 0

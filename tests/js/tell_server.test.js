@@ -206,7 +206,9 @@ test("what workers push is named as the run has it: no gradient where weights ar
       all.some((one) => one.match(words)),
       String(words),
     );
-  assert.match(meaning(run, SCENES).join(" "), /one holds the parameters, 5 train\. Each worker/);
+  const often = { ...run, server: { ...rule, mode: "hogwild", once_per: "minibatch" } };
+  assert.equal(ruleWords(often.server), "hogwild, once per minibatch");
+  assert.match(meaning(often, SCENES).join(" "), /5 train\. .* changed once per minibatch\.$/);
 });
 
 test("the rule in a title, what it all means on the overview, and where to look next", () => {

@@ -49,8 +49,11 @@ def test_defaults_are_the_strategys_own() -> None:
 
 
 def test_what_workers_push_is_named() -> None:
-    exp = wb.Experiment(strategy="elephas", ranks=3)
-    assert facts({"experiment": exp.to_yaml()})["server"]["pushes"] == "weight difference"
+    for frequency, once_per in (("batch", "minibatch"), ("epoch", "epoch")):
+        exp = wb.Experiment(strategy="elephas", ranks=3, options={"frequency": frequency})
+        server = facts({"experiment": exp.to_yaml()})["server"]
+        assert (server["pushes"], server["once_per"]) == ("weight difference", once_per)
+        assert server["mode"] == "asynchronous"
     assert facts_of_server()["pushes"] == "gradient"
 
 

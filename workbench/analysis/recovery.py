@@ -34,6 +34,7 @@ import polars as pl
 from workbench.common.units import counted, print_size
 from workbench.store.recoveries import Recovery, absent_of, recoveries_of
 
+ORIGINS = {"fault": "the fault", "detect": "the loss was noticed"}  # of the times, in words
 PHASES = ("detect", "abort", "rebuild", "restore", "first")
 MOST_NAMED = 6
 TRAINING = ("forward", "backward", "weight_grad", "optimizer", "load", "collective", "push", "pull")
@@ -102,7 +103,7 @@ class Recovered:
         took = (
             ""
             if self.first_ms is None
-            else f"; the first ended {self.first_ms:.0f} ms after the {self.since}"
+            else f"; the first ended {self.first_ms:.0f} ms after {ORIGINS[self.since]}"
         )
         cost = [counted(self.iterations_lost, "iteration") + " lost"]
         cost.append(counted(self.samples_repeated, "sample") + " repeated")

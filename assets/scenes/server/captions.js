@@ -31,8 +31,12 @@ export function workersOf(ranks) {
 
 /** @param {string} words */
 const begin = (words) => words.charAt(0).toUpperCase() + words.slice(1);
-/** A rule in a line: "SSP, at most 3 ahead". @param {Rule} rule */
-export function ruleWords({ consistency, low, high }) {
+/**
+ * A rule in a line: "SSP, at most 3 ahead"; of Elephas, "hogwild, once per epoch".
+ * @param {Rule} rule
+ */
+export function ruleWords({ consistency, low, high, mode, once_per }) {
+  if (mode) return `${mode}, once per ${once_per}`;
   const name =
     consistency === "" ? "" : consistency.length <= 4 ? consistency.toUpperCase() : consistency;
   if (low === null || consistency === "bsp") return name;

@@ -9,7 +9,8 @@
  * @typedef {import("./index.js").Worker} Worker
  * @typedef {import("./call_source.js").Flight} Flight
  * @typedef {{servers: number, models: number, consistency: string, low: number | null,
- *   high: number | null, drop_above: number | null, words: string, replicas?: number, pushes?: string}} Rule
+ *   high: number | null, drop_above: number | null, words: string, replicas?: number,
+ *   pushes?: string, mode?: string, once_per?: string}} Rule  mode, once_per: of Elephas
  *   replicas: servers that have each key; pushes: what a push is, where it is no gradient;
  *   how far a worker may lead the slowest: low of everybody, high with what a controller grants
  *   beyond; null: no bound, or none that is known

@@ -41,8 +41,8 @@ export function serverMeaning(run) {
   if (strategy === "elephas")
     return [
       divisionOfLabour(ranks, 1, ["holds the parameters", ""], ["trains", "train"]),
-      "Each worker trains on the rows of its own partition, and pushes what its training has changed: " +
-        "per epoch, or per minibatch.",
+      "Each worker trains on the rows of its own partition, and pushes what its training has changed " +
+        `once per ${server?.once_per ?? "epoch or minibatch"}.`,
     ];
   if (!inputs) return null;
   return [

@@ -18,10 +18,11 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
     ``low`` and ``high``: iterations that any worker may lead the slowest by, and with a
     controller's grants; None: no bound, or none that is known. ``drop_above``: staleness above
     which a gradient is dropped, or None. ``replicas``: servers that have each key. ``pushes``: what
-    a worker pushes.
+    a worker pushes. ``mode`` and ``once_per``, of Elephas: "hogwild", "epoch".
     """
     if strategy == "elephas":
-        return _of_elephas(str(options.get("mode", "asynchronous")))
+        mode, frequency = options.get("mode", "asynchronous"), options.get("frequency", "epoch")
+        return _of_elephas(str(mode), str(frequency))
     if strategy != STRATEGY:
         return {}
     low, most = int(options.get("staleness", 3)), int(options.get("staleness_max", 15))
@@ -46,7 +47,7 @@ def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) ->
     }
 
 
-def _of_elephas(mode: str) -> dict[str, Any]:
+def _of_elephas(mode: str, frequency: str) -> dict[str, Any]:
     """Return the facts about Elephas's server."""
     bound = 0 if mode == "synchronous" else None
     return {
@@ -58,6 +59,8 @@ def _of_elephas(mode: str) -> dict[str, Any]:
         "drop_above": None,
         "replicas": 1,
         "pushes": "weight difference",
+        "mode": mode,
+        "once_per": "minibatch" if frequency == "batch" else "epoch",
         "words": "differences of partitions",
     }
 

@@ -38,10 +38,11 @@ class Served:
     messages: tuple[Message, ...] = ()
     waiting: tuple[int, ...] = ()  # workers that wait for a grant
     words: str = ""
-    queued: tuple[tuple[int, int], ...] = ()  # (server, worker) of gradients that wait there
+    queued: tuple[tuple[int, int], ...] = ()  # (server, worker) of pushes that wait there
     # worker, and shares of its time lately: computing, push and pull, waiting for a grant
     times: tuple[tuple[int, float, float, float], ...] = ()
     bound: int | None = None  # clocks by which a worker may lead the slowest; None: no wall
+    pushes: str = "gradient"  # what a worker pushes
 
     @property
     def newest(self) -> int:
@@ -85,7 +86,8 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
     blocked = waits["rank"].n_unique()
     queued = tuple(queue.filter(under_way).select("server", "worker").sort("server").iter_rows())
     began = served.origin(served.pick(rows.filter(p("iteration") <= 0)))
-    in_queue = f", {_count(len(queued), 'gradient waits', 'gradients wait')}" if queued else ""
+    pushed = (run_facts["server"] or {}).get("pushes", "gradient")
+    in_queue = f", {_count(len(queued), f'{pushed} waits', f'{pushed}s wait')}" if queued else ""
     return Served(
         servers=_servers(result, at),
         workers=tuple(workers.select("rank", "iteration", "version").iter_rows()),
@@ -101,6 +103,7 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
         queued=queued,
         times=_times(lately),
         bound=(run_facts["server"] or {}).get("high"),
+        pushes=pushed,
     )
 
 

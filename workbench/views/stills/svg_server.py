@@ -137,17 +137,18 @@ def _triangle(x: float, y: float, turn: float, kind: str) -> str:
 def _key(still: Served, drawn: int) -> list[str]:
     y = BOTTOM + 26
     left_out = len(still.workers) + len(still.servers) - drawn
+    more = 7 * (len(still.pushes) - len("gradient"))  # pixels, of a longer name
     result = [
         _triangle(26, y - 4, 0, "push"),
-        text(40, y, "push: a gradient"),
-        _triangle(148, y - 4, 180, "pull"),
-        text(162, y, "pull: parameters"),
-        _halo(272, y - 4, 7),
-        text(286, y, "waits for a server"),
+        text(40, y, f"push: a {still.pushes}"),
+        _triangle(148 + more, y - 4, 180, "pull"),
+        text(162 + more, y, "pull: parameters"),
+        _halo(272 + more, y - 4, 7),
+        text(286 + more, y, "waits for a server"),
     ]
     if still.bound is not None:
-        result.append(line((404, y - 10), (404, y + 2), "wait", 2.5))
-        result.append(text(412, y, f"wall: {still.bound} ahead"))
+        result.append(line((404 + more, y - 10), (404 + more, y + 2), "wait", 2.5))
+        result.append(text(412 + more, y, f"wall: {still.bound} ahead"))
     y += 20
     for x, colour, words in (
         (16, COMPUTING, "computing"),

@@ -98,7 +98,7 @@ test("w at time t: what each worker holds and each shard is at, from the rows al
       );
     for (const pair of index.pairs.values())
       assert.equal(
-        acceptedBy(pair, t),
+        acceptedBy(pair, t, 1),
         of(rows, "apply", { rank: pair.server, peer: pair.worker }).filter((r) => r.end <= t)
           .length,
       );

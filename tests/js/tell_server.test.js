@@ -73,6 +73,9 @@ test(
       serverSentence(known, kept, RULES.bsp, true),
       /^Workers 2, 3 and 4 wait at the wall: worker 5 is still in iteration \d+, and no worker starts \d+ before its gradient is in\.$/,
     );
+    const wall = /iteration (\d+), and no worker starts (\d+)/;
+    const [, now, next] = serverSentence(known, kept, RULES.bsp, true).match(wall);
+    assert.equal(Number(next), Number(now) + 1);
     const free = serverIndexOf(tableOf(served({ rule: "asp" })));
     const some = times
       .map((t) => serverFrame(free, RULES.asp, t, 24))

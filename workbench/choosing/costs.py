@@ -38,8 +38,8 @@ class Machine:
     def words(self) -> str:
         """The fitted costs, in words."""
         return (
-            f"α {self.alpha_s * 1e6:.1f} µs per wait, {self.overhead_s * 1e6:.1f} µs at each end of "
-            f"a message, β {self.beta_s_per_byte * 1e9:.3f} ns per byte sent, γ "
+            f"α {self.alpha_s * 1e6:.1f} µs per wait, {self.overhead_s * 1e6:.1f} µs at each end "
+            f"of a message, β {self.beta_s_per_byte * 1e9:.3f} ns per byte sent, γ "
             f"{self.gamma_s_per_byte * 1e9:.3f} ns per byte added"
         )
 

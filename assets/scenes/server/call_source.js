@@ -104,7 +104,7 @@ export class Rounds extends DerivedCalls {
       this.callOf.delete(/** @type {CallHead} */ (calls.pop()).key);
     const pairs = [...index.pairs.values()];
     if (!pairs.length || !Number.isFinite(this.table.from)) return this;
-    const first = Math.min(...pairs.map((pair) => pair.first));
+    const first = Math.min(...pairs.map((pair) => pair.iterations[0] ?? Infinity));
     const began = Math.min(
       ...[...index.workers.values()]
         .map((worker) => worker.granted[0]?.granted)
@@ -177,7 +177,9 @@ export class Rounds extends DerivedCalls {
     const alive = [...this.index.pairs.values()].filter(({ worker, server }) =>
       [worker, server].every((rank) => Number.isNaN(this.index.goneAt(rank, t))),
     );
-    return alive.length ? Math.min(...alive.map((pair) => acceptedBy(pair, t))) : 0;
+    return alive.length
+      ? Math.min(...alive.map((pair) => acceptedBy(pair, t, this.index.stride)))
+      : 0;
   }
 }
 

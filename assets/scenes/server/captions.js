@@ -89,7 +89,7 @@ export function serverSentence(known, frame, rule, live) {
     if (rule.low === 0)
       return withLosses(
         `${names} wait${one ? "s" : ""} at the wall: ${still}, and no worker starts ` +
-          `${grouped(min + 1)} before its ${frame.pushes} is in.`,
+          `${grouped(min + frame.stride + 1)} before its ${frame.pushes} is in.`,
       );
     return withLosses(
       `${names} stand${one ? "s" : ""} at the wall: ${still}, and no worker may start more ` +

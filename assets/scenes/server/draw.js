@@ -85,7 +85,9 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
   workers.forEach((worker, i) => {
     const from = columnX(place, min, min);
     const to =
-      rule.low === null ? right : Math.min(right, columnX(place, (worker.limit ?? min) + 1, min));
+      rule.low === null
+        ? right
+        : Math.min(right, columnX(place, (worker.limit ?? min) + frame.stride, min));
     g.fillRect(from, top + i * lane, Math.max(0, to - from), lane);
   });
   const digits = String(min + columns + 1).length * 6.2 + 10;
@@ -136,7 +138,7 @@ function drawWall(g, { ink, font }, { place, frame, rule }) {
   let last = NaN;
   workers.forEach((worker, i) => {
     if (worker.limit === null) return;
-    const x = columnX(place, worker.limit + 1, min) - 2;
+    const x = columnX(place, worker.limit + frame.stride, min) - 2;
     const y = top + i * lane;
     const first = i ? 0 : 3;
     g.fillRect(x, y - first, 4.5, lane + first + (i === workers.length - 1 ? 3 : 0));

@@ -28,11 +28,12 @@
  *   of lost servers that it has taken over; versions: one a model; kept: the gradients that are here wait for the others of their clock, as
  *   in bulk synchronous training
  * @typedef {{t: number, workers: WorkerNow[], shards: ShardNow[], min: number, slowest: number[],
- *   most: number, pushes: string, comets: (Flight & {share: number})[], moves: (import("./keys.js").Regained &
+ *   most: number, pushes: string, stride: number, comets: (Flight & {share: number})[], moves: (import("./keys.js").Regained &
  *   {share: number})[]}} ServerFrame
  *   moves: keys of lost servers on their way to others;
  *   min: iterations that every shard has taken in of every live worker; slowest: who is there;
- *   most: the furthest iteration that anybody is in; pushes: what a push is: "gradient"
+ *   most: the furthest iteration that anybody is in; pushes: what a push is: "gradient"; stride:
+ *   iterations from a push to the next
  */
 import { countUntil } from "../../engine/search.js";
 import { copiesOn, regainedBy } from "./keys.js";
@@ -121,12 +122,13 @@ export function serverFrame(index, rule, t, iterations, recoveries = []) {
   );
   const gone = (/** @type {number} */ rank) => (lost.get(rank) ?? NaN) <= t;
   const pairs = [...index.pairs.values()].filter(({ server }) => !gone(server));
+  const { stride } = index;
   const least = new Map();
   const team = teamOf(rule);
   for (const pair of pairs) {
     const key = team(pair.worker) * 65_536 + pair.server;
     if (!gone(pair.worker))
-      least.set(key, Math.min(least.get(key) ?? Infinity, acceptedBy(pair, t)));
+      least.set(key, Math.min(least.get(key) ?? Infinity, acceptedBy(pair, t, stride)));
   }
   const min = least.size ? Math.min(...least.values()) : 0;
   const shares = sharesAt(index, t);
@@ -152,7 +154,8 @@ export function serverFrame(index, rule, t, iterations, recoveries = []) {
   });
   const slowest = workers
     .filter(
-      (w) => !gone(w.rank) && pairs.some((p) => p.worker === w.rank && acceptedBy(p, t) === min),
+      (w) =>
+        !gone(w.rank) && pairs.some((p) => p.worker === w.rank && acceptedBy(p, t, stride) === min),
     )
     .map((w) => w.rank);
   const together = rule.consistency === "bsp" || (rule.consistency === "ssp" && rule.low === 0);
@@ -174,6 +177,7 @@ export function serverFrame(index, rule, t, iterations, recoveries = []) {
     slowest,
     most: Math.max(min, ...workers.map((w) => w.iteration)),
     pushes: rule.pushes ?? "gradient",
+    stride,
     comets,
     moves: regained
       .filter((one) => t < one.end)
@@ -198,7 +202,7 @@ function workerNow(index, rule, worker, t, { min, least, versions, iterations, g
   const limit = limitOf(living, worker, least, rule, t);
   const iteration = turn?.iteration ?? min;
   const worst = Math.max(0, ...behind);
-  const [doing, since] = doingOf(turn, t, iterations, limit, gone);
+  const [doing, since] = doingOf(turn, t, iterations, limit, gone, index.stride);
   const asks = doing === "blocked" ? iteration + 1 : iteration;
   const room = Math.max(1, (rule.high ?? rule.low ?? 1) || 1);
   const slack =
@@ -223,9 +227,10 @@ function workerNow(index, rule, worker, t, { min, least, versions, iterations, g
  * @param {number} iterations
  * @param {number | null} limit
  * @param {number} lost
+ * @param {number} stride
  * @returns {[WorkerDoing, number]}
  */
-function doingOf(turn, t, iterations, limit, lost) {
+function doingOf(turn, t, iterations, limit, lost, stride) {
   if (lost <= t) return ["lost", lost];
   if (!turn) return ["start", 0];
   if (t < turn.pulled || (Number.isNaN(turn.pulled) && Number.isNaN(turn.pushing)))
@@ -233,7 +238,7 @@ function doingOf(turn, t, iterations, limit, lost) {
   if (!(turn.pushing <= t))
     return ["compute", Number.isNaN(turn.pulled) ? turn.granted : turn.pulled];
   if (t < turn.pushed) return ["push", turn.pushing];
-  if (iterations > 0 && turn.iteration + 1 >= iterations) return ["ended", turn.pushed];
+  if (iterations > 0 && turn.iteration + stride >= iterations) return ["ended", turn.pushed];
   return [limit !== null && turn.iteration + 1 > limit ? "blocked" : "waits", turn.pushed];
 }
 
@@ -249,9 +254,11 @@ function shardNow(pairs, rank, t, versions, share, synchronous) {
   const arrived = [];
   for (const pair of pairs) {
     if (pair.server !== rank) continue;
-    for (let i = acceptedBy(pair, t), seen = 0; i < pair.pushes.length && seen < 4; i++, seen++) {
-      const push = pair.pushes[i];
-      if (push && push.arrive <= t && !(push.end <= t)) arrived.push(push);
+    const next = pair.iterations.indexOf(acceptedBy(pair, t, 1));
+    if (next < 0) continue;
+    for (const iteration of pair.iterations.slice(next, next + 4)) {
+      const push = pair.pushes[iteration];
+      if (push.arrive <= t && !(push.end <= t)) arrived.push(push);
     }
   }
   arrived.sort((a, b) => a.arrive - b.arrive || a.worker - b.worker);

@@ -18,8 +18,8 @@
  * @typedef {{worker: number, server: number, iteration: number, generation: number, op: number,
  *   start: number, depart: number, end: number, version: number, nbytes: number}} Pull
  *   start: granted; depart: the first byte left the server; end: in place
- * @typedef {{pushes: Push[], pulls: Pull[], first: number, bytes: number, worker: number,
- *   server: number}} Pair  pushes by iteration, from `first` on
+ * @typedef {{pushes: Push[], pulls: Pull[], iterations: number[], bytes: number, worker: number,
+ *   server: number}} Pair  pushes by iteration; iterations: those that have one, ascending
  * @typedef {{iteration: number, granted: number, pulled: number, pushing: number, pushed: number}}
  *   Turn
  * @typedef {{rank: number, turns: (Turn | undefined)[], granted: Turn[], sums: Float64Array[],
@@ -47,11 +47,17 @@ export class ServerIndex {
     this.next = 0;
     this.version = 0; // grows with every change
     this.present = false; // it is a parameter server's run
+    this.gap = Infinity; // the least between two grants of a worker, in iterations
     this.servers = /** @type {Map<number, Server>} */ (new Map());
     this.workers = /** @type {Map<number, Worker>} */ (new Map());
     this.pairs = /** @type {Map<number, Pair>} */ (new Map());
     // by sender, receiver and generation, then by op
     this.messages = /** @type {Map<string, {left: number[], there: number[]}>} */ (new Map());
+  }
+
+  /** Iterations from a worker's push to its next: 1 as long as nobody has begun a second. */
+  get stride() {
+    return Number.isFinite(this.gap) ? this.gap : 1;
   }
 
   /** Take in the rows that have come since. */
@@ -131,7 +137,7 @@ export class ServerIndex {
     if (!pair) {
       this.pairs.set(
         key,
-        (pair = { worker, server, pushes: [], pulls: [], first: Infinity, bytes: 0 }),
+        (pair = { worker, server, pushes: [], pulls: [], iterations: [], bytes: 0 }),
       );
       this.worker(worker);
       this.server(server);
@@ -152,8 +158,12 @@ export class ServerIndex {
     const { pushes } = pair;
     const none = NaN;
     const generation = this.table.passages.generation[p];
-    pair.first = Math.min(pair.first, iteration);
     if (pushes[iteration]?.generation >= generation) return pushes[iteration];
+    if (!pushes[iteration]) {
+      const { iterations } = pair;
+      iterations.push(iteration);
+      if (iterations[iterations.length - 2] > iteration) iterations.sort((a, b) => a - b);
+    }
     return (pushes[iteration] = {
       worker,
       server,
@@ -202,6 +212,9 @@ export class ServerIndex {
    */
   #granted(rank, iteration, t) {
     const turn = this.#turn(rank, iteration);
+    const { granted } = this.worker(rank);
+    const [before, last] = granted.slice(-2);
+    if (last) this.gap = Math.min(this.gap, last.iteration - before.iteration);
     if (turn.granted < t) Object.assign(turn, { pulled: NaN, pushing: NaN, pushed: NaN });
     turn.granted = t;
   }
@@ -226,6 +239,7 @@ export class ServerIndex {
       nbytes: Math.max(0, table.nbytes[row]),
     });
     if (op >= 0) push.op = op;
+    else if (this.stride > 1) push.op = iteration / this.stride;
     push.arrive = Math.max(push.left, this.#between(rank, peer, p).there[push.op] ?? -Infinity);
     pair.bytes = Math.max(pair.bytes, push.nbytes);
     turn.pushing = Number.isNaN(turn.pushing) ? push.start : Math.min(turn.pushing, push.start);
@@ -302,7 +316,8 @@ export class ServerIndex {
       const pushes = this.pairs.get(peer * 65_536 + rank)?.pushes ?? [];
       // a generation begins with op 0, whatever its first iteration is
       const generation = passages.generation[p];
-      const push = generation
+      const apart = generation || this.stride > 1; // ops count pushes, not iterations
+      const push = apart
         ? pushes.findLast((one) => one?.op === op && one.generation === generation)
         : pushes[op];
       const end = (there[op] = Math.max(there[op] ?? -Infinity, table.end[row]));

@@ -14,21 +14,20 @@ export const turnAt = (worker, t) =>
   worker.granted[countUntil(worker.granted, t, (turn) => turn.granted) - 1];
 
 /**
- * How many of a pair's pushes the server has applied or counted by t.
+ * The first iteration whose push the server has neither applied nor counted by t.
  * @param {Pair} pair
  * @param {number} t
+ * @param {number} stride  iterations from a push to the next
  */
-export function acceptedBy(pair, t) {
-  const { pushes } = pair;
+export function acceptedBy({ pushes, iterations }, t, stride) {
   let low = 0;
-  let high = pushes.length;
+  let high = iterations.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    const end = pushes[middle]?.end ?? (middle < pair.first ? -Infinity : NaN);
-    if (end <= t) low = middle + 1;
+    if (pushes[iterations[middle]].end <= t) low = middle + 1;
     else high = middle;
   }
-  return low;
+  return iterations[low] ?? (low ? iterations[low - 1] + stride : 0);
 }
 
 /**

@@ -34,7 +34,7 @@
  *   when
  */
 import { goneSince, joinsWithin } from "../../engine/generations.js";
-import { addKeys } from "./lookups.js";
+import { addKeys, newPush } from "./lookups.js";
 
 const SERVES = ["push", "apply", "clock"]; // a pull may be of examples
 const ACTOR_PULL = "parameters"; // as actor.py calls it
@@ -156,7 +156,6 @@ export class ServerIndex {
   #push(worker, server, iteration, p) {
     const pair = this.pair(worker, server);
     const { pushes } = pair;
-    const none = NaN;
     const generation = this.table.passages.generation[p];
     if (pushes[iteration]?.generation >= generation) return pushes[iteration];
     if (!pushes[iteration]) {
@@ -164,24 +163,7 @@ export class ServerIndex {
       iterations.push(iteration);
       if (iterations[iterations.length - 2] > iteration) iterations.sort((a, b) => a - b);
     }
-    return (pushes[iteration] = {
-      worker,
-      server,
-      iteration,
-      generation,
-      op: iteration,
-      start: none,
-      left: none,
-      arrive: none,
-      taken: none,
-      begin: none,
-      end: none,
-      on: -1,
-      version: -1,
-      stale: 0,
-      dropped: 0,
-      nbytes: 0,
-    });
+    return (pushes[iteration] = newPush(worker, server, iteration, generation));
   }
 
   /** @param {number} rank @param {number} iteration @returns {Turn} */

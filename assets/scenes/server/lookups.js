@@ -14,6 +14,30 @@ export const turnAt = (worker, t) =>
   worker.granted[countUntil(worker.granted, t, (turn) => turn.granted) - 1];
 
 /**
+ * A push of which nothing else is known yet.
+ * @param {number} worker @param {number} server @param {number} iteration @param {number} generation
+ * @returns {Push}
+ */
+export const newPush = (worker, server, iteration, generation) => ({
+  worker,
+  server,
+  iteration,
+  generation,
+  op: iteration,
+  start: NaN,
+  left: NaN,
+  arrive: NaN,
+  taken: NaN,
+  begin: NaN,
+  end: NaN,
+  on: -1,
+  version: -1,
+  stale: 0,
+  dropped: 0,
+  nbytes: 0,
+});
+
+/**
  * The first iteration whose push the server has neither applied nor counted by t.
  * @param {Pair} pair
  * @param {number} t

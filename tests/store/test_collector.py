@@ -161,6 +161,19 @@ def test_rows_whose_context_was_overwritten_are_counted(segment: Segment) -> Non
     assert 500 <= collector.dropped <= 502
 
 
+def test_marks_of_one_iteration_have_one_context(segment: Segment) -> None:
+    """So that the ring of contexts, a quarter of that of rows, is not the first to overflow."""
+    recorder = Recorder.into_segment(segment, 0)
+    store, collector = reading(segment)
+    for iteration in range(ROWS // 8):
+        recorder.where = Where(iteration, version=3)
+        for number in range(7):
+            recorder.mark(CODE["metric"], "loss", value=float(number))
+    collector.drain()
+    assert (len(store), collector.dropped) == (ROWS // 8 * 7, 0)
+    assert (store.events["iteration"] == store.events["seq"] // 7).all()
+
+
 def test_a_row_may_go_back_to_a_context_that_was_read_long_ago(segment: Segment) -> None:
     lane = Recorder.into_segment(segment, 0).lane("comm")
     store, collector = reading(segment)

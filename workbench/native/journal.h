@@ -67,6 +67,7 @@ typedef struct {
     i64 status_seq;
     i64 *meter; /* NULL: nothing is timed */
     uint32_t context;
+    context latest;  /* the newest that was written; its seq is 0 before the first */
     uint16_t number; /* the lane's name */
     i64 first;       /* where the lane's own count of rows begins */
     PyObject *lane;  /* a weak reference: it makes files longer, and its ``write`` is what is timed */
@@ -148,15 +149,19 @@ static inline void write_row(journal *j, const row *given) {
     }
 }
 
-/* Writes a context, which the rows that follow have in common. Returns its number. */
+/* Writes a context, which the rows that follow have in common, unless the newest one says the same: a ring
+   of contexts is shorter than one of rows. Returns its number. */
 static inline uint32_t write_context(journal *j, const context *given) {
-    context *c = (context *)claim(j, &j->contexts);
-    atomic_thread_fence(memory_order_release);
     context filled = *given;
     filled.lane = j->number;
     filled.first = j->first;
+    if (j->latest.seq && !memcmp(&filled, &j->latest, offsetof(context, seq))) return j->context = (uint32_t)j->latest.seq;
+    context *c = (context *)claim(j, &j->contexts);
+    atomic_thread_fence(memory_order_release);
     copy_words(c, &filled, offsetof(context, seq));
     atomic_store_explicit(&c->seq, ++j->contexts.seq, memory_order_release);
+    filled.seq = j->contexts.seq;
+    j->latest = filled;
     return j->context = (uint32_t)j->contexts.seq;
 }
 

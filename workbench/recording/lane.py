@@ -55,6 +55,7 @@ class Lane:
         """Open a lane; ``number``: the name's; ``written``: the rows already under that name."""
         self.recorder, self.name, self.index, self.users = recorder, name, place.index, 0
         self._number, self._place, self._first = number, place, place.rows.seq - written
+        self._latest: tuple[tuple[int, ...], int] = (), 0  # the newest context, and its id
         self._open()
         self.context()
 
@@ -85,13 +86,10 @@ class Lane:
     ) -> int:
         """Set what the rows that follow have in common. ``generation``: the recorder's, if -1.
 
-        Names are given as numbers (``Recorder.name``). Returns its id.
+        Names are given as numbers (``Recorder.name``). Returns its id: that of the newest one, if
+        it says the same, because a ring of contexts is shorter than one of rows.
         """
-        log = self._contexts
-        at = log.claim()  # first: it may bring new memory
-        _pack_context(
-            log.memory,
-            at,
+        fields = (
             collective,
             algorithm,
             group,
@@ -103,10 +101,16 @@ class Lane:
             where.stage,
             where.version,
             self._first,
-            log.seq,
         )
-        self._use_context(log.seq)
-        return log.seq
+        latest, number = self._latest
+        if fields != latest:
+            log = self._contexts
+            at = log.claim()  # first: it may bring new memory
+            number = log.seq
+            _pack_context(log.memory, at, *fields, number)
+            self._latest = fields, number
+        self._use_context(number)
+        return number
 
     def again(self, context_id: int) -> None:
         """Go back to a context that was written before (after a nested span, say)."""

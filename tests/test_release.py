@@ -58,6 +58,7 @@ def test_a_wheel_from_the_sdist_runs_the_demo_in_an_empty_environment(tmp_path: 
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     names = run(sys.executable, "-m", "zipfile", "-l", wheel, cwd=tmp_path)
     assert "workbench/exercises/chapter_01.py" in names and "workbench/_assets/" in names
+    assert "workbench/_assets/thumbnails/ring.light.webp" in names
     assert "tests/" not in names and ".ipynb" not in names
     listed = run(sys.executable, "-m", "tarfile", "-l", sdist, cwd=tmp_path)
     for name in ("notebooks/00_start_here.ipynb", "CITATION.cff", "Dockerfile", "docs/slurm.md"):

@@ -2,7 +2,8 @@
 
 ``ring.gif`` is one all-reduce of four ranks over equal, slow links, photographed moment by moment;
 ``replay.html`` is the page that it was photographed from. The still ones are scenes of three more
-runs: DDP's overlap, a pipeline's bubble, a parameter server's staleness.
+runs: DDP's overlap, a pipeline's bubble, a parameter server's staleness. ``thumbnails``: the small
+moving ones of the start page, eight presets' (thumbnails.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import Locator, Page, sync_playwright
 
 import workbench as wb
-from tests.browser import install
+from tests.browser import install, thumbnails
 
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
 FRAMES, MS, WIDTH, COLOURS = 48, 120, 880, 64
@@ -69,7 +70,7 @@ MOMENTS = """([root, frames]) => {
 
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
-    names = sys.argv[1:] or ["ring", *STILLS]
+    names = sys.argv[1:] or ["ring", *STILLS, "thumbnails"]
     with browser_page() as page, tempfile.TemporaryDirectory() as folder:
         if "ring" in names:
             replay = save(RING, PICTURES / "replay.html")
@@ -84,6 +85,8 @@ def main() -> None:
                 )
                 image = Image.open(io.BytesIO(stage.screenshot())).convert("RGB")
                 image.quantize(128, dither=Image.Dither.NONE).save(PICTURES / f"{scene}.png")
+        if "thumbnails" in names:
+            thumbnails.take(page)
     for path in sorted(PICTURES.iterdir()):
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
     wb.shutdown()

@@ -17,6 +17,7 @@ from tests.pairwise import first
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 PICTURES = os.environ.get("WORKBENCH_PICTURES")  # a folder: then pictures are left there
 PLOT = """const plot = box.querySelector(".wb-charts .js-plotly-plot");"""
+LOADED = "(all) => all.filter((one) => one.complete && one.naturalWidth > 0).length"
 POINTS = f"""(box) => {{
   {PLOT}
   return plot?._fullData?.map((trace) => trace.x?.length ?? 0) ?? [];
@@ -247,3 +248,36 @@ def test_a_comparison_grows_in_a_notebook(lab: str, open_page: Callable[..., Wat
     cells = page.locator(".jp-RenderedHTMLCommon table tr", has_text="state").first.inner_text()
     assert cells.split() == ["state", "finished", "finished"]
     picture(page.locator(".jp-Notebook").first, "comparison")
+
+
+@pytest.mark.parametrize("scheme", first(1, ["dark", "light"]))
+def test_a_card_moves_is_found_by_its_words_and_runs(
+    lab: str, open_page: Callable[..., Watched], scheme: str
+) -> None:
+    page = open_page(
+        color_scheme=scheme,
+        viewport={"width": 1440, "height": 1400},
+        reduced_motion="no-preference",
+    ).page
+    box = opened(lab, page, scheme)
+    cards = box.locator(".wb-card").locator("visible=true")
+    wait_for(lambda: box.locator(".wb-living img").evaluate_all(LOADED) == 8, "eight pictures")
+    assert cards.count() == 8
+    picture(box, f"laboratory-gallery-{scheme}")
+    search = box.get_by_label("Search the presets")
+    search.fill("server dies")
+    assert "A server that dies" in cards.locator("b").all_inner_texts() and cards.count() < 9
+    search.fill("")
+
+    box.get_by_role("button", name="Change first: Server: SSP").click()
+    wait_for(lambda: "staleness=3" in code(box) or "ssp" in code(box), "the preset's code")
+    run_box, card = button(box, "start").bounding_box(), cards.first.bounding_box()
+    assert run_box and card and run_box["x"] > card["x"] + card["width"], "beside the cards"
+    picture(box, f"laboratory-beside-{scheme}")
+
+    box.locator(".wb-run", has_text="Ring of four").click()
+    stage = box.locator(".wb-stage").first
+    wait_for(lambda: known(stage, "state") == "running", "a run", 60)
+    assert cards.count() == 0, "the cards make room for the stage"
+    assert "wb.Experiment()" in code(box)
+    picture(box, f"laboratory-from-a-card-{scheme}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Locator, Page
@@ -22,8 +23,13 @@ from tests.browser.app_pages import (
 )
 from tests.browser.conftest import ROOT, known, wait_for
 from tests.live import gone
+from workbench.interface.gallery import GALLERY
+from workbench.presets.catalogue import presets
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+LOADED = "(all) => all.filter((one) => one.complete && one.naturalWidth > 0).length"
+SOURCES = "(all) => all.map((one) => one.currentSrc)"
 
 
 def dark(place: Locator) -> bool:
@@ -64,8 +70,9 @@ def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_pa
     page.locator("button.main.large", has_text="Start").wait_for()
     kinds = page.locator("details.kind")
     every = kinds.count()
-    cards = page.locator("details.kind .preset").locator("visible=true")
-    assert page.locator("details.kind[open]").count() == 1 and every > 5
+    cards = page.locator(".preset").locator("visible=true")
+    assert page.locator("details.kind[open]").count() == 0 and every > 5
+    assert cards.count() == len(GALLERY)
     search = page.get_by_label("Search the presets")
     search.fill("server dies")
     names = cards.locator("b").all_inner_texts()
@@ -73,8 +80,45 @@ def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_pa
     search.fill("nothing of this name")
     assert cards.count() == 0 and page.get_by_text("None has these words.").is_visible()
     search.fill("")
-    assert page.locator("details.kind[open]").count() == 1
+    assert page.locator("details.kind[open]").count() == 0 and cards.count() == len(GALLERY)
     assert kinds.locator("visible=true").count() == every
+
+
+@pytest.mark.parametrize("ground", ["light", "dark"])
+def test_eight_recorded_runs_move_on_the_ground_of_the_page(
+    web_app: str, open_page: Open, ground: Literal["light", "dark"]
+) -> None:
+    page = open_page().page
+    page.emulate_media(color_scheme=ground, reduced_motion="no-preference")
+    page.goto(web_app)
+    page.locator(".living .card").first.wait_for()
+    images = page.locator(f".living .on-{ground} img")
+    wait_for(lambda: images.evaluate_all(LOADED) == len(GALLERY), "all eight pictures")
+    assert page.locator(".living img").locator("visible=true").count() == len(GALLERY)
+    moves, stands = f".{ground}.webp", f".{ground}.still.webp"
+    assert all(moves in source for source in images.evaluate_all(SOURCES))
+    page.emulate_media(reduced_motion="reduce")
+    wait_for(lambda: all(stands in one for one in images.evaluate_all(SOURCES)), "stills")
+
+
+def test_change_first_opens_the_form_beside_the_cards_with_start_in_view(
+    web_app: str, open_page: Open
+) -> None:
+    page = open_page().page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    start_page(page, web_app)
+    choose(page, "Two ranks", iterations=3)
+    start = page.get_by_role("button", name="Start this run")
+    for at in (0, 600):
+        page.evaluate("(y) => scrollTo(0, y)", at)
+        page.wait_for_function("(y) => scrollY === y", arg=at)
+        box = start.bounding_box()
+        assert box and box["y"] >= 0 and box["y"] + box["height"] <= 900, (at, box)
+    page.keyboard.press("Escape")
+    change = page.get_by_role("button", name="Change first: Two ranks", exact=True)
+    wait_for(lambda: change.evaluate("(b) => b.getRootNode().activeElement === b"), "its card")
+    page.locator(".living button.card", has_text="Server: SSP").click()
+    assert known(started(page), "run")["ranks"] == presets()["Server: SSP"].experiment.ranks
 
 
 def test_a_link_carries_the_spec_and_never_code(web_app: str, open_page: Open) -> None:

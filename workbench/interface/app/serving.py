@@ -31,6 +31,8 @@ from workbench.interface.app.plotly_script import ROUTE, PlotlyScript
 from workbench.interface.app.run import run_page, watch_page
 from workbench.interface.app.runs import Runs
 from workbench.interface.app.start import start_page
+from workbench.interface.app.thumbnails import ROUTE as PICTURES
+from workbench.interface.app.thumbnails import Thumbnails
 from workbench.launchers.processes.pool import warm_pool
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -100,7 +102,11 @@ def serve(options: Options) -> None:
             listening(options),
             door,
             "Distributed training workbench",
-            [("/replay", Replay, {"runs": runs}), (ROUTE, PlotlyScript, {})],
+            [
+                ("/replay", Replay, {"runs": runs}),
+                (ROUTE, PlotlyScript, {}),
+                (PICTURES, Thumbnails, {}),
+            ],
         )
     except OSError as error:
         raise WorkbenchError(cannot_listen(options, error)) from None

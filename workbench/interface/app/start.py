@@ -24,6 +24,7 @@ from workbench.interface.app.page import (
     frame,
     presence,
 )
+from workbench.interface.app.thumbnails import addresses
 
 TITLE = "Distributed training workbench"
 LEAD = (
@@ -58,7 +59,12 @@ class StartPage:
         self.form.tell(
             fields=[asdict(one) for one in form.fields()],
             presets=[
-                {"name": one.name, "words": one.words, "group": one.group}
+                {
+                    "name": one.name,
+                    "words": one.words,
+                    "group": one.group,
+                    "pictures": addresses(one.name),
+                }
                 for one in self.presets.values()
             ],
             limits=site.runs.limits.words,

@@ -21,6 +21,7 @@ from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.laboratory.comparing import Comparing, Questions
+from workbench.interface.laboratory.gallery import Gallery
 from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Sheet
 from workbench.interface.laboratory.stage import LiveStage
@@ -83,6 +84,8 @@ class Lab(w.VBox):
     # ---- what is there
 
     def _make_widgets(self, first: form.Preset) -> None:
+        self.gallery = Gallery(form.presets(), self._run_card, self._change_card)
+        self.gallery.unfolded = first.name != YOURS
         self.preset = w.Dropdown(options=[*self.presets], description="Begin with")
         self.preset_words = w.HTML()
         self.back = w.Button(description="Undo", icon="undo", tooltip="Take the last change back")
@@ -120,11 +123,8 @@ class Lab(w.VBox):
         self._offer()
         return [
             w.HTML(f"<style>{style}</style>"),
-            _row(self.preset, self.start_button, self.stop_button, self.reset, self.back),
-            self.preset_words,
+            self._way_in(),
             self.questions,
-            self.status,
-            self.sheet,
             self.stage,
             _row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
             self.charts,
@@ -133,6 +133,16 @@ class Lab(w.VBox):
             _title("The code that this runs"),
             self.code,
         ]
+
+    def _way_in(self) -> w.Box:
+        """Return the cards, and the form: below them, or beside them once a card is changed."""
+        buttons = _row(self.preset, self.start_button, self.stop_button, self.reset, self.back)
+        buttons.add_class("wb-lab-buttons")
+        filled = w.VBox([buttons, self.status, self.preset_words, self.sheet])
+        filled.add_class("wb-lab-form")
+        self.way_in = w.Box([self.gallery, filled])
+        self.way_in.add_class("wb-way-in")
+        return self.way_in
 
     def _offer(self) -> None:
         """Offer only the charts that have something to show of the run."""
@@ -157,6 +167,7 @@ class Lab(w.VBox):
         self._now = now
         self.back.disabled = not self._undo
         preset = self.presets[self.preset.value]
+        self.gallery.chosen = preset.name
         self.preset_words.value = f'<p class="wb-quiet">{html.escape(preset.words)}</p>'
         result = self.sheet.experiment()
         self.reset.disabled = result == preset.experiment
@@ -165,6 +176,23 @@ class Lab(w.VBox):
     def _choose(self) -> None:
         if not self._undoing:
             self.sheet.values = form.values(self.presets[self.preset.value].experiment)
+
+    def _take_card(self, name: str) -> None:
+        """Fill the form with a preset, whatever was changed before."""
+        if self.preset.value == name:
+            self._choose()
+        self.preset.value = name
+
+    def _change_card(self, name: str) -> None:
+        """Fill the form with a preset, and show it beside the cards."""
+        self._take_card(name)
+        self.way_in.add_class("wb-beside")
+
+    def _run_card(self, name: str) -> None:
+        """Run a preset as it is."""
+        if not self.start_button.disabled:
+            self._take_card(name)
+            self.start()
 
     def undo(self) -> None:
         """Take the last change of the form back, a preset's too."""
@@ -221,7 +249,10 @@ class Lab(w.VBox):
             raise WorkbenchError("This laboratory is closed; wb.lab() opens another one.")
 
     def _enable(self, running: bool) -> None:
-        self.start_button.disabled = self.questions.button.disabled = running
+        self.start_button.disabled = self.questions.button.disabled = self.gallery.busy = running
+        if running:  # room for the stage
+            self.gallery.unfolded = False
+            self.way_in.remove_class("wb-beside")
         self.stop_button.disabled = not running
         compares = running and self.comparing is not None and not self.comparing.done
         self.stop_button.layout.display = "" if compares else "none"

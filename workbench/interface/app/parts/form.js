@@ -17,7 +17,8 @@ const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
  *   choices: string[], docs: Record<string, string>, suggestions: string[], phrases: string[],
  *   maximum: number | null, optional: boolean, lines: number, advanced: boolean,
  *   strategies: string[]}} Field
- * @typedef {{fields: Field[], presets: {name: string, words: string, group: string}[],
+ * @typedef {{name: string, words: string, group: string, pictures: Record<string, string>}} Preset
+ * @typedef {{fields: Field[], presets: Preset[],
  *   chosen: string, filled: number, values: Record<string, any>, wrong: Record<string, string>,
  *   code: string, link: string, limits: string, first: string, title: string, busy: string,
  *   refused: string, answered: number}} State
@@ -44,7 +45,8 @@ class Form {
       onclick: () => this.goFirst(),
     });
     this.presets = new Map(state.presets.map((preset) => [preset.name, this.preset(preset)]));
-    this.kinds = this.presetsByGroup(state.presets);
+    this.gallery = this.livingPresets(state.presets);
+    this.kinds = this.presetsByGroup(state.presets.filter((one) => !one.pictures.light));
     this.none = h("p", { class: "quiet", role: "status", hidden: true }, "None has these words.");
     this.search = h("input", {
       type: "search",
@@ -68,49 +70,64 @@ class Form {
         this.first,
         h("span", { class: "quiet" }, state.limits),
       )),
-      h(
-        "section",
-        {},
-        h("div", { class: "row" }, h("h2", {}, "Or start one of these"), this.search),
-        ...this.kinds,
-        this.none,
-      ),
-      (this.sheet = h(
-        "section",
-        { class: "sheet" },
+      (this.both = h(
+        "div",
+        { class: "both" },
         h(
-          "form",
+          "section",
+          {},
+          h("div", { class: "row" }, h("h2", {}, "Or start one of these"), this.search),
+          this.gallery,
+          ...this.kinds,
+          this.none,
+        ),
+        (this.panel = h(
+          "div",
           {
-            onsubmit: (/** @type {Event} */ event) => {
-              event.preventDefault();
-              this.go();
+            class: "panel",
+            onkeydown: (/** @type {KeyboardEvent} */ event) => {
+              if (event.key === "Escape") this.putBack();
             },
           },
-          h("h2", {}, "Turn the knobs"),
-          this.groups(plain),
-          this.more,
-          h("input", { type: "submit", hidden: true }),
-        ),
-        h(
-          "aside",
-          {},
-          h("h2", {}, "The code that this runs"),
-          h("pre", { tabindex: 0 }, this.code),
-          h(
-            "div",
-            { class: "row" },
-            copies("Copy the code", () => this.state.code),
-            copies("Copy a link to this form", () => whole(`./?spec=${this.state.link}`)),
-          ),
-        ),
+          h("button", { type: "button", class: "close", onclick: () => this.putBack() }, "Close"),
+          (this.sheet = h(
+            "section",
+            { class: "sheet" },
+            h(
+              "form",
+              {
+                onsubmit: (/** @type {Event} */ event) => {
+                  event.preventDefault();
+                  this.go();
+                },
+              },
+              h("h2", { tabindex: -1 }, "Turn the knobs"),
+              this.groups(plain),
+              this.more,
+              h("input", { type: "submit", hidden: true }),
+            ),
+            h(
+              "aside",
+              {},
+              h("h2", {}, "The code that this runs"),
+              h("pre", { tabindex: 0 }, this.code),
+              h(
+                "div",
+                { class: "row" },
+                copies("Copy the code", () => this.state.code),
+                copies("Copy a link to this form", () => whole(`./?spec=${this.state.link}`)),
+              ),
+            ),
+          )),
+          (this.bottom = h("div", { class: "row go last" }, this.start, this.refused)),
+        )),
       )),
-      (this.bottom = h("div", { class: "row go last" }, this.start, this.refused)),
     );
   }
 
-  /** @param {{name: string, words: string}} preset */
-  preset({ name, words }) {
-    const card = h("div", { class: "preset" });
+  /** @param {Preset} preset */
+  preset({ name, words, group, pictures }) {
+    const card = h("div", { class: "preset", "data-group": group });
     card.append(
       h(
         "button",
@@ -120,7 +137,8 @@ class Form {
           onclick: () => this.click({ type: "run", name }, card, "Starting the ranks …"),
         },
         h("b", {}, name),
-        h("span", {}, words),
+        ...moving(pictures, words),
+        h("span", { "aria-hidden": pictures.light && "true" }, words),
       ),
       h(
         "button",
@@ -128,7 +146,7 @@ class Form {
           type: "button",
           class: "change",
           "aria-label": `Change first: ${name}`,
-          title: "Put it into the fields below",
+          title: "Put it into the fields, and open them beside the cards",
           onclick: () => this.click({ type: "preset", name }, card, `Filling in ${name} …`, true),
         },
         "change first",
@@ -201,15 +219,27 @@ class Form {
       button.disabled = !!busy;
   }
 
-  /** A group folds its presets; the first does not. @param {{name: string, group: string}[]} presets */
+  /** Those with a moving picture. @param {Preset[]} presets */
+  livingPresets(presets) {
+    const cards = presets
+      .filter((one) => one.pictures.light)
+      .map((one) => this.presets.get(one.name));
+    return h(
+      "div",
+      { class: "presets living", role: "group", "aria-label": "Recorded runs of eight presets" },
+      .../** @type {HTMLElement[]} */ (cards),
+    );
+  }
+
+  /** A group folds its presets. @param {Preset[]} presets */
   presetsByGroup(presets) {
-    return [...new Set(presets.map((one) => one.group))].map((group, i) => {
+    return [...new Set(presets.map((one) => one.group))].map((group) => {
       const cards = presets
         .filter((one) => one.group === group)
         .map((one) => /** @type {HTMLElement} */ (this.presets.get(one.name)));
       return h(
         "details",
-        { class: "kind", open: i === 0 },
+        { class: "kind" },
         h("summary", {}, h("h3", {}, group), h("span", { class: "quiet" }, String(cards.length))),
         h("div", { class: "presets", role: "group", "aria-label": group }, ...cards),
       );
@@ -220,16 +250,16 @@ class Form {
   seek() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
-    this.kinds.forEach((kind, i) => {
-      const group = kind.querySelector("h3").textContent;
+    [this.gallery, ...this.kinds].forEach((kind) => {
       const cards = [...kind.querySelectorAll(".preset")];
       for (const card of cards) {
-        const text = `${group} ${card.querySelector(".card").textContent}`.toLowerCase();
+        const text =
+          `${card.dataset.group} ${card.querySelector(".card").textContent}`.toLowerCase();
         card.hidden = !words.every((/** @type {string} */ word) => text.includes(word));
       }
       const found = cards.filter((card) => !card.hidden).length;
       kind.hidden = !found;
-      kind.open = words.length ? found > 0 : i === 0;
+      kind.open = words.length > 0 && found > 0;
       shown += found;
     });
     this.none.hidden = shown > 0;
@@ -390,10 +420,27 @@ class Form {
     if (answers && !state.busy) this.answered(refused);
     else this.refused.textContent = refused;
     this.buttons();
-    if (answers && scroll) this.sheet.scrollIntoView({ block: "start" });
+    if (answers && scroll) this.openBeside();
     if (answers && !scroll)
       // it was not started: see here
       this.inputs.get(Object.keys(state.wrong).find((name) => name) ?? "")?.focus();
+  }
+
+  /** Show the form beside the cards, or below them where a page is narrow. */
+  openBeside() {
+    this.both.classList.add("beside");
+    const card = this.presets.get(this.state.chosen);
+    const fits = getComputedStyle(this.panel).position === "fixed";
+    (fits ? card : this.sheet)?.scrollIntoView({ block: fits ? "nearest" : "start" });
+    this.sheet.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  /** Show it below the cards again. */
+  putBack() {
+    if (!this.both.classList.contains("beside")) return;
+    this.both.classList.remove("beside");
+    const change = this.presets.get(this.state.chosen)?.querySelector(".change");
+    change?.focus();
   }
 
   /** Put the server's values into the fields: of a preset, or of a link. @param {State} state */
@@ -405,6 +452,27 @@ class Form {
       else input.value = value ?? "";
     }
   }
+}
+
+/**
+ * A recorded run on the ground of the page, still for who wants nothing to move.
+ * @param {Record<string, string>} pictures  their addresses; may be none
+ * @param {string} words  what they show
+ */
+function moving(pictures, words) {
+  return ["light", "dark"]
+    .filter((ground) => pictures[ground])
+    .map((ground) =>
+      h(
+        "picture",
+        { class: `on-${ground}` },
+        h("source", {
+          media: "(prefers-reduced-motion: reduce)",
+          srcset: pictures[`${ground} still`],
+        }),
+        h("img", { src: pictures[ground], alt: words, width: 400, height: 225, loading: "lazy" }),
+      ),
+    );
 }
 
 /** A name within a sentence. @param {string} name */

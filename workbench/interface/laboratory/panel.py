@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import ipywidgets as w
-import traitlets
 
 from workbench.common import threads
 from workbench.common.arguments import checked, each, is_a
-from workbench.common.assets import joined
 from workbench.common.errors import RunTimeout, SpecError, WorkbenchError
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
@@ -25,6 +23,7 @@ from workbench.interface.laboratory.gallery import Gallery
 from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Sheet
 from workbench.interface.laboratory.stage import LiveStage
+from workbench.interface.laboratory.way_in import Code, WayIn, row
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, label
@@ -36,7 +35,6 @@ from workbench.views.jupyter import hear_at_once
 from workbench.views.pages.facts import in_a_line
 from workbench.views.pages.figures import CHARTS
 from workbench.views.pages.live_charts import Charts
-from workbench.views.pages.widget import Small
 
 Pasts = Annotated[Sequence[Past], each(is_a(Past), "runs of lab.history", least=0)]
 YOURS = "Yours"
@@ -44,13 +42,6 @@ UNDOS = 100
 # Charts that are there before the reader asks for more, where they say anything.
 AT_FIRST = ("loss", "returns", "communication", "clocks", "waiting", "bubble", "activations")
 EVERY_SECONDS = 0.5
-
-
-class Code(Small):
-    """Text to read and to copy."""
-
-    _esm = joined("widgets/copy.js")
-    text = traitlets.Unicode().tag(sync=True)
 
 
 class Lab(w.VBox):
@@ -121,28 +112,20 @@ class Lab(w.VBox):
         for toggle in self.toggles.values():
             toggle.observe(lambda _: self._toggle(), "value")
         self._offer()
+        buttons = row(self.preset, self.start_button, self.stop_button, self.reset, self.back)
+        self.way_in = WayIn(self.gallery, buttons, self.status, self.preset_words, self.sheet)
         return [
             w.HTML(f"<style>{style}</style>"),
-            self._way_in(),
+            self.way_in,
             self.questions,
             self.stage,
-            _row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
+            row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
             self.charts,
             _title("Past runs"),
             self.past,
             _title("The code that this runs"),
             self.code,
         ]
-
-    def _way_in(self) -> w.Box:
-        """Return the cards, and the form: below them, or beside them once a card is changed."""
-        buttons = _row(self.preset, self.start_button, self.stop_button, self.reset, self.back)
-        buttons.add_class("wb-lab-buttons")
-        filled = w.VBox([buttons, self.status, self.preset_words, self.sheet])
-        filled.add_class("wb-lab-form")
-        self.way_in = w.Box([self.gallery, filled])
-        self.way_in.add_class("wb-way-in")
-        return self.way_in
 
     def _offer(self) -> None:
         """Offer only the charts that have something to show of the run."""
@@ -186,7 +169,7 @@ class Lab(w.VBox):
     def _change_card(self, name: str) -> None:
         """Fill the form with a preset, and show it beside the cards."""
         self._take_card(name)
-        self.way_in.add_class("wb-beside")
+        self.way_in.put_beside()
 
     def _run_card(self, name: str) -> None:
         """Run a preset as it is."""
@@ -251,8 +234,7 @@ class Lab(w.VBox):
     def _enable(self, running: bool) -> None:
         self.start_button.disabled = self.questions.button.disabled = self.gallery.busy = running
         if running:  # room for the stage
-            self.gallery.unfolded = False
-            self.way_in.remove_class("wb-beside")
+            self.way_in.fold()
         self.stop_button.disabled = not running
         compares = running and self.comparing is not None and not self.comparing.done
         self.stop_button.layout.display = "" if compares else "none"
@@ -409,12 +391,6 @@ def _close(widget: Any) -> None:
     for child in getattr(widget, "children", ()):
         _close(child)
     widget.close()
-
-
-def _row(*widgets: Any) -> w.HBox:
-    row = w.HBox(widgets)
-    row.add_class("wb-row")
-    return row
 
 
 def _title(words: str) -> w.HTML:

@@ -137,7 +137,7 @@ def _triangle(x: float, y: float, turn: float, kind: str) -> str:
 def _key(still: Served, drawn: int) -> list[str]:
     y = BOTTOM + 26
     left_out = len(still.workers) + len(still.servers) - drawn
-    more = 7 * (len(still.pushes) - len("gradient"))  # pixels, of a longer name
+    more = 6 * (len(still.pushes) - len("gradient"))  # pixels, of a longer name
     result = [
         _triangle(26, y - 4, 0, "push"),
         text(40, y, f"push: a {still.pushes}"),
@@ -147,8 +147,9 @@ def _key(still: Served, drawn: int) -> list[str]:
         text(286 + more, y, "waits for a server"),
     ]
     if still.bound is not None:
-        result.append(line((404 + more, y - 10), (404 + more, y + 2), "wait", 2.5))
-        result.append(text(412 + more, y, f"wall: {still.bound} ahead"))
+        x, low = (18, y + 36) if more else (404, y)  # a longer name leaves no room beside it
+        result.append(line((x, low - 10), (x, low + 2), "wait", 2.5))
+        result.append(text(x + 8, low, f"wall: {still.bound} ahead"))
     y += 20
     for x, colour, words in (
         (16, COMPUTING, "computing"),
@@ -161,5 +162,5 @@ def _key(still: Served, drawn: int) -> list[str]:
         result.append(f'<rect x="{272 + 9 * k}" y="{y - 9}" width="8" height="9" fill="{fill}"/>')
     result.append(text(348, y, f"0 to {len(AGES) - 1} or more updates behind", size=11))
     if left_out:
-        result.append(text(16, y + 15, f"{left_out} more ranks", "ink-3", size=11))
+        result.append(text(126 if more else 16, y + 15, f"{left_out} more ranks", "ink-3", size=11))
     return result

@@ -21,7 +21,7 @@ class Gallery(Small):
     """
 
     _esm = joined("widgets/gallery.js")
-    presets = traitlets.List().tag(sync=True)
+    presets: Any = traitlets.List().tag(sync=True)
     chosen = traitlets.Unicode().tag(sync=True)
     unfolded = traitlets.Bool(True).tag(sync=True)
     busy = traitlets.Bool(False).tag(sync=True)  # a run goes on: none can be started

@@ -23,7 +23,7 @@ from workbench.common.assets import (
 from workbench.common.javascript import clashes, declared, imported
 from workbench.common.smaller_javascript import smaller
 
-WIDGETS = ("unpack", "ground", "copy", "loader", "chart")
+WIDGETS = ("unpack", "ground", "copy", "loader", "chart", "gallery")
 ENTRIES = (assets.STAGE, *(scene_file(scene.name) for scene in scene_manifests()))
 TESTS = Path(__file__).parent / "js" / "all.js"
 

@@ -114,6 +114,8 @@ def test_change_first_opens_the_form_beside_the_cards_with_start_in_view(
         page.wait_for_function("(y) => scrollY === y", arg=at)
         box = start.bounding_box()
         assert box and box["y"] >= 0 and box["y"] + box["height"] <= 900, (at, box)
+    # The answer to the change comes: it is no longer the preset that was chosen.
+    wait_for(lambda: page.locator(".change[aria-pressed=true]").count() == 0, "a changed preset")
     page.keyboard.press("Escape")
     change = page.get_by_role("button", name="Change first: Two ranks", exact=True)
     wait_for(lambda: change.evaluate("(b) => b.getRootNode().activeElement === b"), "its card")

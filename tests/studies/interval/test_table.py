@@ -139,6 +139,13 @@ def test_an_iterations_time_leaves_checkpoints_out() -> None:
     assert iteration_seconds(alone.filter(pl.col("iteration") < 2)) is None
 
 
+def test_an_iterations_time_is_that_of_those_without_a_checkpoint() -> None:
+    """A checkpoint of one rank may take longer than another one needs for all of an iteration."""
+    forward = [("forward", "", 0, 0, i, 10 * i, 10 * i + 9) for i in range(8)]
+    waits = [("checkpoint", "wait", 1, 0, i, 10 * i - 13, 10 * i) for i in (3, 4, 5, 6)]
+    assert iteration_seconds(rows(*forward, *waits)) == pytest.approx(0.010)
+
+
 def test_sentences_say_how_near_to_young_it_is_and_what_is_missing() -> None:
     costs = Costs(iteration=0.01, checkpoint=0.02, restart=0.3, mtbf=2.0)
     near = [replayed(every, costs, 3000, 0) for every in (2, 28, 400)]

@@ -71,8 +71,9 @@ def measure(
 
 
 def iteration_seconds(events: pl.LazyFrame) -> float | None:
-    """Return the median time of an iteration of a run without failures, checkpoints left out; None
-    where fewer than three were done: the first ones warm up.
+    """Return the median time of an iteration of a run without failures; None where fewer than three
+    were done: the first ones warm up. Of iterations without a checkpoint where there are two such;
+    else what a checkpoint takes is left out.
     """
     training, waits, _ = _rows(events)
     begun = training.group_by("iteration").agg(pl.min("start_ns")).sort("iteration")
@@ -81,8 +82,10 @@ def iteration_seconds(events: pl.LazyFrame) -> float | None:
     costs = dict(_costs(waits).select("iteration", "seconds").iter_rows())
     took = np.diff(begun["start_ns"].to_numpy()) * 1e-9
     after = begun["iteration"][1:]  # a checkpoint of this iteration is in the one before
-    seconds = [float(one) - costs.get(i, 0.0) for one, i in zip(took, after, strict=True)]
-    return max(float(np.median(seconds[1:])), 1e-9)
+    seconds = [(float(one), costs.get(i, 0.0)) for one, i in zip(took, after, strict=True)][1:]
+    plain = [one for one, cost in seconds if not cost]
+    some = plain if len(plain) > 1 else [one - cost for one, cost in seconds]
+    return max(float(np.median(some)), 1e-9)
 
 
 def _rows(events: pl.LazyFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

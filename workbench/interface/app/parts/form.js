@@ -30,6 +30,11 @@ class Form {
     this.tell = tell;
     this.state = state;
     this.timer = 0;
+    /** @type {HTMLElement | undefined} */
+    this.from = undefined; // the card beside which the form stands
+    this.closes = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Escape" && !event.defaultPrevented) this.putBack();
+    };
     this.filled = -1;
     // the newest click, until it is answered; what is done meanwhile
     this.asked = { n: 0, words: "", scroll: false };
@@ -83,12 +88,7 @@ class Form {
         ),
         (this.panel = h(
           "div",
-          {
-            class: "panel",
-            onkeydown: (/** @type {KeyboardEvent} */ event) => {
-              if (event.key === "Escape") this.putBack();
-            },
-          },
+          { class: "panel" },
           h("button", { type: "button", class: "close", onclick: () => this.putBack() }, "Close"),
           (this.sheet = h(
             "section",
@@ -429,7 +429,8 @@ class Form {
   /** Show the form beside the cards, or below them where a page is narrow. */
   openBeside() {
     this.both.classList.add("beside");
-    const card = this.presets.get(this.state.chosen);
+    addEventListener("keydown", this.closes); // wherever the focus is
+    const card = (this.from = this.presets.get(this.state.chosen));
     const fits = getComputedStyle(this.panel).position === "fixed";
     (fits ? card : this.sheet)?.scrollIntoView({ block: fits ? "nearest" : "start" });
     this.sheet.querySelector("h2").focus({ preventScroll: true });
@@ -439,7 +440,9 @@ class Form {
   putBack() {
     if (!this.both.classList.contains("beside")) return;
     this.both.classList.remove("beside");
-    const change = this.presets.get(this.state.chosen)?.querySelector(".change");
+    removeEventListener("keydown", this.closes);
+    /** @type {HTMLElement | null | undefined} */
+    const change = this.from?.querySelector(".change"); // chosen no more, once a field has changed
     change?.focus();
   }
 

@@ -15,19 +15,24 @@ from workbench.runs.run import Run
 M, ITERATIONS = 3, 2
 
 
-@pytest.fixture(scope="module")
-def run() -> Run:
+def trained(schedule: str) -> Run:
+    """Return a finished run of a pipeline of two stages."""
     run = wb.run(
         wb.Experiment(
             strategy="pipeline",
             ranks=2,
             iterations=ITERATIONS,
             batch_size=12,
-            options={"schedule": "gpipe", "microbatches": M},
+            options={"schedule": schedule, "microbatches": M},
         )
     )
     run.wait(timeout=60)
     return run
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return trained("gpipe")
 
 
 def test_actions_are_those_of_the_schedule_in_its_order(run: Run) -> None:
@@ -58,16 +63,7 @@ def test_idle_time_is_that_between_an_iterations_actions(run: Run) -> None:
 
 
 def test_without_a_flush_the_run_is_one_row() -> None:
-    run = wb.run(
-        wb.Experiment(
-            strategy="pipeline",
-            ranks=2,
-            iterations=ITERATIONS,
-            batch_size=12,
-            options={"schedule": "pipedream", "microbatches": M},
-        )
-    )
-    run.wait(timeout=60)
+    run = trained("pipedream")
     (each,) = run.bubble(by_iteration=True).rows(named=True)
     actions = run.actions()
     assert actions.height == ITERATIONS * 2 * 2 * M and each["iteration"] == -1

@@ -370,7 +370,7 @@ def test_a_chart_without_room_is_drawn_once_it_has_some(web_app: str, open_page:
 
 
 def test_words_beside_a_value_are_whole_where_the_table_is_narrow(open_page: Open) -> None:
-    """What lies beyond 400 px is scrolled to; no word is broken for it."""
+    """The page scrolls to reach columns beyond 400 px; no word is broken to fit."""
     page = open_page(viewport={"width": 400, "height": 600}).page
     style = (ROOT / "workbench/interface/app/parts/parts.css").read_text()
     head = "<th></th><th>Ring of four<small>reference</small></th><th>5 ranks of a ring</th>"

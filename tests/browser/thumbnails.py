@@ -31,7 +31,7 @@ PAGE_HEIGHT = 1000
 
 @dataclass(frozen=True)
 class Shot:
-    """What of a run is photographed. ``way``: the function of MOMENTS that chooses the moments,
+    """The part of a run to photograph. ``way``: the function of MOMENTS that chooses the moments,
     with its two numbers; ``width``: of the page, in px.
     """
 

@@ -40,5 +40,7 @@ def test_rdma_moves_the_border_between_steps_and_bytes() -> None:
 def test_another_name_is_refused_with_those_there_are() -> None:
     with pytest.raises(wb.SpecError, match=r"'Infiniband': there is no such link.*InfiniBand NDR"):
         wb.Link.named("Infiniband")
+    with pytest.raises(wb.SpecError, match="'100 GbE', '100 GbE, RDMA', "):
+        wb.Link.named("2 GbE")
     with pytest.raises(wb.SpecError, match="name"):
         wb.Link.named(3)  # type: ignore[arg-type]

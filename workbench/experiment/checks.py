@@ -242,6 +242,7 @@ def _prepare(exp: Fields) -> dict[str, str]:
     check_task(exp)
     check_algorithm(exp, trusted=True)
     check_launcher(exp)
+    check_gpus(exp)
     if not isinstance(exp.strategy, str) or split_path(exp.strategy):
         return {}
     if "prepare" not in source.names_defined(
@@ -285,6 +286,26 @@ def check_launcher(exp: Fields) -> None:
         )
         if "check" in names:
             source.load("launchers", exp.launcher, "check")(exp, config)
+
+
+def check_gpus(exp: Fields) -> None:
+    """Check that this machine has the GPU that ranks of the local launcher are to use.
+
+    Not in the constructor: a spec can be read where it cannot be run. Raises SpecError.
+    """
+    if exp.launcher != "local" or not exp.device.startswith("cuda"):
+        return
+    import torch
+
+    count = torch.cuda.device_count()
+    _, _, index = exp.device.partition(":")
+    if int(index or 0) >= count:
+        there = f"cuda:0 to cuda:{count - 1}" if count else "no GPU"
+        raise SpecError.at(
+            "device",
+            f"torch {torch.__version__} finds {there} here; 'cpu' and 'auto' run anywhere",
+            exp.device,
+        )
 
 
 def _check_keys(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -84,11 +85,11 @@ def device_of(device: str, rank: int) -> torch.device:
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
-        device = f"cuda:{rank % torch.cuda.device_count()}"
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise WorkbenchError(
-            f"device={device!r}: this torch ({torch.__version__}) finds no GPU; "
+            f"device={device!r}: torch {torch.__version__} finds no GPU on {os.uname().nodename}; "
             "use device='cpu' or 'auto'"
         )
+    if device == "cuda":
+        device = f"cuda:{rank % torch.cuda.device_count()}"
     return torch.device(device)

@@ -150,8 +150,8 @@ def run(
         wb.shutdown()
     if result.error:
         fail(result.error)
-    words = [in_words(result, live.dropped), launch_in_words(live.store.metadata)]
-    console.print(*filter(None, words), sep="\n", markup=False)
+    words = in_words(result, live.dropped), launch_in_words(live.store.metadata), live.recovery()
+    console.print(*map(str, filter(None, words)), sep="\n", markup=False)
     if len(result.losses) < experiment.iterations:
         console.print("stopped before its end")
         raise typer.Exit(INTERRUPTED)

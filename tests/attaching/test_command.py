@@ -114,6 +114,8 @@ def test_what_cannot_be_attached_to(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         prepare([], tmp_path, observe=False)
     with pytest.raises(SpecError, match="no program 'torchrum' on PATH"):
         prepare(["torchrum", "train.py"], tmp_path, observe=False)
+    with pytest.raises(SpecError, match=r"no option .--no-browser.*after two dashes"):
+        prepare(["--no-browser", "torchrun", "train.py"], tmp_path, observe=False)
     (tmp_path / "file").touch()
     with pytest.raises(WorkbenchError, match=r"cannot go to .*file: File exists.* --trace DIR"):
         prepare(["true"], tmp_path / "file", observe=False)

@@ -43,6 +43,16 @@ def test_a_run_is_saved_and_put_in_words(tmp_path: Path) -> None:
     assert (tmp_path / "a.html").read_text().lstrip().startswith("<!")
 
 
+def test_a_run_that_recovered_says_from_what(tmp_path: Path) -> None:
+    experiment = wb.Experiment(
+        ranks=2, iterations=5, recovery="shrink", faults=[wb.Kill(rank=1, at_iteration=2)]
+    )
+    (tmp_path / "spec.yaml").write_text(experiment.to_yaml())
+    done = workbench("run", "spec.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\n1 recovery, goodput .+%\n  rank 1 was lost in iteration \d", done.stdout)
+
+
 def test_a_spec_that_cannot_be_ends_with_status_1_and_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("strategy: data_paralel\ntask: lenet_digits\n")
     done = workbench("run", "bad.yaml", cwd=tmp_path)

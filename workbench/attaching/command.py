@@ -43,6 +43,11 @@ def prepare(words: Sequence[str], trace: Path, *, observe: bool) -> Job:
             "name the command that starts the job, after two dashes: "
             "workbench attach -- torchrun --nproc-per-node 4 train.py"
         )
+    if words[0].startswith("-"):
+        raise SpecError(
+            f"there is no option {words[0]!r} (workbench attach --help lists them), and no program "
+            "of that name: the command that starts the job follows after two dashes"
+        )
     program = shutil.which(words[0])
     if program is None:
         raise SpecError(

@@ -1,7 +1,8 @@
 """A ring all-reduce of two hosts of two ranks: chunks between hosts over MPI, and over Gloo.
 
-Both in the same processes and turn by turn, recording on. The hosts are this machine under two
-names, with TCP between them for both; within them chunks go through shared memory.
+Both in the same processes and turn by turn, recording on; within hosts chunks go through shared
+memory. First the hosts are this machine under two names, with TCP between them; then two network
+namespaces with a cable of 100 Mbit/s and 2 ms (hosts.py).
 """
 
 from __future__ import annotations
@@ -19,18 +20,27 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from tests.benchmarks import hosts
 from tests.benchmarks.figures import Figure
 from tests.launchers.two_hosts import APART, on_two_hosts
 from tests.processes import ROOT
 
 KB, MB = 1 << 10, 1 << 20
 ROUNDS = {64 * KB: 41, 1 * MB: 31, 25 * MB: 11}
+ROUNDS_OVER_CABLE = {64 * KB: 21, 1 * MB: 11, 25 * MB: 3}
 TRANSPORTS = ("mpi", "gloo")
 FASTER = {64 * KB: 1.5, 1 * MB: 0.9, 25 * MB: 0.9}  # times as fast as Gloo
+# In place of ssh, by which MPICH's mpiexec starts processes on other hosts.
+REMOTE = """#!/bin/sh
+while [ "$1" != "${1#-}" ]; do shift; done
+place=$((${1##*.} - 1))
+shift
+exec ip netns exec wb-host-$place sh -c "$*"
+"""
 DEADLINE = 300.0  # seconds
 
 
-def work() -> None:
+def work(over_cable: bool) -> None:
     """Run on every rank that mpiexec starts; rank 0 prints [bytes, seconds over MPI, over Gloo]."""
     torch.set_num_threads(1)
     os.environ["WORKBENCH_ALL_REDUCE"] = "ring"
@@ -40,7 +50,7 @@ def work() -> None:
         os.environ["WORKBENCH_BETWEEN_HOSTS"] = name
         groups[name] = dist.new_group(ranks)
     table = []
-    for nbytes, rounds in ROUNDS.items():
+    for nbytes, rounds in (ROUNDS_OVER_CABLE if over_cable else ROUNDS).items():
         x = torch.zeros(nbytes // 4)
         seconds: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
         for number in range(rounds):
@@ -62,25 +72,55 @@ def measure() -> list[Figure]:
     if mpiexec is None:
         print("MPICH is not there: pip install -e .[bench]")
         return []
+    on_one = [mpiexec, "-n", "4", sys.executable, "-m", __name__]
+    figures = [
+        _figure(nbytes, mpi, gloo, "")
+        for nbytes, mpi, gloo in _table(on_two_hosts(on_one), **APART, GLOO_SOCKET_IFNAME="lo")
+    ]
+    if why := hosts.missing():
+        print(f"not measured over a cable: {why}")
+        return figures
+    with hosts.namespaces(), tempfile.TemporaryDirectory() as folder:
+        remote = Path(folder, "remote")
+        remote.write_text(REMOTE)
+        remote.chmod(0o755)
+        words = [mpiexec, "-launcher", "ssh", "-launcher-exec", str(remote)]
+        words += ["-localhost", f"{hosts.NET}.254"]
+        for place in range(hosts.HOSTS):
+            words += [":"] * (place > 0) + ["-n", "2", "-host", f"{hosts.NET}.{place + 1}"]
+            own = {**hosts.variables(place), "FI_TCP_IFACE": f"wbc{place}"}
+            words += [word for name, value in own.items() for word in ("-env", name, value)]
+            words += [sys.executable, "-m", __name__, "cable"]
+        for nbytes, mpi, gloo in _table(words, FI_PROVIDER="tcp"):
+            theory = hosts.by_theory("ring", "in blocks", nbytes)
+            figures.append(
+                _figure(nbytes, mpi, gloo, f"cable of 100 Mbit/s, theory {theory:.3f} s")
+            )
+    return figures
+
+
+def _table(words: list[str], **environment: str) -> list[tuple[int, float, float]]:
+    """Return what rank 0 of the ranks that mpiexec starts has printed."""
     with tempfile.TemporaryDirectory() as trace:
         done = subprocess.run(
-            on_two_hosts([mpiexec, "-n", "4", sys.executable, "-m", __name__]),
+            words,
             cwd=ROOT,
-            env={**os.environ, **APART, "WORKBENCH_TRACE": trace, "GLOO_SOCKET_IFNAME": "lo"},
+            env={**os.environ, **environment, "WORKBENCH_TRACE": trace},
             stdout=subprocess.PIPE,
             text=True,
             timeout=DEADLINE,
             check=True,
         )
-    figures = []
-    for nbytes, mpi, gloo in json.loads(done.stdout):
-        size = f"{nbytes // MB} MB" if nbytes >= MB else f"{nbytes // KB} KB"
-        detail = f"MPI {mpi * 1e3:.2f} ms, Gloo {gloo * 1e3:.2f} ms"
-        figures.append(
-            Figure(f"2×2 ranks, {size}", gloo / mpi, FASTER[nbytes], "× Gloo", True, detail)
-        )
-    return figures
+    table: list[tuple[int, float, float]] = json.loads(done.stdout)
+    return table
+
+
+def _figure(nbytes: int, mpi: float, gloo: float, where: str) -> Figure:
+    size = f"{nbytes // MB} MB" if nbytes >= MB else f"{nbytes // KB} KB"
+    detail = f"MPI {mpi * 1e3:.2f} ms, Gloo {gloo * 1e3:.2f} ms{', ' * bool(where)}{where}"
+    what = f"2×2 ranks, {size}{', cable' * bool(where)}"
+    return Figure(what, gloo / mpi, 0.9 if where else FASTER[nbytes], "× Gloo", True, detail)
 
 
 if __name__ == "__main__":
-    work()
+    work(sys.argv[1:] == ["cable"])

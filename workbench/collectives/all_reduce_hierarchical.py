@@ -10,6 +10,8 @@ Walk   p=8 as levels (4, 2), two hosts of four ranks. Rank r has place r mod 4 i
        ring in each host reduce-scatters: rank r keeps a quarter, summed over its host. Then r and
        r+4 do the same with halves of that quarter, and back: the quarter is complete. Last, the
        ring inside the host gathers the quarters. Between hosts a rank sends n/4 only.
+       Ranks that were dealt to the hosts in turn (rank r to host r mod 2) do the same: then r, r+2,
+       r+4 and r+6 are a host's ring, and r and r+1 its outer one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 
 from workbench.common.errors import CollectiveError
 from workbench.formulas.hierarchical import levels as most_even
-from workbench.formulas.hierarchical import levels_told
+from workbench.formulas.hierarchical import levels_told, strides
 from workbench.messaging.communicator import SUM, Communicator
 
 
@@ -29,20 +31,21 @@ def all_reduce(
 ) -> Any:
     """Combine flat ``x_N`` over the ranks, in place; every rank ends with the same bits.
 
-    ``levels``: ranks of each level, from inside a host outwards; if not given, those of the group's
-    hosts, and where nothing is known of these the two most even.
+    ``levels``: ranks of each level, from inside a host outwards, hosts in blocks of ranks; if not
+    given, those of the group's hosts, and where nothing is known of these the two most even.
     Shapes: N elements, any N >= 0, in p chunks.
     Raises CollectiveError if the levels' product is not p or ranks disagree on N or dtype, PeerLost
     if one ends.
     """
     p = comm.size
-    levels = levels or comm.levels or most_even(p)
+    in_turn = not (levels or comm.levels) and bool(comm.in_turn)
+    levels = levels or comm.levels or comm.in_turn or most_even(p)
     if prod(levels) != p or min(levels) < 1:
         raise CollectiveError(
             f"rank {comm.rank}: levels {tuple(levels)} make {prod(levels)} ranks, and the group "
             f"has {p}; {tuple(most_even(p))} would do"
         )
-    comm.way = levels_told(levels)
+    comm.way = levels_told(levels, in_turn)
     chunks = comm.split(x_N)
 
     def turn(ring: Ring, first: int, i: int, step: int, reduce: str | None) -> None:
@@ -62,7 +65,7 @@ def all_reduce(
         )
 
     step = 0
-    rings = list(_rings(comm.rank, levels))
+    rings = list(_rings(comm.rank, levels, strides(levels, in_turn)))
     for ring in rings:
         for i in range(len(ring.ranks) - 1):
             turn(ring, ring.place, i, step, reduce)
@@ -82,12 +85,12 @@ class Ring(NamedTuple):
     blocks: list[range]  # the chunks that go round together, as many blocks as ranks
 
 
-def _rings(rank: int, levels: Sequence[int]) -> Iterator[Ring]:
+def _rings(rank: int, levels: Sequence[int], strides: Sequence[int]) -> Iterator[Ring]:
     """Yield a rank's rings from inside outwards. Each leaves it the block after its place."""
-    stride, mine = 1, range(prod(levels))
-    for q in levels:
+    mine = range(prod(levels))
+    for q, stride in zip(levels, strides, strict=True):
         place, width = rank // stride % q, len(mine) // q
         ranks = [rank + (i - place) * stride for i in range(q)]
         blocks = [mine[i * width : (i + 1) * width] for i in range(q)]
         yield Ring(ranks, place, blocks)
-        stride, mine = stride * q, blocks[(place + 1) % q]
+        mine = blocks[(place + 1) % q]

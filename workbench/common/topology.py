@@ -52,6 +52,18 @@ def of_hosts(hosts: Sequence[Hashable]) -> Levels:
     return (size, len(hosts) // size) if 1 < size < len(hosts) else ()
 
 
+def of_hosts_in_turn(hosts: Sequence[Hashable]) -> Levels:
+    """Return the levels of ranks that were dealt to their hosts in turn: rank r is on host r mod m
+    of m, as Slurm's ``--distribution=cyclic`` and ``mpiexec --map-by node`` place it.
+
+    () where they were not, all are on one host, or each has its own.
+    """
+    many = len({*hosts})
+    size = len(hosts) // many
+    dealt = [*hosts[:many]] * size == [*hosts]
+    return (size, many) if dealt and 1 < many < len(hosts) else ()
+
+
 def even_blocks(blocks: Sequence[Hashable]) -> int:
     """Return the length of each block of neighbours; 0 if lengths differ or blocks are split."""
     runs = [(block, len([*run])) for block, run in groupby(blocks)]

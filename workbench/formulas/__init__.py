@@ -90,5 +90,7 @@ def find(
             f"theory knows no algorithm {algorithm!r} of {operation}; "
             f"it knows {', '.join(known)}{more}"
         )
-    levels = levels_read(way) if known[algorithm] is HIERARCHICAL else []
-    return hierarchical(levels) if levels and prod(levels) == n else known[algorithm]
+    levels, in_turn = levels_read(way)
+    if known[algorithm] is HIERARCHICAL and levels and prod(levels) == n:
+        return hierarchical(levels, in_turn)
+    return known[algorithm]

@@ -2,14 +2,18 @@
 
 The tensor is cut into n chunks. Level i reduce-scatters among the pᵢ ranks that differ in place i
 alone what the levels before it left, L/Π_{j<i} pⱼ, a block of chunks; the all-gathers go back in
-the opposite order. Rank r has place r mod p₀ at level 0, ⌊r/p₀⌋ mod p₁ at level 1, and so on.
+the opposite order. Rank r has place r mod p₀ at level 0, ⌊r/p₀⌋ mod p₁ at level 1, and so on: hosts
+have blocks of ranks. Where ranks were dealt to hosts in turn, places are counted from the outermost
+level: of two levels, rank r is on host r mod p₁, and has place ⌊r/p₁⌋ there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from math import isqrt, prod
+from operator import mul
 from typing import NamedTuple
 
 from workbench.formulas.all_reduce import RING
@@ -25,15 +29,25 @@ def levels(n: int) -> list[int]:
     return [n // small, small] if small > 1 else [n]
 
 
-def levels_told(levels: Sequence[int]) -> str:
-    """Return the text for levels in a record, such as "levels 4,2"."""
-    return f"levels {','.join(map(str, levels))}"
+def levels_told(levels: Sequence[int], in_turn: bool = False) -> str:
+    """Return the text for levels in a record: "levels 4,2", or "levels 4,2 in turn"."""
+    return f"levels {','.join(map(str, levels))}{' in turn' if in_turn else ''}"
 
 
-def levels_read(text: str) -> list[int]:
-    """Parse the text of ``levels_told``; return [] for any other text."""
-    match = re.fullmatch(r"levels (\d{1,4}(?:,\d{1,4})*)", text)
-    return [int(p) for p in match[1].split(",")] if match else []
+def levels_read(text: str) -> tuple[list[int], bool]:
+    """Parse the text of ``levels_told``; return no levels for any other text."""
+    match = re.fullmatch(r"levels (\d{1,4}(?:,\d{1,4})*)( in turn)?", text)
+    return ([int(p) for p in match[1].split(",")], bool(match[2])) if match else ([], False)
+
+
+def strides(levels: Sequence[int], in_turn: bool = False) -> list[int]:
+    """Return how far apart neighbours in each level's rings are.
+
+    [1, 4] for [4, 2]; [2, 1] where ranks were dealt to the hosts in turn.
+    """
+    if in_turn:
+        return strides(levels[::-1])[::-1]
+    return [*accumulate(levels[:-1], mul, initial=1)]
 
 
 class Turn(NamedTuple):
@@ -48,21 +62,24 @@ class Turn(NamedTuple):
         return self.ranks[(self.place + 1) % len(self.ranks)]
 
 
-def turns(levels: Sequence[int], rank: int) -> Iterator[Turn]:
+def turns(levels: Sequence[int], rank: int, in_turn: bool = False) -> Iterator[Turn]:
     """Yield a rank's rings, from inside outwards.
 
     As ``ring`` does, a ring leaves the rank the block of the place after its own.
     """
-    stride, mine = 1, range(prod(levels))
-    for p in levels:
+    mine = range(prod(levels))
+    for p, stride in zip(levels, strides(levels, in_turn), strict=True):
         place, width = rank // stride % p, len(mine) // p
         blocks = [mine[i * width : (i + 1) * width] for i in range(p)]
         yield Turn([rank + (i - place) * stride for i in range(p)], place, blocks)
-        stride, mine = stride * p, blocks[(place + 1) % p]
+        mine = blocks[(place + 1) % p]
 
 
-def hierarchical(levels: Sequence[int]) -> Algorithm:
-    """Return the algorithm of rings within rings; ``levels`` go outwards, such as [4, 2]."""
+def hierarchical(levels: Sequence[int], in_turn: bool = False) -> Algorithm:
+    """Return the algorithm of rings within rings; ``levels`` go outwards, such as [4, 2].
+
+    ``in_turn``: ranks were dealt to the hosts in turn.
+    """
     if not levels or min(levels) < 1:
         raise ValueError(f"levels must be ranks a level, 1 or more, such as [4, 2]; got {levels!r}")
     n = prod(levels)
@@ -74,41 +91,41 @@ def hierarchical(levels: Sequence[int]) -> Algorithm:
 
     def schedule(ranks: int) -> list[Transfer]:
         count(ranks)
-        return _schedule(levels)
+        return _schedule(levels, in_turn)
 
     return Algorithm(
         "hierarchical",
         steps=count,
         sends=lambda ranks: [count(ranks)] * ranks,
         sent=lambda _, elements: [
-            sum(each) for each in zip(*level_elements(levels, elements), strict=True)
+            sum(each) for each in zip(*level_elements(levels, elements, in_turn), strict=True)
         ],
         terms=lambda ranks, L: RING.terms(n, L)._replace(messages=count(ranks)),
         schedule=schedule,
         cut=in_parts,
-        way=levels_told(levels),
+        way=levels_told(levels, in_turn),
     )
 
 
-def level_elements(levels: Sequence[int], elements: int) -> list[list[int]]:
-    """Return the elements that each rank sends per level of ``hierarchical(levels)``."""
+def level_elements(levels: Sequence[int], elements: int, in_turn: bool = False) -> list[list[int]]:
+    """Return the elements that each rank sends per level of ``hierarchical(levels, in_turn)``."""
     n = prod(levels)
     sizes = chunk_sizes(elements, n)
     table = [[0] * n for _ in levels]
     for rank in range(n):
-        for level, (_, place, blocks) in enumerate(turns(levels, rank)):
+        for level, (_, place, blocks) in enumerate(turns(levels, rank, in_turn)):
             c = [sum(sizes[chunk] for chunk in block) for block in blocks]
             kept = c[(place + 1) % len(c)] + c[(place + 2) % len(c)]
             table[level][rank] = 2 * sum(c) - kept if len(c) > 1 else 0
     return table
 
 
-def _schedule(levels: Sequence[int]) -> list[Transfer]:
+def _schedule(levels: Sequence[int], in_turn: bool = False) -> list[Transfer]:
     n, result = prod(levels), list[Transfer]()
     every = sum(p - 1 for p in levels)
     for rank in range(n):
         start = 0
-        for turn in turns(levels, rank):
+        for turn in turns(levels, rank, in_turn):
             p = len(turn.ranks)
             back = 2 * every - start - (p - 1)  # where this level's all-gather starts
             for i in range(p - 1):

@@ -26,6 +26,7 @@ REMEDY = "pip install 'distributed-training-workbench[mpi]' brings MPICH's; or a
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
+    program: str = "mpiexec"  # its name or path, such as mpirun.openmpi
     hosts: tuple[str, ...] = ()  # as mpiexec reaches them; none: this machine alone
     address: str = ""  # of the driver, as hosts reach it; with hosts
     bind_to: Literal["", "none", "hwthread", "core", "socket", "numa"] = ""  # mpiexec's --bind-to
@@ -37,7 +38,7 @@ class Config:
 
 def check(exp: Experiment, config: Config) -> None:
     """Raise SpecError where this launcher cannot start the experiment's ranks here."""
-    path = need_program("mpiexec", "mpiexec", REMEDY)
+    path = need_program("mpiexec", config.program, REMEDY)
     check_hosts(exp, config.hosts, config.address)
     if config.between_hosts == "mpi" and find_spec("mpi4py") is None:
         raise SpecError.at(
@@ -79,8 +80,9 @@ class Launcher(CommandLauncher):
         super().start(count, {**environment, **own})
 
     def command(self, count: int) -> list[str]:
-        path = need_program("mpiexec", "mpiexec", REMEDY)
-        config, words = self.config, [path, "-n", str(count)]
+        config = self.config
+        path = need_program("mpiexec", config.program, REMEDY)
+        words = [path, "-n", str(count)]
         if config.hosts:
             each = count // len(config.hosts)
             places = [f"{host}:{each}" for host in config.hosts]

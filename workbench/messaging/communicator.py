@@ -54,6 +54,7 @@ class Communicator:
         )
         self.untold = False  # its rows do not tell whose parts its chunks are made of
         self.levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
+        self.in_turn: tuple[int, ...] = ()  # the same where ranks were dealt to hosts in turn
         self.way = ""  # how an algorithm goes that can go several ways: its outer row's phase
         self._step, self._chunk, self._phase, self._next_step = -1, -1, 0, 0
         self._mover = self.slots.mover

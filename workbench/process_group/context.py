@@ -13,7 +13,7 @@ from typing import Any
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from workbench.choosing.costs import Costs, agree_on_costs
-from workbench.common.topology import of_hosts
+from workbench.common.topology import of_hosts, of_hosts_in_turn
 from workbench.messaging.communicator import Communicator
 from workbench.messaging.members import Members
 from workbench.process_group.messages import progress_engine_of
@@ -87,6 +87,8 @@ def join(
         process_costs = job_session.costs or agree_on_costs(PrefixStore("costs", keys), rank)
     costs = _costs_of_group(process_costs, members, job_session.slot_bytes)
     comm.levels = costs.links.levels
+    if not comm.levels:
+        comm.in_turn = of_hosts_in_turn([peer.host for peer in members.peers])
     plans = Plans(job_session, comm, members, costs, PrefixStore("auto", keys))
     return GroupContext(name, job_session, inner, members, comm, plans)
 

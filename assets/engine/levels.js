@@ -4,19 +4,20 @@
  * hosts of four ranks. Pure functions.
  */
 
-const LEVELS_IN_PHASE = /^levels (\d+(?:,\d+)*)$/;
+const LEVELS_IN_PHASE = /^levels (\d+(?:,\d+)*)( in turn)?$/;
 
 /**
- * The levels that a call went by, as its rows say; none of most algorithms.
+ * The levels that a call went by, as its rows say; none of most algorithms. In turn: ranks were
+ * dealt to their hosts like cards; else a host has a block of neighbours.
  * @param {{kind: string, phase: string}[]} rows
- * @returns {number[]}
+ * @returns {{levels: number[], inTurn: boolean}}
  */
 export function levelsOfCall(rows) {
   for (const row of rows) {
     const match = row.kind === "collective" && LEVELS_IN_PHASE.exec(row.phase);
-    if (match) return match[1].split(",").map(Number);
+    if (match) return { levels: match[1].split(",").map(Number), inTurn: Boolean(match[2]) };
   }
-  return [];
+  return { levels: [], inTurn: false };
 }
 
 /**

@@ -9,10 +9,12 @@
  * @typedef {{x: number, y: number, w: number, h: number}} Box
  * @typedef {{kind: "circle" | "star" | "tree" | "cube" | "groups", key: string, centre: number,
  *   parents: number[], corner: number[], beside: number[], size: number, outer: number[],
- *   between: [number, number][]}} Shape
+ *   slots: number[], between: [number, number][]}} Shape
  *   centre: of a star, or a tree's root; parents: of each rank of a tree, -1 the root's; corner: of
  *   each rank of a cube, -1 for one
- *   that only talks to a neighbour: beside it; size: ranks of a group
+ *   that only talks to a neighbour: beside it; size: ranks of a group; slots: of each rank, where
+ *   it stands when groups are counted one after the other, [] where ranks are in that order;
+ *   between: links from group to group, by slots
  * @typedef {{nodes: Point[], out: Point[], boxes: Box[]}} Laid  out: the way out of the picture
  *   from each rank; boxes: around groups
  */
@@ -27,12 +29,15 @@ export const CIRCLE = {
   beside: [],
   size: 0,
   outer: [],
+  slots: [],
   between: [],
 };
 
 const LARGEST = 20; // ranks; more are ticks on a circle
 
 const MOST_PAIRS = 6;
+
+const NO_HOSTS = { levels: /** @type {number[]} */ ([]), inTurn: false };
 
 const MOST_GROUPS = 4; // hosts of two, or of more: with more their links pass over ranks
 
@@ -44,10 +49,10 @@ const lgUp = (n) => Math.ceil(Math.log2(n) - 1e-9);
  * @param {Iterable<string>} ways  "from>to", in the order of the first that went there
  * @param {number} [root]  of the operation, -1 none
  * @param {string} [algorithm]
- * @param {number[]} [levels]  of hosts, that it went by
+ * @param {{levels: number[], inTurn: boolean}} [hosts]  that it went by
  * @returns {Shape}
  */
-export function shapeOf(n, ways, root = -1, algorithm = "", levels = []) {
+export function shapeOf(n, ways, root = -1, algorithm = "", hosts = NO_HOSTS) {
   const firsts = /** @type {Map<string, [number, number]>} */ (new Map());
   const near = Array.from({ length: n }, () => /** @type {number[]} */ ([]));
   for (const way of ways) {
@@ -60,7 +65,7 @@ export function shapeOf(n, ways, root = -1, algorithm = "", levels = []) {
   }
   const pairs = [...firsts.values()];
   if (n < 3 || n > LARGEST || pairs.length < n - 1) return CIRCLE;
-  const grouped = hostsOf(n, pairs, levels) ?? groupsOf(n, pairs, near);
+  const grouped = hostsOf(n, pairs, hosts) ?? groupsOf(n, pairs, near);
   if (algorithm === "hierarchical" && grouped) return grouped;
   return (
     starOf(n, pairs, near) ??
@@ -149,10 +154,10 @@ function cubeOf(n, pairs, near) {
  * Hosts as they are known.
  * @param {number} n
  * @param {[number, number][]} pairs
- * @param {number[]} levels
+ * @param {{levels: number[], inTurn: boolean}} hosts
  * @returns {Shape | null}
  */
-function hostsOf(n, pairs, levels) {
+function hostsOf(n, pairs, { levels, inTurn }) {
   if (levels.length < 2 || levels.reduce((a, b) => a * b, 1) !== n) return null;
   let inside = 0;
   let size = levels[0];
@@ -164,8 +169,15 @@ function hostsOf(n, pairs, levels) {
     .slice(inside + 1)
     .map((p) => (count *= p))
     .filter((p) => p > 1 && p < n / size);
-  const between = pairs.filter(([a, b]) => Math.floor(a / size) !== Math.floor(b / size));
-  return { ...CIRCLE, kind: "groups", key: `groups ${size} ${outer}`, size, outer, between };
+  const groups = n / size;
+  const slots = inTurn
+    ? Array.from({ length: n }, (_, r) => (r % groups) * size + Math.floor(r / groups))
+    : [];
+  const between = pairs
+    .map(([a, b]) => /** @type {[number, number]} */ ([slots[a] ?? a, slots[b] ?? b]))
+    .filter(([a, b]) => Math.floor(a / size) !== Math.floor(b / size));
+  const key = `groups ${size} ${outer}${inTurn ? " in turn" : ""}`;
+  return { ...CIRCLE, kind: "groups", key, size, outer, slots, between };
 }
 
 /**

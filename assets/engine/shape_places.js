@@ -201,7 +201,7 @@ const TURNS = 24; // ways to turn groups that are tried
  * @param {number} node
  * @returns {Laid}
  */
-function groupPlaces({ size, outer, between }, n, width, height, node) {
+function groupPlaces({ size, outer, slots, between }, n, width, height, node) {
   const groups = n / size;
   const round = groups > 2;
   const reach = (round ? 0.26 : 0.25) * width;
@@ -246,7 +246,9 @@ function groupPlaces({ size, outer, between }, n, width, height, node) {
     const apart = nearestThird(turned(tried), between);
     if (apart > free) ((best = tried), (free = apart));
   }
-  const nodes = turned(best);
+  const standing = turned(best);
+  const slot = (/** @type {number} */ r) => slots[r] ?? r;
+  const nodes = standing.map((_, r) => standing[slot(r)]);
   const boxes = centres.map(({ x, y }) => ({
     x: x - radius - room,
     y: y - radius - room,
@@ -255,7 +257,7 @@ function groupPlaces({ size, outer, between }, n, width, height, node) {
   }));
   return {
     nodes,
-    out: nodes.map((p, r) => outOf(p, centres[Math.floor(r / size)])),
+    out: nodes.map((p, r) => outOf(p, centres[Math.floor(slot(r) / size)])),
     boxes: [...outer.flatMap((count) => boxesAround(boxes, count, width, height)), ...boxes],
   };
 }

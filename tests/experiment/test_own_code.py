@@ -46,6 +46,20 @@ def test_code_needs_leave_to_be_read_from_yaml(own_file: Path, tmp_path: Path) -
         Experiment.from_yaml(nested)
 
 
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "launcher: torchrun\nlauncher_options: {hosts: [a], address: 10.0.0.5, remote: sh -c date}",
+        "launcher: mpiexec\nlauncher_options: {program: ./date}",
+    ],
+)
+def test_a_program_needs_the_same_leave(launcher: str) -> None:
+    with pytest.raises(SpecError, match=r"code in launcher_options.*allow_code=True"):
+        Experiment.from_yaml(launcher)
+    exp = Experiment.from_yaml(launcher, allow_code=True)
+    assert exp.carries_code == ("launcher_options",)
+
+
 def test_a_path_may_be_beside_the_yaml_and_is_absolute_for_ranks(
     own_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from workbench.user_code.source import Source, split_path
 # libyaml's parser where PyYAML was built with it: fifteen times as fast, the same values.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OTHER_BREAKS = "\x85\u2028\u2029"  # of lines, to YAML
+PROGRAMS = ("program", "remote")  # options of launchers that say what is run
 LONGEST_NUMBER = 100  # characters: how long one takes to read grows with their square
 
 
@@ -186,7 +187,7 @@ def as_fields(data: Any, where: str | Path) -> dict[str, Any]:
 
 
 def code_in(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of fields that hold code: a source, or a path to it."""
+    """Yield the names of fields that hold code: a source, a path to it, or a program to run."""
     for name in ("strategy", "task", "all_reduce", "launcher", "options"):
         for one in walk(values.get(name)):
             is_source = isinstance(one, Source | Mapping) and (
@@ -195,6 +196,9 @@ def code_in(values: Mapping[str, Any]) -> Iterator[str]:
             if is_source or (isinstance(one, str) and split_path(one)):
                 yield name
                 break
+    options = values.get("launcher_options")
+    if isinstance(options, Mapping) and any(name in options for name in PROGRAMS):
+        yield "launcher_options"
 
 
 def beside(values: Mapping[str, Any], folder: Path, always: bool = False) -> dict[str, Any]:

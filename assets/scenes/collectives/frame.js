@@ -131,7 +131,7 @@ const shapesOf = new WeakMap();
 function shapeNow(known, reading, ranks) {
   const { call, holdings, links } = reading;
   const { table } = known;
-  const levels = levelsOfCall(call.rows);
+  const hosts = levelsOfCall(call.rows);
   const shapes = shapesOf.get(table) ?? new Map();
   const key = [
     call.generation,
@@ -141,7 +141,8 @@ function shapeNow(known, reading, ranks) {
     holdings.root,
     ranks,
     holdings.ranks,
-    levels,
+    hosts.levels,
+    hosts.inTurn,
   ].join("/");
   shapesOf.set(table, shapes);
   const earlier = shapes.get(key);
@@ -170,7 +171,7 @@ function shapeNow(known, reading, ranks) {
     [...links.keys()].map((way) => way.split(">").map(at).join(">")),
     at(holdings.root),
     call.algorithm,
-    levels,
+    hosts,
   );
   shapes.set(key, shape);
   return shape;

@@ -6,6 +6,7 @@
 #   make test       every law on a sample of cases; the browser; the notebooks
 #   make test-all   the same, on the full product of cases
 #   make test-launchers  ranks of a real Slurm, Ray and Spark
+#   make test-image  the container's steps in a clean root file system (root, Debian)
 #   make check      format, lint, types, the tests of the JavaScript
 #   make bench      speed against Gloo (and MPI, where mpi4py is installed), and the stage's
 #   make soak       an hour of runs that are killed, frozen and cut off: nothing may be left of them
@@ -48,7 +49,7 @@ NATIVE := workbench/native
 COMPILED := build/mover
 SET_UP := $(READY) $(COMPILED)
 
-.PHONY: lab demo serve test test-all test-launchers check bench soak fuzz picture notebooks site wheels mover clean again
+.PHONY: lab demo serve test test-all test-launchers test-image check bench soak fuzz picture notebooks site wheels mover clean again
 .DEFAULT_GOAL := demo
 
 lab demo serve: $(SET_UP)
@@ -79,6 +80,11 @@ test test-all: $(SET_UP)
 test-launchers: $(SET_UP)
 	$(BIN)/python -m tests.launchers.install
 	$(PYTEST) -m cluster tests/launchers tests/drop_in/test_restarts.py tests/runs/test_attach.py
+
+# TORCH: as above, where the index of the Dockerfile cannot be reached.
+test-image: $(SET_UP)
+	command -v debootstrap >/dev/null || apt-get install --yes debootstrap
+	$(BIN)/python -m tests.image $(if $(filter command,$(word 1,$(origin TORCH))),--arg "TORCH=$(TORCH)")
 
 check: $(SET_UP)
 	$(BIN)/ruff format --check .

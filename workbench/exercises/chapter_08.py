@@ -7,7 +7,8 @@ from typing import Any
 
 from workbench.exercises.answers import function, number, numbers
 from workbench.exercises.exercise import Exercise
-from workbench.exercises.verdict import Finding, equal
+from workbench.exercises.on_ranks import called
+from workbench.exercises.verdict import Finding, equal, near
 from workbench.studies.drift.drift import drift
 from workbench.studies.partition import partition
 
@@ -75,6 +76,103 @@ def mended(loop: Callable[..., Any]) -> list[Finding]:
     return [Finding("30 updates on two ranks", good, "rounding at most", report.verdict, why)]
 
 
+TOKENS = (9, 2, 4)  # of the ranks
+UNEVEN = """
+import torch
+w = torch.ones(3, dtype=torch.float64, requires_grad=True)
+x = torch.arange(3.0 * TOKENS[rank], dtype=torch.float64).reshape(-1, 3) + rank
+f((x @ w) ** 2).backward()
+dist.all_reduce(w.grad)
+w.grad /= size
+"""
+
+
+def own_share(loss: Callable[..., Any]) -> list[Finding]:
+    """Judge the scalar that each rank calls ``backward`` on by the average of its gradients."""
+    import torch
+
+    rows = [
+        torch.arange(3.0 * n, dtype=torch.float64).reshape(-1, 3) + rank
+        for rank, n in enumerate(TOKENS)
+    ]
+    w = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    ((torch.cat(rows) @ w) ** 2).mean().backward()  # type: ignore[no-untyped-call]
+    assert w.grad is not None
+    right = w.grad.tolist()
+    before = UNEVEN.replace("TOKENS", str(TOKENS))
+    values, _ = called(loss, len(TOKENS), "w.grad.tolist()", before=before)
+    why = (
+        "All losses summed, over all tokens, is the mean. DDP divides the ranks' sum by their "
+        "number p, so each rank has to multiply by p what it would otherwise add."
+    )
+    off = max(abs(a - b) / abs(b) for a, b in zip(values[0], right, strict=True))
+    return [
+        Finding(
+            "averaged gradient",
+            off < 1e-9,
+            "that of the mean over 15 tokens",
+            f"{off:.1e} off",
+            why,
+        )
+    ]
+
+
+def clipped_rightly(clip: Callable[..., Any]) -> list[Finding]:
+    """Judge by the gradients that three ranks have afterwards."""
+    import torch
+
+    grown = [
+        torch.arange(1.0, 5.0, dtype=torch.float64) * (-1.0) ** rank * (rank + 2)
+        for rank in range(3)
+    ]
+    mean = torch.stack(grown).mean(0)
+    limit = 1.0
+    right = mean * limit / float(mean.norm())
+    before = """
+import torch
+p = [torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))]
+p[0].grad = torch.arange(1.0, 5.0, dtype=torch.float64) * (-1.0) ** rank * (rank + 2)
+f(p, 1.0)
+"""
+    values, _ = called(clip, 3, "p[0].grad.tolist()", before=before)
+    received = [torch.tensor(one, dtype=torch.float64) for one in values]
+    same = all(torch.equal(one, received[0]) for one in received)
+    off = float((received[0] - right).norm())
+    why = "The norm to bound is that of the minibatch's gradient, which is there after the sum."
+    return [
+        equal("replicas that stay alike", True, same),
+        near("norm afterwards", limit, float(received[0].norm()), 1e-5, why),
+        Finding("direction", off < 1e-5, "that of the mean", f"{off:.1e} away from it"),
+    ]
+
+
+def as_far(answer: float) -> list[Finding]:
+    """Judge by the first update of a loop that forgets to divide."""
+    report = drift(eight_passes, batch_size=64, iterations=1, at=(1,), mutants=False)
+    report.wait(300, progress=False)
+    share = report.table.filter(dtype="float64")["share"].item()
+    why = (
+        "Eight means of eighths are added: eight times the mean. The update is off by seven of it."
+    )
+    return [near("off, in updates", round(share, 6), answer, 0.001, why)]
+
+
+def eight_passes(
+    rank: int, size: int, model: Any, minibatches: Any, optimizer: Any, loss: Any
+) -> None:
+    """Accumulate over microbatches of four samples, and divide by the ranks only."""
+    import torch.distributed as dist
+
+    for images, labels in minibatches:
+        optimizer.zero_grad()
+        for at in range(rank, 16, size):
+            loss((images[at::16], labels[at::16])).backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= size
+        optimizer.step()
+
+
 EXERCISES = (
     Exercise(
         name="08.1",
@@ -133,6 +231,67 @@ EXERCISES = (
                     for parameter in model.parameters():
                         dist.all_reduce(parameter.grad)
                     optimizer.step()
+            ```
+            """,
+    ),
+    Exercise(
+        name="08.4",
+        title="As far off as seven updates?",
+        difficulty=1,
+        minutes=5,
+        takes=number("lengths of the right update"),
+        judge=as_far,
+        task="""
+            Two ranks, minibatches of 64, plain SGD. Each rank makes *eight* passes over four
+            samples each, adds up the gradients, and does not divide by eight. How far from the
+            right parameters is the loop after one update, in lengths of the right update?
+            """,
+        hint="What is the sum of eight means, in units of the mean of them?",
+        solution="Seven: the update is eight times the right one, in the same direction.",
+    ),
+    Exercise(
+        name="08.5",
+        title="Clip it where it is whole",
+        difficulty=2,
+        minutes=10,
+        takes=function("clip(parameters, limit)"),
+        judge=clipped_rightly,
+        task="""
+            `clip(parameters, limit)` is called on each of three ranks after `backward`, and has to
+            do the rest: afterwards every rank's `grad` is the ranks' average, with a norm of at
+            most `limit`.
+            """,
+        hint="Which gradient's norm is to be bounded, and when is it there?",
+        solution="""
+            ```python
+            def clip(parameters, limit):
+                for parameter in parameters:
+                    dist.all_reduce(parameter.grad)
+                    parameter.grad /= dist.get_world_size()
+                torch.nn.utils.clip_grad_norm_(parameters, limit)
+            ```
+            """,
+    ),
+    Exercise(
+        name="08.6",
+        title="What does each rank call backward on?",
+        difficulty=3,
+        minutes=15,
+        takes=function("loss(each)"),
+        judge=own_share,
+        task="""
+            DDP adds the ranks' gradients and divides by their number; you cannot change that. Three
+            ranks have 9, 2 and 4 tokens. `loss(each)` gets the losses of this rank's tokens and
+            returns the number that the rank calls `backward` on, so that DDP's average is the
+            gradient of the mean over all 15.
+            """,
+        hint="Sum the number of tokens over the ranks. What does DDP's division take away?",
+        solution="""
+            ```python
+            def loss(each):
+                tokens = torch.tensor(each.numel())
+                dist.all_reduce(tokens)
+                return each.sum() * dist.get_world_size() / tokens
             ```
             """,
     ),

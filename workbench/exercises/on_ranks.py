@@ -13,12 +13,13 @@ from workbench.user_code.capture import write_out
 
 
 def called(
-    function: Callable[..., Any], size: int, call: str, timeout: str = "15 s"
+    function: Callable[..., Any], size: int, call: str, timeout: str = "15 s", before: str = ""
 ) -> tuple[list[Any], pl.DataFrame]:
     """Return what ``call`` gives on each of ``size`` ranks, and the messages that were sent.
 
     ``call`` is an expression of ``f`` (the function), ``rank``, ``size``, ``torch`` and ``dist``,
-    whose value JSON can hold. Raises WorkbenchError where the function fails or never ends.
+    whose value JSON can hold; ``before`` are lines that run before it. Raises WorkbenchError where
+    the function fails or never ends.
     """
     name, code = write_out(function)
     lines = [
@@ -27,6 +28,7 @@ def called(
         "import torch.distributed as dist",
         code,
         f"f, size = {name}, world_size",
+        before,
         f"print('value:' + json.dumps({call}))",
     ]
     team = ranks(size, timeout=timeout)

@@ -90,6 +90,8 @@ def test_what_does_not_shrink_is_a_bug_however_small(share: float) -> None:
     [
         (Match(WHOLE, 4.0, 1e-15, 1.0), "nobody divides by the number of ranks"),
         (Match(MEANS, 4.0, 1e-15, 0.98), "nobody divides by the number of ranks"),
+        (Match(WHOLE, 3.0, 1e-15, 1.0), "gradients of 3 backward passes are added"),
+        (Match(WHOLE, 2.5, 1e-15, 1.0), "2.5 times the right one: is it the learning rate?"),
         (Match(WHOLE, 0.25, 1e-15, 1.0), "once too often"),
         (Match(WHOLE, 0.5, 1e-15, 1.0), "0.5 times the right one"),
         (Match(MEANS, 1.0, 1e-15, 0.98), "means over parts of different size"),

@@ -219,6 +219,12 @@ def _scaled(first: Match, ranks: int) -> str:
         return (
             "gradients are divided by the number of ranks once too often, or the learning rate is"
         )
+    passes = round(first.scale)
+    if passes > 1 and _close(first.scale, passes):
+        return (
+            f"the first update is {passes} times the right one: gradients of {passes} backward "
+            "passes are added and not divided, or the learning rate is too large"
+        )
     if not _close(first.scale, 1):
         return (
             f"the first update is {first.scale:.4g} times the right one: is it the learning rate?"

@@ -28,29 +28,7 @@ from workbench.common.errors import (
     WorkbenchError,
 )
 from workbench.common.public_names import LATER
-from workbench.experiment.checkpoint import Checkpoint
-from workbench.experiment.scenario import Scenario
-from workbench.experiment.spec import (
-    Corrupt,
-    Cut,
-    Experiment,
-    FailToStart,
-    Freeze,
-    Jitter,
-    Join,
-    Kill,
-    Link,
-    Network,
-    NetworkPartition,
-    Pads,
-    Preempt,
-    Slow,
-    When,
-)
-from workbench.launchers.processes.pool import shutdown
 from workbench.runs import displays
-from workbench.runs.run import Run, run
-from workbench.store.result import Result
 
 if TYPE_CHECKING:
     from workbench.cells.team import Ranks, ranks
@@ -58,10 +36,32 @@ if TYPE_CHECKING:
     from workbench.exercises.grade import grade
     from workbench.exercises.guess import guess
     from workbench.exercises.progress import progress
+    from workbench.experiment.checkpoint import Checkpoint
+    from workbench.experiment.scenario import Scenario
+    from workbench.experiment.spec import (
+        Corrupt,
+        Cut,
+        Experiment,
+        FailToStart,
+        Freeze,
+        Jitter,
+        Join,
+        Kill,
+        Link,
+        Network,
+        NetworkPartition,
+        Pads,
+        Preempt,
+        Slow,
+        When,
+    )
     from workbench.interface.about import about
     from workbench.interface.laboratory import lab
+    from workbench.launchers.processes.pool import shutdown
     from workbench.runs.attach import watch
     from workbench.runs.loaded import load
+    from workbench.runs.run import Run, run
+    from workbench.store.result import Result
     from workbench.studies.checking.check import check
     from workbench.studies.comparison.comparison import Comparison, compare
     from workbench.studies.crossover.ask import why
@@ -163,6 +163,10 @@ def __getattr__(name: str) -> Any:
     module, attribute = LATER[name]
     result = globals()[name] = getattr(importlib.import_module(f"workbench.{module}"), attribute)
     return result
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load_ipython_extension(shell: Any) -> None:

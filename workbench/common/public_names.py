@@ -1,11 +1,23 @@
 """Public names that are imported when they are first asked for, and where they are.
 
-Behind them stand polars, which ranks can do without, and the user interface.
+Behind them stand what only drivers need, such as polars and the user interface, and pydantic: an
+agent (launchers/processes/agent.py) starts beside every rank, and a job that only names the backend
+needs none of them.
 """
 
 from __future__ import annotations
 
-LATER = {
+_OF_A_SPEC = (
+    "Corrupt Cut Experiment FailToStart Freeze Jitter Join Kill Link Network NetworkPartition Pads "
+    "Preempt Slow When"
+)
+LATER = {name: ("experiment.spec", name) for name in _OF_A_SPEC.split()} | {
+    "Checkpoint": ("experiment.checkpoint", "Checkpoint"),
+    "Scenario": ("experiment.scenario", "Scenario"),
+    "Result": ("store.result", "Result"),
+    "Run": ("runs.run", "Run"),
+    "run": ("runs.run", "run"),
+    "shutdown": ("launchers.processes.pool", "shutdown"),
     "Comparison": ("studies.comparison.comparison", "Comparison"),
     "Schedule": ("training.pipelines.schedule", "Schedule"),
     "about": ("interface.about", "about"),

@@ -32,6 +32,9 @@ class Launcher:
         place: MeetingPlace = meeting_place(ranks)
         return place
 
+    def begin(self, ranks: Sequence[int]) -> None:
+        """Do nothing: the pool starts with the launcher."""
+
     def take(self, ranks: Sequence[int]) -> list[LocalRank]:
         """Return a process of the pool for each rank."""
         return enlist(self._pool, ranks)

@@ -17,8 +17,9 @@ from typing import Literal
 
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.agents_parent import AGENT
 from workbench.launchers.processes.needs import check_hosts, need_program
-from workbench.launchers.processes.started_command import AGENT, CommandLauncher
+from workbench.launchers.processes.started_command import CommandLauncher
 
 TITLE = "mpiexec"
 REMEDY = "pip install 'distributed-training-workbench[mpi]' brings MPICH's; or apt install mpich"

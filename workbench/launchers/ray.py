@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from workbench.common.errors import SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.agents_parent import Actor
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.launchers.processes.needs import check_address, need_module
-from workbench.launchers.processes.started_command import AGENT
 
 TITLE = "Ray"
 GENTLE = 1.5  # seconds for actors to end by themselves, once their ranks have
@@ -40,23 +37,6 @@ def check(exp: Experiment, config: Config) -> None:
     check_address(config.address)
     if not config.cpus > 0:
         raise SpecError.at("launcher_options.cpus", "must be more than 0", config.cpus)
-
-
-class Actor:
-    """The agent's parent on a node."""
-
-    def serve(self, variables: dict[str, str]) -> int:
-        """Start the agent and wait for its end. Returns its exit code."""
-        return be_parent(variables)
-
-
-def be_parent(variables: dict[str, str], fds: Sequence[int] = ()) -> int:
-    """Run an agent with these variables and descriptors, which ends with this process. Returns its
-    exit code.
-    """
-    words = [sys.executable, *AGENT, str(os.getpid())]
-    own = {**os.environ, **variables}
-    return subprocess.call(words, env=own, stdin=subprocess.DEVNULL, pass_fds=fds)
 
 
 class Launcher(AgentLauncher):

@@ -23,9 +23,9 @@ from typing import Any, Literal
 
 from workbench.common.errors import SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.agents_parent import AGENT
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.launchers.processes.needs import check_address, need_program
-from workbench.launchers.processes.started_command import AGENT
 
 TITLE = "Slurm"
 REMEDY = "run on a node from which jobs are submitted"

@@ -22,10 +22,10 @@ from typing import Any
 from workbench.common import threads
 from workbench.common.errors import SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
+from workbench.launchers.processes.agents_parent import AGENT, Stage, be_parent
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.launchers.processes.needs import check_address, need_module, need_program
-from workbench.launchers.processes.started_command import AGENT, Command
-from workbench.launchers.ray import be_parent
+from workbench.launchers.processes.started_command import Command
 from workbench.rank import partition_rows
 from workbench.user_code.source import Source, load, shown, split_path
 
@@ -88,7 +88,7 @@ class Launcher(AgentLauncher):
             self._server = Command([sys.executable, *AGENT], {**environment, "RANK": "0"})
         else:
             numbers = self._context.parallelize(range(count), count)
-            rows = numbers.barrier().mapPartitions(_Stage(environment))
+            rows = numbers.barrier().mapPartitions(Stage(environment))
         threads.start(lambda: self._follow(rows), "workbench Spark", self._cancel)
 
     def _partitions(self, workers: int) -> Any:
@@ -171,19 +171,6 @@ class Launcher(AgentLauncher):
         if self._session is not None:
             _end(self._session)
         self._session = self._context = None
-
-
-class _Stage:
-    """The work of a task; it travels by name, with the agents' variables."""
-
-    def __init__(self, variables: dict[str, str]) -> None:
-        self.variables = variables
-
-    def __call__(self, _rows: Iterator[int]) -> Iterator[int]:
-        from pyspark import BarrierTaskContext
-
-        context = BarrierTaskContext.get()
-        yield be_parent({**self.variables, "RANK": str(context.partitionId())})
 
 
 class _Fed:

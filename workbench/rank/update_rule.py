@@ -1,13 +1,35 @@
-"""The experiment's update rule: SGD or Adam at its learning rate, which may rise at first."""
+"""The experiment's update rule: SGD or Adam at its learning rate, which may rise at first.
+
+An optimizer of torch's imports torch's compiler, a second's work in each rank that nothing was
+imported for, and asks it to leave the optimizer alone. These are the same optimizers without that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import unwrap
 from typing import Any
 
 import torch
 
 from workbench.experiment.spec import Experiment
+
+
+class _Uncompiled(torch.optim.Optimizer):
+    """Methods of every optimizer, without the wrapper that keeps the compiler out of them."""
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class SGD(_Uncompiled, torch.optim.SGD):
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
+
+
+class Adam(_Uncompiled, torch.optim.Adam):
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
 
 def optimizer_of(
@@ -18,9 +40,9 @@ def optimizer_of(
     """
     rate = exp.rate_at(0) * scale
     result: torch.optim.Optimizer = (
-        torch.optim.Adam(parameters, lr=rate)
+        Adam(parameters, lr=rate)
         if exp.optimizer == "adam"
-        else torch.optim.SGD(parameters, lr=rate, momentum=exp.momentum)
+        else SGD(parameters, lr=rate, momentum=exp.momentum)
     )
     if exp.warmup or exp.scale_batch:
         _set_rate(result, exp, scale)

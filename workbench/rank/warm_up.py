@@ -52,6 +52,8 @@ def learn() -> None:
 
 
 def _import_all() -> None:
+    # A second's work, for ranks that ask for it: DDP does, and a user's own torch.optim.SGD.
+    importlib.import_module("torch._dynamo")
     for folder in FOLDERS:
         for name in source.available(folder):
             with contextlib.suppress(Exception):  # an unfinished file: its own run names the error

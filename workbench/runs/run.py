@@ -76,9 +76,6 @@ class Run(Elastic, Shown):
         """Start the run. ``prepared``: metadata from the strategy's ``prepare``, kept with the run
         and sent to ranks.
         """
-        from workbench.store.collector import Collector
-        from workbench.store.event_store import Store
-
         check_descriptors(exp.ranks)
         self.experiment, self._prepared = exp, dict(prepared or {})
         resumed = checkpoint_of(exp)
@@ -86,6 +83,33 @@ class Run(Elastic, Shown):
         if resumed is not None:
             self._prepared["checkpoint"] = str(resumed.path)
             self._prepared[SIZES] = sizes_of(resumed).to_json()
+        self._launcher = launcher_for(exp)
+        try:
+            self._launcher.begin(range(exp.ranks))
+            self._set_up(exp)
+        except BaseException:
+            self._launcher.close(0)
+            raise
+        self._supervisor = Supervisor(
+            exp,
+            self._control,
+            self._handles,
+            self._launcher,
+            self._lookout,
+            self.store,
+            self,
+            self._start,
+        )
+        self._collector.start()
+        start_thread(self._supervise, "workbench run")
+
+    # -- starting --
+
+    def _set_up(self, exp: Experiment) -> None:
+        """Make what the ranks share, while they are being started, and order them to begin."""
+        from workbench.store.collector import Collector  # with polars
+        from workbench.store.event_store import Store
+
         self._control, self._lookout = Control.create(exp.ranks), Lookout()
         set_up_links(exp, self._control)
         self.store: Store = Store(metadata={"experiment": exp.to_yaml(), **self._prepared})
@@ -105,24 +129,10 @@ class Run(Elastic, Shown):
         self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
         self._handles = self._launch(exp)
         self.pids: dict[int, int] = {one.rank: one.pid for one in self._handles}
-        self._supervisor = Supervisor(
-            exp,
-            self._control,
-            self._handles,
-            self._launcher,
-            self._lookout,
-            self.store,
-            self,
-            self._start,
-        )
-        self._collector.start()
-        start_thread(self._supervise, "workbench run")
-
-    # -- starting --
 
     def _launch(self, exp: Experiment) -> list[RankHandle]:
         threads = threads_of(exp)
-        launcher = self._launcher = launcher_for(exp)
+        launcher = self._launcher
         launcher.bear(exp.timeout_ns * 1e-9)
         launcher.collected_by(self._collector.drain)
         self._rendezvous = launcher.meeting_place(exp.ranks)

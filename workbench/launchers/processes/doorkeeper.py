@@ -36,6 +36,11 @@ class Doorkeeper:
         """The key, and the fingerprint of the driver that an agent is to trust."""
         return f"{self._key}/{self._identity.fingerprint}" if self._identity else self._key
 
+    @property
+    def asks(self) -> bool:
+        """Whether somebody who has called is still to say who it is."""
+        return bool(self._asking) or not self._known.empty()
+
     def ask(self, caller: socket.socket, address: Any) -> None:
         """Ask one who has called who it is."""
         if len(self._asking) >= MOST_CALLERS:

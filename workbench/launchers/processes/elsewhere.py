@@ -29,6 +29,9 @@ from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
 from workbench.launchers.processes.remote_rank import LEAST_PATIENCE, RemoteRank
 
+# Seconds until those who have called are looked at again: where one is being asked, and else.
+SOON, LOOK = 0.002, 0.05
+
 
 class AgentLauncher:
     """A launcher that starts agents: a subclass says how.
@@ -46,6 +49,7 @@ class AgentLauncher:
         self._owner, self._ranks = os.getpid(), list[RemoteRank]()
         self._bears = LEAST_PATIENCE  # seconds that a host may be cut off
         self._drain: Callable[[], object] | None = None
+        self._door: tuple[socket.socket, Doorkeeper] | None = None  # at which agents call
         self._closed = threading.Event()
 
     def collected_by(self, drain: Callable[[], object]) -> None:
@@ -85,26 +89,35 @@ class AgentLauncher:
         place: MeetingPlace = meeting_place(ranks, self.host)
         return place
 
-    def take(self, ranks: Sequence[int]) -> Sequence[RankHandle]:
-        """Start an agent for each rank and wait until all have called."""
-        lasting = self.encrypted
-        doorkeeper = Doorkeeper(Identity.make() if lasting else None)
+    def begin(self, ranks: Sequence[int]) -> None:
+        """Start an agent for each rank."""
+        doorkeeper = Doorkeeper(Identity.make() if self.encrypted else None)
         listener = socket.create_server((self.host, 0), backlog=len(ranks))
         call = f"{self.host}:{listener.getsockname()[1]}/{doorkeeper.proof}"
-        called: dict[int, RemoteRank] = {}
+        self._door = listener, doorkeeper
         try:
             self.start(len(ranks), self._variables(call))
+        except BaseException:
+            self.close(0)
+            raise
+
+    def take(self, ranks: Sequence[int]) -> Sequence[RankHandle]:
+        """Wait until the agents of all ranks have called."""
+        if self._door is None:
+            self.begin(ranks)
+        assert self._door is not None
+        listener, doorkeeper = self._door
+        called: dict[int, RemoteRank] = {}
+        try:
             self._wait(listener, doorkeeper, [*ranks], called)
         except BaseException:
-            doorkeeper.__exit__()
-            listener.close()
             for one in called.values():
                 one.signal(signal.SIGKILL)
                 one.give_up()
             self.close(0)
             raise
-        self._ranks = [called[rank] for rank in ranks]
-        if lasting:
+        self._ranks, self._door = [called[rank] for rank in ranks], None
+        if self.encrypted:
             watch = partial(self._keep, listener, doorkeeper, self._ranks)
             threads.start(watch, "workbench hosts", self._closed.set)
         else:
@@ -161,9 +174,9 @@ class AgentLauncher:
         ranks: list[int],
         called: dict[int, RemoteRank],
     ) -> None:
-        listener.settimeout(0.05)
         deadline = time.monotonic() + self.patience
         while len(called) < len(ranks):
+            listener.settimeout(SOON if doorkeeper.asks else LOOK)
             with contextlib.suppress(TimeoutError):
                 doorkeeper.ask(*listener.accept())
             for hello, agent in doorkeeper.known():
@@ -192,6 +205,11 @@ class AgentLauncher:
     def close(self, ranks: int) -> None:
         """Keep nothing for the next run."""
         self._closed.set()
+        if self._door is not None:
+            listener, doorkeeper = self._door
+            doorkeeper.__exit__()
+            listener.close()
+            self._door = None
         for one in self._ranks:
             one.leave()
             one.socket.close()

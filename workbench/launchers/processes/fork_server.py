@@ -27,10 +27,9 @@ from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.guardian import PATIENCE, adopt, children, end_children, end_with
 
 PR_SET_TIMERSLACK = 29
-# What every rank would otherwise import after its fork: with torch._dynamo a second's work, which
-# its first optimizer asks for; with the process group and what chooses its algorithms 20 ms.
+# What every rank would otherwise import after its fork: the process group alone, and what chooses
+# its algorithms, in 20 ms.
 _PRELOAD = (
-    "torch._dynamo",
     "workbench.strategies.ddp",
     "workbench.studies.checking.case_runner",
     "workbench.process_group.entry",
@@ -49,6 +48,7 @@ def main(fd: int, life_lines: Iterable[int] = ()) -> NoReturn:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks of one host talk over loopback alone
     fork_server = _ForkServer(socket.socket(fileno=fd), life_lines)
     fork_server.greet()
+    gc.disable()  # all of these objects stay: looking them through takes a tenth of the import
     for module in _PRELOAD:
         importlib.import_module(module)
     import workbench.rank.main
@@ -72,6 +72,7 @@ def _share() -> None:
     """Freeze what is here now, which all ranks share: the garbage collector must not touch (and
     copy) it.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,7 @@
 """The interface of a launcher, and of the ranks that it starts; ``launcher_of`` finds one by name.
 
 launcher = launcher_of("local")
+launcher.begin(range(4))
 meeting = launcher.meeting_place(4)
 ranks = launcher.take(range(4))
 for rank in ranks:
@@ -80,6 +81,9 @@ class Launcher(Protocol):
 
     def meeting_place(self, ranks: int) -> MeetingPlace:
         """Return a store that this number of ranks can reach."""
+
+    def begin(self, ranks: Sequence[int]) -> None:
+        """Have processes for these ranks started, while the driver prepares what they need."""
 
     def take(self, ranks: Sequence[int]) -> Sequence[RankHandle]:
         """Return a fresh process for each rank, which waits for its order. Raises WorkbenchError

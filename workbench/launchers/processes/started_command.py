@@ -26,7 +26,6 @@ from workbench.launchers.processes import guardian
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.shared_memory.segments import how_it_ended
 
-AGENT = ("-m", "workbench.launchers.processes.agent")  # of a Python, as a module
 WORDS = 12  # last lines of a command that are kept
 GENTLE = 1.5  # seconds for a command to end by itself, once its ranks have
 # Without the package, which would take longer to import than all that this does.

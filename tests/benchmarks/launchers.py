@@ -34,16 +34,18 @@ BEYOND_S = 0.5
 LAUNCHERS = ("local", "torchrun", "mpiexec", "slurm", "ray", "spark")
 
 _FIRST_COLLECTIVE = """
-def first_collective(rank, port):
+def first_collective(rank, meeting):
     import time
     import torch
     import torch.distributed as dist
     imported = time.monotonic_ns()
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=4)
+    dist.init_process_group("gloo", meeting, rank=rank, world_size=4)
     x = torch.ones(1)
     begin = time.monotonic_ns()
     dist.all_reduce(x)
     assert x.item() == 4
+    dist.barrier()
+    dist.destroy_process_group()
     return imported, begin
 """
 
@@ -51,7 +53,8 @@ PLAIN = f"""{_FIRST_COLLECTIVE}
 import os, sys
 names = "RANK PMI_RANK OMPI_COMM_WORLD_RANK SLURM_PROCID".split()
 rank = next(int(os.environ[name]) for name in names if name in os.environ)
-os.write(1, b"READY %d %d\\n" % first_collective(rank, sys.argv[1]))
+meeting = "env://" if "MASTER_ADDR" in os.environ else sys.argv[1]  # torchrun has a store
+os.write(1, b"READY %d %d\\n" % first_collective(rank, meeting))
 """
 
 # The drivers print seconds until torch is imported and until the first collective begins.
@@ -69,7 +72,7 @@ print(*((max(one) - begin) / 1e9 for one in zip(*moments)))
 COMMAND_DRIVER = """
 import re, subprocess, sys, time
 begin = time.monotonic_ns()
-done = subprocess.run(sys.argv[1:], capture_output=True, text=True, timeout=240, check=True)
+done = subprocess.run(sys.argv[1:], capture_output=True, text=True, timeout=120)
 moments = [tuple(map(int, one)) for one in re.findall(r"READY (\\d+) (\\d+)", done.stdout)]
 assert len(moments) == 4, done.stdout + done.stderr
 print(*((max(one) - begin) / 1e9 for one in zip(*moments)))
@@ -81,7 +84,7 @@ import re, subprocess, sys, time
 output, *words = sys.argv[1:]
 begin = time.monotonic_ns()
 options = ["--wait", "--nodes=2", "--ntasks-per-node=2", f"--output={output}"]
-subprocess.run(["sbatch", *options, *words], check=True, capture_output=True, timeout=240)
+subprocess.run(["sbatch", *options, *words], check=True, capture_output=True, timeout=120)
 moments = [tuple(map(int, one)) for one in re.findall(r"READY (\\d+) (\\d+)", open(output).read())]
 assert len(moments) == 4, open(output).read()
 print(*((max(one) - begin) / 1e9 for one in zip(*moments)))
@@ -95,8 +98,8 @@ ray.init(address="local", num_cpus=5, include_dashboard=False, log_to_driver=Fal
          logging_level="error")
 @ray.remote(num_cpus=1)
 class Plain:
-    def work(self, rank, port):
-        return first_collective(rank, port)
+    def work(self, rank, meeting):
+        return first_collective(rank, meeting)
 actors = [Plain.remote() for _ in range(4)]
 moments = ray.get([one.work.remote(rank, sys.argv[1]) for rank, one in enumerate(actors)])
 print(*((max(one) - begin) / 1e9 for one in zip(*moments)))
@@ -110,10 +113,10 @@ builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "fa
 builder = builder.config("spark.driver.host", "127.0.0.1")
 session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 session.sparkContext.setLogLevel("ERROR")
-port = sys.argv[1]
+meeting = sys.argv[1]
 def work(rows):
     from pyspark import BarrierTaskContext
-    yield first_collective(BarrierTaskContext.get().partitionId(), port)
+    yield first_collective(BarrierTaskContext.get().partitionId(), meeting)
 moments = session.sparkContext.parallelize(range(4), 4).barrier().mapPartitions(work).collect()
 print(*((max(one) - begin) / 1e9 for one in zip(*moments)))
 session.stop()
@@ -172,7 +175,7 @@ def samples_of(launcher: str, count: int) -> list[Sample]:
     with _ready(launcher) as (plain, options):
         samples = []
         for _ in range(count if plain else 0):
-            imported, own = _seconds([*plain, _free_port()])
+            imported, own = _seconds([*plain, _meeting_place()])
             (ours,) = _seconds([OUR_DRIVER, launcher, json.dumps(options)])
             samples.append(Sample(imported, own, ours))
         return samples
@@ -180,7 +183,7 @@ def samples_of(launcher: str, count: int) -> list[Sample]:
 
 @contextlib.contextmanager
 def _ready(launcher: str) -> Iterator[tuple[list[str], dict[str, object]]]:
-    """Yield the driver of the plain program and its words, to which a port is added, and a run's
+    """Yield the driver of the plain program and its words, without the meeting place, and a run's
     options; no words where the launcher cannot run here.
     """
     python, count = sys.executable, str(RANKS)
@@ -211,9 +214,10 @@ def _ready(launcher: str) -> Iterator[tuple[list[str], dict[str, object]]]:
         yield words, options
 
 
-def _free_port() -> str:
+def _meeting_place() -> str:
+    """Return an address at which no plain program has met."""
     with socket.create_server(("127.0.0.1", 0)) as one:
-        return str(one.getsockname()[1])
+        return f"tcp://127.0.0.1:{one.getsockname()[1]}"
 
 
 def _seconds(words: list[str]) -> list[float]:

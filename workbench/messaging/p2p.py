@@ -19,6 +19,7 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.messaging.watchdog import Patience
 from workbench.recording.events import CODE, WAIT, Where, now
 from workbench.recording.lane import Lane
+from workbench.transports.doorbell import collecting
 from workbench.transports.in_place import Place
 
 DETECT = CODE["detect"]
@@ -165,6 +166,31 @@ class Engine:
             other = peer != self.comm.rank  # to itself a rank seldom sends: Python does that
             wired = self._wired[peer] = other and wire(self.mover, self.sends, peer, box)
         return wired
+
+    def move_slots(self, move: Any, box: Any, transfer: Transfer, since: int) -> int:
+        """Have the mover's ``move`` send or take what can be moved of a message; return how many
+        slots that was. ``since``: when waiting for the first of them began; 0: nobody has waited.
+        """
+        mover, quiet = self.mover, collecting()
+        count: int = move(
+            transfer.x,
+            transfer.peer,
+            transfer.number,
+            transfer.slot,
+            transfer.signature,
+            transfer.tag,
+            transfer.name,
+            since,
+            transfer.where,
+            transfer.context,
+            quiet,
+        )
+        if count:
+            if quiet and box.bell is not None:
+                box.bell.ring()
+            transfer.context, self.moved = mover.message_context, mover.moved_ns
+            transfer.slot += count
+        return count
 
     def say_waiting(self) -> None:
         """Note in the lane what is waited for, once per wait: its age is the time since then."""

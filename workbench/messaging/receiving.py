@@ -28,7 +28,6 @@ from workbench.messaging.slots import (
 )
 from workbench.recording.events import NOWHERE, RECV, WAIT, now
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
-from workbench.transports.doorbell import collecting
 from workbench.transports.in_place import Borrower, Place
 
 _DTYPE = 31 << 48  # of a signature
@@ -149,30 +148,11 @@ class RecvEngine(Engine):
 
     def _take_by_mover(self, box: Any, peer: int, blocked: int) -> bool:
         """Take the slots that are there and are what is expected, in one call."""
-        transfer, mover, quiet = self.pending[0], self.mover, collecting()
-        count: int = mover.take_slots(
-            transfer.x,
-            peer,
-            transfer.number,
-            transfer.slot,
-            transfer.signature,
-            transfer.tag,
-            transfer.name,
-            max(blocked, transfer.posted, self.moved) if blocked else 0,
-            transfer.where,
-            transfer.context,
-            quiet,
-        )
-        if not count:
+        transfer, mover = self.pending[0], self.mover
+        since = max(blocked, transfer.posted, self.moved) if blocked else 0
+        if not self.move_slots(mover.take_slots, box, transfer, since):
             return False
-        if quiet and box.bell is not None:
-            box.bell.ring()
-        transfer.number, transfer.context, self.moved = (
-            mover.op,
-            mover.message_context,
-            mover.moved_ns,
-        )
-        transfer.slot += count
+        transfer.number = mover.op
         x, per = transfer.x, max(1, box.slot_bytes // transfer.x.itemsize)
         if transfer.slot * per >= len(x):
             self._arriving.pop(peer, None)

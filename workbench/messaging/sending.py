@@ -14,7 +14,6 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.recording.events import SEND, WAIT, now
 from workbench.recording.lane import Lane
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
-from workbench.transports.doorbell import collecting
 from workbench.transports.mailbox import SLOTS
 from workbench.transports.shared_memory import SharedOutbox
 
@@ -186,29 +185,14 @@ class SendEngine(Engine):
     def _put_by_mover(self, box: Any, transfer: Transfer, blocked: int) -> bool:
         """Put as many slots as there is room for, in one call."""
         since = 0 if not blocked or self._held else max(blocked, self.moved)
-        mover, peer, quiet = self.mover, transfer.peer, collecting()
-        count: int = mover.send_slots(
-            transfer.x,
-            peer,
-            transfer.number,
-            transfer.slot,
-            transfer.signature,
-            transfer.tag,
-            transfer.name,
-            since,
-            transfer.where,
-            transfer.context,
-            quiet,
-        )
+        begun, peer = transfer.slot, transfer.peer
+        count = self.move_slots(self.mover.send_slots, box, transfer, since)
         if not count:
             return False
-        if quiet and box.bell is not None:
-            box.bell.ring()
         per = max(1, box.slot_bytes // transfer.x.itemsize) * transfer.x.itemsize
-        self.comm.slots.messages_sent += min(count * per, transfer.nbytes - transfer.slot * per)
+        self.comm.slots.messages_sent += min(count * per, transfer.nbytes - begun * per)
         self._posts[peer] = self._posts.get(peer, 0) + count
-        transfer.context, transfer.slot = mover.message_context, transfer.slot + count
-        self.moved, self._held = mover.moved_ns, False
+        self._held = False
         if transfer.slot * per >= transfer.nbytes:
             self.pending.remove(transfer)
             transfer.finish()

@@ -145,6 +145,8 @@ PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t); /* borrowed */
 Py_ssize_t PyTuple_Size(PyObject *);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);
 PyObject *PyObject_Call(PyObject *, PyObject *, PyObject *);
+extern PyTypeObject PyCFunction_Type;
+PyObject *PyCFunction_GetSelf(PyObject *); /* borrowed */
 PyObject *PyObject_GetAttr(PyObject *, PyObject *);
 PyObject *PyObject_GetAttrString(PyObject *, const char *);
 PyObject *PyUnicode_InternFromString(const char *);

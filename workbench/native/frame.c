@@ -53,6 +53,7 @@ static int goes_past_caches(const mover *m, PyObject *shape) {
 PyObject *mover_begin(mover *m, PyObject *const *args, Py_ssize_t count) {
     status s = {.kind = COLLECTIVE + 1, .peer = -1, .step = -1, .chunk = -1};
     if (count != 7) return PyErr_Format(PyExc_TypeError, "begin takes seven arguments");
+    expect_frame(m->lane);
     i64 op = PyLong_AsLongLong(args[2]), signature = PyLong_AsLongLong(args[3]);
     if (PyErr_Occurred() || name_number(m, args[0], &s.collective) || name_number(m, args[1], &s.algorithm) ||
         read_where(m, args[4]) || read_shape(&s, args[5]) || name_number(m, args[6], &s.dtype))
@@ -76,6 +77,7 @@ PyObject *mover_begin(mover *m, PyObject *const *args, Py_ssize_t count) {
 PyObject *mover_end(mover *m, PyObject *const *args, Py_ssize_t count) {
     row r = {.kind = COLLECTIVE, .step = -1, .chunk = -1, .slot = -1};
     if (count != 6) return PyErr_Format(PyExc_TypeError, "end takes six arguments");
+    expect_row(m->lane);
     r.start = PyLong_AsLongLong(args[0]);
     r.nbytes = PyLong_AsLongLong(args[1]);
     r.value = PyFloat_AsDouble(args[3]);

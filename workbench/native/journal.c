@@ -47,9 +47,11 @@ void journal_lose(journal *j) {
 
 /* -- rows that Python writes -- */
 
+static PyObject *minus_one; /* most fields of most rows: known by its address, where the interpreter has one */
+
 static i64 whole(PyObject *x, i64 lowest, i64 highest) {
-    i64 value = PyLong_AsLongLong(x);
-    if (value == -1 && PyErr_Occurred()) return 0;
+    i64 value = x == minus_one ? -1 : PyLong_AsLongLong(x);
+    if (value == -1 && x != minus_one && PyErr_Occurred()) return 0;
     if (value < lowest || value > highest)
         PyErr_Format(PyExc_OverflowError, "%lld does not fit into its field of a record", (long long)value);
     return value;
@@ -78,57 +80,94 @@ static void set_field(row *r, int field, PyObject *x) {
     }
 }
 
+/* A call's keywords are interned as these names are, so that most are known by their address. */
 static int field_of(PyObject *key) {
+    static PyObject *names[FIELD_COUNT];
     for (int field = 0; field < FIELD_COUNT; field++)
-        if (!PyUnicode_CompareWithASCIIString(key, FIELDS[field])) return field;
+        if (names[field] == key) return field;
+    for (int field = 0; field < FIELD_COUNT; field++)
+        if (!PyUnicode_CompareWithASCIIString(key, FIELDS[field])) {
+            if (!names[field]) names[field] = PyUnicode_InternFromString(FIELDS[field]);
+            return field;
+        }
     return -1;
 }
 
-/* Times a row that Python writes as Python writes it, through the lane's own ``write``. */
-static PyObject *write_timed(journal *j, const row *r) {
-    PyObject *lane = PyObject_CallFunctionObjArgs(j->lane, NULL), *write = NULL, *args = NULL, *done = NULL;
-    if (lane && lane != Py_None) write = PyObject_GetAttrString(lane, "write");
-    if (write)
-        args = Py_BuildValue("(iLLiiiiLiid)", r->kind, (long long)r->start, (long long)r->end, r->peer, r->step, r->chunk,
-                             r->slot, (long long)r->nbytes, r->name, r->phase, r->value);
-    if (args) {
-        i64 began = now();
-        done = PyObject_Call(write, args, NULL);
-        if (done) time_row(j, now() - began);
-    } else if (!PyErr_Occurred()) { /* the lane has gone, and somebody has kept its ``write`` */
-        fill_row(j, r);
-        Py_INCREF(done = Py_None);
+/* Reads what Python passes to ``write``: fields in their order, then some by name. -1: an error is set. */
+static inline int read_row(row *r, PyObject *const *args, Py_ssize_t count, PyObject *keys) {
+    Py_ssize_t named = keys ? PyTuple_Size(keys) : 0;
+    *r = (row){.peer = -1, .step = -1, .chunk = -1, .slot = -1, .nbytes = -1, .value = NAN};
+    if (count > FIELD_COUNT || count + named < 3)
+        return PyErr_Format(PyExc_TypeError, "write takes kind, start and end, and up to eight fields more"), -1;
+    for (int field = 0; field < count; field++) set_field(r, field, args[field]);
+    for (Py_ssize_t i = 0; i < named; i++) {
+        int field = field_of(PyTuple_GetItem(keys, i));
+        if (field < count)
+            return PyErr_Format(PyExc_TypeError, "write got a field twice, or one that a row has not"), -1;
+        set_field(r, field, args[count + i]);
     }
-    Py_XDECREF(args);
-    Py_XDECREF(write);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Returns a new reference to the lane's ``write`` where that is not this journal's, but something around it. */
+static PyObject *wrapped_write(journal *j) {
+    PyObject *lane = PyObject_CallFunctionObjArgs(j->lane, NULL), *write = NULL;
+    if (lane && lane != Py_None) write = PyObject_GetAttrString(lane, "write");
     Py_XDECREF(lane);
+    if (write && Py_TYPE(write) == &PyCFunction_Type && PyCFunction_GetSelf(write) == (PyObject *)j) {
+        Py_DECREF(write);
+        return NULL;
+    }
+    return write;
+}
+
+/* Reads a row and writes it: one piece of code for those that are timed and all others, as code that seldom runs
+   is slow. -1: an error is set. */
+static __attribute__((noinline)) int write_given(journal *j, PyObject *const *args, Py_ssize_t count, PyObject *keys) {
+    row r;
+    if (read_row(&r, args, count, keys)) return -1;
+    if (j->lost) journal_lose(j);
+    else fill_row(j, &r);
+    return 0;
+}
+
+/* Times a row: from where the interpreter has called until it is written, or all of what is around ``write``. */
+static PyObject *write_timed(journal *j, PyObject *const *args, Py_ssize_t count, PyObject *keys) {
+    row r;
+    PyObject *wrapped = wrapped_write(j), *again = NULL, *done = NULL;
+    if (!wrapped && !PyErr_Occurred()) {
+        i64 began = now();
+        if (write_given(j, args, count, keys)) return NULL;
+        time_row(j, now() - began);
+        Py_RETURN_NONE;
+    }
+    if (wrapped && !read_row(&r, args, count, keys))
+        again = Py_BuildValue("(iLLiiiiLiid)", r.kind, (long long)r.start, (long long)r.end, r.peer, r.step, r.chunk, r.slot,
+                              (long long)r.nbytes, r.name, r.phase, r.value);
+    if (again) {
+        i64 began = now();
+        done = PyObject_Call(wrapped, again, NULL);
+        if (done) time_row(j, now() - began);
+    }
+    Py_XDECREF(again);
+    Py_XDECREF(wrapped);
     return done;
 }
 
 static PyObject *journal_write(journal *j, PyObject *const *args, Py_ssize_t count, PyObject *keys) {
-    row r = {.peer = -1, .step = -1, .chunk = -1, .slot = -1, .nbytes = -1, .value = NAN};
-    Py_ssize_t named = keys ? PyTuple_Size(keys) : 0;
-    if (count > FIELD_COUNT || count + named < 3)
-        return PyErr_Format(PyExc_TypeError, "write takes kind, start and end, and up to eight fields more");
-    for (int field = 0; field < count; field++) set_field(&r, field, args[field]);
-    for (Py_ssize_t i = 0; i < named; i++) {
-        int field = field_of(PyTuple_GetItem(keys, i));
-        if (field < count) return PyErr_Format(PyExc_TypeError, "write got a field twice, or one that a row has not");
-        set_field(&r, field, args[count + i]);
-    }
-    if (PyErr_Occurred()) return NULL;
+    expect_row(j);
     if (!j->lost && j->rows.place >= j->stop) {
         if (j->rows.place == j->rows.records) journal_turn(j, &j->rows);
-        if (is_timed(j)) return write_timed(j, &r);
+        if (is_timed(j)) return write_timed(j, args, count, keys);
     }
-    if (j->lost) journal_lose(j);
-    else fill_row(j, &r);
+    if (write_given(j, args, count, keys)) return NULL;
     Py_RETURN_NONE;
 }
 
 /* collective, algorithm, group, generation, microbatch, op, iteration, stage, version */
 static PyObject *journal_context(journal *j, PyObject *const *args, Py_ssize_t count) {
     if (count != 9) return PyErr_Format(PyExc_TypeError, "context takes nine numbers");
+    expect_frame(j);
     context c = {.collective = UNSIGNED16(args[0]), .algorithm = UNSIGNED16(args[1]), .group = UNSIGNED16(args[2]),
                  .generation = (int32_t)SIGNED(args[3], 32), .microbatch = (int32_t)SIGNED(args[4], 32),
                  .op = ANY(args[5]), .iteration = ANY(args[6]), .stage = ANY(args[7]), .version = ANY(args[8])};
@@ -210,6 +249,7 @@ static PyObject *journal_new(PyTypeObject *type, PyObject *args, PyObject *more)
     if (!PyArg_ParseTuple(args, "OiLOiOLLLiOLLLi", &lane, &number, &first, &page, &metered, &rows, &rows_at, &row_count,
                           &row_seq, &rows_grow, &contexts, &contexts_at, &context_count, &context_seq, &contexts_grow))
         return NULL;
+    if (!minus_one && !(minus_one = PyLong_FromLong(-1))) return NULL;
     journal *j = (journal *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!j) return NULL;
     Py_INCREF(j->lane = lane);

@@ -61,17 +61,18 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
+    /* What every row needs, close together. */
+    PyObject *lost; /* called for each row once another lane is here; None: rows are of no interest */
+    i64 stop;       /* the place of the next row that is timed, or the end */
+    uint32_t context;
+    uint16_t number; /* the lane's name */
     ring rows, contexts;
-    i64 stop; /* the place of the next row that is timed, or the end */
     char *page;
     i64 status_seq;
-    i64 *meter; /* NULL: nothing is timed */
-    uint32_t context;
+    i64 *meter;      /* NULL: nothing is timed */
     context latest;  /* the newest that was written; its seq is 0 before the first */
-    uint16_t number; /* the lane's name */
     i64 first;       /* where the lane's own count of rows begins */
     PyObject *lane;  /* a weak reference: it makes files longer, and its ``write`` is what is timed */
-    PyObject *lost;  /* called for each row once another lane is here; None: rows are of no interest */
     Py_buffer page_memory;
     _Alignas(8) char unread[METER_AT]; /* the page of who has left */
 } journal;
@@ -98,6 +99,26 @@ static inline void copy_words(void *to, const void *from, size_t bytes) {
         memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
         atomic_store_explicit(&into[i], word, memory_order_relaxed);
     }
+}
+
+/* Fetches a line that is written soon, and that others have read or the caches have lost since it was written
+   last: it comes while something else is done. An address outside of memory does no harm. */
+static inline void fetch_line(const char *line) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+/* Says that a row is written soon. */
+static inline void expect_row(const journal *j) { fetch_line(j->rows.base + RECORD_BYTES * j->rows.place); }
+
+/* Says that a context, a status and a row are written soon. */
+static inline void expect_frame(const journal *j) {
+    expect_row(j);
+    fetch_line(j->contexts.base + RECORD_BYTES * j->contexts.place);
+    fetch_line(j->page + STATUS_AT);
 }
 
 static inline char *claim(journal *j, ring *r) {
@@ -127,6 +148,7 @@ static inline void fill_row(journal *j, const row *given) {
     filled.context = j->context;
     copy_words(r, &filled, offsetof(row, seq));
     atomic_store_explicit(&r->seq, ++j->rows.seq, memory_order_release);
+    expect_row(j); /* the next one */
 }
 
 /* Writes a row whose context is the lane's. Needs no lock of the interpreter. */

@@ -113,6 +113,7 @@ static piece piece_of(const message *x, i64 i, int32_t step) {
 
 static void write_wait(mover *m) {
     const wait_row *w = &m->wait;
+    expect_row(m->lane); /* a long wait has lost it again */
     write_row(m->lane, &(row){m->waiting, now(), 0, WAIT, (int16_t)m->world[w->peer], w->step, w->chunk, w->slot, w->name,
                               w->phase, -1, NAN, 0});
     m->waiting = 0;
@@ -128,6 +129,7 @@ static void say_waiting(mover *m) {
 static int acquire(mover *m, sem_t *semaphore, wait_row wait) {
     if (!m->waiting) {
         if (!sem_trywait(semaphore)) return DONE;
+        expect_row(m->lane);
         m->waiting = now();
         m->wait = wait;
         let_go(m);
@@ -221,6 +223,7 @@ static combiner *combiner_for(const piece *p, int reduction) {
 static int put(mover *m, piece p, int to, uint16_t phase) {
     int code = make_ready(m, -1, to, &p, phase, 0, NULL);
     if (code) return code;
+    expect_row(m->lane);
     i64 start = now();
     memcpy(payload_of(&m->out[to]), p.at, (size_t)p.bytes);
     send_slot(m, to, &p, p.step);
@@ -233,6 +236,7 @@ static int take(mover *m, piece p, int frm, int reduction, uint16_t phase, int b
     header h;
     int code = reduction && !combine ? hand_over(m, &m->in[frm], NULL) : make_ready(m, frm, -1, &p, phase, 0, &h);
     if (code) return code;
+    expect_row(m->lane);
     i64 start = now();
     const char *arrived = payload_of(&m->in[frm]);
     if (!reduction) store(m, p.at, arrived, p.bytes);
@@ -249,6 +253,7 @@ static int pass_on(mover *m, piece p, int frm, int to, int reduction, int keep, 
     int code = reduction && !combine ? hand_over(m, &m->in[frm], &m->out[to])
                                      : make_ready(m, frm, to, &p, phase, next_phase, &h);
     if (code) return code;
+    expect_row(m->lane);
     i64 start = now();
     const char *arrived = payload_of(&m->in[frm]);
     char *leaving = payload_of(&m->out[to]);

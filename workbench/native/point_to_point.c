@@ -48,6 +48,7 @@ static int open_letter(mover *m, letter *l, box *boxes, PyObject *const *args, P
         return 0;
     }
     m->inside = 1;
+    expect_row(m->lane);
     if (l->bytes - l->slot * l->per >= LARGE) let_go(m);
     return 1;
 }
@@ -90,48 +91,56 @@ static void ring_bell(const letter *l) {
         sem_post((sem_t *)((char *)b->bell.buf + BELL_AT));
 }
 
-/* Returns how many slots were sent. */
-PyObject *mover_send_slots(mover *m, PyObject *const *args, Py_ssize_t count) {
-    letter l;
-    int here = open_letter(m, &l, m->out, args, count, 0);
-    if (here <= 0) return here ? NULL : PyLong_FromLong(0);
-    for (box *b = l.box; l.slot < l.slots && !steered(m) && !sem_trywait(b->free); l.slot++, l.moved++) {
-        i64 start = now(), bytes = piece_bytes(&l);
-        begin_rows(m, &l, start, (uint16_t)m->full);
-        header h = {m->generation, l.number, 0, 0, l.slot, bytes, l.signature, 0, l.bytes, l.tag, 0, 0};
-        memcpy(payload_of(b), l.at + l.slot * l.per, (size_t)bytes);
-        memcpy(header_of(b), &h, sizeof h);
-        next_turn(b);
-        b->counts[MOVED] += bytes;
-        m->bytes_sent += bytes;
+/* Puts a slot that is free. */
+static int put_slot(mover *m, letter *l) {
+    box *b = l->box;
+    i64 start = now(), bytes = piece_bytes(l);
+    begin_rows(m, l, start, (uint16_t)m->full);
+    header h = {m->generation, l->number, 0, 0, l->slot, bytes, l->signature, 0, l->bytes, l->tag, 0, 0};
+    memcpy(payload_of(b), l->at + l->slot * l->per, (size_t)bytes);
+    memcpy(header_of(b), &h, sizeof h);
+    next_turn(b);
+    b->counts[MOVED] += bytes;
+    m->bytes_sent += bytes;
+    sem_post(b->ready);
+    ring_bell(l);
+    write_slot(m, l, SEND, start, bytes);
+    return 1;
+}
+
+/* Takes a slot that is there; 0: it is not what is expected. */
+static int take_slot(mover *m, letter *l) {
+    box *b = l->box;
+    i64 start = now(), bytes = piece_bytes(l);
+    header h;
+    memcpy(&h, header_of(b), sizeof h);
+    if (h.step || h.arrives || h.checksum || h.slot != l->slot || h.nbytes != bytes || h.total != l->bytes || h.tag != l->tag ||
+        (l->slot && h.op != l->number) || ((h.signature ^ l->signature) & DTYPE)) {
         sem_post(b->ready);
-        ring_bell(&l);
-        write_slot(m, &l, SEND, start, bytes);
+        return 0;
     }
+    m->op = l->number = h.op;
+    begin_rows(m, l, start, l->name);
+    memcpy(l->at + l->slot * l->per, payload_of(b), (size_t)bytes);
+    next_turn(b);
+    sem_post(b->free);
+    ring_bell(l);
+    write_slot(m, l, RECV, start, bytes);
+    return 1;
+}
+
+static inline PyObject *move_slots(mover *m, PyObject *const *args, Py_ssize_t count, int arrives) {
+    letter l;
+    int here = open_letter(m, &l, arrives ? m->in : m->out, args, count, arrives);
+    if (here <= 0) return here ? NULL : PyLong_FromLong(0);
+    for (sem_t *there = arrives ? l.box->ready : l.box->free;
+         l.slot < l.slots && !steered(m) && !sem_trywait(there) && (arrives ? take_slot(m, &l) : put_slot(m, &l)); l.slot++)
+        l.moved++;
     return close_letter(m, &l);
 }
 
+/* Returns how many slots were sent. */
+PyObject *mover_send_slots(mover *m, PyObject *const *args, Py_ssize_t count) { return move_slots(m, args, count, 0); }
+
 /* Returns how many slots were received; ``op`` is then the message's number. */
-PyObject *mover_take_slots(mover *m, PyObject *const *args, Py_ssize_t count) {
-    letter l;
-    int here = open_letter(m, &l, m->in, args, count, 1);
-    if (here <= 0) return here ? NULL : PyLong_FromLong(0);
-    for (box *b = l.box; l.slot < l.slots && !steered(m) && !sem_trywait(b->ready); l.slot++, l.moved++) {
-        i64 start = now(), bytes = piece_bytes(&l);
-        header h;
-        memcpy(&h, header_of(b), sizeof h);
-        if (h.step || h.arrives || h.checksum || h.slot != l.slot || h.nbytes != bytes || h.total != l.bytes || h.tag != l.tag ||
-            (l.slot && h.op != l.number) || ((h.signature ^ l.signature) & DTYPE)) {
-            sem_post(b->ready);
-            break;
-        }
-        m->op = l.number = h.op;
-        begin_rows(m, &l, start, l.name);
-        memcpy(l.at + l.slot * l.per, payload_of(b), (size_t)bytes);
-        next_turn(b);
-        sem_post(b->free);
-        ring_bell(&l);
-        write_slot(m, &l, RECV, start, bytes);
-    }
-    return close_letter(m, &l);
-}
+PyObject *mover_take_slots(mover *m, PyObject *const *args, Py_ssize_t count) { return move_slots(m, args, count, 1); }

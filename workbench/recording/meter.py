@@ -1,8 +1,10 @@
 """The overhead meter: what a record costs, timed in place on a sample of the records of this run.
 
 Every 251st row of a lane is written between two readings of the clock, through the lane's own
-``write``: whatever makes writing slower shows. The times are added up in the lane's page, by their
-octave, where the driver, or a reader of a trace folder, sees them while the run goes on.
+``write``: whatever makes writing slower shows. The compiled writer is timed inside, from its first
+instruction to its last, by the same code as all other rows; the interpreter's call before it is not
+in it. The times are added up in the lane's page, by their octave, where the driver, or a reader of
+a trace folder, sees them while the run goes on.
 
     lane's page + METER_AT:  ns spent on making the log longer | octave: how many, sum in ns | ...
 

@@ -328,7 +328,7 @@ class Recorder:
             yield
         finally:
             result = value()
-            log.write(kind, start, now(), name=number, value=result)
+            log.write(kind, start, now(), -1, -1, -1, -1, -1, number, 0, result)
             log.idle()
 
     def mark(
@@ -345,7 +345,7 @@ class Recorder:
         """Record an instant: a metric's number, a fault, something noticed."""
         log, moment = self.lane(lane), now()
         log.context(group=self.name(group), where=self.where)
-        log.write(kind, moment, moment, peer=peer, nbytes=nbytes, name=self.name(name), value=value)
+        log.write(kind, moment, moment, peer, -1, -1, -1, nbytes, self.name(name), 0, value)
 
 
 def read_meters(trace: memoryview) -> tuple[Samples, float]:

@@ -29,7 +29,11 @@ class Bell:
     def ring(self) -> None:
         if _together.thread == threading.get_ident():
             _together.bells[id(self)] = self
-        elif self._words[self._word]:
+        else:
+            self.ring_now()
+
+    def ring_now(self) -> None:
+        if self._words[self._word]:
             self._semaphore.release()
 
 
@@ -38,6 +42,12 @@ class _Together:
 
     def __init__(self) -> None:
         self.thread, self.bells = 0, dict[int, Bell]()
+
+    def ring(self) -> None:
+        """Ring what has come together so far, each once."""
+        bells, self.bells = self.bells, {}
+        for bell in bells.values():
+            bell.ring_now()
 
 
 _together = _Together()
@@ -60,9 +70,8 @@ def together() -> Iterator[None]:
     try:
         yield
     finally:
-        bells, _together.bells, _together.thread = _together.bells, {}, 0
-        for bell in bells.values():
-            bell.ring()
+        _together.ring()
+        _together.thread = 0
 
 
 class Bells:
@@ -86,6 +95,8 @@ class Bells:
         self.semaphore.acquire(True, 1.0)
 
     def wait(self, seconds: float) -> None:
+        if _together.thread == threading.get_ident():  # who is waited for may wait for us
+            _together.ring()
         self.semaphore.acquire(True, seconds)
         self.hush()
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from workbench.process_group.direct import group_of
 from workbench.process_group.work import wait_any
 from workbench.recording.events import CODE, OPTIMIZER, now
 
@@ -72,9 +73,9 @@ class Passive:
         self.error: Exception | None = None
         self.neighbours = graph.into(job.rank)
         self.control = job.group("control")
-        for group in (dist.group.WORLD, self.control):
+        for group in (None, self.control):
             # After a farewell a posted receive remains that no message will match.
-            group.spare(self.neighbours)  # type: ignore[union-attr]
+            group_of(group).spare(self.neighbours)
         self.lane = job.recorder.lane("server")
         self.theirs = {rank: torch.empty_like(x_N) for rank in self.neighbours}
         self.thread = threading.Thread(target=self._answer, daemon=True, name="workbench answers")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from workbench.process_group.direct import group_of
 from workbench.process_group.work import wait_any
 from workbench.recording.events import CODE, OPTIMIZER
 
@@ -39,7 +40,7 @@ class Scatter:
         self.metrics = job.group("metrics")
         if self.theirs:
             # After a peer's end a posted receive remains that no message will match.
-            dist.group.WORLD.spare([*self.theirs])  # type: ignore[union-attr]
+            group_of().spare([*self.theirs])
         self.coming = {rank: self._await(rank) for rank in self.theirs}
 
     def _await(self, rank: int) -> dist.Work:

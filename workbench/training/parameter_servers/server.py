@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from workbench.checkpoints.rows import Rows
 from workbench.common.errors import PeerLost, RunTimeout, timed_out
+from workbench.process_group.direct import group_of, irecv, isend
 from workbench.process_group.work import wait_any
 from workbench.rank.batches import portion
 from workbench.recording.events import CODE, Where, now
@@ -58,9 +59,9 @@ class Server:
         self.servers = serving(job, config)
         self.workers = self.find_workers()
         self.control, self.metrics = job.group("control"), job.group("metrics")
-        for group in (dist.group.WORLD, self.control, self.metrics):
+        for group in (None, self.control, self.metrics):
             if not job.goes_on_from_memory:  # else its end concerns all
-                group.spare(self.spared)  # type: ignore[union-attr]
+                group_of(group).spare(self.spared)
         self.lane = job.recorder.lane("server")
         # For each model: the module, its flat parameters, and the ranges that each server holds.
         self.models: list[tuple[torch.nn.Module, Flat, list[list[range]]]] = []
@@ -141,7 +142,7 @@ class Server:
         self.waiting = dict(clock)
         for worker in self.workers:
             farewell = torch.zeros(1, dtype=torch.int64)
-            self.inbox[worker, FAREWELL] = dist.irecv(farewell, worker, tag=FAREWELL)
+            self.inbox[worker, FAREWELL] = irecv(farewell, worker, tag=FAREWELL)
             self._await_push(worker, clock[worker])
         job.started_ns = now()
         self._let_finished_leave()
@@ -153,11 +154,12 @@ class Server:
             self.queue += [key for key in arrived if key not in self.queue]
             self._check_silence(bool(done or not keys))
             self.service.progress(finished=not keys)
-            if self.queue:
-                self._handle(*self.queue.pop(0))
-                self._let_finished_leave()
-            self._heed_stop()
-            self._let_start()
+            with together():  # a worker is woken once: its push was read, and it may go on
+                if self.queue:
+                    self._handle(*self.queue.pop(0))
+                    self._let_finished_leave()
+                self._heed_stop()
+                self._let_start()
         job.ended_ns = now()
         if job.exp.recovers:  # a last checkpoint would wait for a server that is lost too
             self._check_workers()
@@ -208,10 +210,11 @@ class Server:
     def _await_push(self, worker: int, iteration: int) -> None:
         """Post the receive of a worker's gradient."""
         self.job.recorder.where = Where(self._within(iteration))  # of the rows of its arrival
-        shard, world = self.shard_of[worker], cast(Any, dist.group.WORLD)
+        shard = self.shard_of[worker]
         with self.job.label(self.labels[0]):
-            post = partial(world.recv, stays=shard.reads_once)
-            self.inbox[worker, GRADIENT] = post([shard.inbox[worker]], worker, GRADIENT)
+            self.inbox[worker, GRADIENT] = irecv(
+                shard.inbox[worker], worker, tag=GRADIENT, stays=shard.reads_once
+            )
 
     def _handle(self, worker: int, tag: int) -> None:
         """Handle a message of ``worker``: a push, a farewell, or its loss."""
@@ -273,11 +276,10 @@ class Server:
             elif self._waits_for_all(worker, iteration):
                 continue
             elif shard.may_start(worker, iteration):
-                with together():
-                    self._grant(worker, iteration, shard, GO)
-                    shard.pulled[worker] = shard.version
-                    with self.job.label(self.labels[1]):
-                        self.sending.append((dist.isend(shard.values_n, worker), shard.values_n))
+                self._grant(worker, iteration, shard, GO)
+                shard.pulled[worker] = shard.version
+                with self.job.label(self.labels[1]):
+                    self.sending.append((isend(shard.values_n, worker), shard.values_n))
                 self.newest = self.job.completed = max(self.newest, iteration)
         self.service.leave_at_border(self._live())
 
@@ -291,7 +293,7 @@ class Server:
         del self.waiting[worker]
         self.job.recorder.where = Where(self._within(iteration), version=shard.version)
         words = [shard.version, word, *self.service.clocks(shard)]
-        dist.isend(torch.tensor(words), worker, group=self.control)
+        isend(torch.tensor(words), worker, group=self.control)
 
     def _heed_stop(self) -> None:
         """Turn the user's wish to stop into an iteration; synchronous workers all stop at the same

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from workbench.checkpoints.rows import Rows
 from workbench.common.errors import WorkbenchError
+from workbench.process_group.direct import irecv, isend
 from workbench.rank.attempts import Attempt
 from workbench.rank.batches import portion
 from workbench.rank.take_over import Before
@@ -143,7 +144,7 @@ class Worker:
         count = len(self.workers) if job.goes_on_from_memory else 0  # all clocks
         grants = [torch.zeros(2 + count, dtype=torch.int64) for _ in self.servers]
         works = [
-            _posted(dist.irecv(grant, server, group=self.control))
+            irecv(grant, server, group=self.control)
             for server, grant in zip(self.servers, grants, strict=True)
         ]
         for work in works:  # of all servers: an answer says that the last push is in
@@ -176,7 +177,7 @@ class Worker:
         """Receive every server's share of the parameters."""
         job, start = self.job, now()
         works = [
-            _posted(dist.irecv(part.section_n, server))
+            irecv(part.section_n, server)
             for server, part in zip(self.servers, self.values, strict=True)
         ]
         for server, work in zip(self.servers, works, strict=True):
@@ -196,7 +197,7 @@ class Worker:
         """Send every server its share of the gradient."""
         start = now()
         works = [
-            _posted(dist.isend(part.gather(), server))
+            isend(part.gather(), server)
             for server, part in zip(self.servers, self.grads, strict=True)
         ]
         for server, work in zip(self.servers, works, strict=True):
@@ -216,9 +217,3 @@ def send_farewell(servers: Iterable[int]) -> None:
     """Tell servers that this worker leaves before its last iteration."""
     for server in servers:
         dist.send(torch.zeros(1, dtype=torch.int64), server, tag=FAREWELL)
-
-
-def _posted(work: dist.Work | None) -> dist.Work:
-    """Return ``work`` as not None: torch returns None only to ranks outside the group."""
-    assert work is not None
-    return work

@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch.distributed as dist
-
 from workbench.common.errors import SpecError
+from workbench.process_group.direct import group_of
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -112,4 +111,4 @@ def spare(roles: Roles, job: Job) -> None:
     """
     if job.goes_on_from_memory:
         return
-    dist.group.WORLD.spare(roles.spare - {job.rank})  # type: ignore[union-attr]
+    group_of().spare(roles.spare - {job.rank})

@@ -49,22 +49,30 @@ void journal_lose(journal *j) {
 
 static PyObject *minus_one; /* most fields of most rows: known by its address, where the interpreter has one */
 
-static i64 whole(PyObject *x, i64 lowest, i64 highest) {
-    i64 value = x == minus_one ? -1 : PyLong_AsLongLong(x);
-    if (value == -1 && x != minus_one && PyErr_Occurred()) return 0;
-    if (value < lowest || value > highest)
-        PyErr_Format(PyExc_OverflowError, "%lld does not fit into its field of a record", (long long)value);
+/* Sets an error for what does not fit, unless there is one. */
+static __attribute__((cold, noinline)) void refuse(i64 value, i64 lowest, i64 highest) {
+    if (PyErr_Occurred() || (value >= lowest && value <= highest)) return;
+    PyErr_Format(PyExc_OverflowError, "%lld does not fit into its field of a record", (long long)value);
+}
+
+/* ``*doubtful``: there may be an error. Else the interpreter need not be asked for one. */
+static inline i64 whole(PyObject *x, i64 lowest, i64 highest, int *doubtful) {
+    if (x == minus_one && lowest < 0) return -1;
+    i64 value = PyLong_AsLongLong(x);
+    if (value == -1 || value < lowest || value > highest) *doubtful = 1, refuse(value, lowest, highest);
     return value;
 }
-#define SIGNED(x, bits) whole(x, -(1LL << (bits - 1)), (1LL << (bits - 1)) - 1)
-#define UNSIGNED16(x) (uint16_t) whole(x, 0, UINT16_MAX)
-#define ANY(x) whole(x, INT64_MIN, INT64_MAX)
+#define SIGNED(x, bits) whole(x, -(1LL << (bits - 1)), (1LL << (bits - 1)) - 1, &doubtful)
+#define UNSIGNED16(x) (uint16_t) whole(x, 0, UINT16_MAX, &doubtful)
+#define ANY(x) whole(x, INT64_MIN, INT64_MAX, &doubtful)
 
 static const char *const FIELDS[] = {"kind", "start", "end",  "peer",  "step", "chunk",
                                      "slot", "nbytes", "name", "phase", "value"};
 enum { FIELD_COUNT = sizeof FIELDS / sizeof *FIELDS };
 
-static void set_field(row *r, int field, PyObject *x) {
+/* Returns whether there may be an error. */
+static inline __attribute__((always_inline)) int set_field(row *r, int field, PyObject *x) {
+    int doubtful = 0;
     switch (field) {
     case 0: r->kind = UNSIGNED16(x); break;
     case 1: r->start = ANY(x); break;
@@ -76,8 +84,16 @@ static void set_field(row *r, int field, PyObject *x) {
     case 7: r->nbytes = ANY(x); break;
     case 8: r->name = UNSIGNED16(x); break;
     case 9: r->phase = UNSIGNED16(x); break;
-    default: r->value = PyFloat_AsDouble(x);
+    default: r->value = PyFloat_AsDouble(x), doubtful = r->value == -1;
     }
+    return doubtful;
+}
+
+/* Sets all fields of a row, one after the other: no jump that caches may have lost. */
+static inline int set_all_fields(row *r, PyObject *const *x) {
+    return set_field(r, 0, x[0]) | set_field(r, 1, x[1]) | set_field(r, 2, x[2]) | set_field(r, 3, x[3]) |
+           set_field(r, 4, x[4]) | set_field(r, 5, x[5]) | set_field(r, 6, x[6]) | set_field(r, 7, x[7]) |
+           set_field(r, 8, x[8]) | set_field(r, 9, x[9]) | set_field(r, 10, x[10]);
 }
 
 /* A call's keywords are interned as these names are, so that most are known by their address. */
@@ -95,6 +111,7 @@ static int field_of(PyObject *key) {
 
 /* Reads what Python passes to ``write``: fields in their order, then some by name. -1: an error is set. */
 static inline int read_row(row *r, PyObject *const *args, Py_ssize_t count, PyObject *keys) {
+    if (count == FIELD_COUNT && !keys) return set_all_fields(r, args) && PyErr_Occurred() ? -1 : 0;
     Py_ssize_t named = keys ? PyTuple_Size(keys) : 0;
     *r = (row){.peer = -1, .step = -1, .chunk = -1, .slot = -1, .nbytes = -1, .value = NAN};
     if (count > FIELD_COUNT || count + named < 3)
@@ -166,24 +183,27 @@ static PyObject *journal_write(journal *j, PyObject *const *args, Py_ssize_t cou
 
 /* collective, algorithm, group, generation, microbatch, op, iteration, stage, version */
 static PyObject *journal_context(journal *j, PyObject *const *args, Py_ssize_t count) {
+    int doubtful = 0;
     if (count != 9) return PyErr_Format(PyExc_TypeError, "context takes nine numbers");
     expect_frame(j);
     context c = {.collective = UNSIGNED16(args[0]), .algorithm = UNSIGNED16(args[1]), .group = UNSIGNED16(args[2]),
                  .generation = (int32_t)SIGNED(args[3], 32), .microbatch = (int32_t)SIGNED(args[4], 32),
                  .op = ANY(args[5]), .iteration = ANY(args[6]), .stage = ANY(args[7]), .version = ANY(args[8])};
-    if (PyErr_Occurred()) return NULL;
+    if (doubtful && PyErr_Occurred()) return NULL;
     return PyLong_FromLongLong(write_context(j, &c));
 }
 
 static PyObject *journal_again(journal *j, PyObject *number) {
-    i64 value = whole(number, 0, UINT32_MAX);
-    if (PyErr_Occurred()) return NULL;
+    int doubtful = 0;
+    i64 value = whole(number, 0, UINT32_MAX, &doubtful);
+    if (doubtful && PyErr_Occurred()) return NULL;
     j->context = (uint32_t)value;
     Py_RETURN_NONE;
 }
 
 /* kind, peer, group, collective, algorithm, dtype, op, step, chunk, shape, values */
 static PyObject *journal_status(journal *j, PyObject *const *args, Py_ssize_t count) {
+    int doubtful = 0;
     if (count != 11) return PyErr_Format(PyExc_TypeError, "status takes nine numbers and two tuples");
     status s = {.kind = (uint16_t)(UNSIGNED16(args[0]) + 1), .peer = (int16_t)SIGNED(args[1], 16),
                 .group = UNSIGNED16(args[2]), .collective = UNSIGNED16(args[3]), .algorithm = UNSIGNED16(args[4]),

@@ -118,7 +118,7 @@ export function drawStrip(g, ink, font, calls, index, width, over, words, now) {
     const on = index >= bar.first && index <= bar.last;
     const h = Math.round(bar.h * STRIP.bars);
     if (on) shown = bar;
-    g.fillStyle = on ? ink.comm : ink.edge;
+    g.fillStyle = on ? ink.focus : ink.edge;
     g.fillRect(bar.x, STRIP.bars + 3 - h, Math.max(on ? 2 : 0.5, bar.w), h);
     if (bar.cut) g.clearRect(bar.x, STRIP.bars + 8 - h, Math.max(2, bar.w), 2); // it is broken: longer
   }

@@ -14,6 +14,7 @@ import {
   milliseconds,
   onlyWatches,
   undoOf,
+  whyNot,
   whyNotThis,
   willDo,
 } from "../engine/actions.js";
@@ -167,6 +168,8 @@ export class RankMenu {
       body.querySelectorAll(".wb-action, .wb-rank-menu input")
     );
     for (const item of items) item.disabled = !!why;
+    const rows = /** @type {HTMLElement} */ (body.querySelector(".wb-rank-menu-actions"));
+    rows.hidden = !!why && (isOver(known) || !whyNot(known)); // the run, or this rank, is gone
     const words =
       why ||
       this.message ||
@@ -267,7 +270,7 @@ export class RankMenu {
   #trap(event) {
     const stops = /** @type {HTMLElement[]} */ ([
       ...this.body.querySelectorAll("button, select, input"),
-    ]).filter((item) => !item.hidden && !(/** @type {any} */ (item).disabled));
+    ]).filter((item) => !item.closest("[hidden]") && !(/** @type {any} */ (item).disabled));
     const last = event.shiftKey ? stops[0] : stops[stops.length - 1];
     const next = event.shiftKey ? stops[stops.length - 1] : stops[0];
     if (event.target !== last) return;

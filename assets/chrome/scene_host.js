@@ -42,6 +42,7 @@ export class SceneHost {
     this.views = /** @type {Map<string, {body: HTMLElement, view: View}>} */ (new Map());
     this.ofRun = this.all.flatMap(({ source, tellsRun }) => (source && tellsRun ? [source] : []));
     this.list = new SceneList(this);
+    this.room = ""; // that the row of tabs has, and needs
     this.#tabs();
   }
 
@@ -178,7 +179,8 @@ export class SceneHost {
     const tab = [...this.#buttons()].find((one) => one.tabIndex === 0);
     if (!tab) return;
     const left = tab.offsetLeft - row.offsetLeft;
-    const least = left + tab.offsetWidth - row.clientWidth;
+    const faded = parseFloat(getComputedStyle(row).paddingRight);
+    const least = left + tab.offsetWidth + faded - row.clientWidth;
     row.scrollLeft = Math.min(Math.max(row.scrollLeft, least), left);
   }
 
@@ -201,6 +203,10 @@ export class SceneHost {
       const scene = this.all.find((one) => one.name === tab.dataset.scene);
       tab.hidden = scene !== this.current && !(scene && offered.includes(scene));
     }
+    const { clientWidth, scrollWidth } = this.stage.$(".wb-tabs");
+    const room = `${clientWidth} ${scrollWidth}`;
+    if (room !== this.room) this.#reveal();
+    this.room = room;
   }
 
   end() {

@@ -252,7 +252,7 @@ export class TimeBar {
         index,
         width,
         look.ratio,
-        ink.comm,
+        ink.focus,
         isOver(known),
         Math.floor(now / GROWS_EVERY),
       ].join();

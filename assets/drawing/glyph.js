@@ -90,6 +90,24 @@ export function cross(g, x, y, r) {
 }
 
 /**
+ * A cross on a disc, at the edge of what has ended.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {number} x
+ * @param {number} y
+ * @param {number} r
+ */
+export function crossAt(g, ink, x, y, r) {
+  g.fillStyle = ink.fault;
+  g.beginPath();
+  g.arc(x, y, r + 2, 0, 7);
+  g.fill();
+  g.strokeStyle = ink.ground;
+  g.lineWidth = 1.75;
+  cross(g, x, y, r * 0.6);
+}
+
+/**
  * @param {CanvasRenderingContext2D} g  scaled to CSS pixels
  * @param {Record<string, string>} ink
  * @param {string[]} hues

@@ -56,3 +56,11 @@ export function failedWords(known) {
   const short = `${details.slice(0, LONGEST).replace(/[ ,;]+$/, "")} …`;
   return `${head}; ${details.length > LONGEST ? short : details}.`;
 }
+
+/**
+ * Why the run failed, where the picture shows its end; "" elsewhere.
+ * @param {{known: import("./player.js").Known, live: boolean, t: number,
+ *   table: import("./table.js").Table}} look
+ */
+export const failedHere = ({ known, live, t, table }) =>
+  known.state === "failed" && known.words && (live || t >= table.to - 1) ? failedWords(known) : "";

@@ -9,6 +9,7 @@
 import { badEnds, killedByHand } from "./deaths.js";
 import { generationsOf, lostAt } from "./generations.js";
 import { plain } from "./does_words.js";
+import { isOver } from "./player.js";
 
 /**
  * The last report of each rank of a run that failed.
@@ -61,14 +62,14 @@ export function lostRanks(known) {
 
 /**
  * Ranks that are gone at the playhead: those that no process has replaced by then; where the picture
- * is now, also those whose process has just ended.
+ * is now, also those whose process has just ended: not while the end of a run is still to come in it.
  * @param {{known: Known, live: boolean, t: number, table: import("./table.js").Table}} look
  * @returns {number[]}
  */
 export const goneInPicture = ({ known, live, t, table }) => [
   ...new Set([
     ...lostAt(known, t).keys(),
-    ...(live || t >= table.to - 1 ? lostRanks(known).keys() : []),
+    ...((live && !isOver(known)) || t >= table.to - 1 ? lostRanks(known).keys() : []),
   ]),
 ];
 

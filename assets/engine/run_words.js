@@ -16,6 +16,14 @@ export const processes = (n) => (n === 1 ? "one process" : `${n} processes`);
 export const togetherWords = (n) =>
   n === 1 ? "One process trains one model." : `${processes(n)} are training one model together.`;
 
+/**
+ * What stands before a scene's sentence while the reader holds the ranks.
+ * @param {import("./player.js").Known} known
+ * @param {boolean} live  the picture is where the run is
+ */
+export const heldByReader = (known, live) =>
+  live && known.control?.held && known.state === "running" ? "You hold the ranks. " : "";
+
 /** What each of n takes: "half", "1/16". @param {number} n */
 export const shareOfEach = (n) => SHARE_WORDS[n] ?? `1/${n}`;
 

@@ -85,8 +85,9 @@ def main() -> None:
                 )
                 image = Image.open(io.BytesIO(stage.screenshot())).convert("RGB")
                 image.quantize(128, dither=Image.Dither.NONE).save(PICTURES / f"{scene}.png")
-        if "thumbnails" in names:
-            thumbnails.take(page)
+        for name in names:
+            if name.startswith("thumbnails"):
+                thumbnails.take(page, name.partition("/")[2])
     for path in sorted(PICTURES.iterdir()):
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
     wb.shutdown()

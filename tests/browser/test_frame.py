@@ -133,3 +133,55 @@ def test_news_of_the_moment_stay_in_view_where_their_list_changes_its_height(
         _, top, _, bottom = box(stage, f".wb-happened {newest}")
         _, least, _, most = box(stage, ".wb-happened")
         assert least - 1 <= top < bottom <= most + 1, size
+
+
+LONG = "Parameter server · stale synchronous parallel, at most 3 ahead, 2 replicas of every shard"
+
+
+def test_however_long_the_title_what_we_made_is_said_or_counted(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=4)
+    open_scene(stage, "timeline")
+    stage.evaluate(
+        "(root, [notes, title]) => Object.assign(root.stage.known().run, { notes, title })",
+        [MADE, LONG],
+    )
+    for size in (LAPTOP, IN_JUPYTERLAB, (800, 860)):
+        at_size(page, size)
+        chips = stage.evaluate(CHIPS)
+        assert chips and all(over <= 0 for _, _, over in chips), (size, chips)
+        last = box(stage, ".wb-made .wb-badge:last-child")
+        assert last[2] <= box(stage, ".wb-top")[2] and last[2] - last[0] > 20, (size, last)
+        assert box(stage, ".wb-real")[2] <= box(stage, ".wb-made")[0], size
+
+
+def test_on_the_full_screen_time_is_at_its_foot(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    """However little the scene needs; and nothing is seen below it where a scene needs more."""
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=4)
+    at_size(page, LAPTOP)
+    stage.locator("[data-tool=full]").click()
+    for scene in ("overview", "timeline"):
+        open_scene(stage, scene)
+        let_draw(page, 400)
+        assert 850 < box(stage, ".wb-time")[3] <= 901, scene
+    stage.locator("[data-tool=larger]").click()
+    let_draw(page, 400)
+    assert 899 <= box(stage, ".wb-time")[3] <= 901, "what is below it is not seen"
+
+
+def test_the_tab_that_is_open_is_in_view_when_the_page_turns_narrow(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=4)
+    at_size(page, LAPTOP)
+    open_scene(stage, "timeline")
+    at_size(page, (330, 860))
+    left, _, right, _ = box(stage, ".wb-tabs [aria-selected=true]")
+    row = box(stage, ".wb-tabs")
+    assert row[0] - 1 <= left and right <= row[2] - 15, "none of it fades"

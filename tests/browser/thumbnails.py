@@ -1,6 +1,7 @@
 """The small moving pictures of the start page, taken from recorded runs of their presets.
 
-    python -m tests.browser.picture thumbnails
+    python -m tests.browser.picture thumbnails            all of them
+    python -m tests.browser.picture thumbnails/pipeline   one
 
 Each is the canvas of one scene, photographed moment by moment on a light and on a dark ground, and
 its first frame as a still.
@@ -71,10 +72,12 @@ MOMENTS = """([root, way, first, last, frames]) => {
 }"""
 
 
-def take(page: Page) -> None:
-    """Run the presets, photograph them, and write the files."""
+def take(page: Page, only: str = "") -> None:
+    """Run the presets, photograph them, and write the files; ``only``: this one's."""
     THUMBNAILS.mkdir(exist_ok=True)
     for name, stem in GALLERY.items():
+        if only not in ("", stem):
+            continue
         shot, experiment = SHOTS[stem], presets()[name].experiment
         if shot.iterations:
             experiment = experiment.replace(iterations=shot.iterations)

@@ -80,7 +80,7 @@ test("the badge says what the picture is", () => {
   assert.equal(badge({ ...look, live: false }, 9e9, telling), "real · call 7 of 7 · ×1/2,000,000");
   assert.match(
     badge({ ...look, call: { ...call, clock: { ...call.clock, even: false } } }, 0, telling),
-    /×1\/2,000,000, slower where more happens/,
+    /×1\/2,000,000 · 0.0 s behind · slower where more happens$/,
   );
   assert.equal(
     badge({ ...look, known: { ...known, state: "finished" } }, 9e9, telling),

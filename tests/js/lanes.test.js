@@ -18,7 +18,8 @@ import {
 import { counterWords } from "../../assets/scenes/collectives/counters.js";
 import { openCall } from "../../assets/engine/model.js";
 import { readingOf } from "../../assets/engine/rates.js";
-import { callBars, stripScale } from "../../assets/chrome/call_strip.js";
+import { callBars, drawStrip, stripScale } from "../../assets/chrome/call_strip.js";
+import { INK, canvas } from "./canvas.js";
 import { callOf, row } from "./rows.js";
 import { US, knownOf, ringRows } from "./simulated.js";
 
@@ -163,4 +164,17 @@ test("a wait that goes on is drawn up to now, and the axis grows with it, in ste
     ],
     "the newest call's bar lasts until now, and is broken where it lasts many times as long",
   );
+});
+
+test("the call on screen is the reader's in the strip: orange is for bytes on their way", () => {
+  const calls = Array.from({ length: 9 }, (_, i) => ({
+    key: `${i}`,
+    start: 10 * i,
+    end: 10 * i + 8,
+  }));
+  const g = canvas();
+  drawStrip(g, { ...INK, focus: "focus" }, "sans-serif", calls, 4, 960, true, "each call", 0);
+  const bars = g.drawn.filter(({ kind, h }) => kind === "box" && h > 1);
+  assert.deepEqual([...new Set(bars.map(({ ink }) => ink))].sort(), ["edge", "focus"]);
+  assert.equal(bars.filter(({ ink }) => ink === "focus").length, 1);
 });

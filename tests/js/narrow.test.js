@@ -55,3 +55,28 @@ test("a title is broken between words, and tags take no room", () => {
   assert.equal(wrapped("one two three", 8), "one two<br>three");
   assert.equal(wrapped("unbreakable", 4), "unbreakable");
 });
+
+test("a sign of the key stays with its word, and a tag is whole", () => {
+  const sign = (text) => `<span style="color:#123456">■</span> ${text}`;
+  const title = `<b>Exposed</b><br><span style="font-size:12px">${sign("exposed 49 ms,")} ${sign("computing 28 ms")}</span>`;
+  const lines = wrapped(title, 18).split("<br>");
+  assert.deepEqual(
+    lines.map((line) => line.replace(/<[^>]*>/g, "")),
+    ["Exposed", "■ exposed 49 ms,", "■ computing 28 ms"],
+  );
+});
+
+test("a title of more lines has room above its chart, which keeps its height", () => {
+  const layout = {
+    height: 320,
+    margin: { t: 50, l: 60, r: 24 },
+    xaxis: { anchor: "y", domain: [0, 1] },
+    yaxis: { domain: [0, 1] },
+    annotations: [{ text: "a title of many words ".repeat(8).trim(), x: 0, y: 1 }],
+  };
+  const { height, margin, annotations } = fitted(layout, 380);
+  const more = annotations[0].text.split("<br>").length - 2;
+  assert.ok(more > 0);
+  assert.equal(margin.t, 50 + 16 * more);
+  assert.equal(height - margin.t, 320 - 50);
+});

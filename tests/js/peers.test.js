@@ -362,6 +362,8 @@ test("an estimate is said to be one, with how sure it is", () => {
     /≈ .* from the mean of the replicas: .* % of its length\nestimated from 8/,
   );
   assert.match(peersSentence(known, frame, ringPeers(4), [], false), /≈/);
+  const held = { ...known, state: "running", control: { held: true } };
+  assert.match(peersSentence(held, frame, ringPeers(4), [], true), /^You hold the ranks\. .*≈/);
   assert.match(
     lastMixed(index, index.spreads[5].t + 1, 2)
       .map(([, what]) => what)

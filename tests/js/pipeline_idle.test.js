@@ -10,6 +10,7 @@ import {
   typicalHop,
   usersOf,
 } from "../../assets/scenes/pipeline/selection.js";
+import { timesWords } from "../../assets/scenes/pipeline/draw.js";
 import { MS, piped, unflushed } from "./piped.js";
 import { knownOf } from "./simulated.js";
 
@@ -92,6 +93,14 @@ test("a slow stage is imbalance of the others, and is named", () => {
   assert.ok(Math.abs(found.factor - 1.3) < 0.01);
   assert.equal(pass.all.comm, 0);
   assert.ok(pass.shares[2].imbalance < pass.shares[0].imbalance / 3);
+});
+
+test("where some stages have had no backward yet, none is slow for having had one", () => {
+  const pass = seen(piped({ wire: 0 }));
+  const rows = pass.rows.map((row, i) => (i === 3 ? row : row.filter(({ kind }) => kind === "F")));
+  assert.equal(slowStage({ ...pass, rows }), null);
+  assert.equal(timesWords({ ...pass, rows }, 0), "F 10 ms");
+  assert.equal(timesWords(pass, 0), "F 10, B 20 ms");
 });
 
 test(

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { failedHead, failedWords } from "../../assets/engine/failure_caption.js";
+import { failedHead, failedHere, failedWords } from "../../assets/engine/failure_caption.js";
 import { hasLost, killedIn, reworded, wasIn } from "./failures.js";
 import { test } from "node:test";
 import { doingAt, doingNow, sharesOf } from "../../assets/engine/rank_activity.js";
@@ -215,6 +215,12 @@ test("whatever the words, it is known who was lost and what each rank is", () =>
   assert.match(
     failedWords(other),
     /^Es ging nicht gut aus; it was mitten in 1; rank 0 noticed it in/,
+  );
+  const { table } = other;
+  const here = (t, live, known = other) => failedHere({ known, live, t, table });
+  assert.deepEqual(
+    [here(table.to, false), here(0, true), here(0, false), here(table.to, true, running)],
+    [failedWords(other), failedWords(other), "", ""],
   );
 });
 

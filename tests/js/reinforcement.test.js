@@ -202,6 +202,11 @@ test("an actor that is killed is lost from then on, and the sentence says so", (
   assert.notEqual(before.does, "lost");
   assert.equal(frame.actors.find((one) => one.rank === 3).does, "lost");
   assert.match(rlSentence(known, frame, index, roles, false), /^Actor 3 is lost/);
+  const held = { ...known, state: "running", control: { held: true } };
+  assert.match(
+    rlSentence(held, frame, index, roles, true),
+    /^You hold the ranks\. Actor 3 is lost/,
+  );
 });
 
 test("a bundle is one place, and no experience travels", () => {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { INK, canvas, collisions, onto } from "./canvas.js";
+import { killedIn } from "./failures.js";
 import { recorded } from "./recorded.js";
 import { generationRows, generationsOf } from "../../assets/engine/generations.js";
 import { goneInPicture } from "../../assets/engine/lost_ranks.js";
@@ -231,6 +232,14 @@ test("shards and stages: the cross goes with the new process, in a replay", () =
     );
     assert.equal(generationsOf(known).length, 2);
   }
+});
+
+test("while the picture has not come to the end of a run that failed, nobody is gone in it yet", () => {
+  const known = { ...recorded("peer_lost"), state: "failed", failure: killedIn(1, 3) };
+  const { to, from } = known.table;
+  const seen = (t, state) => goneInPicture({ ...look({ ...known, state }, t), live: true });
+  assert.deepEqual(seen(from, "failed"), []);
+  assert.ok(seen(to, "failed").includes(1));
 });
 
 test("the timeline names the messages that carry copies", () => {

@@ -354,3 +354,20 @@ test(
     }
   },
 );
+
+test("a shard to which gradients are on their way is not called idle", () => {
+  const how = { workers: 3, shares: [1], rule: "asp" };
+  const seen = Array.from({ length: 40 }, (_, i) => {
+    const { look, seen } = seenAt(how, (i + 1) / 41, 928);
+    const g = canvas();
+    onto(g);
+    drawServer(g, look, seen);
+    const [shard] = seen.frame.shards;
+    const coming = seen.frame.comets.some(({ kind }) => kind === "push");
+    const busy = shard.queue.length + shard.applying.length > 0;
+    const said = (word) => g.drawn.some(({ text }) => text?.includes(word));
+    if (!busy) assert.deepEqual([said("on the way"), said("idle")], [coming, !coming], `${i}`);
+    return !busy && coming;
+  });
+  assert.ok(seen.includes(true));
+});

@@ -282,6 +282,9 @@ test("words", () => {
     /^Rank 2 computes forward, layer 0 whole: 184 kB of the model, 6 % of unsharded\.$/,
   );
   assert.match(shardsSentence(known, at(450), 0, false), /^Rank 0 gathers layer 1, no layer whole/);
+  const held = { ...known, state: "running", control: { held: true } };
+  assert.match(shardsSentence(held, at(450), 0, true), /^You hold the ranks\. Rank 0 gathers/);
+  assert.doesNotMatch(shardsSentence(held, at(450), 0, false), /hold/, "of a moment before");
   assert.deepEqual(shardCellWords(at(320), 0, 0), [
     "layer 0 (Linear): 6.40 kB",
     "rank 0 keeps 1.60 kB, 25 %",

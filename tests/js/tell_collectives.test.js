@@ -201,6 +201,10 @@ test(
       says(4, ringRows(4), 0.5, { known: { state: "failed", words: "rank 2 was killed" } }),
       "Rank 2 was killed.",
     );
+    const failed = { known: { state: "failed", words: "rank 2 was killed" } };
+    const { look, reading, frame } = all(4, ringRows(4), 0.5, failed);
+    const earlier = { ...look, live: false, call: { ...look.call, key: "one before" } };
+    assert.doesNotMatch(collectiveSentence(earlier, reading, frame), /killed/, "it is to come");
     assert.match(
       says(4, ringRows(4), 0.5, {
         live: true,

@@ -15,7 +15,7 @@ import { sendKey } from "../../engine/replayed_cells.js";
 import { frameAt } from "../../engine/model.js";
 import { heldUp, madeLinks, median } from "../../engine/rates.js";
 import { generationAt, generationsOf, lostAt } from "../../engine/generations.js";
-import { failedWords } from "../../engine/failure_caption.js";
+import { failedHere } from "../../engine/failure_caption.js";
 import { poisonOf, reachedWords } from "../../engine/poison.js";
 import { messagesSentence } from "./message_captions.js";
 import {
@@ -130,8 +130,11 @@ function brokenOffWords(known, call, { holdings }, t) {
  * Who holds up whom, in numbers; before that, what is wrong.
  * @param {Look} look @param {Reading | null} reading @param {Frame | null} frame
  */
-export function collectiveSentence({ known, call, live }, reading, frame) {
-  if (known.state === "failed" && known.words) return failedWords(known);
+export function collectiveSentence({ known, call, live, t }, reading, frame) {
+  const { table } = known;
+  const newest = !call || call.key === table.calls.at(-1)?.key; // calls before it know nothing of it
+  const failed = failedHere({ known, live: live || newest, t, table });
+  if (failed) return failed;
   if (!call || !reading || !frame) return sentence(known);
   const span = call.end - call.start;
   const n = reading.holdings.ranks.length;

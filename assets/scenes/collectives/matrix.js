@@ -13,7 +13,7 @@
  *   cw, rh: pitch of the cells; cell.dx: from a cell's place to its left edge; tail: where the
  *   columns beside begin; strip: shades, no glyphs
  */
-import { cross, drawGlyph, huesOf, onHues } from "../../drawing/glyph.js";
+import { cross, crossAt, drawGlyph, huesOf, onHues } from "../../drawing/glyph.js";
 import { drawNaN } from "../../drawing/nan.js";
 import { neededIn } from "../../engine/holdings.js";
 import { recordsContents } from "../../engine/operation.js";
@@ -339,16 +339,33 @@ export function drawChosenCell(g, ink, grid, row, column) {
 }
 
 /**
- * Ranks that have ended: their rows are crossed.
+ * Ranks that have ended, as beside their names in the ring: an open disc with a cross at its edge.
  * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Look} look
  * @param {Grid} grid
- * @param {number[]} rows
+ * @param {[number, number][]} ended  [row, rank]
  */
-export function drawEndedRows(g, ink, grid, rows) {
-  for (const row of rows) {
+export function drawEndedRows(g, { ink, font }, grid, ended) {
+  const r = Math.min(8, grid.cell.h / 2);
+  for (const [row, rank] of ended) {
+    const y = grid.top + row * grid.rh + grid.cell.h / 2;
+    if (r < 7) {
+      g.strokeStyle = ink.fault;
+      g.lineWidth = 2;
+      cross(g, 9, y, r);
+      continue;
+    }
+    g.fillStyle = ink.ground;
     g.strokeStyle = ink.fault;
-    g.lineWidth = 2;
-    cross(g, 9, grid.top + row * grid.rh + grid.cell.h / 2, Math.min(7, grid.cell.h / 2));
+    g.lineWidth = 1.5;
+    g.beginPath();
+    g.arc(9, y, r - 0.25, 0, 7);
+    g.fill();
+    g.stroke();
+    g.fillStyle = ink.ink;
+    g.font = `700 11px ${font}`;
+    g.textAlign = "center";
+    g.fillText(String(rank), 9, y + 0.5);
+    crossAt(g, ink, 9 + r, y - r * 0.75, 2.5);
   }
 }

@@ -6,7 +6,7 @@
  * @typedef {import("../../engine/rates.js").Reading} Reading
  * @typedef {import("./ring_draw.js").RankState} RankState
  */
-import { cross, huesOf, onHues } from "../../drawing/glyph.js";
+import { crossAt, huesOf, onHues } from "../../drawing/glyph.js";
 
 /**
  * @param {CanvasRenderingContext2D} g
@@ -162,21 +162,4 @@ function markSquare(g, colour, x, y, half, dashed) {
   g.setLineDash(dashed ? [4, 3] : []);
   g.strokeRect(x - half, y - half, 2 * half, 2 * half);
   g.setLineDash([]);
-}
-
-/**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {number} x
- * @param {number} y
- * @param {number} r
- */
-function crossAt(g, ink, x, y, r) {
-  g.fillStyle = ink.fault;
-  g.beginPath();
-  g.arc(x, y, r + 2, 0, 7);
-  g.fill();
-  g.strokeStyle = ink.ground;
-  g.lineWidth = 1.75;
-  cross(g, x, y, r * 0.6);
 }

@@ -171,11 +171,11 @@ export class CollectivesView {
     if (reading)
       drawEndedRows(
         g,
-        ink,
+        look,
         grid,
         ranks
           .filter((s) => s.ended && reading.holdings.place.has(s.rank))
-          .map((s) => reading.holdings.place.get(s.rank) ?? 0),
+          .map((s) => [reading.holdings.place.get(s.rank) ?? 0, s.rank]),
       );
   }
 

@@ -25,6 +25,7 @@ import { graphMarks } from "./marks.js";
 import { GraphPointer } from "./pointer.js";
 import { shardingOf } from "./shards.js";
 import { trafficOf } from "./traffic.js";
+import { failedHere } from "../../engine/failure_caption.js";
 import { isOver } from "../../engine/player.js";
 import { graphSentence, layersWord } from "./captions.js";
 
@@ -215,6 +216,8 @@ class ModelView {
   /** @param {Look} look */
   sentence(look) {
     const model = modelOf(look.known.run);
+    const failed = failedHere(look);
+    if (failed) return failed;
     return model
       ? graphSentence(model, trafficOf(look.table).iterationAt(look.t, isOver(look.known)))
       : "The model is not known yet.";

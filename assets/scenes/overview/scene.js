@@ -128,8 +128,13 @@ class Overview {
     this.stage.touch();
   }
 
+  /** Many ranks need more room; beside what happened there is some to use. */
+  get #tall() {
+    return this.doings.length > 4 || this.stage.root.classList.contains("wide");
+  }
+
   get size() {
-    return this.doings.length > 4 ? 168 : 124;
+    return this.#tall ? 168 : 124;
   }
 
   #axes() {
@@ -145,7 +150,7 @@ class Overview {
   }
 
   get lossHeight() {
-    return this.doings.length > 4 ? 182 : 142;
+    return this.#tall ? 182 : 142;
   }
 
   /** @param {string} selector @param {string} words */

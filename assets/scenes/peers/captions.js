@@ -17,6 +17,7 @@ import { arrivedAt } from "./index.js";
 import { countUntil } from "../../engine/search.js";
 import { failedWords } from "../../engine/failure_caption.js";
 import { bytes, counted, duration, grouped, percent, sentence } from "../../engine/format.js";
+import { heldByReader } from "../../engine/run_words.js";
 
 /**
  * How sure an estimate from so many numbers is: one standard deviation of a distance.
@@ -97,7 +98,7 @@ export function peersSentence(known, frame, facts, doings, live) {
   }
   const next = nextWords(frame, facts);
   const over = !Number.isFinite(frame.next) && facts ? "all iterations are done" : "";
-  return `${apartWords(frame)}${next || over ? `; ${next || over}` : ""}${facts && !averages(facts) && !over ? whom : ""}.`;
+  return `${heldByReader(known, live)}${apartWords(frame)}${next || over ? `; ${next || over}` : ""}${facts && !averages(facts) && !over ? whom : ""}.`;
 }
 
 /**

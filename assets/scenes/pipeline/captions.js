@@ -7,6 +7,7 @@
  * @typedef {import("./selection.js").Pass} Pass
  * @typedef {import("./index.js").Task} Task
  */
+import { heldByReader } from "../../engine/run_words.js";
 import { idleShare, WHYS, WHY_WORDS } from "./idle.js";
 import { formulaOf } from "./plan.js";
 import { joinedOf, joinedWords } from "./mesh.js";
@@ -56,8 +57,7 @@ export function pipelineSentence(known, pass, live) {
       : isOver(known) && known.state !== "failed"
         ? known.words || "The run is over, and no action was recorded in it."
         : sentence(known);
-  const held =
-    live && known.control?.held && known.state === "running" ? "You hold the ranks. " : "";
+  const held = heldByReader(known, live);
   const frozen = live && !isOver(known) ? (known.control?.frozen ?? []) : [];
   const { all, plan, rows, facts } = pass;
   const home = frozen

@@ -194,10 +194,8 @@ export const shortMs = (ns) =>
 /** "F 10, B 20 ms" of a rank's stages. @param {Pass} pass @param {number} row */
 export function timesWords(pass, row) {
   const { F, B, I, W } = ownTimes(pass.rows[row]);
-  return (
-    `${I ? `F ${shortMs(F)} I ${shortMs(I)} W ${shortMs(W)}` : `F ${shortMs(F)}, B ${shortMs(B)}`} ` +
-    "ms"
-  );
+  if (I) return `F ${shortMs(F)} I ${shortMs(I)} W ${shortMs(W)} ms`;
+  return `F ${shortMs(F)}${B ? `, B ${shortMs(B)}` : ""} ms`; // there may be no backward yet
 }
 
 /**

@@ -267,7 +267,9 @@ export function slowStage({ rows, facts }) {
   const means = Array.from({ length: facts.stages }, (_, stage) =>
     ownTimes(rows.flat().filter((task) => task.stage === stage)),
   );
-  const whole = means.map(({ F, B }) => F + B);
+  // of an iteration that goes on, or has failed: what all of them have done
+  const both = means.every(({ F, B }) => !F || B);
+  const whole = means.map(({ F, B }) => F + (both ? B : 0));
   const some = whole.filter((t) => t > 0).sort((a, b) => a - b);
   if (some.length < 2) return null;
   const stage = whole.indexOf(some[some.length - 1]);

@@ -12,6 +12,7 @@ import { ticks } from "../../engine/format.js";
 
 const RECOVERY_BAR = 18;
 const ROOM_FOR_ALL = 420; // px of lanes of all losses together: where they are more, lanes get low
+const TALLEST = 24; // px of a lane
 
 /**
  * How long the axis is: a round time that has all of them.
@@ -43,7 +44,7 @@ export function recoveryEnd({ ends, lanes, after }, now) {
  * @returns {RecoveryPlace}
  */
 export function recoveryPlace({ lanes }, width, span, all) {
-  const lane = Math.max(4, Math.min(16, Math.floor(ROOM_FOR_ALL / Math.max(1, all))));
+  const lane = Math.max(4, Math.min(TALLEST, Math.floor(ROOM_FOR_ALL / Math.max(1, all))));
   const top = 2;
   const first = top + RECOVERY_BAR + 6;
   const axis = first + lanes.length * lane + 4;

@@ -13,7 +13,7 @@ import { isOver } from "../../engine/player.js";
 import { failedWords } from "../../engine/failure_caption.js";
 import { countUntil } from "../../engine/search.js";
 import { bytes, counted, duration, grouped, sentence } from "../../engine/format.js";
-import { allOf, processes } from "../../engine/run_words.js";
+import { allOf, heldByReader, processes } from "../../engine/run_words.js";
 import { rlNumber } from "./lines.js";
 
 export const EPISODES = 20; // over which the mean return is taken
@@ -88,7 +88,7 @@ export function rlSentence(known, frame, index, roles, live) {
     const needed = filling.reduce((sum, one) => sum + one.needed, 0);
     return `${lost}Actors fill replay: ${grouped(needed)} more transitions, then ${named("learner", roles.learners)} ${learners.length > 1 ? "begin" : "begins"}.`;
   }
-  return `${lost}${begins(doingSentence(frame))}${lagWords(frame)}${returns}.`;
+  return `${heldByReader(known, live)}${lost}${begins(doingSentence(frame))}${lagWords(frame)}${returns}.`;
 }
 
 /** @param {RlFrame} frame */

@@ -14,7 +14,7 @@
 import { drawBundle, drawRole } from "./boxes.js";
 import { ageInk, writeAt } from "../../drawing/colors.js";
 import { bytes } from "../../engine/format.js";
-import { rlAlong, rlDone, rlWay } from "./place.js";
+import { rlAlong, rlDone, rlWay, SIDE } from "./place.js";
 
 const MOST_LINKS = 60; // ways that are drawn while nothing is on them
 const ASKS = new Set(["request", "pull", "grant", "farewell"]); // a few numbers, not what is learned
@@ -106,12 +106,16 @@ function drawBusWords(g, { ink, font }, seen) {
   const nbytes = carried(seen)
     .filter((one) => roles.actors.includes(one.to))
     .reduce((sum, one) => sum + one.nbytes, 0);
-  const [, replay] = place.columns;
-  const words = nbytes ? `parameters to actors, ${bytes(nbytes)}` : "parameters to actors";
+  const [actors, replay] = place.columns;
+  const [from, to] = [actors.x + actors.w, place.columns[place.columns.length - 1].x];
+  const room = to - from - 2 * (SIDE + 4); // between the way's own ends
   g.font = `400 11px ${font}`;
-  const wide = g.measureText(words).width + 8;
+  const many = nbytes ? `, ${bytes(nbytes)}` : "";
+  const all = `parameters to actors${many}`;
+  const words = g.measureText(all).width > room ? `parameters${many}` : all;
+  const wide = g.measureText(words).width;
   const x = Math.max(replay.x, replay.x + (replay.w - wide) / 2);
-  writeAt(g, font, words, x + 4, place.bus + 14, ink["ink-2"]);
+  writeAt(g, font, words, Math.min(x, to - SIDE - 4 - wide), place.bus + 14, ink["ink-2"]);
 }
 
 /**

@@ -21,7 +21,7 @@ export const STRIP_WIDE = 7; // px of a box's strip that is tinted by the versio
 const RL_HEAD = 50; // px above the boxes: the columns' names, and the way back
 const BUNDLE_HEAD = 22;
 const ROW_GAP = 8;
-const SIDE = 13; // px from a column to the way back beside it
+export const SIDE = 13; // px from a column to the way back beside it
 const LEAST_HIGH = 148; // px of the boxes together
 
 /** The share of the width that a role's column takes. @type {Record<Role, number>} */

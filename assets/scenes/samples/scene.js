@@ -10,6 +10,7 @@
  * @typedef {{index: number, row: number, column: number} | null} DealHit
  */
 import { KeyRow } from "../../drawing/key_row.js";
+import { failedHere } from "../../engine/failure_caption.js";
 import { isOver } from "../../engine/player.js";
 import { dealOf, dealsSame, iterationsAt, momentOf } from "./deal.js";
 import { drawDeal } from "./draw.js";
@@ -147,6 +148,8 @@ class SamplesView {
   sentence(look) {
     const deal = dealOf(look.known.run);
     const runs = !look.known.run?.alone;
+    const failed = failedHere(look);
+    if (failed) return failed;
     if (!deal && isOver(look.known))
       return "This record does not say which samples its ranks took.";
     return dealSentence(

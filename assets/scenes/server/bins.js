@@ -58,7 +58,7 @@ export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell
         true,
         level === "full" ? 20 : 16,
       );
-      const words = gone ? "" : (fate?.words ?? binWords(shard, place.wide));
+      const words = gone ? "" : (fate?.words ?? binWords(shard, frame.comets, place.wide));
       if (level === "full")
         writeAt(
           g,
@@ -124,12 +124,18 @@ function besidesInShort({ copies, regained }, wide) {
   return wide ? `copy of shard ${copies.join(", ")}` : `copy of ${copies.join(", ")}`;
 }
 
-/** @param {import("./frame.js").ShardNow} shard @param {boolean} wide */
-function binWords({ applying, queue, kept }, wide) {
+/**
+ * What a shard does.
+ * @param {import("./frame.js").ShardNow} shard
+ * @param {{kind: string, to: number}[]} comets
+ * @param {boolean} wide
+ */
+function binWords({ rank, applying, queue, kept }, comets, wide) {
   if (applying.length > 1) return `updates, ${applying.length} pushes`;
   if (applying.length)
     return wide ? `applies worker ${applying[0].worker}'s` : `applies ${applying[0].worker}'s`;
-  if (!queue.length) return "idle";
+  const coming = comets.filter(({ kind, to }) => kind === "push" && to === rank).length;
+  if (!queue.length) return coming ? `${coming} on the way` : "idle"; // its link is at work
   return kept
     ? wide
       ? `${queue.length} in, the rest to come`

@@ -9,6 +9,7 @@
  * @typedef {import("./frame.js").Rule} Rule
  * @typedef {import("./index.js").ServerIndex} ServerIndex
  */
+import { heldByReader } from "../../engine/run_words.js";
 import { countUntil } from "../../engine/search.js";
 import { fateOf } from "./frame.js";
 import { besidesWords, goneWords, regainedWords } from "./keys.js";
@@ -65,8 +66,7 @@ export function serverSentence(known, frame, rule, live) {
     live && !isOver(known)
       ? (known.control?.frozen ?? []).filter((rank) => workers.some((w) => w.rank === rank))
       : [];
-  const stands =
-    live && known.control?.held && known.state === "running" ? "You hold the ranks. " : "";
+  const stands = heldByReader(known, live);
   const gone = lost.length
     ? `${begin(workersOf(lost.map((w) => w.rank)))} ${lost.length > 1 ? "are" : "is"} ` +
       `gone, and the bound no longer counts ${lost.length > 1 ? "them" : "it"}. `

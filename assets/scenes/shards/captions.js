@@ -8,6 +8,7 @@
  */
 import { failedWords } from "../../engine/failure_caption.js";
 import { bytes, counted, duration, sentence } from "../../engine/format.js";
+import { heldByReader } from "../../engine/run_words.js";
 
 const HOLDER_DOING = /** @type {Record<string, string>} */ ({
   load: "loads samples",
@@ -74,7 +75,7 @@ export function shardsSentence(known, frame, chosen, newest) {
     ? `, ${Math.round((100 * model) / frame.unsharded)} % of unsharded`
     : "";
   return (
-    `Rank ${rank} ${what}, ${holds}: ${bytes(model)} of the ` +
+    `${heldByReader(known, newest)}Rank ${rank} ${what}, ${holds}: ${bytes(model)} of the ` +
     `model${share}${holder.active > 0 ? `, and ${bytes(holder.active)} of activations` : ""}.`
   );
 }

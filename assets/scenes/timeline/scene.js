@@ -22,7 +22,7 @@ import { timelinePlace } from "./layout.js";
 import { BAND_HEIGHT, hasBands } from "../../drawing/generation_bands.js";
 import { hatched } from "../../drawing/hatch.js";
 import { generationsOf } from "../../engine/generations.js";
-import { failedWords } from "../../engine/failure_caption.js";
+import { failedHere } from "../../engine/failure_caption.js";
 import { duration, grouped, sentence } from "../../engine/format.js";
 import { isOver } from "../../engine/player.js";
 import { allOf, shareOfEach, togetherWords } from "../../engine/run_words.js";
@@ -229,8 +229,13 @@ export class TimelineView {
   /** @param {Look} look */
   sentence(look) {
     const { known } = look;
-    if (known.state === "failed" && known.words) return failedWords(known);
-    if (known.state === "failed" || known.state === "empty" || known.state === "starting")
+    const failed = failedHere(look);
+    if (failed) return failed;
+    if (
+      (known.state === "failed" && !known.words) ||
+      known.state === "empty" ||
+      known.state === "starting"
+    )
       return sentence(known);
     const { facts, straggler } = this.report.update(look, this.#take(look));
     if (straggler) return stragglerWords(straggler);

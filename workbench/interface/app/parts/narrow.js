@@ -12,6 +12,9 @@ export const TWO_FROM = 620; // px: from there on two charts stand in a row
 const CHARACTER = 6.6; // px of a title's character
 const LEFT_OF_AXIS = 46; // px that a title begins left of its chart
 const SET_APART = 100; // px of a row that are no chart: title, axis
+const TITLE_LINES = 2; // that a row has room for
+const LINE = 16; // px of one more
+const SIGN = /^[■▨┅◆◇●·–—━-]$/u; // of a key that stands in a title
 
 /** The charts of a figure, as they are read. @param {Layout} layout @returns {Panel[]} */
 function panelsOf(layout) {
@@ -26,17 +29,33 @@ function panelsOf(layout) {
     .sort((a, b) => b.top - a.top || a.left - b.left);
 }
 
+/** @param {string} html */
+const textOf = (html) => html.replace(/<[^>]*>/g, "");
+
+/** The words of a line: a tag is part of one, and a sign of a key stays with what it stands for. @param {string} line */
+const wordsOf = (line) =>
+  /** @type {string[]} */ (line.match(/(?:<[^>]*>|[^\s<])+/g) ?? []).reduce((words, word) => {
+    const last = words.at(-1);
+    if (last !== undefined && SIGN.test(textOf(last))) words[words.length - 1] += ` ${word}`;
+    else words.push(word);
+    return words;
+  }, /** @type {string[]} */ ([]));
+
 /** A text in lines of at most so many characters; tags are not counted. @param {string} text @param {number} most */
-export function wrapped(text, most) {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const line = lines[lines.length - 1];
-    const next = line ? `${line} ${word}` : word;
-    if (line && next.replace(/<[^>]*>/g, "").length > most) lines.push(word);
-    else lines[lines.length - 1] = next;
-  }
-  return lines.join("<br>");
-}
+export const wrapped = (text, most) =>
+  text
+    .split("<br>")
+    .map((given) => {
+      const lines = [""];
+      for (const word of wordsOf(given)) {
+        const line = lines[lines.length - 1];
+        const next = line ? `${line} ${word}` : word;
+        if (line && textOf(next).length > most) lines.push(word);
+        else lines[lines.length - 1] = next;
+      }
+      return lines.join("<br>");
+    })
+    .join("<br>");
 
 /**
  * The layout for a page of this width.
@@ -77,5 +96,16 @@ export function fitted(layout, width) {
     const { left, top } = panels[at];
     return { ...one, x: left, y: top, text: wrapped(one.text, Math.floor(room / CHARACTER)) };
   });
+  const more = Math.max(
+    0,
+    ...result.annotations
+      .filter((/** @type {Layout} */ one) => one.y === 1)
+      .map((/** @type {Layout} */ one) => one.text.split("<br>").length - TITLE_LINES),
+  );
+  if (more) {
+    // the uppermost title has its lines above its chart, which keeps its height
+    result.margin = { ...layout.margin, t: (layout.margin?.t ?? 0) + more * LINE };
+    result.height += more * LINE;
+  }
   return result;
 }

@@ -40,7 +40,9 @@ export default part((body, /** @type {State} */ state, tell) => {
   if (tab) {
     // the chosen tab is in view, and the page stays where it is
     const left = tab.offsetLeft - row.offsetLeft;
-    row.scrollLeft = Math.min(Math.max(before, left + tab.offsetWidth - row.clientWidth), left);
+    const faded = parseFloat(getComputedStyle(row).paddingRight);
+    const least = left + tab.offsetWidth + faded - row.clientWidth;
+    row.scrollLeft = Math.min(Math.max(before, least), left);
   }
   if (focused) /** @type {HTMLElement} */ (body.querySelector("[tabindex='0']"))?.focus();
 });

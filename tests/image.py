@@ -31,8 +31,8 @@ CELLS = """
 import workbench as wb
 result = wb.run(wb.Experiment(ranks=2, iterations=20)).wait(timeout=120)
 assert result.ok and len(set(result.digests.values())) == 1
-from workbench.native import compiled
-assert compiled() is not None, "the mover is not compiled"
+from workbench.native import compiled, reason
+assert compiled() is not None, reason()
 """
 
 
@@ -161,12 +161,15 @@ def main(*words: str) -> None:
     assert os.geteuid() == 0 and shutil.which("debootstrap"), "needs root and debootstrap"
     given = dict(one.split("=", 1) for one in words if one != "--arg")
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
+        Path(folder).chmod(0o755)  # the image's user passes through it
         image = Image(Path(folder), given)
         image.make((ROOT / "Dockerfile").read_text())
         lab, web = PORTS
         checks = {
             "workbench demo": lambda: image.run("workbench demo && test -s runs/demo.html"),
-            "ranks, and the compiled mover": lambda: image.run(f"python -c {shlex.quote(CELLS)}"),
+            "ranks, and the compiled mover": lambda: image.run(
+                f"cd notebooks && python -c {shlex.quote(CELLS)}"
+            ),
             "the image's command": lambda: image.answers(
                 shlex.join(image.command).replace("8888", str(lab)), f"http://127.0.0.1:{lab}/api"
             ),

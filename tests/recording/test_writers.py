@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,11 @@ from workbench.recording.events import DATA_AT, ROW
 from workbench.recording.recorder import Recorder
 from workbench.recording.trace_memory import trace_segment
 
-FIELDS = "kind start end peer step chunk slot nbytes name phase value".split()
+# Interned, as keywords in code are.
+FIELDS = [
+    sys.intern(field)
+    for field in "kind start end peer step chunk slot nbytes name phase value".split()
+]
 BOUNDS = {
     "kind": (0, 2**16 - 1),
     "peer": (-(2**15), 2**15 - 1),

@@ -22,7 +22,7 @@ from tests.benchmarks.figures import Figure
 from tests.benchmarks.recording import PAIRS, WITHIN
 from tests.processes import values
 
-RANKS, EACH = 2, 8  # iterations of either, of which a pair has the medians
+RANKS, EACH = 2, 16  # iterations of either, of which a pair has the medians
 MOST = 2.0  # percent
 MODELS = {"LeNet": 64, "25 MB MLP": 32}  # samples per rank
 HOOKS = (torchs._global_optimizer_pre_hooks, torchs._global_optimizer_post_hooks)
@@ -70,6 +70,8 @@ def pairs(rank: int, n: int, model: str) -> list[tuple[float, float]]:
             for which in (0, 1) if (pair + number) % 2 else (1, 0):
                 seconds[which].append(iteration(which))
         result.append((statistics.median(seconds[0]), statistics.median(seconds[1])))
+    dist.barrier()
+    dist.destroy_process_group()
     return result[1:]
 
 

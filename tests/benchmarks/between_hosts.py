@@ -35,6 +35,7 @@ REMOTE = """#!/bin/sh
 while [ "$1" != "${1#-}" ]; do shift; done
 place=$((${1##*.} - 1))
 shift
+export WORKBENCH_HOST="host $place" GLOO_SOCKET_IFNAME=wbc$place FI_TCP_IFACE=wbc$place
 exec ip netns exec wb-host-$place sh -c "$*"
 """
 DEADLINE = 300.0  # seconds
@@ -85,13 +86,10 @@ def measure() -> list[Figure]:
         remote.write_text(REMOTE)
         remote.chmod(0o755)
         words = [mpiexec, "-launcher", "ssh", "-launcher-exec", str(remote)]
-        words += ["-localhost", f"{hosts.NET}.254"]
-        for place in range(hosts.HOSTS):
-            words += [":"] * (place > 0) + ["-n", "2", "-host", f"{hosts.NET}.{place + 1}"]
-            own = {**hosts.variables(place), "FI_TCP_IFACE": f"wbc{place}"}
-            words += [word for name, value in own.items() for word in ("-env", name, value)]
-            words += [sys.executable, "-m", __name__, "cable"]
-        for nbytes, mpi, gloo in _table(words, FI_PROVIDER="tcp"):
+        words += ["-localhost", f"{hosts.NET}.254", "-n", "4"]
+        words += ["-hosts", ",".join(f"{hosts.NET}.{place + 1}:2" for place in range(hosts.HOSTS))]
+        words += [sys.executable, "-m", __name__, "cable"]
+        for nbytes, mpi, gloo in _table(words, **APART):
             theory = hosts.by_theory("ring", "in blocks", nbytes)
             figures.append(
                 _figure(nbytes, mpi, gloo, f"cable of 100 Mbit/s, theory {theory:.3f} s")

@@ -2,7 +2,8 @@
 
 The hosts are network namespaces with devices of their own; what they send goes through a program
 that paces and delays it (cable.c). Ranks of different hosts share no memory, so that Gloo carries
-their chunks. Of a frame's 1514 bytes 1448 are a tensor's.
+their chunks. Of a frame's 1514 bytes 1448 are a tensor's, and every second frame that comes is
+acknowledged by one of 66 bytes.
 
 By theory a host's cable carries in a flat ring 1.5 tensors where ranks are placed in blocks, and 3
 where they are dealt out in turn, as by Slurm's ``--distribution=cyclic`` and by ``mpiexec --map-by
@@ -28,7 +29,7 @@ from tests.benchmarks.figures import Figure
 from workbench.launchers.processes.started_command import AGENT, Command, CommandLauncher
 
 HOSTS, RANKS, MBIT, DELAY = 2, 4, 100, 0.002
-PAYLOAD = 1448 / 1514  # of the bytes on a cable, and 1e6 / 8 of them a second make a Mbit/s
+PAYLOAD = 1448 / (1514 + 66 / 2)  # of the bytes on a cable that is as busy both ways
 BRIDGE, NET = "wbbr", "10.177.0"
 WIDTH, LAYERS = 2500, 2  # of the model: a layer of 25 MB
 FASTER = {"in blocks": 1.4, "in turn": 1.7}  # times; theory: 1.5 and 3
@@ -161,10 +162,12 @@ def by_theory(
 ) -> float:
     """Return the seconds that the cables take."""
     rate = mbit * 1e6 / 8 * PAYLOAD
-    if algorithm == "ring":  # dealt out in turn, all ranks of a host send to another one
-        share = 1 if placement == "in blocks" else RANKS // HOSTS
-        return 2 * (RANKS - 1) * (share * nbytes / RANKS / rate + delay)
-    return 2 * (HOSTS - 1) * (nbytes / HOSTS / rate + delay)
+    if algorithm == "hierarchical":
+        return 2 * (HOSTS - 1) * (nbytes / HOSTS / rate + delay)
+    steps, each = 2 * (RANKS - 1), nbytes / RANKS / rate
+    if placement == "in turn":  # all ranks of a host send to another one
+        return steps * (RANKS // HOSTS * each + delay)
+    return steps * (each + delay * HOSTS / RANKS)  # of a chunk's hops, the share between hosts
 
 
 def of_placement(placement: str) -> list[Figure]:

@@ -17,9 +17,12 @@ those of mpiexec are told by MPI itself, if mpi4py is there.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
 import socket
+import struct
 from collections.abc import MutableMapping
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -106,6 +109,9 @@ def _meet(place: Place, environ: Environment, seconds: float) -> dict[str, str]:
     return _address(*_told_by_mpi(place), served=True)
 
 
+_SIOCGIFADDR = 0x8915  # of Linux: the address of an interface
+
+
 def _address(host: str, port: int, *, served: bool = False) -> dict[str, str]:
     """Return torch's variables. ``served``: rank 0 has opened the store already."""
     agent = {"TORCHELASTIC_USE_AGENT_STORE": "True"} if served else {}
@@ -129,11 +135,29 @@ def _told_by_mpi(place: Place) -> tuple[str, int]:
         )
     mine = None
     if place.rank == 0:
-        host = socket.gethostbyname(socket.gethostname())
+        host = _own_address()
         _kept.append(store := meeting_place(place.ranks, host))
         mine = [host, store.port]
     host, port = world.bcast(mine)
     return str(host), int(port)
+
+
+def _own_address() -> str:
+    """Return an address of this host by which others reach it: that of Gloo's interface, where one
+    is named; of the host's name, unless that leads back to the host (as Debian's 127.0.1.1 does);
+    of the way out of it.
+    """
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        if name := os.environ.get("GLOO_SOCKET_IFNAME"):
+            request = struct.pack("256s", name.encode()[:15])
+            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24])
+        host = socket.gethostbyname(socket.gethostname())
+        if not host.startswith("127."):
+            return host
+        with contextlib.suppress(OSError):
+            probe.connect(("192.0.2.1", 9))  # sends nothing; nobody has that address
+            return str(probe.getsockname()[0])
+        return host
 
 
 def _job(place: Place, environ: Environment) -> str:

@@ -40,10 +40,11 @@ class Launcher(CommandLauncher):
     """Agents in the namespaces, as many in each: ranks in blocks."""
 
     host = f"{NET}.254"
+    hosts = HOSTS
 
     def place(self, rank: int, count: int) -> int:
         """Return the host of a rank."""
-        return rank * HOSTS // count
+        return rank * self.hosts // count
 
     def command(self, count: int) -> list[str]:
         return [sys.executable, *AGENT]
@@ -60,7 +61,7 @@ class InTurn(Launcher):
     """Ranks are dealt to the hosts in turn."""
 
     def place(self, rank: int, count: int) -> int:
-        return rank % HOSTS
+        return rank % self.hosts
 
 
 LAUNCHERS = {"in blocks": Launcher, "in turn": InTurn}
@@ -133,7 +134,7 @@ def seconds_of(
     placement: str = "in blocks",
     width: int = WIDTH,
     iterations: int = 3,
-    chunk_bytes: int = 1 << 20,
+    chunk_bytes: int = 1 << 18,
 ) -> tuple[list[float], int]:
     """Return the times of the large all-reduces of a run, and their bytes."""
     exp = wb.Experiment(

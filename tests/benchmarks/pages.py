@@ -21,22 +21,31 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def served(module: str, *arguments: str) -> Iterator[str]:
     """The address of ``python -m module *arguments``, where ``{port}`` is a free one."""
+    with server(module, *arguments) as (address, _):
+        yield address
+
+
+@contextmanager
+def server(
+    module: str, *arguments: str, stdout: int = subprocess.DEVNULL
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The same, and its process."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     command = [sys.executable, "-m", module, *(text.format(port=port) for text in arguments)]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=stdout)
     address = f"http://127.0.0.1:{port}/"
     try:
-        _until_it_answers(address, server)
-        yield address
+        _until_it_answers(address, process)
+        yield address, process
     finally:
-        server.terminate()
+        process.terminate()
         try:
-            server.wait(15)
+            process.wait(15)
         except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+            process.kill()
+            process.wait()
 
 
 def _until_it_answers(address: str, server: subprocess.Popen[bytes]) -> None:

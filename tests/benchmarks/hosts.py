@@ -26,7 +26,8 @@ import polars as pl
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.launchers.processes.started_command import AGENT, Command, CommandLauncher
+from workbench.launchers.processes.agents_parent import AGENT
+from workbench.launchers.processes.started_command import Command, CommandLauncher
 
 HOSTS, RANKS, MBIT, DELAY = 2, 4, 100, 0.002
 PAYLOAD = 1448 / (1514 + 66 / 2)  # of the bytes on a cable that is as busy both ways

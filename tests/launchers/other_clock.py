@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from workbench.launchers.processes.started_command import AGENT, Command, CommandLauncher
+from workbench.launchers.processes.agents_parent import AGENT
+from workbench.launchers.processes.started_command import Command, CommandLauncher
 
 
 class Launcher(CommandLauncher):

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import ipywidgets as w
 import pytest
+from ipywidgets.widgets.widget import _instances
 from jupyter_client.manager import start_new_kernel
 
 import workbench as wb
@@ -61,6 +63,16 @@ def test_it_begins_with_the_first_preset_and_its_code(lab: Lab) -> None:
 
 
 @pytest.mark.full
+def test_a_page_whose_server_stands_still_loses_no_widget() -> None:
+    """Beyond a thousand messages a kernel drops them. Each widget is one, changes are some more."""
+    before = len(_instances)
+    lab = wb.lab()
+    models = len(_instances) - before
+    lab.close()
+    assert models < 700
+    w.Widget.get_manager_state()
+
+
 def test_every_preset_fills_the_form(lab: Lab) -> None:
     """Each after the other: none leaves anything of its own behind."""
     for name in reversed(form.presets()):  # it begins with the first one
@@ -309,6 +321,10 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     assert lab.past._rows[later.id][0].children[-1] is delete and later.title == "Mine <b>"
     delete.click()
     assert [past.title for past in lab.past.ticked] == ["a"]
+    w.Widget.get_manager_state()  # what a page that is loaded again asks for: nothing half closed
+    before = len(_instances)
+    lab.past.refresh()
+    assert len(_instances) == before, "a look at the runs makes no widget"
 
 
 def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:

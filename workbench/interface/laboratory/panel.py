@@ -21,9 +21,9 @@ from workbench.interface import form
 from workbench.interface.laboratory.comparing import Comparing, Questions
 from workbench.interface.laboratory.gallery import Gallery
 from workbench.interface.laboratory.past import PastRuns
-from workbench.interface.laboratory.sheet import Sheet
+from workbench.interface.laboratory.sheet import Looks, Sheet
 from workbench.interface.laboratory.stage import LiveStage
-from workbench.interface.laboratory.way_in import Code, WayIn, row
+from workbench.interface.laboratory.way_in import Code, WayIn, close_whole, row
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, label
@@ -105,8 +105,9 @@ class Lab(w.VBox):
 
     def _parts(self) -> list[Any]:
         style = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
+        make = partial(Looks().make, w.ToggleButton)
         self.toggles = {
-            name: w.ToggleButton(name in AT_FIRST, description=chart.title)
+            name: make(name in AT_FIRST, description=chart.title, layout=w.Layout())
             for name, chart in CHARTS.items()
         }
         for toggle in self.toggles.values():
@@ -337,8 +338,8 @@ class Lab(w.VBox):
 
     def close(self) -> None:
         """End the threads, and the run if it still goes on."""
+        super().close()
         if not hasattr(self, "past"):  # it comes of one that was never ready as well
-            super().close()
             return
         self._over.set()
         if self.comparing is not None:
@@ -350,8 +351,7 @@ class Lab(w.VBox):
         if self._watcher.is_alive() and self._watcher is not threading.current_thread():
             self._watcher.join(5)
         for part in self.children:
-            _close(part)
-        super().close()
+            close_whole(part)
 
     def __repr__(self) -> str:
         return "Lab()"
@@ -384,13 +384,6 @@ def _done(run: Run) -> str:
     way = "Done" if len(losses) == goal else f"Stopped, {goal:,} were asked for"
     last = f", loss {losses[-1]:.3f}" if losses else ""
     return f"{way}: {counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."
-
-
-def _close(widget: Any) -> None:
-    """Close a container and everything in it."""
-    for child in getattr(widget, "children", ()):
-        _close(child)
-    widget.close()
 
 
 def _title(words: str) -> w.HTML:

@@ -11,6 +11,7 @@ import ipywidgets as w
 
 from workbench.analysis.against_reference import Cell
 from workbench.analysis.comparison import line_key
+from workbench.interface.laboratory.way_in import close_whole
 from workbench.runs.history import History, Past, beside_reference, label
 
 COMPARED = 2  # of the newest runs, until the reader ticks others
@@ -36,6 +37,7 @@ class PastRuns(w.VBox):
         self._known_ids: set[str] = set()  # the runs listed when those were ticked
         self._setting = False
         self._list, self._table = w.VBox(), w.HTML()
+        self._none = w.HTML('<p class="wb-quiet">The runs that you start are listed here.</p>')
         self._reference = w.Dropdown(description="Compare with", options=[("", "")])
         self._reference.observe(lambda _: self._show_ticked(anew=True), "value")
         self._compared: list[Any] = []
@@ -76,19 +78,18 @@ class PastRuns(w.VBox):
     def _refresh(self) -> None:
         pasts = [*self._history]
         ids = {past.id for past in pasts}
-        for gone in [id for id in self._rows if id not in ids]:
-            for widget in self._rows.pop(gone)[0].children:
-                widget.close()
+        gone = [self._rows.pop(id)[0] for id in [*self._rows] if id not in ids]
         for past in pasts:
             if past.id not in self._rows:
                 self._rows[past.id] = self._row(past)
             self._rows[past.id][2].value = _line(past)
             on_stage, _, _, delete = self._rows[past.id][0].children[2:]
             on_stage.disabled, delete.disabled = past.run is None, not past.over
-        rows = [self._rows[past.id][0] for past in reversed(pasts)]
-        empty = [w.HTML('<p class="wb-quiet">The runs that you start are listed here.</p>')]
-        if not rows or [*self._list.children] != rows:
-            self._list.children = rows or empty
+        rows = [self._rows[past.id][0] for past in reversed(pasts)] or [self._none]
+        if [*self._list.children] != rows:
+            self._list.children = rows
+        for row in gone:
+            close_whole(row)
         if not self._chosen:
             over = [past.id for past in pasts if past.over]
             later = {id for id in over if id not in self._known_ids}

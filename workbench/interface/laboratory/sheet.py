@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -14,46 +15,91 @@ from workbench.interface.form import Field, FormError
 from workbench.user_code.source import Source
 
 MORE = "More settings"
-FULL = w.Layout(width="100%")
 OTHER = "…another"  # an entry of a list, which no value is
 ADD = "add a line …"
+
+
+class Looks:
+    """The layouts and styles of all fields, each once.
+
+    Each is a model of its own. A kernel and its server keep a thousand messages at most for one who
+    is slow, and drop the others without a word: a page then lacks a model, and shows an error in
+    place of the widgets that it is part of. So the form has few.
+    """
+
+    def __init__(self) -> None:
+        self._full, self._plain = w.Layout(width="100%"), w.Layout()
+        self._places: dict[tuple[str, ...], w.Layout] = {}
+        self._styles: dict[type, Any] = {}
+
+    def make(self, kind: type, *values: Any, full: bool = True, **traits: Any) -> Any:
+        """Return a widget with the style of its kind, as wide as its place."""
+        style = self._styles.get(kind, {"description_width": "initial"})
+        traits = {"layout": self._full if full else self._plain, **traits}
+        widget = kind(*values, style=style, **traits)
+        self._styles[kind] = widget.style
+        return widget
+
+    def place(self, strategies: tuple[str, ...]) -> w.Layout:
+        """Return the layout of these strategies' fields, which are shown and hidden as one."""
+        if strategies not in self._places:
+            self._places[strategies] = w.Layout()
+        return self._places[strategies]
+
+    def show(self, strategy: str) -> None:
+        """Show the fields of this strategy, and of no other."""
+        for strategies, layout in self._places.items():
+            layout.display = None if not strategies or strategy in strategies else "none"
 
 
 class Entry(w.VBox):
     """One field: its label, its input, its meaning, and its error."""
 
-    def __init__(self, field: Field, changed: Callable[[], None]) -> None:
+    def __init__(self, field: Field, changed: Callable[[], None], looks: Looks) -> None:
         self.field = field
-        self.input = _input(field)
-        self.other = w.Text(
-            placeholder="path/to/file.py:name" if field.takes_path else "another value",
-            continuous_update=False,
-            layout={"width": "100%"},  # its own: the text is shown and hidden alone
+        self.input = _input(field, looks)
+        self.other: Any = None
+        self.phrases: Any = None
+        if _another(field):
+            self.other = looks.make(
+                w.Text,
+                placeholder="path/to/file.py:name" if field.takes_path else "another value",
+                continuous_update=False,
+                layout=w.Layout(width="100%", display="none"),  # shown and hidden alone
+            )
+        if field.phrases:
+            options = [(ADD, ""), *((one, one) for one in field.phrases)]
+            self.phrases = looks.make(w.Dropdown, options=options)
+        self._words = looks.make(
+            w.HTML, html.escape(field.help), full=False, _dom_classes=("wb-help",)
         )
-        self.phrases = w.Dropdown(
-            options=[(ADD, ""), *((one, one) for one in field.phrases)], layout=FULL
-        )
-        self._words = w.HTML(html.escape(field.help))
         self._known = field.choices or field.suggestions
         self._options: list[Any] = list(self._known)
-        more = [self.other] if _another(field) else []
-        more += [self.phrases] if field.phrases else []
-        super().__init__([self.input, *more, self._words])
-        self.add_class("wb-field")
-        self.add_class(f"wb-field-{field.name.replace('.', '-')}")
-        self._words.add_class("wb-help")
+        parts = (self.input, self.other, self.phrases, self._words)
+        name = f"wb-field-{field.name.replace('.', '-')}"
+        super().__init__(
+            [part for part in parts if part is not None],
+            layout=looks.place(tuple(field.strategies)),
+            _dom_classes=("wb-field", name),
+        )
         self._changed = changed
         self.input.observe(lambda _: self._touched(), "value")
-        self.other.observe(lambda _: self._touched(), "value")
-        self.phrases.observe(lambda change: self._add(change["new"]), "value")
-        self._fold()
+        if self.other is not None:
+            self.other.observe(lambda _: self._touched(), "value")
+        if self.phrases is not None:
+            self.phrases.observe(lambda change: self._add(change["new"]), "value")
         self.say("")
+
+    @property
+    def _is_another(self) -> bool:
+        """Whether the list is left for the text."""
+        value = self.input.value
+        return self.other is not None and isinstance(value, str) and value == OTHER
 
     @property
     def value(self) -> Any:
         """The field's value; of a list that is left for a text, the text."""
-        value = self.input.value
-        return self.other.value.strip() if isinstance(value, str) and value == OTHER else value
+        return self.other.value.strip() if self._is_another else self.input.value
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -78,8 +124,8 @@ class Entry(w.VBox):
 
     def _fold(self) -> None:
         """Show the text while the list is left for it."""
-        there = isinstance(self.input.value, str) and self.input.value == OTHER
-        self.other.layout.display = "" if there else "none"
+        if self.other is not None:
+            self.other.layout.display = "" if self._is_another else "none"
 
     def _add(self, phrase: str) -> None:
         """Put a line below those that are there."""
@@ -90,7 +136,7 @@ class Entry(w.VBox):
 
     def focus(self) -> None:
         """Lead the reader to the input."""
-        (self.input if self.other.layout.display == "none" else self.other).focus()
+        (self.other if self._is_another else self.input).focus()
 
     def say(self, wrong: str) -> None:
         """Show the field's error, or else its meaning."""
@@ -101,21 +147,20 @@ class Entry(w.VBox):
         (self.add_class if wrong else self.remove_class)("wb-wrong")
 
 
-def _input(field: Field) -> Any:
-    about = {"description": field.label, "layout": FULL, "style": {"description_width": "initial"}}
-    typed = about | {"continuous_update": False}
+def _input(field: Field, looks: Looks) -> Any:
+    make = partial(looks.make, description=field.label)
+    typed: dict[str, Any] = {"continuous_update": False}
     if known := field.choices or field.suggestions:
-        options = [*((_shown(one), one) for one in known), *_another(field)]
-        return w.Dropdown(options=options, **about)
+        return make(w.Dropdown, options=[*((_shown(one), one) for one in known), *_another(field)])
     if field.kind == "bool":
-        return w.Checkbox(indent=False, **about)
+        return make(w.Checkbox, indent=False)
     if field.lines > 1:
-        return w.Textarea(rows=2, placeholder=_example(field), **typed)
+        return make(w.Textarea, rows=2, placeholder=_example(field), **typed)
     if field.kind == "int" and not field.optional:
-        return w.IntText(**typed)
+        return make(w.IntText, **typed)
     if field.kind == "float" and not field.optional:
-        return w.FloatText(**typed)
-    return w.Text(placeholder=_example(field), **typed)
+        return make(w.FloatText, **typed)
+    return make(w.Text, placeholder=_example(field), **typed)
 
 
 def _another(field: Field) -> list[tuple[str, str]]:
@@ -141,7 +186,8 @@ class Sheet(w.VBox):
 
     def __init__(self, experiment: Experiment, changed: Callable[[], None]) -> None:
         self._changed, self._quiet = changed, False
-        self.entries = {one.name: Entry(one, self._touched) for one in form.fields()}
+        self._looks = Looks()
+        self.entries = {one.name: Entry(one, self._touched, self._looks) for one in form.fields()}
         plain = [one for one in self.entries.values() if not one.field.advanced]
         advanced = [one for one in self.entries.values() if one.field.advanced]
         # A button, for the keyboard does not come to the head of an Accordion.
@@ -182,11 +228,7 @@ class Sheet(w.VBox):
 
     def _suit(self) -> None:
         """Show the options of the strategy that is chosen, and of no other."""
-        strategy = self.entries["strategy"].value
-        for entry in self.entries.values():
-            if entry.field.strategies:
-                shown = strategy in entry.field.strategies
-                entry.layout.display = None if shown else "none"
+        self._looks.show(self.entries["strategy"].value)
 
     def experiment(self) -> Experiment | None:
         """Return the experiment of the fields; None, with messages beside the fields, where there

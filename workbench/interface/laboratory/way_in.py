@@ -45,3 +45,13 @@ def row(*widgets: Any) -> w.HBox:
     box = w.HBox(widgets)
     box.add_class("wb-row")
     return box
+
+
+def close_whole(widget: w.Widget) -> None:
+    """Close a widget and everything in it: first the whole, for what has a closed part can tell no
+    page its state, and a page that asks for the states of all then gets none.
+    """
+    parts = getattr(widget, "children", ())
+    widget.close()
+    for part in parts:
+        close_whole(part)

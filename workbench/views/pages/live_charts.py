@@ -282,10 +282,10 @@ class Charts(ipywidgets.VBox):
 
     def close(self) -> None:
         self.leave()
+        super().close()
         for widget in (self._figure, self.ground):
             if widget is not None:
                 widget.close()
-        super().close()
 
     def __repr__(self) -> str:
         return f"Charts({', '.join(self.names)})"

@@ -63,8 +63,8 @@ class Picture(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Take the picture away."""
-        self.line.close()
         super().close()
+        self.line.close()
 
 
 class Small(anywidget.AnyWidget):

@@ -53,6 +53,19 @@ def test_a_cell_that_ends_with_a_picture_shows_an_image(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_no_stored_output_names_a_widget(path: Path) -> None:
+    """JupyterLab would look for its model, and show an error in place of the picture."""
+    notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
+    kinds = {
+        kind
+        for cell in notebook.cells
+        for out in cell.get("outputs", ())
+        for kind in out.get("data", ())
+    }
+    assert not any("widget" in kind for kind in kinds) and "widgets" not in notebook.metadata
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_stored_pictures_stand_alone(path: Path) -> None:
     """Chapters that were executed since pictures have a PNG keep none within HTML."""
     notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]

@@ -49,6 +49,11 @@ export class Alarms {
     return this.#held.length > 0;
   }
 
+  /** Whether this line is of alarms that hold. @param {Line} line */
+  holds(line) {
+    return this.#held.some((group) => group.line === line);
+  }
+
   /**
    * A rank makes no progress: with others of that moment in one line.
    * @param {string} lane  of the rank, in which its wait is

@@ -4,7 +4,7 @@
  *
  * @typedef {{t: number, words: string, kind: string, rank: number,
  *   link?: import("./link_faults.js").LinkChange}} Line  t: ns since the origin; kind: of the row,
- *   or "milestone", "state"; link: what a line on a link says
+ *   or "milestone", "state", "over": was an alarm; link: what a line on a link says
  */
 const MOST_LINES = 400;
 

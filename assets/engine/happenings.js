@@ -66,6 +66,8 @@ export class Happenings {
     this.slowFirst = /** @type {[string, number][] | null} */ (null);
     this.slowed = /** @type {Set<number>} */ (new Set()); // ranks of which a row says so
     this.ends = /** @type {Map<number, Line>} */ (new Map()); // rank -> that its process has ended
+    this.lostAt = /** @type {Map<number, number>} */ (new Map()); // rank -> when the driver noticed
+    this.wentOn = -Infinity; // when those that are left last went on without who was lost
   }
 
   /** All lines so far, oldest first. */
@@ -88,6 +90,7 @@ export class Happenings {
     this.#rows(known);
     this.#milestones(known);
     this.#controls(known, now);
+    this.#calm();
     this.#feed.trim();
     return this.lines;
   }
@@ -157,14 +160,12 @@ export class Happenings {
       this.#feed.put(t, DATA_WORDS[name](peer, table.value[r], iteration), kind, peer);
     else if (kind === "detect" && by < 0 && HOST_WORDS[name])
       this.#host(t, table.text(table.passages.group[p]), name, peer);
-    else if (kind === "detect" && by < 0)
-      this.#feed.put(
-        t,
-        `rank ${peer} ${FOUND_WORDS[name] ?? `${LOST_WORDS[name] ?? "has ended"}: noticed`}`,
-        kind,
-        peer,
-      );
-    else if (kind === "detect" && name === "lost")
+    else if (kind === "detect" && by < 0) {
+      this.lostAt.set(peer, t);
+      const lost = `${LOST_WORDS[name] ?? "has ended"}: noticed`;
+      this.#feed.put(t, `rank ${peer} ${FOUND_WORDS[name] ?? lost}`, kind, peer);
+    } else if (kind === "detect" && name === "lost") {
+      this.wentOn = Math.max(this.wentOn, t);
       this.#feed.once(
         `lost ${peer}`,
         t,
@@ -172,7 +173,7 @@ export class Happenings {
         kind,
         peer,
       );
-    else if (
+    } else if (
       kind === "detect" &&
       isMessage(table, r) &&
       (servesExamples(known.run, by) || !standsForMessages(known.run, by))
@@ -201,6 +202,7 @@ export class Happenings {
    */
   #host(t, host, name, rank) {
     const before = this.hosts.get(host);
+    if (before && before.name !== name) before.line.kind = "over";
     const one =
       before?.name === name
         ? before
@@ -224,6 +226,7 @@ export class Happenings {
    */
   #recovers(r, rank, kind, name) {
     const { table } = this;
+    if (kind === "restore") this.wentOn = Math.max(this.wentOn, table.start[r]);
     const generation = table.passages.generation[table.passage[r]];
     const key = `${generation} ${kind} ${name}`;
     const t = table.end[r];
@@ -322,6 +325,17 @@ export class Happenings {
         `The run is over: ${counted(newest + 1, "iteration")} in ${duration(t)}, loss ` +
           `${lossWords(losses.at(newest))}`,
       );
+  }
+
+  /** What was noticed of ranks that were lost is no alarm once the run has gone on. */
+  #calm() {
+    for (const line of this.lines) {
+      const lost = this.ends.get(line.rank) === line; // its time is that of the header
+      const since = lost ? (this.lostAt.get(line.rank) ?? Infinity) : line.t;
+      if (line.kind !== "detect" || since > this.wentOn || this.alarms.holds(line)) continue;
+      line.kind = "over";
+      this.#feed.changed();
+    }
   }
 
   /**

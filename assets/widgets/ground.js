@@ -33,6 +33,10 @@ export default {
     const theme = new MutationObserver(look);
     theme.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
     system.addEventListener("change", look);
+    // a theme is named at once, and its colours come with a file, from a busy server late
+    const arrived = (/** @type {Event} */ event) =>
+      event.target instanceof HTMLLinkElement && look();
+    document.addEventListener("load", arrived, true);
     look();
     let due = 0;
     const room = new ResizeObserver(([entry]) => {
@@ -51,6 +55,7 @@ export default {
       clearTimeout(due);
       cancelAnimationFrame(frame);
       system.removeEventListener("change", look);
+      document.removeEventListener("load", arrived, true);
     };
   },
 };

@@ -4,6 +4,8 @@ import { Happenings } from "../../assets/engine/happenings.js";
 import { receive } from "../../assets/engine/page_state.js";
 import { batch, row } from "./rows.js";
 import { fault, heard, read, words } from "./feed_of.js";
+import { recorded } from "./recorded.js";
+import { recovered } from "./recovered.js";
 
 test("what was noticed, with call, step, and for whom", () => {
   const stalled = row(2, "detect", 9, 9, {
@@ -130,3 +132,29 @@ test(
     assert.equal(words([late(3, 2, "waits itself", 5)])[0], "rank 3 waited over 1 s for others");
   },
 );
+
+test("what was noticed of a rank that was lost is no alarm once the others have gone on", () => {
+  const alarms = (known, now = 0) =>
+    read(known, now)
+      .filter(({ kind }) => kind === "detect" || kind === "abort")
+      .map((line) => line.words);
+  const how = { ended: { 1: "killed by SIGKILL" }, how: { 1: "killed" } };
+  const control = { held: false, slow_motion: 1, slow: {}, ...how };
+  const before = { ...recovered({ upto: 36 }).known, control };
+  const end = "Rank 1's process: killed by SIGKILL";
+  assert.deepEqual(alarms(before), [
+    end,
+    "rank 1 was killed: noticed",
+    "2 ranks left generation 0",
+  ]);
+  for (const fresh of [false, true]) {
+    const { known } = recovered({ fresh });
+    assert.deepEqual(alarms({ ...known, state: "running", control }, 99e6), []);
+    assert.ok(read(known).some((line) => line.words === "rank 1 was killed: noticed"));
+  }
+  const again = fault(80e6, "killed", 2);
+  const later = { ...again, kind: "detect" };
+  assert.deepEqual(alarms(heard([...recovered().rows, later])), ["rank 2 was killed: noticed"]);
+  for (const run of ["peer_replaced", "server_replaced", "server_shrinks", "worker_replaced"])
+    assert.deepEqual(alarms(recorded(run)), [], run);
+});

@@ -193,6 +193,12 @@ def test_values_and_lines_are_picked_and_others_typed(web_app: str, open_page: O
     page.get_by_text("What is wrong stands at: graph").wait_for()
     assert other.evaluate("(e) => e.getRootNode().activeElement === e")
     assert other.get_attribute("aria-invalid") == "true"
+    page.locator("#field-ranks").fill("many")  # as any news of the server: the words stay
+    page.get_by_text("What is wrong stands at: ranks").wait_for()
+    page.locator("#field-ranks").fill("4")
+    other.fill("ring")
+    wait_for(lambda: '"graph": "ring"' in code.inner_text(), "what is right now")
+    assert page.get_by_text("What is wrong stands at").count() == 0
 
 
 @pytest.mark.full

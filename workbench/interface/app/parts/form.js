@@ -8,6 +8,8 @@
 
 import { copies, h, part, same, whole } from "./dom.js";
 import { picker } from "./picker.js";
+import { PresetCards } from "./preset_cards.js";
+import { presetSearch } from "./preset_search.js";
 
 const WAIT_MS = 250; // after the last key until the server is asked what it makes of the values
 const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
@@ -38,6 +40,7 @@ class Form {
     this.filled = -1;
     // the newest click, until it is answered; what is done meanwhile
     this.asked = { n: 0, words: "", scroll: false };
+    this.isRefused = false; // the newest start, for what is in the fields
     this.patience = 0;
     this.inputs = /** @type {Map<string, any>} */ (new Map());
     this.captions = /** @type {Map<string, HTMLElement>} */ (new Map());
@@ -49,17 +52,13 @@ class Form {
       class: "main large",
       onclick: () => this.goFirst(),
     });
-    this.presets = new Map(state.presets.map((preset) => [preset.name, this.preset(preset)]));
-    this.gallery = this.livingPresets(state.presets);
-    this.kinds = this.presetsByGroup(state.presets.filter((one) => !one.pictures.light));
-    this.none = h("p", { class: "quiet", role: "status", hidden: true }, "None has these words.");
-    this.search = h("input", {
-      type: "search",
-      class: "seek",
-      "aria-label": "Search the presets",
-      placeholder: `Search ${state.presets.length} of them`,
-      oninput: () => this.seek(),
-    });
+    this.presets = new PresetCards(
+      state.presets,
+      (name, card) => this.click({ type: "run", name }, card, "Starting the ranks …"),
+      (name, card) => this.click({ type: "preset", name }, card, `Filling in ${name} …`, true),
+    );
+    const { living, folded } = this.presets;
+    const search = presetSearch([living, ...folded], state.presets.length);
     const plain = state.fields.filter((field) => !field.advanced);
     const advanced = state.fields.filter((field) => field.advanced);
     this.more = h(
@@ -81,10 +80,10 @@ class Form {
         h(
           "section",
           {},
-          h("div", { class: "row" }, h("h2", {}, "Or start one of these"), this.search),
-          this.gallery,
-          ...this.kinds,
-          this.none,
+          h("div", { class: "row" }, h("h2", {}, "Or start one of these"), search.field),
+          living,
+          ...folded,
+          search.none,
         ),
         (this.panel = h(
           "div",
@@ -125,36 +124,6 @@ class Form {
     );
   }
 
-  /** @param {Preset} preset */
-  preset({ name, words, group, pictures }) {
-    const card = h("div", { class: "preset", "data-group": group });
-    card.append(
-      h(
-        "button",
-        {
-          type: "button",
-          class: "card",
-          onclick: () => this.click({ type: "run", name }, card, "Starting the ranks …"),
-        },
-        h("b", {}, name),
-        ...moving(pictures, words),
-        h("span", { "aria-hidden": pictures.light && "true" }, words),
-      ),
-      h(
-        "button",
-        {
-          type: "button",
-          class: "change",
-          "aria-label": `Change first: ${name}`,
-          title: "Put it into the fields, and open them beside the cards",
-          onclick: () => this.click({ type: "preset", name }, card, `Filling in ${name} …`, true),
-        },
-        "change first",
-      ),
-    );
-    return card;
-  }
-
   /** The top button: what the fields hold, once they hold something else than it started with. */
   goFirst() {
     if (this.state.title === this.state.first)
@@ -182,6 +151,7 @@ class Form {
   click(message, place, words, scroll = false) {
     if (this.state.busy || this.asked.words) return;
     this.asked = { n: this.asked.n + 1, words, scroll };
+    this.isRefused = false;
     place.append(this.refused);
     this.refused.textContent = "";
     this.tell({ ...message, n: this.asked.n });
@@ -204,65 +174,11 @@ class Form {
   buttons() {
     const { state } = this;
     const busy = state.busy || this.asked.words;
-    for (const [name, card] of this.presets) {
-      const chosen = name === state.chosen && !this.asked.scroll; // not before its values are there
-      card.classList.toggle("chosen", chosen);
-      card.querySelector(".change").setAttribute("aria-pressed", String(chosen));
-    }
+    // none is chosen before its values are there
+    this.presets.show(this.asked.scroll ? "" : state.chosen, !!busy);
     this.start.textContent = busy || "Start this run";
     this.first.textContent = busy || `Start: ${small(state.title || "what the fields say")}`;
-    for (const button of [
-      this.start,
-      this.first,
-      ...[...this.presets.values()].flatMap((card) => [...card.querySelectorAll("button")]),
-    ])
-      button.disabled = !!busy;
-  }
-
-  /** Those with a moving picture. @param {Preset[]} presets */
-  livingPresets(presets) {
-    const cards = presets
-      .filter((one) => one.pictures.light)
-      .map((one) => this.presets.get(one.name));
-    return h(
-      "div",
-      { class: "presets living", role: "group", "aria-label": "Recorded runs of eight presets" },
-      .../** @type {HTMLElement[]} */ (cards),
-    );
-  }
-
-  /** A group folds its presets. @param {Preset[]} presets */
-  presetsByGroup(presets) {
-    return [...new Set(presets.map((one) => one.group))].map((group) => {
-      const cards = presets
-        .filter((one) => one.group === group)
-        .map((one) => /** @type {HTMLElement} */ (this.presets.get(one.name)));
-      return h(
-        "details",
-        { class: "kind" },
-        h("summary", {}, h("h3", {}, group), h("span", { class: "quiet" }, String(cards.length))),
-        h("div", { class: "presets", role: "group", "aria-label": group }, ...cards),
-      );
-    });
-  }
-
-  /** Show the presets that have all the words that were typed, in their groups. */
-  seek() {
-    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    [this.gallery, ...this.kinds].forEach((kind) => {
-      const cards = [...kind.querySelectorAll(".preset")];
-      for (const card of cards) {
-        const text =
-          `${card.dataset.group} ${card.querySelector(".card").textContent}`.toLowerCase();
-        card.hidden = !words.every((/** @type {string} */ word) => text.includes(word));
-      }
-      const found = cards.filter((card) => !card.hidden).length;
-      kind.hidden = !found;
-      kind.open = words.length > 0 && found > 0;
-      shown += found;
-    });
-    this.none.hidden = shown > 0;
+    for (const button of [this.start, this.first]) button.disabled = !!busy;
   }
 
   /** @param {Field[]} fields */
@@ -415,7 +331,8 @@ class Form {
     if (this.code.textContent !== state.code) this.code.textContent = state.code;
     const invalid = state.fields.filter((field) => state.wrong[field.name]);
     const labels = invalid.map((field) => field.label.toLowerCase()).join(", ");
-    const see = answers && labels ? `Not started. What is wrong stands at: ${labels}.` : "";
+    this.isRefused = labels !== "" && (this.isRefused || !!answers);
+    const see = this.isRefused ? `Not started. What is wrong stands at: ${labels}.` : "";
     const refused = state.refused || state.wrong[""] || see;
     if (answers && !state.busy) this.answered(refused);
     else this.refused.textContent = refused;
@@ -430,7 +347,7 @@ class Form {
   openBeside() {
     this.both.classList.add("beside");
     addEventListener("keydown", this.closes); // wherever the focus is
-    const card = (this.from = this.presets.get(this.state.chosen));
+    const card = (this.from = this.presets.cards.get(this.state.chosen));
     const fits = getComputedStyle(this.panel).position === "fixed";
     (fits ? card : this.sheet)?.scrollIntoView({ block: fits ? "nearest" : "start" });
     this.sheet.querySelector("h2").focus({ preventScroll: true });
@@ -455,27 +372,6 @@ class Form {
       else input.value = value ?? "";
     }
   }
-}
-
-/**
- * A recorded run on the ground of the page, still for who wants nothing to move.
- * @param {Record<string, string>} pictures  their addresses; may be none
- * @param {string} words  what they show
- */
-function moving(pictures, words) {
-  return ["light", "dark"]
-    .filter((ground) => pictures[ground])
-    .map((ground) =>
-      h(
-        "picture",
-        { class: `on-${ground}` },
-        h("source", {
-          media: "(prefers-reduced-motion: reduce)",
-          srcset: pictures[`${ground} still`],
-        }),
-        h("img", { src: pictures[ground], alt: words, width: 400, height: 225, loading: "lazy" }),
-      ),
-    );
 }
 
 /** A name within a sentence. @param {string} name */

@@ -41,6 +41,7 @@ MODULES = (
     "stage",
     "scenes",
     "click",
+    "jupyter",
 )
 
 

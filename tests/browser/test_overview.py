@@ -91,7 +91,9 @@ class Viewer:
 
     def __init__(self, page: Page, run: wb.Run | None, width: int) -> None:
         self.page, self._messages = page, queue.SimpleQueue[Message]()
-        self._member = feed(run).join(self._messages.put) if run is not None else None
+        self._member = None
+        if run is not None:  # as every host, a page that is slow is told less often
+            self._member = feed(run).join(self._messages.put, ready=self._messages.empty)
         page.set_viewport_size({"width": width, "height": 1000})
         page.expose_function("hear", self._hear)
         module = base64.b64encode(stage_module().encode()).decode()

@@ -1,6 +1,7 @@
 """Resources of ``workbench serve``: after many short runs, many watchers, hostile readers.
 
 ``python -m tests.soak.serving runs [--runs 500]``: one after the other, each with its page.
+``python -m tests.soak.serving presets [--runs 85]``: each preset in its turn, cut short.
 ``python -m tests.soak.serving watchers [--pages 50]``: of one run; the time of an answer.
 ``python -m tests.soak.serving readers [--seconds 60]``: slow requests, 100 MB, deaf pages.
 """
@@ -16,15 +17,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.interface.app.served import Line, Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.soak.trend import trend
+from workbench.presets import catalogue
 
 SHORT = {"ranks": 2, "iterations": 20, "batch_size": 16}
+PRESET_SECONDS = 5.0  # then a preset's run is stopped
 MOST_GROWN = 20.0  # MB that the server may surely have grown by, over the second half of the runs
 LONG = {"ranks": 4, "iterations": 100_000}
 MASK = b"\x00\x00\x00\x00"
@@ -38,7 +41,13 @@ async def start(page: Visitor, fields: dict[str, Any]) -> str:
     """Start a run from the start page's form; its address."""
     form = page.parts["FormPart"]
     values = {**form["values"], **fields}
-    await page.tell("FormPart", {"type": "start", "values": values, "filled": form["filled"]})
+    message = {"type": "start", "values": values, "filled": form["filled"]}
+    return await begin(page, message)
+
+
+async def begin(page: Visitor, message: dict[str, Any]) -> str:
+    """Have the start page's form start a run; its address."""
+    await page.tell("FormPart", message)
 
     def answered() -> Any:
         now = page.parts["FormPart"]
@@ -52,14 +61,23 @@ async def start(page: Visitor, fields: dict[str, Any]) -> str:
 # ---- many runs
 
 
-async def many_runs(served: Served, runs: int) -> list[float]:
-    """Yield what the server holds after each of them, in MB. One visitor starts them all."""
+async def many_runs(served: Served, runs: int, presets: Sequence[str] = ()) -> list[float]:
+    """Return what the server holds after each of them, in MB. One visitor starts them all: of
+    these presets one after the other, where there are any.
+    """
     reader, held = Reader(), list[float]()
     for number in range(runs):
         first = await Visitor(served, "/", reader).open()
-        address = await start(first, SHORT)
+        if presets:
+            name = presets[number % len(presets)]
+            address = await begin(first, {"type": "run", "name": name})
+        else:
+            address = await start(first, SHORT)
         first.close()
         page = await Visitor(served, address, reader).open()
+        if presets:
+            await asyncio.sleep(PRESET_SECONDS)
+            await page.tell("Stage", {"type": "do", "id": 1, "verb": "stop", "args": {}})
         await page.until(lambda page=page: page.parts["BarPart"].get("again"), "the run's end")
         page.close()
         held.append(served.megabytes)
@@ -68,11 +86,15 @@ async def many_runs(served: Served, runs: int) -> list[float]:
     return held
 
 
-def runs(served: Served, options: argparse.Namespace) -> bool:
-    held = asyncio.run(many_runs(served, options.runs))
+def runs(served: Served, options: argparse.Namespace, presets: Sequence[str] = ()) -> bool:
+    held = asyncio.run(many_runs(served, options.runs, presets))
     growth = trend(held)
     say(f"MB held by the server: {growth}; surely {growth.least:.1f}")
     return growth.least <= MOST_GROWN
+
+
+def presets(served: Served, options: argparse.Namespace) -> bool:
+    return runs(served, options, [*catalogue.presets()])
 
 
 # ---- many watchers
@@ -241,7 +263,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=["runs", "watchers", "readers"])
+    parser.add_argument("what", choices=["runs", "presets", "watchers", "readers"])
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--pages", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -250,9 +272,8 @@ def main() -> int:
         served = launch(Path(folder), "serve", "--max-minutes=600")
         try:
             served.until_it_answers()
-            good = {"runs": runs, "watchers": watchers, "readers": readers}[options.what](
-                served, options
-            )
+            modes = {"runs": runs, "presets": presets, "watchers": watchers, "readers": readers}
+            good = modes[options.what](served, options)
         finally:
             end(served)
             traces = served.log.read_text().count("Traceback")

@@ -153,6 +153,18 @@ def test_names_are_told_from_a_number_on() -> None:
 # ---- spilling
 
 
+def test_what_is_put_away_is_read_as_before_and_more_may_come() -> None:
+    whole, away = filled(Store()), filled(Store())
+    away.put_away()
+    assert away._in_memory == 0 and len(away) == len(whole)
+    away.put_away()
+    assert len(away._parts) == 1, "there was nothing left"
+    for store in (whole, away):
+        batch(store, 0, "comm", 5000, 10)
+    assert_frame_equal(away.events, whole.events)
+    Store().put_away()
+
+
 def test_spilling_changes_nothing(tmp_path: Path) -> None:
     whole, spilled = filled(Store()), Store(memory_rows=600)
     for i in range(40):

@@ -107,6 +107,7 @@ class Store:
             self._raw.append(batch)
             for tap in self._taps:
                 tap._waiting.append(batch)
+                tap.arrived.set()
             self._rows += len(rows)
             self._in_memory += len(rows)
             spiller = self._spiller
@@ -241,13 +242,23 @@ class Store:
 
     # ---- spilling
 
-    def _spill(self) -> None:
-        """Move the older half of the rows in memory to a file. One thread at a time does this."""
+    def put_away(self) -> None:
+        """Move all rows to a file: what nobody looks at needs no memory. Read they are as ever."""
+        if (spiller := self._spiller) is not None:
+            spiller.join()
+        if self._in_memory:
+            self._spill(leave=0)
+
+    def _spill(self, leave: int | None = None) -> None:
+        """Move the older half of the rows in memory to a file, or all but the newest ``leave``. One
+        thread at a time does this.
+        """
+        most = self._memory_rows // 2 if leave is None else leave
         try:
             with self._reading:
                 self._settled()
                 rows = sum(frame.height for frame in self._frames)
-                while self._frames and rows > self._memory_rows // 2:
+                while self._frames and rows > most:
                     rows -= self._frames[0].height
                     self._leaving.append(self._frames.pop(0))
                 leaving = pl.concat(self._leaving, rechunk=False)
@@ -354,16 +365,19 @@ class Tap:
 
     ``position`` counts the store's rows before the next ``take``: the rows of the store up to it,
     and those that the tap gives then, are all rows, once each. A dropped tap keeps nothing.
+    ``arrived`` is set when there are some to take; another event may be put in its place.
     """
 
     def __init__(self, lock: threading.Lock, position: int) -> None:
         self.position = position
         self._lock, self._waiting = lock, list[Batch]()
+        self.arrived = threading.Event()
 
     def take(self) -> list[Batch]:
         """Return what has arrived since the last call."""
         with self._lock:
             batches, self._waiting = self._waiting, []
+            self.arrived.clear()
         self.position += sum(len(batch.rows) for batch in batches)
         return batches
 

@@ -369,6 +369,8 @@ def test_a_full_history_lets_go_of_its_oldest_events(runs: Runs, clock: Clock) -
     runs.history("me")._keep_rows = 1
     later(runs, clock, WEIGH)
     assert older.run is None and newer.run is not None
+    assert len(newer.run.store) and not newer.run.store._in_memory, "its rows are in a file"
+    assert newer.run.events.height == len(newer.run.store)
     assert older.past.summary()["state"] == "finished", "its figures stay"
     later(runs, clock, WEIGH)
 

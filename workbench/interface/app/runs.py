@@ -286,6 +286,8 @@ class Runs:
             if rows > KEEP_ROWS and hosted.over and not any(map(_is_there, hosted.pages)):
                 rows -= size
                 hosted.past.let_go()
+            elif hosted.over and not any(map(_is_there, hosted.pages)) and hosted.run is not None:
+                hosted.run.store.put_away()
 
     # ---- the server's life
 

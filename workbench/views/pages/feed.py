@@ -54,7 +54,9 @@ from workbench.views.scenes import RunRecord, first_scene, reported, scenes
 
 __all__ = ["Feed", "Page", "Send", "Start", "feed", "nothing"]
 
-TICK_SECONDS = 0.04
+REST_SECONDS = 0.035  # between two messages: a page draws 20 to 30 times a second what is new
+TICK_SECONDS = 0.04  # and so long again, at most, for rows to come
+SETTLE_SECONDS = 0.004  # until the rows of all ranks are there
 MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones
 HEARTBEAT_SECONDS = 1.0  # tells a page the driver's clock, and that the driver lives
 HISTORY_ROWS = 2_000_000  # the newest; a page holds no more
@@ -236,9 +238,19 @@ class Feed:
             if not (waiting or behind) and (self._over or not listeners):
                 self._thread = None
                 return False
-        if not waiting:
-            self._news.wait(max(TICK_SECONDS, listeners / MOST_MESSAGES))
+        if not waiting and not self._news.wait(max(REST_SECONDS, listeners / MOST_MESSAGES)):
+            self._await_rows(tap)
         return True
+
+    def _await_rows(self, tap: Tap) -> None:
+        """Wait until the collector has emptied the rings, which it does as often: rows that are
+        sent right then are younger than those that wait for a tick of the feed's own.
+        """
+        arrived, tap.arrived = tap.arrived, self._news  # whichever comes first
+        if not arrived.is_set():
+            self._news.wait(TICK_SECONDS)
+        tap.arrived = arrived
+        time.sleep(SETTLE_SECONDS)
 
     # ---- messages
 

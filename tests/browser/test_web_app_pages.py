@@ -196,8 +196,8 @@ def test_values_and_lines_are_picked_and_others_typed(web_app: str, open_page: O
     page.locator("#field-ranks").fill("many")  # as any news of the server: the words stay
     page.get_by_text("What is wrong stands at: ranks").wait_for()
     page.locator("#field-ranks").fill("4")
-    other.fill("ring")
-    wait_for(lambda: '"graph": "ring"' in code.inner_text(), "what is right now")
+    other.fill("complete")
+    wait_for(lambda: '"graph": "complete"' in code.inner_text(), "what is right now")
     assert page.get_by_text("What is wrong stands at").count() == 0
 
 

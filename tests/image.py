@@ -141,7 +141,7 @@ class Image:
                     assert time.monotonic() < end, f"{line}: no answer at {address}"
                     time.sleep(0.5)
         finally:
-            serving.terminate()  # unshare ends what it started, with --kill-child
+            serving.kill()  # unshare ignores SIGTERM; what it started ends with it (--kill-child)
             serving.wait()
 
     def _words(self, line: str) -> list[str]:

@@ -175,6 +175,7 @@ def test_each_option_of_each_strategy_has_a_field_with_its_own_words() -> None:
             assert field.default == one.default
     assert by_name["options.consistency"].choices == tuple(source.available("consistency"))
     assert by_name["options.consistency"].docs["asp"].startswith("Asynchronous parallel")
+    assert not [one for field in by_name.values() for one in field.docs.values() if "`" in one]
     assert by_name["options.dssp_mode"].choices == ("strict", "paper")
     assert by_name["options.servers"].kind == "int" and not by_name["options.servers"].advanced
 

@@ -210,7 +210,7 @@ def _doc_of(folder: str, name: str, prefix: str) -> str:
 
 def _first_line(code: str) -> str:
     paragraph = (ast.get_docstring(syntax.parse(code)) or "").split("\n\n")[0]
-    return " ".join(paragraph.split())
+    return " ".join(paragraph.replace("``", "").split())  # the source's own marks are no words
 
 
 def _shown_of(exp: Experiment, name: str) -> Any:

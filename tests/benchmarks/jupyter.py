@@ -53,6 +53,7 @@ def measure() -> list[Figure]:
         lab = (
             "jupyterlab",
             *("--no-browser", "--expose-app-in-browser", "--allow-root", "--port={port}"),
+            "--log-level=50",
             *("--IdentityProvider.token=bench", f"--ServerApp.root_dir={folder}"),
             *(f"--LabApp.{one}_dir={folder}/{one}" for one in ("workspaces", "user_settings")),
         )

@@ -107,6 +107,18 @@ def _stale_and_uneven() -> list[Words]:
             lambda: served(shares=(0.5, 0.25, 0.25)),
         ),
         (
+            "Common and rare tags",
+            "Ten tags that overlap: the first is in most pictures, the eighth in one of 13. A "
+            "server and three workers learn them.",
+            lambda: Experiment(
+                strategy="parameter_server",
+                task="video_tags",
+                ranks=4,
+                iterations=300,
+                batch_size=48,
+            ),
+        ),
+        (
             "A worker dies",
             "Killed after 40 iterations. The others go on: nobody waits for it any more.",
             lambda: served(consistency="ssp").replace(faults=(Kill(rank=2, at_iteration=40),)),

@@ -9,7 +9,6 @@ import os
 import queue
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -64,9 +63,7 @@ class RemoteRank:
         self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
         self.silent, self.gone_at = False, 0.0
         self._given_up = self._left = False
-        self._ordered = threading.Event()
         threads.start(self._listen, f"workbench rank {rank} elsewhere")
-        threads.start(self._relay, f"workbench words of rank {rank}")
 
     @property
     def host(self) -> str:
@@ -118,7 +115,7 @@ class RemoteRank:
             self._trace, self._words = trace, Words(control.words)
             order = {"order": message, "ranks": control.words[RANKS], "patience": self.patience}
             self._tell(order, self._words.all())
-            self._ordered.set()
+            threads.start(self._relay, f"workbench words of rank {self.rank}")
         else:
             self._tell({"order": message})
 
@@ -144,10 +141,6 @@ class RemoteRank:
 
     def _relay(self) -> None:
         """Send the agent what the driver changes, and that it is there, until the run is over."""
-        while not self._ordered.wait(ALIVE_S):  # other ranks are still on their way
-            if self._left or self._code is not None:
-                return
-            self._session.send({}, passing=True)
         last_ping = time.monotonic()
         while not self._left and self._words is not None:
             if self._code is None and (changes := self._words.changes()):

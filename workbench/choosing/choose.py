@@ -20,7 +20,7 @@ from workbench.choosing.predict import busiest_sends, predict
 from workbench.collectives import OPERATIONS
 from workbench.common import extensions
 from workbench.common.errors import CollectiveError, SpecError
-from workbench.user_code.source import listed, nearest
+from workbench.common.names import listed, nearest
 
 EQUAL = 1.05  # times as long: no difference that a prediction knows of
 STEPS = 4  # sizes looked at between one and twice it: "auto" does not tell nearer ones apart

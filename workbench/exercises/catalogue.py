@@ -5,8 +5,8 @@ from __future__ import annotations
 from workbench.common import extensions
 from workbench.common.arguments import Text, checked
 from workbench.common.errors import SpecError
+from workbench.common.names import listed, nearest
 from workbench.exercises.exercise import Exercise
-from workbench.user_code.source import listed, nearest
 
 
 def exercises() -> dict[str, Exercise]:

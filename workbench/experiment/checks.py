@@ -12,12 +12,13 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from workbench.collectives import refusal, takes_of
 from workbench.common import topology
 from workbench.common.errors import SpecError
+from workbench.common.names import listed, nearest
 from workbench.experiment.fields import Fields
 from workbench.experiment.frozen_model import walk
 from workbench.experiment.network import Network
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.user_code import source
-from workbench.user_code.source import Source, listed, nearest, split_path
+from workbench.user_code.source import Source, split_path
 
 POLICIES = {
     "consistency": "consistency",

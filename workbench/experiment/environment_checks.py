@@ -6,9 +6,10 @@ Code is read, not run: whether a task has an environment is seen by its method `
 from __future__ import annotations
 
 from workbench.common.errors import SpecError
+from workbench.common.names import listed
 from workbench.experiment.fields import Fields
 from workbench.user_code import source
-from workbench.user_code.source import Source, listed, split_path
+from workbench.user_code.source import Source, split_path
 
 PLAYS = "PLAYS"  # of a strategy: it takes tasks with an environment
 ONLY_PLAYS = "ONLY_PLAYS"  # and no others

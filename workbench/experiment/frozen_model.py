@@ -28,7 +28,8 @@ from pydantic import (
 
 from workbench.common import units
 from workbench.common.errors import Problem, SpecError, short
-from workbench.user_code.source import Source, capture, listed, nearest
+from workbench.common.names import listed, nearest
+from workbench.user_code.source import Source, capture
 
 
 class FrozenModel(BaseModel):

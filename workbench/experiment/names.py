@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import AfterValidator
 
 from workbench.common.errors import SpecError
+from workbench.common.names import listed, nearest
 from workbench.user_code import source
-from workbench.user_code.source import Source, listed, nearest, split_path
+from workbench.user_code.source import Source, split_path
 
 
 def known(folder: str, prefix: str = "", also: tuple[str, ...] = ()) -> AfterValidator:

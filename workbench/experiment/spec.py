@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError, model_validator
 
 from workbench.common.arguments import Place, Text, checked
 from workbench.common.errors import SpecError, short
+from workbench.common.names import listed
 from workbench.common.output_files import write_text
 from workbench.experiment.checks import (
     check_algorithm,
@@ -54,7 +55,7 @@ from workbench.experiment.faults import (
 from workbench.experiment.fields import Fields
 from workbench.experiment.network import Link, Network
 from workbench.experiment.yaml_text import as_fields, beside, code_in, dump, parse, read
-from workbench.user_code.source import Source, listed
+from workbench.user_code.source import Source
 
 __all__ = [
     "Corrupt",

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.common.errors import SpecError
+from workbench.common.names import listed
 from workbench.experiment.spec import Experiment
 from workbench.experiment.yaml_text import OF_A_VISITOR, as_fields, code_in, parse
-from workbench.user_code.source import listed
 
 LONGEST = 4_000  # characters: browsers and servers take addresses of 8,000
 LARGEST = 65_536  # bytes of YAML

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.common.names import listed
 from workbench.experiment.checks import configure
 from workbench.experiment.environment_checks import ONLY_PLAYS
 from workbench.user_code import source
-from workbench.user_code.source import Source, listed, split_path
+from workbench.user_code.source import Source, split_path
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment

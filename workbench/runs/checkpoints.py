@@ -18,6 +18,7 @@ from workbench.checkpoints.folder import (
     values_of,
 )
 from workbench.common.errors import CheckpointError, RunTimeout, SpecError, WorkbenchError
+from workbench.common.names import listed
 from workbench.common.units import counted
 from workbench.experiment.checkpoint import Checkpoint
 from workbench.experiment.spec import Experiment
@@ -31,7 +32,6 @@ from workbench.shared_memory.control_block import (
     SAVED,
     Control,
 )
-from workbench.user_code.source import listed
 
 # Fields that decide what is trained: with another value it would be another training.
 _SAME = ("strategy", "task", "task_options", "seed", "batch_size", "optimizer", "dtype")

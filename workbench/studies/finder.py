@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.common import extensions
 from workbench.common.errors import SpecError
-from workbench.user_code.source import listed, nearest
+from workbench.common.names import listed, nearest
 
 
 def names() -> list[str]:

@@ -12,14 +12,12 @@ that validate a spec (``defined``, ``keywords``) only read: no code of the user'
 from __future__ import annotations
 
 import ast
-import difflib
 import hashlib
 import importlib.util
 import linecache
 import re
 import sys
 import types
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.common import extensions, syntax
 from workbench.common.errors import SpecError
+from workbench.common.names import listed, nearest
 
 FOLDERS = Path(__file__).parents[1]
 _PATH = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)")
@@ -211,17 +210,6 @@ def places_of(task: Any) -> tuple[str, ...]:
             case ast.Assign(targets=[ast.Name(id="PLACES")], value=value):
                 return tuple(map(str, ast.literal_eval(value)))
     return ()
-
-
-def nearest(word: str, names: Iterable[str]) -> str:
-    """Return " (did you mean 'ring'?)" or "", for messages about unknown names."""
-    by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=2, cutoff=0.6)
-    return f" (did you mean {' or '.join(repr(by_lower[one]) for one in close)}?)" if close else ""
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def shown(value: str | Source) -> str:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.common.errors import WorkbenchError, short
+from workbench.common.names import listed
 from workbench.common.units import counted, print_size
 from workbench.experiment.frozen_model import walk
 from workbench.experiment.spec import Experiment
 from workbench.experiment.yaml_text import code_in
 from workbench.interface.app.reserved import foretold, model_bytes, whole
-from workbench.user_code.source import listed, places_of
+from workbench.user_code.source import places_of
 
 _PLACE = re.compile(r"[/\\~\0]|^\.")  # what no name of a file beside the server has
 

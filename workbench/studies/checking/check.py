@@ -27,6 +27,7 @@ from workbench.common.arguments import (
     checked,
 )
 from workbench.common.errors import SpecError
+from workbench.common.names import listed, nearest
 from workbench.runs.progress import show_cases
 from workbench.studies.checking.cases import DTYPES, EAGER, RENDEZVOUS, Case, default_sizes, plan
 from workbench.studies.checking.judge import NOT_RUN, Verdict, accept_rounding, judge
@@ -34,7 +35,7 @@ from workbench.studies.checking.rank_pool import Outcome, RankPool, Subject
 from workbench.studies.checking.report import Report
 from workbench.studies.checking.steps import traffic
 from workbench.studies.checking.waiting import Place
-from workbench.user_code.source import Source, capture, listed, load, nearest, split_path
+from workbench.user_code.source import Source, capture, load, split_path
 
 RANKS = (1, 2, 3, 4, 5, 8)
 PARAMETERS = {

@@ -27,10 +27,11 @@ from workbench.common.arguments import (
     checked,
 )
 from workbench.common.errors import SpecError
+from workbench.common.names import listed, nearest
 from workbench.experiment.spec import Network
 from workbench.studies.crossover.ask import size_of
 from workbench.studies.crossover.measurement import Measurement, Subject
-from workbench.user_code.source import capture, listed, nearest
+from workbench.user_code.source import capture
 
 if TYPE_CHECKING:
     pass

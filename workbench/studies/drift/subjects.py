@@ -14,9 +14,10 @@ from typing import Annotated, Any
 from workbench.common import syntax
 from workbench.common.arguments import Check, Unfit
 from workbench.common.errors import SpecError
+from workbench.common.names import listed
 from workbench.experiment.spec import Experiment, Network
 from workbench.studies.drift.resuming import Lost, may_lose
-from workbench.user_code.source import Source, capture, listed
+from workbench.user_code.source import Source, capture
 
 HERE = Path(__file__).parent
 MUTANTS = ("no_division", "mean_of_means", "wrong_seeds", "same_shard", "no_sync")

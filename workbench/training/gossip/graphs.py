@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.common.errors import SpecError
-from workbench.user_code.source import listed, nearest
+from workbench.common.names import listed, nearest
 
 Pairs = tuple[tuple[int, int], ...]
 Matrix = npt.NDArray[np.float64]

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from workbench.common.errors import SpecError
+from workbench.common.names import listed
 from workbench.user_code import source
-from workbench.user_code.source import Source, listed
+from workbench.user_code.source import Source
 
 if TYPE_CHECKING:
     from workbench.training.parameter_servers.options import Options

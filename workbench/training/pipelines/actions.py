@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable
 from typing import Any, NamedTuple
 
 from workbench.common.errors import SpecError, short
+from workbench.common.names import listed
 from workbench.user_code import source
-from workbench.user_code.source import listed
 
 KINDS = "FBIW"
 ACTION = re.compile(rf"(\d{{1,18}})([{KINDS}])(\d{{1,18}})")

@@ -1,0 +1,17 @@
+"""Names in messages: all that there are, and those that may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """Return " (did you mean 'ring'?)" or "", for messages about unknown names."""
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=2, cutoff=0.6)
+    return f" (did you mean {' or '.join(repr(by_lower[one]) for one in close)}?)" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -72,6 +72,7 @@ class Launcher(AgentLauncher):
         return "an agent has ended" if any(one.poll() is not None for one in self.agents) else ""
 
     def close(self, ranks):
+        super().close(ranks)
         for agent in self.agents:
             agent.wait()
 '''

@@ -182,9 +182,12 @@ def _registry(scenes: tuple[tuple[str, str, float], ...]) -> str:
 
 
 _COMMENT = re.compile(r"\s*/\*.*?\*/", re.DOTALL)
+_BLANK = re.compile(r"\s*([{};])\s*|\s{2,}")
 
 
 @cache
 def theme() -> str:
-    """Return the view's style sheet, without its comments: each widget has it."""
-    return _COMMENT.sub("", asset("chrome/theme.css").read_text())
+    """Return the view's style sheet, without comments and most blanks: each widget has it."""
+    return _BLANK.sub(
+        lambda blank: blank[1] or " ", _COMMENT.sub("", asset("chrome/theme.css").read_text())
+    )

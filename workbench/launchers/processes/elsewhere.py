@@ -131,6 +131,7 @@ class AgentLauncher:
         """Answer agents that call again, until the run is over; give up those that do not in
         time.
         """
+        listener.settimeout(LOOK)
         with listener, doorkeeper:
             while not self._closed.is_set() and any(one.code is None for one in ranks):
                 with contextlib.suppress(TimeoutError):

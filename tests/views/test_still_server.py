@@ -150,7 +150,7 @@ def test_the_moment_is_one_at_which_all_workers_train() -> None:
             strategy="parameter_server",
             ranks=4,
             iterations=20,
-            pad_compute="5 ms",
+            pad_compute="20 ms",
             options={"consistency": "asp"},
             faults=(wb.Slow(rank=1, factor=4),),
         )

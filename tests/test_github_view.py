@@ -52,29 +52,24 @@ def test_a_cell_that_ends_with_a_picture_shows_an_image(path: Path) -> None:
             assert {*IMAGES} & {*kinds}, f"{path.name} [{at}]: shown as {kinds}"
 
 
+def stored(path: Path) -> tuple[nbformat.NotebookNode, set[str]]:
+    """Return a chapter, and the kinds of data in its outputs."""
+    notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return notebook, {kind for output in outputs for kind in output.get("data", ())}
+
+
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_no_stored_output_names_a_widget(path: Path) -> None:
     """JupyterLab would look for its model, and show an error in place of the picture."""
-    notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
-    kinds = {
-        kind
-        for cell in notebook.cells
-        for out in cell.get("outputs", ())
-        for kind in out.get("data", ())
-    }
+    notebook, kinds = stored(path)
     assert not any("widget" in kind for kind in kinds) and "widgets" not in notebook.metadata
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_stored_pictures_stand_alone(path: Path) -> None:
     """Chapters that were executed since pictures have a PNG keep none within HTML."""
-    notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
-    kinds = {
-        kind
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        for kind in output.get("data", ())
-    }
+    notebook, kinds = stored(path)
     if "image/png" in kinds:
         assert figure_pictures.take_apart(notebook) == 0, path.name
         assert not [*figure_pictures.without_png(notebook)], path.name

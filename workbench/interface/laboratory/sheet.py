@@ -92,7 +92,7 @@ class Entry(w.VBox):
 
     @property
     def _is_another(self) -> bool:
-        """Whether the list is left for the text."""
+        """Return whether the value is the one typed, not one of the list."""
         value = self.input.value
         return self.other is not None and isinstance(value, str) and value == OTHER
 

@@ -38,7 +38,7 @@ class Doorkeeper:
 
     @property
     def asks(self) -> bool:
-        """Whether somebody who has called is still to say who it is."""
+        """Return whether a caller has yet to identify itself, or to be taken."""
         return bool(self._asking) or not self._known.empty()
 
     def ask(self, caller: socket.socket, address: Any) -> None:

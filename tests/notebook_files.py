@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import Any
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+# In JupyterLab: wait until the notebook on screen and its kernel can be used.
+READY = """async () => {
+  await window.jupyterapp.restored;
+  const panel = window.jupyterapp.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+}"""
 
 
 def write(path: Path, sources: Iterable[str]) -> None:

@@ -24,14 +24,7 @@ CELLS = (
     "run.view('collectives')",
     "run.view('timeline')",
 )
-READY = """async () => {
-  await window.jupyterapp.restored;
-  const panel = window.jupyterapp.shell.currentWidget;
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  await panel.sessionContext.session.kernel.info;
-  await window.jupyterapp.commands.execute("notebook:run-cell"); // the run, without a picture
-}"""
+RUN = """() => window.jupyterapp.commands.execute("notebook:run-cell")"""  # without a picture
 # Runs a cell; gives the milliseconds until one more stage than before has drawn rows.
 FIRST = """async (cell) => {
   const drawn = () => [...document.querySelectorAll(".wb-stage")].filter(
@@ -71,7 +64,8 @@ def _of_page(browser: Browser, address: str) -> list[float]:
     page = browser.new_page(viewport={"width": 1440, "height": 2600})
     page.goto(f"{address}lab/tree/book.ipynb?token=bench&reset", wait_until="domcontentloaded")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook")
-    page.evaluate(READY)
+    page.evaluate(notebook_files.READY)
+    page.evaluate(RUN)
     took = [float(page.evaluate(FIRST, cell)) for cell in (1, 2)]
     shut = "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
     page.evaluate(shut)

@@ -22,13 +22,6 @@ from tests.browser.conftest import (
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-READY = """async () => {
-  await window.jupyterapp.restored;
-  const panel = window.jupyterapp.shell.currentWidget;
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  await panel.sessionContext.session.kernel.info;
-}"""
 RUN_ALL = (
     """() => { window.jupyterapp.commands.execute("notebook:run-all-cells"); }"""  # not awaited
 )
@@ -74,7 +67,7 @@ def lab_folder(tmp_path: Path) -> Path:
 def open_notebook(page: Page, address: str, scheme: str = "light") -> None:
     page.goto(address, wait_until="domcontentloaded")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook")
-    page.evaluate(READY)
+    page.evaluate(notebook_files.READY)
     if scheme == "dark":
         page.evaluate(DARK)
         page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page
 
 from tests import notebook_files
 from tests.browser.conftest import Watched, known, wait_for
-from tests.browser.test_lab import DARK, READY, RUN_ALL, TOO_LATE
+from tests.browser.test_lab import DARK, RUN_ALL, TOO_LATE
 from tests.pairwise import first
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -69,7 +69,7 @@ def lab_folder(tmp_path: Path) -> Path:
 def goto(page: Page, address: str) -> None:
     page.goto(address, wait_until="domcontentloaded")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook")
-    page.evaluate(READY)
+    page.evaluate(notebook_files.READY)
 
 
 def opened(lab: str, page: Page, scheme: str = "light") -> Locator:

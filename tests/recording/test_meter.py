@@ -216,17 +216,17 @@ def test_a_trace_folder_has_it_with_what_growing_took(tmp_path: Path) -> None:
         write(SEND, i, i)
     data = (tmp_path / f"rank-0-{os.getpid()}" / "trace").read_bytes()
     samples, at_start = read_meters(memoryview(data))
-    assert len(samples) > ROWS // EVERY and samples.grown_ns > 0 and at_start > 0
+    assert len(samples) > ROWS // EVERY and samples.beside_ns > 0 and at_start > 0
     loaded = wb.load(tmp_path).overhead()
     assert (loaded.records, loaded.samples) == (ROWS + 300, len(samples))
     mean = samples.mean_ns()
-    assert mean is not None and mean < loaded.record_ns < mean + samples.grown_ns
+    assert mean is not None and mean < loaded.record_ns < mean + samples.beside_ns
 
 
 def test_samples_of_lanes_add_up() -> None:
     page = memoryview(bytearray(events.PAGE))
     Meter(page).timed(100)
-    Meter(page).grown(7)
+    Meter(page).took(7)
     both = read(page) + read(page) + Samples()
-    assert (len(both), int(both.sums.sum()), both.grown_ns) == (2, 200, 14)
+    assert (len(both), int(both.sums.sum()), both.beside_ns) == (2, 200, 14)
     assert struct.unpack_from("q", page, 1024) == (7,)

@@ -44,7 +44,7 @@ enum {
     MANY_ROWS = 1 << 16,      /* of one lane: memory for more is given back once they are taken */
     MOST_ROWS = 1 << 20,      /* of one lane: from here on its ring overflows, and what is lost is counted */
     MOST_CONTEXTS = 1 << 18,  /* the same for contexts: the compute lane has one for almost every row */
-    LONGEST_NAP_NS = 20000000, SHORTEST_NAP_NS = 1000000
+    LONGEST_NAP_NS = 40000000, SHORTEST_NAP_NS = 1000000
 };
 
 typedef struct {

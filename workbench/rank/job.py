@@ -284,9 +284,9 @@ class Job:
         """Compute the task's loss, the mean over the batch's samples; or that of ``loss_of``."""
         if self.memory is not None:
             self.memory.weigh_gradients()  # of the last iteration there are none any more
-        with self._computing.model_pass(backward=False), self.counting():
+        measuring = self._metrics.measuring(model, batch)
+        with measuring, self._computing.model_pass(backward=False), self.counting():
             loss = self.corruption.loss((loss_of or self.task.loss)(model, batch))
-        self._metrics.measure(model, batch)
         return loss
 
     def counting(self) -> AbstractContextManager[None]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from workbench.rank.parameter_sketch import Sketch
-from workbench.rank.validation import aside
+from workbench.rank.shared_outputs import Outputs
+from workbench.rank.validation import aside, unwrapped
 from workbench.recording.events import CODE, now
 from workbench.recording.recorder import Recorder
 
-METRICS_EVERY = 10  # iterations: the task's metrics of a rank's samples cost one more forward each
+METRICS_EVERY = 10  # iterations: the task's metrics of a rank's samples may cost one more forward
 
 
 class Metrics:
@@ -21,15 +25,28 @@ class Metrics:
         self._task, self._recorder = task, recorder
         self._sketch: Sketch | None = None
 
-    def measure(self, model: torch.nn.Module, batch: Any) -> None:
-        """Record the task's metrics of this rank's samples now and then, before the update: for
-        charts, and without a trace in the training.
+    def measuring(self, model: torch.nn.Module, batch: Any) -> AbstractContextManager[None]:
+        """Record the task's metrics of this rank's samples now and then, after the forward pass
+        inside and before the update: for charts, and without a trace in the training.
         """
         recorder = self._recorder
         due = recorder.where.iteration % METRICS_EVERY == 0 and recorder.active
-        if due and hasattr(self._task, "metrics"):
-            start = now()
-            self.record(aside(self._task, model, batch), "minibatch", start)
+        if not due or not hasattr(self._task, "metrics"):
+            return nullcontext()
+        return self._measuring(model, batch)
+
+    @contextmanager
+    def _measuring(self, model: torch.nn.Module, batch: Any) -> Iterator[None]:
+        outputs = Outputs(unwrapped(model))
+        try:
+            yield
+        finally:
+            outputs.stop()
+        start, began = now(), time.thread_time_ns()
+        with outputs.given_again():
+            measured = aside(self._task, model, batch)
+        self.record(measured, "minibatch", start)
+        self._recorder.lane("compute").count_cost(time.thread_time_ns() - began)
 
     def record(self, metrics: dict[str, float], split: str, start: int) -> None:
         """Record what the task measured since ``start``, of the "minibatch" or of "validation"."""

@@ -6,7 +6,10 @@ instruction to its last, by the same code as all other rows; the interpreter's c
 in it. The times are added up in the lane's page, by their octave, where the driver, or a reader of
 a trace folder, sees them while the run goes on.
 
-    lane's page + METER_AT:  ns spent on making the log longer | octave: how many, sum in ns | ...
+    lane's page + METER_AT:  ns spent beside rows | octave: how many, sum in ns | ...
+
+Beside rows: on making the log longer, and on what is computed only to be recorded, as a task's
+metrics of a minibatch are.
 
 The two readings take the time of one, which every record needs anyway for its own start or end: so
 the figure compares with ``events.cost_of_a_record``. 251 is prime, so that the sample does not fall
@@ -41,8 +44,8 @@ class Meter:
         self._words[at + 1] += ns
         self._words[at] += 1
 
-    def grown(self, ns: int) -> None:
-        """Note how long it took to extend the log by a block."""
+    def took(self, ns: int) -> None:
+        """Note what recording took beside rows."""
         self._words[0] += ns
 
 
@@ -52,11 +55,11 @@ class Samples:
 
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(OCTAVES, np.int64))
     sums: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(OCTAVES, np.int64))
-    grown_ns: int = 0
+    beside_ns: int = 0
 
     def __add__(self, other: Samples) -> Samples:
         return Samples(
-            self.counts + other.counts, self.sums + other.sums, self.grown_ns + other.grown_ns
+            self.counts + other.counts, self.sums + other.sums, self.beside_ns + other.beside_ns
         )
 
     def __len__(self) -> int:

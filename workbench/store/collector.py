@@ -35,6 +35,7 @@ PERIOD_S = 0.04
 HURRY_S = 0.004  # when a ring was over a quarter full
 HURRY_FROM = 0.25
 LEISURE = 8  # periods between two drains where nobody looks on and no ring fills
+LONG_LEISURE = 25  # the same where C keeps the rings from filling
 LONGEST_WATCH_S = 3000.0  # it ends when a word is set
 
 
@@ -147,7 +148,7 @@ class Collector:
     def _wait(self, fullest: float) -> None:
         """Wait until it is time, while the second thread keeps the rings from filling."""
         soon = self.store.followed or fullest > HURRY_FROM
-        self._due.wait(PERIOD_S * (1 if soon else LEISURE))
+        self._due.wait(PERIOD_S * (1 if soon else LONG_LEISURE))
         self._due.clear()
 
     def _watch(self) -> None:

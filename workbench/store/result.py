@@ -75,7 +75,7 @@ class Overhead:
         if mean is None:
             mean = max((cost for _, cost in each), default=0.0)
         written = records + dropped
-        spent = written * mean + samples.grown_ns
+        spent = written * mean + samples.beside_ns
         return cls(
             records,
             dropped,

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import torch
 
 import workbench as wb
 from tests.live import until
@@ -57,13 +58,16 @@ def _attached(folder: Path, *words: str, observe: bool = False) -> list[dict[str
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
+ON_CPU = pytest.mark.skipif(torch.cuda.is_available(), reason="torch would take NCCL here")
+
+
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param([], id="nothing"),
+        pytest.param([], id="nothing", marks=ON_CPU),
         pytest.param(["gloo"], id="gloo", marks=pytest.mark.full),
-        pytest.param(["nccl"], id="nccl", marks=pytest.mark.full),
-        pytest.param(["cpu:gloo,cuda:nccl"], id="both", marks=pytest.mark.full),
+        pytest.param(["nccl"], id="nccl", marks=[pytest.mark.full, ON_CPU]),
+        pytest.param(["cpu:gloo,cuda:nccl"], id="both", marks=[pytest.mark.full, ON_CPU]),
     ],
 )
 def test_a_script_that_knows_nothing_runs_over_the_engine(tmp_path: Path, words: list[str]) -> None:

@@ -28,6 +28,7 @@ MODULES = (
     "elephas",
     "choosing",
     "operations",
+    "gpu",
     "ddp",
     "overlap",
     "fusion",

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from tests.benchmarks.figures import Figure
 from tests.processes import ROOT
+from workbench.common.torch_names import all_gather_single, reduce_scatter_single
 
 KB, MB = 1 << 10, 1 << 20
 SIZES = (4 * KB, 64 * KB, 256 * KB, 1 * MB, 4 * MB, 16 * MB, 64 * MB)  # of the operation's whole
@@ -30,8 +31,6 @@ OTHERS, FROM = 0.9, 64 * KB  # the other operations, from this size on
 ROUNDS = 11
 BYTES_A_ROUND = 64 * MB
 DEADLINE = 300.0  # seconds for all of a number of ranks
-ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 Call = Callable[[], Any]
 
 
@@ -50,9 +49,9 @@ def pairs(rank: int, n: int, nbytes: int) -> dict[str, tuple[Call, Call]]:
             lambda: world.Allreduce(MPI.IN_PLACE, a, MPI.SUM),
         ),
         "broadcast": (lambda: dist.broadcast(whole, 0), lambda: world.Bcast(a, 0)),
-        "all_gather": (lambda: ALL_GATHER(other, part), lambda: world.Allgather(b, c)),
+        "all_gather": (lambda: all_gather_single(other, part), lambda: world.Allgather(b, c)),
         "reduce_scatter": (
-            lambda: REDUCE_SCATTER(part, other),
+            lambda: reduce_scatter_single(part, other),
             lambda: world.Reduce_scatter_block(c, b, MPI.SUM),
         ),
         "all_to_all": (

@@ -14,15 +14,13 @@ import torch.distributed as dist
 
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.ranks import on_ranks
+from workbench.common.torch_names import all_gather_single, reduce_scatter_single
 
 KB, MB = 1 << 10, 1 << 20
 SIZES = (64 * KB, 16 * MB)  # of the operation's whole
 FASTER, BARRIER = 2.0, 3.0  # times as fast as Gloo
 ROUNDS = 11
 BYTES_A_ROUND = 48 * MB
-# torch 2.13 has new names for both.
-REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 Operation = Callable[[Any], Any]
 
 
@@ -38,9 +36,9 @@ def operations(rank: int, n: int, nbytes: int) -> dict[str, Operation]:
         "reduce": lambda group: dist.reduce(whole, 0, dist.ReduceOp.MAX, group=group),
         "gather": lambda group: dist.gather(part, listed, 0, group=group),
         "scatter": lambda group: dist.scatter(part, listed, 0, group=group),
-        "all_gather": lambda group: ALL_GATHER(whole, part, group=group),
+        "all_gather": lambda group: all_gather_single(whole, part, group=group),
         "all_gather, list": lambda group: dist.all_gather(parts, part, group=group),
-        "reduce_scatter": lambda group: REDUCE_SCATTER(part, whole, group=group),
+        "reduce_scatter": lambda group: reduce_scatter_single(part, whole, group=group),
         "reduce_scatter, list": lambda group: dist.reduce_scatter(part, parts, group=group),
         "all_to_all": lambda group: dist.all_to_all_single(other, whole, group=group),
     }

@@ -16,14 +16,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.operations import (
-    ALL_GATHER,
-    BYTES_A_ROUND,
-    REDUCE_SCATTER,
-    ROUNDS,
-    time_both,
-)
+from tests.benchmarks.operations import BYTES_A_ROUND, ROUNDS, time_both
 from tests.benchmarks.ranks import on_ranks
+from workbench.common.torch_names import all_gather_single, reduce_scatter_single
 
 KB, MB = 1 << 10, 1 << 20
 SIZES = (64 * KB, 1 * MB, 16 * MB)  # of a whole layer
@@ -41,10 +36,10 @@ def time_all(rank: int, n: int, gloo: Any) -> dict[tuple[str, int], tuple[float,
         whole, part = torch.ones(nbytes // 4), torch.ones(nbytes // 4 // n)
         calls = max(2, min(100, BYTES_A_ROUND // nbytes))
         operations: dict[str, Callable[[Any], Any]] = {
-            "reduce-scatter": lambda group, part=part, whole=whole: REDUCE_SCATTER(
+            "reduce-scatter": lambda group, part=part, whole=whole: reduce_scatter_single(
                 part, whole, group=group
             ),
-            "all-gather": lambda group, part=part, whole=whole: ALL_GATHER(
+            "all-gather": lambda group, part=part, whole=whole: all_gather_single(
                 whole, part, group=group
             ),
         }

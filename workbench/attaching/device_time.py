@@ -44,6 +44,13 @@ def measured(span: Span, start: Callable[[], Any], asynchronous: bool) -> Any:
     return work
 
 
+def finish(seconds: float) -> None:
+    """Wait, so long at most, until the operations that were called so far have their rows."""
+    deadline = time.monotonic() + seconds
+    while any(clock.busy for clock in _clocks.values()) and time.monotonic() < deadline:
+        time.sleep(1e-3)
+
+
 def _event() -> Any:
     event = _cuda.Event(enable_timing=True)
     event.record()
@@ -70,17 +77,23 @@ class _Clock:
             event.synchronize()
         return event, now()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a span that is watched has not ended."""
+        return bool(self._waiting)
+
     def _look(self) -> None:
         while True:
             time.sleep(PERIOD_S)
             for _ in range(len(self._waiting)):
-                span, began, ended, zero = self._waiting.popleft()
-                if not ended.query():
-                    self._waiting.append((span, began, ended, zero))
-                    continue
-                event, moment = zero
-                start = moment + int(event.elapsed_time(began) * 1e6)
-                span.end(start, max(start, moment + int(event.elapsed_time(ended) * 1e6)))
+                span, began, ended, zero = self._waiting[0]
+                if ended.query():
+                    event, moment = zero
+                    start = moment + int(event.elapsed_time(began) * 1e6)
+                    span.end(start, max(start, moment + int(event.elapsed_time(ended) * 1e6)))
+                else:
+                    self._waiting.append(self._waiting[0])
+                self._waiting.popleft()  # last: until then it counts as under way
             if now() - self._zero[1] > RENEWED_NS:
                 self._zero = self._known_moment()
 

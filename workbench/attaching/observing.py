@@ -37,7 +37,7 @@ from workbench.process_group.making import name_in_records
 from workbench.transports.rendezvous import meet
 
 _MEETING = timedelta(seconds=60)  # for what the ranks tell each other of the job
-_LAST_S = 2.0  # so long the interpreter's end waits for operations that are under way
+_LAST_S = 2.0  # so long the end of a group, or of the interpreter, waits for what is under way
 
 
 def observe(group: Any, store: Any, ranks: Sequence[int], name: str) -> Any:
@@ -228,6 +228,7 @@ class ObservedGroup(ProcessGroup):
         return self.inner.split_group(*args, **options)
 
     def shutdown(self) -> None:
+        device_time.finish(_LAST_S)
         self.spans.close()
         self.inner.shutdown()
 

@@ -93,14 +93,13 @@ def gather(
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Gather every rank's (values, indices), in the order of ranks, in one message each."""
     import torch
-    import torch.distributed as dist
+
+    from workbench.common.torch_names import all_gather_single
 
     whole = torch.int32 if values_K.element_size() == 4 else torch.int64  # as wide as a value
     mine = torch.cat([values_K.view(whole), indices_K.to(whole)])
     everybodys = mine.new_empty(ranks * len(mine))
-    # Its name since torch 2.13; before it was another.
-    all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    all_gather(everybodys, mine)
+    all_gather_single(everybodys, mine)
     return [
         (values.view(values_K.dtype), indices.long())
         for values, indices in everybodys.view(ranks, 2, -1)

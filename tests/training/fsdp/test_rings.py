@@ -16,6 +16,7 @@ import workbench as wb
 from tests.live import lenet
 from tests.pairwise import first
 from tests.processes import values
+from workbench.common.torch_names import all_gather_single, reduce_scatter_single
 
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
 SIZES = [0, 1, 2, 5, 1000, 4097, 70_001]  # elements a rank: the last ones take several slots
@@ -36,14 +37,14 @@ def _rings(rank: int, n: int) -> int:
         for size in SIZES:
             mine = _own(rank, size, dtype)
             kept, out = mine.clone(), torch.empty(n * size, dtype=dtype)
-            dist.all_gather_single(out, mine, group=group)
+            all_gather_single(out, mine, group=group)
             assert torch.equal(out, torch.cat([_own(r, size, dtype) for r in range(n)]))
             assert torch.equal(mine, kept)
             # In place, as FSDP does it: what this rank has lies where it will be.
             whole = torch.zeros(n * size, dtype=dtype)
             part = whole[rank * size : (rank + 1) * size]
             part.copy_(mine)
-            work = dist.all_gather_single(whole, part, group=group, async_op=True)
+            work = all_gather_single(whole, part, group=group, async_op=True)
             assert work is not None
             work.wait()
             assert torch.equal(whole, out)
@@ -56,7 +57,7 @@ def _rings(rank: int, n: int) -> int:
 def _scatter(rank: int, n: int, size: int, dtype: torch.dtype, op: str) -> None:
     mine = _own(rank, n * size, dtype)
     kept, out = mine.clone(), torch.empty(size, dtype=dtype)
-    dist.reduce_scatter_single(out, mine, getattr(dist.ReduceOp, op))
+    reduce_scatter_single(out, mine, getattr(dist.ReduceOp, op))
     assert torch.equal(mine, kept), "what was passed is untouched"
     all_ranks = torch.stack([_own(r, n * size, dtype).double() for r in range(n)])
     here = all_ranks[:, rank * size : (rank + 1) * size]
@@ -82,12 +83,12 @@ def _of_other_kinds(rank: int, n: int) -> bool:
     """Strided ones, complex ones, truth values: as right."""
     mine = torch.arange(12.0).view(3, 4).T + rank
     out = torch.empty(n * 4, 3)
-    dist.all_gather_single(out, mine.contiguous())
+    all_gather_single(out, mine.contiguous())
     odd = torch.complex(torch.full((5,), float(rank)), torch.ones(5))
     gathered = torch.empty(5 * n, dtype=odd.dtype)
-    dist.all_gather_single(gathered, odd)
+    all_gather_single(gathered, odd)
     flags = torch.empty(n, dtype=torch.bool)
-    dist.all_gather_single(flags, torch.tensor([rank % 2 == 0]))
+    all_gather_single(flags, torch.tensor([rank % 2 == 0]))
     right = torch.cat([(torch.arange(12.0).view(3, 4).T + r) for r in range(n)])
     return (
         torch.equal(out, right)
@@ -102,7 +103,7 @@ def test_what_numpy_does_not_add_is_gathered_too() -> None:
 
 def _disagree(rank: int, n: int) -> str:
     try:
-        dist.all_gather_single(torch.empty(n * (4 + rank)), torch.zeros(4 + rank))
+        all_gather_single(torch.empty(n * (4 + rank)), torch.zeros(4 + rank))
     except RuntimeError as error:
         return str(error)
     return ""

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from workbench.common.torch_names import all_gather_single, reduce_scatter_single
 from workbench.recording.events import CODE, Where, now
 from workbench.training.fsdp.layers import REST, WHOLE, units
 from workbench.training.fsdp.memory import GATHERED, GRADIENTS, ShardedMemory
@@ -63,7 +63,7 @@ class Sharded:
         """Publish how many bytes of each layer each rank has."""
         mine = torch.tensor([layer.own_bytes for layer in self.layers])
         parts = mine.new_empty(self.job.ranks * len(mine))
-        dist.all_gather_single(parts, mine, group=self.metrics)
+        all_gather_single(parts, mine, group=self.metrics)
         if self.job.rank:
             return
         by_layer = parts.view(self.job.ranks, len(mine)).T.tolist()
@@ -219,13 +219,11 @@ class Gather(_Comm):
         sharded, before = self.layer.sharded, self.layer.sharded.job.recorder.where
         if sharded.model.training:
             with sharded.job.label(self.layer.name):
-                return dist.all_gather_single(output_tensor, input_tensor, group, async_op)
+                return all_gather_single(output_tensor, input_tensor, group, async_op)
         sharded.job.recorder.where = Where()  # of measuring, not of training
         try:
             with sharded.job.label(self.layer.name):
-                return dist.all_gather_single(
-                    output_tensor, input_tensor, sharded.metrics, async_op
-                )
+                return all_gather_single(output_tensor, input_tensor, sharded.metrics, async_op)
         finally:
             sharded.job.recorder.where = before
 
@@ -241,7 +239,7 @@ class ReduceScatter(_Comm):
     ) -> Any:
         self.layer.reduced()
         with self.layer.sharded.job.label(self.layer.name):
-            return dist.reduce_scatter_single(output_tensor, input_tensor, op, group, async_op)
+            return reduce_scatter_single(output_tensor, input_tensor, op, group, async_op)
 
 
 def _look_ahead(modules: list[Any], ahead: int) -> None:

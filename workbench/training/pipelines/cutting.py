@@ -39,7 +39,9 @@ def agree(
     """
     text = ""
     if job.rank == 0:
+        traced.model.to(job.device)  # its layers are measured where they will train
         profile = measure(traced, args, loss=lambda output: job.task.loss(answering(output), batch))
+        traced.model.cpu()  # room for this rank's own stages
         cut = _chosen(job, config, schedule, profile)
         planned = memories(_costs(job, profile), cut.starts, schedule.peaks)
         job.tell({"model": json.dumps({**model_facts(profile, cut), "memory": planned})})

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 from tests.page import Client
 from workbench.store.event_store import Store
 from workbench.store.table import from_frame
-from workbench.views.pages.feed import Page, feed
+from workbench.views.pages.feed import Page, _feeds, feed
 
 SPEC = "strategy: data_parallel\nranks: 4\niterations: 9\n"
 HELLO = {"type": "hello"}
@@ -38,6 +38,13 @@ def same(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
 
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "workbench page"]
+
+
+def leave_all() -> None:
+    """Close the pages that are open."""
+    for one in [*_feeds.values()]:
+        for page in [*one._pages]:
+            page.leave()
 
 
 def join(run: Any, **options: Any) -> tuple[Client, Page]:

@@ -10,7 +10,6 @@ turned into polars once: the next snapshot reuses it. Who reads does not make th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import polars as pl
 
-from workbench.common import threads
+from workbench.common import heap, threads
 from workbench.common.arguments import Facts, Job, Number, Place, checked
 from workbench.common.units import counted
 from workbench.store import link_faults, parquet, table, trace_folder
@@ -283,7 +282,7 @@ class Store:
                 self._in_memory -= leaving.height
                 self._spiller = None
             del leaving
-            _give_back()
+            heap.trim()  # of what the batches had
 
     def _private_folder(self) -> Path:
         if self._folder is None:
@@ -380,16 +379,6 @@ class Tap:
             self.arrived.clear()
         self.position += sum(len(batch.rows) for batch in batches)
         return batches
-
-
-def _give_back() -> None:
-    """Make the C library return free memory to the system.
-
-    By itself it keeps what the batches had: hundreds of megabytes, between small pieces that are
-    still in use.
-    """
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
-        trim(0)
 
 
 def _remove(folder: Path, pid: int) -> None:

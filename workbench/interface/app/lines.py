@@ -36,7 +36,7 @@ class Bounded(WebSocketHandler):
     waiting = 0  # bytes
     _received = 0  # bytes of a message that is not complete
     _moved = 0.0  # when something of what waited was taken
-    _looks = False  # whether a look at that is due
+    _due: object = None  # the next look at that
 
     def open(self, *args: str, **named: str) -> Any:
         assert self.ws_connection is not None
@@ -60,19 +60,24 @@ class Bounded(WebSocketHandler):
         return super().open(*args, **named)
 
     def _look_later(self) -> None:
-        if not self._looks:
-            self._looks = True
-            IOLoop.current().call_later(STUCK_SECONDS, self._look)
+        if self._due is None and self.ws_connection is not None:
+            self._due = IOLoop.current().call_later(STUCK_SECONDS, self._look)
 
     def _look(self) -> None:
         """Return whether the client still takes any of the data that waits for it."""
-        self._looks = False
+        self._due = None
         if not self.waiting:
             return
         if time.monotonic() - self._moved >= STUCK_SECONDS:
             self._cut()
         else:
             self._look_later()
+
+    def on_close(self) -> None:
+        if self._due is not None:  # it would keep all that this line holds until then
+            IOLoop.current().remove_timeout(self._due)
+            self._due = None
+        super().on_close()
 
     def _note_written(self, size: int) -> None:
         self.waiting, self._moved = self.waiting - size, time.monotonic()

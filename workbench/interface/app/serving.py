@@ -20,6 +20,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
+from workbench.common import heap
 from workbench.common.errors import WorkbenchError
 from workbench.interface.app.compare import compare_page
 from workbench.interface.app.gate import Listening, open_server
@@ -86,6 +87,7 @@ def _own_addresses() -> Iterable[str]:
 
 def serve(options: Options) -> None:
     """Serve until SIGINT or SIGTERM; then every rank is ended. Raises WorkbenchError."""
+    heap.bound()
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)
     site = Site(runs, form_word=door.form_word if options.keys is not None else None, warm=warm)

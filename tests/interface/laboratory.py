@@ -1,0 +1,28 @@
+"""What tests of ``wb.lab()`` share: a short run, waiting for what it shows, its threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from workbench.interface.laboratory.panel import Lab
+
+OURS = ("workbench charts", "workbench lab", "workbench page", "workbench run")
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name in OURS]
+
+
+def wait_for(look: Callable[[], object], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, f"not seen within {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def small(lab: Lab, **values: object) -> None:
+    """Fill in a run that is short."""
+    for name, value in {"ranks": 2, "iterations": 20, "batch_size": 16, **values}.items():
+        lab.sheet.entries[name].value = value

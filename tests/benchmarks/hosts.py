@@ -26,7 +26,7 @@ import polars as pl
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.launchers.processes.agents_parent import AGENT
+from workbench.launchers.processes.agents_parent import AGENTS
 from workbench.launchers.processes.started_command import Command, CommandLauncher
 
 HOSTS, RANKS, MBIT, DELAY = 2, 4, 100, 0.002
@@ -38,7 +38,7 @@ WITHIN = 0.15  # of theory
 
 
 class Launcher(CommandLauncher):
-    """Agents in the namespaces, as many in each: ranks in blocks."""
+    """Agents in the namespaces, as many in each, by one command per host: ranks in blocks."""
 
     host = f"{NET}.254"
     hosts = HOSTS
@@ -48,13 +48,13 @@ class Launcher(CommandLauncher):
         return rank * self.hosts // count
 
     def command(self, count: int) -> list[str]:
-        return [sys.executable, *AGENT]
+        return [sys.executable, *AGENTS]
 
     def start(self, count: int, environment: dict[str, str]) -> None:
-        for rank in range(count):
-            place = self.place(rank, count)
-            own = {"RANK": str(rank), **variables(place)}
-            words = ["ip", "netns", "exec", _name(place), *self.command(count)]
+        for host in range(self.hosts):
+            ranks = [str(rank) for rank in range(count) if self.place(rank, count) == host]
+            own = {"WORKBENCH_RANKS": ",".join(ranks), **variables(host)}
+            words = ["ip", "netns", "exec", _name(host), *self.command(count)]
             self._commands.append(Command(words, {**environment, **own}))
 
 
@@ -63,6 +63,12 @@ class InTurn(Launcher):
 
     def place(self, rank: int, count: int) -> int:
         return rank % self.hosts
+
+
+class OnFour(Launcher):
+    """Four hosts."""
+
+    hosts = 4
 
 
 LAUNCHERS = {"in blocks": Launcher, "in turn": InTurn}

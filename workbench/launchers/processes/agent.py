@@ -34,7 +34,7 @@ from workbench.common import descriptors, environment, ipc, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.launchers.processes.channel import Channel, connect
-from workbench.launchers.processes.relay import PERIOD_S, TraceReader, Words
+from workbench.launchers.processes.relay import IDLE, PERIOD_S, TraceReader, Words
 from workbench.launchers.processes.session import Session
 from workbench.process_group.job_variables import place_in_job
 from workbench.recording.events import now
@@ -49,6 +49,7 @@ AGAIN = 0.25  # seconds between two tries to call again
 REACH = 2.0  # seconds for a connection to be there
 ANSWER = 5.0  # seconds for the driver to answer an agent that calls again
 FIRST_PATIENCE = 30.0  # seconds to call again, until the driver says how long
+LONGEST = 0.25  # seconds between two looks at what has changed, where cores are busy
 LAST = 2.0  # seconds for the last bytes to leave
 AT_ONCE = 1 << 16  # bytes of what a rank prints that travel together
 
@@ -63,14 +64,14 @@ class Driver:
         self._name = secrets.token_hex(8)  # by which it knows this agent when that calls again
         self.session = Session("workbench agent")
         self.patience = FIRST_PATIENCE
+        self._hello: dict[str, Any] = {}  # who calls
         self.gone = False  # it has ended, or cannot be reached for longer than we wait
         self._calling: threading.Thread | None = None
 
     def greet(self, sock: socket.socket, pid: int) -> None:
         """Tell the driver who calls: the rank's number, if there is one, its process, its place."""
         place = place_in_job(os.environ)
-        channel = self._channel(sock, CALL)
-        hello = {
+        self._hello = {
             "key": self._key,
             "session": self._name,
             "rank": int(os.environ.get("RANK", -1 if place is None else place.rank)),
@@ -80,7 +81,8 @@ class Driver:
             "cores": sorted(os.sched_getaffinity(0)),
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }
-        ipc.send(channel.socket, hello)
+        channel = self._channel(sock, CALL)
+        ipc.send(channel.socket, self._hello)
         self.session.join(channel, 0)
 
     def stay_in_touch(self) -> None:
@@ -92,17 +94,19 @@ class Driver:
         if not self._fingerprint or silent > self.patience:
             self.gone = True
         elif self._calling is None or not self._calling.is_alive():
-            session.part()
+            # The old connection stays until there is a new one: its end would be this agent's.
             self._calling = threads.start(self._call, "workbench agent calls", session.close)
 
     def _call(self) -> None:
         """Call until the driver answers, or has ended."""
         silent_from = self.session.heard_at
         while time.monotonic() - silent_from < self.patience:
+            if self.session.channel is not None and self.session.heard_at > silent_from:
+                return
             try:
                 channel = self._channel(socket.create_connection(self._at, timeout=REACH), ANSWER)
-                again = {"key": self._key, "again": self._name, "has": self.session.has}
-                ipc.send(channel.socket, again)
+                # All of it: the driver may have hung up before it had read who calls.
+                ipc.send(channel.socket, {**self._hello, "has": self.session.has})
                 channel.socket.settimeout(ANSWER)
                 answer = ipc.receive(channel.socket)
             except (ConnectionRefusedError, WorkbenchError):
@@ -146,6 +150,7 @@ class Agent:
         self._code: int | None = None
         self._words: Words | None = None
         self._trace: TraceReader | None = None
+        self._due = 0.0  # when what has changed is sent again
         self._kept: list[Any] = []  # the memory that the rank has too
 
     def serve(self) -> bool:
@@ -161,7 +166,8 @@ class Agent:
             if self._rank in readable and not self._pass_up():
                 heard.discard(self._rank)
             self._pass_on(readable)
-            self._relay()
+            if time.monotonic() >= self._due:
+                self._relay()
         if self._code is None:
             self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         while self._rank in heard and select.select([self._rank], [], [], 0)[0]:
@@ -266,12 +272,15 @@ class Agent:
         """
         if self._words is None or self._trace is None or self._session.full:
             return  # where the ring laps us meanwhile, the driver counts what is not there
+        begin = time.monotonic()
         changes = self._words.changes()
         parts, data = self._trace.read()
         if parts:
             self._session.send({"trace": parts}, data)
         if changes:
             self._session.send({"words": changes})
+        end = time.monotonic()
+        self._due = end + max(PERIOD_S, min(IDLE * (end - begin), LONGEST))
 
 
 def main() -> int:

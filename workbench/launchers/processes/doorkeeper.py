@@ -16,17 +16,19 @@ from workbench.launchers.processes.channel import Channel, Identity, accept
 
 HELLO = 5.0  # seconds in which a caller must send its name
 LONGEST_HELLO = 1 << 16  # bytes
-MOST_CALLERS = 64  # without a name yet; more are hung up on
+MOST_CALLERS = 64  # without a name yet, besides those that are awaited; more are hung up on
 _log = logging.getLogger("workbench.launchers")
 
 
 class Doorkeeper:
     """Lets in callers that show the run's key, each asked in a thread of its own: one that says
-    nothing, or too much, keeps no other waiting. ``identity``: callers must speak TLS.
+    nothing, or too much, keeps no other waiting. ``identity``: callers must speak TLS. ``awaited``:
+    how many are to call, perhaps all at once.
     """
 
-    def __init__(self, identity: Identity | None) -> None:
+    def __init__(self, identity: Identity | None, awaited: int = 0) -> None:
         self._key, self._identity = secrets.token_hex(16), identity
+        self._most = MOST_CALLERS + awaited
         self._known: queue.SimpleQueue[tuple[dict[str, Any], Channel]] = queue.SimpleQueue()
         self._asking: set[socket.socket] = set()
         self._over = False
@@ -43,7 +45,7 @@ class Doorkeeper:
 
     def ask(self, caller: socket.socket, address: Any) -> None:
         """Ask one who has called who it is."""
-        if len(self._asking) >= MOST_CALLERS:
+        if len(self._asking) >= self._most:
             caller.close()
             return _log.warning("hung up on %s:%s: too many have called", *address[:2])
         self._asking.add(caller)

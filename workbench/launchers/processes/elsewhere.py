@@ -10,33 +10,27 @@ launcher are the fields of a frozen dataclass ``Config`` in its file; ``self.con
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from workbench.common import threads
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes.channel import Channel, Identity, leaves_this_machine
-from workbench.launchers.processes.doorkeeper import Doorkeeper
+from workbench.launchers.processes.channel import leaves_this_machine
 from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
-from workbench.launchers.processes.remote_rank import LEAST_PATIENCE, RemoteRank
-
-# Seconds until those who have called are looked at again: where one is being asked, and else.
-SOON, LOOK = 0.002, 0.05
+from workbench.launchers.processes.reception import LOOK, Reception
+from workbench.launchers.processes.remote_rank import LEAST_PATIENCE, RemoteRank, relay
 
 
 class AgentLauncher:
     """A launcher that starts agents: a subclass says how.
 
-    ``host``: the driver's address, as agents reach it; ``patience``: seconds for all to call.
+    ``host``: the driver's address, as agents reach it; ``patience``: seconds between two that call.
     ``config``: its options, where its file has a ``Config``; ``threads``: of each rank.
     """
 
@@ -49,8 +43,8 @@ class AgentLauncher:
         self._owner, self._ranks = os.getpid(), list[RemoteRank]()
         self._bears = LEAST_PATIENCE  # seconds that a host may be cut off
         self._drain: Callable[[], object] | None = None
-        self._door: tuple[socket.socket, Doorkeeper] | None = None  # at which agents call
-        self._closed = threading.Event()
+        self._over = threading.Event()
+        self._reception: Reception | None = None  # at which agents call
 
     def collected_by(self, drain: Callable[[], object]) -> None:
         """Have records that come late written no faster than ``drain`` reads them."""
@@ -90,60 +84,40 @@ class AgentLauncher:
         return place
 
     def begin(self, ranks: Sequence[int]) -> None:
-        """Start an agent for each rank."""
-        doorkeeper = Doorkeeper(Identity.make() if self.encrypted else None)
-        listener = socket.create_server((self.host, 0), backlog=len(ranks))
-        call = f"{self.host}:{listener.getsockname()[1]}/{doorkeeper.proof}"
-        self._door = listener, doorkeeper
+        """Start an agent for each rank; they are answered while the last ones are being started."""
+        reception = self._reception = Reception(self.host, ranks, self.encrypted)
         try:
-            self.start(len(ranks), self._variables(call))
+            self.start(len(ranks), self._variables(reception.call))
         except BaseException:
+            reception.end()
             self.close(0)
             raise
 
     def take(self, ranks: Sequence[int]) -> Sequence[RankHandle]:
         """Wait until the agents of all ranks have called."""
-        if self._door is None:
+        if self._reception is None:
             self.begin(ranks)
-        assert self._door is not None
-        listener, doorkeeper = self._door
-        called: dict[int, RemoteRank] = {}
+        reception = self._reception
+        assert reception is not None
+        since = time.monotonic()
         try:
-            self._wait(listener, doorkeeper, [*ranks], called)
+            while not reception.wait(LOOK):
+                silent = reception.silent_for(since) >= self.patience
+                if why := self.failure() or ("no more came" if silent else ""):
+                    raise WorkbenchError(
+                        f"{reception.called} of {len(ranks)} ranks have called the driver, and no "
+                        f"other within {self.patience:.0f} s: {why}"
+                    )
         except BaseException:
-            for one in called.values():
-                one.signal(signal.SIGKILL)
-                one.give_up()
+            reception.end()
             self.close(0)
             raise
-        self._ranks, self._door = [called[rank] for rank in ranks], None
-        if self.encrypted:
-            watch = partial(self._keep, listener, doorkeeper, self._ranks)
-            threads.start(watch, "workbench hosts", self._closed.set)
-        else:
-            doorkeeper.__exit__()
-            listener.close()
+        self._ranks = reception.take(self._bears)
+        for one in self._ranks:
+            if self._drain is not None:
+                one.collected_by(self._drain)
+        threads.start(partial(relay, self._ranks, self._over), "workbench words", self._over.set)
         return self._ranks
-
-    def _keep(
-        self, listener: socket.socket, doorkeeper: Doorkeeper, ranks: Sequence[RemoteRank]
-    ) -> None:
-        """Answer agents that call again, until the run is over; give up those that do not in
-        time.
-        """
-        listener.settimeout(LOOK)
-        with listener, doorkeeper:
-            while not self._closed.is_set() and any(one.code is None for one in ranks):
-                with contextlib.suppress(TimeoutError):
-                    doorkeeper.ask(*listener.accept())
-                for hello, agent in doorkeeper.known():
-                    _go_on(ranks, hello, agent)
-                for one in ranks:
-                    if one.silent_for() > self._bears:
-                        one.give_up()
-            if self._closed.is_set():
-                for one in ranks:
-                    one.give_up()
 
     def cut_off(self) -> dict[int, str]:
         """Return the ranks of which nothing has come for a while, and their hosts."""
@@ -168,60 +142,17 @@ class AgentLauncher:
             **({"clocks": json.dumps(clocks)} if clocks else {}),
         }
 
-    def _wait(
-        self,
-        listener: socket.socket,
-        doorkeeper: Doorkeeper,
-        ranks: list[int],
-        called: dict[int, RemoteRank],
-    ) -> None:
-        deadline = time.monotonic() + self.patience
-        while len(called) < len(ranks):
-            listener.settimeout(SOON if doorkeeper.asks else LOOK)
-            with contextlib.suppress(TimeoutError):
-                doorkeeper.ask(*listener.accept())
-            for hello, agent in doorkeeper.known():
-                if "again" in hello:  # it has heard nothing while the others were on their way
-                    _go_on(called.values(), hello, agent)
-                elif free := [rank for rank in ranks if rank not in called]:
-                    rank = hello["rank"] if hello["rank"] in free else free[0]
-                    called[rank] = RemoteRank(rank, hello, agent, self.encrypted, self._bears)
-                    if self._drain is not None:
-                        called[rank].collected_by(self._drain)
-                else:
-                    agent.cut()
-            if len(called) == len(ranks):
-                return
-            why = self.failure() or ("" if time.monotonic() < deadline else "no more came")
-            if why:
-                raise WorkbenchError(
-                    f"{len(called)} of {len(ranks)} ranks have called the driver within "
-                    f"{self.patience:.0f} s: {why}"
-                )
-
     def must_be_ours(self, what: str) -> None:
         """Raise WorkbenchError in a fork of the driver."""
         must_own(self._owner, what)
 
     def close(self, ranks: int) -> None:
         """Keep nothing for the next run."""
-        self._closed.set()
-        if self._door is not None:
-            listener, doorkeeper = self._door
-            doorkeeper.__exit__()
-            listener.close()
-            self._door = None
+        if self._reception is not None:
+            self._reception.close()
+            self._reception = None
+        self._over.set()
         for one in self._ranks:
             one.leave()
             one.socket.close()
         self._ranks = []
-
-
-def _go_on(ranks: Iterable[RemoteRank], hello: Mapping[str, Any], agent: Channel) -> None:
-    """Have the rank go on over the connection of its agent, which calls again; hang up on one that
-    is not known.
-    """
-    for one in ranks:
-        if hello.get("again") and one.place.get("session") == hello["again"]:
-            return one.again(agent, hello)
-    agent.cut()

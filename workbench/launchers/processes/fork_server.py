@@ -48,6 +48,20 @@ def main(fd: int, life_lines: Iterable[int] = ()) -> NoReturn:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks of one host talk over loopback alone
     fork_server = _ForkServer(socket.socket(fileno=fd), life_lines)
     fork_server.greet()
+    rank_main = preload()
+    try:
+        fork_server.serve(rank_main)
+    except OSError:
+        pass  # the driver is gone: no one is left to notify
+    finally:
+        fork_server.end()
+        with contextlib.suppress(OSError):
+            os.kill(os.getppid(), signal.SIGCONT)  # a guardian that is frozen
+        os._exit(0)
+
+
+def preload() -> Callable[[socket.socket], int]:
+    """Import what ranks need, for all that are forked from here. Returns what a rank does."""
     gc.disable()  # all of these objects stay: looking them through takes a tenth of the import
     for module in _PRELOAD:
         importlib.import_module(module)
@@ -57,15 +71,7 @@ def main(fd: int, life_lines: Iterable[int] = ()) -> NoReturn:
     with contextlib.suppress(WorkbenchError):  # ranks say what is wrong with it
         native.compiled()
     _share()
-    try:
-        fork_server.serve(workbench.rank.main.main)
-    except OSError:
-        pass  # the driver is gone: no one is left to notify
-    finally:
-        fork_server.end()
-        with contextlib.suppress(OSError):
-            os.kill(os.getppid(), signal.SIGCONT)  # a guardian that is frozen
-        os._exit(0)
+    return workbench.rank.main.main
 
 
 def _share() -> None:

@@ -29,13 +29,17 @@ from workbench.recording.events import (
     RECORD_BYTES,
     ROW,
     ROWS,
+    STATUS,
     STATUS_AT,
 )
 from workbench.recording.ring import Ring
 from workbench.shared_memory.control_block import LINK_WORDS, RANK_WORDS, RANKS, RUN_WORDS
 
 AT_ONCE = 256  # records that are written before the collector is thought of
-PERIOD_S = 0.01  # between two looks at what has changed
+PERIOD_S = 0.01  # between two looks at what has changed, at least
+IDLE = 4  # times as long as a look has taken: where cores are busy, ranks come first
+PIECE = 256  # bytes, of what is before the rings: a lane's identity and status are in one
+assert STATUS_AT + STATUS.size <= PIECE
 SEQ_AT = int(ROW.fields["seq"][1])  # type: ignore[index]  # in a record, of both kinds
 
 
@@ -82,7 +86,8 @@ class TraceReader:
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
         self._header = memory[:PAGE].cast("q")
-        self._pages: dict[int, bytes] = {}
+        self._head = np.frombuffer(memory[:DATA_AT], np.int64)
+        self._known = np.zeros_like(self._head)
         self._rings: list[tuple[int, Ring]] = []
 
     def read(self) -> tuple[list[list[int]], bytes]:
@@ -98,19 +103,22 @@ class TraceReader:
             self._rings.append((at, Ring(self._memory, at, ROWS, ROW)))
             self._rings.append((contexts, Ring(self._memory, contexts, CONTEXTS, CONTEXT)))
         records: list[tuple[int, bytes]] = []
-        pages: list[tuple[int, bytes]] = []
         for kind in (0, 1):  # rows, contexts
             for at, ring in self._rings[kind::2]:
                 fresh, _ = ring.read()
                 if len(fresh):
                     records.insert(0, (at, fresh.tobytes()))  # what was read last is written first
-        for page in range(0, DATA_AT, PAGE):  # the header is the last to be written
-            data = bytes(self._memory[page : page + PAGE])
-            if data != self._pages.get(page, bytes(PAGE)):
-                self._pages[page] = data
-                pages.insert(0, (page, data))
-        ordered = pages + records
+        ordered = self._changed_pieces() + records
         return [[at, len(data)] for at, data in ordered], b"".join(data for _, data in ordered)
+
+    def _changed_pieces(self) -> list[tuple[int, bytes]]:
+        """Return what has changed before the rings; the header is the last to be written."""
+        used = (LANES_AT + len(self._rings) // 2 * PAGE) // 8
+        head, known = self._head[:used].copy(), self._known[:used]
+        pieces = np.flatnonzero((head != known).reshape(-1, PIECE // 8).any(axis=1))
+        known[:] = head
+        data = head.tobytes()
+        return [(at, data[at : at + PIECE]) for at in (pieces[::-1] * PIECE).tolist()]
 
 
 class Room:
@@ -145,7 +153,7 @@ def apply(
         part = data[begin : begin + size]
         begin += size
         if at < DATA_AT:
-            if clock is not None and at >= LANES_AT:
+            if clock is not None and at >= LANES_AT and at % PAGE == 0:
                 part = _status_here(part, clock)
             memory[at : at + size] = part
             continue
@@ -172,7 +180,7 @@ def _rows_here(part: memoryview, clock: HostClock) -> memoryview:
 
 
 def _status_here(part: memoryview, clock: HostClock) -> memoryview:
-    """Return a lane's page whose status has begun by the driver's clock."""
+    """Return the first piece of a lane's page whose status has begun by the driver's clock."""
     page = bytearray(part)
     at = STATUS_AT + 8  # its second word
     if since := int.from_bytes(page[at : at + 8], "little", signed=True):

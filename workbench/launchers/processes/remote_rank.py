@@ -9,6 +9,7 @@ import os
 import queue
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from workbench.common import ipc, threads
 from workbench.launchers.processes.channel import Channel
 from workbench.launchers.processes.host_clock import HostClock
-from workbench.launchers.processes.relay import PERIOD_S, Room, Words, apply
+from workbench.launchers.processes.relay import IDLE, PERIOD_S, Room, Words, apply
 from workbench.launchers.processes.session import Session
 from workbench.recording.events import now
 from workbench.shared_memory.control_block import RANK_WORDS, RANKS, RUN_WORDS, THAW_AT
@@ -63,6 +64,7 @@ class RemoteRank:
         self._line = {1: bytearray(), 2: bytearray()}  # printed, by descriptor: an unfinished one
         self.silent, self.gone_at = False, 0.0
         self._given_up = self._left = False
+        self._pinged = 0.0
         threads.start(self._listen, f"workbench rank {rank} elsewhere")
 
     @property
@@ -115,7 +117,6 @@ class RemoteRank:
             self._trace, self._words = trace, Words(control.words)
             order = {"order": message, "ranks": control.words[RANKS], "patience": self.patience}
             self._tell(order, self._words.all())
-            threads.start(self._relay, f"workbench words of rank {self.rank}")
         else:
             self._tell({"order": message})
 
@@ -139,18 +140,19 @@ class RemoteRank:
         if os.getpid() == self._owner:
             self._session.send(message, payload)
 
-    def _relay(self) -> None:
-        """Send the agent what the driver changes, and that it is there, until the run is over."""
-        last_ping = time.monotonic()
-        while not self._left and self._words is not None:
-            if self._code is None and (changes := self._words.changes()):
-                self._tell({"words": changes})
-            if time.monotonic() - last_ping > (ALIVE_S if self.clock is None else ASK_S):
-                last_ping = time.monotonic()
-                self._ping()
-            time.sleep(PERIOD_S)
+    def relay(self) -> None:
+        """Send the agent what the driver has changed, and now and then that it is there."""
+        if self._left:
+            return
+        if self._words is not None and self._code is None and (changes := self._words.changes()):
+            self._tell({"words": changes})
+        moment = time.monotonic()
+        if moment - self._pinged > (ALIVE_S if self.clock is None else ASK_S):
+            self._pinged = moment
+            self.ping()
 
-    def _ping(self) -> None:
+    def ping(self) -> None:
+        """Tell the agent that the driver is there, and ask for its time."""
         if os.getpid() == self._owner:
             self._session.send({"ping": now()}, passing=True)
 
@@ -158,8 +160,10 @@ class RemoteRank:
         """Exchange times with the agent before the rank has anything to record; one that does not
         answer is compared later.
         """
+        while not self._pongs.empty():  # from when it waited for others
+            self._pongs.get()
         for _ in range(FIRST if self.clock is not None else 0):
-            self._ping()
+            self.ping()
             try:
                 self._pongs.get(timeout=ANSWER_S)
             except queue.Empty:
@@ -240,6 +244,16 @@ class RemoteRank:
         if end or len(line) > LONGEST_LINE:
             _write(descriptor, line[: end or None])
             del line[: end or None]
+
+
+def relay(ranks: Sequence[RemoteRank], over: threading.Event) -> None:
+    """Relay what the driver changes to all agents, until the run is over."""
+    pause = PERIOD_S
+    while not over.wait(pause):
+        begin = time.monotonic()
+        for one in ranks:
+            one.relay()
+        pause = max(PERIOD_S, IDLE * (time.monotonic() - begin))
 
 
 def _write(descriptor: int, data: bytearray) -> None:

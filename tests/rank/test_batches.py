@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pairwise import every_value, full, pairwise, sampled
-from workbench.rank.batches import Minibatches, partition
+from workbench.rank.batches import Minibatches, partition, portion, portion_size
 
 sizes = st.integers(1, 60)
 
@@ -91,3 +91,12 @@ def test_the_sample_of_make_test_has_every_value(counts: tuple[int, ...]) -> Non
         case for case in full(factors) if case in chosen
     ]
     assert all(case.marks for case in cases if not isinstance(case, dict))
+
+
+@pytest.mark.parametrize("shares", [None, (1.0, 0.0, 2.5), (3.0, 1.0, 1.0)])
+def test_the_size_of_a_portion_is_that_of_its_ids(shares: tuple[float, ...] | None) -> None:
+    for samples in (1, 7, 64):
+        ids = range(samples)
+        sizes = [portion_size(samples, worker, 3, shares) for worker in range(3)]
+        assert sizes == [len(portion(ids, worker, 3, shares)) for worker in range(3)]
+        assert sum(sizes) == samples

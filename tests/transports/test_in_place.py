@@ -18,7 +18,7 @@ import workbench as wb
 from tests.processes import values
 from workbench.common.errors import WorkbenchError
 from workbench.laws import check_events
-from workbench.transports.in_place import KEPT, LEAST, Borrower, Lender, Place
+from workbench.transports.in_place import KEPT, LEAST, MOST, Borrower, Lender, Place
 from workbench.transports.mailbox import SLOTS
 
 N = LEAST // 4  # the fewest float32 that are read in place
@@ -162,15 +162,33 @@ def test_a_place_that_is_none_is_refused() -> None:
     tensor = lender.empty_like(torch.empty(N)).fill_(5.0)
     place, borrower = lender.place(tensor), Borrower(os.getpid())
     assert place is not None
-    assert (borrower.read(place, 4 * N).view("float32") == 5.0).all()
+    assert (borrower.read(place, 4 * N).bytes.view("float32") == 5.0).all()
     for offset, nbytes in ((-1, 8), (0, 4 * N + 1), (4 * N, 1), (1 << 62, 8)):
         with pytest.raises(WorkbenchError, match="begins at byte"):
             borrower.read(place._replace(offset=offset), nbytes)
     with pytest.raises(ValueError, match="read-only"):
-        borrower.read(place, 8)[0] = 1
+        borrower.read(place, 8).bytes[0] = 1
     with pytest.raises(OSError, match="another one by now"):
         borrower.read(Place(place.fd, place.inode + 1, 0), 8)
     with open(os.devnull) as file, pytest.raises(OSError):
         borrower.read(Place(file.fileno(), os.fstat(file.fileno()).st_ino, 0), 8)
     with pytest.raises(OSError):
         borrower.read(Place(1 << 20, 1, 0), 8)
+
+
+def test_a_place_that_comes_again_has_the_same_tensor() -> None:
+    lender = Lender()
+    tensor = lender.empty_like(torch.empty(2 * N)).fill_(5.0)
+    whole, part, borrower = lender.place(tensor), lender.place(tensor[N:]), Borrower(os.getpid())
+    assert whole is not None and part is not None
+    first = borrower.read(whole, 8 * N).tensor(torch.float32)
+    assert borrower.read(whole, 8 * N).tensor(torch.float32) is first
+    tensor[N:] = 7.0  # its sender writes there again, once it was given back
+    assert first[0] == 5 and first[N] == 7
+    assert (borrower.read(part, 4 * N).tensor(torch.float32) == 7).all()
+    assert len(borrower.read(whole, 4 * N).tensor(torch.float32)) == N
+    assert borrower.read(whole, 8 * N).tensor(torch.int32).dtype == torch.int32
+    for i in range(2 * MOST):  # what is remembered does not grow without end
+        borrower.read(whole._replace(offset=4 * i), 8)
+    assert len(borrower._messages) <= MOST
+    assert torch.equal(borrower.read(whole, 8 * N).tensor(torch.float32), first)

@@ -30,7 +30,7 @@ class Transfer:
 
     ``x``: a flat numpy array. ``name``: the number of what its rows are called. ``place``: where it
     lies in memory that its receiver reads in place. ``stays``: what is received in place is not
-    copied: ``lies`` is its bytes in the sender's memory, until ``give_back``.
+    copied: ``lies`` is where it is in the sender's memory, until ``give_back``.
     """
 
     __slots__ = (

@@ -218,7 +218,7 @@ class RecvEngine(Engine):
         try:
             lies = borrower.read(transfer.place, nbytes)
             if not transfer.stays:
-                np.copyto(transfer.x.view(np.uint8), lies)
+                np.copyto(transfer.x.view(np.uint8), lies.bytes)
         except OSError as error:
             watch = self.members.watch
             ended = watch.ended if peer in watch.spare else watch.lost

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import TypeVar
 
@@ -156,3 +157,11 @@ def portion(ids: Ids, worker: int, workers: int, shares: Sequence[float] | None 
     each: Sequence[float] = shares
     edges = [round(len(ids) * up_to / sum(each)) for up_to in (0.0, *accumulate(each))]
     return ids[edges[worker] : edges[worker + 1]]
+
+
+@lru_cache(1024)
+def portion_size(
+    samples: int, worker: int, workers: int, shares: tuple[float, ...] | None = None
+) -> int:
+    """Return how many samples this worker's share of a minibatch has."""
+    return len(portion(range(samples), worker, workers, shares))

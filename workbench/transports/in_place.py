@@ -27,6 +27,7 @@ from workbench.shared_memory.segments import Segment
 
 LEAST = 1 << 18  # bytes of a message below which two copies cost less than waiting for a receiver
 KEPT = 16  # memfds of one peer that a receiver keeps mapped
+MOST = 64  # messages of one peer whose places a receiver remembers
 
 
 class Place(NamedTuple):
@@ -73,23 +74,53 @@ class Lender:
         segment.close()
 
 
+class Lying:
+    """The ``bytes`` of a message where they lie. Writing to them would end the process."""
+
+    __slots__ = "_tensor", "bytes"
+
+    def __init__(self, memory: Any) -> None:
+        self.bytes = memory
+        self._tensor: torch.Tensor | None = None
+
+    def tensor(self, dtype: torch.dtype) -> torch.Tensor:
+        """Return them as a flat tensor, made once: the next message mostly lies there too."""
+        if self._tensor is None or self._tensor.dtype != dtype:
+            address = self.bytes.__array_interface__["data"][0]
+            memory: Any = (ctypes.c_char * self.bytes.nbytes).from_address(address)
+            memory.lies = self.bytes
+            self._tensor = torch.frombuffer(memory, dtype=dtype)
+        return self._tensor
+
+
 class Borrower:
     """The memfds of one peer, as this process has them mapped: to be read, never written."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._maps: OrderedDict[int, Any] = OrderedDict()  # by inode
+        self._messages: dict[tuple[int, int, int], Lying] = {}  # by inode, first byte, how many
 
-    def read(self, place: Place, nbytes: int) -> Any:
-        """Return the bytes of a message where they lie.
+    def read(self, place: Place, nbytes: int) -> Lying:
+        """Return a message where it lies.
 
-        Raises OSError where they are gone with their process, WorkbenchError for a place outside.
+        Raises OSError where it is gone with its process, WorkbenchError for a place outside.
         """
+        where = place.inode, place.offset, nbytes
+        message = self._messages.get(where)
+        if message is None:
+            if len(self._messages) >= MOST:
+                self._messages.clear()
+            message = self._messages[where] = Lying(self._bytes(place, nbytes))
+        return message
+
+    def _bytes(self, place: Place, nbytes: int) -> Any:
         memory = self._maps.get(place.inode)
         if memory is None:
             memory = self._maps[place.inode] = self._map(place)
             if len(self._maps) > KEPT:
                 self._maps.popitem(last=False)
+                self._messages.clear()
         if not 0 <= place.offset <= len(memory) - nbytes:
             raise WorkbenchError(
                 f"process {self._pid} says that a message of {nbytes:,} bytes begins at byte "
@@ -106,13 +137,3 @@ class Borrower:
             return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), np.uint8)
         finally:
             os.close(descriptor)
-
-
-def read_only(lies: Any, like: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a message where they lie as a flat tensor like this one. Writing to it
-    would end the process.
-    """
-    address = lies.__array_interface__["data"][0]
-    memory: Any = (ctypes.c_char * lies.nbytes).from_address(address)
-    memory.lies = lies
-    return torch.frombuffer(memory, dtype=like.dtype)

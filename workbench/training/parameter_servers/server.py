@@ -18,7 +18,7 @@ from workbench.checkpoints.rows import Rows
 from workbench.common.errors import PeerLost, RunTimeout, timed_out
 from workbench.process_group.direct import group_of, irecv, isend
 from workbench.process_group.work import wait_any
-from workbench.rank.batches import portion
+from workbench.rank.batches import portion_size
 from workbench.recording.events import CODE, Where, now
 from workbench.shared_memory.control_block import ITERATION, STOP, STOP_ASKED
 from workbench.training.parameter_servers.clocks import policy, policy_options
@@ -258,7 +258,7 @@ class Server:
         number, models = worker - len(self.servers), self.config.models
         size = self.job.minibatches.size(iteration)
         mates = len(self.workers[number % models :: models])
-        return len(portion(range(size), number // models, mates, self.config.shares))
+        return portion_size(size, number // models, mates, self.config.shares)
 
     # -- starts --
 

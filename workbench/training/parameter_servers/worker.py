@@ -9,7 +9,9 @@ push   every server's share of the gradient; also the request to start the next 
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -84,6 +86,8 @@ class Worker:
         done = 0
         job.wait_until_all_are_ready()  # a rank that ends earlier leaves the others without groups
         self._say_spare()
+        if job.ranks > len(os.sched_getaffinity(0)):
+            _go_behind_servers()
         for minibatch in job.iterations():
             done = minibatch.iteration
             if not self._granted(minibatch.iteration):
@@ -211,6 +215,16 @@ class Worker:
         values_n = self.values[server].section_n
         nbytes = values_n.numel() * values_n.element_size()
         lane.write(CODE[kind], start, now(), self.run_ranks[server], nbytes=nbytes)
+
+
+def _go_behind_servers() -> None:
+    """Have this thread, when it is woken, wait for a core until others sleep or their turn is over.
+
+    A server wakes a worker in the middle of its work, and where there are more ranks than cores it
+    would lose its own to it; all workers wait for the server.
+    """
+    with contextlib.suppress(OSError):  # not allowed here
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def send_farewell(servers: Iterable[int]) -> None:

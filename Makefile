@@ -71,6 +71,7 @@ test test-all: $(SET_UP)
 	@$(NODE)
 	@$(BIN)/python -m tests.browser.install
 	$(if $(filter test-all,$@),$(BIN)/pip install --quiet -e ".[site]")
+	$(if $(filter test-all,$@),$(BIN)/python -m tests.attaching.install)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(MARKS) and not alone" --hypothesis-profile=$(PROFILE) tests
 	$(PYTEST) -m "$(MARKS) and alone" --hypothesis-profile=$(PROFILE) $(ALONE)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NBVAL) $(NOTEBOOKS)

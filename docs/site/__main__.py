@@ -32,6 +32,7 @@ GUIDES = {  # file of docs/ -> how the menu calls it
     "slurm": "Slurm",
     "ray": "Ray",
     "spark": "Spark",
+    "channel_security": "Security of the channel between hosts",
 }
 SCENES = {  # replay -> what there is to see
     "ring": "Collectives: a ring all-reduce, chunk by chunk",

@@ -5,22 +5,17 @@ flight recorder.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import workbench as wb
-from tests.attaching.test_command import WORKBENCH
+from tests.attaching import compared
 from tests.processes import command
 from workbench import laws
 
 PROGRAMS = Path(__file__).parents[1] / "drop_in" / "programs"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 NAMES = [
     "accumulating",
     "by_hand",
@@ -35,36 +30,6 @@ NAMES = [
     "tensor_parallel",
     "uneven_inputs",
 ]
-# Beside the program, in each of its processes: writes what the flight recorder has at its end.
-COUNTS = """
-import atexit, os, sys
-def write():
-    if "torch" in sys.modules and "RANK" in os.environ:
-        from torch._C._distributed_c10d import _dump_fr_trace_json as dump
-        with open(f"{os.environ['COUNTS_OF_A_TEST']}/{os.environ['RANK']}.json", "wb") as file:
-            file.write(dump(True, False))
-if "COUNTS_OF_A_TEST" in os.environ:
-    atexit.register(write)
-"""
-# What the recorder calls otherwise than the table.
-OTHER_NAMES = {"_all_gather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
-
-
-def apart(folder: Path) -> list[str]:
-    """Return torchrun's options by which what ranks print does not mix."""
-    return ["--redirects=3", f"--log-dir={folder}"]
-
-
-def printed(folder: Path) -> list[str]:
-    """Return what each rank has printed."""
-    return [next(folder.glob(f"*/attempt_0/{rank}/stdout.log")).read_text() for rank in (0, 1)]
-
-
-def counted(folder: Path, rank: int) -> Counter[str]:
-    """Return how often torch's recorder has seen each collective."""
-    entries = json.loads((folder / f"{rank}.json").read_text()).get("entries", [])
-    names = [str(one["profiling_name"]).removeprefix("gloo:").split()[0] for one in entries]
-    return Counter(OTHER_NAMES.get(name, name) for name in names if name not in ("send", "recv"))
 
 
 @pytest.mark.full
@@ -72,23 +37,32 @@ def counted(folder: Path, rank: int) -> Counter[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_prints_the_same_and_every_collective_is_seen(name: str, tmp_path: Path) -> None:
     program = [str(PROGRAMS / f"{name}.py"), "--backend=gloo"]
-    (tmp_path / "sitecustomize.py").write_text(COUNTS)
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    own = {"COUNTS_OF_A_TEST": str(tmp_path), "TORCH_FR_BUFFER_SIZE": "20000", "PYTHONPATH": path}
-    plain = command([*TORCHRUN, *apart(tmp_path / "plain"), *program], 240, **own)
-    trace, words = tmp_path / "trace", [*TORCHRUN, *apart(tmp_path / "attached"), *program]
-    attached = command([*WORKBENCH, "--no-page", "--trace", str(trace), "--", *words], 240)
-    assert plain.returncode == attached.returncode == 0, attached.stderr[-4000:]
-    words_of = [printed(tmp_path / one) for one in ("plain", "attached")]
-    assert words_of[0] == words_of[1] and any(words_of[0]), "losses with every digit"
-    loaded = wb.load(trace)
-    events = loaded.events.with_columns(pl.col(pl.Categorical).cast(pl.String))
-    assert loaded.dropped == 0 and laws.check_events(loaded.events) == []
+    compared.prints_the_same_and_every_collective_is_seen(program, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_job_that_torchrun_restarts_ends_as_without_a_failure(tmp_path: Path) -> None:
+    """A rank is killed in the second of four epochs; the next attempt goes on from a snapshot."""
+    words = compared.torchrun("--nproc-per-node=2", "--max-restarts=1")
+    program, trace = str(PROGRAMS / "elastic.py"), tmp_path / "trace"
+    plain = command([*words, program, str(tmp_path / "plain")], 240)
+    attaching, failing = compared.attach("--trace", str(trace)), ["--fail-after=1"]
+    snapshot = str(tmp_path / "attached")
+    counts = compared.counting(tmp_path)  # of the attempt that ends by itself
+    counts["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # over Gloo it would find the dead rank's
+    counted = command([*words, program, str(tmp_path / "counted"), *failing], 240, **counts)
+    attached = command([*attaching, *words, program, snapshot, *failing], 240)
+    for job in (plain, counted, attached):
+        assert job.returncode == 0, job.stderr[-4000:]
     for rank in range(2):
-        rows = events.filter(rank=rank)
-        seen = Counter(rows.filter(kind="collective")["collective"])
-        there = counted(tmp_path, rank)
-        if "reduce_scatter" not in there:  # Gloo's is an all-reduce, and counted as such
-            seen["all_reduce"] += seen.pop("reduce_scatter", 0)
-        assert +seen == there, (rank, seen)
-        assert there or "send" in rows["kind"], "messages, where there is no collective"
+        unbroken, restarted = (
+            (tmp_path / f"{name}.{rank}").read_text().split(": ") for name in ("plain", "attached")
+        )
+        assert (unbroken[0], restarted[0]) == ("epochs 0 to 3", "epochs 2 to 3")
+        assert unbroken[1] == restarted[1], "every bit of the parameters"
+    loaded = wb.load(trace)
+    assert laws.check_events(loaded.events, complete=False) == []
+    assert set(loaded.events["generation"].unique()) == {0, 1}, "both attempts are seen"
+    last = loaded.events.filter(pl.col("generation") == 1)
+    compared.every_collective_is_seen(last, tmp_path, 2)

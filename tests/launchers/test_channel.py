@@ -11,8 +11,9 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,12 @@ import threading
 
 from workbench.launchers.processes.elsewhere import AgentLauncher
 
-heard, calls = bytearray(), []
+heard, calls, sent = bytearray(), [], []  # sent: by each agent
 
-def pass_on(source, target):
+def pass_on(source, target, copy):
     while data := source.recv(65536):
         heard.extend(data)
+        copy.extend(data)
         target.sendall(data)
     target.shutdown(socket.SHUT_WR)
 
@@ -61,9 +63,10 @@ class Launcher(AgentLauncher):
     def wire(self, listener, host, port):
         agent, _ = listener.accept()
         driver = socket.create_connection((host, port))
-        back = threading.Thread(target=pass_on, args=(driver, agent), daemon=True)
+        back = threading.Thread(target=pass_on, args=(driver, agent, bytearray()), daemon=True)
         back.start()
-        pass_on(agent, driver)
+        sent.append(copy := bytearray())
+        pass_on(agent, driver, copy)
         back.join()
         agent.close()
         driver.close()
@@ -183,22 +186,62 @@ def test_who_does_not_show_the_key_is_hung_up_on_and_keeps_nobody_waiting(
     noisy.close()
 
 
-def test_a_run_over_it_is_the_same_run_and_nothing_is_read_on_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def afar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """A launcher of that name. Returns its module, once it has started ranks."""
     (tmp_path / "launchers").mkdir()
     (tmp_path / "launchers" / "afar.py").write_text(LAUNCHER)
     monkeypatch.setenv("WORKBENCH_EXTENSIONS", str(tmp_path))
+    for name in [name for name in sys.modules if name.endswith("afar")]:
+        monkeypatch.delitem(sys.modules, name)
+    return lambda: sys.modules[next(name for name in sys.modules if name.endswith("afar"))]
+
+
+def test_a_run_over_it_is_the_same_run_and_nothing_is_read_on_the_way(
+    afar: Callable[[], Any],
+) -> None:
     exp = wb.Experiment(ranks=2, iterations=4)
     run = wb.run(exp.replace(launcher="afar"))
     assert run.wait(240).losses == wb.run(exp).wait(120).losses and run.dropped == 0
-    wire = sys.modules[next(name for name in sys.modules if name.endswith("afar"))]
+    wire = afar()
     host, port, key, _ = wire.calls[0]
     assert len(wire.heard) > 100_000, "records travel"
     for word in (key.encode(), b"lenet_digits", b'"trace"', b'"words"'):
         assert word not in wire.heard
     with pytest.raises(OSError):
         socket.create_connection((host, port), timeout=5)
+
+
+def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
+    afar: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All bytes of both agents, from the first on, at the driver's port while their run goes on."""
+    exp = wb.Experiment(ranks=2, iterations=400)
+    with caplog.at_level(logging.WARNING, "workbench.launchers"):
+        run = wb.run(exp.replace(launcher="afar"))
+        until(lambda: run.iteration > 5 or run.done, 240)
+        wire, replies = afar(), []
+        host, port, *_ = wire.calls[0]
+        for copy in wire.sent:
+            session = bytes(copy)
+            assert len(session) > 10_000, "the hello is in it, and records"
+            caller = socket.create_connection((host, port), timeout=60)
+            with caller, contextlib.suppress(ConnectionError):  # hung up on in the middle, maybe
+                caller.sendall(session)
+                caller.shutdown(socket.SHUT_WR)
+                while data := caller.recv(1 << 16):
+                    replies.append(data)
+        until(lambda: len(caplog.records) >= 2 or run.done, 60)
+        assert not run.done, "the run goes on meanwhile"
+        refusals = [record.getMessage() for record in caplog.records]
+        result = run.wait(240)
+    assert result.losses == wb.run(exp).wait(240).losses and run.dropped == 0
+    assert run.store.events.select("rank", "lane", "seq").is_unique().all(), "no row twice"
+    assert len(refusals) == 2, refusals
+    for words in refusals:
+        assert words.startswith("hung up on 127.0.0.1:") and "does not show the run's key" in words
+        assert "BAD_RECORD_MAC" in words, "the session's keys are those of that connection"
+    assert len(b"".join(replies)) < 10_000, "no answer but the handshake's"
 
 
 def test_older_protocols_are_refused() -> None:

@@ -56,6 +56,19 @@ def test_bytes_are_those_of_training_by_rank_and_iteration() -> None:
     assert run.bytes(iteration=9).height == 0
 
 
+def test_metrics_are_the_values_of_one_name_by_time() -> None:
+    rows = [event("metric", 1, -1, 3, 3, name="frames", value=8.0, iteration=2)]
+    rows += [event("metric", 0, -1, 1, 1, name="frames", value=4.0), event("load", 0, -1, 0, 1)]
+    run = loaded(table([*rows, event("metric", 0, -1, 2, 2, name="loss", value=9.0)]))  # type: ignore[list-item]
+    found = run.metrics("frames")
+    assert found.columns == ["rank", "iteration", "generation", "at_ms", "value"]
+    assert found.select("rank", "iteration", "at_ms", "value").rows() == [
+        (0, 0, 1, 4),
+        (1, 2, 3, 8),
+    ]
+    assert run.metrics("none").height == 0
+
+
 def test_grants_are_no_bytes_of_training(served: Loaded) -> None:
     assert served.bytes().rows() == [(0, 0, 200, 200, 0), (1, 100, 0, 100, 1), (2, 100, 0, 100, 1)]
 

@@ -1,3 +1,11 @@
 """Answers to the exercises of chapter 13."""
 
-ANSWERS = {"13.1": (7, 2, 64), "13.2": (8.5, 10, 1)}
+ANSWERS = {
+    "13.1": (7, 2, 64),
+    "13.2": (8.5, 10, 1),
+    "13.3": (
+        {"ring": 1.75, "hierarchical": 1.5},
+        {"ring": 1.75, "hierarchical": 0.75},
+        {"ring": 3.5, "hierarchical": 1.5},
+    ),
+}

@@ -1,4 +1,4 @@
-"""Tables of a run that are asked for again and again: bytes, calls, iterations, waits, a queue.
+"""Tables of a run that are asked for again and again: bytes, calls, waits, metrics, a queue.
 
 Times are milliseconds; those of moments count from the run's first recorded event. Groups of
 metrics and of control are no training and left out, but for grants, which a worker waits for.
@@ -109,6 +109,14 @@ def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> 
         .sort("rank", "peer", "what")
         .collect()
     )
+
+
+def metrics(events: pl.DataFrame | pl.LazyFrame, name: str) -> pl.DataFrame:
+    """Return columns rank, iteration, generation, at_ms, value: see ``Run.metrics``."""
+    named = _kind(events, "metric").filter(p("name").cast(pl.String) == name)
+    at_ms = moment("end_ns", event_origin(events))
+    columns = ("rank", "iteration", "generation")
+    return named.select(*columns, at_ms=at_ms, value="value").sort("at_ms", *columns).collect()
 
 
 def queue(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:

@@ -200,7 +200,7 @@ EXERCISES = (
         takes=choice("larger", "smaller", "same"),
         judge=slow_first,
         task="""
-            In *Turn one knob* rank 2 computed half as long again. Let it be rank 0: is the bubble
+            In *Two misfortunes* rank 2 computed half as long again. Let it be rank 0: is the bubble
             larger, smaller, or the same?
             """,
         hint="Give `theory.Times` a list for each of F, I and W: one number per stage.",

@@ -1,15 +1,16 @@
-"""Exercises of chapter 9: DDP's buckets and overlap."""
+"""Exercises of chapters 9 and 9b: DDP's buckets and overlap, and a backward that is not simple."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import polars as pl
 
-from workbench.exercises.answers import choice, number
+from workbench.exercises.answers import choice, number, numbers
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.recorded import finished, sent_bytes
-from workbench.exercises.verdict import Finding, equal
+from workbench.exercises.verdict import Finding, equal, timed
 from workbench.experiment.faults import Slow
 from workbench.experiment.network import Network
 from workbench.experiment.spec import Experiment
@@ -31,15 +32,17 @@ JOB = Experiment(
 )
 
 
-def step_ms(cap_mb: float, share: float) -> float:
-    """Return the length of a step by the chapter's formula; ``share``: of each number's bytes."""
+def step_ms(cap_mb: float, share: float = 1.0, backward: float = 2 * PAD_MS / 3) -> float:
+    """Return the length of a step by the chapter's formula; ``share``: of each number's bytes,
+    ``backward``: the milliseconds of 100 in which buckets fill.
+    """
     link = cost_model.Cost(alpha_s=1e-3, beta_s_per_byte=8 / 100e6)
     arrive = [one.nbytes for one in Task(layers=24, width=64).model().parameters()][::-1]
     end, filled = 0.0, 0
     for done, nbytes in enumerate(arrive, 1):
         filled += nbytes
         if filled >= cap_mb * 2**20 or done == len(arrive):
-            full = PAD_MS / 3 + 2 * PAD_MS / 3 * done / len(arrive)
+            full = PAD_MS - backward + backward * done / len(arrive)
             end = max(full, end) + cost_model.predict("ring", 4, filled * share, link) * 1e3
             filled = 0
     return end
@@ -85,6 +88,61 @@ def static_buckets(answer: float) -> list[Finding]:
     return [equal("buckets", len(buckets["bytes"]), answer, why)]
 
 
+def eight_parts(answer: Mapping[str, float]) -> list[Finding]:
+    """Judge the bytes of an update in eight parts by the record, its step by the formula."""
+    options = {**JOB.options, "accumulate": 8}
+    run = finished(JOB.replace(pad_compute=f"{PAD_MS / 8} ms", options=options))
+    nbytes = run.calls(iteration=3)["nbytes"].sum()
+    formula = step_ms(0.1, backward=2 * PAD_MS / 3 / 8)
+    measured = run.overlap().settled["step_ms"].to_list()
+    middle = sorted(measured)[len(measured) // 2]
+    why = (
+        "Buckets fill in the last backward only, and that lasts an eighth of 66.7 ms: it can hide "
+        "8.3 ms at most. With all of backward to hide behind, the step would take 124.7 ms."
+    )
+    return [
+        equal("bytes of an update", nbytes, answer["bytes"], "Seven of eight backwards send none."),
+        timed("ms of a step", round(formula, 1), middle, answer["ms"], 0.02, why),
+    ]
+
+
+def who_is_used(answer: float) -> list[Finding]:
+    """Judge the bytes by which ranks ask one another which parameters were used."""
+    options = {**JOB.options, "find_unused": True}
+    task = {**JOB.task_options, "unused": 4}
+    run = finished(JOB.replace(task_options=task, pad_compute=None, options=options))
+    calls = run.calls(iteration=3)
+    asked = calls.filter(pl.col("name") == "used parameters")["nbytes"].sum()
+    why = (
+        f"{asked // 4} parameters, a number of four bytes for each. Beside it {calls.height - 1} "
+        "buckets travel, those of unused layers too: whole, and full of zeros."
+    )
+    return [equal("bytes", asked, answer, why)]
+
+
+def without_samples(answer: Mapping[str, float]) -> list[Finding]:
+    """Judge by what ranks report while some of them have no samples left."""
+    options = {**JOB.options, "runs_out": (8, 2, 5, 8)}
+    run = finished(JOB.replace(pad_compute=None, iterations=8, options=options))
+    metrics = run.events.filter(kind="metric")
+    samples = metrics.filter(name="samples", rank=0, iteration=6)["value"].item()
+    full = metrics.filter(name="bucket full", rank=1).height
+    return [
+        equal(
+            "samples of rank 0",
+            int(samples),
+            answer["samples"],
+            "Ranks 0 and 3 are left, and divide the 32 samples between them.",
+        ),
+        equal(
+            "all-reduces of rank 1",
+            full,
+            answer["all_reduces"],
+            "One in the first iteration, four in each of the other seven: as many as any rank.",
+        ),
+    ]
+
+
 EXERCISES = (
     Exercise(
         name="09.1",
@@ -127,5 +185,59 @@ EXERCISES = (
             """,
         hint='`json.loads(run.store.metadata["buckets"])` has what the ranks tell.',
         solution="Four, as without the promise.",
+    ),
+    Exercise(
+        name="09.4",
+        title="Eight parts",
+        difficulty=2,
+        minutes=10,
+        takes=numbers("bytes", "ms"),
+        judge=eight_parts,
+        task="""
+            A minibatch is computed in eight backwards with `no_sync`, which take 100 ms together,
+            as in *Several backwards, one update*. How many bytes of gradients does an update
+            all-reduce, and how long is a step by the formula?
+            """,
+        hint="`once(8)`; and what does the first of eight backwards send?",
+        solution="""
+            399,360 bytes, all gradients once, and 166.0 ms: only the last backward hides anything,
+            and it lasts 8.3 ms.
+            """,
+    ),
+    Exercise(
+        name="09.5",
+        title="Who was used?",
+        difficulty=1,
+        minutes=5,
+        takes=number("bytes"),
+        judge=who_is_used,
+        task="""
+            With `find_unused` the ranks ask one another in each iteration which parameters were
+            used. Let four layers be unused in place of two: `task_options={"unused": 4, ...}`. How
+            many bytes has the all-reduce of that question?
+            """,
+        hint="With two unused layers it had 208 bytes. A layer has a weight and a bias.",
+        solution="""
+            224: there are $2 \\cdot (24 + 4) = 56$ parameters, and each has a number of four bytes.
+            """,
+    ),
+    Exercise(
+        name="09.6",
+        title="Two ranks run out",
+        difficulty=2,
+        minutes=10,
+        takes=numbers("samples", "all_reduces"),
+        judge=without_samples,
+        task="""
+            Eight iterations with minibatches of 32 samples, and `"runs_out": (8, 2, 5, 8)`. How
+            many samples does rank 0 take in iteration 6 (counted from 0)? And in how many
+            all-reduces of gradients does rank 1 take part in all eight iterations, although it has
+            samples for two?
+            """,
+        hint="Who is left in iteration 6? The first iteration has one bucket, each other has four.",
+        solution="""
+            16 samples: two ranks are left. And $1 + 7 \\cdot 4 = 29$ all-reduces, as every rank:
+            `Join` has the others' buckets answered with zeros.
+            """,
     ),
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.exercises.answers import number
+from collections.abc import Mapping
+
+import polars as pl
+
+from workbench.exercises.answers import number, numbers
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.recorded import calls_ms, finished
 from workbench.exercises.verdict import Finding, equal, timed
@@ -47,6 +51,22 @@ def one_narrow_link(answer: float) -> list[Finding]:
     return [timed("times as slow", round(factor, 1), round(measured, 1), answer, 0.15, why)]
 
 
+def hosts_of_two(answer: Mapping[str, float]) -> list[Finding]:
+    """Judge what leaves a host of two, of four hosts, by the bytes that were recorded."""
+    cards = Network(levels=(2, 4), nic="50 Mbit/s")
+    exp = Experiment(strategy="fusion", ranks=8, iterations=3, threads=1, network=cards)
+    why = {
+        "ring": "One rank of a host borders on the next host, and sends all that the ring sends.",
+        "hierarchical": "Each of two ranks all-reduces its half among four: 2 · 3/4 · 1/2 of L.",
+    }
+    findings = []
+    for way, reason in why.items():
+        sent = finished(exp.replace(all_reduce=way)).bytes(iteration=2, by_peer=True)
+        out = sent.filter(pl.col("rank") < 2, pl.col("peer") >= 2)["sent"].sum() / LENET
+        findings.append(equal(f"{way}, times L", round(out, 2), round(answer[way], 2), reason))
+    return findings
+
+
 EXERCISES = (
     Exercise(
         name="13.1",
@@ -77,6 +97,24 @@ EXERCISES = (
         solution="""
             A step took $0.5 + 2.5$ ms and takes $0.5 + 24.7$ ms: 8.5 times as long. The naive
             all-reduce uses that link only once, for all of $L$, so it suffers less.
+            """,
+    ),
+    Exercise(
+        name="13.3",
+        title="Four hosts of two",
+        difficulty=2,
+        minutes=10,
+        takes=numbers("ring", "hierarchical"),
+        judge=hosts_of_two,
+        task="""
+            Eight ranks, but on four hosts of two: `wb.Network(levels=(2, 4), nic="50 Mbit/s")`. How
+            many times the tensor's size leaves a host through its card, in a ring and in a
+            hierarchical all-reduce?
+            """,
+        hint="In the hierarchical one each rank of a host has a half. Among how many hosts?",
+        solution="""
+            1.75 and 1.5. A ring sends the same out of any host; with only two ranks per host the
+            hierarchical all-reduce hardly sends less.
             """,
     ),
 )

@@ -1,12 +1,12 @@
-"""Tables of a run's record: bytes, calls, iterations, waits; a server's queue, gradients, versions;
-a pipeline's actions. Every column has its unit.
+"""Tables of a run's record: bytes, calls, iterations, waits, metrics; a server's queue, gradients,
+versions; a pipeline's actions. Every column has its unit.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.common.arguments import Number, Real, checked
+from workbench.common.arguments import Number, Real, Text, checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -75,6 +75,17 @@ class Tables:
         from workbench.analysis.tables import waits
 
         return waits(self.store.scan(), iteration)
+
+    @checked
+    def metrics(self, name: Text) -> pl.DataFrame:
+        """List the values of the metric ``name``, such as "loss", by time: a row per value.
+
+        rank; iteration; generation: of the group of ranks; at_ms: when it was known; value. Empty
+        where no rank records it.
+        """
+        from workbench.analysis.tables import metrics
+
+        return metrics(self.store.scan(), name)
 
     def queue(self) -> pl.DataFrame:
         """List the pushes that servers took in, by arrival: a row per push.

@@ -60,9 +60,9 @@ def test_metrics_are_the_values_of_one_name_by_time() -> None:
     rows = [event("metric", 1, -1, 3, 3, name="frames", value=8.0, iteration=2)]
     rows += [event("metric", 0, -1, 1, 1, name="frames", value=4.0), event("load", 0, -1, 0, 1)]
     run = loaded(table([*rows, event("metric", 0, -1, 2, 2, name="loss", value=9.0)]))  # type: ignore[list-item]
-    found = run.metrics("frames")
-    assert found.columns == ["rank", "iteration", "generation", "at_ms", "value"]
-    assert found.select("rank", "iteration", "at_ms", "value").rows() == [
+    frames = run.metrics("frames")
+    assert frames.columns == ["rank", "iteration", "generation", "at_ms", "value"]
+    assert frames.select("rank", "iteration", "at_ms", "value").rows() == [
         (0, 0, 1, 4),
         (1, 2, 3, 8),
     ]

@@ -67,7 +67,7 @@ export function feedView(body, stage) {
         tabIndex: -1,
         onclick: () => stage.playback.goto(line.t),
       });
-      button.children[0].textContent = duration(line.t);
+      button.children[0].textContent = line.t < 1000 ? "start" : duration(line.t);
       items.set(line, li);
     }
     const words = /** @type {Element} */ (li.querySelector("em"));

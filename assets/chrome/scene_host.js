@@ -108,6 +108,7 @@ export class SceneHost {
   #tabs() {
     const tabs = this.stage.$(".wb-tabs");
     tabs.onkeydown = (event) => this.#walk(event);
+    tabs.onscroll = () => tabs.classList.toggle("scrolled", tabs.scrollLeft > 0);
     for (const scene of this.all) {
       const tab = document.createElement("button");
       const digit = this.digitOf(scene);
@@ -147,7 +148,9 @@ export class SceneHost {
   open(name, chosen = true) {
     const { stage } = this;
     const offered = this.offered();
-    const scene = offered.find((one) => one.name === name) ?? offered[0] ?? this.all[0];
+    const { run } = stage.known; // until it is known, what comes has the shape that it was opened for
+    const scene =
+      (run ? offered : this.all).find((one) => one.name === name) ?? offered[0] ?? this.all[0];
     if (chosen) stage.wire.kept.scene = scene.name;
     if (this.current === scene) return;
     const before = stage.playback.source;
@@ -181,7 +184,7 @@ export class SceneHost {
     const left = tab.offsetLeft - row.offsetLeft;
     const faded = parseFloat(getComputedStyle(row).paddingRight);
     const least = left + tab.offsetWidth + faded - row.clientWidth;
-    row.scrollLeft = Math.min(Math.max(row.scrollLeft, least), left);
+    row.scrollLeft = Math.min(Math.max(row.scrollLeft, least), Math.max(0, left - faded));
   }
 
   #buttons() {

@@ -10,6 +10,7 @@ const FITS = { width: 1240, height: 880 }; // px that a stage with all that stan
 const LEAST = 780; // px: fewer would stack it
 const LARGER = 1.5; // times, for a lecture hall
 const MOST = 4;
+const LOW = 420; // px: in a host that shows fewer, the lanes of a call would take half of them
 
 /**
  * How many times larger a stage is drawn than the page's own pixels.
@@ -31,6 +32,7 @@ export class Screen {
     el.append(this.box);
     this.larger = !!stage.wire.kept.larger;
     this.scale = 1;
+    this.port = /** @type {HTMLElement | null} */ (null); // what scrolls it
     this.changed = () => {}; // called when it is full, or larger, or no more
     const fit = () => this.#fit();
     this.size = new ResizeObserver(fit);
@@ -38,6 +40,15 @@ export class Screen {
     this.size.observe(stage.root);
     document.addEventListener("fullscreenchange", fit);
     this.off = () => document.removeEventListener("fullscreenchange", fit);
+  }
+
+  /** Whether the host shows little of the stage at once: it scrolls in a low panel. */
+  get #low() {
+    let port = this.box.parentElement;
+    while (port && !/auto|scroll/.test(getComputedStyle(port).overflowY)) port = port.parentElement;
+    if (port && port !== this.port) this.size.observe(port); // it may grow
+    this.port = port;
+    return !!port && port.clientHeight < LOW * this.scale;
   }
 
   get full() {
@@ -73,6 +84,7 @@ export class Screen {
     if (!width) return; // it is not on show
     this.scale = scaleFor({ width, height, full, larger });
     box.classList.toggle("scaled", this.scale > 1);
+    box.classList.toggle("low", this.#low);
     box.style.setProperty("--wb-scale", String(this.scale));
     const grown = this.scale > 1 && !full; // a scale takes no room of its own
     box.style.height = grown ? `${Math.ceil(stage.root.offsetHeight * this.scale)}px` : "";

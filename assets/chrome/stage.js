@@ -101,8 +101,10 @@ export class Stage {
       player: () => playback.player,
     };
     if (!host.current) host.open(this.wire.kept.scene || model.get?.("opens") || "", false);
-    if (performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS)
-      this.root.focus({ preventScroll: true });
+    const again = performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS;
+    const alone = (!model.get || view?.model_proxy) && !document.body.dataset.jpThemeLight;
+    if (again || (alone && document.activeElement === document.body))
+      this.root.focus({ preventScroll: true }); // its keys act at once
     requestAnimationFrame((at) => this.loop(at));
   }
 

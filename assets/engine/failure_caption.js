@@ -47,7 +47,7 @@ export function failedWords(known) {
   const elsewhere =
     others > 0 ? `, ${others === 1 ? "another" : `${others} others`} elsewhere` : "";
   const parts = [
-    report?.doing ? `it was ${report.words}` : "",
+    report?.doing ? `it was ${report.words.replace("waiting in a wait", "waiting")}` : "",
     first ? `rank ${first.rank} noticed it in ${first.doing}${elsewhere}` : "",
   ].filter(Boolean);
   const other = [...reports.values()].find(({ rank }) => rank !== lost);

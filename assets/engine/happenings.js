@@ -18,6 +18,7 @@ import { isOver } from "./player.js";
 import { isMessage, servesExamples, standsForMessages } from "./waits.js";
 import { headline } from "./failure_caption.js";
 import { areTwins, linkChange, linkFaultWords } from "./link_faults.js";
+import { noteHold } from "./holds.js";
 import { newestIsWhole, lossWords, lossesOf, trainers } from "./losses.js";
 
 const SHOWN_KINDS = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
@@ -166,6 +167,7 @@ export class Happenings {
       this.#feed.put(t, `rank ${peer} ${FOUND_WORDS[name] ?? lost}`, kind, peer);
     } else if (kind === "detect" && name === "lost") {
       this.wentOn = Math.max(this.wentOn, t);
+      if (!this.lostAt.has(peer)) this.lostAt.set(peer, t);
       this.#feed.once(
         `lost ${peer}`,
         t,
@@ -364,6 +366,7 @@ export class Happenings {
       }
       this.slowFirst = [];
     }
+    noteHold(table, control.held && state === "running", now);
     if (state !== "running") return;
     if (control.held !== this.held)
       this.#feed.put(now, control.held ? "The ranks are held" : "The ranks run again", "state", -1);

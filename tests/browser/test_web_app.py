@@ -51,9 +51,23 @@ TELL_ONE = """(root) => {
 # ---- one click
 
 
+# The scenes that a page's picture shows, frame by frame, from its first.
+SCENES = """(() => { const seen = (window.scenes = []); const find = (at) => {
+    for (const one of at.querySelectorAll("*")) {
+      if (one.classList.contains("wb-stage")) return one;
+      const found = one.shadowRoot && find(one.shadowRoot);
+      if (found) return found;
+    } };
+  const look = () => { const scene = find(document)?.dataset.scene;
+    if (scene && scene !== seen.at(-1)) seen.push(scene);
+    requestAnimationFrame(look); };
+  look(); })()"""
+
+
 @pytest.mark.full
 def test_one_click_and_chunks_move(web_app: str, open_page: Open) -> None:
     page = open_page().page
+    page.add_init_script(SCENES)
     start_page(page, web_app)
     began = time.monotonic()
     page.get_by_role("button", name=FIRST).click()
@@ -64,6 +78,9 @@ def test_one_click_and_chunks_move(web_app: str, open_page: Open) -> None:
     assert (run["ranks"], run["algorithm"], run["readonly"]) == (4, "ring", False)
     assert len(pids(stage)) == 4
     assert page.get_by_role("heading", level=1).inner_text() == "Ring of four"
+    assert page.evaluate("scenes") == ["collectives"], "no other scene while it loads"
+    page.keyboard.press("1")
+    wait_for(lambda: stage.get_attribute("data-scene") == "overview", "a key before any click")
 
 
 @pytest.mark.full

@@ -155,6 +155,9 @@ test("what was noticed of a rank that was lost is no alarm once the others have 
   const again = fault(80e6, "killed", 2);
   const later = { ...again, kind: "detect" };
   assert.deepEqual(alarms(heard([...recovered().rows, later])), ["rank 2 was killed: noticed"]);
+  const left = { ...later, end: 90e6, name: "lost", rank: 0, peer: 1, lane: "comm" };
+  const without = { ...heard([left]), state: "running", control };
+  assert.deepEqual(alarms(without, 95e6), [], "nobody takes its place: others go on without it");
   for (const run of ["peer_replaced", "server_replaced", "server_shrinks", "worker_replaced"])
     assert.deepEqual(alarms(recorded(run)), [], run);
 });

@@ -96,6 +96,16 @@ for (const n of [2, 4, 8, 16])
       },
     );
 
+test("words above the counters keep apart, also of 64 ranks in 126 steps", () => {
+  const look = lookAt(64, ringRows(64), 0.5, { width: 928, ink: INK, known: MADE(64) });
+  const words = drawn(look).pictures.matrix[0].filter((d) => d.kind === "text" && d.y < 30);
+  const [ideal, bound] = ["ideal", "bound"].map((word) =>
+    words.find(({ text }) => text.startsWith(word)),
+  );
+  assert.ok(ideal.x + ideal.w + 8 <= bound.x, `${ideal.x} ${ideal.w} ${bound.x}`);
+  assert.ok(words.some(({ text }) => text === "step of 126"));
+});
+
 test("a collision would be seen", () => {
   const g = canvas();
   g.fillText("waits", 50, 50);

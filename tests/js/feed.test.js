@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { faultWords } from "../../assets/engine/fault_words.js";
 import { Happenings } from "../../assets/engine/happenings.js";
+import { holdsOf } from "../../assets/engine/holds.js";
 import { headline } from "../../assets/engine/failure_caption.js";
 import { nothing, receive } from "../../assets/engine/page_state.js";
 import { killedIn, reworded } from "./failures.js";
@@ -236,7 +237,9 @@ test("what only the header tells is said when it changes", () => {
   happenings.read(known, 0);
   assert.equal(then({ held: true }, 5e9), "The ranks are held");
   assert.equal(then({ held: true }, 6e9), "The ranks are held");
+  assert.deepEqual(holdsOf(known.table), [{ from: 5e9, to: Infinity }]);
   assert.equal(then({}, 7e9), "The ranks run again");
+  assert.deepEqual(holdsOf(known.table), [{ from: 5e9, to: 7e9 }], "when, for the timeline");
   assert.equal(
     then({ slow_motion: 1000 }, 8e9),
     "Slow motion: every transfer lasts 1,000 times as long",

@@ -344,3 +344,16 @@ test(
     for (const one of [a, c]) one.leave();
   },
 );
+
+test("the iteration on screen has the reader's own colour in the history", () => {
+  const { look, passes, pass } = seenAt({ iterations: 6 }, 0.4, 928);
+  const past = passes.calls.map((head) => ({ ...head, idle: 0.2, parts: pass.all }));
+  const g = canvas();
+  drawHistory(g, look, past, NaN, "plan");
+  const bars = g.drawn.filter(({ kind, w }) => kind === "box" && w > 20 && w < 400);
+  assert.equal(bars.length, 6);
+  assert.deepEqual(
+    bars.map(({ ink }) => ink).filter((ink) => ink !== "edge"),
+    ["focus"],
+  );
+});

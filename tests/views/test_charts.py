@@ -47,6 +47,24 @@ def test_colours_are_the_stages() -> None:
         tokens("grey")
 
 
+def test_an_iteration_during_which_the_ranks_were_held_flattens_no_chart() -> None:
+    columns = pl.DataFrame({"iteration": range(40)}).with_columns(
+        seconds=pl.col("iteration") / 100,
+        step_ms=pl.when(pl.col("iteration") == 20).then(5000.0).otherwise(10.0),
+        compute_ms=pl.lit(4.0),
+        exposed_ms=pl.when(pl.col("iteration") == 20).then(4996.0).otherwise(6.0),
+    )
+    chart = figures.draw("communication", columns)
+    assert chart.layout.yaxis.range == (0, 15), "as if the long one were not there"
+    assert "1 point is higher, up to 5,000 ms" in chart.layout.annotations[0].text
+    assert max(chart.data[1].y) == 4996, "pointed at, it says how long it was"
+    bursts = columns.with_columns(
+        exposed_ms=pl.when(pl.col("iteration") % 4 == 3).then(90.0).otherwise(1.0)
+    )
+    chart = figures.draw("communication", bursts)
+    assert chart.layout.yaxis.autorange and "higher" not in chart.layout.annotations[0].text
+
+
 def test_a_long_curve_is_drawn_with_few_points_that_stay_where_they_are() -> None:
     columns = pl.DataFrame({"iteration": range(100_000)}).with_columns(
         seconds=pl.col("iteration") / 100, loss=1 / (1 + pl.col("iteration"))
@@ -176,6 +194,11 @@ def test_charts_show_what_they_are_asked_to() -> None:
     loss = select(Store.from_frame(two_ranks()), "loss")
     live.compare({"a": loss, "b": loss})
     assert [trace.name for trace in live.figure.data][3:] == ["a", "b"] * 2
+    high = live.figure.layout.legend3
+    assert (high.y, high.yanchor) == (live.figure.layout.yaxis5.domain[0], "bottom")
+    falls = loss.with_columns(loss=1 / (1 + pl.col("iteration").cast(pl.Float64)))
+    live.compare({"a": falls, "b": falls})
+    assert live.figure.layout.legend3.yanchor == "top", "lines end low: above them is room"
     live.compare({})
     assert len(live.figure.data) == 3
     live.close()

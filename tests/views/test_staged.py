@@ -15,6 +15,7 @@ from tests.live import crowding
 from tests.synthetic import table
 from tests.views.chart_rows import metric, row, two_ranks
 from workbench.analysis import measures
+from workbench.analysis.chart_cells import tokens
 from workbench.analysis.curves import MEMORY, NAMES, STAGED, Curves, select
 from workbench.analysis.stage_charts import EMPTY, NO_MEMORY
 from workbench.analysis.stages import KEEP
@@ -260,6 +261,10 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
 
 def test_reasons_are_open_bars_and_the_plan_a_line_across() -> None:
     chart = figures.figure(store_of(events(slower=2)), "bubble")
+    bars = {bar.name: bar.marker for bar in chart.data if bar.type == "bar"}
+    assert all(bar.color != tokens("light")["comm"] for bar in bars.values()), "none moves bytes"
+    looks = {(bar.color, bar.pattern.shape) for bar in bars.values()}
+    assert len(looks) == len(bars) and {bar.pattern.bgcolor for bar in bars.values()} == {"#ffffff"}
     by_name = {trace.name: trace for trace in chart.data}
     assert list(by_name["imbalance"].x) == ["0", "1", "all"]
     shape = by_name["warm-up and drain"].marker.pattern.shape

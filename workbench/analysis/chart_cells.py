@@ -6,12 +6,14 @@ point stands for several iterations, and the title says for how many.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from workbench.analysis.points import Trace, caption, thin_out, traces
@@ -20,6 +22,8 @@ from workbench.common.errors import SpecError
 from workbench.store.event_store import Store
 
 FIRST_SCALE = 400  # iterations
+FEW = 0.1  # of the points may rise over the end of a y axis
+FLATTENS = 8  # times as high as the others: such points flatten them
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Chart:
 @dataclass(frozen=True)
 class Cell:
     """A chart with what it shows now; ``looks``, where given, in place of the chart's lines.
-    ``until``: where its x axis ends; None: where the points do.
+    ``until``: where its x axis ends; None: where the points do. ``most``: the same of its y axis,
+    where few points are so high that they would flatten all others.
     """
 
     chart: Chart
@@ -56,6 +61,7 @@ class Cell:
     looks: list[dict[str, Any]] = field(default_factory=list)
     key: bool = False  # the names of its lines are told beside them; else the title is the key
     begins: bool = False  # a row of the grid
+    most: float | None = None
 
     @property
     def empty(self) -> bool:
@@ -72,6 +78,7 @@ _END: dict[str, Any] = {
     "marker": {"size": 10, "symbol": "diamond"},
     "cliponaxis": False,
 }
+_PER_STEP = "ms a step"
 _ASIDE: dict[str, Any] = {"mode": "lines", "line": {"width": 2, "dash": "dot"}}
 CHARTS: Mapping[str, Chart] = {
     "loss": Chart("Loss", "iteration", "loss", (("ink", LINE),), "iteration %{x}: %{y:.4f}"),
@@ -96,21 +103,21 @@ CHARTS: Mapping[str, Chart] = {
     "communication": Chart(
         "Exposed communication",
         "iteration",
-        "ms a step",
+        _PER_STEP,
         (("forward", _AREA), ("comm", _AREA)),
         "iteration %{x}: %{y:.2f} ms",
     ),
     "overlap": Chart(
         "Overlap with computing",
         "iteration",
-        "ms a step",
+        _PER_STEP,
         (("comm", _PALE), ("comm", _AREA), ("ideal", _COULD)),
         "iteration %{x}: %{y:.2f} ms",
     ),
     "input": Chart(
         "Input stall",
         "iteration",
-        "ms a step",
+        _PER_STEP,
         (("wait", LINE), ("ink-3", _COULD)),
         "iteration %{x}: %{y:.2f} ms",
     ),
@@ -144,7 +151,23 @@ def cell(
     if iterations and chart.x == "iteration":
         newest = int(columns["iteration"][-1]) if columns.height else 0
         until = scale(newest, iterations)
-    return Cell(chart, titled(chart.title + each, words), y, result, until)
+    most, above = _ceiling(result) if chart.y == _PER_STEP else (None, "")
+    return Cell(chart, titled(chart.title + each, words + above), y, result, until, most=most)
+
+
+def _ceiling(lines: list[Trace]) -> tuple[float | None, str]:
+    """Return where the y axis ends, and words for the points above it: a step during which the
+    ranks were held, say, lasts a thousand others.
+    """
+    heights = np.sort(np.nansum([line.y for line in lines[:2]], axis=0))
+    if len(heights) < 2:
+        return None, ""
+    usual = float(heights[math.ceil(len(heights) * (1 - FEW)) - 1])
+    if not 0 < FLATTENS * usual < heights[-1]:
+        return None, ""
+    many = int((heights > 1.5 * usual).sum())
+    points = "1 point is" if many == 1 else f"{many:,} points are"
+    return 1.5 * usual, f" · {points} higher, up to {heights[-1]:,.0f} ms"
 
 
 def _sign(look: Mapping[str, Any], usual: str) -> str:

@@ -153,7 +153,19 @@ def _cell(
         traces += lines
         drawn += looks[label][-len(lines) :]
     title = titled(chart.title, "; ".join(key_words(groups, most)))
+    if of == "loss":  # a return has its key below in any case
+        chart = replace(chart, key_below=_ends_high(traces))
     return Cell(chart, title, chart.y, traces, looks=drawn, key=number == 0, begins=number == 0)
+
+
+def _ends_high(lines: Sequence[Trace]) -> bool:
+    """Return whether lines end in the upper half of their chart, where its key usually is: losses
+    that hardly fall.
+    """
+    known = [line.y[np.isfinite(line.y)] for line in lines if len(line.y)]
+    known = [values for values in known if len(values)]
+    top = max((float(values.max()) for values in known), default=0.0)
+    return any(float(values[-len(values) // 3 :].max()) > top / 2 for values in known)
 
 
 def key_words(groups: Mapping[str, Sequence[Curve]], over: int) -> list[str]:

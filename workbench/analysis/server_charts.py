@@ -20,7 +20,7 @@ NAMED = 8  # workers: of more no title names them
 BARS = 40  # of the histogram, at most
 EMPTY = "appears with a server's first update"
 _BAR: dict[str, Any] = {"type": "bar"}
-_OPEN: dict[str, Any] = _BAR | {"open": True}  # waiting is never solid
+_OPEN: dict[str, Any] = _BAR | {"open": "/"}  # waiting is never solid
 _MARK: dict[str, Any] = {
     "mode": "markers",
     "marker": {"size": 10, "symbol": "diamond"},

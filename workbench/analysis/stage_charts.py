@@ -18,15 +18,16 @@ ALIKE = 1.02  # stages whose times differ by less have no slowest one
 NAMED = 8  # ranks: of more no title names them
 EMPTY = "appears with a pipeline's first iteration"
 NO_MEMORY = "appears with the first iteration"
-IDLE = {  # why a stage idles: a column of the curve -> words, and the colour's token
-    "warm_up": ("warm-up and drain", "ink-3"),
-    "imbalance": ("imbalance", "wait"),
-    "communication": ("communication", "comm"),
-    "fault": ("fault", "fault"),
-    "idle": ("idle", "ink-2"),
+# Why a stage idles: a column of the curve -> words, the colour's token, and the hatch, which are
+# those of the pipeline's picture.
+IDLE = {
+    "warm_up": ("warm-up and drain", "edge", "/"),
+    "imbalance": ("imbalance", "wait", "\\"),
+    "communication": ("communication", "ink-2", "-"),
+    "fault": ("fault", "fault", "x"),
+    "idle": ("idle", "ink-3", "."),
 }
 _BAR: dict[str, Any] = {"type": "bar"}
-_OPEN: dict[str, Any] = _BAR | {"open": True}  # waiting is never solid
 _PLAN: dict[str, Any] = {"mode": "lines", "line": {"width": 2, "dash": "dot"}}
 _MARK: dict[str, Any] = {
     "mode": "markers",
@@ -40,7 +41,10 @@ CHARTS: Mapping[str, Chart] = {
         "Why the ranks idle",
         "rank",
         "share of an iteration",
-        (*((token, _OPEN) for _, token in IDLE.values()), ("ideal", _PLAN)),
+        (
+            *((token, _BAR | {"open": hatch}) for _, token, hatch in IDLE.values()),
+            ("ideal", _PLAN),
+        ),
         "%{x}: %{y:.1%}",
         ".0%",
         across=_EACH,
@@ -106,7 +110,7 @@ def _bubble(columns: pl.DataFrame) -> list[Trace]:
     """Return a bar per rank, one for all, and a line for the schedule's own bubble."""
     names = np.array([*map(str, columns["rank"]), *(["all"] if columns.height else [])])
     traces = []
-    for part, (words, _) in IDLE.items():
+    for part, (words, *_) in IDLE.items():
         each = columns[part].to_numpy()
         each = np.append(each, each.mean()) if len(each) else each
         # What is nowhere has no outline; a bar of nothing keeps its place in a pile.
@@ -119,7 +123,7 @@ def _bubble_caption(columns: pl.DataFrame) -> str:
     means = {part: float(columns[part].to_numpy().mean()) for part in IDLE}
     key = " ".join(
         f"{{{at}}} {words}"
-        for at, (part, (words, _)) in enumerate(IDLE.items())
+        for at, (part, (words, *_)) in enumerate(IDLE.items())
         if means[part] > 0 or (part not in ("fault", "idle") and not means["idle"])
     )
     planned = columns["planned"][0]

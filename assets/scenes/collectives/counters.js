@@ -42,17 +42,20 @@ export function drawCounters(g, { ink, font }, grid, reading, t, textTime) {
   g.textAlign = "left";
   g.font = `11px ${font}`;
   g.fillStyle = ink["ink-3"];
-  head(reading.call.collective === "p2p" ? (bars ? "messages" : "sent") : "step", grid.tail, 7);
+  const first = reading.call.collective === "p2p" ? (bars ? "messages" : "sent") : "step";
+  const has = steps && ideal && bars; // an ideal beside the number of steps, or below it
+  const wide = (/** @type {string} */ text) => g.measureText(text).width;
+  const below = has && grid.tail + wide(`of ${steps}`) + 11 + wide("ideal") + 8 > grid.sent.x;
+  head(below ? `${first} of ${steps}` : first, grid.tail, 7);
   if (bars) head(`${name} sent`, grid.sent.x, 7);
   else head(name, grid.sent.end - 36, 7);
-  if (steps) head(`of ${steps}`, grid.tail, 22);
+  if (steps && !below) head(`of ${steps}`, grid.tail, 22);
   if (bound && bars) head(boundWords(bounds, unit), grid.sent.x + 6, 22);
-  if (steps && ideal && bars)
-    head("ideal", grid.tail + g.measureText(`of ${steps}`).width + 11, 22);
+  const at = grid.tail + (below ? 0 : wide(`of ${steps}`) + 6);
+  if (has) head("ideal", at + 5, 22);
   g.fillStyle = ink.ideal;
   if (bound && bars) g.fillRect(grid.sent.x + 1, 16, 1.25, 12);
-  if (steps && ideal && bars)
-    g.fillRect(grid.tail + g.measureText(`of ${steps}`).width + 6, 16, 1.25, 12);
+  if (has) g.fillRect(at, 16, 1.25, 12);
   for (let i = 0; i < holdings.ranks.length; i++) {
     const mine = sends.get(holdings.ranks[i]);
     const now = sentAt(mine, t, steps);

@@ -163,7 +163,7 @@ export function drawHistory(g, { ink, font, width, current, t, known }, past, pl
     const h = Math.max(1, (bar.idle / end) * tall);
     if (on) shown = bar;
     g.globalAlpha = on ? 1 : 0.5;
-    g.fillStyle = on ? ink.ink : ink.edge;
+    g.fillStyle = on ? ink.focus : ink.edge;
     g.fillRect(bar.x, base - h, bar.w, h);
   }
   g.globalAlpha = 1;

@@ -8,8 +8,8 @@
  * @typedef {import("./layout.js").TimelinePlace} TimelinePlace
  * @typedef {import("./layout.js").Window} Window
  * @typedef {{index: TimelineIndex, win: Window, place: TimelinePlace, ink: Record<string, string>,
- *   font: string, waiting: any, cores: number, crowded: boolean}} Canvas
- *   waiting: what hatches a wait
+ *   font: string, waiting: any, holding: any, cores: number, crowded: boolean}} Canvas
+ *   waiting, holding: what hatches a wait, and a hold by the reader
  * @typedef {{x: number, y: number, w: number, h: number, rank: number, row: number, words: string,
  *   bucket?: number}} Hit  row -1: of no single row; bucket: that a piece of backward fills
  * @typedef {{room: number, compute: Float64Array, talk: Float64Array, all: Float64Array}} Shares  by

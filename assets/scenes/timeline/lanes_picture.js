@@ -9,6 +9,8 @@
  * @typedef {import("./draw.js").Hit} Hit
  */
 import { drawLanes } from "./draw.js";
+import { holdsOf } from "../../engine/holds.js";
+import { drawHolds } from "./paint.js";
 import { windowX } from "./layout.js";
 
 export class LanesPicture {
@@ -53,6 +55,7 @@ export class LanesPicture {
     const g = stage.paper(seen, look.width, place.lanes.height);
     const x = windowX(win, place, look.t);
     const tall = place.lanes.height;
+    const box = { left: place.left, right: place.right, ...place.lanes };
     const pale = !look.live && x < place.right;
     if (pale) g.globalAlpha = 0.4; // what comes after the playhead
     g.drawImage(kept, 0, 0, look.width, tall);
@@ -71,6 +74,7 @@ export class LanesPicture {
         tall,
       );
     }
+    drawHolds(g, canvas, holdsOf(look.table), (t) => windowX(win, place, t), box);
     return g;
   }
 

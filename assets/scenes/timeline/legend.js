@@ -2,6 +2,7 @@
 /** The timeline's keys: one for every mark that this run has. */
 
 /** @typedef {import("./index.js").TimelineIndex} TimelineIndex */
+import { holdsOf } from "../../engine/holds.js";
 
 const SPAN_KEYS = [
   ["forward", "forward"],
@@ -19,6 +20,7 @@ const MARK_KEYS = [
   ["tl-hidden", "hidden (pale)"],
   ["tl-exposed", "exposed"],
   ["tl-wait", "waits for a rank (pale: computes meanwhile)"],
+  ["tl-held", "held by you"],
   ["tl-core", "waits for a core: how long, not where"],
   ["tl-step", "iteration begins"],
   ["tl-chunk", "single chunks: sent above, received below"],
@@ -68,6 +70,7 @@ export function keysOf(index, level, single, chosen, trains = true) {
   if (level === "full" && ranks.some((rank) => rank.steps.some((step) => step.queue > 0)))
     keys.add("tl-core");
   if (level !== "density" && ranks.some((rank) => rank.steps.length)) keys.add("tl-step");
+  if (holdsOf(index.table).length) keys.add("tl-held");
   if (single) keys.add("tl-chunk");
   if (chosen) keys.add("tl-arrow");
   if (chosen && Object.keys(index.bounds).length) keys.add("tl-bar");

@@ -10,11 +10,12 @@
  * @typedef {{from: number, to: number}} Reach
  */
 import { SPANS } from "./density.js";
+import { holdsOf } from "../../engine/holds.js";
 import { faultWords } from "../../engine/fault_words.js";
 import { bandsOf, drawBands, hasBands } from "../../drawing/generation_bands.js";
 import { LabelRow } from "../../drawing/label_row.js";
 import { roundedSpan } from "./layout.js";
-import { drawStacks } from "./paint.js";
+import { drawHolds, drawStacks } from "./paint.js";
 import { grouped } from "../../engine/format.js";
 
 const AT_LEAST = 1e8; // ns on the map of a run that goes on
@@ -166,7 +167,7 @@ export class TimelineMap {
    * @param {import("./layout.js").Window} win
    * @param {number} straggler
    */
-  draw(g, { ink, font, t, known }, index, place, ranks, win, straggler) {
+  draw(g, { ink, font, t, known, holding }, index, place, ranks, win, straggler) {
     const { map, left, right } = place;
     if (hasBands(known) && index.table.rows) {
       const { from, to } = index.table;
@@ -181,6 +182,8 @@ export class TimelineMap {
     for (let i = 0; i < ranks.length; i++)
       g.fillRect(left, map.top + i * (map.lane + map.gap) + map.lane - 0.5, place.room, 0.5);
     g.drawImage(this.canvas, 0, 0, right, map.height);
+    const box = { left, right, top: map.top, bottom: map.bottom };
+    drawHolds(g, { ink, font, holding }, holdsOf(index.table), (at) => this.x(place, at), box);
     this.#labels(g, ink, font, index, place, ranks, win, straggler);
     if (!index.table.rows) return;
     const a = Math.max(left, this.x(place, win.from));

@@ -98,3 +98,28 @@ export function drawWait(g, ink, waiting, x, y, w, h, pale) {
   }
   g.globalAlpha = 1;
 }
+
+/**
+ * Where the reader held the ranks: whatever a rank had under way, nothing moved.
+ * @param {CanvasRenderingContext2D} g
+ * @param {{ink: Record<string, string>, font: string, holding: any}} look  holding: the fill
+ * @param {import("../../engine/holds.js").Hold[]} holds
+ * @param {(t: number) => number} xOf
+ * @param {{left: number, right: number, top: number, bottom: number}} box
+ */
+export function drawHolds(g, { ink, font, holding }, holds, xOf, { left, right, top, bottom }) {
+  for (const { from, to } of holds) {
+    const a = Math.max(left, xOf(from));
+    const b = Math.min(right, to === Infinity ? right : xOf(to));
+    if (b - a < 1) continue;
+    for (const fill of [ink.ground, holding]) {
+      g.fillStyle = fill;
+      g.fillRect(a, top, b - a, bottom - top);
+    }
+    typeIn(g, font, true);
+    if (b - a < 40 || bottom - top < 14) continue;
+    g.fillStyle = ink.ground;
+    g.fillRect((a + b) / 2 - 16, (top + bottom) / 2 - 8, 32, 16);
+    writeOn(g, "held", (a + b) / 2, (top + bottom) / 2, ink.hold);
+  }
+}

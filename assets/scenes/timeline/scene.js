@@ -7,6 +7,7 @@
  * @typedef {import("../../chrome/stage.js").Stage} Stage
  * @typedef {import("./layout.js").Window} Window
  */
+import { heldIterationWords } from "./step_facts.js";
 import { crowdBadge, iterationWords, overlapWords, stragglerWords } from "./captions.js";
 import { BelowLanes } from "./below.js";
 import { bucketFacts } from "./buckets.js";
@@ -114,6 +115,7 @@ export class TimelineView {
       ink: look.ink,
       font: look.font,
       waiting: hatched(look.ink.wait, look.ratio),
+      holding: hatched(look.ink.hold, look.ratio),
       cores,
       crowded: cores > 0 && ranks.length > cores,
     };
@@ -145,7 +147,7 @@ export class TimelineView {
     );
     this.map.draw(
       stage.paper(this.$(".wb-tl-map"), look.width, place.map.height),
-      look,
+      { ...look, holding: canvas.holding },
       index,
       place,
       ranks,
@@ -238,6 +240,8 @@ export class TimelineView {
     )
       return sentence(known);
     const { facts, straggler } = this.report.update(look, this.#take(look));
+    const held = heldIterationWords(look.table, facts);
+    if (held) return held;
     if (straggler) return stragglerWords(straggler);
     return (
       iterationWords(facts, known.run?.cores ?? 0) ||

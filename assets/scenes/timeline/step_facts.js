@@ -13,6 +13,8 @@
  *   waiting: blocked with nothing to compute; queue: for a core, in all; queued: for a core, while
  *   computing
  */
+import { duration, grouped } from "../../engine/format.js";
+import { heldWithin } from "../../engine/holds.js";
 import { SPAN, SPANS, isComputing } from "./density.js";
 
 /**
@@ -54,4 +56,20 @@ export function stepFacts(index, rank, step) {
   const { steps } = rank; // kept once its rows are surely all there
   if (steps.length > 4 && steps[steps.length - 4].start > step.start) step.facts = facts;
   return facts;
+}
+
+/**
+ * That the reader held the ranks in an iteration, for more than a tenth of it: all else that it was
+ * made of says nothing of them then. "" otherwise.
+ * @param {import("../../engine/table.js").Table} table
+ * @param {StepFacts[]} facts
+ */
+export function heldIterationWords(table, facts) {
+  if (!facts.length) return "";
+  const from = Math.min(...facts.map((f) => f.start));
+  const to = Math.max(...facts.map((f) => f.end));
+  const held = heldWithin(table, from, to);
+  return held > 0.1 * (to - from)
+    ? `Iteration ${grouped(facts[0].iteration + 1)} took ${duration(to - from)}: you held the ranks ${duration(held)} of it.`
+    : "";
 }

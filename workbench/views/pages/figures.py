@@ -134,11 +134,11 @@ def scales(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     for place, one in zip(_places(cells), cells, strict=True):
         x, y, _ = _axes(place)
         axes[_axis(x)] = _range(one.until)
-        axes[_axis(y)] = _range(1 if one.empty else None)
+        axes[_axis(y)] = _range(1 if one.empty else one.most)
     return axes
 
 
-def _range(until: int | None) -> dict[str, Any]:
+def _range(until: float | None) -> dict[str, Any]:
     return {"autorange": True} if until is None else {"autorange": False, "range": [0, until]}
 
 
@@ -283,10 +283,10 @@ def _line(one: Cell, number: int, ink: Mapping[str, str]) -> go.Scatter | go.Bar
 
 
 def _bar(ink: Mapping[str, str], token: str, look: Mapping[str, Any]) -> dict[str, Any]:
-    """Style a bar: solid, or open, that is hatched on the ground."""
+    """Style a bar: solid, or open, that is hatched on the ground in this way."""
     if not look.get("open"):
         return {"color": ink[token]}
-    hatch = {"shape": "/", "size": 6, "fgcolor": ink[token], "bgcolor": ink["ground"]}
+    hatch = {"shape": look["open"], "size": 6, "fgcolor": ink[token], "bgcolor": ink["ground"]}
     return {"color": ink[token], "pattern": hatch, "line": {"color": ink[token], "width": 1}}
 
 

@@ -17,6 +17,7 @@ export default part((body, /** @type {State} */ state, tell) => {
   if (body.dataset.head !== head) {
     // so that a button that says "Copied" is left alone
     body.dataset.head = head;
+    body.classList.add("bar");
     body.replaceChildren(
       h("div", { class: "title" }, h("h1", {}, state.title), h("p", { class: "words quiet" })),
       h("p", { class: "notice", role: "status" }),
@@ -54,7 +55,7 @@ export default part((body, /** @type {State} */ state, tell) => {
   }
   const say = (/** @type {string} */ where, /** @type {string} */ text) => {
     const line = /** @type {HTMLElement} */ (body.querySelector(where));
-    if (line.textContent !== text) line.textContent = text;
+    if (line.textContent !== text) line.textContent = line.title = text;
   };
   say(".words", state.words);
   say(".notice", state.notice);

@@ -1,0 +1,36 @@
+// @ts-check
+/**
+ * When the reader held the ranks, as this page saw it: what a rank has under way lasts that long
+ * then, and the record says no more of it.
+ *
+ * @typedef {import("./table.js").Table} Table
+ * @typedef {{from: number, to: number}} Hold  ns since the run's origin; to: Infinity while it lasts
+ */
+
+const SHORTEST = 2e8; // ns: a glance is no hold
+
+/** @type {WeakMap<Table, Hold[]>} */
+const seen = new WeakMap();
+
+/** The holds so far, oldest first. @param {Table} table @returns {Hold[]} */
+export const holdsOf = (table) => seen.get(table) ?? [];
+
+/** How much of a stretch of time the ranks were held, ns. @param {Table} table @param {number} from @param {number} to */
+export const heldWithin = (table, from, to) =>
+  holdsOf(table).reduce(
+    (sum, hold) => sum + Math.max(0, Math.min(to, hold.to) - Math.max(from, hold.from)),
+    0,
+  );
+
+/** Note whether the ranks are held now. @param {Table} table @param {boolean} held @param {number} now */
+export function noteHold(table, held, now) {
+  const holds = holdsOf(table);
+  const last = holds.at(-1);
+  const lasts = last?.to === Infinity;
+  if (held === lasts) return;
+  if (held) seen.set(table, [...holds, { from: now, to: Infinity }]);
+  else if (last) {
+    last.to = now;
+    if (last.to - last.from < SHORTEST) holds.pop();
+  }
+}

@@ -265,6 +265,7 @@ OF_THE_COLLECTOR = {
     "number",
     "set_now",
     "collected_by",
+    "count_folded",
 }  # methods that only the engine calls
 
 # Classes of wb.__all__ that nobody but these functions makes.

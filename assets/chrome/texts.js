@@ -41,7 +41,9 @@ export function refreshTexts(stage, look) {
   stage.trials.say(known);
   showBottleneck(stage.$(".wb-why"), known.run?.bottleneck);
   put(".wb-meter", meter(known));
-  stage.$(".wb-meter").classList.toggle("lossy", !!known.counters?.dropped);
+  stage
+    .$(".wb-meter")
+    .classList.toggle("lossy", !!(known.counters?.dropped || known.counters?.coarser));
   const trouble = stage.wire.trouble(look.at);
   const words = trouble || view.sentence(look);
   put(".wb-say span", words);

@@ -185,6 +185,8 @@ export function meter(known) {
       ? `${thousands(counters.per_second)} events/s`
       : counted(counters.events, "event"),
   );
+  if (counters.coarser)
+    parts.push(`coarser: ${counters.coarser.map(grouped).join(" chunks in ")} rows`);
   parts.push(`${grouped(counters.dropped)} dropped`);
   if (run?.mover) parts.push(`mover: ${run.mover}`);
   return parts.join(" · ");

@@ -137,6 +137,10 @@ test("the meter says what recording costs, and what it lost", () => {
     "recording 0.88 % of step time · 14.6 k events/s · 2,000 dropped",
   );
   assert.equal(
+    meter({ ...known, counters: { ...counters, coarser: [12_000, 300] } }),
+    "recording 0.88 % of step time · 9 events · coarser: 12,000 chunks in 300 rows · 0 dropped",
+  );
+  assert.equal(
     meter({ ...known, counters: { ...counters, record_share: null } }),
     "9 events · 0 dropped",
   );

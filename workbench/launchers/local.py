@@ -52,7 +52,9 @@ class Launcher:
     def bear(self, seconds: float) -> None:
         """Do nothing: they are where the driver is."""
 
-    def collected_by(self, drain: Callable[[], object]) -> None:
+    def collected_by(
+        self, drain: Callable[[], object], coarser: Callable[[int, int, int], None]
+    ) -> None:
         """Do nothing: they write into the memory that ``drain`` reads."""
 
     def cut_off(self) -> dict[int, str]:

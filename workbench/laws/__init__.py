@@ -6,12 +6,20 @@ which rank, operation, step, chunk and slot broke it. ``check_events`` asks all 
 
 from __future__ import annotations
 
+import warnings
+
 import polars as pl
 
 from workbench.laws.collectives import complete_sums, everyone_takes_part, steps_and_bytes
 from workbench.laws.experience import conserved_experience
 from workbench.laws.results import replicas_identical, sum_error
-from workbench.laws.rows import gapless_lanes, matched_messages, nested_spans, ordered_times
+from workbench.laws.rows import (
+    coarser,
+    gapless_lanes,
+    matched_messages,
+    nested_spans,
+    ordered_times,
+)
 from workbench.laws.transitions import conserved_transitions
 from workbench.laws.violation import MOST, Violation
 from workbench.theory.provenance import contributors, plain_texts
@@ -20,6 +28,7 @@ __all__ = [
     "MOST",
     "Violation",
     "check_events",
+    "coarser",
     "complete_sums",
     "conserved_experience",
     "conserved_transitions",
@@ -34,6 +43,8 @@ __all__ = [
     "sum_error",
 ]
 
+NOT_JUDGED = "laws that need every chunk (nested spans, matched messages, steps and bytes, sums)"
+
 
 def check_events(
     events: pl.DataFrame, *, complete: bool = True, itemsize: int = 4
@@ -43,16 +54,23 @@ def check_events(
     ``events``: the rows. ``complete``: the run ended well. Otherwise (stopped, failed, still live)
     messages may be under way, and only collectives that every member ended are judged, without the
     group's last. ``itemsize``: bytes per element, for ``collective`` rows without a ``value``.
+
+    Where a slow network has made the record coarser, a warning says which laws are not judged.
     """
     events = plain_texts(events)
+    of_chunks = list[Violation]()
+    if folded := coarser(events):
+        warnings.warn(f"{folded}: {NOT_JUDGED} are not judged", stacklevel=2)
+    else:
+        of_chunks += nested_spans(events)
+        of_chunks += matched_messages(events, complete=complete)
+        of_chunks += steps_and_bytes(events, complete=complete, itemsize=itemsize)
+        of_chunks += complete_sums(events, complete=complete)
     return [
         *ordered_times(events),
         *gapless_lanes(events),
-        *nested_spans(events),
-        *matched_messages(events, complete=complete),
+        *of_chunks,
         *everyone_takes_part(events, complete=complete),
-        *steps_and_bytes(events, complete=complete, itemsize=itemsize),
-        *complete_sums(events, complete=complete),
         *conserved_experience(events, complete=complete),
         *conserved_transitions(events, complete=complete),
     ]

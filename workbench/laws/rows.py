@@ -8,6 +8,16 @@ from workbench.laws.violation import Row, Violation, of, report
 from workbench.theory.provenance import MESSAGE, ends, plain_texts
 
 
+def coarser(events: pl.DataFrame) -> str:
+    """Say how many rows of chunks were folded into how many, since the way to the driver was too
+    slow for all of them; "": none were.
+    """
+    chunked = pl.col("kind").is_in(["send", "recv", "reduce", "copy", "wait"])
+    folded = events.filter(chunked & pl.col("value").is_not_nan())
+    chunks = int(folded["value"].sum())
+    return f"coarser: {chunks:,} chunks in {folded.height:,} rows" if folded.height else ""
+
+
 def ordered_times(events: pl.DataFrame) -> list[Violation]:
     """Check that no row ends before it starts."""
     bad = events.filter(pl.col("end_ns") < pl.col("start_ns"))

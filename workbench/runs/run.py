@@ -134,7 +134,7 @@ class Run(Elastic, Shown):
         threads = threads_of(exp)
         launcher = self._launcher
         launcher.bear(exp.timeout_ns * 1e-9)
-        launcher.collected_by(self._collector.drain)
+        launcher.collected_by(self._collector.drain, self.store.count_folded)
         self._rendezvous = launcher.meeting_place(exp.ranks)
         handles = list(launcher.take(range(exp.ranks)))
         costs = costs_of(exp)

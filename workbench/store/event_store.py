@@ -10,6 +10,7 @@ turned into polars once: the next snapshot reuses it. Who reads does not make th
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -64,6 +65,7 @@ class Store:
     ) -> None:
         self.metadata: dict[str, str] = dict(metadata or {})
         self.dropped = 0  # records lost to overflow
+        self._folded: dict[int, tuple[int, int]] = {}
         self._memory_rows = memory_rows
         self._names = Names()
         self._now: Sequence[tuple[object, ...]] = ()
@@ -115,6 +117,13 @@ class Store:
             overfull = self._in_memory > 2 * self._memory_rows
         if overfull and spiller is not None:  # faster than the disk: wait, as memory is finite
             spiller.join()
+
+    def count_folded(self, rank: int, chunks: int, rows: int) -> None:
+        """Note that a rank's agent has folded so many rows into so many (metadata "coarser")."""
+        with self._lock:
+            self._folded[rank] = chunks, rows
+            sums = [sum(one) for one in zip(*self._folded.values(), strict=True)]
+            self.metadata["coarser"] = json.dumps(sums)
 
     @property
     def followed(self) -> bool:

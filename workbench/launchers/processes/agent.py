@@ -34,6 +34,7 @@ from workbench.common import descriptors, environment, ipc, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.launchers.processes.channel import Channel, connect
+from workbench.launchers.processes.coarser import level
 from workbench.launchers.processes.relay import IDLE, PERIOD_S, TraceReader, Words
 from workbench.launchers.processes.session import Session
 from workbench.process_group.job_variables import place_in_job
@@ -151,6 +152,7 @@ class Agent:
         self._words: Words | None = None
         self._trace: TraceReader | None = None
         self._due = 0.0  # when what has changed is sent again
+        self._level = 0  # of detail: coarser.py
         self._kept: list[Any] = []  # the memory that the rank has too
 
     def serve(self) -> bool:
@@ -274,9 +276,12 @@ class Agent:
             return  # where the ring laps us meanwhile, the driver counts what is not there
         begin = time.monotonic()
         changes = self._words.changes()
-        parts, data = self._trace.read()
+        session = self._session
+        if begin - session.heard_at < SILENT:  # what is recorded while it is cut off stays whole
+            self._level = level(self._level, session.waiting, session.behind)
+        parts, data = self._trace.read(self._level)
         if parts:
-            self._session.send({"trace": parts}, data)
+            session.send({"trace": parts, "folded": self._trace.folded}, data)
         if changes:
             self._session.send({"words": changes})
         end = time.monotonic()

@@ -24,7 +24,7 @@ from workbench.launchers.processes.channel import leaves_this_machine
 from workbench.launchers.processes.launcher import MeetingPlace, RankHandle
 from workbench.launchers.processes.pool import meeting_place, must_own
 from workbench.launchers.processes.reception import LOOK, Reception
-from workbench.launchers.processes.remote_rank import LEAST_PATIENCE, RemoteRank, relay
+from workbench.launchers.processes.remote_rank import LEAST_PATIENCE, Coarser, RemoteRank, relay
 
 
 class AgentLauncher:
@@ -42,13 +42,15 @@ class AgentLauncher:
     def __init__(self) -> None:
         self._owner, self._ranks = os.getpid(), list[RemoteRank]()
         self._bears = LEAST_PATIENCE  # seconds that a host may be cut off
-        self._drain: Callable[[], object] | None = None
+        self._collected: tuple[Callable[[], object], Coarser] | None = None
         self._over = threading.Event()
         self._reception: Reception | None = None  # at which agents call
 
-    def collected_by(self, drain: Callable[[], object]) -> None:
-        """Have records that come late written no faster than ``drain`` reads them."""
-        self._drain = drain
+    def collected_by(self, drain: Callable[[], object], coarser: Coarser) -> None:
+        """Have records that come late written no faster than ``drain`` reads them; where they are
+        coarser, ``coarser`` counts them.
+        """
+        self._collected = drain, coarser
 
     def bear(self, seconds: float) -> None:
         """Wait so many seconds for a host that is cut off, until its ranks are lost."""
@@ -114,8 +116,8 @@ class AgentLauncher:
             raise
         self._ranks = reception.take(self._bears)
         for one in self._ranks:
-            if self._drain is not None:
-                one.collected_by(self._drain)
+            if self._collected is not None:
+                one.collected_by(*self._collected)
         threads.start(partial(relay, self._ranks, self._over), "workbench words", self._over.set)
         return self._ranks
 

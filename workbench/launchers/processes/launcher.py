@@ -104,8 +104,12 @@ class Launcher(Protocol):
     def bear(self, seconds: float) -> None:
         """Wait so many seconds for a host that is cut off; then its ranks count as lost."""
 
-    def collected_by(self, drain: Callable[[], object]) -> None:
-        """Have records that come late written no faster than ``drain`` reads them."""
+    def collected_by(
+        self, drain: Callable[[], object], coarser: Callable[[int, int, int], None]
+    ) -> None:
+        """Have records that come late written no faster than ``drain`` reads them. ``coarser`` is
+        called with a rank, how many of its rows were folded, and into how many (coarser.py).
+        """
 
     def cut_off(self) -> Mapping[int, str]:
         """Return the ranks that cannot be reached at this moment, and the names of their hosts."""

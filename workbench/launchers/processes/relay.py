@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.launchers.processes.coarser import Folding
 from workbench.launchers.processes.host_clock import HostClock
 from workbench.recording.events import (
     CONTEXT,
@@ -89,25 +90,35 @@ class TraceReader:
         self._head = np.frombuffer(memory[:DATA_AT], np.int64)
         self._known = np.zeros_like(self._head)
         self._rings: list[tuple[int, Ring]] = []
+        self._foldings: list[Folding] = []
 
-    def read(self) -> tuple[list[list[int]], bytes]:
+    @property
+    def folded(self) -> list[int]:
+        """How many rows were folded, and into how many."""
+        return [sum(one.chunks for one in self._foldings), sum(one.rows for one in self._foldings)]
+
+    def read(self, level: int = 0) -> tuple[list[list[int]], bytes]:
         """Return what has been written since the last call: where each part goes, as
-        [offset, bytes]; and all parts, in the order to write them.
+        [offset, bytes]; and all parts, in the order to write them. ``level``: of detail, as in
+        coarser.py.
 
         Read as the collector reads: rows, then contexts, then names, because whatever a row refers
         to was written before it; and written the other way round.
         """
         for lane in range(len(self._rings) // 2, min(self._header[H_LANES], LANES)):
             at = DATA_AT + lane * LANE_BYTES
-            contexts = at + ROWS * RECORD_BYTES
+            behind = at + ROWS * RECORD_BYTES
             self._rings.append((at, Ring(self._memory, at, ROWS, ROW)))
-            self._rings.append((contexts, Ring(self._memory, contexts, CONTEXTS, CONTEXT)))
-        records: list[tuple[int, bytes]] = []
-        for kind in (0, 1):  # rows, contexts
-            for at, ring in self._rings[kind::2]:
-                fresh, _ = ring.read()
-                if len(fresh):
-                    records.insert(0, (at, fresh.tobytes()))  # what was read last is written first
+            self._foldings.append(Folding())
+            self._rings.append((behind, Ring(self._memory, behind, CONTEXTS, CONTEXT)))
+        rows = [ring.read()[0] for _, ring in self._rings[::2]]
+        contexts = [ring.read()[0] for _, ring in self._rings[1::2]]
+        for lane, folding in enumerate(self._foldings):
+            rows[lane], contexts[lane] = folding.take(rows[lane], contexts[lane], level)
+        places = [at for kind in (0, 1) for at, _ in self._rings[kind::2]]
+        fresh = zip(places, rows + contexts, strict=True)
+        records = [(at, one.tobytes()) for at, one in fresh if len(one)]
+        records.reverse()  # what was read last is written first
         ordered = self._changed_pieces() + records
         return [[at, len(data)] for at, data in ordered], b"".join(data for _, data in ordered)
 

@@ -33,6 +33,7 @@ RETURN_S = 5.0  # for an agent to call again that has hung up; else it has ended
 LEAST_PATIENCE = 10.0  # seconds that a host may be cut off, whatever the experiment's timeout is
 GONE_S = 2.0  # for the last message to leave
 LONGEST_LINE = 1 << 16  # bytes that are printed without an end of line
+Coarser = Callable[[int, int, int], None]  # a rank, so many of its rows were folded into so many
 MOMENTS = ("started_ns", "ended_ns")  # of a rank's report
 
 
@@ -58,6 +59,8 @@ class RemoteRank:
         self._words: Words | None = None
         self._trace: Segment | None = None
         self._room = Room()
+        self._coarser: Coarser | None = None
+        self._folded = [0, 0]
         self.clock = None if place.get("clock") == clock_identity() else HostClock()
         self._pongs = queue.SimpleQueue[int]()  # answers to the first pings
         self._code: int | None = None
@@ -97,9 +100,9 @@ class RemoteRank:
         self._given_up = self._given_up or self.cut_off
         self._session.close()
 
-    def collected_by(self, drain: Callable[[], object]) -> None:
+    def collected_by(self, drain: Callable[[], object], coarser: Coarser) -> None:
         """Have what its agent has kept written no faster than ``drain`` reads it."""
-        self._room.drain = drain
+        self._room.drain, self._coarser = drain, coarser
 
     @property
     def code(self) -> int | None:
@@ -213,6 +216,10 @@ class RemoteRank:
             self._words.apply(self._words_here(body["words"]))
         elif "trace" in body and self._trace is not None:
             apply(self._trace.memory, body["trace"], memoryview(payload), self.clock, self._room)
+            folded = [int(count) for count in body.get("folded", (0, 0))]
+            if folded != self._folded and self._coarser is not None:
+                self._folded = folded
+                self._coarser(self.rank, *folded)
         elif "pong" in body and self.clock is not None:
             sent, arrived, left = map(int, body["pong"])
             self.clock.add(sent, arrived, left, now())

@@ -31,6 +31,7 @@ class _Message:
     body: Mapping[str, Any]
     payload: bytes | memoryview
     number: int = 0  # 0: passing
+    since: float = field(default_factory=time.monotonic)
 
 
 @dataclass(slots=True)
@@ -73,6 +74,17 @@ class Session:
     def full(self) -> bool:
         """Whether so much waits for the other side that no more should be sent."""
         return self._waiting >= MOST_KEPT
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait for the other side."""
+        return self._waiting
+
+    @property
+    def behind(self) -> float:
+        """For how many seconds the oldest of what the other side does not have has waited."""
+        with self._news:
+            return time.monotonic() - self._kept[0].since if self._kept else 0.0
 
     @property
     def settled(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import deque
@@ -168,6 +169,7 @@ class Tally:
         return {
             "events": self.events,
             "dropped": self._store.dropped,
+            "coarser": json.loads(self._store.metadata.get("coarser", "null")),
             "per_second": self.per_second(over),
             "iteration": self.iteration,
             "loss": self.newest("loss"),

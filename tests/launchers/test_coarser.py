@@ -1,0 +1,144 @@
+"""A way to the driver that cannot keep up: the record gets coarser at its source, and says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import workbench as wb
+from tests.launchers.test_cut_off import LAUNCHER, whole
+from tests.live import until
+from workbench import laws
+from workbench.launchers.processes.coarser import Folding, level
+from workbench.recording.events import CONTEXT, RECV, ROW, WAIT
+from workbench.views.pages.tally import Tally
+
+RATE = 400_000  # bytes a second, of the records of rank 1
+EVER = 1_000_000
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> str:
+    """The launcher of test_cut_off.py, with a slow wire to the driver."""
+    path = tmp_path / "slow_wires.py"
+    slow = LAUNCHER.replace("LATE = 0.0  # seconds", "LATE = 0.0  # seconds\nRATE = [float('inf')]")
+    slow = slow.replace(
+        "            target.sendall(data)\n",
+        "            target.sendall(data)\n            time.sleep(len(data) / RATE[0])\n",
+    )
+    assert slow.count("RATE") == 2
+    path.write_text(slow)
+    return f"{path}:Launcher"
+
+
+def rate() -> list[float]:
+    module: Any = [one for name, one in sys.modules.items() if name.endswith("slow_wires")][-1]
+    result: list[float] = module.RATE
+    return result
+
+
+def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
+    launcher: str,
+) -> None:
+    exp = wb.Experiment(
+        task="mlp_layers",
+        ranks=2,
+        iterations=EVER,
+        batch_size=12,
+        threads=1,
+        chunk_bytes=8192,
+        launcher=launcher,
+    )
+    run = wb.run(exp)
+    until(lambda: run.iteration > 1 or run.done)
+    rate()[0] = RATE
+    until(lambda: "coarser" in run.store.metadata or run.done)
+    slow = run.iteration
+    until(lambda: run.iteration > slow + 5 or run.done)
+    rate()[0] = float("inf")
+    until(lambda: full_since(run.events) > slow or run.done)
+    run.stop()
+    result = run.wait(120)
+    assert result.ok and run.dropped == 0
+    events = run.events
+    assert whole(events), "rows are numbered without a gap"
+    chunks, rows = json.loads(run.store.metadata["coarser"])
+    moved = pl.col("kind").is_in(["send", "recv", "wait"])
+    folded = events.filter(moved, ~pl.col("value").is_nan())
+    assert set(folded["rank"]) == {1} and chunks > rows > 0
+    assert Tally(run.store, {}).counters(True)["coarser"] == [chunks, rows]
+    sent = events.filter(pl.col("kind") == "send", pl.col("collective") == "all_reduce")
+    sums = sent.group_by("group", "op", "rank").agg(pl.col("nbytes").sum())
+    least, most = pl.min("nbytes").alias("least"), pl.max("nbytes").alias("most")
+    calls = sums.group_by("group", "op").agg(least, most)
+    assert calls.filter(pl.col("least") != pl.col("most")).height == 0, "no byte is lost"
+    words = f"coarser: {chunks:,} chunks in {rows:,} rows"
+    with pytest.warns(UserWarning, match=f"{words}: laws that need every chunk .* not judged"):
+        assert laws.check_events(events) == []
+
+
+def full_since(events: pl.DataFrame) -> int:
+    """Return the newest iteration of which rank 1's record is as fine as rank 0's; -1: none."""
+    sends = events.filter(pl.col("kind") == "send", pl.col("iteration") >= 0)
+    counts = sends.group_by("iteration").agg(
+        *((pl.col("rank") == rank).sum().alias(str(rank)) for rank in (0, 1))
+    )
+    same = counts.filter(pl.col("0") == pl.col("1"))["iteration"].max()
+    return -1 if same is None else int(same)  # type: ignore[arg-type]
+
+
+def rows_of(count: int, first: int = 1) -> np.ndarray:
+    """Waits and receives of two calls, four pieces a message."""
+    rows = np.zeros(count, ROW)
+    rows["seq"] = np.arange(first, first + count)
+    rows["kind"] = [WAIT, RECV] * (count // 2)
+    rows["start_ns"] = rows["seq"] * 100
+    rows["end_ns"] = rows["start_ns"] + 60
+    rows["nbytes"] = np.where(rows["kind"] == RECV, 10, 0)
+    rows["slot"] = np.arange(count) // 2 % 4
+    rows["chunk"] = np.arange(count) // 8
+    rows["context"] = 1 + np.arange(count) // 32
+    rows["value"] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize("detail, left", [(0, 64), (1, 16), (2, 4)])
+def test_sums_are_kept_at_every_level_and_numbers_have_no_gap(detail: int, left: int) -> None:
+    folding, none = Folding(), np.zeros(0, CONTEXT)
+    rows, _ = folding.take(rows_of(64), none, detail)
+    more, _ = folding.take(rows_of(64, 65), none, 0)
+    assert len(rows) == left and [*rows["seq"], *more["seq"]] == [*range(1, left + 65)]
+    before = rows_of(64)
+    assert rows["nbytes"].sum() == before["nbytes"].sum()
+    assert (rows["end_ns"] - rows["start_ns"]).sum() == 64 * 60
+    assert rows["end_ns"].max() == before["end_ns"].max()
+    assert (folding.chunks, folding.rows) == ((64, left) if detail else (0, 0))
+
+
+def test_a_loss_before_the_rows_stays_a_gap() -> None:
+    folding, none = Folding(), np.zeros(0, CONTEXT)
+    folding.take(rows_of(64), none, 2)
+    rows, _ = folding.take(rows_of(64, 101), none, 2)
+    assert rows["seq"][0] - 4 > 1, "36 rows are missing"
+
+
+def test_rows_of_a_lane_that_begins_stay_as_they_are() -> None:
+    folding, contexts = Folding(), np.zeros(1, CONTEXT)
+    folding.take(rows_of(64), np.zeros(0, CONTEXT), 2)
+    contexts["first"] = 96
+    rows, changed = folding.take(rows_of(64, 65), contexts, 2)
+    assert len(rows) == 64 and changed["first"][0] == 96 - 60
+    assert rows["seq"][32] - changed["first"][0] == 1, "its own count begins"
+
+
+def test_the_level_follows_what_waits() -> None:
+    assert level(0, 100_000, 5.0) == 0 and level(0, 2 << 20, 2.0) == 1
+    assert level(1, 5 << 20, 4.0) == 2 and level(2, 2 << 20, 2.0) == 2
+    assert level(2, 2 << 20, 0.1) == 0 and level(1, 100_000, 2.0) == 0
+    assert level(0, 40 << 20, 0.0) == 2

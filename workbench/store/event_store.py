@@ -119,7 +119,7 @@ class Store:
             spiller.join()
 
     def count_folded(self, rank: int, chunks: int, rows: int) -> None:
-        """Note that a rank's agent has folded so many rows into so many (metadata "coarser")."""
+        """Note that a rank's agent has folded ``chunks`` into ``rows`` (metadata "coarser")."""
         with self._lock:
             self._folded[rank] = chunks, rows
             sums = [sum(one) for one in zip(*self._folded.values(), strict=True)]

@@ -85,6 +85,14 @@ LauncherOptions = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check the experiment, print what would start its ranks.")
 ]
+Watched = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A folder that attached jobs record into, or one of such folders: visitors see these "
+        "jobs, and change nothing in them; may be repeated. On this machine's own address only.",
+        metavar="DIR",
+    ),
+]
 DataFolders = Annotated[
     list[str] | None,
     typer.Option(
@@ -301,6 +309,7 @@ def serve(
     ] = 15.0,
     data: DataFolders = None,
     launcher: Launchers = None,
+    watch: Watched = None,
 ) -> None:
     """Serve the web app. Runs started there are data only: it never takes code."""
     if not find_spec("panel"):
@@ -325,7 +334,8 @@ def serve(
             launchers=tuple(launcher or ()),
         )
         keys = None if basic_auth is None else read_keys(basic_auth)
-        serve_app(Options(port, host, tuple(origin or ()), keys, proxy, limits))
+        folders = tuple(watch or ())
+        serve_app(Options(port, host, tuple(origin or ()), keys, proxy, limits, folders))
     except WorkbenchError as error:
         fail(error)
 

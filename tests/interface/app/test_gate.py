@@ -21,7 +21,7 @@ CLOSED = {  # what Panel and Bokeh register beside pages, and no page of ours ne
     "/static/extensions/(.*)$",
 }
 CLOSED_OF_A_PAGE = ("/metadata$", "/autoload.js$", "/static/(.*)$")
-PAGES = {"serve": ("", "/run", "/watch", "/compare", "/partition"), "watch": ("", "/watch")}
+PAGES = {"serve": ("", "/run", "/watch", "/compare", "/partition", "/job"), "watch": ("", "/watch")}
 REFUSED = (
     "a foreign Origin",
     "Origin null",

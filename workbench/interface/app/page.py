@@ -44,6 +44,7 @@ class Site:
     cookie: str = "visitor"  # under which a page's token names its browser
     form_word: Callable[[str], str] | None = None  # of a browser's forms, where there is a login
     warm: Callable[[], None] | None = None  # prepares the next run; does so once
+    jobs: Any = None  # of others, to be watched (jobs.py); None: none
     pool: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 6, "page"))
     turns: Turns = field(default_factory=Turns)  # for what reads events and draws
 
@@ -249,6 +250,10 @@ class PastPart(Part):
 
 class ComparisonsPart(Part):
     _esm = _part("comparisons.js")
+
+
+class JobsPart(Part):
+    _esm = _part("jobs.js")
 
 
 class BarPart(Part):

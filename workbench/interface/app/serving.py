@@ -24,6 +24,7 @@ from workbench.common import heap
 from workbench.common.errors import WorkbenchError
 from workbench.interface.app.compare import compare_page
 from workbench.interface.app.gate import Listening, open_server
+from workbench.interface.app.jobs import Jobs, job_page
 from workbench.interface.app.limits import Limits
 from workbench.interface.app.login import Door
 from workbench.interface.app.page import Site
@@ -51,6 +52,7 @@ class Options:
     keys: Mapping[str, str] | None = None  # password by user
     proxied: bool = False  # a proxy in front says whose requests it passes on
     limits: Limits = field(default_factory=Limits)
+    watch: tuple[str, ...] = ()  # folders of jobs that visitors may watch
 
     @property
     def open_to_others(self) -> bool:
@@ -88,9 +90,16 @@ def _own_addresses() -> Iterable[str]:
 def serve(options: Options) -> None:
     """Serve until SIGINT or SIGTERM; then every rank is ended. Raises WorkbenchError."""
     heap.bound()
+    if options.watch and options.open_to_others:
+        raise WorkbenchError(
+            f"--watch shows jobs to this machine only, and the server would listen on "
+            f"{options.host}: leave --host out, or --watch"
+        )
+    jobs = Jobs(options.watch)
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)
-    site = Site(runs, form_word=door.form_word if options.keys is not None else None, warm=warm)
+    form_word = door.form_word if options.keys is not None else None
+    site = Site(runs, form_word=form_word, warm=warm, jobs=jobs)
     pn.extension()
     try:
         server = open_server(
@@ -100,6 +109,7 @@ def serve(options: Options) -> None:
                 "/run": lambda: run_page(site),
                 "/watch": lambda: watch_page(site),
                 "/partition": lambda: partition_page(site),
+                "/job": lambda: job_page(site),
             },
             listening(options),
             door,
@@ -127,6 +137,7 @@ def serve(options: Options) -> None:
         loop.start()
     finally:
         runs.close()
+        jobs.close()
         with contextlib.suppress(Exception):  # whatever it complains about, it ends with us
             server.stop(wait=False)
         site.close()

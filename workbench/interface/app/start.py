@@ -14,10 +14,12 @@ from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.app.compare import Questions
 from workbench.interface.app.history import PastRuns
+from workbench.interface.app.jobs import listed
 from workbench.interface.app.limits import Refused
 from workbench.interface.app.page import (
     FormPart,
     Ground,
+    JobsPart,
     Site,
     address_value,
     browser,
@@ -205,11 +207,15 @@ def start_page(site: Site) -> pn.Template:
     leave = site.runs.visit(page.owner, presence())
     pn.state.on_session_destroyed(lambda _: leave())
     pn.state.onload(site.opened)
-    places = {
+    places: dict[str, Any] = {
         "form": page.form,
         "comparisons": page.questions.part,
         "past": page.past.part,
         "figure": page.past.figure,
         "ground": page.ground,
     }
+    if site.jobs.allowed:
+        jobs = JobsPart()
+        jobs.follow(lambda: jobs.tell(jobs=listed(site)))
+        places = {"form": page.form, "jobs": jobs, **places}
     return frame(TITLE, places, LEAD, site.logout)

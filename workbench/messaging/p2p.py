@@ -20,7 +20,7 @@ from workbench.messaging.watchdog import Patience
 from workbench.recording.events import CODE, WAIT, Where, now
 from workbench.recording.lane import Lane
 from workbench.transports.doorbell import collecting
-from workbench.transports.in_place import Place
+from workbench.transports.in_place import Lying, Place
 
 DETECT = CODE["detect"]
 
@@ -75,7 +75,8 @@ class Transfer:
         self.place, self.left_at = place, 0
         self.tensor: Any = None  # whose memory ``x`` is, where ``x`` does not keep it
         self.posted = now()
-        self.stays, self.lies = False, None
+        self.stays = False
+        self.lies: Lying | None = None
         self.box: Any = None  # whose slot is to be given back
         self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None

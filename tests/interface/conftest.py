@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,9 @@ from workbench.interface.laboratory.panel import Lab
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
+    others = threading.enumerate()
     laboratory = wb.lab()
     yield laboratory
     laboratory.close()
-    assert remains(threads, 20) == [], "threads outlived the laboratory"
+    left = remains(lambda: threads(others), 20)
+    assert left == [], "threads outlived the laboratory"

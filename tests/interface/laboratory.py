@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from workbench.interface.laboratory.panel import Lab
 
 OURS = ("workbench charts", "workbench lab", "workbench page", "workbench run")
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name in OURS]
+def threads(others: Collection[threading.Thread]) -> list[str]:
+    """Return the names of our threads that are not among ``others``, such as other tests'."""
+    return [one.name for one in threading.enumerate() if one.name in OURS and one not in others]
 
 
 def wait_for(look: Callable[[], object], what: str, seconds: float = 60) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import ipywidgets as w
 import pytest
 from ipywidgets.widgets.widget import _instances
@@ -183,6 +185,7 @@ def test_the_stage_can_start_a_run(lab: Lab) -> None:
 
 
 def test_closing_it_ends_what_it_still_runs() -> None:
+    others = threading.enumerate()
     lab = wb.lab()
     small(lab, iterations=100_000)
     lab.start()
@@ -190,6 +193,6 @@ def test_closing_it_ends_what_it_still_runs() -> None:
     wait_for(lambda: run.iteration > 2, "iterations")
     lab.close()
     run.wait(30)
-    assert remains(threads, 10) == []
+    assert remains(lambda: threads(others), 10) == []
     lab.start()
     assert lab.run is run and "is closed" in lab.status.value

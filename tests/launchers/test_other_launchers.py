@@ -273,6 +273,28 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     assert not left_over(mark)
 
 
+def test_hosts_that_are_not_reached_are_named_before_anything_starts(
+    tmp_path: Path, mark: str
+) -> None:
+    shell = tmp_path / "remote"
+    shell.write_text(
+        "#!/bin/sh\n"
+        "case $1 in\n"
+        'here) shift; exec "$@";;\n'
+        "bare) echo there is no /usr/bin/python;;\n"
+        'far) echo "connect to host far port 22: No route to host" >&2; exit 255;;\n'
+        "esac\n"
+    )
+    shell.chmod(0o755)
+    options = {"address": "127.0.0.1", "remote": str(shell), "hosts": ["here", "bare", "far"]}
+    exp = wb.Experiment(**SMALL | {"ranks": 3}, launcher="torchrun", launcher_options=options)
+    with pytest.raises(
+        SpecError, match=r"on bare: there is no /usr/bin/python; far: connect .* No"
+    ):
+        wb.run(exp)
+    assert not left_over(mark)
+
+
 def test_a_launcher_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "program", lambda name: None)
     with pytest.raises(SpecError, match=r"needs the program mpiexec.*pip install"):

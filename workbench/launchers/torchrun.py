@@ -16,7 +16,7 @@ from typing import Literal
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
 from workbench.launchers.processes.agents_parent import AGENT
-from workbench.launchers.processes.needs import check_hosts, need_program
+from workbench.launchers.processes.needs import check_hosts, check_reachable, need_program
 from workbench.launchers.processes.started_command import Command, CommandLauncher
 
 TITLE = "torchrun"
@@ -51,6 +51,7 @@ class Launcher(CommandLauncher):
     def start(self, count: int, environment: dict[str, str]) -> None:
         if not self.config.hosts:
             return super().start(count, environment)
+        check_reachable(self.config.hosts, shlex.split(self.config.remote))
         job = secrets.token_hex(4)
         for number in range(len(self.config.hosts)):
             remote, words = self._on_host(number, count, job)

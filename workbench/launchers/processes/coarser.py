@@ -11,12 +11,16 @@ folding, so that a gap in the numbers is a loss, as ever. The rank itself knows 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from workbench.launchers.processes.session import MOST_KEPT
 from workbench.recording.events import COPY, RECV, REDUCE, SEND, WAIT
-from workbench.store.table import Records
+
+if TYPE_CHECKING:  # else it would import polars, and agents start without
+    from workbench.store.table import Records
 
 CHUNKED = (SEND, RECV, REDUCE, COPY, WAIT)
 KEYS = ("context", "kind", "peer", "phase", "name", "step", "chunk")  # of a whole message

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -12,6 +16,7 @@ from workbench.experiment.spec import Experiment
 from workbench.launchers.processes.channel import leaves_this_machine
 from workbench.launchers.processes.started_command import program
 
+ANSWER_S = 30.0  # seconds in which a host answers its remote shell
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@:-]*[A-Za-z0-9])?")
 
 
@@ -79,4 +84,38 @@ def check_address(address: str) -> None:
             "other hosts are reached over TLS, for which this machine needs the package "
             "cryptography: pip install 'distributed-training-workbench[hosts]'",
             address,
+        )
+
+
+def check_reachable(hosts: Sequence[str], remote: Sequence[str]) -> None:
+    """Raise SpecError, with every host that the remote shell does not reach or that lacks this
+    Python; all are asked at once.
+    """
+    python = shlex.quote(sys.executable)
+    question = f"if test -x {python}; then echo here; else echo there is no {python}; fi\n"
+    pipe = subprocess.PIPE
+    shells = {
+        host: subprocess.Popen(
+            [*remote, host, "sh", "-s"], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+        for host in hosts
+    }
+    deadline, problems = time.monotonic() + ANSWER_S, {}
+    for host, shell in shells.items():
+        try:
+            output, errors = shell.communicate(question, max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            shell.kill()
+            shell.communicate()
+            output, errors = "", f"no answer within {ANSWER_S:.0f} s"
+        *_, answer = ["", *(output or errors).splitlines()]
+        if answer != "here":
+            problems[host] = answer or f"it ended with {shell.returncode}"
+    if problems:
+        each = "; ".join(f"{host}: {answer}" for host, answer in problems.items())
+        raise SpecError.at(
+            "launcher_options.hosts",
+            f"no ranks can be started on {each}. In a terminal, `{shlex.join(remote)} "
+            f"{next(iter(problems))} true` has to work without a question",
+            [*problems],
         )

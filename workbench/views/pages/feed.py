@@ -102,6 +102,7 @@ def nothing(
                 "accuracy": None,
                 "record_share": None,
                 "older": 0,
+                "coarser": None,
             },
             "lanes_now": [],
             "strings": {"first": 0, "texts": [""]},

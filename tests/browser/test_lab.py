@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, WebSocketRoute
 
 from tests import notebook_files
 from tests.browser.conftest import (
@@ -228,3 +229,29 @@ def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: 
     stays_within(page, stage)
     stage.get_by_role("button", name="Stop").last.click()
     wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")
+
+
+def test_a_line_to_the_kernel_that_breaks_is_mended(lab: str, open_page: Open) -> None:
+    """JupyterLab connects anew, and asks for all widgets; the picture goes on, and its hands."""
+    page = open_page().page
+    lines: list[WebSocketRoute] = []
+
+    def pass_on(line: WebSocketRoute) -> None:
+        lines.append(line)
+        line.connect_to_server()
+
+    page.route_web_socket(re.compile("/channels"), pass_on)
+    open_notebook(page, lab.format("long.ipynb"))
+    page.evaluate(RUN_ALL)
+    stage = first_stage(page)
+    for _ in range(2):
+        broken = len(lines)
+        lines[-1].close()
+        # Playwright answers the new line while it is asked something.
+        wait_for(lambda n=broken: page.evaluate("0") or len(lines) > n, "another line")
+        before = known(stage, "counters")["iteration"]
+        wait_for(lambda b=before: known(stage, "counters")["iteration"] > b + 1, "it goes on")
+    sees_chunks_move(stage)
+    stage.get_by_role("button", name="Stop").last.click()
+    wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")
+    wait_for(lambda: all(n for n, _ in page.evaluate(CELLS)), "the cell's end, which it hears of")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from tests import notebook_files
 from tests.browser.conftest import ROOT, Watched, calls, known, sees_chunks_move, wait_for
 
-pytest.importorskip("notebook", reason="Notebook 7 is not installed")
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 LONG = """import workbench as wb
 
@@ -31,6 +31,7 @@ def lab_folder(tmp_path: Path) -> Path:
 
 
 def test_widgets_live_and_stored_pictures_are_shown(lab: str, open_page: Open) -> None:
+    assert find_spec("notebook"), "Notebook 7 is not installed: pip install -e '.[test]'"
     plain = lab.replace("/lab/tree/", "/notebooks/")
     watched = open_page()
     page = watched.page

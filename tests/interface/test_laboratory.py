@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 from pathlib import Path
+from xml.etree import ElementTree
 
 import ipywidgets as w
 import pytest
@@ -14,7 +16,10 @@ import workbench as wb
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.form import NO_CODE
+from workbench.interface.gallery import GALLERY
 from workbench.interface.laboratory.panel import Lab
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 # ---- the form
 
@@ -194,3 +199,15 @@ def test_in_a_kernel() -> None:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+def test_where_no_kernel_runs_it_is_a_picture_of_its_gallery(lab: Lab) -> None:
+    bundle = lab._repr_mimebundle_()
+    assert bundle is not None and "application/vnd.jupyter.widget-view+json" in bundle
+    picture = ElementTree.fromstring(bundle["image/svg+xml"])
+    words = " ".join(text.text or "" for text in picture.iter(f"{SVG}text"))
+    assert all(name in words and lab.presets[name].words in words for name in GALLERY)
+    frames = [one.get("href", "") for one in picture.iter(f"{SVG}image")]
+    assert len({*frames}) == len(GALLERY)
+    assert all(one.startswith("data:image/webp;base64,") for one in frames)
+    assert base64.b64encode(bundle["image/svg+xml"].encode()).decode() in bundle["text/html"]

@@ -15,6 +15,7 @@ import ipywidgets as w
 from workbench.common import threads
 from workbench.common.arguments import checked, each, is_a
 from workbench.common.errors import RunTimeout, SpecError, WorkbenchError
+from workbench.common.html_picture import image
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
@@ -23,6 +24,7 @@ from workbench.interface.laboratory.gallery import Gallery
 from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Looks, Sheet
 from workbench.interface.laboratory.stage import LiveStage
+from workbench.interface.laboratory.still import WORDS, still
 from workbench.interface.laboratory.way_in import Code, WayIn, close_whole, row
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
@@ -333,6 +335,14 @@ class Lab(w.VBox):
     def _say(self, words: str, wrong: bool = False) -> None:
         kind = "wb-refused" if wrong else "wb-quiet"
         self.status.value = f'<span class="{kind}" role="status">{html.escape(words)}</span>'
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
+        """Return the widget, and for where widgets do not run its gallery as a picture."""
+        bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
+        if bundle is not None:
+            picture = still(self.presets)
+            bundle |= {"image/svg+xml": picture, "text/html": image(picture, WORDS)}
+        return bundle
 
     # ---- the end
 

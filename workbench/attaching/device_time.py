@@ -79,7 +79,7 @@ class _Clock:
 
     @property
     def busy(self) -> bool:
-        """Whether a span that is watched has not ended."""
+        """Return whether a span that is watched has not ended."""
         return bool(self._waiting)
 
     def _look(self) -> None:

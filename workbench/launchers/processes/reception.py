@@ -44,7 +44,7 @@ class Reception:
 
     @property
     def called(self) -> int:
-        """How many have called."""
+        """Return the number of ranks whose agents have called."""
         return len(self._called)
 
     def wait(self, seconds: float) -> bool:

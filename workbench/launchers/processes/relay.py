@@ -94,7 +94,7 @@ class TraceReader:
 
     @property
     def folded(self) -> list[int]:
-        """How many rows were folded, and into how many."""
+        """Return how many rows were folded, and into how many."""
         return [sum(one.chunks for one in self._foldings), sum(one.rows for one in self._foldings)]
 
     def read(self, level: int = 0) -> tuple[list[list[int]], bytes]:

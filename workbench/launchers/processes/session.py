@@ -77,7 +77,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait for the other side."""
+        """Return how many bytes wait for the other side."""
         return self._waiting
 
     @property

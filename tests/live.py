@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -18,6 +20,7 @@ from workbench.shared_memory.segments import process_state
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 180.0  # seconds that no wait of a test falls short of: the cores may be busy
+Value = TypeVar("Value")
 LONG = 100_000  # iterations: more than any test waits for
 
 
@@ -57,6 +60,12 @@ def training(run: wb.Run, iterations: int = 3) -> wb.Run:
     until(lambda: run.done or run.iteration >= iterations, 60, "the ranks train")
     assert not run.done, run.result.error
     return run
+
+
+def complete(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run the coroutine to its end, in a thread: browser tests leave a loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result(PATIENCE)
 
 
 def gone(pids: Iterable[int]) -> bool:

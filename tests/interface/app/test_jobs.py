@@ -4,11 +4,9 @@ only; no other folder is reached, and nobody is told of one.
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +15,7 @@ import pytest
 
 from tests.interface.app.served import Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
-from tests.live import until
+from tests.live import complete, until
 from workbench.common.errors import WorkbenchError
 from workbench.interface.app.jobs import AT_A_TIME, Jobs
 from workbench.interface.app.serving import Options, serve
@@ -119,9 +117,7 @@ def test_a_watched_job_is_a_page_that_promises_no_controls(served: tuple[Served,
     status, text, headers = Reader()(f"{server.url}/job?name={quote(name)}")
     assert status == 200 and "default-src 'self'" in headers["Content-Security-Policy"]
     assert "There is no such job" not in text and str(trace.parent) not in text
-    with ThreadPoolExecutor(1) as thread:  # browser tests leave a loop running in this one
-        bar = thread.submit(asyncio.run, _bar(server, f"/job?name={quote(name)}")).result(120)
-    assert bar == {
+    assert complete(_bar(server, f"/job?name={quote(name)}")) == {
         "title": name,
         "words": "a watched job: it was started elsewhere, "
         "and nothing here can hold, slow or end it",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bokeh.util.token import generate_jwt_token
@@ -14,7 +13,7 @@ from tornado.testing import bind_unused_port
 from tornado.web import Application
 from tornado.websocket import websocket_connect
 
-from tests.live import PATIENCE, lenet, until
+from tests.live import PATIENCE, complete, lenet, until
 from tests.page import Client
 from workbench.interface.app.charts import lines
 from workbench.interface.app.lines import Bounded
@@ -41,8 +40,7 @@ def test_a_run_that_is_forgotten() -> None:
 
 
 def test_a_line_that_is_closed() -> None:
-    with ThreadPoolExecutor(1) as thread:  # browser tests leave a loop running in this one
-        thread.submit(asyncio.run, _open_and_close()).result(120)
+    complete(_open_and_close())
 
 
 _opened: weakref.WeakSet[Bounded] = weakref.WeakSet()

@@ -25,8 +25,8 @@ const GROWS_EVERY = 2.5e8; // ns: so often the bar of a call in which ranks wait
 const BAR = `<span class="wb-state"></span>
   <span class="wb-group"><button class="wb-back" title="one step back: ←"></button><button class="wb-toggle" title="holds the picture, not the ranks: space"></button><button class="wb-next" title="one step on: →"></button><button class="wb-live" title="the newest: L"></button></span>
   <label class="wb-pick"><span class="wb-sr">Step by</span><select class="wb-unit"><option value="chunk">by chunk</option><option value="step">by step</option><option value="iteration">by iteration</option></select></label>
-  <label class="wb-pick"><span class="wb-sr">Speed of the picture</span><select class="wb-pace"></select></label>
-  <label class="wb-pick"><span class="wb-sr">Calls that are shown</span><select class="wb-calls" title="which calls the picture shows one after another; S goes to the slowest of the run"></select></label>
+  <label class="wb-pick"><span class="wb-sr">Speed of the picture</span><span class="wb-of" aria-hidden="true">view</span><select class="wb-pace"></select></label>
+  <label class="wb-pick"><span class="wb-sr">Calls that are shown</span><span class="wb-of" aria-hidden="true">show</span><select class="wb-calls" title="which calls the picture shows one after another; S goes to the slowest of the run"></select></label>
   <span class="wb-where"></span><span class="wb-ranks"></span>`;
 
 const MOST_OF_WINDOW = 1 / 3; // that the bar covers of the scene
@@ -59,10 +59,7 @@ export class TimeBar {
     /** @type {HTMLSelectElement} */
     this.pace = this.$("select.wb-pace");
     this.pace.append(
-      ...PACES.map(
-        (pace) =>
-          new Option(pace ? `view ${speed(1 / pace)}` : "view: a call in 4 s", String(pace)),
-      ),
+      ...PACES.map((pace) => new Option(pace ? speed(1 / pace) : "a call in 4 s", String(pace))),
     );
     /** @type {HTMLSelectElement} */
     this.choices = this.$("select.wb-calls");

@@ -106,8 +106,8 @@ export const slowestCall = ({ calls }) =>
 /** A choice in words. @param {CallChoice} choice */
 export const choiceWords = ({ by, name }) =>
   ({
-    largest: "show: largest tensor",
-    each: "show: each call",
-    slowest: "show: slowest call",
-    name: `show: ${name}`,
+    largest: "largest tensor",
+    each: "each call",
+    slowest: "slowest call",
+    name,
   })[by];

@@ -22,6 +22,20 @@ export const heldWithin = (table, from, to) =>
     0,
   );
 
+/**
+ * The stretches of a time in which the ranks were not held.
+ * @param {Table} table @param {number} from @param {number} to @returns {[number, number][]}
+ */
+export function freeWithin(table, from, to) {
+  const free = /** @type {[number, number][]} */ ([]);
+  for (const hold of holdsOf(table)) {
+    if (hold.to <= from || hold.from >= to) continue;
+    if (hold.from > from) free.push([from, hold.from]);
+    from = hold.to;
+  }
+  return from < to ? [...free, [from, to]] : free;
+}
+
 /** Note whether the ranks are held now. @param {Table} table @param {boolean} held @param {number} now */
 export function noteHold(table, held, now) {
   const holds = holdsOf(table);

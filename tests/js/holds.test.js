@@ -4,6 +4,7 @@ import { holdsOf, noteHold } from "../../assets/engine/holds.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
 import { keysOf } from "../../assets/scenes/timeline/legend.js";
 import { drawHolds } from "../../assets/scenes/timeline/paint.js";
+import { splitReach, splitRows } from "../../assets/scenes/timeline/split.js";
 import { heldIterationWords } from "../../assets/scenes/timeline/step_facts.js";
 import { INK, paper } from "./paper.js";
 import { tableOf } from "./rows.js";
@@ -35,4 +36,34 @@ test("where the reader held the ranks nothing moves: no orange, and its key", ()
   const [over, hatch] = g.marks.filter(({ h }) => h === 40);
   assert.deepEqual([over.ink, over.x, over.w], ["ground", 100, 300], "what was there is covered");
   assert.deepEqual([hatch.ink, hatch.x, hatch.w], ["amber hatch", 100, 300]);
+});
+
+test("what an iteration was made of leaves out how long the reader held it", () => {
+  const read = (held) => {
+    const table = tableOf(heard(trained({ iterations: 10 })));
+    const index = new TimelineIndex(table);
+    index.update();
+    const { start, end } = index.factsOf(3, 0)[0];
+    const whole = index.factsOf(3, 0);
+    for (const rank of index.ranks.values()) for (const step of rank.steps) step.facts = null;
+    const from = end - 5 * MS; // in the all-reduce
+    if (held) {
+      noteHold(table, true, from);
+      noteHold(table, false, Math.max(end, from + 250 * MS));
+    }
+    return { whole, facts: index.factsOf(3, 0), held: end - from, start };
+  };
+  assert.ok(read(false).facts.every(({ held }) => held === 0));
+  const { whole, facts, held } = read(true);
+  for (const [r, f] of facts.entries()) {
+    const all = (one) => one.byKind.reduce((a, b) => a + b) + one.exposed + one.waiting + one.held;
+    assert.ok(f.held > 0 && f.held <= held + 1);
+    assert.ok(
+      f.exposed + f.waiting < whole[r].exposed + whole[r].waiting,
+      "less than the rows say",
+    );
+    assert.ok(all(f) <= f.end - f.start + 1, "nothing is counted twice");
+  }
+  const [row] = splitRows(facts, splitReach(0, facts), 600, (text) => 6 * text.length);
+  assert.match(row.held, /^you held it [\d.]+$/);
 });

@@ -232,6 +232,24 @@ for (const ranks of [2, 4, 16, 64])
       }
     });
 
+test("a restore is orange where bytes came, and nowhere else", () => {
+  const width = 608;
+  for (const fresh of [true, false]) {
+    const losses = lossesOfRanks(recovered({ fresh }).known);
+    const [loss] = losses;
+    const place = recoveryPlace(loss, width, recoverySpan(losses, 0), loss.lanes.length);
+    const g = canvas();
+    const ink = { ...INK, optimizer: "optimizer", forward: "forward", load: "load" };
+    drawWaterfall(g, { ink, font: "sans-serif", ratio: 1, t: 0, chosen: -1 }, loss, place, 0);
+    const bars = loss.lanes.flatMap(({ bars }) => bars).filter((b) => b.phase === "restore");
+    const came = bars.filter(({ name }) => name === "received").length;
+    const all = (name) => g.drawn.filter((d) => d.ink === name).length;
+    assert.equal(all("comm"), came + (loss.received > 0), `fresh: ${fresh}`);
+    assert.equal(all("optimizer"), bars.length - came + (loss.received === 0));
+    assert.equal(loss.received > 0, came > 0);
+  }
+});
+
 test("a rank that joins is no loss: it came, and the others went on with it", () => {
   const { known } = recovered({ fresh: true, joins: true });
   const [one, ...more] = lossesOfRanks(known);

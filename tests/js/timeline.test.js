@@ -385,6 +385,7 @@ test("the split of an iteration: parts as long as they were, figures beside or w
         INK,
         "sans-serif",
         "hatch",
+        "amber hatch",
         drawn(ranks, 928).index.factsOf(3, 0),
         reach,
         wide,

@@ -17,11 +17,11 @@ import { PHASE_WORDS } from "./captions.js";
 import { recoveryEnd, recoveryX } from "./place.js";
 
 /** The ink of each phase; detect is hatched: all wait. @type {Record<Phase, string>} */
-export const PHASE_INKS = {
+const PHASE_INKS = {
   detect: "wait",
   abort: "fault",
   rebuild: "load",
-  restore: "comm",
+  restore: "optimizer",
   first: "forward",
 };
 
@@ -33,9 +33,11 @@ export const PHASE_INKS = {
  * @param {number} y
  * @param {number} w
  * @param {number} h
+ * @param {boolean} [received]  bytes were on their way in it
  */
-export function drawPhase(g, { ink, ratio }, phase, x, y, w, h) {
-  g.fillStyle = phase === "detect" ? hatched(ink.wait, ratio) : ink[PHASE_INKS[phase]];
+export function drawPhase(g, { ink, ratio }, phase, x, y, w, h, received = false) {
+  const solid = received ? ink.comm : ink[PHASE_INKS[phase]];
+  g.fillStyle = phase === "detect" ? hatched(ink.wait, ratio) : solid;
   g.fillRect(x, y, w, h);
   if (phase !== "detect") return;
   g.strokeStyle = ink.wait;
@@ -82,7 +84,8 @@ function drawPhases(g, look, loss, place, now) {
     }
     const x = recoveryX(place, from - loss.origin);
     const w = Math.max(0.75, recoveryX(place, end - loss.origin) - x);
-    drawPhase(g, look, phase, x, place.top, w, place.bar);
+    const received = phase === "restore" && loss.received > 0;
+    drawPhase(g, look, phase, x, place.top, w, place.bar, received);
     const took = duration(end - from);
     g.font = `700 11px ${font}`;
     const words = [`${PHASE_WORDS[phase][0]} ${took}`, took].find(
@@ -132,9 +135,10 @@ function drawLane(g, look, loss, place, { rank, role, ended, bars }, i) {
       );
   g.fillStyle = ink.track;
   g.fillRect(place.left, middle - 0.5, place.right - place.left, 1);
-  for (const { phase, start, end } of bars) {
+  for (const { phase, start, end, name } of bars) {
     const x = recoveryX(place, start - loss.origin);
-    drawPhase(g, look, phase, x, y, Math.max(0.75, recoveryX(place, end - loss.origin) - x), h);
+    const w = Math.max(0.75, recoveryX(place, end - loss.origin) - x);
+    drawPhase(g, look, phase, x, y, w, h, name === "received");
   }
   if (!(ended >= loss.origin - 1)) return;
   g.strokeStyle = ink.fault;

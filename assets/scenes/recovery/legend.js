@@ -14,7 +14,7 @@ const KEY_WORDS = {
   detect: "detect: until the driver has noticed",
   abort: "abort: survivors leave",
   rebuild: "rebuild: the next group forms",
-  restore: "restore: parameters and optimizer",
+  restore: "restore: kept, or from a file",
   first: "first iteration that all have finished",
 };
 
@@ -24,6 +24,7 @@ const KEY_WORDS = {
  */
 export function recoveryKeys(look) {
   const unchosen = { ...look, chosen: -1 };
+  /** @type {KeyItem[]} */
   const items = RECOVERY_PHASES.map((phase) => ({
     name: phase,
     words: KEY_WORDS[phase] ?? PHASE_WORDS[phase][0],
@@ -31,6 +32,12 @@ export function recoveryKeys(look) {
     draw: (/** @type {CanvasRenderingContext2D} */ g) =>
       drawPhase(g, unchosen, phase, 0, 3, 22, 10),
   }));
+  items.splice(RECOVERY_PHASES.indexOf("first"), 0, {
+    name: "received",
+    words: "restore: received",
+    width: 22,
+    draw: (g) => drawPhase(g, unchosen, "restore", 0, 3, 22, 10, true),
+  });
   return [
     ...items,
     {

@@ -33,10 +33,15 @@ export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell
     const end = x + w - 7 - drawKeyStrips(g, ink, ratio, place.bins[s], shard);
     const share =
       `${Math.round(shard.share * 100)} ` + `%${place.wide && level !== "line" ? " of keys" : ""}`;
-    const name = `shard ${shard.rank}`;
+    const name = `${place.small && level === "line" ? "" : "shard "}${shard.rank}`;
     const gone = !Number.isNaN(shard.gone);
     const version = gone ? (fate?.words ?? "gone") : `v ${shard.versions.join(" | ")}`;
     const strong = gone ? ink.fault : ink.ink;
+    const high = level === "full" && !place.small ? 20 : place.small ? 13 : 16;
+    const fits = (/** @type {string} */ text, /** @type {number} */ weight) => {
+      g.font = `${weight} 11px ${font}`;
+      return !place.small || pad + g.measureText(text).width <= end;
+    };
     if (level === "line") {
       g.font = `700 12px ${font}`;
       writeAt(g, font, name, pad, y + h / 2, ink.ink, "left", true, 12);
@@ -46,20 +51,10 @@ export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell
       if (place.wide) writeAt(g, font, share, end, y + h / 2, ink["ink-3"], "right");
     } else {
       writeAt(g, font, name, pad, y + 14, ink.ink, "left", true, 12);
-      writeAt(g, font, share, end, y + 14, ink["ink-2"], "right");
-      writeAt(
-        g,
-        font,
-        version,
-        pad,
-        y + (level === "full" ? 40 : 33),
-        strong,
-        "left",
-        true,
-        level === "full" ? 20 : 16,
-      );
+      if (!place.small) writeAt(g, font, share, end, y + 14, ink["ink-2"], "right");
+      writeAt(g, font, version, pad, y + (level === "full" ? 40 : 33), strong, "left", true, high);
       const words = gone ? "" : (fate?.words ?? binWords(shard, frame.comets, place.wide));
-      if (level === "full")
+      if (level === "full" && fits(words, fate ? 700 : 400))
         writeAt(
           g,
           font,
@@ -71,7 +66,8 @@ export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell
           !!fate,
         );
       const besides = level === "full" && h >= 96 ? besidesInShort(shard, place.wide) : "";
-      if (besides) writeAt(g, font, besides, pad, y + 80, ink["ink-2"], "left");
+      if (besides && fits(besides, 400))
+        writeAt(g, font, besides, pad, y + 80, ink["ink-2"], "left");
     }
     drawQueue(g, ink, font, place.bins[s], shard);
   });

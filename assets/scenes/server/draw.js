@@ -133,7 +133,7 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
 function drawWall(g, { ink, font }, { place, frame, rule }) {
   const { top, lane, bottom, left } = place;
   const { workers, min } = frame;
-  const words = wallWords(rule, place.wide);
+  const words = wallWords(rule, place);
   g.fillStyle = ink.wait;
   let last = NaN;
   workers.forEach((worker, i) => {
@@ -163,14 +163,16 @@ function drawWall(g, { ink, font }, { place, frame, rule }) {
   if (end - wide > left + 84) writeAt(g, font, "log of pushes", left, bottom + 13, ink["ink-3"]);
 }
 
-/** @param {import("./frame.js").Rule} rule @param {boolean} wide */
-export function wallWords({ consistency, low, high }, wide) {
+/** @param {import("./frame.js").Rule} rule @param {{wide: boolean, small: boolean}} place */
+export function wallWords({ consistency, low, high }, { wide, small }) {
   if (low === null)
     return consistency === "asp"
-      ? "no wall: no worker waits for another"
+      ? `no wall${small ? "" : ": no worker waits for another"}`
       : consistency
         ? `${consistency}: no fixed bound`
         : "";
+  if (small)
+    return `wall: ${low === 0 ? "nobody" : low} ahead${low === high ? "" : ", or granted"}`;
   if (low !== high)
     return wide
       ? `wall: ${low} ahead of the slowest, ${high === null ? "more" : `up to ${high}`} ` +

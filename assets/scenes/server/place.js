@@ -11,15 +11,16 @@
  *   left: number, right: number, columns: number, column: number, past: number,
  *   level: "full" | "line" | "dots", bins: {x: number, y: number, w: number, h: number,
  *   level: "full" | "two" | "line"}[], bottom: number, ports: number, targets: number,
- *   wide: boolean}} Place
+ *   wide: boolean, small: boolean}} Place
  *   left to right: the track; columns of `column` px, the slowest in number `past`; ring: radius of
- *   a worker's mark; ports, targets: where ways begin and end
+ *   a worker's mark; ports, targets: where ways begin and end; small: words are short
  */
 
 const TRACK_TOP = 28;
 const TRACK_FOOT = 24;
 const LEAST_BIN = 24;
 const BIN_GAP = 8;
+const SMALL_BELOW = 340; // px of the picture
 // times the columns that have all their room: a track grows in steps
 const GROWN = [1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
@@ -90,11 +91,12 @@ export function serverPlace(width, workers, shares, ahead, iterations = Infinity
   const wide = width >= 728;
   const lane = laneOf(workers);
   const level = lane >= 44 ? "full" : lane >= 26 ? "line" : "dots";
-  const ring =
-    level === "full" ? (lane > 50 ? 20 : 16) : level === "line" ? lane / 2 - 2 : lane / 2 - 1;
-  const left = wide ? 92 : 84;
-  const bin = wide ? 150 : 112;
-  const ways = wide ? 128 : 84;
+  const small = width < SMALL_BELOW;
+  const most = level === "full" ? (lane > 50 ? 20 : 16) : lane / 2 - (level === "line" ? 2 : 1);
+  const ring = small ? Math.min(10, most) : most;
+  const left = wide ? 92 : small ? 58 : 84;
+  const bin = wide ? 150 : small ? 70 : 112;
+  const ways = wide ? 128 : small ? 48 : 84;
   const right = width - bin - ways;
   const room = right - left;
   const columns = columnsFor(room, 2 * ring + (wide ? 6 : 2), ahead + 2, iterations);
@@ -134,6 +136,7 @@ export function serverPlace(width, workers, shares, ahead, iterations = Infinity
     ports: right + 8,
     targets: width - bin - 26,
     wide,
+    small,
   };
 }
 

@@ -26,7 +26,8 @@ const MOST_NOTCHES = 8; // px; longer rows are cut, the number says it all
  */
 export function drawName(g, { ink, font, choice }, { place, frame, befell, rule }, worker, i) {
   const y = laneY(place, i);
-  const { level, lane, left } = place;
+  const { level, lane, left, small } = place;
+  const named = lane >= 12 && !small;
   const chosen = frame.shards.findIndex((s) => s.rank === choice?.rank);
   const behind = chosen < 0 ? worker.worst : worker.behind[chosen];
   const strong = frame.slowest.includes(worker.rank);
@@ -45,7 +46,7 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
     return x + n * pitch;
   };
   if (level === "dots") {
-    if (lane >= 12)
+    if (named)
       writeAt(
         g,
         font,
@@ -56,27 +57,34 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
         "left",
         strong,
       );
-    else if (i % 2 === 0) writeAt(g, font, String(worker.rank), 0, y, ink["ink-2"]);
-    notches(lane >= 12 ? 58 : 30, y, Math.max(4, lane - 6));
+    else if (lane >= 12 || i % 2 === 0) writeAt(g, font, String(worker.rank), 0, y, ink["ink-2"]);
+    notches(named ? 58 : 30, y, Math.max(4, lane - 6));
     return;
   }
   const full = level === "full" && lane > 50;
   const first = full ? y - 14 : level === "full" ? y - 8 : y - 6;
   const second = full ? y + 2 : level === "full" ? y + 8 : y + 7;
-  writeAt(g, font, `worker ${worker.rank}`, 0, first, ink.ink, "left", true, 12);
+  const name = small && level === "line" ? `w ${worker.rank}` : `worker ${worker.rank}`;
+  writeAt(g, font, name, 0, first, ink.ink, "left", true, 12);
   const words =
     fate?.words ??
-    (worker.held.every((v) => v < 0) ? "no version yet" : behind ? `${behind} behind` : "newest");
+    (worker.held.every((v) => v < 0)
+      ? small
+        ? "none yet"
+        : "no version yet"
+      : behind
+        ? `${behind} behind`
+        : "newest");
   const colour = fate ? ink[fate.colour] : ink["ink-2"];
   const room = left - 6;
   g.font = `400 11px ${font}`;
   const wide = g.measureText(words).width;
-  pitch = Math.min(NOTCH, (room - wide - 5) / Math.max(1, n)); // notches give way to the words
+  pitch = Math.max(0, Math.min(NOTCH, (room - wide - 5) / Math.max(1, n))); // notches give way to the words
   writeAt(
     g,
     font,
     words,
-    fate || !n ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4,
+    fate || !n || !pitch ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4,
     second,
     colour,
     "left",
@@ -191,9 +199,12 @@ export function drawWorker(
     // it was left behind: where it is, in words
     const words = `in iteration ${worker.iteration + 1}`;
     g.font = `400 11px ${font}`;
-    g.fillStyle = ink.ground;
-    g.fillRect(x + ring + 3, y - 8, g.measureText(words).width + 6, 16);
-    writeAt(g, font, words, x + ring + 6, y, ink["ink-2"]);
+    const wide = g.measureText(words).width;
+    if (x + ring + 9 + wide <= place.right) {
+      g.fillStyle = ink.ground;
+      g.fillRect(x + ring + 3, y - 8, wide + 6, 16);
+      writeAt(g, font, words, x + ring + 6, y, ink["ink-2"]);
+    }
   }
   if (level !== "full" || !blocked) return;
   const words = `blocked ${duration(frame.t - worker.since)}`;

@@ -61,6 +61,7 @@ export class BelowLanes {
       look.ink,
       look.font,
       canvas.waiting,
+      canvas.holding,
       facts,
       this.reach,
       wide,
@@ -72,7 +73,8 @@ export class BelowLanes {
         .map(
           (f) =>
             `rank ${f.rank}: ${duration(f.hidden)} hidden, ${duration(f.exposed)} ` +
-            `exposed, ${duration(f.waiting)} waiting`,
+            `exposed, ${duration(f.waiting)} waiting` +
+            `${f.held > 0 ? `, held by you ${duration(f.held)}` : ""}`,
         )
         .join("; ") || "nothing yet",
     );

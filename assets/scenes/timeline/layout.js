@@ -37,8 +37,9 @@ export function timelinePlace(ranks, width, banded = 0) {
   const left = 66;
   const right = width - 6;
   const level = ranks <= 8 ? "full" : ranks <= 24 ? "slim" : "density";
-  const lane = ranks <= 4 ? 20 : ranks <= 8 ? 6 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : 3;
-  const gap = ranks <= 4 ? 3 : ranks <= 8 ? 2 : 1;
+  const lane =
+    ranks <= 4 ? 20 : ranks <= 8 ? 6 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : ranks <= 40 ? 3 : 2;
+  const gap = ranks <= 4 ? 3 : ranks <= 8 ? 2 : ranks <= 40 ? 1 : 0;
   const top = 16 + banded;
   const bottom = top + ranks * (lane + gap);
   const [row, ownHeight, talkHeight] =

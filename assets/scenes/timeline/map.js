@@ -275,7 +275,7 @@ export class TimelineMap {
     }
     g.textAlign = "right";
     g.textBaseline = "middle";
-    const every = Math.ceil(13 / (map.lane + map.gap));
+    const every = 2 ** Math.ceil(Math.log2(13 / (map.lane + map.gap)));
     for (let i = 0; i < ranks.length; i++) {
       if (i % every && ranks[i] !== straggler) continue;
       g.font = `${ranks[i] === straggler ? "700 " : ""}11px ${font}`;

@@ -1,18 +1,19 @@
 // @ts-check
 /**
  * What an iteration's communication was made of, rank by rank: hidden behind computing, exposed,
- * waiting. Geometry, then drawing.
+ * waiting; how long the reader held the ranks stands beside, no part of the bar. Geometry, then
+ * drawing.
  * @typedef {import("./step_facts.js").StepFacts} StepFacts
  * @typedef {{x: number, w: number, label: string, kind: "hidden" | "exposed" | "waiting"}} Part
  * @typedef {{rank: number, y: number, parts: Part[], core: {x: number, w: number} | null,
- *   text: string}} SplitRow
+ *   text: string, held: string}} SplitRow
  */
 import { roundedSpan } from "./layout.js";
 import { drawWait, inkOn } from "./paint.js";
 import { inMs } from "./captions.js";
 import { grouped } from "../../engine/format.js";
 
-const SPLIT = { left: 52, most: 6, many: 8 };
+const SPLIT = { left: 52, most: 6, many: 8, hatch: 14 };
 
 /** @param {number} ranks */
 const splitRow = (ranks) => (ranks <= 4 ? 21 : ranks <= SPLIT.many ? 12 : 14);
@@ -60,7 +61,10 @@ export function splitRows(facts, reach, width, measure) {
         `waits ${inMs(f.waiting)}${core > 0.02 * reach ? ` (${inMs(core)} for a core)` : ""}`,
       );
     while (labels.length > 1 && far + 6 + measure(labels.join(" · ")) > width) labels.shift();
-    const text = labels.join(" · ");
+    let text = labels.join(" · ");
+    const held = f.held > 0 ? `you held it ${inMs(f.held)}` : "";
+    const besides = held ? SPLIT.hatch + 12 + measure(held) : 0;
+    if (far + 6 + besides + measure(text) > width) text = "";
     return {
       rank: f.rank,
       y: 2 + i * splitRow(facts.length),
@@ -69,7 +73,8 @@ export function splitRows(facts, reach, width, measure) {
         core > 0.02 * reach
           ? { x: far - (core / reach) * room, w: (core / reach) * room - 1 }
           : null,
-      text: far + 6 + measure(text) <= width ? text : "",
+      text,
+      held: far + 6 + besides <= width ? held : "",
     };
   });
 }
@@ -79,12 +84,13 @@ export function splitRows(facts, reach, width, measure) {
  * @param {Record<string, string>} ink
  * @param {string} font
  * @param {any} waiting
+ * @param {any} holding  the fill of what the reader held
  * @param {StepFacts[]} facts
  * @param {number} reach
  * @param {number} width
  * @param {number} straggler
  */
-export function drawSplit(g, ink, font, waiting, facts, reach, width, straggler) {
+export function drawSplit(g, ink, font, waiting, holding, facts, reach, width, straggler) {
   const h = facts.length <= 4 ? 15 : facts.length <= SPLIT.many ? 8 : 10;
   g.textBaseline = "middle";
   g.font = `700 11px ${font}`;
@@ -120,6 +126,12 @@ export function drawSplit(g, ink, font, waiting, facts, reach, width, straggler)
     }
     g.fillStyle = ink.wait;
     if (row.text) g.fillText(row.text, far + 5, row.y + h / 2 + 0.5);
+    if (!row.held) continue;
+    const x = far + 5 + (row.text ? g.measureText(row.text).width + 8 : 0);
+    g.fillStyle = holding;
+    g.fillRect(x, row.y, SPLIT.hatch, h);
+    g.fillStyle = ink.hold;
+    g.fillText(row.held, x + SPLIT.hatch + 4, row.y + h / 2 + 0.5);
   }
   if (!facts.length) return;
   g.font = `11px ${font}`;

@@ -7,14 +7,14 @@
  * @typedef {import("./index.js").RankLines} RankLines
  * @typedef {import("./index.js").Step} Step
  * @typedef {{rank: number, iteration: number, start: number, end: number, byKind: number[],
- *   computing: number, hidden: number, exposed: number, waiting: number, queue: number,
- *   queued: number, measured: boolean}} StepFacts what an iteration of a rank was made of, in ns.
- *   byKind: computing by class; hidden: communication while it computed; exposed: while it did not;
- *   waiting: blocked with nothing to compute; queue: for a core, in all; queued: for a core, while
- *   computing
+ *   computing: number, hidden: number, exposed: number, waiting: number, held: number,
+ *   queue: number, queued: number, measured: boolean}} StepFacts what an iteration of a rank was
+ *   made of, in ns. byKind: computing by class; hidden: communication while it computed; exposed:
+ *   while it did not; waiting: blocked with nothing to compute; held: by the reader, which is in no
+ *   other of these; queue: for a core, in all; queued: for a core, while computing
  */
 import { duration, grouped } from "../../engine/format.js";
-import { heldWithin } from "../../engine/holds.js";
+import { freeWithin, heldWithin } from "../../engine/holds.js";
 import { SPAN, SPANS, isComputing } from "./density.js";
 
 /**
@@ -28,8 +28,9 @@ export function stepFacts(index, rank, step) {
   if (step.facts) return step.facts;
   const { start, end } = step;
   const { table } = index;
-  const all = rank.all.within(start, end);
-  const talk = rank.talk.within(start, end);
+  const free = freeWithin(table, start, end);
+  const all = sumWithin(rank.all, free);
+  const talk = sumWithin(rank.talk, free);
   const byKind = SPANS.map((_, kind) => (isComputing(kind) ? all[kind] : 0));
   const exposed = all[SPAN.comm] + all[SPAN.reduce];
   let queued = 0;
@@ -49,6 +50,7 @@ export function stepFacts(index, rank, step) {
     hidden: talk[SPAN.comm] + talk[SPAN.reduce] - exposed,
     exposed,
     waiting: all[SPAN.wait],
+    held: heldWithin(table, start, end),
     queue: step.queue,
     queued: measured ? queued : step.queue,
     measured,
@@ -57,6 +59,19 @@ export function stepFacts(index, rank, step) {
   if (steps.length > 4 && steps[steps.length - 4].start > step.start) step.facts = facts;
   return facts;
 }
+
+/**
+ * How long each kind lasted within these stretches.
+ * @param {import("./density.js").Line} spans
+ * @param {[number, number][]} stretches
+ */
+const sumWithin = (spans, stretches) =>
+  stretches
+    .map(([from, to]) => spans.within(from, to))
+    .reduce(
+      (sum, ns) => sum.map((n, kind) => n + ns[kind]),
+      SPANS.map(() => 0),
+    );
 
 /**
  * That the reader held the ranks in an iteration, for more than a tenth of it: all else that it was

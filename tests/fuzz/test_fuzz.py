@@ -110,7 +110,7 @@ def test_a_short_text_that_would_never_end_is_refused_at_once() -> None:
         ("options: " + "[" * 20_000 + "\n", "nested too deeply"),
         ("seed: " + "9" * 6000 + "\n", "a number of 6,000 characters"),
         ("lr: 2001-99-99\n", "not YAML"),
-        ("x" * 5000, "neither a file nor an experiment's YAML"),
+        ("x" * 5000, "not the YAML of an experiment"),
     ):
         with pytest.raises(SpecError, match=reason):
             wb.Experiment.from_yaml(text)

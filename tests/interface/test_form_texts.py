@@ -104,7 +104,7 @@ def test_a_link_carries_no_code_either_way() -> None:
 def test_a_link_names_no_file(tmp_path: Path) -> None:
     """Text without a line's end could be taken for a path."""
     Experiment(ranks=3).to_yaml(tmp_path / "spec.yaml")
-    with pytest.raises(SpecError, match="neither a file nor an experiment"):
+    with pytest.raises(SpecError, match="not the YAML of an experiment"):
         form.from_link(packed(str(tmp_path / "spec.yaml")))
 
 

@@ -74,7 +74,7 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
         ("rates: {melt: 0.1}", "rates"),
         ("rates: {kill: 2}", "rates"),
         ("fault: kill", "Scenario has no field 'fault'"),
-        ("- kill", "is no scenario"),
+        ("- kill", "not the YAML of a scenario"),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused_before_anything_starts(text: str, words: str) -> None:

@@ -140,7 +140,7 @@ def test_folders_that_are_no_trace_or_several(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="expected a folder that WORKBENCH_TRACE named"):
         load(tmp_path)
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(WorkbenchError, match="1 other files"):
+    with pytest.raises(WorkbenchError, match="found 1 other file\\."):
         load(tmp_path)
     own = writes(tmp_path, 0, 10)
     own.rename(tmp_path / "rank-0-1")

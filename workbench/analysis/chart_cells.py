@@ -204,7 +204,7 @@ def titled(title: str, words: str) -> str:
 def tokens(theme: str) -> Mapping[str, str]:
     """Return the view's colours by token, and its font, from its style sheet."""
     if theme not in ("light", "dark"):
-        raise SpecError(f"theme {theme!r}: it is light or dark")
+        raise SpecError(f"theme = {theme!r}: must be 'light' or 'dark'")
     text, at = stylesheet(), ("light", "dark").index(theme)
     pairs = re.findall(r"--([\w-]+):\s*light-dark\((#\w+),\s*(#\w+)\)", text)
     font = re.search(r"--font:\s*([^;]+);", text)

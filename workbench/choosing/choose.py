@@ -34,8 +34,8 @@ def algorithms(operation: str) -> tuple[str, ...]:
     """Return the algorithm names of an operation. Raises SpecError for one without files."""
     if operation not in OPERATIONS:
         raise SpecError(
-            f"operation = {operation!r}: there is none such{nearest(operation, OPERATIONS)}. "
-            f"There is: {listed(OPERATIONS)}"
+            f"operation = {operation!r}: there is no such operation"
+            f"{nearest(operation, OPERATIONS)}. Allowed: {listed(OPERATIONS)}"
         )
     return tuple(collectives.algorithms(operation))
 

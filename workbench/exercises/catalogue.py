@@ -27,7 +27,7 @@ def exercise(name: Text) -> Exercise:
     if name not in known:
         raise SpecError(
             f"wb.exercise: name = {name!r}: there is no such exercise"
-            f"{nearest(name, known)}. There is: {listed(known)}"
+            f"{nearest(name, known)}. Allowed: {listed(known)}"
         )
     return known[name]
 

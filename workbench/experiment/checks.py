@@ -14,7 +14,7 @@ from workbench.common import topology
 from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
 from workbench.experiment.fields import Fields
-from workbench.experiment.frozen_model import walk
+from workbench.experiment.frozen_model import plain, walk
 from workbench.experiment.network import Network
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.user_code import source
@@ -351,7 +351,7 @@ def configure(config: type[C], options: Mapping[str, Any], field: str = "options
             try:
                 values[key] = _adapter(hints[key]).validate_python(value)
             except ValidationError as error:
-                why = error.errors()[0]["msg"].replace("Input should be", "must be")
+                why = plain(error.errors()[0]["msg"])
                 wrong = SpecError.at((field, key), why, value)
                 raise wrong.within("Experiment") from None
     try:

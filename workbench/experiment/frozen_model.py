@@ -154,6 +154,26 @@ def _problems(record: type[BaseModel], error: dict[str, Any]) -> list[Problem]:
     return [Problem(words, path, value, allowed, record=name)]
 
 
+_OURS = {
+    "Input should be": "must be",
+    "a valid boolean": "true or false",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid tuple": "a list",
+    "a valid string": "a text",
+    "a valid dictionary": "a mapping of names to values",
+    "or instance of": "or a",
+}
+
+
+def plain(message: str) -> str:
+    """Return a message of pydantic in our words, without how its parser failed."""
+    words = re.sub(r", (unable to|got) .*| or object to extract fields from", "", message)
+    for theirs, ours in _OURS.items():
+        words = words.replace(theirs, ours)
+    return words
+
+
 def _allowed(record: type[BaseModel], error: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Return what would have been right, for pydantic's own kinds of errors: as a sentence, and as
     the values that are possible, where they can be listed.
@@ -165,7 +185,7 @@ def _allowed(record: type[BaseModel], error: dict[str, Any]) -> tuple[str, tuple
         kinds = context.get("expected_tags", "one of its kinds")
         choices = tuple(re.findall(r"'([^']*)'", kinds))
         return f"say which it is with `{context['discriminator'].strip(chr(39))}`: {kinds}", choices
-    words = re.sub(r"^Input should be", "must be", error["msg"])
+    words = plain(error["msg"])
     choices = tuple(re.findall(r"'([^']*)'", str(context.get("expected", ""))))
     return words + nearest(short(error["input"]).strip("'"), choices), choices
 

@@ -62,7 +62,7 @@ class Link(FrozenModel):
         if name not in NAMED:
             raise SpecError(
                 f"wb.Link.named: name = {name!r}: there is no such link. "
-                f"There is: {', '.join(map(repr, NAMED))}"
+                f"Allowed: {', '.join(map(repr, NAMED))}"
             )
         latency, bandwidth = NAMED[name]
         return cls(latency=latency, bandwidth=bandwidth)

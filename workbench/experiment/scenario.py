@@ -13,7 +13,7 @@ the draw is over when the run begins, so that the experiment says all that is to
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -36,7 +36,7 @@ from workbench.experiment.faults import (
     Slow,
 )
 from workbench.experiment.frozen_model import Float, FrozenModel, Int
-from workbench.experiment.yaml_text import dump, parse, read
+from workbench.experiment.yaml_text import as_fields, dump, parse, read
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -124,12 +124,7 @@ class Scenario(FrozenModel):
         """
         origin = path_or_text if isinstance(path_or_text, str) else Path(path_or_text)
         text, _ = read(origin)
-        fields = parse(text)
-        if not isinstance(fields, Mapping):
-            raise SpecError(
-                f"{short(path_or_text)} is no scenario: it has faults:, rates: or seed:"
-            )
-        return cls(**{str(name): value for name, value in fields.items()})
+        return cls(**as_fields(parse(text), str(origin), "a scenario", "rates: {kill: 0.01}"))
 
 
 def _check(exp: object, method: str) -> None:

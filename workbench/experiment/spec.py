@@ -187,7 +187,7 @@ class Experiment(Fields):
         """
         origin = path_or_text if isinstance(path_or_text, str) else Path(path_or_text)
         text, folder = read(origin)
-        fields = as_fields(parse(text), origin)
+        fields = as_fields(parse(text), str(origin))
         if not allow_code and (carrying := list(code_in(fields))):
             raise SpecError(
                 f"this spec carries its author's code in {listed(carrying)}, and to run it is "

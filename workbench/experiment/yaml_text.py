@@ -68,7 +68,8 @@ def read(path_or_text: str | Path) -> tuple[str, Path]:
     try:
         return Path(text).read_text(encoding="utf-8"), Path(text).resolve().parent
     except (OSError, ValueError) as error:  # bytes that are no text, a name that none can have
-        raise SpecError(f"the spec {text} cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise SpecError(f"{text} cannot be read: {why}") from None
 
 
 def _is_file(text: str) -> bool:
@@ -100,12 +101,20 @@ def parse(text: str, bounds: Bounds = OF_AN_AUTHOR) -> Any:
         if "nesting depth" in str(getattr(error, "problem", "")):  # PyYAML's own limit, from 6.0.4
             raise _too_deep(bounds) from None
         # A date that no calendar has, a number of ten thousand digits: PyYAML passes those on.
-        raise SpecError(f"this is not YAML: {error}") from None
+        raise SpecError(f"this is not YAML: {_why(error)}") from None
     except RecursionError:
         raise _too_deep(bounds) from None
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _why(error: Exception) -> str:
+    """Return what is wrong, in one line, with its place where PyYAML knows it."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return str(error)
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
 
 
 def _too_deep(bounds: Bounds) -> SpecError:
@@ -176,12 +185,14 @@ def _written_out(node: yaml.Node, most: int, known: dict[int, int]) -> int:
     return count
 
 
-def as_fields(data: Any, where: str | Path) -> dict[str, Any]:
+def as_fields(
+    data: Any, where: str, what: str = "an experiment", example: str = "strategy: data_parallel"
+) -> dict[str, Any]:
     """Return ``data`` by names of fields, read from ``where``. Raises SpecError for other data."""
     if not isinstance(data, dict):
         raise SpecError(
-            f"{short(where)} is neither a file nor an experiment's YAML: expected lines such as "
-            "`strategy: data_parallel`"
+            f"{short(where)} is not the YAML of {what}, nor a file that holds it: expected lines "
+            f"such as `{example}`"
         )
     return {key if isinstance(key, str) else short(key): data[key] for key in data}
 

@@ -69,7 +69,9 @@ def launched_by(exp: Experiment, launcher: str | None, options: str | None) -> E
     if launcher is not None:
         changes = {"launcher": launcher, "launcher_options": {}}
     if options is not None:
-        changes["launcher_options"] = as_fields(parse(options), "the launcher's options")
+        changes["launcher_options"] = as_fields(
+            parse(options), options, "a launcher's options", "bind_to: core"
+        )
     return exp.replace(**changes) if changes else exp
 
 

@@ -76,7 +76,7 @@ class Steering:
         (of a pipeline, to or from a server); "iteration". Raises SpecError for another unit.
         """
         if unit not in UNITS:
-            raise SpecError(f"unit={unit!r}: it is {', '.join(UNITS)}")
+            raise SpecError(f"unit = {unit!r}: must be {' or '.join(map(repr, UNITS))}")
         for left in reversed(range(count)):
             self._control.grant(unit)
             if left:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.common.errors import WorkbenchError
+from workbench.common.units import counted
 from workbench.recording import events
 from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
 from workbench.store.regular_file import opened
@@ -208,7 +209,7 @@ def _sources(folder: Path) -> list[Source]:
     sources = find_sources(folder) if folder.is_dir() else []
     if not sources:
         result = len(list(folder.iterdir())) if folder.is_dir() else 0
-        what = f"{result} other files" if result else "nothing"
+        what = counted(result, "other file") if result else "nothing"
         raise WorkbenchError(
             f"{folder}: expected a folder that WORKBENCH_TRACE named (rank-<r>-<pid>/trace ...), "
             f"found {what}. Nothing to read."

@@ -23,7 +23,7 @@ def study(name: str) -> Callable[..., Any]:
     """Return the function ``study`` of the file of that name. Raises SpecError."""
     if name not in names():
         raise SpecError(
-            f"there is no study {name!r}{nearest(name, names())}. There is: {listed(names())}"
+            f"there is no study {name!r}{nearest(name, names())}. Allowed: {listed(names())}"
         )
     module = extensions.load("studies", name)
     result: Callable[..., Any] | None = getattr(module, "study", None)

@@ -262,7 +262,7 @@ def _deal(
     sampler, epochs = arguments.pop("sampler"), options["epochs"]
     size, ranks = arguments.pop("batch_size"), arguments.pop("ranks")
     if sampler not in SAMPLERS:
-        raise SpecError(f"sampler = {sampler!r}: it is {' or '.join(map(repr, SAMPLERS))}")
+        raise SpecError(f"sampler = {sampler!r}: must be {' or '.join(map(repr, SAMPLERS))}")
     if len(order) * epochs > MOST:
         raise SpecError(
             f"samples = {len(order)} in {counted(epochs, 'epoch')}: at most {MOST:,} are dealt out"

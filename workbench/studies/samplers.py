@@ -130,7 +130,7 @@ def whole(name: str, value: Any) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise SpecError(f"{name} = {value!r}: a whole number, 1 or more") from None
+        raise SpecError(f"{name} = {value!r}: must be a whole number, 1 or more") from None
     if isinstance(value, bool) or number < 1:
-        raise SpecError(f"{name} = {value!r}: a whole number, 1 or more")
+        raise SpecError(f"{name} = {value!r}: must be a whole number, 1 or more")
     return number

@@ -226,6 +226,18 @@ def test_a_port_that_is_taken_is_said_to_be(plain: Served) -> None:
     assert isinstance(done.exception, SystemExit), "no traceback"
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--launcher", "slrum"], "there is no launcher 'slrum' (did you mean 'slurm'?)"),
+        (["--data", "/nowhere"], "there is no folder /nowhere"),
+    ],
+)
+def test_what_the_operator_names_must_be_there(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(cli, ["serve", *options])
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit) and words in done.stderr
+
+
 # ---- its words
 
 

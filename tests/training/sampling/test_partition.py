@@ -232,7 +232,7 @@ def test_samplers_and_lists_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"samples": 0}, "samples = 0: a whole number, 1 or more"),
+        ({"samples": 0}, "samples = 0: must be a whole number, 1 or more"),
         ({"batch_size": 2.5}, "batch_size = 2.5"),
         ({"ranks": True}, "ranks = True"),
         ({"samples": [1, 1]}, "each once"),

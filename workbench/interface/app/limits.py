@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from workbench.common.errors import WorkbenchError, short
-from workbench.common.names import listed
+from workbench.common.names import listed, nearest
 from workbench.common.units import counted, print_size
 from workbench.experiment.frozen_model import walk
 from workbench.experiment.spec import Experiment
 from workbench.experiment.yaml_text import code_in
 from workbench.interface.app.reserved import foretold, model_bytes, whole
-from workbench.user_code.source import places_of
+from workbench.user_code.source import available, places_of
 
 _PLACE = re.compile(r"[/\\~\0]|^\.")  # what no name of a file beside the server has
 
@@ -55,6 +56,20 @@ class Limits:
     def long(self) -> str:
         """The longest time that a run may last, in words."""
         return f"{self.minutes:g} minute{'s' * (self.minutes != 1)}"
+
+    def check_names(self) -> None:
+        """Raise WorkbenchError for a launcher or a place that the operator names and that is not
+        there.
+        """
+        for name in self.launchers:
+            if name not in (known := available("launchers")):
+                raise WorkbenchError(
+                    f"--launcher: there is no launcher {name!r}{nearest(name, known)}. Allowed: "
+                    f"{listed(known)}"
+                )
+        for place in self.data:
+            if not Path(place).exists():
+                raise WorkbenchError(f"--data: there is no folder {place}; name one that exists")
 
     def check(self, exp: Experiment) -> None:
         """Raise Refused for an experiment that this server does not run."""

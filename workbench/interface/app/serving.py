@@ -95,6 +95,7 @@ def serve(options: Options) -> None:
             f"--watch shows jobs to this machine only, and the server would listen on "
             f"{options.host}: leave --host out, or --watch"
         )
+    options.limits.check_names()
     jobs = Jobs(options.watch)
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)

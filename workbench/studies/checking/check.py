@@ -207,7 +207,7 @@ def _subject(
     """
     if operation not in PARAMETERS:
         near = nearest(str(operation), PARAMETERS)
-        raise SpecError(f"no operation {operation!r}{near}. There is: {listed(PARAMETERS)}")
+        raise SpecError(f"no operation {operation!r}{near}. Allowed: {listed(PARAMETERS)}")
     if isinstance(function, str):
         prefix = f"{operation}_"
         implementation = load("collectives", function, operation, prefix)

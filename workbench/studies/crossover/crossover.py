@@ -103,7 +103,7 @@ def _subject(operation: str, algorithm: str | Callable[..., Any], ranks: int) ->
     if algorithm not in names:
         raise SpecError(
             f"{operation} has no algorithm {algorithm!r}{nearest(str(algorithm), names)}. "
-            f"There is: {listed(names)}"
+            f"Allowed: {listed(names)}"
         )
     if reason := refuses(operation, algorithm, ranks):
         raise SpecError(f"{operation}/{algorithm} does not run on {ranks} ranks: it takes {reason}")

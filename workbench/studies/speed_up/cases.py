@@ -43,7 +43,7 @@ def cases(
     ):
         raise SpecError(f"ranks = {ranks!r}: several numbers of processes, each 1 or more, once")
     if scaling not in SCALINGS:
-        raise SpecError(f"scaling = {scaling!r}: it is {' or '.join(SCALINGS)}")
+        raise SpecError(f"scaling = {scaling!r}: must be {' or '.join(map(repr, SCALINGS))}")
     for field in sweep:
         if field not in Experiment.model_fields or field in ("ranks", "seed"):
             raise SpecError(

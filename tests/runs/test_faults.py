@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import random
 import re
 import signal
 import time
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import polars as pl
@@ -273,6 +276,23 @@ class RaisesOnOne:
         if dist.get_rank() == 1:
             raise ValueError("my own mistake")
         return model(batch[0]).sum()
+
+
+def test_a_rank_whose_end_is_seen_before_its_exit_code_is_the_cause() -> None:
+    """As of a process that used a GPU: its main thread is gone, another lives a second more."""
+
+    def train(job: Any, config: Any) -> None:
+        for _ in job.iterations():
+            dist.all_reduce(torch.ones(3))
+            if job.rank == 1:
+                Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+                exit_thread = {"x86_64": 60, "aarch64": 93}[platform.machine()]  # a system call
+                ctypes.CDLL(None).syscall(exit_thread, 0)
+
+    with started(strategy=train, ranks=2) as run:
+        error, _ = failure(run, 30)
+    assert isinstance(error, wb.PeerLost) and (error.rank, error.how) == (1, "killed")
+    assert "ended while rank 0 was in" in str(error), "what the other saw is below it"
 
 
 @pytest.mark.parametrize("strategy", first(1, ["ddp", "data_parallel"]))

@@ -60,6 +60,18 @@ def what_went_wrong(
     return None
 
 
+def end_to_come(failures: Reports, handles: Iterable[RankHandle]) -> bool:
+    """Return whether a rank that others saw end has yet to get its exit code: a process that used a
+    GPU frees it first, which takes a second on a busy machine.
+    """
+    ended = {
+        report["rank"]
+        for report in failures.values()
+        if report["kind"] == "PeerLost" and report["how"] == "ended"
+    }
+    return any(one.rank in ended and one.code is None for one in handles)
+
+
 def how_of(code: int) -> How:
     """Return how a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
     return "killed" if code < 0 else "exited" if code else "ended"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import How, RunTimeout, TooFewRanks, WorkbenchError
 from workbench.experiment.spec import Experiment
@@ -20,7 +20,7 @@ from workbench.rank.stop_watch import StopWatch
 from workbench.rank.unreachable import cut_off
 from workbench.runs.conducting import Conductor
 from workbench.runs.enough import check_enough
-from workbench.runs.failure import places_of, what_went_wrong
+from workbench.runs.failure import end_to_come, places_of, what_went_wrong
 from workbench.runs.gathering import Gathering
 from workbench.runs.host_watch import HostWatch
 from workbench.runs.outcome import Reports
@@ -115,7 +115,8 @@ class Supervisor:
                     self._control.words[ABORT] = 1
                     self._control.refresh()
                     self._control.open_gates()
-                if time.monotonic() - failed_at > AFTERMATH:
+                unreaped = end_to_come(self._failures, self._handles)
+                if time.monotonic() - failed_at > (rank_handle.GONE if unreaped else AFTERMATH):
                     break
             for key, _ in selector.select(0):  # a last word of one that has ended
                 self._read_report(key, selector)
@@ -201,11 +202,8 @@ class Supervisor:
             return away
         if lost and not self._launcher.alive:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
-        failures = {
-            rank: report for rank, (report, _) in sorted(self.reports.items()) if "failed" in report
-        }
         iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
-        reports = {**failures, **self.regrouping.left}
+        reports = {**self._failures, **self.regrouping.left}
         error = what_went_wrong(lost, reports, self._pids, iterations, now)
         error = error and self._hosts.named(error, self.reports)
         silent = [one for one in self._handles if one.rank not in self.reports]
@@ -220,9 +218,13 @@ class Supervisor:
         members = self.regrouping.team.members
         return any(rank not in self.reports and rank not in ended for rank in members)
 
+    @property
+    def _failures(self) -> dict[int, dict[str, Any]]:
+        """The reports of ranks that failed."""
+        return {rank: one for rank, (one, _) in sorted(self.reports.items()) if "failed" in one}
+
     def _any_failed(self) -> bool:
-        failed = any("failed" in report for report, _ in self.reports.values())
-        return failed or bool(self.lost(spare=False) or self.regrouping.left)
+        return bool(self._failures or self.lost(spare=False) or self.regrouping.left)
 
     # -- recovery --
 
@@ -240,10 +242,9 @@ class Supervisor:
     def _goes_on(self) -> bool:
         """Return whether the run recovers from ranks that it has lost; do what is next for that."""
         regrouping, lost = self.regrouping, self.lost(spare=False)
-        own_errors = any("failed" in report for report, _ in self.reports.values())
         waits = any(one.get("waits") for one in regrouping.left.values())  # for its data
         cause = (lost or regrouping.left) if self._exp.recovers else waits and not lost
-        if not cause or own_errors or self._refused:
+        if not cause or self._failures or self._refused:
             return False
         members = regrouping.team.members  # of those it could spare nobody leaves any more
         lost |= {rank: code for rank, code in self.lost(spare=True).items() if rank in members}

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 typedef int64_t i64;
@@ -81,9 +82,13 @@ static inline i64 number_at(const ring_reader *r, i64 index) {
     return atomic_load_explicit(&r->words[place(index, r->size) * WORDS + SEQ], memory_order_acquire);
 }
 
-/* Counts the records from the position on that are there, where one is: they were written in order. */
+/* Counts the records from the position on that are there, where one is: they were written in order. The steps
+   double, and so go nowhere near what is far from being written: it lies in no cache and in no page table. */
 static i64 published(const ring_reader *r) {
-    i64 least = 1, beyond = r->size + 1;
+    i64 least = 1, beyond = 2;
+    while (beyond <= r->size && number_at(r, r->position + beyond - 1) == r->position + beyond)
+        least = beyond, beyond *= 2;
+    if (beyond > r->size) beyond = r->size + 1;
     while (beyond - least > 1) {
         i64 middle = (least + beyond) / 2;
         if (number_at(r, r->position + middle - 1) == r->position + middle)
@@ -140,13 +145,22 @@ static int make_room(lane_reader *l, i64 rows) {
     return 1;
 }
 
+/* A table of contexts: pages of zeros that cost nothing before they are used. `calloc` clears what it has had. */
+static read_context *new_table(i64 size) {
+    void *table = mmap(NULL, size * RECORD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
+static void free_table(lane_reader *l) {
+    if (l->known) munmap(l->known, l->known_size * RECORD);
+}
+
 /* Keeps `size` contexts from now on, the newest of those that there are. Returns whether it does. */
 static int keep_contexts(lane_reader *l, i64 size) {
-    read_context *fresh = calloc(size, sizeof(read_context));
+    read_context *fresh = new_table(size);
     if (!fresh) return 0;
     for (i64 k = 0; k < l->known_size; k++)
         if (l->known[k].seq > 0 && l->known[k].seq > l->contexts.position - size) fresh[l->known[k].seq % size] = l->known[k];
-    free(l->known);
+    free_table(l);
     l->known = fresh, l->known_size = size;
     return 1;
 }
@@ -192,7 +206,7 @@ static void open_lanes(reader *m) {
             return;
         }
         l->known_size = KNOWN_CONTEXTS * m->contexts;
-        l->known = calloc(l->known_size, sizeof(read_context));
+        l->known = new_table(l->known_size);
         if (!l->known) return;
         l->rows = (ring_reader){words + at / 8, m->rows, 0};
         l->contexts = (ring_reader){words + at / 8 + m->rows * WORDS, m->contexts, 0};
@@ -341,7 +355,7 @@ static PyMethodDef reader_methods[] = {
 static void reader_dealloc(PyObject *self) {
     reader *m = (reader *)self;
     PyTypeObject *type = Py_TYPE(self);
-    for (i64 k = 0; k < MOST_LANES; k++) free(m->lane[k].known), free(m->lane[k].staged);
+    for (i64 k = 0; k < MOST_LANES; k++) free_table(&m->lane[k]), free(m->lane[k].staged);
     if (m->memory.obj) PyBuffer_Release(&m->memory);
     if (m->numbers.obj) PyBuffer_Release(&m->numbers);
     pthread_mutex_destroy(&m->busy);

@@ -11,7 +11,7 @@ import torch
 
 from workbench.rank.parameter_sketch import Sketch
 from workbench.rank.shared_outputs import Outputs
-from workbench.rank.validation import aside, unwrapped
+from workbench.rank.validation import unwrapped
 from workbench.recording.events import CODE, now
 from workbench.recording.recorder import Recorder
 
@@ -37,16 +37,17 @@ class Metrics:
 
     @contextmanager
     def _measuring(self, model: torch.nn.Module, batch: Any) -> Iterator[None]:
+        began = time.thread_time_ns()
         outputs = Outputs(unwrapped(model))
+        spent = time.thread_time_ns() - began
         try:
             yield
         finally:
             outputs.stop()
         start, began = now(), time.thread_time_ns()
-        with outputs.given_again():
-            measured = aside(self._task, model, batch)
-        self.record(measured, "minibatch", start)
-        self._recorder.lane("compute").count_cost(time.thread_time_ns() - began)
+        self.record(outputs.measure(self._task, batch), "minibatch", start)
+        spent += time.thread_time_ns() - began
+        self._recorder.lane("compute").count_cost(spent)
 
     def record(self, metrics: dict[str, float], split: str, start: int) -> None:
         """Record what the task measured since ``start``, of the "minibatch" or of "validation"."""

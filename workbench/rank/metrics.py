@@ -24,6 +24,7 @@ class Metrics:
     def __init__(self, task: Any, recorder: Recorder) -> None:
         self._task, self._recorder = task, recorder
         self._sketch: Sketch | None = None
+        self._outputs: Outputs | None = None  # of the model that is trained
 
     def measuring(self, model: torch.nn.Module, batch: Any) -> AbstractContextManager[None]:
         """Record the task's metrics of this rank's samples now and then, after the forward pass
@@ -37,17 +38,18 @@ class Metrics:
 
     @contextmanager
     def _measuring(self, model: torch.nn.Module, batch: Any) -> Iterator[None]:
-        began = time.thread_time_ns()
-        outputs = Outputs(unwrapped(model))
-        spent = time.thread_time_ns() - began
+        model = unwrapped(model)
+        if self._outputs is None or self._outputs.model is not model:
+            self._outputs = Outputs(model)
+        outputs = self._outputs
+        outputs.keep()
         try:
             yield
         finally:
             outputs.stop()
         start, began = now(), time.thread_time_ns()
         self.record(outputs.measure(self._task, batch), "minibatch", start)
-        spent += time.thread_time_ns() - began
-        self._recorder.lane("compute").count_cost(spent)
+        self._recorder.lane("compute").count_cost(time.thread_time_ns() - began)
 
     def record(self, metrics: dict[str, float], split: str, start: int) -> None:
         """Record what the task measured since ``start``, of the "minibatch" or of "validation"."""

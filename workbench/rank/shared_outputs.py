@@ -28,38 +28,46 @@ class _Call(NamedTuple):
 
 
 class Outputs:
-    """The calls of ``model`` in a training pass, from now on until ``stop``."""
+    """The calls of ``model`` in a training pass, from ``keep`` until ``stop``. Its layers are looked
+    at once.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        self._model, self._forward = model, model.forward
+        self.model, self._forward = model, model.forward
         self._calls: list[_Call] = []
-        self._keeps = _is_same_in_evaluation(model)
-        if self._keeps:
-            vars(model)["forward"] = self._keep
+        self._are_same = all(map(_is_same_in_evaluation, model.modules()))
+
+    def keep(self) -> None:
+        """Keep calls from now on, where they may stand for calls in evaluation."""
+        self._calls.clear()
+        if self._are_same:
+            vars(self.model)["forward"] = self._call
 
     def stop(self) -> None:
         """Keep no more calls."""
-        if self._keeps:
-            del vars(self._model)["forward"]
+        if self._are_same:
+            del vars(self.model)["forward"]
 
     def measure(self, task: Any, batch: Any) -> dict[str, float]:
         """Return the task's metrics of a batch, without a trace in the training. The model answers
-        calls that were kept without computing them; no layer need be told of evaluation then.
+        calls that were kept without computing them; no layer need be told of evaluation then. They
+        are forgotten.
         """
         if not self._calls:
-            return aside(task, self._model, batch)
-        own, random = vars(self._model), torch.get_rng_state()
+            return aside(task, self.model, batch)
+        own, random = vars(self.model), torch.get_rng_state()
         training, own["training"], own["forward"] = own["training"], False, self._answer
         try:
             with torch.no_grad():
-                result: dict[str, float] = task.metrics(self._model, batch)
+                result: dict[str, float] = task.metrics(self.model, batch)
         finally:
             own["training"] = training
             del own["forward"]
+            self._calls.clear()
             torch.set_rng_state(random)
         return result
 
-    def _keep(self, *arguments: Any, **named: Any) -> Any:
+    def _call(self, *arguments: Any, **named: Any) -> Any:
         output = self._forward(*arguments, **named)
         if not named and all(isinstance(one, torch.Tensor) for one in (*arguments, output)):
             self._calls.append(_Call(arguments, output, _versions(*arguments, output)))
@@ -81,14 +89,9 @@ def _versions(*tensors: torch.Tensor) -> list[int]:
     return [one._version for one in tensors]
 
 
-def _is_same_in_evaluation(model: nn.Module) -> bool:
-    layers = [model]
-    for layer in layers:  # ``modules`` takes five times as long
-        kind: Any = type(layer)
-        if "forward" in vars(layer) or not _never_asks(kind):
-            return False
-        layers += [one for one in layer._modules.values() if one is not None]
-    return True
+def _is_same_in_evaluation(layer: nn.Module) -> bool:
+    kind: Any = type(layer)
+    return "forward" not in vars(layer) and _never_asks(kind)
 
 
 @lru_cache

@@ -28,8 +28,9 @@ class _Call(NamedTuple):
 
 
 class Outputs:
-    """The calls of ``model`` in a training pass, from ``keep`` until ``stop``. Its layers are looked
-    at once.
+    """The calls of ``model`` in a training pass, from ``keep`` until ``stop``.
+
+    Its layers are looked at once.
     """
 
     def __init__(self, model: nn.Module) -> None:

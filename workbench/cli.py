@@ -88,9 +88,10 @@ DryRun = Annotated[
 Watched = Annotated[
     list[str] | None,
     typer.Option(
-        help="A folder that attached jobs record into, or one of such folders: visitors see these "
-        "jobs, and change nothing in them; may be repeated. On this machine's own address only.",
-        metavar="DIR",
+        help="A folder that attached jobs record into, one of such folders, or the address of an "
+        "attached job's page: visitors see these jobs, and change nothing in them; may be "
+        "repeated. On this machine's own address only.",
+        metavar="JOB",
     ),
 ]
 DataFolders = Annotated[

@@ -3,13 +3,12 @@
  * The keys of a stage: time, the ranks, and which scene is on show.
  * @typedef {import("./stage.js").Stage} Stage
  */
-import { isOver } from "../engine/player.js";
+import { whyNot } from "../engine/actions.js";
 
 /** Hold the ranks, or let them run. @param {Stage} stage */
 function holdRanks(stage) {
-  const { run, control } = stage.known;
-  if (run && !run.readonly && !isOver(stage.known))
-    void stage.act(control?.held ? "resume" : "pause", {});
+  const { known } = stage;
+  if (!whyNot(known)) void stage.act(known.control?.held ? "resume" : "pause", {});
 }
 
 /** What each key does. @param {Stage} stage @returns {Record<string, () => void>} */

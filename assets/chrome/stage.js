@@ -51,7 +51,7 @@ const FRAME = `
     <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div><section class="wb-why" aria-label="Why was it this slow?" hidden></section></div></aside>
   </div>
   <div class="wb-time"></div>
-  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all · H holds the ranks · F full screen · P larger · C copies this moment</span><span class="wb-meter"></span></p>`;
+  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all<span class="wb-hold-hint"> · H holds the ranks</span> · F full screen · P larger · C copies this moment</span><span class="wb-meter"></span></p>`;
 
 export class Stage {
   /**

@@ -6,6 +6,7 @@
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("./stage.js").Look} Look
  */
+import { whyNot } from "../engine/actions.js";
 import { badge, factsOf, meter } from "../engine/format.js";
 import { nowOf } from "../engine/player.js";
 import { showBottleneck } from "./bottleneck.js";
@@ -40,6 +41,7 @@ export function refreshTexts(stage, look) {
   stage.$(".wb-question").hidden = !known.run?.question;
   stage.trials.say(known);
   showBottleneck(stage.$(".wb-why"), known.run?.bottleneck);
+  stage.$(".wb-hold-hint").hidden = !!whyNot(known);
   put(".wb-meter", meter(known));
   stage
     .$(".wb-meter")

@@ -56,6 +56,7 @@ def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
             rows = known("k.table.rows")
             wait_for(lambda: known("k.table.rows") > rows + 50, "more rows")
             assert known("k.run.ranks") == 2 and known("k.run.readonly") is True
+            assert not stage.locator(".wb-hold-hint").is_visible(), "no key that cannot act"
             assert job.poll() is None, "it runs on"
             stage.locator('[data-scene="collectives"]').click()
             sees_chunks_move(stage)

@@ -23,6 +23,7 @@ def main() -> None:
         "optional-dependencies"
     ]
     packages = [one for name in ("ray", "spark", "slurm", "mpi") for one in extras[name]]
+    packages.append("ray[train]")  # TorchTrainer; brings pandas and pyarrow
     pip = [sys.executable, "-m", "pip", "install", "-q"]
     commands = [[*pip, *packages]]
     if not (OPEN_MPI / "bin" / "mpiexec").exists():

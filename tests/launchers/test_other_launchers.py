@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -276,23 +277,72 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 def test_hosts_that_are_not_reached_are_named_before_anything_starts(
     tmp_path: Path, mark: str
 ) -> None:
-    shell = tmp_path / "remote"
-    shell.write_text(
-        "#!/bin/sh\n"
-        "case $1 in\n"
-        'here) shift; exec "$@";;\n'
-        "bare) echo there is no /usr/bin/python;;\n"
-        'far) echo "connect to host far port 22: No route to host" >&2; exit 255;;\n'
-        "esac\n"
-    )
-    shell.chmod(0o755)
-    options = {"address": "127.0.0.1", "remote": str(shell), "hosts": ["here", "bare", "far"]}
-    exp = wb.Experiment(**SMALL | {"ranks": 3}, launcher="torchrun", launcher_options=options)
+    options = {"remote": remote_shell(tmp_path), "hosts": ["here", "bare", "far"]}
     with pytest.raises(
         SpecError, match=r"on bare: there is no /usr/bin/python; far: connect .* No"
     ):
-        wb.run(exp)
+        wb.run(on_hosts("torchrun", **options))
     assert not left_over(mark)
+
+
+def test_hosts_that_mpiexec_does_not_reach_are_named_before_anything_starts(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYDRA_LAUNCHER", "ssh")
+    monkeypatch.setenv("HYDRA_LAUNCHER_EXEC", remote_shell(tmp_path))
+    with pytest.raises(
+        SpecError, match=r"started on far: connect .*`.*mpiexec -n 1 -hosts HOST:1 true`"
+    ):
+        wb.run(on_hosts("mpiexec", hosts=["here", "far"]))
+    assert not left_over(mark)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "mpiexec"])
+def test_a_ctrl_c_while_hosts_are_asked_ends_the_remote_shells(
+    launcher: str, tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = remote_shell(tmp_path)
+    monkeypatch.setenv("HYDRA_LAUNCHER", "ssh")
+    monkeypatch.setenv("HYDRA_LAUNCHER_EXEC", remote)
+    options = {"remote": remote} if launcher == "torchrun" else {}
+
+    def interrupt() -> None:
+        wait_for(lambda: any("sleep" in one for one in left_over(mark)))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    user = threading.Thread(target=interrupt)
+    user.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        wb.run(on_hosts(launcher, **options, hosts=["here", "slow"]))
+    user.join()
+    assert time.monotonic() - begin < needs.ANSWER_S
+    wait_for(lambda: not left_over(mark), 10.0)
+
+
+def remote_shell(folder: Path) -> str:
+    """Write a remote shell that reaches one host, lacks a Python on the next, not the others."""
+    shell = folder / "remote"
+    shell.write_text(
+        "#!/bin/sh\n"
+        "[ $1 = -x ] && shift\n"  # as mpiexec calls it
+        "case $1 in\n"
+        'here) shift; exec sh -c "$*";;\n'
+        "bare) echo there is no /usr/bin/python;;\n"
+        'far) echo "connect to host far port 22: No route to host" >&2; exit 255;;\n'
+        "slow) sleep 600;;\n"
+        "esac\n"
+    )
+    shell.chmod(0o755)
+    return str(shell)
+
+
+def on_hosts(launcher: str, **options: Any) -> wb.Experiment:
+    """Return an experiment of a rank per host."""
+    options["address"] = "127.0.0.1"
+    return wb.Experiment(
+        **SMALL | {"ranks": len(options["hosts"])}, launcher=launcher, launcher_options=options
+    )
 
 
 def test_a_launcher_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,12 @@ def add(app: typer.Typer) -> None:
 
 
 def watch(
-    folder: Annotated[
-        Path, typer.Argument(help="The folder that WORKBENCH_TRACE names; it may come later.")
+    job: Annotated[
+        str,
+        typer.Argument(
+            help="The folder that WORKBENCH_TRACE names, which may come later; or the address of "
+            "an attached job's page."
+        ),
     ],
     port: Port = 5006,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
@@ -44,11 +48,12 @@ def watch(
     from workbench.runs.attach import Watching
 
     try:
-        watching = Watching(folder)
+        watching = Watching(job)
         words = f"{watching.folder} · the ranks are in other hands: nothing here changes them"
         _show_later(port, browser)
         ready = f"Following {watching.folder} at"
-        serve_run(watching, port, title=watching.folder.name, words=words, ready=ready)
+        folder = watching.folder
+        serve_run(watching, port, title=folder.name, words=words, ready=ready, folder=folder)
         watching.close()
     except WorkbenchError as error:
         fail(error)

@@ -8,8 +8,10 @@ processes is an agent, which stays, so that the run says whom it has lost.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -18,7 +20,7 @@ from typing import Literal
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
 from workbench.launchers.processes.agents_parent import AGENT
-from workbench.launchers.processes.needs import check_hosts, need_program
+from workbench.launchers.processes.needs import check_hosts, check_reachable, need_program
 from workbench.launchers.processes.started_command import CommandLauncher
 
 TITLE = "mpiexec"
@@ -76,18 +78,17 @@ class Launcher(CommandLauncher):
     config: Config
 
     def start(self, count: int, environment: dict[str, str]) -> None:
+        if self.config.hosts:
+            ways = {host: [*self._on([host], 1), "sh", "-s"] for host in self.config.hosts}
+            check_reachable(ways, f"{shlex.join(self._on(['HOST'], 1))} true")
         between = self.config.between_hosts
         own = {"WORKBENCH_BETWEEN_HOSTS": between} if between else {}
         super().start(count, {**environment, **own})
 
     def command(self, count: int) -> list[str]:
         config = self.config
-        path = need_program("mpiexec", config.program, REMEDY)
-        words = [path, "-n", str(count)]
-        if config.hosts:
-            each = count // len(config.hosts)
-            places = [f"{host}:{each}" for host in config.hosts]
-            words += ["-hosts" if flavour(path) == "mpich" else "--host", ",".join(places)]
+        words = self._on(config.hosts, count)
+        path = words[0]
         bound = {"bind-to": config.bind_to, "map-by": config.map_by}
         if flavour(path) == "mpich":
             for name, value in bound.items():
@@ -95,7 +96,18 @@ class Launcher(CommandLauncher):
         else:
             for name, value in bound.items():
                 words += [f"--{name}", value] if value else []
-            words += ["--oversubscribe", "-x", "WORKBENCH_AGENT", "-x", "OMP_NUM_THREADS"]
+            words += ["-x", "WORKBENCH_AGENT", "-x", "OMP_NUM_THREADS"]
             words += ["-x", "WORKBENCH_BETWEEN_HOSTS"] if config.between_hosts else []
-            words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         return [*words, sys.executable, *AGENT]
+
+    def _on(self, hosts: Sequence[str], count: int) -> list[str]:
+        """Return the words that start so many processes on these hosts, an equal number on each."""
+        path = need_program("mpiexec", self.config.program, REMEDY)
+        words, by_mpich = [path, "-n", str(count)], flavour(path) == "mpich"
+        if hosts:
+            places = [f"{host}:{count // len(hosts)}" for host in hosts]
+            words += ["-hosts" if by_mpich else "--host", ",".join(places)]
+        if by_mpich:
+            return words
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return [*words, "--oversubscribe", *root]

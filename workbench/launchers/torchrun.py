@@ -51,7 +51,9 @@ class Launcher(CommandLauncher):
     def start(self, count: int, environment: dict[str, str]) -> None:
         if not self.config.hosts:
             return super().start(count, environment)
-        check_reachable(self.config.hosts, shlex.split(self.config.remote))
+        shell = shlex.split(self.config.remote)
+        ways = {host: [*shell, host, "sh", "-s"] for host in self.config.hosts}
+        check_reachable(ways, f"{self.config.remote} HOST true")
         job = secrets.token_hex(4)
         for number in range(len(self.config.hosts)):
             remote, words = self._on_host(number, count, job)

@@ -1,4 +1,4 @@
-"""``workbench watch FOLDER``: a job that someone else started, as a run that can only be looked at.
+"""``workbench watch JOB``: a job that someone else started, as a run that can only be looked at.
 
     WORKBENCH_TRACE=FOLDER torchrun --nproc-per-node 4 train.py
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from workbench.common.arguments import Place, Seconds, checked
@@ -19,6 +18,7 @@ from workbench.common.errors import How, PeerLost, RankError, WorkbenchError
 from workbench.common.units import counted
 from workbench.runs.display_mixin import Shown
 from workbench.runs.failure import as_facts, standing
+from workbench.runs.job_address import folder_at
 from workbench.shared_memory.control_block import ControlState
 from workbench.store.event_store import Store
 from workbench.store.result import Overhead
@@ -32,8 +32,10 @@ class Watching(Shown):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Open the trace folder. Raises WorkbenchError if ``folder`` exists and is not a folder."""
-        self.folder = Path(folder).absolute()
+        """Open the trace folder, or that of the job whose page has this address. Raises
+        WorkbenchError if ``folder`` exists and is not a folder, or no page of a job answers.
+        """
+        self.folder = folder_at(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise WorkbenchError(
                 f"{folder} is a file; watch a folder, the one that WORKBENCH_TRACE names"
@@ -219,6 +221,7 @@ class Watching(Shown):
 def watch(folder: Place) -> Watching:
     """Watch a job that somebody else started, and that records into ``folder``: as ``workbench
     attach`` prints it, or as WORKBENCH_TRACE names it. The folder may come later than the watcher.
+    On this machine, the address of the job's page does in place of its folder.
 
     What comes back shows itself in Jupyter, follows the job, and changes nothing in it; ``wait()``
     waits for the job's end, and ``close()`` ends the following.

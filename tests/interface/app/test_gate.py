@@ -64,7 +64,7 @@ def test_routes_that_are_registered_are_known_and_only_needed_ones_stay(
     registered, stayed = servers[name].routes
     pages = PAGES["watch" if name == "watch" else "serve"]
     own = {"/login$", "/logout$"} | (
-        {"/replay$", "/plotly$", "/thumbnails$"} if name != "watch" else set()
+        {"/replay$", "/plotly$", "/thumbnails$"} if name != "watch" else {"/records$"}
     )
     own |= {pattern for page in pages for pattern in (f"{page}/?$", f"{page}/ws$")}
     closed = CLOSED | {page + pattern for page in pages for pattern in CLOSED_OF_A_PAGE}

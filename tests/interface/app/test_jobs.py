@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+import workbench as wb
 from tests.interface.app.served import Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.live import complete, until
@@ -141,6 +144,49 @@ async def _bar(server: Served, address: str) -> dict[str, Any]:
         return {name: visitor.parts["BarPart"][name] for name in names}
     finally:
         visitor.close()
+
+
+def test_the_address_of_a_jobs_page_does_in_place_of_its_folder(
+    served: tuple[Served, Path], tmp_path: Path
+) -> None:
+    app, trace = served
+    server = launch(tmp_path, "watch", str(trace), "--no-browser")
+    try:
+        page = server.until_it_answers().url + "/watch"
+        watching = wb.watch(page)
+        watching.close()
+        assert watching.folder == trace
+        assert Jobs([page]).by_name() == {trace.name: trace}
+    finally:
+        end(server)
+    for address, why in (
+        (page, f"no page of a job answers at {page}: .*refused"),
+        (app.url, "is not the page of a job: name the address that `workbench attach`"),
+        ("http://", "no page of a job answers at http://: "),
+        ("http://127.0.0.1:none/", "no page of a job answers at .*none"),
+    ):
+        with pytest.raises(WorkbenchError, match=why):
+            wb.watch(address)
+        with pytest.raises(WorkbenchError, match=why):
+            Jobs([address])
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """The page of a job on another machine, as a tunnel brings it here."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"folder": "/scratch/job", "machine": "another"}')
+
+
+def test_a_job_on_another_machine_is_named_with_its_folder() -> None:
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(WorkbenchError, match="on another machine, in /scratch/job"):
+            wb.watch(f"http://127.0.0.1:{server.server_port}/watch")
+        thread.join()
 
 
 def test_without_the_option_there_is_no_job(tmp_path: Path) -> None:

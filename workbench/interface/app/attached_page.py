@@ -86,6 +86,7 @@ def main(folder: Path, listening: int, job: int) -> None:
             listener.getsockname()[1],
             title=folder.name,
             words=words,
+            folder=folder,
             listener=listener,
             ended=ended.is_set,
             grace_s=GRACE_S,

@@ -1,4 +1,5 @@
-"""Jobs of others that visitors may watch: the trace folders that ``workbench serve --watch`` names.
+"""Jobs of others that visitors may watch: ``workbench serve --watch`` names their trace folders, or
+the addresses of their pages.
 
 A visitor names a job by a name from the list, never by a path, and a folder that is a link leads to
 none. A job is followed while a page shows it.
@@ -17,6 +18,7 @@ from workbench.common.errors import WorkbenchError
 from workbench.common.units import counted
 from workbench.interface.app.page import BarPart, Ground, Site, Stage, address_value, frame
 from workbench.runs.attach import Watching
+from workbench.runs.job_address import folder_at
 
 AT_A_TIME = 8  # jobs that are followed
 LISTED = 50  # the newest
@@ -43,7 +45,7 @@ class Jobs:
     """The jobs of these folders, each a trace folder, or one with trace folders in it."""
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
-        self._folders = [Path(one).absolute() for one in folders]
+        self._folders = [folder_at(one) for one in folders]
         for folder in self._folders:
             if not folder.is_dir():
                 raise WorkbenchError(

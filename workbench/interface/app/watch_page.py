@@ -7,16 +7,19 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import panel as pn
 from tornado.ioloop import IOLoop, PeriodicCallback
+from tornado.web import RequestHandler
 
 from workbench.common.errors import WorkbenchError
 from workbench.interface.app.gate import connected, open_server
 from workbench.interface.app.login import Door
 from workbench.interface.app.page import BarPart, Ground, Stage, frame
 from workbench.interface.app.serving import Options, cannot_listen, listening
+from workbench.runs.job_address import PATH, records_of
 
 
 def serve_run(
@@ -27,14 +30,17 @@ def serve_run(
     title: str,
     words: str,
     ready: str = "",
+    folder: Path | None = None,
     listener: socket.socket | None = None,
     ended: Callable[[], bool] = lambda: False,
     grace_s: float = 0.0,
 ) -> None:
     """Serve ``run`` at / and /watch, read-only, until SIGINT or SIGTERM. Its end is no end of ours:
     the page stays. ``title`` and ``words`` stand over the picture; ``ready`` is printed, followed
-    by the address, once the server listens. ``listener``: a socket that does so already, of which
-    nothing is printed. Once ``ended()`` the page stays for those who look, and ``grace_s`` seconds.
+    by the address, once the server listens. ``folder``: what the job records into, for those who
+    watch it by this page's address (job_address.py). ``listener``: a socket that does so already,
+    of which nothing is printed. Once ``ended()`` the page stays for those who look, and ``grace_s``
+    seconds.
     Raises WorkbenchError if it cannot listen.
     """
     options = Options(port, host)
@@ -44,8 +50,9 @@ def serve_run(
     def page() -> pn.Template:  # Panel takes plain functions only
         return run_page(run, title, words)
 
+    extra = [] if folder is None else [(PATH, Records, {"folder": folder})]
     try:
-        server = open_server({"/": page, "/watch": page}, at, Door(None, port), title)
+        server = open_server({"/": page, "/watch": page}, at, Door(None, port), title, extra)
     except OSError as error:
         raise WorkbenchError(cannot_listen(options, error)) from None
     loop = IOLoop.current()
@@ -72,6 +79,16 @@ def serve_run(
         loop.start()
     finally:
         server.stop(wait=False)
+
+
+class Records(RequestHandler):
+    """Answers where the job's records are; the page shows that as well."""
+
+    def initialize(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self) -> None:
+        self.finish(records_of(self.folder))
 
 
 def run_page(run: Any, title: str, words: str) -> pn.Template:

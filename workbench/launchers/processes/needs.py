@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
 from workbench.launchers.processes.channel import leaves_this_machine
-from workbench.launchers.processes.started_command import program
+from workbench.launchers.processes.started_command import Command, program
 
 ANSWER_S = 30.0  # seconds in which a host answers its remote shell
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@:-]*[A-Za-z0-9])?")
@@ -87,35 +87,31 @@ def check_address(address: str) -> None:
         )
 
 
-def check_reachable(hosts: Sequence[str], remote: Sequence[str]) -> None:
-    """Raise SpecError, with every host that the remote shell does not reach or that lacks this
-    Python; all are asked at once.
+def check_reachable(ways: Mapping[str, Sequence[str]], remedy: str) -> None:
+    """Raise SpecError, with every host that is not reached or that lacks this Python; all are asked
+    at once. ``ways``: by host, the command that runs a shell there, which reads its input.
     """
     python = shlex.quote(sys.executable)
     question = f"if test -x {python}; then echo here; else echo there is no {python}; fi\n"
-    pipe = subprocess.PIPE
-    shells = {
-        host: subprocess.Popen(
-            [*remote, host, "sh", "-s"], stdin=pipe, stdout=pipe, stderr=pipe, text=True
-        )
-        for host in hosts
-    }
     deadline, problems = time.monotonic() + ANSWER_S, {}
-    for host, shell in shells.items():
-        try:
-            output, errors = shell.communicate(question, max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            shell.kill()
-            shell.communicate()
-            output, errors = "", f"no answer within {ANSWER_S:.0f} s"
-        *_, answer = ["", *(output or errors).splitlines()]
-        if answer != "here":
-            problems[host] = answer or f"it ended with {shell.returncode}"
+    with contextlib.ExitStack() as stack:  # ends them with all they have started, also on Ctrl-C
+        shells: dict[str, Command] = {}
+        for host, words in ways.items():
+            shells[host] = Command(words, {}, question)
+            stack.callback(shells[host].close, 0.0)
+        for host, shell in shells.items():
+            shell.wait(max(0.1, deadline - time.monotonic()))
+            end, lines = shell.end, shell.lines
+            if not end:
+                problems[host] = f"no answer within {ANSWER_S:.0f} s"
+            elif "here" not in lines:
+                # Without what mpiexec says of itself, after the remote shell's words.
+                problems[host] = next((one for one in lines[::-1] if one[0] != "["), end)
     if problems:
         each = "; ".join(f"{host}: {answer}" for host, answer in problems.items())
         raise SpecError.at(
             "launcher_options.hosts",
-            f"no ranks can be started on {each}. In a terminal, `{shlex.join(remote)} "
-            f"{next(iter(problems))} true` has to work without a question",
+            f"no ranks can be started on {each}. In a terminal, `{remedy}` has to work without a "
+            "question",
             [*problems],
         )

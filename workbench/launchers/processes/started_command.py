@@ -97,6 +97,11 @@ class Command:
         output = f": {' / '.join([*self._words][-3:])}" if self._words else ""
         return f"{self.name} {how_it_ended(code)}{output}"
 
+    @property
+    def lines(self) -> list[str]:
+        """Return the last lines of what it has said."""
+        return [*self._words]
+
     def wait(self, seconds: float) -> None:
         """Wait until it has ended, no longer than that."""
         with contextlib.suppress(subprocess.TimeoutExpired):

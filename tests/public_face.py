@@ -191,7 +191,7 @@ FACE: dict[str, dict[str, str]] = {
     "Schedule.parse": {"text": "text", "name": "text", "flush": "flag"},
     "Store.from_frame": {"events": "nothing", "metadata": "mapping?"},
     "Store.load": {"path": "path", "partial": "flag", "job": "job", "memory_rows": "number"},
-    "Store.pieces": {"stop": "number?"},
+    "Store.pieces": {"stop": "number?", "start": "number"},
     "Store.save": {"path": "path"},
     "Store.since": {"position": "number"},
     "Store.to_perfetto": {"path": "path"},

@@ -4,7 +4,7 @@
  * canvas takes.
  */
 
-import { nothing, receive } from "../engine/page_state.js";
+import { nothing, opened, receive } from "../engine/page_state.js";
 
 const INKS = [
   "ground",
@@ -48,7 +48,7 @@ function busOf(model, view) {
     const callback = (/** @type {any} */ message, /** @type {any[]} */ buffers) => {
       // Panel wraps it in an event
       const body = message?.type === undefined && message?.data ? message.data : message;
-      take(body, buffers?.length ? buffers : (body?.buffers ?? []));
+      take(...opened(body, buffers?.length ? buffers : (body?.buffers ?? [])));
     };
     model.on("msg:custom", callback);
     return () => model.off?.("msg:custom", callback);

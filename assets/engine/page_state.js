@@ -33,6 +33,29 @@ export const nothing = () => ({
 });
 
 /**
+ * Open a message that was packed once for many pages: a length (u4), the header as JSON, the block.
+ * `own` is what it says to this page alone.
+ * @param {any} message @param {(ArrayBuffer | ArrayBufferView)[]} buffers
+ * @returns {[any, (ArrayBuffer | ArrayBufferView)[]]}
+ */
+export function opened(message, buffers) {
+  if (!message?.own) return [message, buffers];
+  const { own } = message;
+  const bytes = viewOf(buffers[0]);
+  const end = 4 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, end)));
+  const run = { ...header.run, ...own.run };
+  const counters = { ...header.counters, ...own.counters };
+  return [{ ...header, ...own, run, counters }, [bytes.subarray(end)]];
+}
+
+/** @param {ArrayBuffer | ArrayBufferView} buffer */
+const viewOf = (buffer) =>
+  ArrayBuffer.isView(buffer)
+    ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
+    : new Uint8Array(buffer);
+
+/**
  * Take in one message. A run that is new to the page, or a history that begins again, starts with
  * an empty table.
  * @param {Known} known @param {any} message @param {(ArrayBuffer | ArrayBufferView)[]} buffers

@@ -10,8 +10,8 @@ from playwright.sync_api import BrowserContext
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.pages import chromium, served
 
-TIMES = 9
-GONE_MS = 17_000  # until the ranks of a closed page have ended: they would share the cores
+TIMES = 7
+GONE_MS = 5000  # until the ranks of a stopped run have ended: they would share the cores
 # In every page, before all else: when was clicked, and when a chunk was first under way.
 WATCH = """
 addEventListener("click", () => sessionStorage.setItem("clicked", performance.timeOrigin + performance.now()), true);
@@ -54,8 +54,7 @@ def _click(context: BrowserContext, address: str) -> float:
             break
         page.wait_for_timeout(50)
     assert took, "no chunk has moved"
+    page.locator(".wb-stop").click()
+    page.wait_for_timeout(GONE_MS)
     page.close()
-    pause = context.new_page()
-    pause.wait_for_timeout(GONE_MS)
-    pause.close()
     return float(took)

@@ -121,19 +121,21 @@ FIRST = """() => {
 
 def measure() -> list[Figure]:
     result = [_module()]
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        for name, (fields, scenes) in RUNS.items():
-            path = Path(folder) / f"{name}.html"
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (fields, _) in RUNS.items():
             run = wb.run(wb.Experiment(**fields))
             run.wait(300, progress=False)
-            run.to_html(path)
-            wb.shutdown()  # the browser has the cores alone
-            for scene in scenes:
-                page = browser.new_page(viewport={"width": 1440, "height": 900})
-                result += _of_scene(page, path, scene, fields["ranks"])
-                if scene == "collectives":
-                    result += _of_keys(page, fields["ranks"])
-                page.close()
+            run.to_html(Path(folder) / f"{name}.html")
+        wb.shutdown()  # the browser has the cores alone
+        with chromium() as browser:
+            for name, (fields, scenes) in RUNS.items():
+                for scene in scenes:
+                    page = browser.new_page(viewport={"width": 1440, "height": 900})
+                    path = Path(folder) / f"{name}.html"
+                    result += _of_scene(page, path, scene, fields["ranks"])
+                    if scene == "collectives":
+                        result += _of_keys(page, fields["ranks"])
+                    page.close()
     return result
 
 

@@ -151,3 +151,24 @@ test("two models have a line each, and what is asked goes out by the picture tha
   const first = wireOf({ on: () => {} }, { model_proxy: proxy });
   assert.equal(wireOf({ on: () => {} }, { model_proxy: proxy }), first);
 });
+
+test("a message that was packed for many pages is opened, with what is this page's own", () => {
+  const w = widget();
+  const wire = wireOf(w.view());
+  const leave = wire.join(() => {});
+  const [{ seq, ...common }, [block]] = batch(rows, { state: "running", counters: { events: 5 } });
+  const header = new TextEncoder().encode(JSON.stringify(common));
+  const packet = new Uint8Array(4 + header.length + block.byteLength);
+  new DataView(packet.buffer).setUint32(0, header.length, true);
+  packet.set(header, 4);
+  packet.set(new Uint8Array(block), 4 + header.length);
+  const own = { seq, run: { readonly: true }, counters: { older: 7 } };
+  w.say({ own }, [packet.buffer]);
+  assert.deepEqual(
+    [wire.known.seq, wire.known.state, wire.known.table.rows, wire.known.run.readonly],
+    [seq, "running", rows.length, true],
+  );
+  assert.deepEqual(wire.known.counters, { events: 5, older: 7 });
+  assert.equal(wire.known.run.id, common.run.id);
+  leave();
+});

@@ -111,18 +111,21 @@ async def many_watchers(served: Served, pages: int) -> dict[str, float]:
     for _ in range(pages):
         watchers.append(await Visitor(served, watch).open())
     await asyncio.sleep(10)
-    before = [one.events for one in watchers]
+    before = [(one.batches, one.bytes) for one in watchers]
     began = time.monotonic()
     crowded = await answer_seconds(served)
     passed = time.monotonic() - began
-    heard = [(one.events - was) / passed for one, was in zip(watchers, before, strict=True)]
+    pairs = [*zip(watchers, before, strict=True)]
+    heard = [(one.batches - was) / passed for one, (was, _) in pairs]
+    sizes = [(one.bytes - was) / passed / 1e3 for one, (_, was) in pairs]
     figures = {
         "MB before": held,
         "MB with them": served.megabytes,
         "s to answer before": alone,
         "s to answer with them": crowded,
-        "events a second that a page hears, least": min(heard),
+        "messages a second to a page, least": min(heard),
         "and in the middle": statistics.median(heard),
+        "kB a second, in the middle": statistics.median(sizes),
     }
     for one in (*watchers, page, owner):
         one.close()

@@ -17,7 +17,7 @@ from tests.synthetic import training
 from tests.views.feeding import HELLO, SPEC, Run, join, same, threads, whole
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
-from workbench.views.pages import feed as module
+from workbench.views.pages import past
 from workbench.views.pages.feed import feed, nothing
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -67,8 +67,8 @@ def test_a_page_that_comes_after_the_end_gets_the_history_and_the_last_state() -
 def test_the_history_is_the_newest_rows_in_messages_of_some_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "HISTORY_ROWS", 700)
-    monkeypatch.setattr(module, "MESSAGE_ROWS", 200)
+    monkeypatch.setattr(past, "HISTORY_ROWS", 700)
+    monkeypatch.setattr(past, "BLOCK_ROWS", 200)
     events = training(20).sort("rank", "lane", "seq")  # as a file has them
     client, _ = join(Loaded(Store.from_frame(events)))
     client.until(lambda: client.table.height >= 690)
@@ -83,7 +83,7 @@ def test_the_history_is_the_newest_rows_in_messages_of_some_size(
 
 
 def test_live_rows_follow_a_long_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MESSAGE_ROWS", 50)
+    monkeypatch.setattr(past, "BLOCK_ROWS", 50)
     run = Run()
     run.tell(training(20))
     client, page = join(run)

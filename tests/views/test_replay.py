@@ -26,7 +26,7 @@ from workbench.common.assets import stage_module
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.views.packing import Message
-from workbench.views.pages import feed
+from workbench.views.pages import past
 from workbench.views.pages.compact import part
 from workbench.views.pages.feed import Feed
 from workbench.views.replay import page, to_html
@@ -107,7 +107,7 @@ def test_a_real_run_s_rows_are_there_to_the_bit_live_or_loaded(tmp_path: Path) -
 def test_more_messages_than_one_and_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MESSAGE_ROWS", 200)
+    monkeypatch.setattr(past, "SAVED_ROWS", 200)
     headers = same(Store.from_frame(training(20)), tmp_path)
     assert len(headers) > 4 and sorted({h["rows"] for h in headers})[-1] <= 200
     assert next(h["rows"] for h in same(Store(), tmp_path)) == 0
@@ -183,7 +183,7 @@ def test_the_page_is_one_bounded_file(tmp_path: Path, rows: int, ranks: int) -> 
 def test_a_run_beyond_a_page_s_capacity_keeps_its_newest_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "HISTORY_ROWS", 500)
+    monkeypatch.setattr(past, "HISTORY_ROWS", 500)
     events = training(40)
     headers, blocks = unpacked(held(page(Store.from_frame(events))), tmp_path)
     assert headers[0]["counters"]["older"] + sum(h["rows"] for h in headers) == events.height

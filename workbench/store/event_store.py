@@ -184,35 +184,29 @@ class Store:
     @checked
     def since(self, position: Number = 0) -> tuple[pl.DataFrame, int]:
         """Return the rows that arrived after ``position``, and the position for the next call."""
-        with self._reading:
-            frames = self._settled()
-            pieces: list[pl.DataFrame] = []
-            at = 0
-            for part, rows in self._parts:
-                if position < at + rows:
-                    pieces.append(part.slice(max(position - at, 0)).collect())
-                at += rows
-            for frame in frames:
-                if position < at + frame.height:
-                    pieces.append(frame.slice(max(position - at, 0)))
-                at += frame.height
-        return (pl.concat(pieces, rechunk=False) if pieces else table.EMPTY), at
+        stop = len(self)
+        pieces = [*self.pieces(stop, position)]
+        return (pl.concat(pieces, rechunk=False) if pieces else table.EMPTY), stop
 
     @checked
-    def pieces(self, stop: Number | None = None) -> Iterator[pl.DataFrame]:
-        """Yield everything so far, or up to the position ``stop``, in the order of arrival."""
+    def pieces(self, stop: Number | None = None, start: Number = 0) -> Iterator[pl.DataFrame]:
+        """Yield everything so far, or from the position ``start`` up to ``stop``, in the order of
+        arrival.
+        """
         with self._reading:
             frames = [*self._settled()]
             parts = [*self._parts]
-        left = len(self) if stop is None else stop
+        stop, at = len(self) if stop is None else stop, 0
         for part, rows in parts:
-            for at in range(0, min(rows, left), _CONVERTED_AT_ONCE):
-                yield part.slice(at, min(_CONVERTED_AT_ONCE, left - at)).collect()
-            left -= rows
+            last = min(rows, stop - at)
+            for first in range(max(start - at, 0), last, _CONVERTED_AT_ONCE):
+                yield part.slice(first, min(_CONVERTED_AT_ONCE, last - first)).collect()
+            at += rows
         for piece in frames:
-            if left > 0:
-                yield piece.head(left)
-            left -= piece.height
+            first, last = max(start - at, 0), min(piece.height, stop - at)
+            if first < last:
+                yield piece.slice(first, last - first)
+            at += piece.height
 
     @property
     def doing(self) -> Sequence[tuple[object, ...]]:

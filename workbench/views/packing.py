@@ -10,8 +10,11 @@ store's numbers for them. The page maps the arrays without parsing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +62,23 @@ class Message:
 
     header: dict[str, Any]
     payload: bytes = b""
+    common: Message | None = None  # the message to all pages of which this is one page's
+    own: Mapping[str, Any] = field(default_factory=dict)  # what it has beside the common one
+
+    @cached_property
+    def packet(self) -> bytes:
+        """The whole message as one block, made once for all who are sent it: the length of the
+        header (u4), the header as JSON, the payload.
+        """
+        header = json.dumps(self.header, allow_nan=False).encode()
+        return struct.pack("<I", len(header)) + header + self.payload
+
+    def to_page(self, own: Mapping[str, Any]) -> Message:
+        """Return the message as one page gets it: what its ``own`` names is changed, two deep."""
+        header = dict(self.header)
+        for name, value in own.items():
+            header[name] = {**header[name], **value} if isinstance(value, Mapping) else value
+        return Message(header, self.payload, self, own)
 
 
 @dataclass(frozen=True)

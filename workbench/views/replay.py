@@ -2,8 +2,8 @@
 
 The page holds the stage's own modules and the very messages that a live page gets, made small
 (views/pages/compact.py), gzipped, as base64: some five bytes an event, and the modules. All events
-are in it up to views.feed.HISTORY_ROWS; of a longer run the newest, and the page says how many are
-not.
+are in it up to views.pages.past.HISTORY_ROWS; of a longer run the newest, and the page says how
+many are not.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from tornado.websocket import (
 
 from tests.interface.app.served import Reader, Served
 
-HELLO_SECONDS = 3.0  # parts repeat it
+HELLO_SECONDS = 3.0  # parts repeat it, twice as late each time, and the stage until it is heard
+SELDOM_SECONDS = 24.0
 MOST = 256 << 20  # bytes of a message that a page takes
 
 
@@ -36,7 +37,7 @@ class Visitor:
         self.ids: dict[str, str] = {}  # a part's model, by the name of its class
         self.parts: dict[str, dict[str, Any]] = {}
         self._owner: dict[str, str] = {}  # a part's class, by the id of its data
-        self.events = self.bytes = 0
+        self.events = self.batches = self.bytes = 0  # batches: messages to the stage
         self.acknowledged = self.closed = False
         self._heard, self._speaks = asyncio.Event(), asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,13 +118,17 @@ class Visitor:
             await self._say_hello()
 
     async def _say_hello(self) -> None:
+        wait = HELLO_SECONDS
         while not self.closed:
             for part in self.ids:
+                if part == "Stage" and self.batches:
+                    continue
                 n = self.parts.get(part, {}).get("n", 0)
                 known = {} if part == "Stage" else {"n": n}
                 token = {"token": "once"} if part == "Stage" else {}
                 await self.tell(part, {"type": "hello", **known, **token})
-            await asyncio.sleep(HELLO_SECONDS)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, SELDOM_SECONDS)
 
     async def _listen(self) -> None:
         parts: list[Any] = []  # of a message: header, metadata, content, buffers
@@ -149,6 +154,7 @@ class Visitor:
         elif header["msgtype"] == "PATCH-DOC":
             for event in json.loads(text)["events"]:
                 self.events += 1
+                self.batches += event["kind"] == "MessageSent"
                 owner = self._owner.get((event.get("model") or {}).get("id", ""))
                 if event["kind"] == "ModelChanged" and owner and event["attr"] == "state":
                     self.parts[owner] = decoded(event["new"])

@@ -18,6 +18,7 @@ import panel as pn
 import param
 from panel.custom import AnyWidgetComponent
 from panel.io.resources import LOCAL_DIST
+from panel.models.esm import ESMEvent
 
 from workbench.common.assets import stage_module, theme
 from workbench.common.javascript import imported, without_imports
@@ -103,6 +104,10 @@ class Stage(Module):
         """Return whether the page is fast enough to be sent more now."""
         return self._pushed - self._arrived + waiting(self._session) < MUCH
 
+    def is_idle(self) -> bool:
+        """Return whether Bokeh has come to all that the page was sent."""
+        return self._pushed == self._arrived
+
     def draw(self, message: Message) -> None:
         """Show this in place of a run."""
         self.leave()
@@ -127,6 +132,7 @@ class Stage(Module):
             on_start=on_start,
             scene=scene,
             ready=self.takes_more,
+            idle=self.is_idle,
             trials=trials,
         )
         if self._models:
@@ -144,22 +150,26 @@ class Stage(Module):
         self._page = None
 
     def _push(self, message: Message) -> None:
-        header = json.loads(json.dumps(message.header))  # as in Jupyter: Bokeh keeps keys' types
-        self.send({**header, "buffers": [message.payload] if message.payload else []})
-        if size := len(message.payload):
-            self._hand_over(size)
+        """Send a message; what all pages of a run get alike was packed once for all of them."""
+        if message.common is None:
+            header = json.loads(json.dumps(message.header))  # as in Jupyter: keys are texts
+            data = {**header, "buffers": [message.payload] if message.payload else []}
+        else:
+            data = {"own": message.own, "buffers": [message.common.packet]}
+        self._hand_over(data, sum(map(len, data["buffers"])))
 
-    def _hand_over(self, size: int) -> None:
-        """Count this as on its way until Bokeh comes to it: its callbacks keep their order."""
+    def _hand_over(self, data: dict[str, Any], size: int) -> None:
+        """Send this, and count it as on its way until Bokeh comes to it, which keeps the order."""
         for model, _ in [*self._models.values()]:
-            if (at := model.document) is not None and at.session_context is not None:
-                self._pushed += size
+            if (at := model.document) is None or at.session_context is None:
+                continue
+            self._pushed += size
 
-                def count_arrival() -> None:
-                    self._arrived += size
+            def deliver(at: Any = at, model: Any = model) -> None:
+                self._arrived += size
+                at.callbacks.send_event(ESMEvent(model=model, data=data))
 
-                at.add_next_tick_callback(count_arrival)
-                return
+            at.add_next_tick_callback(deliver)
 
     def _handle_msg(self, data: Any) -> None:
         if self._page:
@@ -222,7 +232,8 @@ class Part(Module):
             for call, at_once in self._calls:
                 if at_once:
                     call()
-                pn.state.add_periodic_callback(call, REFRESH_MS)
+                # Bokeh's own: Panel's says of each call that the whole server is busy
+                document().add_periodic_callback(call, REFRESH_MS)
 
 
 def _part(name: str) -> str:

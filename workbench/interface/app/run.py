@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import panel as pn
@@ -96,7 +97,7 @@ class RunPage:
         notice, serious = self._notice()
         self.bar.tell(
             title=hosted.past.title,
-            words=self._words(),
+            words=self.words,
             notice=notice,
             serious=serious,
             watch="" if self.readonly else f"./watch?id={hosted.watch}",
@@ -105,7 +106,9 @@ class RunPage:
             code=code,
         )
 
-    def _words(self) -> str:
+    @cached_property
+    def words(self) -> str:
+        """Return what runs, in one line."""
         exp = self.hosted.past.experiment
         parts = [f"{exp.strategy}, {exp.task}, {exp.ranks} rank{'s' * (exp.ranks > 1)}"]
         if way := measures.way(exp):

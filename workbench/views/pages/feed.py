@@ -19,21 +19,18 @@ import time
 import traceback
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import numpy as np
-import polars as pl
 
 from workbench.analysis.bottleneck import find as find_bottleneck
 from workbench.common import threads
 from workbench.common.errors import SpecError
 from workbench.recording.events import KINDS
 from workbench.store.event_store import Store, Tap
-from workbench.store.table import Batch, from_frame
 from workbench.store.trace_folder import PRECISION
 from workbench.views.packing import Message, Passages, pack, passages
+from workbench.views.pages import past
 from workbench.views.pages.commands import Orders
 from workbench.views.pages.facts import (
     NO_CONTROL,
@@ -59,8 +56,6 @@ TICK_SECONDS = 0.04  # and so long again, at most, for rows to come
 SETTLE_SECONDS = 0.004  # until the rows of all ranks are there
 MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones
 HEARTBEAT_SECONDS = 1.0  # tells a page the driver's clock, and that the driver lives
-HISTORY_ROWS = 2_000_000  # the newest; a page holds no more
-MESSAGE_ROWS = 250_000  # of history, a message
 
 _feeds: weakref.WeakKeyDictionary[Watched, Feed] = weakref.WeakKeyDictionary()
 _feeds_lock = threading.Lock()
@@ -121,6 +116,7 @@ class Feed:
         self._reported = reported(self._scenes, run.store.metadata)
         self._facts = {"id": uuid.uuid4().hex, **facts(run.store.metadata)}
         self._tally = Tally(run.store, slow_ranks(run.store.metadata))
+        self._past = past.Past(run.store)
         self._heavy = [key for scene in self._scenes.values() for key in scene.heavy]
         self._last_heavy: dict[str, Any] = {}  # of the heavy facts, what live messages have told
         self._lock = threading.Lock()
@@ -130,7 +126,7 @@ class Feed:
         self._thread: threading.Thread | None = None
         self._named = 0  # texts that the live messages have told
         self._status: tuple[Any, ...] = ()  # what the newest one said, beside rows
-        self._said_at = self._measured_at = -math.inf
+        self._said_at = self._measured_at = self._due = -math.inf
         self._share: float | None = None
         self._over = False
         self._bottleneck: dict[str, Any] | None = None  # of a run that is over
@@ -147,6 +143,7 @@ class Feed:
         on_start: Start | None = None,
         scene: str = "overview",
         ready: Ready = lambda: True,
+        idle: Ready = lambda: True,
         trials: Trials | None = None,
     ) -> Page:
         """Add a page, which listens once it has said hello.
@@ -154,14 +151,15 @@ class Feed:
         ``send`` is called from the feed's thread. ``readonly`` pages change nothing of the run.
         ``on_start``: called for the verb "start", in the thread that called ``hear``; the page
         shows its error's text. ``scene``: the one to open first. ``ready``: whether the page takes
-        more now; the rest waits, up to a bound. ``trials``: what it can run beside it.
+        more now; the rest waits, up to a bound. ``idle``: whether all that it was sent is on its
+        way. ``trials``: what it can run beside it.
         Raises SpecError, which names the scenes.
         """
         if scene not in self._scenes:
             raise SpecError(f"there is no scene {scene!r}; there is {', '.join(self._scenes)}")
         run = self._run()
         assert run is not None, "only a page that has the run joins its feed"
-        page = Page(self, run, send, readonly, on_start, scene, ready, trials)
+        page = Page(self, run, send, readonly, on_start, scene, ready, idle, trials)
         self.remember(page)
         return page
 
@@ -189,6 +187,7 @@ class Feed:
         what ``send`` raises.
         """
         scene = first_scene(self._store.metadata)
+        self._past.rows = past.SAVED_ROWS
         page = self.join(send, readonly=True, scene=scene)
         page.ask({"type": "hello"})
         self._work(run)
@@ -227,21 +226,39 @@ class Feed:
             pages = list(self._pages)
         for page in pages:
             page.answer(tap.position)
-        new_rows = passages(tap.take())
-        self._tally.absorb(new_rows, tap.position)
-        live = self._live(run, new_rows, any(page.owed for page in pages))
+        live, now = None, time.monotonic()
+        is_due = self._over or now >= self._due  # else a page has woken it, and is answered
+        if is_due:
+            new_rows = passages(tap.take())
+            self._tally.absorb(new_rows, tap.position)
+            live = self._live(run, new_rows, any(page.owed for page in pages))
         for page in pages:
             page.tell(live)
+        self._past.rest()
         with self._lock:
-            waiting = any(page.waits for page in self._pages)
-            behind = any(page.behind for page in self._pages)
-            listeners = sum(page.listens for page in self._pages)
+            pages = list(self._pages)
+            waiting = any(page.waits for page in pages)
+            behind = any(page.behind for page in pages)
+            listeners = sum(page.listens for page in pages)
             if not (waiting or behind) and (self._over or not listeners):
                 self._thread = None
                 return False
-        if not waiting and not self._news.wait(max(REST_SECONDS, listeners / MOST_MESSAGES)):
+        if is_due:
+            self._due = now + max(REST_SECONDS, listeners / MOST_MESSAGES)
+        if not waiting and self._rested(pages):
             self._await_rows(tap)
         return True
+
+    def _rested(self, pages: Sequence[Page]) -> bool:
+        """Wait until the next rows are due: most pages have been sent what was before, unless that
+        takes too long. Returns False if a page has something to say before that.
+        """
+        late = self._due + HEARTBEAT_SECONDS
+        while not self._news.wait(max(0.0, self._due - time.monotonic())):
+            if time.monotonic() > late or 2 * sum(one.idle() for one in pages) >= len(pages):
+                return True
+            self._news.wait(SETTLE_SECONDS)
+        return False
 
     def _await_rows(self, tap: Tap) -> None:
         """Wait until the collector has emptied the rings, which it does as often: rows that are
@@ -266,9 +283,7 @@ class Feed:
             k: v for k in self._heavy if (v := header["run"][k]) is not self._last_heavy.get(k)
         }
         self._last_heavy |= fresh
-        header["run"] = {
-            k: v for k, v in header["run"].items() if k not in self._heavy or k in fresh
-        }
+        header["run"] = self._light(header["run"], fresh)
         doing = self._store.doing
         status = (*(header[name] for name in ("state", "words", "control", "run")), doing)
         now = time.monotonic()
@@ -282,18 +297,27 @@ class Feed:
         described, payload = pack(new_rows, self._tally.origin)
         return Message({**header, "strings": strings, **described}, payload)
 
-    def history(self, page: Page, position: int) -> Iterator[Message]:
-        """Yield the newest rows up to ``position``, in messages; the first one says reset."""
+    def history(self, page: Page, position: int, short: bool = False) -> Iterator[Message]:
+        """Yield the newest rows up to ``position``, in messages; the first one says reset, and
+        tells all facts. ``short``: a few rows, for a page that cannot follow.
+        """
         run, named = page.run, 0
-        after, older = _cut(self._store, position)
+        listeners = sum(one.listens for one in self._pages)
+        most = past.SHORT_ROWS if short else past.most_rows(listeners)
+        older, blocks = self._past.before(position, self._tally.origin, most, listeners > 1)
         page.begin(older)
-        for batch in _stretches(self._store, position, after):
-            texts = self._store.names(named)
-            described, payload = pack(batch, self._tally.origin)
-            strings = {"first": named, "texts": texts}
+        for described, payload in blocks:
+            header, texts = self._header(run), self._store.names(named)
+            if named:
+                header["run"] = self._light(header["run"])
             reset = {} if named else {"reset": True}
+            strings = {"first": named, "texts": texts}
             named += len(texts)
-            yield Message({**self._header(run), **reset, "strings": strings, **described}, payload)
+            yield Message({**header, **reset, "strings": strings, **described}, payload)
+
+    def _light(self, facts: dict[str, Any], fresh: Collection[str] = ()) -> dict[str, Any]:
+        """Leave out the heavy facts, which a page keeps, but the ``fresh`` ones."""
+        return {k: v for k, v in facts.items() if k not in self._heavy or k in fresh}
 
     def _hear_of(self, metadata: Mapping[str, str]) -> None:
         """Ask the scenes again for which ranks have reported something since."""
@@ -365,32 +389,3 @@ def _record_share(run: Watched) -> float | None:
         return None
     share = float(run.overhead().share)
     return share if math.isfinite(share) else None
-
-
-def _cut(store: Store, position: int) -> tuple[int | None, int]:
-    """Return the moment after which the newest HISTORY_ROWS rows end, and the number of older rows.
-
-    By time, not by place: a file keeps its rows by rank, and every rank's last ones are wanted.
-    """
-    if position <= HISTORY_ROWS:
-        return None, 0
-    ends = store.scan().select("end_ns").head(position).collect()["end_ns"].to_numpy()
-    after = int(np.partition(ends, position - HISTORY_ROWS - 1)[position - HISTORY_ROWS - 1])
-    return after, int((ends <= after).sum())
-
-
-def _stretches(store: Store, position: int, after: int | None) -> Iterator[Passages]:
-    """Yield the rows up to ``position`` that end after that moment, MESSAGE_ROWS at a time."""
-    waiting: list[Batch] = []
-    rows = 0
-    for piece in store.pieces(position):
-        for at in range(0, piece.height, MESSAGE_ROWS):
-            part = piece.slice(at, MESSAGE_ROWS)
-            part = part if after is None else part.filter(pl.col("end_ns") > after)
-            part = part.sort("rank", "lane", maintain_order=True)  # long stretches of one lane
-            if waiting and rows + part.height > MESSAGE_ROWS:
-                yield passages(waiting)
-                waiting, rows = [], 0
-            waiting += from_frame(part, store.number)
-            rows += part.height
-    yield passages(waiting)

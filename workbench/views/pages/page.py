@@ -17,7 +17,7 @@ Ready = Callable[[], bool]
 Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; returns words
 
 TRIAL_VERBS = ("run_with_ranks", "run_with_link", "show_trial", "undo_trial")
-MOST_LATER = 32 << 20  # bytes that are kept for a page that takes no more
+MOST_LATER = 32 << 20  # bytes that a page may be behind; then it goes on with the newest rows
 
 
 class Server(Protocol):
@@ -30,7 +30,7 @@ class Server(Protocol):
     def wake(self, run: Watched) -> None: ...
     def remember(self, page: Page) -> None: ...
     def forget(self, page: Page) -> None: ...
-    def history(self, page: Page, position: int) -> Iterator[Message]: ...
+    def history(self, page: Page, position: int, short: bool = False) -> Iterator[Message]: ...
 
 
 class Trials(Protocol):
@@ -55,10 +55,12 @@ class Page:
         start: Start | None,
         scene: str,
         ready: Ready,
+        idle: Ready,
         trials: Trials | None = None,
     ) -> None:
         self.run = run  # a run lives while a page shows it
         self._feed, self._send, self._start, self._ready = feed, send, start, ready
+        self.idle = idle
         self._trials = None if readonly else trials
         self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
         self.moment = ""  # at which it opens, as a page's menu copies it
@@ -68,6 +70,7 @@ class Page:
         self.fault: Exception | None = None  # why nothing could be sent
         self._history: Iterator[Message] | None = None
         self._later: list[Message] = []  # live, while the history is sent or it takes no more
+        self._is_late = False  # too far behind
         self._seq = self._older = 0
         self.listens = self.gone = False
         self._left = False  # its host says so, and knows
@@ -118,7 +121,7 @@ class Page:
     def _lose(self) -> None:
         self.gone = True
         self.listens = False
-        self._history, self._later = None, []
+        self._history, self._later, self._is_late = None, [], False
         self._feed.forget(self)
 
     def startle(self) -> None:
@@ -135,7 +138,7 @@ class Page:
     @property
     def behind(self) -> bool:
         """Return whether something is still to be sent to it."""
-        return self._history is not None or bool(self._later)
+        return self._history is not None or bool(self._later) or self._is_late
 
     def answer(self, position: int) -> None:
         """Answer its commands; begin its history, if it asked for it, up to ``position``."""
@@ -148,6 +151,9 @@ class Page:
                 self.owed, newest = True, None
         if newest is not None:
             self._hello(newest.get("token"), position)
+        elif self._is_late:
+            self._history = self._feed.history(self, position, short=True)
+        self._is_late = False
 
     def _hello(self, token: object, position: int) -> None:
         """Answer a hello once: a page repeats it, with the same token, until it is answered."""
@@ -160,14 +166,14 @@ class Page:
     def tell(self, live: Message | None) -> None:
         """Send the next part of the history, or else what is new; to a slow page, later.
 
-        A page that falls too far behind gets everything again once it asks.
+        A page that falls too far behind goes on with the newest rows.
         """
         if live is not None and self.listens:
             self._later.append(live)
             self.owed = False
         if not self._ready():
             if sum(len(message.payload) for message in self._later) > MOST_LATER:
-                self._lose()
+                self._is_late, self._history, self._later = True, None, []
             return
         if self._history is not None:
             if (part := next(self._history, None)) is not None:
@@ -184,23 +190,19 @@ class Page:
     def _push(self, message: Message) -> None:
         if self.gone:
             return
-        header = message.header
-        if header["type"] == "batch":
+        if message.header["type"] == "batch":
             self._seq += 1
-            header = header | {
-                "seq": self._seq,
-                "run": header["run"]
-                | {
-                    "readonly": self.readonly,
-                    "scene": self._scene,
-                    "moment": self.moment,
-                    "can_start": self._start is not None,
-                    "trials": self._trials.facts if self._trials else None,
-                },
-                "counters": header["counters"] | {"older": self._older},
+            run = {
+                "readonly": self.readonly,
+                "scene": self._scene,
+                "moment": self.moment,
+                "can_start": self._start is not None,
+                "trials": self._trials.facts if self._trials else None,
             }
+            own = {"seq": self._seq, "run": run, "counters": {"older": self._older}}
+            message = message.to_page(own)
         try:
-            self._send(Message(header, message.payload))
+            self._send(message)
         except Exception as error:  # whatever the connection raised: the page is gone
             self.fault = error
             self._lose()

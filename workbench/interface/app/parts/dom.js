@@ -5,6 +5,7 @@
  */
 
 const HELLO_MS = 3000; // what is lost on its way is told again by then
+const SELDOM_MS = 24_000; // the same, once the page has been there for a while
 
 /**
  * An element: `h("a", { href, class: "x", onclick }, "text", child)`. What is null or false is left
@@ -40,21 +41,31 @@ export function part(draw) {
     /** @param {{model: any, el: HTMLElement, view?: any}} host */
     render({ model, el, view }) {
       const body = h("div", { class: "part" });
-      const tell = (/** @type {any} */ message) => view.model_proxy.send_msg(message);
+      const tell = (/** @type {any} */ message) => {
+        view.model_proxy.send_msg(message);
+        wait = HELLO_MS; // its answer may be lost
+        clearTimeout(again);
+        again = setTimeout(hello, wait);
+      };
       const look = () => {
         const state = model.get("state");
         if (state?.address)
           location.assign(state.address); // the server sends the reader elsewhere
         else draw(body, state ?? {}, tell);
       };
-      const hello = () => tell({ type: "hello", n: model.get("state")?.n ?? 0 });
+      let wait = HELLO_MS;
+      let again = 0;
+      const hello = () => {
+        view.model_proxy.send_msg({ type: "hello", n: model.get("state")?.n ?? 0 });
+        again = setTimeout(hello, wait);
+        wait = Math.min(2 * wait, SELDOM_MS);
+      };
       model.on("change:state", look);
       el.append(body);
       look();
       hello();
-      const again = setInterval(hello, HELLO_MS);
       return () => {
-        clearInterval(again);
+        clearTimeout(again);
         model.off("change:state", look);
       };
     },

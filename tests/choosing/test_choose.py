@@ -145,7 +145,7 @@ def test_ranges_are_what_is_chosen_on_either_side() -> None:
         assert choose("all_reduce", 4, most, costs) == name
         assert choose("all_reduce", 4, round(most * 2 ** (1 / STEPS)), costs) == following
     assert in_words([("ring", 0)]) == "ring at every size"
-    assert in_words([("one_shot", 32768), ("ring", 0)]) == "one_shot up to 32 KB, ring above"
+    assert in_words([("one_shot", 32768), ("ring", 0)]) == "one_shot up to 32 KiB, ring above"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_cannot_be_is_refused(arguments: dict[str, object], words: str) -> 
 
 
 def test_numbers_as_people_say_them() -> None:
-    assert [size(n) for n in (64, 32768, 3 << 19)] == ["64 B", "32 KB", "1.5 MB"]
+    assert [size(n) for n in (64, 32768, 3 << 19)] == ["64 B", "32 KiB", "1.5 MiB"]
     assert [print_seconds(s) for s in (2.5e-6, 3.1e-3, 2.0)] == ["2.5 µs", "3.1 ms", "2 s"]
 
 

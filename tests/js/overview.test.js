@@ -60,11 +60,11 @@ test("what training together means, for every number of ranks and strategy", () 
       ranks: 4,
       strategy: "data_parallel",
       algorithm: "auto",
-      auto: "one_shot up to 32 KB, ring above",
+      auto: "one_shot up to 32 KiB, ring above",
     },
     SCENES,
   ).join(" ");
-  assert.match(auto, /an all-reduce \(auto: one shot up to 32 KB, ring above\) averages/);
+  assert.match(auto, /an all-reduce \(auto: one shot up to 32 KiB, ring above\) averages/);
   assert.match(of(4, "data_parallel", "auto"), /an all-reduce \(auto\) averages/);
   assert.match(
     of(16, "ddp"),

@@ -331,8 +331,9 @@ def ranks(size: int, *, bare: bool = False, timeout: str = PATIENCE) -> Ranks:
     """Start ``size`` ranks that run cells and keep their variables.
 
     ``bare`` and ``timeout`` as in ``Ranks``. Raises SpecError for invalid arguments, WorkbenchError
-    if
-    ranks cannot start.
+    if ranks cannot start.
+
+    >>> team = wb.ranks(4)
     """
     return Ranks(size, bare=bare, timeout=timeout)
 

@@ -161,7 +161,7 @@ def _trial_sizes(operation: str, n: int, costs: Costs) -> list[int]:
 
 
 def in_words(ruled: Sequence[tuple[str, int]]) -> str:
-    """Return e.g. "one_shot up to 32 KB, ring above"."""
+    """Return e.g. "one_shot up to 32 KiB, ring above"."""
     if len(ruled) == 1:
         return f"{ruled[0][0]} at every size"
     lines = [f"{name} up to {size(most)}" for name, most in ruled[:-1]]
@@ -169,8 +169,8 @@ def in_words(ruled: Sequence[tuple[str, int]]) -> str:
 
 
 def size(nbytes: float) -> str:
-    """Return e.g. "32 KB", of 1024 bytes each, as usual for tensors."""
-    for unit, scale in (("MB", 1 << 20), ("KB", 1 << 10)):
+    """Return e.g. "32 KiB"."""
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= scale:
             return f"{_short(nbytes / scale)} {unit}"
     return f"{nbytes:.0f} B"

@@ -22,6 +22,8 @@ def exercises() -> dict[str, Exercise]:
 def exercise(name: Text) -> Exercise:
     """Return the exercise ``name``, such as "01.2": it displays its task, its difficulty, the
     minutes that it takes, and folded a hint and a solution. Raises SpecError if there is none.
+
+    >>> wb.exercise("01.2")
     """
     known = exercises()
     if name not in known:

@@ -22,6 +22,8 @@ def grade(name: Text, answer: Any = ...) -> Verdict:
     ``...`` as the answer nothing runs: the verdict displays the exercise.
 
     Raises SpecError if there is no such exercise, or the answer is of another kind than it takes.
+
+    >>> wb.grade("01.2", 60)
     """
     task = exercise(name)
     if answer is ...:

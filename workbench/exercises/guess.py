@@ -150,6 +150,8 @@ def guess(question: Text, options: Options) -> Guess:
     guess later; the score is kept with the progress. Nothing waits for the reader.
 
     Raises SpecError if options are equal.
+
+    >>> wb.guess("Which ranks wait?", ["rank 1", "all of them"])
     """
     if len({*options}) < len(options):
         raise SpecError(f"wb.guess: options = {short(options)}: must be different from each other")

@@ -26,7 +26,7 @@ def in_hosts(*levels: int) -> Network:
 
 
 def presets() -> list[Words]:
-    """Return presets of eight ranks, 247 KB and narrow links: equal losses, but different times."""
+    """Return presets of eight ranks, 247 kB and narrow links: equal losses, but different times."""
     return [
         (
             "All-reduce: ring",

@@ -225,6 +225,8 @@ def watch(folder: Place) -> Watching:
 
     What comes back shows itself in Jupyter, follows the job, and changes nothing in it; ``wait()``
     waits for the job's end, and ``close()`` ends the following.
+
+    >>> wb.watch("/tmp/trace")
     """
     return Watching(folder)
 

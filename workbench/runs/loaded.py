@@ -47,6 +47,8 @@ def load(path: Place, *, partial: bool = False, job: Job = -1) -> Loaded:
     Of a folder, ``partial`` takes what is whole of a damaged one; ``job`` says whose records, if
     several jobs wrote there: 0 is the oldest, -1 the newest. Attempts of a job that was restarted
     are read together: the column ``generation`` counts them. Raises WorkbenchError.
+
+    >>> job = wb.load("/tmp/trace")
     """
     place = Path(path)
     if not _is_ours(place) and (files := recognised(place)):

@@ -394,5 +394,7 @@ def run(exp: Experiment) -> Run:
     """Start the Experiment ``exp`` and return at once; ranks are live.
 
     Raises SpecError for what cannot be, WorkbenchError where ranks cannot start.
+
+    >>> print(wb.run(wb.Experiment(ranks=4, iterations=50)).wait())
     """
     return Run(exp, prepare(exp))

@@ -213,6 +213,8 @@ def partition(
                 shuffled as ``shuffle`` and ``seed`` say
 
     Raises SpecError for what cannot be dealt out.
+
+    >>> print(wb.partition(samples=24, batch_size=8, ranks=2, shuffle=True))
     """
     if samplers is not None:
         drawn_by = OwnSamplers(samplers, samples, batch_size, sequential, shuffle, seed, epochs)

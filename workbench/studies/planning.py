@@ -138,6 +138,8 @@ def plan(
     are the cost of every message on top, and "hierarchical" follows its hosts.
 
     Raises SpecError, which names the possible values.
+
+    >>> print(wb.plan("all_reduce", "ring", ranks=4, nbytes="1 MB"))
     """
     chosen = _chosen(algorithm, operation, ranks, network)
     if ranks < 1 or not 0 <= root < ranks:

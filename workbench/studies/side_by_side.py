@@ -72,6 +72,9 @@ def side_by_side(
     newest of each. ``first``, ``second``: runs, live or loaded, plans, or tables of events.
     ``labels``: their names; if not given, their algorithms. Raises SpecError if one has no complete
     collective.
+
+    >>> ring = wb.plan("all_reduce", "ring", ranks=4, nbytes="1 MB")
+    >>> wb.side_by_side(ring, wb.plan("all_reduce", "tree", ranks=4, nbytes="1 MB"))
     """
     return pair_of(first, second, labels)
 

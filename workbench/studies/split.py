@@ -180,6 +180,8 @@ def split(
     What is not given is as an Experiment with strategy "pipeline" has it: what it would run is
     shown. Measures with the Experiment's threads, or those that each of ``stages`` ranks would have
     on this machine. Raises SpecError for what cannot be cut so.
+
+    >>> print(wb.split("lenet_digits", stages=3))
     """
     exp = what if isinstance(what, Experiment) else None
     task = _task(what)

@@ -108,13 +108,13 @@ def test_the_chart_has_a_line_and_dots_for_each() -> None:
         assert [trace.mode for trace in drawn.data] == ["lines", "markers"] * 2
         assert drawn.layout.xaxis.type == drawn.layout.yaxis.type == "log"
         assert list(drawn.data[1].y) == [1.0, 2.0]  # ms
-        assert list(drawn.layout.xaxis.ticktext) == ["1 KB", "4 KB"]
-    assert [named(k) for k in (2, 10, 16, 20, 31)] == ["4 B", "1 KB", "64 KB", "1 MB", "2 GB"]
+        assert list(drawn.layout.xaxis.ticktext) == ["1 KiB", "4 KiB"]
+    assert [named(k) for k in (2, 10, 16, 20, 31)] == ["4 B", "1 KiB", "64 KiB", "1 MiB", "2 GiB"]
 
 
 def test_the_table_as_people_read_it() -> None:
     texts = as_texts(points_of(one=[(1024, 1e-3, 2e-3), (2048, 1e-3, None)]))
-    assert texts.rows() == [("1 KB", "2 ms (1 ms)"), ("2 KB", "(1 ms)")]
+    assert texts.rows() == [("1 KiB", "2 ms (1 ms)"), ("2 KiB", "(1 ms)")]
 
 
 @pytest.mark.parametrize(

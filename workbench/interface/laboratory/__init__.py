@@ -18,5 +18,7 @@ from workbench.interface.laboratory.panel import Lab
 def lab(experiment: Experiment | None = None) -> Lab:
     """Return a laboratory to show in a notebook, its form filled in with ``experiment`` (left out:
     the first preset). ``close()`` ends its threads and its live run.
+
+    >>> wb.lab(wb.Experiment(strategy="ddp"))
     """
     return Lab(experiment)

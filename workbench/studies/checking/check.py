@@ -85,6 +85,8 @@ def check(
 
     An interrupt ends the check and its ranks at once; the error names the case that was running.
     Raises SpecError for invalid arguments, before any rank starts.
+
+    >>> print(wb.check("all_reduce", "ring", ranks=(2, 4), sizes=1000))
     """
     subject, reduces, takes = _subject(operation, function)
     counts = _counts(ranks)

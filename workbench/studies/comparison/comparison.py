@@ -206,6 +206,9 @@ def compare(
     folder       where those that are done are kept, and found again; made if it is not there
 
     Raises SpecError for what cannot be, before anything runs.
+
+    >>> ring = wb.Experiment(iterations=20, all_reduce="ring")
+    >>> print(wb.compare([ring, ring.replace(all_reduce="tree")]).wait())
     """
     named = names_for(_named_experiments(experiments))
     trials = [

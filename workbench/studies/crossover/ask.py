@@ -24,6 +24,8 @@ def why(
     ``ranks``: their number; ``nbytes``: such as "64 KiB"; ``network``: emulated links, as in an
     Experiment. ``print`` the result. It uses the costs of ``wb.calibrate()`` where this user has
     measured them. Raises SpecError.
+
+    >>> print(wb.why("all_reduce", nbytes="64 KiB", ranks=4))
     """
     return choose.why(operation, ranks, size_of(nbytes), costs_over(network, ranks))
 

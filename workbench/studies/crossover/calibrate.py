@@ -2,7 +2,7 @@
 
     print(wb.calibrate())           a quarter of a minute, best while nothing else runs
 
-Every algorithm of every operation is timed at sizes from 1 KB to 64 MB. One machine (α, overhead,
+Every algorithm of every operation is timed at sizes from 1 KiB to 64 MiB. One machine (α, overhead,
 β, γ) is fitted to all times of a number of ranks. It tells apart what a link and what a processor
 costs, but not what caches and the system's scheduler do to one algorithm and not to another: so
 each algorithm keeps, by size, how far its own times are from its walk, and "auto" counts with that.
@@ -87,6 +87,8 @@ def calibrate(
 
     ``keep``: later runs, of this user on this machine, go by it. ``progress``: a bar in the
     terminal, a line in a notebook (default: if there is one). Raises SpecError, WorkbenchError.
+
+    >>> print(wb.calibrate(ranks=(2,), operations=["all_reduce"]))
     """
     if min(ranks) < 2:
         raise SpecError(f"ranks = {ranks!r}: numbers of processes, each 2 or more")

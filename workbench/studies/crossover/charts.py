@@ -14,7 +14,7 @@ from workbench.analysis.points import Trace
 from workbench.views.pages.figures import grid
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "x", "star")
-TICKS = {"KB": 10, "MB": 20, "GB": 30}  # powers of two that have names
+TICKS = {"KiB": 10, "MiB": 20, "GiB": 30}  # powers of two that have names
 
 
 def figure(table: pl.DataFrame, operation: str, theme: str = "light") -> go.Figure:
@@ -68,7 +68,7 @@ def _dots(number: int, ink: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _ticks(table: pl.DataFrame) -> dict[str, Any]:
-    """Return ticks at round sizes: 1 KB, 16 KB, ..."""
+    """Return ticks at round sizes: 1 KiB, 16 KiB, ..."""
     if not table.height:
         return {}
     low, high = (int(np.log2(float(v))) for v in (table["bytes"].min(), table["bytes"].max()))  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def _ticks(table: pl.DataFrame) -> dict[str, Any]:
 
 
 def named(k: int) -> str:
-    """Return 2^k bytes as text: "64 KB"."""
+    """Return 2^k bytes as text: "64 KiB"."""
     unit, power = max(
         ((u, p) for u, p in TICKS.items() if p <= k), key=lambda one: one[1], default=("B", 0)
     )

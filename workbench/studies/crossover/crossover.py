@@ -65,6 +65,8 @@ def crossover(
     ``given``: names, or functions ``f(comm, x)`` of your own; left out: all of the operation.
     ``sizes``: from, to, in bytes or such as "1 KiB". ``network``: emulated links, as an Experiment
     has them. ``measure=False``: predicted only. Raises SpecError.
+
+    >>> print(wb.crossover("ring", "tree", ranks=4, measure=False))
     """
     if ranks < 2:
         raise SpecError(f"ranks = {ranks!r}: 2 processes or more, one sends nothing")

@@ -25,7 +25,7 @@ def sentences(table: pl.DataFrame, operation: str, ranks: int, costs: Costs) -> 
             lines.append(f"Fastest, {kind}: {in_words(result)}.")
     if not math.isnan(all_sizes := miss(table)):
         large = miss(table, LARGE)
-        more = "" if math.isnan(large) else f", from 64 KB up {large:.0%}"
+        more = "" if math.isnan(large) else f", from 64 KiB up {large:.0%}"
         lines.append(
             f"Predictions miss the measured times by {all_sizes:.0%} (root mean square){more}."
         )

@@ -81,6 +81,8 @@ def drift(
                 share evenly), seed, optimizer, lr, momentum, options ...
 
     Raises SpecError for invalid arguments, before anything runs.
+
+    >>> print(wb.drift("data_parallel", ranks=2, iterations=20).wait())
     """
     more = {"ranks": ranks, "iterations": iterations}
     options = {**fields, **{name: value for name, value in more.items() if value is not None}}

@@ -70,6 +70,10 @@ def interval(
     folder      where runs that are done are kept, and found again
 
     Raises SpecError for what cannot be, before anything runs.
+
+    >>> plan = wb.Checkpoint(folder="runs/interval")
+    >>> exp = wb.Experiment(checkpoint=plan, recovery="restart")
+    >>> print(wb.interval(exp, mtbf="2 s").wait())
     """
     check(experiment, every)
     first_seed = experiment.seed

@@ -70,6 +70,9 @@ def speed_up(
     Threads of a rank are cores // ranks unless the experiment says so: with threads=1 each rank has
     one, so that what one rank does is not done by all cores already.
     Raises SpecError for what cannot be, before anything runs.
+
+    >>> exp = wb.Experiment(strategy="ddp", iterations=20)
+    >>> print(wb.speed_up(exp, ranks=(1, 2), batch_size=(64, 256)).wait())
     """
     study_cases = cases(experiment, ranks, scaling, sweep)
     if not experiment.record:

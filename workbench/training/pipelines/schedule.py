@@ -118,12 +118,12 @@ def build(
 
     ``value``: a name of ``schedules/``, a path such as "mine.py:schedule", a Source, a function
     ``(ranks, microbatches, stages_per_rank)`` that returns rows, or a grid: rows of "0F0", or a
-    text with a line per rank. A grid implies the numbers of ranks, stages and microbatches;
-    arguments must agree with it.
-    A function with a parameter ``flush=False`` has no flush: it is called once, for the
-    microbatches of all ``iterations``; microbatch n is microbatch n % M of iteration n // M.
-    ``most``: the largest number of actions; the function is not called for more.
+    text with a line per rank, with which the other arguments must agree. A function with a
+    parameter ``flush=False`` is called once, for the microbatches of all ``iterations``:
+    microbatch n is microbatch n % M of iteration n // M. ``most``: the largest number of actions.
     Raises SpecError, which names the first fault and draws the grid with it marked.
+
+    >>> print(wb.schedule("1f1b", ranks=4, microbatches=8))
     """
     function = _function(value)
     if function is None:

@@ -178,8 +178,9 @@ export function meter(known) {
   const { counters, run } = known;
   if (!counters) return "";
   const parts = [];
-  if (counters.record_share !== null && counters.record_share !== undefined)
-    parts.push(`recording ${percent(counters.record_share)} of step time`);
+  // of a job that has hardly begun it is no share yet
+  const share = counters.record_share ?? Infinity;
+  if (share <= 1) parts.push(`recording ${percent(share)} of step time`);
   parts.push(
     !isOver(known) && counters.per_second
       ? `${thousands(counters.per_second)} events/s`

@@ -18,9 +18,9 @@
  *   halo: its messages wait while it computes; waits: share of the last second in which it stood
  *   still for others, 0 to 1; forWhom: the rank mostly waited for, or -1;
  *   long: it has been in the same for a while
- * @typedef {{compute: number, wait: number, move: number, free: number, kinds: Map<number, number>, loads: string,
- *   peers: Map<number, number>}} Shares
- *   free: waiting that cost nothing (waits.js); loads: what its last row of loading is called
+ * @typedef {{compute: number, wait: number, move: number, free: number, inside: number,
+ *   kinds: Map<number, number>, loads: string, peers: Map<number, number>}} Shares
+ *   free: waiting that cost nothing (waits.js); inside: computing or in a collective; loads: what its last row of loading is called
  */
 import {
   busySpans,
@@ -42,6 +42,7 @@ import {
 } from "./does_words.js";
 import { lostAt, recoveringAt } from "./generations.js";
 import { endOf, lostRanks } from "./lost_ranks.js";
+import { onlyOperations } from "./run_words.js";
 import { LONG, forLong } from "./standing.js";
 
 const WINDOW = 1e9; // ns
@@ -254,7 +255,11 @@ export function sharesOf(table, lanes, t0, t1, stands = true) {
   const length = (/** @type {import("./waits.js").Span[]} */ spans) =>
     joined(spans).reduce((sum, [a, b]) => sum + Math.max(0, b - Math.max(a, waitsFrom)), 0) /
     Math.max(1, t1 - waitsFrom);
-  return Object.assign(shares, { wait: length(stood), free: stands ? length(free) : 0 });
+  return Object.assign(shares, {
+    wait: length(stood),
+    free: stands ? length(free) : 0,
+    inside: length(busy),
+  });
 }
 
 /** @template K @param {Map<K, number>} map @param {K} none */
@@ -268,13 +273,15 @@ const largestOf = (map, none) =>
 const fives = (share) => `${Math.min(100, Math.round(share * 20) * 5)} %`;
 
 /**
- * @param {Table} table
+ * @param {Known} known
  * @param {number} rank
  * @param {Shares} shares
  * @param {DoingMark | undefined} before
  * @returns {Doing}
  */
-function overSecond(table, rank, shares, before) {
+function overSecond(known, rank, shares, before) {
+  if (onlyOperations(known))
+    return plain(rank, "move", `in its operations ${fives(shares.inside)} of the time`);
   const parts = /** @type {const} */ (["compute", "wait", "move"]);
   const peer = largestOf(shares.peers, -1);
   const whom = peer >= 0 ? `, for rank ${peer}` : "";
@@ -282,11 +289,11 @@ function overSecond(table, rank, shares, before) {
   const had = parts.find((part) => part === before);
   if (had && had !== mark && shares[had] + MARGIN > shares[mark]) mark = had;
   const halo = mark === "compute" && shares.free >= 0.25;
-  const does = doesWords(
-    table.kindName(largestOf(shares.kinds, table.code.backward)),
-    { peer: -1, chunk: -1, collective: "", name: shares.loads },
-    false,
-  );
+  const kind = known.table.kindName(largestOf(shares.kinds, known.table.code.backward));
+  const does =
+    known.run?.strategy === "" && kind === "optimizer"
+      ? "runs its own code" // little of it is recorded
+      : doesWords(kind, { peer: -1, chunk: -1, collective: "", name: shares.loads }, false);
   const waits = `waits ${fives(shares.wait)}`;
   const words =
     mark === "wait"
@@ -345,7 +352,7 @@ export function doingNow(known, ranks, now, before = []) {
         ? notYet(known, rank, open)
         : serves
           ? servesNow(rank, shares())
-          : overSecond(table, rank, shares(), before[rank]));
+          : overSecond(known, rank, shares(), before[rank]));
     return slow && slow > 1 && doing.mark === "compute"
       ? { ...doing, words: `${doing.words}, slowed ×${slow}` }
       : doing;

@@ -9,6 +9,13 @@
 const SHARE_WORDS = ["", "all", "half", "a third", "a quarter"];
 const NUMBER_WORDS = ["", "", "", "three", "four"];
 
+/**
+ * Whether this is a job whose operations were recorded, and no message of them.
+ * @param {import("./player.js").Known} known
+ */
+export const onlyOperations = ({ run, table }) =>
+  !!run?.notes?.some((note) => note.startsWith("operations only")) && table.completed === 0;
+
 /** "4 processes" @param {number} n */
 export const processes = (n) => (n === 1 ? "one process" : `${n} processes`);
 

@@ -4,7 +4,8 @@
  * is known even of a job that marks neither iterations nor losses.
  *
  * @typedef {import("./table.js").Table} Table
- * @typedef {{rank: number, sent: number, waited: number}} RankTotal  bytes, ns
+ * @typedef {{rank: number, sent: number, waited: number, messages: number, handed: number, inside: number}} RankTotal
+ *   bytes, ns; handed: to operations; inside: how long these lasted, all together
  */
 
 export class SentTotals {
@@ -22,12 +23,22 @@ export class SentTotals {
     const from = Math.max(0, this.next - table.forgotten);
     this.next = table.forgotten + table.rows;
     for (let r = from; r < table.rows; r++) {
-      if (kind[r] !== code.send && kind[r] !== code.wait) continue;
+      if (kind[r] !== code.send && kind[r] !== code.wait && kind[r] !== code.collective) continue;
       const rank = passages.rank[passage[r]];
       let total = this.of.get(rank);
-      if (!total) this.of.set(rank, (total = { rank, sent: 0, waited: 0 }));
-      if (kind[r] === code.send) total.sent += Math.max(0, table.nbytes[r]);
-      else total.waited += table.end[r] - table.start[r];
+      if (!total)
+        this.of.set(
+          rank,
+          (total = { rank, sent: 0, waited: 0, messages: 0, handed: 0, inside: 0 }),
+        );
+      if (kind[r] === code.send) {
+        total.sent += Math.max(0, table.nbytes[r]);
+        total.messages += 1;
+      } else if (kind[r] === code.wait) total.waited += table.end[r] - table.start[r];
+      else {
+        total.handed += Math.max(0, table.nbytes[r]);
+        total.inside += table.end[r] - table.start[r];
+      }
     }
     return [...this.of.values()].sort((a, b) => a.rank - b.rank);
   }

@@ -386,6 +386,7 @@ test("the split of an iteration: parts as long as they were, figures beside or w
         "sans-serif",
         "hatch",
         "amber hatch",
+        false,
         drawn(ranks, 928).index.factsOf(3, 0),
         reach,
         wide,

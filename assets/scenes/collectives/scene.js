@@ -30,7 +30,13 @@ import { collectiveSentence, ranksOf, spokenFrame } from "./captions.js";
 import { lastMoments } from "./moments.js";
 import { CollectivesPointer } from "./pointer.js";
 import { duration, titleOf } from "../../engine/format.js";
-import { allOf, averagesWords, shareOfEach, togetherWords } from "../../engine/run_words.js";
+import {
+  allOf,
+  averagesWords,
+  onlyOperations,
+  shareOfEach,
+  togetherWords,
+} from "../../engine/run_words.js";
 import { stuckNow, stuckWords } from "../../engine/blocked.js";
 
 const LINES = 2; // of what happened last
@@ -297,6 +303,7 @@ function amongWords({ call, known, ranks }) {
 /** @type {import("../../chrome/scene_host.js").SceneModule} */
 export const collectivesScene = {
   calls: true,
+  offered: (known) => !onlyOperations(known), // there is no chunk to be seen
   meaning: (run) =>
     run.strategy === "data_parallel"
       ? [

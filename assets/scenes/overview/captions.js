@@ -13,7 +13,7 @@ import { lossWords } from "../../engine/losses.js";
 import { isOver } from "../../engine/player.js";
 import { failedHead } from "../../engine/failure_caption.js";
 import { counted, duration, grouped } from "../../engine/format.js";
-import { processes, togetherWords } from "../../engine/run_words.js";
+import { onlyOperations, processes, togetherWords } from "../../engine/run_words.js";
 
 const WAITS = 0.2; // of the time: a rank that waits so much is worth a word
 
@@ -29,9 +29,10 @@ const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
  * in general.
  * @param {Known["run"]} run
  * @param {{meaning?(run: import("../../engine/player.js").RunFacts): Meaning | null}[]} scenes
+ * @param {boolean} [bare]  operations alone were recorded
  * @returns {Meaning}
  */
-export function meaning(run, scenes) {
+export function meaning(run, scenes, bare = false) {
   const n = run?.ranks ?? 0;
   if (run?.cells)
     return [
@@ -51,7 +52,9 @@ export function meaning(run, scenes) {
   if (!run?.strategy)
     return [
       n === 1 ? "One process of a job." : `The ${n} processes of a job.`,
-      "What they send each other is drawn as it happens.",
+      bare
+        ? "When each operation began and ended on each rank is recorded, not what it sent."
+        : "What they send each other is drawn as it happens.",
     ];
   return [
     togetherWords(n),
@@ -132,6 +135,12 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
         "here while it happens.",
     };
   }
+  if (state === "starting" && run.readonly)
+    return {
+      colour: "focus",
+      say: words || `${n ? capital(processes(n)) : "Ranks"} of a job, and nothing sent yet.`,
+      small: "What they send each other is drawn as soon as they do.",
+    };
   if (state === "starting")
     return {
       colour: "focus",
@@ -233,18 +242,25 @@ export function startWords(known) {
 }
 
 /**
- * What lies behind the first two ways on: a title, and what one finds there.
+ * What lies behind the first two ways on: a title ("": there is no such way), and what one finds
+ * there.
  * @param {Known} known
  * @param {Doing[]} doings
  * @param {import("../../chrome/scene_host.js").LookNext | null} [look]  a scene that shows such runs
  * @returns {[string, string][]}
  */
-export function waysOn({ run, state }, doings, look = null) {
+export function waysOn(known, doings, look = null) {
+  const { run, state } = known;
   const ring = run?.algorithm === "ring" ? "See the ring" : "See the chunks";
   const behind =
     run?.strategy === "ddp"
       ? "what hides behind backward, and what does not"
       : "where the time of every rank goes";
+  if (onlyOperations(known))
+    return [
+      ["", ""],
+      ["Timeline", "which rank is in which operation, from when to when"],
+    ];
   const worst = worstWait(doings, WAITS, run?.server?.servers ?? 0);
   if (run && run.ranks === 1)
     return [

@@ -8,6 +8,8 @@ import { MARKS, markIcon } from "../../drawing/rank_circle.js";
 
 /** Which keys are shown only where there is something of the kind. */
 const SOMETIMES = ["serve", "server", "away"];
+/** Of what we do to ranks: not where a page only watches. */
+export const OURS = ["held", "frozen", "link"];
 
 /** Fill the row of keys: they are all there from the start. @param {HTMLElement} key */
 export function fillOverviewKey(key) {
@@ -29,16 +31,16 @@ export function fillOverviewKey(key) {
   const server = key.appendChild(document.createElement("span"));
   server.append(markIcon("none", false, true), "server");
   server.dataset.mark = "server";
-  showKeys(key, {});
   key
     .appendChild(document.createElement("span"))
     .append(markIcon("compute", true), "computes while a message waits");
-  key
-    .appendChild(document.createElement("span"))
-    .append(
-      Object.assign(document.createElement("i"), { className: "link" }),
-      "link made slower by us",
-    );
+  const link = key.appendChild(document.createElement("span"));
+  link.append(
+    Object.assign(document.createElement("i"), { className: "link" }),
+    "link made slower by us",
+  );
+  link.dataset.mark = "link";
+  showKeys(key, Object.fromEntries(OURS.map((mark) => [mark, true])));
 }
 
 /**
@@ -47,7 +49,7 @@ export function fillOverviewKey(key) {
  * @param {Record<string, boolean>} shown  by their marks
  */
 export function showKeys(key, shown) {
-  for (const mark of SOMETIMES) {
+  for (const mark of [...SOMETIMES, ...OURS]) {
     const item = /** @type {HTMLElement} */ (key.querySelector(`[data-mark=${mark}]`));
     if (item.hidden !== !shown[mark]) item.hidden = !shown[mark];
   }

@@ -24,8 +24,10 @@ import {
 import { isOver, nowOf } from "../../engine/player.js";
 import { circleOf, drawCircle, underCircle } from "../../drawing/rank_circle.js";
 import { serversOf } from "../../engine/run_graph.js";
+import { onlyWatches } from "../../engine/actions.js";
+import { onlyOperations } from "../../engine/run_words.js";
 import { meaning, startWords, tellOverview, waysOn } from "./captions.js";
-import { fillOverviewKey, showKeys } from "./legend.js";
+import { OURS, fillOverviewKey, showKeys } from "./legend.js";
 import { RecentLinks } from "./links.js";
 import { LISTED, RankList } from "./rank_list.js";
 import { sayTraffic, tellsNoLoss } from "./traffic_table.js";
@@ -201,7 +203,7 @@ class Overview {
       look,
       this.at,
       { first, last: newest < 0 ? NaN : losses.at(newest) },
-      meaning(look.known.run, this.stage.scenes.all),
+      meaning(look.known.run, this.stage.scenes.all, onlyOperations(known)),
     );
     this.colour = caption.colour;
     this.#put(".wb-ov-state", stateOf(known, held)[0]);
@@ -234,6 +236,7 @@ class Overview {
             "the last 10",
     );
     waysOn(known, doings, this.stage.scenes.lookNext()).forEach(([title, what], i) => {
+      this.$(`.wb-ov-next div:nth-child(${i + 1})`).hidden = !title;
       this.#put(`.wb-ov-next div:nth-child(${i + 1}) button`, `${title} →`);
       this.#put(`.wb-ov-next div:nth-child(${i + 1}) span`, what);
     });
@@ -242,6 +245,8 @@ class Overview {
       ".wb-ov-next div:nth-child(3) > span",
       this.menuBar.say(look) || "kill or freeze a rank, slow or cut a link",
     );
+    const watched = onlyWatches({ known });
+    this.#put(".wb-ov-next h4", watched ? "Only watched" : "Break something");
     this.links.update(known);
     this.count.say(known);
     const servers = serversOf(known.run);
@@ -249,6 +254,7 @@ class Overview {
       serve: !!known.run?.inputs,
       server: servers > 0,
       away: Object.keys(known.control?.cut_off ?? {}).length > 0,
+      ...Object.fromEntries(OURS.map((mark) => [mark, !watched])),
     });
     this.list.say(doings, look.choice?.rank, servers);
     this.$(".wb-circle").setAttribute(

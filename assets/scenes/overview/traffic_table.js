@@ -6,6 +6,7 @@
  * @typedef {import("../../engine/player.js").Known} Known
  */
 import { bytes, counted, duration } from "../../engine/format.js";
+import { onlyOperations } from "../../engine/run_words.js";
 import { sentTotals } from "../../engine/sent_totals.js";
 
 const LISTED_RANKS = 8; // of many ranks those that wait longest
@@ -24,11 +25,17 @@ export const tellsNoLoss = ({ run, state }, newest) =>
  * @param {Known} known
  * @returns {{name: string, words: string, share: number}[]}
  */
-export function trafficLines({ table }) {
+export function trafficLines(known) {
+  const { table } = known;
+  const bare = onlyOperations(known);
   const lasts = Math.max(0, table.to - Math.max(0, table.from));
-  const calls = table.completed;
-  const rate = lasts > 0 ? (calls * 1e9) / lasts : 0;
   const totals = sentTotals(table);
+  const [calls, unit] = bare
+    ? [table.calls.length, "operation"]
+    : table.calls.length || !totals.some(({ messages }) => messages)
+      ? [table.completed, "call"]
+      : [totals.reduce((sum, { messages }) => sum + messages, 0), "message"];
+  const rate = lasts > 0 ? (calls * 1e9) / lasts : 0;
   const listed =
     totals.length > LISTED_RANKS
       ? [...totals].sort((a, b) => b.waited - a.waited).slice(0, LISTED_RANKS)
@@ -36,10 +43,16 @@ export function trafficLines({ table }) {
   return [
     {
       name: "all",
-      words: `${counted(calls, "call")}, ${rate >= 10 ? Math.round(rate) : rate.toFixed(1)} per second`,
+      words: `${counted(calls, unit)}, ${rate >= 10 ? Math.round(rate) : rate.toFixed(1)} per second`,
       share: NaN,
     },
-    ...listed.map(({ rank, sent, waited }) => {
+    ...listed.map(({ rank, sent, waited, handed, inside }) => {
+      if (bare)
+        return {
+          name: `rank ${rank}`,
+          words: `handed over ${bytes(handed)}, operations lasted ${duration(inside)} in all`,
+          share: NaN,
+        };
       const share = lasts > 0 ? Math.min(1, waited / lasts) : 0;
       return {
         name: `rank ${rank}`,

@@ -62,6 +62,7 @@ export class BelowLanes {
       look.font,
       canvas.waiting,
       canvas.holding,
+      canvas.index.script,
       facts,
       this.reach,
       wide,
@@ -72,8 +73,11 @@ export class BelowLanes {
       facts
         .map(
           (f) =>
-            `rank ${f.rank}: ${duration(f.hidden)} hidden, ${duration(f.exposed)} ` +
-            `exposed, ${duration(f.waiting)} waiting` +
+            `rank ${f.rank}: ` +
+            (canvas.index.script
+              ? `${duration(f.exposed)} communicating, `
+              : `${duration(f.hidden)} hidden, ${duration(f.exposed)} exposed, `) +
+            `${duration(f.waiting)} waiting` +
             `${f.held > 0 ? `, held by you ${duration(f.held)}` : ""}`,
         )
         .join("; ") || "nothing yet",
@@ -91,7 +95,11 @@ export class BelowLanes {
 function linesBelow({ choice, table }, { facts, straggler, iteration }, { index, cores }, buckets) {
   const lines = /** @type {[string, string][]} */ ([]);
   if (facts.length) {
-    lines.push(["overlap", overlapWords(facts)], ["cost", costWords(facts, straggler)]);
+    const { script } = index;
+    lines.push(
+      ["overlap", overlapWords(facts, script)],
+      ["cost", costWords(facts, straggler, script)],
+    );
     const core = coreWords(facts, cores);
     if (core) lines.push(["cores", core]);
   }

@@ -15,6 +15,7 @@
  *   iteration from which on, -1 unknown; before: how long an iteration lasted until then, NaN
  *   unknown
  */
+import { scriptWords } from "./script_steps.js";
 import { SPANS } from "./density.js";
 import { bytes, duration, grouped } from "../../engine/format.js";
 
@@ -186,10 +187,11 @@ const meanOver = (/** @type {StepFacts[]} */ facts, /** @type {(f: StepFacts) =>
 
 /**
  * What an iteration was made of, for all ranks together.
- * @param {StepFacts[]} facts @param {number} cores
+ * @param {StepFacts[]} facts @param {number} cores @param {boolean} [script]
  */
-export function iterationWords(facts, cores) {
+export function iterationWords(facts, cores, script = false) {
   if (!facts.length) return "";
+  if (script) return scriptWords(facts);
   const lasts = lengthOf(facts);
   const queue = meanOver(facts, (f) => f.queue);
   const what = `Iteration ${grouped(facts[0].iteration + 1)} took ${duration(lasts)}`;
@@ -211,8 +213,10 @@ export function iterationWords(facts, cores) {
 /**
  * How much communication is hidden behind computing: by rank where they differ.
  * @param {StepFacts[]} facts
+ * @param {boolean} [script]
  */
-export function overlapWords(facts) {
+export function overlapWords(facts, script = false) {
+  if (script) return "not known: the job's computing is not recorded";
   const busy = facts.filter((f) => f.hidden + f.exposed > 0);
   const share = (/** @type {StepFacts} */ f) => f.hidden / (f.hidden + f.exposed);
   if (!busy.length) return "no communication in this iteration";
@@ -238,8 +242,9 @@ export function overlapWords(facts) {
  * What an iteration costs beyond computing.
  * @param {StepFacts[]} facts
  * @param {Straggler | null} straggler
+ * @param {boolean} [script]  its computing is not recorded
  */
-export function costWords(facts, straggler) {
+export function costWords(facts, straggler, script = false) {
   if (straggler && straggler.before > 0 && straggler.lasts > 1.03 * straggler.before)
     return (
       `${duration(straggler.lasts - straggler.before)} an iteration, on all ranks, since iteration ` +
@@ -249,7 +254,7 @@ export function costWords(facts, straggler) {
   const lasts = lengthOf(facts);
   return facts.length
     ? `${duration(cost)} of ${duration(lasts)} (${asPercent(cost / lasts)}): communication ` +
-        "and waiting that no computing hides, mean of " +
+        `and waiting${script ? "" : " that no computing hides"}, mean of ` +
         `${facts.length === 1 ? "the rank" : `${facts.length} ranks`}`
     : "";
 }

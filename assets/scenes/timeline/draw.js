@@ -79,7 +79,7 @@ export function drawLanes(g, canvas, ranks) {
     drawSteps(g, canvas, rank, y);
     drawComputing(g, canvas, rank, y, sums, columns, dt, hits);
     drawTalk(g, canvas, rank, y, sums, columns, dt, single, hits);
-    drawExposed(g, canvas, y, sums.all, columns, dt);
+    if (!index.script) drawExposed(g, canvas, y, sums.all, columns, dt);
     drawUnder(g, canvas, rank, y, single, hits);
   });
   drawFaults(g, canvas, ranks, hits);

@@ -9,7 +9,7 @@
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {import("./step_facts.js").StepFacts} StepFacts
  * @typedef {{iteration: number, start: number, end: number, queue: number, done: boolean,
- *   facts: StepFacts | null}} Step
+ *   facts: StepFacts | null, generation?: number}} Step
  *   one iteration of one rank; `queue`: ns its thread waited for a core, NaN if not measured;
  *   `done`: it has ended
  * @typedef {{name: string, place: number, line: Line}} TalkLane
@@ -20,12 +20,14 @@
  */
 import { Line, SPAN_OF_KIND, isComputing, layOver } from "./density.js";
 import { RowList } from "./row_list.js";
+import { scriptStep } from "./script_steps.js";
 import { stepFacts } from "./step_facts.js";
 
 export class TimelineIndex {
-  /** @param {Table} table */
-  constructor(table) {
+  /** @param {Table} table @param {boolean} [script]  of a job that records no computing but updates */
+  constructor(table, script = false) {
     this.table = table;
+    this.script = script;
     this.next = 0; // the first row that is not in here, absolute
     this.forgotten = 0;
     /** @type {Map<number, RankLines>} */
@@ -122,7 +124,9 @@ export class TimelineIndex {
         else if (kind === code.collective || kind === code.push || kind === code.pull)
           rank.calls.push(r + shift);
       }
-      if (iteration >= 0 && (span < 0 || isComputing(span)))
+      if (iteration >= 0 && this.script)
+        scriptStep(rank.steps, iteration, passages.generation[p], from, to);
+      else if (iteration >= 0 && (span < 0 || isComputing(span)))
         this.#step(rank, iteration, r, kind === code.metric ? this.#name(table.name[r]) : "");
     }
   }

@@ -40,7 +40,7 @@ export class IterationReport {
     const recent = Array.from({ length: RECENT }, (_, k) =>
       factsOf(iteration - RECENT + 1 + k),
     ).filter((f) => f.length);
-    const straggler = stragglerOf(recent, look.known.run?.cores ?? 0);
+    const straggler = index.script ? null : stragglerOf(recent, look.known.run?.cores ?? 0);
     const first = Math.min(
       ...[...index.ranks.values()].map((rank) => rank.steps[0]?.iteration ?? Infinity),
     );

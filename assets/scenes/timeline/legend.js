@@ -56,8 +56,7 @@ export function keysOf(index, level, single, chosen, trains = true) {
   const keys = new Set([
     ...(trains ? ["forward", "backward", "optimizer"] : []),
     "comm",
-    "tl-hidden",
-    "tl-exposed",
+    ...(trains ? ["tl-hidden", "tl-exposed"] : []),
     "tl-wait",
     "tl-head",
   ]);

@@ -7,6 +7,7 @@
  * @typedef {import("../../chrome/stage.js").Stage} Stage
  * @typedef {import("./layout.js").Window} Window
  */
+import { isScript } from "./script_steps.js";
 import { heldIterationWords } from "./step_facts.js";
 import { crowdBadge, iterationWords, overlapWords, stragglerWords } from "./captions.js";
 import { BelowLanes } from "./below.js";
@@ -38,7 +39,7 @@ const BODY = `
   <div class="wb-tl-tip" hidden></div>
   <p class="wb-key wb-tl-key"></p>
   <div class="wb-tl-below">
-    <section><h3>Communication <small>hidden behind computing, exposed, waiting</small></h3><canvas class="wb-tl-split" role="img"></canvas></section>
+    <section><h3>Communication <small class="wb-tl-made">hidden behind computing, exposed, waiting</small></h3><canvas class="wb-tl-split" role="img"></canvas></section>
     <section><h3>In words</h3><dl class="wb-tl-words"></dl></section>
   </div>
   <p class="wb-hint wb-tl-hint">[ ] wider, narrower · { } earlier, later · O follows · shift-wheel or pinch zooms · drag moves · click selects · ↑ ↓ choose a rank in the lanes</p>`;
@@ -76,7 +77,7 @@ export class TimelineView {
   /** @param {Look} look */
   #take(look) {
     if (this.index?.table !== look.table) {
-      this.index = new TimelineIndex(look.table);
+      this.index = new TimelineIndex(look.table, isScript(look.known));
       this.window.win = null;
       this.map = new TimelineMap();
       this.report.key = this.lanes.key = "";
@@ -185,6 +186,10 @@ export class TimelineView {
     );
     this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
     this.#sayKeys(look, canvas);
+    put(
+      ".wb-tl-made",
+      index.script ? "sent, waiting" : "hidden behind computing, exposed, waiting",
+    );
     this.$(".wb-tl-below").hidden = !look.known.run?.strategy && !facts.length;
     this.below.say(look, report, canvas);
     const map = this.$(".wb-tl-map");
@@ -198,8 +203,8 @@ export class TimelineView {
     map.setAttribute("aria-valuetext", `${at}, ${span} wide`);
     this.$(".wb-tl-lanes").setAttribute(
       "aria-label",
-      `What each rank does in ${span}. ${iterationWords(facts, cores)} ` +
-        `${overlapWords(facts)}. ${straggler ? stragglerWords(straggler) : ""}`,
+      `What each rank does in ${span}. ${iterationWords(facts, cores, index.script)} ` +
+        `${overlapWords(facts, index.script)}. ${straggler ? stragglerWords(straggler) : ""}`,
     );
   }
 
@@ -209,7 +214,7 @@ export class TimelineView {
    * @param {import("./draw.js").Canvas} canvas
    */
   #sayKeys({ choice, known }, { index, place }) {
-    const trains = !!known.run?.strategy;
+    const trains = !index.script;
     const chosen = choice?.op !== undefined;
     for (const name of keysOf(index, place.level, this.lanes.single, chosen, trains))
       this.has.add(name);
@@ -244,7 +249,7 @@ export class TimelineView {
     if (held) return held;
     if (straggler) return stragglerWords(straggler);
     return (
-      iterationWords(facts, known.run?.cores ?? 0) ||
+      iterationWords(facts, known.run?.cores ?? 0, isScript(known)) ||
       (isOver(known)
         ? known.words || "The run is over, and no iteration of it was recorded."
         : known.run?.strategy

@@ -10,6 +10,7 @@
  */
 import { roundedSpan } from "./layout.js";
 import { drawWait, inkOn } from "./paint.js";
+import { waitsNowhere } from "./script_steps.js";
 import { inMs } from "./captions.js";
 import { grouped } from "../../engine/format.js";
 
@@ -32,24 +33,27 @@ export function splitReach(before, facts) {
  * @param {number} reach ns
  * @param {number} width
  * @param {(text: string) => number} measure
+ * @param {boolean} [script]  of a job whose computing is not recorded: nothing is known to be exposed
  * @returns {SplitRow[]}
  */
-export function splitRows(facts, reach, width, measure) {
+export function splitRows(facts, reach, width, measure, script = false) {
   const beside = Math.max(112, Math.min(206, width * 0.4));
   const room = width - SPLIT.left - beside;
   const x = (/** @type {number} */ ns) => SPLIT.left + (ns / reach) * room;
   const many = facts.length > SPLIT.many;
+  const talk = script ? (waitsNowhere(facts) ? "in operations" : "sent") : undefined;
   const cost = (/** @type {StepFacts} */ f) => f.exposed + f.waiting;
   const shown = many ? [...facts].sort((a, b) => cost(b) - cost(a)).slice(0, SPLIT.most) : facts;
   return shown.map((f, i) => {
-    const bounds = [0, f.hidden, f.hidden + f.exposed, f.hidden + f.exposed + f.waiting];
+    const ns = script ? { ...f, hidden: 0, exposed: f.hidden + f.exposed } : f;
+    const bounds = [0, ns.hidden, ns.hidden + ns.exposed, ns.hidden + ns.exposed + f.waiting];
     const labels = [];
     const parts = /** @type {const} */ (["hidden", "exposed", "waiting"]).map((kind, k) => {
       const from = x(bounds[k]);
       const w = Math.max(0, x(bounds[k + 1]) - from - 1);
-      const words = `${inMs(f[kind])} ${kind}`;
+      const words = `${inMs(ns[kind])} ${talk ?? kind}`;
       const fits = kind !== "waiting" && splitRow(facts.length) > 14 && measure(words) + 8 <= w;
-      if (!fits && f[kind] > 0 && kind !== "waiting") labels.push(words);
+      if (!fits && ns[kind] > 0 && kind !== "waiting") labels.push(words);
       return { x: from, w, label: fits ? words : "", kind };
     });
     const core = Number.isFinite(f.queue)
@@ -85,16 +89,18 @@ export function splitRows(facts, reach, width, measure) {
  * @param {string} font
  * @param {any} waiting
  * @param {any} holding  the fill of what the reader held
+ * @param {boolean} script
  * @param {StepFacts[]} facts
  * @param {number} reach
  * @param {number} width
  * @param {number} straggler
  */
-export function drawSplit(g, ink, font, waiting, holding, facts, reach, width, straggler) {
+export function drawSplit(g, ink, font, waiting, holding, script, facts, reach, width, straggler) {
   const h = facts.length <= 4 ? 15 : facts.length <= SPLIT.many ? 8 : 10;
   g.textBaseline = "middle";
   g.font = `700 11px ${font}`;
-  for (const row of splitRows(facts, reach, width, (text) => g.measureText(text).width)) {
+  const measure = (/** @type {string} */ text) => g.measureText(text).width;
+  for (const row of splitRows(facts, reach, width, measure, script)) {
     g.font = `${row.rank === straggler ? "700 " : ""}11px ${font}`;
     g.fillStyle = row.rank === straggler ? ink.ink : ink["ink-2"];
     g.textAlign = "left";
@@ -110,7 +116,7 @@ export function drawSplit(g, ink, font, waiting, holding, facts, reach, width, s
         g.fillStyle = ink.comm;
         g.fillRect(x, row.y, w, h);
         g.globalAlpha = 1;
-        if (kind === "exposed") {
+        if (kind === "exposed" && !script) {
           g.fillStyle = ink.ink;
           g.fillRect(x, row.y + h + 1, w, 2);
         }

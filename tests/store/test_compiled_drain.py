@@ -205,10 +205,23 @@ def test_rows_that_come_after_the_names_were_read_wait_for_the_next_drain(
     lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
     write(lane, 0, 10)
     reader.rings.gather()
-    write(lane, 10, 7)
+    write(lane, 10, ROWS // 4)
     mover.watch_rings((reader.rings,), 0.001, words)
     assert reader.rings.take()[0] == 10
-    assert reader.drain()[0] == 7
+    assert reader.drain()[0] == ROWS // 4
+
+
+@pytest.mark.parametrize(("rows", "stay"), [(ROWS // 8, True), (ROWS // 8 + 1, False)])
+def test_a_ring_that_is_not_filling_is_left_to_who_takes(
+    segment: Segment, rows: int, stay: bool
+) -> None:
+    mover, reader, _ = rings_of(segment)
+    lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
+    reader.drain()
+    write(lane, 0, rows)
+    mover.watch_rings((reader.rings,), 0.001, words)
+    np.frombuffer(segment.memory, ROW, ROWS, events.DATA_AT)["seq"] = 0  # what lies there is gone
+    assert reader.drain()[0] == (0 if stay else rows)
 
 
 def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) -> None:

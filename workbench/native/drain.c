@@ -3,9 +3,9 @@
    A Reader reads one rank's trace. `gather` copies what is new in every lane's rings, and checks that it is
    whole; `take` hands over the rows that were there at the last `gather`, each with its context, all names
    as the store's numbers. Between the two the caller reads the rank's names, because whatever a row refers
-   to was written before the row. `watch_rings` gathers from time to time, without the interpreter's lock,
-   on a thread of its own: a ring does not overflow while Python computes, or while one thread of the driver
-   keeps the interpreter to itself (a large library being loaded, say). What waits for Python is staged here.
+   to was written before the row. `watch_rings` gathers when a ring fills, without the interpreter's lock, on
+   a thread of its own: none overflows while Python computes, or while one thread of the driver keeps the
+   interpreter to itself (a large library being loaded, say). What waits for Python then is staged here.
 
    Everything in a trace may change at any moment, or be damaged. A number read there is used as a place
    only after it was taken into the ring's bounds; a record counts only if it bears its number, and the one
@@ -194,10 +194,28 @@ static i64 gather_lane(lane_reader *l) {
     return rows > contexts ? rows : contexts;
 }
 
+/* Returns whether an eighth of a ring's records, or more, waits to be read. */
+static int is_filling(const ring_reader *r) { return number_at(r, r->position + r->size / 8) > r->position; }
+
+/* Returns how many lanes there are; 0: no recorder yet. */
+static i64 lanes_there(const reader *m) {
+    const _Atomic i64 *words = m->memory.buf;
+    if (atomic_load_explicit(&words[MAGIC_WORD], memory_order_acquire) != m->magic) return 0;
+    i64 there = atomic_load_explicit(&words[LANES_WORD], memory_order_acquire);
+    return there > MOST_LANES ? MOST_LANES : there;
+}
+
+/* Returns whether a lane has much to read, or is new, at the cost of a glance. */
+static int is_due(const reader *m) {
+    if (lanes_there(m) > m->lanes) return 1;
+    for (i64 k = 0; k < m->lanes; k++)
+        if (is_filling(&m->lane[k].rows) || is_filling(&m->lane[k].contexts)) return 1;
+    return 0;
+}
+
 static void open_lanes(reader *m) {
     const _Atomic i64 *words = m->memory.buf;
-    i64 there = atomic_load_explicit(&words[LANES_WORD], memory_order_acquire);
-    if (there > MOST_LANES) there = MOST_LANES;
+    i64 there = lanes_there(m);
     for (; m->lanes < there; m->lanes++) {
         i64 at = m->data_at + m->lanes * (m->rows + m->contexts) * RECORD;
         lane_reader *l = &m->lane[m->lanes];
@@ -215,9 +233,7 @@ static void open_lanes(reader *m) {
 
 /* Gathers from all lanes. Returns how full the fullest ring was, in thousandths. */
 static i64 gather(reader *m) {
-    const _Atomic i64 *words = m->memory.buf;
     i64 fullest = 0;
-    if (atomic_load_explicit(&words[MAGIC_WORD], memory_order_acquire) != m->magic) return 0; /* no recorder yet */
     open_lanes(m);
     for (i64 k = 0; k < m->lanes; k++) {
         i64 full = gather_lane(&m->lane[k]);
@@ -399,22 +415,23 @@ static i64 clock_ns(clockid_t clock) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Gathers, without the interpreter's lock, until it is time or the first word is set; the second one is the
-   thread's processor time. Naps as long as no ring gets more than an eighth full meanwhile. */
+/* Gathers what fills, without the interpreter's lock, until it is time or the first word is set; the second one
+   is the thread's processor time. Naps as long as no ring gets much more than an eighth full meanwhile: what is
+   less waits for Python, which gathers it too. */
 static void watch(reader **readers, i64 count, i64 until, _Atomic i64 *words) {
     i64 nap = LONGEST_NAP_NS, left;
     while (!atomic_load_explicit(words, memory_order_acquire) && (left = until - clock_ns(CLOCK_MONOTONIC)) > 0) {
         if (nap > left) nap = left;
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
-        i64 fullest = 1;
+        i64 fullest = 0;
         for (i64 k = 0; k < count; k++) {
             pthread_mutex_lock(&readers[k]->busy);
-            i64 full = gather(readers[k]);
+            i64 full = is_due(readers[k]) ? gather(readers[k]) : 0;
             pthread_mutex_unlock(&readers[k]->busy);
             if (full > fullest) fullest = full;
         }
         atomic_store_explicit(words + 1, clock_ns(CLOCK_THREAD_CPUTIME_ID), memory_order_relaxed);
-        nap = nap * 125 / fullest;
+        nap = fullest ? nap * 125 / fullest : 2 * nap;
         if (nap > LONGEST_NAP_NS) nap = LONGEST_NAP_NS;
         if (nap < SHORTEST_NAP_NS) nap = SHORTEST_NAP_NS;
     }

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import torch
 
 from workbench.experiment.spec import Experiment
 from workbench.rank.padding import Computed, Padding, overrun_ms, sleep_exactly
 from workbench.recording.events import BACKWARD, CODE, FORWARD, OVERRUN, now
-from workbench.recording.recorder import Recorder
+from workbench.recording.recorder import Recorder, Span
 from workbench.recording.run_queue import RunQueue
 from workbench.shared_memory.control_block import SLOW, Control
 
@@ -45,22 +45,18 @@ class Computing:
         """Raise PadOverrun where the median of padded actions was longer than their pad."""
         self._actions.check()
 
-    @contextmanager
-    def row(self, kind: int, name: str = "") -> Iterator[None]:
+    def row(self, kind: int, name: str = "") -> AbstractContextManager[None]:
         """Write one row of ``kind``; its ``value``: nanoseconds of it spent waiting for a core."""
-        queue, before = self.run_queue, 0
-        with self._recorder.span(kind, name=name, value=lambda: float(queue.ns() - before)):
-            before = queue.ns()
-            yield
+        return _Row(self._recorder, self.run_queue, kind, name)
 
-    @contextmanager
-    def span(self, kind: int, name: str = "") -> Iterator[None]:
+    def span(self, kind: int, name: str = "") -> AbstractContextManager[None]:
         """Record one span of computation, as long as it takes."""
-        with self.row(kind, name):
-            start = now()
-            yield
-            self._synchronize()
-            self.stretch(start)
+        return _Row(self._recorder, self.run_queue, kind, name, self._finish)
+
+    def _finish(self, start: int) -> None:
+        """End a computation that began at ``start``."""
+        self._synchronize()
+        self.stretch(start)
 
     @contextmanager
     def action(self, kind: int, action: str, pad_ns: int, name: str = "") -> Iterator[None]:
@@ -76,26 +72,31 @@ class Computing:
             self._mark_overrun(overrun_ms(due, pad_ns))
             self.stretch(start)
 
-    @contextmanager
-    def model_pass(self, *, backward: bool) -> Iterator[None]:
+    def model_pass(self, *, backward: bool) -> AbstractContextManager[None]:
         """Record a forward or backward pass of the whole model, its pad spread over the layers."""
-        with self.span(BACKWARD if backward else FORWARD):
-            if self._padding is None:
-                yield
-            else:
-                with self._padding.over(backward=backward) as overrun:
-                    yield
-                self._mark_overrun(overrun())
+        span, padding = self.span(BACKWARD if backward else FORWARD), self._padding
+        return span if padding is None else self._padded(span, padding, backward)
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Compute the gradients of ``loss``, recorded until the last of them is there."""
+    @contextmanager
+    def _padded(
+        self, span: AbstractContextManager[None], padding: Padding, backward: bool
+    ) -> Iterator[None]:
+        with span:
+            with padding.over(backward=backward) as overrun:
+                yield
+            self._mark_overrun(overrun())
+
+    def backward(self, loss: torch.Tensor, weight: float = 1.0) -> None:
+        """Compute the gradients of ``weight`` times the loss, recorded until the last is there."""
+        plain = weight == 1.0 or loss.numel() != 1  # torch says that a loss must be one number
+        seed = None if plain else torch.full_like(loss, weight)
         with ExitStack() as computing:
             computing.enter_context(self.model_pass(backward=True))
             # Callbacks run in the order in which they were queued, DDP's own waiting after this.
             loss.register_hook(  # type: ignore[no-untyped-call]
                 lambda _: _when_computed(computing.close)
             )
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward(seed)  # type: ignore[no-untyped-call]
 
     def stretch(self, start: int) -> None:
         """Extend a slow rank's span, which began at ``start``, by its factor."""
@@ -111,6 +112,37 @@ class Computing:
         """Wait for the device: else a span ends before its work does."""
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
+
+
+class _Row(Span):
+    """One row of computation. ``finish``, if given, is called where it did not fail, before it
+    ends, with its start.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        queue: RunQueue,
+        kind: int,
+        name: str,
+        finish: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__(recorder, kind, "compute", name)
+        self._queue, self._finish, self._waited = queue, finish, 0
+
+    def value(self) -> float:
+        return float(self._queue.ns() - self._waited)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._waited = self._queue.ns()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if self._finish is not None and kind is None:
+                self._finish(self.start)
+        finally:
+            super().__exit__(kind, error, trace)
 
 
 def _when_computed(call: Callable[[], None]) -> None:

@@ -298,8 +298,7 @@ class Job:
 
         The row ends with the last gradient: what DDP then waits for is communication.
         """
-        scaled = loss if weight == 1.0 else loss * weight
-        self._computing.backward(scaled)
+        self._computing.backward(loss, weight)
         if self.memory is not None:
             self.memory.weigh()
 

@@ -8,8 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -309,27 +308,11 @@ class Recorder:
             self._words[H_FULL] = 1
             self._warn(f"{error}. Not all is recorded from here on")
 
-    @contextmanager
-    def span(
-        self,
-        kind: int,
-        lane: str = "compute",
-        name: str = "",
-        value: Callable[[], float] = lambda: math.nan,
-    ) -> Iterator[None]:
-        """Record what runs inside as one row of ``kind`` (compute; collectives have their own,
-        faster way). ``value`` is asked within it, at its end.
+    def span(self, kind: int, lane: str = "compute", name: str = "") -> Span:
+        """Record what runs inside as one row of ``kind`` (collectives have their own, faster
+        way).
         """
-        log, number = self.lane(lane), self.name(name)
-        log.context(where=self.where)
-        log.status(kind)
-        start = now()
-        try:
-            yield
-        finally:
-            result = value()
-            log.write(kind, start, now(), -1, -1, -1, -1, -1, number, 0, result)
-            log.idle()
+        return Span(self, kind, lane, name)
 
     def mark(
         self,
@@ -346,6 +329,30 @@ class Recorder:
         log, moment = self.lane(lane), now()
         log.context(group=self.name(group), where=self.where)
         log.write(kind, moment, moment, peer, -1, -1, -1, nbytes, self.name(name), 0, value)
+
+
+class Span:
+    """A row of what runs inside, written at its end. No generator: spans are many, and nested."""
+
+    def __init__(
+        self, recorder: Recorder, kind: int, lane: str = "compute", name: str = ""
+    ) -> None:
+        self._recorder, self._lane, self._kind = recorder, recorder.lane(lane), kind
+        self._name, self.start = recorder.name(name), 0
+
+    def value(self) -> float:
+        """Return the row's value, at the span's end."""
+        return math.nan
+
+    def __enter__(self) -> None:
+        self._lane.context(where=self._recorder.where)
+        self._lane.status(self._kind)
+        self.start = now()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        value, name = self.value(), self._name
+        self._lane.write(self._kind, self.start, now(), -1, -1, -1, -1, -1, name, 0, value)
+        self._lane.idle()
 
 
 def read_meters(trace: memoryview) -> tuple[Samples, float]:

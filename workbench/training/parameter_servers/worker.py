@@ -153,13 +153,14 @@ class Worker:
         ]
         for work in works:  # of all servers: an answer says that the last push is in
             work.wait()
-        words = [int(grant[1]) for grant in grants]
+        answers = [grant.tolist() for grant in grants]
+        words = [answer[1] for answer in answers]
         if stops := {*words} & {STOP_HERE, SAVE_AND_STOP}:
             if SAVE_AND_STOP in stops:
                 job.checkpoints.at_end(iteration)
             return False
-        self.versions = [int(grant[0]) for grant in grants]
-        self.clocks = [grant[2:].tolist() for grant in grants]
+        self.versions = [answer[0] for answer in answers]
+        self.clocks = [answer[2:] for answer in answers]
         self.acknowledged, job.completed = iteration - 1, iteration
         if {*words} & {*REGROUPS}:
             self._leave_group(words)

@@ -1,4 +1,4 @@
-"""The architecture that ARCHITECTURE.md draws: layers of rooms, and no circle of imports."""
+"""The architecture that ARCHITECTURE.md draws: layers of packages, and no circle of imports."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "workbench"
 ASSETS = ROOT / "assets"
-FACE = {"__init__", "cli", "_on_torch", "_autoload"}  # modules that are in no room
+FACE = {"__init__", "cli", "_on_torch", "_autoload"}  # modules that are in no package
 
 
-def rooms(number: int = 0) -> list[str]:
-    """Return the rooms that a list in ARCHITECTURE.md names, lowest first: the package's, the
-    front end's.
+def packages(number: int = 0) -> list[str]:
+    """Return the packages that a list in ARCHITECTURE.md names, lowest first: Python's, or the
+    front end's folders.
     """
     block = (ROOT / "ARCHITECTURE.md").read_text().split("```text\n")[number + 1].split("```")[0]
     return re.findall(r"^(\w+)/", block, re.M)
@@ -54,15 +54,15 @@ def graph() -> dict[str, set[str]]:
 
 
 def upward(graph: dict[str, set[str]]) -> list[str]:
-    """Return the imports that lead from a room to a higher one."""
-    order = {room: floor for floor, room in enumerate(rooms())}
-    room = {module: module.split(".")[1] for module in graph if "." in module}
+    """Return the imports that lead from a package to a higher one."""
+    order = {package: floor for floor, package in enumerate(packages())}
+    package = {module: module.split(".")[1] for module in graph if "." in module}
     return [
         f"{module} -> {name}"
         for module, names in graph.items()
         for name in names
-        if room.get(module) in order
-        and order[room[module]] < order.get(room.get(name, ""), len(order))
+        if package.get(module) in order
+        and order[package[module]] < order.get(package.get(name, ""), len(order))
     ]
 
 
@@ -75,12 +75,12 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_every_folder_is_a_room_and_only_the_face_stays_flat() -> None:
-    assert sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")) == sorted(rooms())
+def test_every_folder_is_a_package_and_only_the_face_stays_flat() -> None:
+    assert sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")) == sorted(packages())
     assert {path.stem for path in PACKAGE.glob("*.py")} == FACE
 
 
-def test_rooms_import_lower_rooms_only() -> None:
+def test_packages_import_lower_packages_only() -> None:
     assert upward(graph()) == []
 
 
@@ -94,9 +94,9 @@ def test_an_upward_import_and_a_circle_are_found() -> None:
     assert circle(bad)
 
 
-@pytest.mark.parametrize("room", rooms())
-def test_every_room_says_what_it_is(room: str) -> None:
-    text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text()))
+@pytest.mark.parametrize("package", packages())
+def test_every_package_says_what_it_is(package: str) -> None:
+    text = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text()))
     assert text and text != "To be described."
 
 
@@ -151,7 +151,7 @@ def js_imports(file: str, text: str) -> set[str]:
 
 def misplaced(texts: dict[str, str]) -> list[str]:
     """Return the imports of the front end that lead up, from scene to scene, or out of widgets."""
-    floors, bad = rooms(1), []
+    floors, bad = packages(1), []
     for file, text in texts.items():
         for needed in js_imports(file, text):
             ours, theirs = file.split("/"), needed.split("/")
@@ -164,7 +164,7 @@ def misplaced(texts: dict[str, str]) -> list[str]:
 
 def test_the_front_end_has_layers_and_its_scenes_stand_alone() -> None:
     texts = front_end()
-    assert sorted({file.split("/")[0] for file in texts}) == sorted(rooms(1))
+    assert sorted({file.split("/")[0] for file in texts}) == sorted(packages(1))
     assert misplaced(texts) == []
     graph = {file: js_imports(file, text) for file, text in texts.items()}
     assert not [name for names in graph.values() for name in names if name not in texts]

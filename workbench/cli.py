@@ -365,7 +365,7 @@ def demo(
 
     try:
         holds = main(console, html)
-    except wb.WorkbenchError as error:
+    except (wb.WorkbenchError, OSError) as error:
         fail(error)
     finally:
         wb.shutdown()

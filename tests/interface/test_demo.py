@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from workbench.common.errors import WorkbenchError
 from workbench.interface import demo
 from workbench.theory import cost_model
 
@@ -25,6 +26,12 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Console:
 def text(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def test_a_place_where_no_page_can_be_is_refused_before_anything_starts(short: Console) -> None:
+    with pytest.raises(WorkbenchError, match="it is a folder"):
+        demo.main(short, Path.cwd())
+    assert text(short) == "", "nothing was trained"
 
 
 def test_the_demo_holds_and_saves_what_it_names(short: Console) -> None:

@@ -182,11 +182,11 @@ def _activations(columns: pl.DataFrame, ink: Mapping[str, str]) -> Cell:
         if most is not None:
             traces.append(Trace("", x[[0, -1]], np.array([most, most], float)))
             looks.append(_PLAN | {"line": {"width": 1.5, "dash": "dot", "color": colour}})
-    words = _activations_caption(columns, ranks, ink) if ranks else EMPTY
+    words = _activations_caption(columns, ink) if ranks else EMPTY
     return Cell(chart, titled(chart.title, words), chart.y, traces, looks=looks)
 
 
-def _activations_caption(columns: pl.DataFrame, ranks: list[int], ink: Mapping[str, str]) -> str:
+def _activations_caption(columns: pl.DataFrame, ink: Mapping[str, str]) -> str:
     p = pl.col
     each = (
         columns.filter(p("what") == "in flight")

@@ -1,4 +1,4 @@
-"""Common: what every room may use: errors, units, files, threads, checks of arguments.
+"""Common: what every package may use: errors, units, files, threads, checks of arguments.
 
-It imports no other room. Put here only what several rooms need and none of them owns.
+It imports no other package. Put here only what several packages need and none of them owns.
 """

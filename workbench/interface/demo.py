@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from workbench import native
+from workbench.common.output_files import regular
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.runs.run import Run, run
@@ -50,6 +51,9 @@ class Line:
 
 def main(console: Console, html: Path | None = None) -> bool:
     """Run the demo, print what it found, save the trace. Returns whether all holds that must."""
+    html = html or FOLDER / "demo.html"
+    html.parent.mkdir(parents=True, exist_ok=True)  # now, not after the training
+    regular(html, "the replay")
     live, result = train(console, "over our ring", strategy="data_parallel", ranks=RANKS)
     _, alone = train(console, "sequential, to compare with", strategy="sequential", ranks=1)
     gloo, _ = train(
@@ -73,7 +77,7 @@ def main(console: Console, html: Path | None = None) -> bool:
         mover(),
     ]
     console.print(page(lines))
-    console.print(saved(live, html or FOLDER / "demo.html"), soft_wrap=True)
+    console.print(saved(live, html), soft_wrap=True)
     return all(line.holds is not False for line in lines)
 
 
@@ -207,7 +211,6 @@ def exchange_seconds(events: pl.DataFrame) -> float:
 def saved(live: Run, html: Path) -> str:
     """Write the trace in its three forms; say where, and how each is opened."""
     FOLDER.mkdir(exist_ok=True)
-    html.parent.mkdir(parents=True, exist_ok=True)
     table, trace = FOLDER / "demo.parquet", FOLDER / "demo.json"
     live.store.save(table)
     live.store.to_perfetto(trace)

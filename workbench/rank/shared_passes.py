@@ -91,9 +91,8 @@ class SharedPass:
             return True
         what = self._trace(error)
         verdicts = self._exchange(alarm, bool(what.bad))
-        at = (
-            1 if any(one[1] for one in verdicts) else 0
-        )  # who has the samples, else who raised the alarm
+        # Who has the samples, else who raised the alarm.
+        at = 1 if any(one[1] for one in verdicts) else 0
         if self._policy == "fail":
             if verdicts[job.rank][at]:
                 mark(job, what, error)

@@ -77,9 +77,8 @@ class Board:
 
     @classmethod
     def create(cls, size: int) -> Board:
-        nbytes = (
-            TABLE_AT + 8 * (len(PLANES) + 2) * size
-        )  # mailboxes by plane and peer; who has come; who has given up
+        # Mailboxes by plane and peer; who has come; who has given up.
+        nbytes = TABLE_AT + 8 * (len(PLANES) + 2) * size
         return cls(Segment.create(nbytes, "a rank's board"), fresh=True)
 
     def mailbox(self, plane: int, to: int, size: int) -> int:

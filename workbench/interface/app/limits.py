@@ -107,7 +107,7 @@ class Limits:
                 f"This server gives a run up to {counted(self.threads, 'thread')}, and this one "
                 f"asks for {ranks} x {threads:,} (ranks x threads). (--max-threads)"
             )
-        self._check_links(fields.get("network"), ranks)
+        self._check_links(fields.get("network"))
         if fields.get("strategy") == "pipeline":
             self._check_schedule(fields, ranks)
         reserved = foretold(fields)
@@ -132,7 +132,7 @@ class Limits:
                 "them out."
             )
 
-    def _check_links(self, network: Any, ranks: int) -> None:
+    def _check_links(self, network: Any) -> None:
         """Refuse more links than there are pairs of ranks, and too many that differ."""
         read = network.get if isinstance(network, Mapping) else lambda name: getattr(network, name)
         links = () if network is None else read("links")

@@ -15,7 +15,7 @@ def sentences(table: pl.DataFrame, cores: int, padded: bool) -> list[str]:
     """
     if not table.height:
         return []
-    lines = [_machine(table, cores, padded), *(_line(part, cores) for part in _lines(table))]
+    lines = [_machine(table, cores, padded), *(_line(part) for part in _lines(table))]
     return [*lines, *_disturbed(table, cores)]
 
 
@@ -55,7 +55,7 @@ def _disturbed(table: pl.DataFrame, cores: int) -> list[str]:
     ]
 
 
-def _line(part: pl.DataFrame, cores: int) -> str:
+def _line(part: pl.DataFrame) -> str:
     first, best = part.row(0, named=True), part.sort("speed_up").row(-1, named=True)
     name = f"{first['series']}: " if first["series"] else ""
     if part.height < 2:
@@ -66,7 +66,7 @@ def _line(part: pl.DataFrame, cores: int) -> str:
         text += f", {best['ranks']} ranks {best['speed_up']:.2f} times"
     if best["ranks"] == first["ranks"]:
         text += ": more ranks are slower"
-    return f"{text}. {_why(last, cores)}".strip()
+    return f"{text}. {_why(last)}".strip()
 
 
 def _sentence(row: dict[str, float]) -> str:
@@ -77,7 +77,7 @@ def _sentence(row: dict[str, float]) -> str:
     )
 
 
-def _why(row: dict[str, float], cores: int) -> str:
+def _why(row: dict[str, float]) -> str:
     """Explain the difference to the ideal, as far as it was measured."""
     if row["efficiency"] >= NEAR:
         return ""

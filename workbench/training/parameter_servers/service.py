@@ -88,7 +88,7 @@ class Service:
         clock = dict.fromkeys(server.workers, first)
         run_rank = job.session.run_rank
         if job.team.state == "memory":
-            plan = take_over(job, job.past, regain_of(job, server), self._own)
+            plan = take_over(job, job.past, regain_of(server), self._own)
             clock = {worker: plan.go_on[run_rank(worker)] for worker in server.workers}
         elif self._own is not None:
             whole = {run_rank(worker): first for worker in server.workers}
@@ -203,7 +203,7 @@ class Service:
             wait_for_end(self._job, self._server.servers[0])
 
 
-def regain_of(job: Job, server: Serves) -> Regain:
+def regain_of(server: Serves) -> Regain:
     """Return what a server of a generation needs for taking over."""
     _, flat, ranges = server.models[0]
     owned = dict(zip(server.servers, ranges, strict=True))

@@ -34,13 +34,13 @@ export const nothing = () => ({
 
 /**
  * Open a message that was packed once for many pages: a length (u4), the header as JSON, the block.
- * `own` is what it says to this page alone.
+ * `own`, JSON, is what it says to this page alone.
  * @param {any} message @param {(ArrayBuffer | ArrayBufferView)[]} buffers
  * @returns {[any, (ArrayBuffer | ArrayBufferView)[]]}
  */
 export function opened(message, buffers) {
   if (!message?.own) return [message, buffers];
-  const { own } = message;
+  const own = JSON.parse(message.own);
   const bytes = viewOf(buffers[0]);
   const end = 4 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, end)));

@@ -14,7 +14,7 @@ from tests.benchmarks.figures import Figure
 from workbench.views.packing import Message
 from workbench.views.pages.feed import feed
 
-PAIRS = 21
+PAIRS = 15
 EXPERIMENT = wb.Experiment(
     strategy="data_parallel", task="lenet_digits", ranks=4, iterations=150, batch_size=64
 )

@@ -163,7 +163,7 @@ test("a message that was packed for many pages is opened, with what is this page
   packet.set(header, 4);
   packet.set(new Uint8Array(block), 4 + header.length);
   const own = { seq, run: { readonly: true }, counters: { older: 7 } };
-  w.say({ own }, [packet.buffer]);
+  w.say({ own: JSON.stringify(own) }, [packet.buffer]);
   assert.deepEqual(
     [wire.known.seq, wire.known.state, wire.known.table.rows, wire.known.run.readonly],
     [seq, "running", rows.length, true],

@@ -111,12 +111,12 @@ async def many_watchers(served: Served, pages: int) -> dict[str, float]:
     for _ in range(pages):
         watchers.append(await Visitor(served, watch).open())
     await asyncio.sleep(10)
-    before = [(one.batches, one.bytes) for one in watchers]
+    before = [(len(one.batches), one.bytes) for one in watchers]
     began = time.monotonic()
     crowded = await answer_seconds(served)
     passed = time.monotonic() - began
     pairs = [*zip(watchers, before, strict=True)]
-    heard = [(one.batches - was) / passed for one, (was, _) in pairs]
+    heard = [(len(one.batches) - was) / passed for one, (was, _) in pairs]
     sizes = [(one.bytes - was) / passed / 1e3 for one, (_, was) in pairs]
     figures = {
         "MB before": held,

@@ -37,7 +37,8 @@ class Visitor:
         self.ids: dict[str, str] = {}  # a part's model, by the name of its class
         self.parts: dict[str, dict[str, Any]] = {}
         self._owner: dict[str, str] = {}  # a part's class, by the id of its data
-        self.events = self.batches = self.bytes = 0  # batches: messages to the stage
+        self.events = self.bytes = 0
+        self.batches: list[int] = []  # the numbers of messages to the stage
         self.acknowledged = self.closed = False
         self._heard, self._speaks = asyncio.Event(), asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -154,7 +155,9 @@ class Visitor:
         elif header["msgtype"] == "PATCH-DOC":
             for event in json.loads(text)["events"]:
                 self.events += 1
-                self.batches += event["kind"] == "MessageSent"
+                if event["kind"] == "MessageSent" and event["msg_data"]["name"] == "esm_event":
+                    data = decoded(dict(event["msg_data"]["values"]["entries"])["data"])
+                    self.batches += [json.loads(data["own"])["seq"]] if "own" in data else []
                 owner = self._owner.get((event.get("model") or {}).get("id", ""))
                 if event["kind"] == "ModelChanged" and owner and event["attr"] == "state":
                     self.parts[owner] = decoded(event["new"])

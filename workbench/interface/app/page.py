@@ -18,12 +18,11 @@ import panel as pn
 import param
 from panel.custom import AnyWidgetComponent
 from panel.io.resources import LOCAL_DIST
-from panel.models.esm import ESMEvent
 
 from workbench.common.assets import stage_module, theme
 from workbench.common.javascript import imported, without_imports
 from workbench.interface.app.comparisons import Comparisons
-from workbench.interface.app.lines import waiting
+from workbench.interface.app.lines import BLOCK, post, waiting
 from workbench.interface.app.plotly_script import ADDRESS
 from workbench.interface.app.runs import Runs
 from workbench.interface.app.turns import Turns, guarded
@@ -98,14 +97,14 @@ class Stage(Module):
         self._alone = nothing()  # what is drawn where there is no run
         context = document().session_context if document() else None
         self._session = str(context.id) if context else ""
-        self._pushed = self._arrived = 0  # bytes; Bokeh has seen so many of them
+        self._pushed = self._arrived = 0  # bytes; the server's loop has come to so many of them
 
     def takes_more(self) -> bool:
         """Return whether the page is fast enough to be sent more now."""
         return self._pushed - self._arrived + waiting(self._session) < MUCH
 
     def is_idle(self) -> bool:
-        """Return whether Bokeh has come to all that the page was sent."""
+        """Return whether the server's loop has come to all that the page was sent."""
         return self._pushed == self._arrived
 
     def draw(self, message: Message) -> None:
@@ -153,29 +152,35 @@ class Stage(Module):
         """Send a message; what all pages of a run get alike was packed once for all of them."""
         if message.common is None:
             header = json.loads(json.dumps(message.header))  # as in Jupyter: keys are texts
-            data = {**header, "buffers": [message.payload] if message.payload else []}
-        else:
-            data = {"own": message.own, "buffers": [message.common.packet]}
-        self._hand_over(data, sum(map(len, data["buffers"])))
-
-    def _hand_over(self, data: dict[str, Any], size: int) -> None:
-        """Send this, and count it as on its way until Bokeh comes to it, which keeps the order."""
-        for model, _ in [*self._models.values()]:
-            if (at := model.document) is None or at.session_context is None:
-                continue
+            self.send({**header, "buffers": [message.payload] if message.payload else []})
+            return
+        packet, own = message.common.packet, json.dumps(message.own, allow_nan=False)
+        size = len(packet)
+        for name in {model.ref["id"] for model, _ in [*self._models.values()]}:
             self._pushed += size
+            content = event_text(name, own)
+            if not post(self._session, content, packet, partial(self._note_arrival, size)):
+                self._note_arrival(size)  # the page has gone
 
-            def deliver(at: Any = at, model: Any = model) -> None:
-                self._arrived += size
-                at.callbacks.send_event(ESMEvent(model=model, data=data))
-
-            at.add_next_tick_callback(deliver)
+    def _note_arrival(self, size: int) -> None:
+        self._arrived += size
 
     def _handle_msg(self, data: Any) -> None:
         if self._page:
             self._page.hear(data)
         elif isinstance(data, dict) and data.get("type") == "hello":
             self._push(self._alone)
+
+
+def event_text(model: str, own: str) -> str:
+    """Return the content of a patch of Bokeh's that has this model's JavaScript hear of ``own``,
+    which is JSON, and of the message's block: as Panel's ``send`` would write it.
+    """
+    data = [["own", own], ["buffers", [{"type": "bytes", "data": {"id": BLOCK}}]]]
+    values = [["model", {"id": model}], ["data", {"type": "map", "entries": data}]]
+    event = {"type": "event", "name": "esm_event", "values": {"type": "map", "entries": values}}
+    patch = {"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": event}
+    return json.dumps({"events": [patch]})
 
 
 class Part(Module):

@@ -1,0 +1,55 @@
+"""Pages that watch one run: each hears every message once, as Bokeh would have written it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from bokeh.document import Document
+from bokeh.document.events import MessageSentEvent
+from bokeh.models import Div
+from bokeh.protocol.messages.patch_doc import patch_doc
+from panel.models.esm import ESMEvent
+
+from tests.interface.app.served import end, launch
+from tests.interface.app.visitor import Visitor
+from tests.soak import serving
+from workbench.interface.app.lines import BLOCK
+from workbench.interface.app.page import event_text
+
+
+def test_a_message_s_text_is_what_bokeh_would_write() -> None:
+    document, model = Document(), Div()
+    document.add_root(model)
+    document.models.flush_synced(lambda _: False)  # the page has it
+    own = json.dumps({"seq": 3, "run": {"scene": 'a "b"'}})
+    sent = ESMEvent(model=model, data={"own": own, "buffers": [b"rows"]})
+    theirs = patch_doc.create([MessageSentEvent(document, "bokeh_event", sent)])
+    (buffer,) = theirs._buffers
+    text = theirs.content_json.replace(json.dumps(buffer.id), json.dumps(BLOCK))
+    assert json.loads(event_text(model.ref["id"], own)) == json.loads(text)
+
+
+def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
+    served = launch(tmp_path, "serve")
+
+    async def watch() -> None:
+        owner = await Visitor(served).open()
+        address = await serving.start(owner, serving.LONG)
+        page = await Visitor(served, address, owner.reader).open()
+        await page.until(lambda: page.parts["BarPart"].get("watch"), "the address of viewers")
+        path = page.parts["BarPart"]["watch"].lstrip(".")
+        pages = [page, *[await Visitor(served, path).open() for _ in range(3)]]
+        for one in pages:
+            await one.until(lambda one=one: len(one.batches) > 12, "messages")
+            assert one.batches == [*range(1, len(one.batches) + 1)]
+        for one in (*pages, owner):
+            one.close()
+
+    try:
+        served.until_it_answers()
+        asyncio.run(watch())
+    finally:
+        end(served)
+    assert "Traceback" not in served.log.read_text()

@@ -227,7 +227,7 @@ def test_attention_is_never_an_older_answer() -> None:
 
 def test_an_unknown_unit_or_rank_is_refused() -> None:
     with started() as run:
-        with pytest.raises(ValueError, match="chunk, step, iteration"):
+        with pytest.raises(ValueError, match="must be 'chunk' or 'step' or 'iteration'"):
             run.step(1, unit="epoch")
         with pytest.raises(ValueError, match="ranks 0 to 1"):
             run.slow(2, factor=2)

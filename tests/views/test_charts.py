@@ -43,7 +43,7 @@ def test_colours_are_the_stages() -> None:
         assert [trace.name for trace in chart.data] == ["computing", "exposed"]
         assert chart.data[1].line.color == comm == tokens(theme)["comm"]
         assert comm in chart.layout.annotations[0].text  # the title is the key
-    with pytest.raises(ValueError, match="it is light or dark"):
+    with pytest.raises(ValueError, match="must be 'light' or 'dark'"):
         tokens("grey")
 
 

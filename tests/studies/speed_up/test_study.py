@@ -57,7 +57,7 @@ def test_values_may_have_names_and_links_of_ranks_that_are_missing_are_left_out(
         ({"ranks": ()}, "ranks = "),
         ({"ranks": (2, 2)}, "ranks = "),
         ({"ranks": (0,)}, "ranks = "),
-        ({"scaling": "big"}, "strong or weak"),
+        ({"scaling": "big"}, "must be .strong. or .weak."),
         ({"repeats": 0}, "repeats = 0"),
         ({"batch": (1, 2)}, "batch = "),
         ({"seed": (1, 2)}, "seed = "),

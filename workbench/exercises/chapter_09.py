@@ -101,7 +101,7 @@ def eight_parts(answer: Mapping[str, float]) -> list[Finding]:
         "8.3 ms at most. With all of backward to hide behind, the step would take 124.7 ms."
     )
     return [
-        equal("bytes of an update", nbytes, answer["bytes"], "Seven of eight backwards send none."),
+        equal("bytes of an update", nbytes, answer["bytes"], "Seven of eight passes send none."),
         timed("ms of a step", round(formula, 1), middle, answer["ms"], 0.02, why),
     ]
 
@@ -194,11 +194,11 @@ EXERCISES = (
         takes=numbers("bytes", "ms"),
         judge=eight_parts,
         task="""
-            A minibatch is computed in eight backwards with `no_sync`, which take 100 ms together,
-            as in *Several backwards, one update*. How many bytes of gradients does an update
-            all-reduce, and how long is a step by the formula?
+            A minibatch is computed in eight backward passes with `no_sync`, which take 100 ms
+            together, as in *Gradient accumulation: several backward passes, one update*. How many
+            bytes of gradients does an update all-reduce, and how long is a step by the formula?
             """,
-        hint="`once(8)`; and what does the first of eight backwards send?",
+        hint="`once(8)`; and what does the first of eight backward passes send?",
         solution="""
             399,360 bytes, all gradients once, and 166.0 ms: only the last backward hides anything,
             and it lasts 8.3 ms.

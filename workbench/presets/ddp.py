@@ -53,7 +53,7 @@ def presets() -> list[Words]:
             lambda: bucketed(bucket_cap_mb=0.0001),
         ),
         (
-            "DDP: four backwards an update",
+            "DDP: four backward passes per update",
             "Gradients of three parts of the samples stay on the rank (no_sync): a quarter of the "
             "messages.",
             lambda: bucketed(bucket_cap_mb=0.1, accumulate=4, iterations=12),
@@ -110,7 +110,7 @@ def comparisons() -> list[Question]:
         ),
         (
             "Fewer messages an update",
-            "The same minibatch in 1, 2, 4 backwards: only the last one sends.",
+            "The same minibatch in 1, 2, 4 backward passes: only the last one sends.",
             _accumulated,
         ),
     ]

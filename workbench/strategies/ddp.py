@@ -47,7 +47,7 @@ class Config:
     """Options of ``strategy="ddp"``."""
 
     bucket_cap_mb: float = 25.0  # MiB a bucket: smaller starts earlier, larger sends fewer messages
-    accumulate: int = 1  # backwards an update, of a part of the samples each; only the last sends
+    accumulate: int = 1  # backward passes per update, a part of the samples each; the last sends
     compression: Literal["none", "fp16", "bf16", "powersgd"] = "none"  # of gradients that are sent
     powersgd_rank: int = 1  # columns of PowerSGD's factors: more is more exact, and more bytes
     powersgd_start: int = 10  # iterations, from 2 on, before PowerSGD begins to compress

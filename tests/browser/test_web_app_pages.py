@@ -29,6 +29,11 @@ from workbench.presets.catalogue import presets
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 LOADED = "(all) => all.filter((one) => one.complete && one.naturalWidth > 0).length"
+FOCUSED = """() => {
+  let at = document.activeElement;
+  while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+  return at?.getAttribute("aria-label") ?? at?.innerText ?? "";
+}"""  # what has the focus, in parts of the page too
 SOURCES = "(all) => all.map((one) => one.currentSrc)"
 
 
@@ -82,6 +87,34 @@ def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_pa
     search.fill("")
     assert page.locator("details.kind[open]").count() == 0 and cards.count() == len(GALLERY)
     assert kinds.locator("visible=true").count() == every
+
+
+def test_cards_are_one_stop_and_arrows_lead_from_card_to_card(
+    web_app: str, open_page: Open
+) -> None:
+    page = open_page(viewport={"width": 1440, "height": 900}).page
+    page.goto(web_app)
+    search = page.get_by_label("Search the presets")
+    search.wait_for()
+
+    def focused(*keys: str) -> str:
+        for key in keys:
+            page.keyboard.press(key)
+        return str(page.evaluate(FOCUSED))
+
+    search.focus()
+    first = focused("Tab")
+    assert first.startswith("Ring of four")
+    assert focused("ArrowRight", "ArrowRight", "ArrowLeft").startswith("DDP: four buckets")
+    assert focused("ArrowDown").startswith("Server: SSP")  # the one below it
+    assert focused("Tab") == "Change first: Server: SSP"
+    assert focused("Tab").startswith("Averaged gradients")  # past all cards
+    search.fill("tree")
+    search.focus()
+    assert "tree" in focused("ArrowDown").lower()  # the first that was found
+    search.fill("")
+    search.focus()
+    assert focused("Tab").startswith("Server: SSP")  # where the reader was
 
 
 @pytest.mark.parametrize("ground", ["light", "dark"])

@@ -35,6 +35,7 @@ import { lasting, stuckNow } from "../../engine/blocked.js";
 import { duration } from "../../engine/format.js";
 
 const SIDE_BY_SIDE = 728;
+const BOTH_SIDE_BY_SIDE = 560; // of each of two pictures: all of them is on the screen then
 const GAP = 24;
 const NAMED = 3;
 const TEXT_EVERY = 250;
@@ -48,7 +49,7 @@ const LONG_WAIT = 0.02; // of a call: shorter waits have a halo and no words
 export function preparedOf(look, before) {
   const { call, known, width, ranks } = look;
   const stuck = stuckNow(look);
-  const wide = width >= SIDE_BY_SIDE;
+  const wide = width >= (look.beside ? BOTH_SIDE_BY_SIDE : SIDE_BY_SIDE);
   const left = wide ? Math.round(Math.min(420, 0.43 * width)) : width;
   const right = wide ? width - left - GAP : width;
   const reading = call && readingOf(call, known);

@@ -6,6 +6,7 @@
  */
 
 import { h } from "./dom.js";
+import { leadByArrows } from "./preset_keys.js";
 
 export class PresetCards {
   /**
@@ -19,10 +20,12 @@ export class PresetCards {
     );
     const cardsOf = (/** @type {Preset[]} */ some) =>
       some.map(({ name }) => /** @type {HTMLElement} */ (this.cards.get(name)));
-    this.living = h(
-      "div",
-      { class: "presets living", role: "group", "aria-label": "Recorded runs of eight presets" },
-      ...cardsOf(presets.filter((one) => one.pictures.light)),
+    this.living = leadByArrows(
+      h(
+        "div",
+        { class: "presets living", role: "group", "aria-label": "Recorded runs of eight presets" },
+        ...cardsOf(presets.filter((one) => one.pictures.light)),
+      ),
     );
     const folded = presets.filter((one) => !one.pictures.light);
     this.folded = [...new Set(folded.map((one) => one.group))].map((group) => {
@@ -31,7 +34,7 @@ export class PresetCards {
         "details",
         { class: "kind" },
         h("summary", {}, h("h3", {}, group), h("span", { class: "quiet" }, String(cards.length))),
-        h("div", { class: "presets", role: "group", "aria-label": group }, ...cards),
+        leadByArrows(h("div", { class: "presets", role: "group", "aria-label": group }, ...cards)),
       );
     });
   }

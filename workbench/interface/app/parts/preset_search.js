@@ -1,7 +1,11 @@
 // @ts-check
-/** The search of the presets: those that have all the words that were typed stay, in their groups. */
+/**
+ * The search of the presets: those that have all the words that were typed stay, in their groups.
+ * ArrowDown and Enter lead to the first of them.
+ */
 
 import { h } from "./dom.js";
+import { keepStop } from "./preset_keys.js";
 
 /**
  * The field to type in, and what is said where no preset has these words.
@@ -23,6 +27,7 @@ export function presetSearch(kinds, count) {
       const found = cards.filter((card) => !card.hidden).length;
       kind.hidden = !found;
       kind.open = words.length > 0 && found > 0;
+      keepStop(kind);
       shown += found;
     }
     none.hidden = shown > 0;
@@ -33,6 +38,16 @@ export function presetSearch(kinds, count) {
     "aria-label": "Search the presets",
     placeholder: `Search ${count} of them`,
     oninput: seek,
+    onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "ArrowDown" && event.key !== "Enter") return;
+      const first = kinds.find(
+        (kind) => !kind.hidden && kind.querySelector(".preset:not([hidden])"),
+      );
+      event.preventDefault();
+      /** @type {HTMLElement | null | undefined} */ (
+        first?.querySelector(".preset:not([hidden]) button")
+      )?.focus();
+    },
   });
   return { field, none };
 }

@@ -193,6 +193,7 @@ def point_to_point(
     since, context = chance.choice((0, 1)), chance.choice((-1, -1, 3, any_number(chance)))
     facts = (number, slot if chance.random() < 0.3 else 0, 77, tag, name, since)
     move = mover.take_slots if takes else mover.send_slots
-    moved: int = move(x, peer, *facts, Somewhere(), context, chance.random() < 0.5)
+    awake = chance.choice((0, 0, 1000, any_number(chance) % 100_000))
+    moved: int = move(x, peer, *facts, Somewhere(), context, chance.random() < 0.5, awake)
     assert 0 <= moved <= 2 * SLOTS
     return DONE if moved else PYTHON

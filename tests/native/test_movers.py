@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,31 @@ def _bytes(x: Any) -> bytes:
     if isinstance(x, torch.Tensor):
         x = x.as_strided(x.shape, (1,)).view(torch.uint8).numpy()
     return bytes(x.tobytes())
+
+
+def _on_one_core(rank: int, size: int, seconds: float) -> tuple[int, bool]:
+    """Put both ranks on one core again and again while they exchange, until one has left it.
+    Returns how often this rank did, and whether it may still use the cores that it might before.
+    """
+    mover, cores = dist.group.WORLD.comm.slots.mover, os.sched_getaffinity(0)
+    x, deadline = torch.ones(16), time.monotonic() + seconds
+    while True:
+        os.sched_setaffinity(0, {min(cores)})
+        os.sched_setaffinity(0, cores)
+        for _ in range(50):
+            dist.all_reduce(x, op=dist.ReduceOp.MAX)
+        over = torch.tensor([mover.core_changes, time.monotonic() > deadline]).float()
+        dist.all_reduce(over, op=dist.ReduceOp.MAX)
+        if over.any():
+            return mover.core_changes, os.sched_getaffinity(0) == cores
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+@pytest.mark.skipif(native.compiled() is None, reason="no compiled mover")
+def test_ranks_that_take_turns_on_one_core_part() -> None:
+    ends = values(_on_one_core, 2, 30.0)
+    assert sum(moves for moves, _ in ends) > 0
+    assert all(same for _, same in ends)
 
 
 def _point_to_point(rank: int, size: int, seed: int) -> list[str]:

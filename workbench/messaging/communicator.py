@@ -164,12 +164,12 @@ class Communicator:
         """
         longest = max(map(len, chunks))
         if longest * itemsize <= self.members.slot_bytes:
-            yield 0, [*chunks]
-            return
+            return iter([(0, [*chunks])])
         slots, per = slots_of(longest, itemsize, self.members.slot_bytes)
-        for first in range(0, slots, stride):
-            a, b = first * per, (first + stride) * per
-            yield first, [chunk[a:b] for chunk in chunks]
+        return (
+            (first, [chunk[first * per : (first + stride) * per] for chunk in chunks])
+            for first in range(0, slots, stride)
+        )
 
     def has_room_for(self, nbytes: int) -> bool:
         """Return whether a message of so many bytes may be posted before others are received: at

@@ -23,6 +23,7 @@ from workbench.transports.doorbell import collecting
 from workbench.transports.in_place import Lying, Place
 
 DETECT = CODE["detect"]
+AWAKE_NS = 25_000  # the mover looks for a slot so long before Python looks at all else
 
 
 class Transfer:
@@ -115,6 +116,7 @@ class Engine:
         self.pending: deque[Transfer] = deque()
         self.blocked = 0  # since when nothing moves while somebody drives
         self.looked = 0  # when it was looked around last
+        self.awake_ns = 0  # how long the mover stays awake for a slot
         self.moved = 0  # when a slot was moved last: nobody has waited since before that
         self.closed = False
         self._patience: Patience | None = None
@@ -148,6 +150,16 @@ class Engine:
             self._lane_wait = None
             self.lane.idle()
         return True
+
+    def stay_awake(self) -> bool:
+        """Make a step of progress, and wait a moment for it in the mover, where it moves the
+        message. Return whether anything moved.
+        """
+        self.awake_ns = AWAKE_NS
+        try:
+            return self.advance()
+        finally:
+            self.awake_ns = 0
 
     def accept(self, transfer: Transfer) -> None:
         """Take a posted transfer over."""
@@ -185,6 +197,7 @@ class Engine:
             transfer.where,
             transfer.context,
             quiet,
+            self.awake_ns,
         )
         if count:
             if quiet and box.bell is not None:

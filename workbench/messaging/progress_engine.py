@@ -26,7 +26,7 @@ from workbench.transports.doorbell import Bells
 GRACE = 0.5e-3  # seconds: who waits at once drives its message before the thread has a look
 RARELY = 4e-3  # seconds between the thread's looks where callers wait for all themselves
 LINGER = 20e-3  # seconds without messages after which the thread parks
-CROWDED_NS = 50_000  # a yield that takes longer: others want the cores too
+CROWDED_NS = 75_000  # a moment awake that takes longer: others want the cores too
 SLICE_NS = int(SLICE * 1e9)
 
 
@@ -115,8 +115,10 @@ class ProgressEngine:
                     self._let_go()
             else:
                 self._stand_by(until)
-        if any(engine.pending or engine.posted for engine in self.engines):
-            self._see_to_it()
+        for engine in self.engines:
+            if engine.pending or engine.posted:
+                self._see_to_it()
+                break
         return True
 
     def poll(self) -> None:
@@ -151,9 +153,10 @@ class ProgressEngine:
     def _drive(self, until: Sequence[Any], deadline: float, spin_ns: int) -> None:
         """Move transfers in a caller that holds the lock, until one of its own is done."""
         since, crowded = 0, False
+        moved = self._advance()
         try:
             while True:
-                if self._advance():
+                if moved:
                     since, crowded = 0, False
                 if _one_is_done(until) or time.monotonic() > deadline:
                     return
@@ -165,17 +168,29 @@ class ProgressEngine:
                     self._blocked(moment)
                 if moment < since + spin_ns and not crowded:
                     # Awake: being woken costs more than most waits, where there is a core for it.
-                    os.sched_yield()
+                    moved = self._stay_awake()
                     crowded = now() - moment > CROWDED_NS  # somebody else has got it meanwhile
                     continue
                 while self._thread_at_bell:
                     self._call_thread_off()
-                if not self._listen(until):
+                moved = self._listen(until)
+                if not moved:
                     self._sleep(min(SLICE, max(0.0, deadline - time.monotonic())))
                     self._look()
+                    moved = self._advance()
         finally:
             for engine in self.engines:
                 engine.blocked = 0
+
+    def _stay_awake(self) -> bool:
+        """Move what can move, or wait a moment without sleeping: for one engine's message in its
+        mover. Return whether anything moved.
+        """
+        busy = [engine for engine in self.engines if engine.pending or engine.posted]
+        moved: bool = busy[0].stay_awake() if len(busy) == 1 else self._advance()
+        if not moved:
+            os.sched_yield()
+        return moved
 
     def _blocked(self, moment: int) -> None:
         """Note that nothing moves from here on, for the rows of waiting."""

@@ -20,7 +20,8 @@ BINARY = HERE / "_mover.abi3.so"
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 # A parameter that a calling convention asks for may be unused.
 FLAGS = (
-    "-std=gnu11 -O3 -fPIC -shared -pthread -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter"
+    "-std=gnu11 -D_GNU_SOURCE -O3 -fPIC -shared -pthread -fvisibility=hidden "
+    "-Wall -Wextra -Wno-unused-parameter"
 ).split()
 
 

@@ -6,7 +6,7 @@
 #include "kernels.h"
 #include "mover.h"
 
-enum { LARGE = 32768, BLOCK = 8192, MOST_PARTS = 64 };
+enum { LARGE = 131072, BLOCK = 8192, MOST_PARTS = 64 };
 
 /* -- what Python passes -- */
 
@@ -133,7 +133,7 @@ static int acquire(mover *m, sem_t *semaphore, wait_row wait) {
         m->waiting = now();
         m->wait = wait;
         let_go(m);
-        if (acquire_awake(semaphore, m->awake_ns ? m->waiting + m->awake_ns : 0, m->yields)) {
+        if (acquire_awake(semaphore, m->awake_ns ? m->waiting + m->awake_ns : 0, m->yields, &m->turns)) {
             write_wait(m);
             return DONE;
         }

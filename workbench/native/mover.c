@@ -153,7 +153,7 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = {
     WORD(at), WORD(waiting), WORD(op), WORD(signature), WORD(bytes_sent), WORD(heard), WORD(heard_chunk), WORD(most_heard),
     WORD(awake_ns), WORD(yields), WORD(slice_ns), WORD(group), WORD(full), WORD(fused), WORD(past_caches), WORD(ahead),
-    WORD(p2p), WORD(moved_ns), WORD(message_context),
+    WORD(p2p), WORD(moved_ns), WORD(message_context), {"core_changes", T_LONGLONG, offsetof(mover, turns.moves), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot slots[] = {{Py_tp_new, mover_new},       {Py_tp_dealloc, mover_free}, {Py_tp_methods, methods},

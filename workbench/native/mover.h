@@ -52,6 +52,7 @@ typedef struct {
     /* How far a message is that has to go on. */
     i64 at, waiting;
     wait_row wait;
+    turns turns;
     int going, arrived, claimed, inside;
     PyThreadState *released;
 } mover;

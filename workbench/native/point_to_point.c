@@ -1,18 +1,18 @@
 /* Point-to-point messages: of one message, the slots that can move now.
 
    What is not exactly as expected (a link that is emulated, a rank that is held, a message that nobody has posted
-   a receive for, one that is read in place) stays as it is: messaging/sending.py and receiving.py move it. So does
-   who waits: nothing in here sleeps. Whoever calls holds the lock of the progress engine. */
+   a receive for, one that is read in place) stays as it is: messaging/sending.py and receiving.py move it. Nothing
+   in here sleeps; who is told to stays awake for a slot. Whoever calls holds the lock of the progress engine. */
 #include "mover.h"
 
-enum { LARGE = 32768 };
+enum { LARGE = 131072 };
 static const i64 DTYPE = 31LL << 48; /* of a signature */
 
 typedef struct {
     Py_buffer view;
     box *box;
     char *at;
-    i64 peer, number, slot, signature, tag, since, context;
+    i64 peer, number, slot, signature, tag, since, context, awake;
     i64 bytes, per, slots; /* per: bytes of a slot, less in the last */
     uint16_t name;
     int quiet, moved; /* quiet: the caller rings */
@@ -23,14 +23,16 @@ static i64 piece_bytes(const letter *l) {
     return rest < l->per ? rest : l->per;
 }
 
-/* x, peer, number, slot, signature, tag, name, since (0: nobody has waited), where, context (-1: none yet), quiet.
+/* x, peer, number, slot, signature, tag, name, since (0: nobody has waited), where, context (-1: none yet), quiet,
+   awake: for how many nanoseconds a slot is waited for.
    1: it can be moved here; 0: not here; -1: an error is set. Unless 1 there is nothing to be closed. */
 static int open_letter(mover *m, letter *l, box *boxes, PyObject *const *args, Py_ssize_t count, int writable) {
-    if (count != 11) return PyErr_Format(PyExc_TypeError, "a message has eleven facts"), -1;
+    if (count != 12) return PyErr_Format(PyExc_TypeError, "a message has twelve facts"), -1;
     i64 name = PyLong_AsLongLong(args[6]);
     l->peer = PyLong_AsLongLong(args[1]), l->number = PyLong_AsLongLong(args[2]), l->slot = PyLong_AsLongLong(args[3]);
     l->signature = PyLong_AsLongLong(args[4]), l->tag = PyLong_AsLongLong(args[5]), l->since = PyLong_AsLongLong(args[7]);
     l->context = PyLong_AsLongLong(args[9]), l->quiet = PyObject_IsTrue(args[10]), l->moved = 0;
+    l->awake = PyLong_AsLongLong(args[11]);
     if (PyErr_Occurred() || read_where(m, args[8])) return -1;
     if (l->peer < 0 || l->peer >= m->size || l->peer == m->rank || name < 0 || name > UINT16_MAX || m->inside)
         return PyErr_Format(PyExc_ValueError, "no message with rank %lld can be moved now", (long long)l->peer), -1;
@@ -61,12 +63,11 @@ static PyObject *close_letter(mover *m, letter *l) {
     return PyLong_FromLong(l->moved);
 }
 
-/* Before the first row: the message's context, and how long it was waited for. */
+/* Before a slot's row: the message's context before the first, and how long the slot was waited for. */
 static void begin_rows(mover *m, letter *l, i64 until, uint16_t waits_for) {
-    if (l->moved) return;
-    if (l->context >= 0) {
+    if (!l->moved && l->context >= 0) {
         m->lane->context = (uint32_t)l->context;
-    } else {
+    } else if (!l->moved) {
         context c = m->place;
         c.collective = (uint16_t)m->p2p, c.group = (uint16_t)m->group, c.generation = (int32_t)m->generation, c.op = l->number;
         l->context = write_context(m->lane, &c);
@@ -74,6 +75,20 @@ static void begin_rows(mover *m, letter *l, i64 until, uint16_t waits_for) {
     if (l->since)
         write_row(m->lane, &(row){l->since, until, 0, WAIT, (int16_t)m->world[l->peer], 0, 0, (int32_t)l->slot, waits_for, 0,
                                   -1, NAN, 0});
+    l->since = 0;
+}
+
+/* Takes what the peer gives: a slot that is there, or comes while this thread may stay awake for it. */
+static int reach_slot(mover *m, letter *l, sem_t *there) {
+    if (!sem_trywait(there)) return 1;
+    if (l->awake <= 0) return 0;
+    i64 start = now();
+    let_go(m);
+    if (!acquire_awake(there, start + l->awake, 0, &m->turns)) return 0;
+    if (steered(m)) return sem_post(there), 0;
+    if (!l->since) l->since = start;
+    expect_row(m->lane);
+    return 1;
 }
 
 static void write_slot(mover *m, const letter *l, uint16_t kind, i64 start, i64 bytes) {
@@ -134,7 +149,7 @@ static inline PyObject *move_slots(mover *m, PyObject *const *args, Py_ssize_t c
     int here = open_letter(m, &l, arrives ? m->in : m->out, args, count, arrives);
     if (here <= 0) return here ? NULL : PyLong_FromLong(0);
     for (sem_t *there = arrives ? l.box->ready : l.box->free;
-         l.slot < l.slots && !steered(m) && !sem_trywait(there) && (arrives ? take_slot(m, &l) : put_slot(m, &l)); l.slot++)
+         l.slot < l.slots && !steered(m) && reach_slot(m, &l, there) && (arrives ? take_slot(m, &l) : put_slot(m, &l)); l.slot++)
         l.moved++;
     return close_letter(m, &l);
 }

@@ -95,12 +95,11 @@ class Messages:
         self, kind: str, title: str, transfer: Transfer, result: list[torch.Tensor]
     ) -> P2PWork:
         engine = self._engines.get(kind) or self._new_engine(kind)
-        work = P2PWork(engine, transfer, result)
         if profiling.on():
-            post: Callable[[], P2PWork] = partial(_posted, engine, transfer, work)
+            post: Callable[[], P2PWork] = partial(_posted, engine, transfer, result)
             handle: P2PWork = profiling.with_profiler(title, result, post, True)
             return handle
-        return _posted(engine, transfer, work)
+        return _posted(engine, transfer, result)
 
     def _new_engine(self, kind: str) -> SendEngine | RecvEngine:
         with _making:  # one, whichever thread has the first message
@@ -127,6 +126,6 @@ def _copy_back(x: torch.Tensor, host: torch.Tensor, transfer: Transfer) -> None:
         x.copy_(host)
 
 
-def _posted(engine: Any, transfer: Transfer, work: P2PWork) -> P2PWork:
+def _posted(engine: Any, transfer: Transfer, result: list[torch.Tensor]) -> P2PWork:
     engine.progress_engine.submit(engine, transfer)
-    return work
+    return P2PWork(engine, transfer, result)  # made while the message is on its way

@@ -31,6 +31,7 @@ app = typer.Typer(
     help="See distributed training happen: real ranks, every chunk recorded.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",  # which fills the lines of a paragraph
     pretty_exceptions_show_locals=False,
 )
 console = Console(highlight=False, soft_wrap=True)
@@ -197,10 +198,9 @@ def chaos(
         bool, typer.Option("--allow-code", help="Allow a spec that carries source code to run it.")
     ] = False,
 ) -> None:
-    """Run the experiment that SPEC describes again and again, with random faults, until told to
-    stop.
+    """Run the experiment that SPEC describes again and again, with random faults.
 
-    A run that ends as it should not can be had again from its seed and number.
+    A run that goes wrong can be repeated with its seed and number.
     """
     import time
     from itertools import islice

@@ -37,7 +37,7 @@ def watch(
     port: Port = 5006,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Show live a job that someone else started as `WORKBENCH_TRACE=FOLDER torchrun ...`.
+    """Watch a job live that someone else started with `WORKBENCH_TRACE=FOLDER`.
 
     Its ranks cannot be touched from here. The page is for this machine only.
     """
@@ -115,10 +115,10 @@ def stacks(
     full: Annotated[bool, typer.Option("--full", help="Print every thread's whole stack.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """Say where each rank of a job stands that runs already: at which line, in which collective.
+    """Show where each rank of a running job is: at which line, in which collective.
 
-    The job needs no change and notices nothing: py-spy reads its memory. It reads twice, and a rank
-    that stands at the same place both times may hang. Ranks on this host only.
+    The job needs no change: py-spy reads its memory, twice, and pauses it for milliseconds. A rank
+    that is at the same place both times may hang. Ranks on this host only.
     """
     from dataclasses import asdict
 

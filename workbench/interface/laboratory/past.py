@@ -102,7 +102,7 @@ class PastRuns(w.VBox):
         )
         tick.observe(lambda _: self._tick(), "value")
         words = w.HTML(layout=w.Layout(flex="1 1 auto"))
-        on_stage = w.Button(description="On the stage", tooltip="Show it above, with its charts")
+        on_stage = w.Button(description="Show above", tooltip="Show the run above, with its charts")
         settings = w.Button(description="Its settings", tooltip="Fill the form with what it was")
         rename = w.Button(description="Rename", tooltip="Give it a name of your own")
         delete = w.Button(description="Delete", tooltip="Take it out of this list, for good")

@@ -24,7 +24,7 @@ from tests.processes import values
 
 RANKS, WARM = 2, 20  # pairs of iterations before those that count
 MOST = 2.0  # percent
-MODELS = {"LeNet": (64, 2000), "25 MB MLP": (32, 400)}  # samples per rank, pairs of iterations
+MODELS = {"LeNet": (64, 1000), "25 MB MLP": (32, 200)}  # samples per rank, pairs of iterations
 HOOKS = (torchs._global_optimizer_pre_hooks, torchs._global_optimizer_post_hooks)
 
 

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import HashStore
 from tests.live import until
 from workbench.transports.doorbell import Bells
 from workbench.transports.gloo import GlooChannels
-from workbench.transports.mailbox import SLOTS
+from workbench.transports.mailbox import FAR_SLOTS
 from workbench.transports.peer_page import Board
 
 SLOT = 4096
@@ -51,9 +51,9 @@ def test_slots_of_any_length_arrive_whole_and_in_order(
         assert outbox.free.acquire(timeout=30)
         outbox.slot(np.uint8)[:nbytes] = number + 1
         outbox.post(0, number, 0, 0, 0, nbytes, 0)
-        if number >= SLOTS - 1:  # as far ahead as there is room
-            take(inbox, number - SLOTS + 1, lengths)
-    for number in range(len(lengths) - SLOTS + 1, len(lengths)):
+        if number >= FAR_SLOTS - 1:  # as far ahead as there is room
+            take(inbox, number - FAR_SLOTS + 1, lengths)
+    for number in range(len(lengths) - FAR_SLOTS + 1, len(lengths)):
         take(inbox, number, lengths)
     assert outbox.moved == sum(lengths)
 
@@ -73,12 +73,12 @@ def test_an_outbox_is_drained_when_the_other_side_says_so(
     them where a process ends.
     """
     outbox, inbox = ends[0].outbox(1, 0), ends[1].inbox(0, 0)
-    for _ in range(SLOTS):
+    for _ in range(FAR_SLOTS):
         assert outbox.free.acquire(timeout=30)
         outbox.post(0, 0, 0, 0, 0, SLOT, 0)
-    for _ in range(SLOTS):
+    for _ in range(FAR_SLOTS):
         assert inbox.ready.acquire(timeout=30)
-    until(lambda: outbox.free._value == SLOTS)
+    until(lambda: outbox.free._value == FAR_SLOTS)
     deadline = time.monotonic() + 0.2  # all have arrived; there is no room for the farewell
     while time.monotonic() < deadline:
         assert not outbox.drained()

@@ -22,7 +22,7 @@ from workbench.messaging.watchdog import Patience
 from workbench.recording.events import NOWHERE, RECV, SEND, WAIT, now
 from workbench.shared_memory.control_block import ATTENTION, HELD, SLOW_MOTION, Control
 from workbench.transports.arrays import bytes_of, kernels_of
-from workbench.transports.mailbox import SLOTS, Header, checksum
+from workbench.transports.mailbox import Header, checksum
 
 LOOKS = 3  # of a wait, before it goes to sleep
 # A header's fields, by place.
@@ -153,15 +153,15 @@ class Slots:
 
     def until_taken(self, to: int, step: int, chunk: int, phase: int) -> None:
         """Wait until ``to`` has taken all that was sent to it: until every slot is free."""
-        free, held = self._out[to].free, 0
+        box, held = self._out[to], 0
         try:
-            while held < SLOTS:
-                if not free.acquire(False):
-                    self._wait(free, to, step, chunk, -1, self.untaken, phase)
+            while held < box.slots:
+                if not box.free.acquire(False):
+                    self._wait(box.free, to, step, chunk, -1, self.untaken, phase)
                 held += 1
         finally:
             for _ in range(held):
-                free.release()
+                box.free.release()
 
     def anyone(self) -> int | None:
         """Return a peer whose message has arrived; None: no message has."""

@@ -27,7 +27,7 @@ from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
-from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
+from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.peer_page import PLANES, Board, clock_identity
 
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
@@ -44,7 +44,7 @@ class _GlooBox:
         self.slot_bytes = channels.slot_bytes
         self._channels, self._peer, self._bell = channels, peer, bell
         self._tag, self._receipt_tag = 2 * plane, 2 * plane + 1
-        self._messages, self._receipt = _bytes(SLOTS, HEADER_BYTES + self.slot_bytes), _bytes(1)
+        self._messages, self._receipt = _bytes(FAR_SLOTS, HEADER_BYTES + self.slot_bytes), _bytes(1)
         payloads = [one[HEADER_BYTES:].numpy() for one in self._messages]
         self._headers_of = [bytes_of(one) for one in self._messages]
         self._views = [Views(bytes_of(payload), {}) for payload in payloads]
@@ -67,9 +67,11 @@ def _bytes(*shape: int) -> torch.Tensor:
 class GlooOutbox(_GlooBox):
     """The sending end: ``post`` gives a slot to Gloo, a thread frees it once it has been sent."""
 
+    slots = FAR_SLOTS
+
     def __init__(self, channels: GlooChannels, to: int, plane: int, bell: Any) -> None:
         super().__init__(channels, to, plane, bell)
-        self.free, self.moved = threading.Semaphore(SLOTS), 0
+        self.free, self.moved = threading.Semaphore(FAR_SLOTS), 0
         self._bye, self._said_bye = _bytes(HEADER_BYTES), False
         self._answer: Any = None  # for a receipt
         self._has_receipt = False
@@ -82,7 +84,7 @@ class GlooOutbox(_GlooBox):
         HEADER.pack_into(self._headers_of[self._turn], 0, *header)
         self.moved += header.nbytes
         self._send(self._messages[self._turn][: HEADER_BYTES + header.nbytes])
-        self._turn = (self._turn + 1) % SLOTS
+        self._turn = (self._turn + 1) % FAR_SLOTS
 
     def _send(self, message: torch.Tensor) -> None:
         try:
@@ -132,7 +134,7 @@ class GlooInbox(_GlooBox):
         super().__init__(channels, frm, plane, bell)
         self.ready = threading.Semaphore(0)
         self._headers: deque[tuple[int, ...]] = deque()
-        for turn in range(SLOTS):
+        for turn in range(FAR_SLOTS):
             self._receive(turn)
         self._start(self._wait, f"from {frm}")
 
@@ -154,7 +156,7 @@ class GlooInbox(_GlooBox):
                     return
                 if fields[_ARRIVES] and self._peer in self._channels.other_clock:
                     fields = (*fields[:_ARRIVES], fields[_ARRIVES] + now(), *fields[_ARRIVES + 1 :])
-                turn = (turn + 1) % SLOTS
+                turn = (turn + 1) % FAR_SLOTS
                 self._headers.append(fields)
                 self.ready.release()
                 if self._bell is not None:
@@ -177,7 +179,7 @@ class GlooInbox(_GlooBox):
     def release(self) -> None:
         self._headers.popleft()
         self._receive(self._turn)
-        self._turn = (self._turn + 1) % SLOTS
+        self._turn = (self._turn + 1) % FAR_SLOTS
 
     def close(self) -> None:
         self._under_way.put(None)

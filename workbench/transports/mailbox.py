@@ -15,9 +15,19 @@ import numpy as np
 import torch
 
 from workbench.shared_memory.segments import Semaphore
-from workbench.transports.sizes import HEADER_BYTES, SLOTS
+from workbench.transports.sizes import FAR_SLOTS, HEADER_BYTES, SLOTS
 
-__all__ = ["HEADER", "HEADER_BYTES", "SLOTS", "Header", "Inbox", "Outbox", "Views", "checksum"]
+__all__ = [
+    "FAR_SLOTS",
+    "HEADER",
+    "HEADER_BYTES",
+    "SLOTS",
+    "Header",
+    "Inbox",
+    "Outbox",
+    "Views",
+    "checksum",
+]
 
 
 class Header(NamedTuple):
@@ -43,7 +53,8 @@ HEADER = struct.Struct("12q")
 class Outbox(Protocol):
     """The sending end. ``moved`` counts the payload bytes that this transport copied."""
 
-    free: Semaphore
+    slots: int
+    free: Semaphore  # of that many
     moved: int
     slot_bytes: int
 

@@ -23,7 +23,7 @@ from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
-from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
+from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.mpi_job import MpiJob
 from workbench.transports.peer_page import PLANES, Board, clock_identity
 
@@ -42,7 +42,7 @@ class _MpiBox:
         self._job = channels.job
         self._byte = self._job.mpi.BYTE
         room = HEADER_BYTES + self.slot_bytes
-        self._buffers = [np.empty(room, np.uint8) for _ in range(SLOTS)]
+        self._buffers = [np.empty(room, np.uint8) for _ in range(FAR_SLOTS)]
         self._views = [Views(bytes_of(one[HEADER_BYTES:]), {}) for one in self._buffers]
         self._requests: deque[Any] = deque()  # under way, the oldest first
         self._turn = 0
@@ -69,9 +69,11 @@ class _MpiBox:
 class MpiOutbox(_MpiBox):
     """The sending end: ``post`` returns at once."""
 
+    slots = FAR_SLOTS
+
     def __init__(self, channels: MpiChannels, peer: int, at: tuple[int, int], bell: Any) -> None:
         super().__init__(channels, peer, at, bell)
-        self.free, self.moved = threading.Semaphore(SLOTS), 0
+        self.free, self.moved = threading.Semaphore(FAR_SLOTS), 0
         self._posted: deque[tuple[Any, tuple[int, ...]]] = deque()
         self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
         self._delivered = 0
@@ -81,7 +83,7 @@ class MpiOutbox(_MpiBox):
         self._on_its_way += 1
         self.moved += header.nbytes
         self._posted.append((self._buffers[self._turn], header))
-        self._turn = (self._turn + 1) % SLOTS
+        self._turn = (self._turn + 1) % FAR_SLOTS
         self._job.submit(self)
 
     def progress(self) -> bool:
@@ -139,8 +141,8 @@ class MpiInbox(_MpiBox):
     def progress(self) -> bool:
         moved = False
         try:
-            while self._waiting and self._begun - self._taken < SLOTS:
-                buffer = self._buffers[self._begun % SLOTS]
+            while self._waiting and self._begun - self._taken < FAR_SLOTS:
+                buffer = self._buffers[self._begun % FAR_SLOTS]
                 data = (buffer, len(buffer), self._byte)
                 self._requests.append(self._waiting.popleft().Irecv(data))
                 self._begun += 1
@@ -148,7 +150,7 @@ class MpiInbox(_MpiBox):
         except self._job.mpi.Exception:
             self.fail()
         while self._ended():
-            fields = HEADER.unpack_from(self._buffers[self._whole % SLOTS].data)
+            fields = HEADER.unpack_from(self._buffers[self._whole % FAR_SLOTS].data)
             if fields[_ARRIVES] and self._peer in self._channels.other_clock:
                 fields = (*fields[:_ARRIVES], fields[_ARRIVES] + now(), *fields[_ARRIVES + 1 :])
             self._whole += 1
@@ -172,7 +174,7 @@ class MpiInbox(_MpiBox):
 
     def release(self) -> None:
         self._headers.popleft()
-        self._turn = (self._turn + 1) % SLOTS
+        self._turn = (self._turn + 1) % FAR_SLOTS
         self._taken += 1
         if self._waiting:
             self._job.submit(self)

@@ -45,6 +45,8 @@ class _Mailbox:
 class SharedOutbox(_Mailbox):
     """The end that a rank sends through."""
 
+    slots = SLOTS
+
     def __init__(self, slot_bytes: int, what: str) -> None:
         super().__init__(Segment.create(mailbox_bytes(slot_bytes), what), fresh=True)
         self.bell: Any = (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 SLOTS = 4
+# Between hosts: a sender hears of a free slot behind the data of the other direction, so that four
+# slots of 256 KiB left a cable of 100 Mbit/s idle for a tenth of the time.
+FAR_SLOTS = 8
 HEADER_BYTES = 128  # two cache lines
 HEAD_BYTES = 4096  # of a mailbox: its semaphores, on a page of their own
 

@@ -321,6 +321,13 @@ def test_side_by_side_on_small_pages(tmp_path: Path, open_page: Callable[..., Wa
     wait_for(lambda: time.bounding_box()["y"] >= 600, "two thirds of the window for the pictures")
     one, other = (ring.bounding_box() for ring in rings.all())
     assert one["y"] == other["y"] and one["height"] == other["height"] and one["x"] < other["x"]
+    page.set_viewport_size({"width": 1440, "height": 900})
+    matrices = stage.locator(".wb-matrix")
+    wait_for(lambda: matrices.first.bounding_box()["x"] > 300, "each beside its ring")
+    seen = time.bounding_box()["y"]
+    assert all(
+        box["y"] + box["height"] <= seen for box in (m.bounding_box() for m in matrices.all())
+    )
     page.set_viewport_size({"width": 400, "height": 900})
     wait_for(lambda: rings.first.bounding_box()["width"] > 340, "as wide as the page")
     one, other = (ring.bounding_box() for ring in rings.all())

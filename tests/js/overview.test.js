@@ -175,6 +175,12 @@ test("the first way on names who waits most, for whom", () => {
   assert.equal(waysOn(heard({ state: "failed" }), [])[0][0], "The last moments");
 });
 
+test("a picture that is held in the last iteration goes on to none", () => {
+  const held = (onShow) => say({ state: "finished" }, { held: true, onShow }).small;
+  assert.match(held(3), /^It went on to iteration 7\./);
+  assert.match(held(6), /^That is its last\./);
+});
+
 test("of many ranks: how many do what, and the three whom the others wait for", () => {
   const doings = Array.from({ length: 64 }, (_, r) =>
     doing(r, r < 40 ? "wait" : r < 62 ? "compute" : "none", r === 50 ? 0 : 0.5 + r / 1000, 1),

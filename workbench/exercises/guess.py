@@ -172,7 +172,7 @@ def _buttons(quiz: Guess) -> dict[str, Any]:
     def show() -> None:
         note.value = f"Your guess: <i>{escape(quiz.taken)}</i>" if quiz.taken else ""
         for button in buttons:
-            button.disabled = quiz.taken is not None
+            button.disabled = quiz.taken not in (None, button.description)  # its own stays legible
             button.button_style = "info" if button.description == quiz.taken else ""
 
     def clicked(button: Any) -> None:

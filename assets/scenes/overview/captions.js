@@ -105,7 +105,7 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
       return {
         colour: "focus",
         say: `${where}; the run is over.`,
-        small: `It went on to ${nth(newest)}. ${back}`,
+        small: `${onShow < newest ? `It went on to ${nth(newest)}` : "That is its last"}. ${back}`,
       };
     if (control?.held)
       return {

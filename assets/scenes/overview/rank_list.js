@@ -65,7 +65,7 @@ export class RankList {
               ...counted.counts.map(() => this.#line(false)),
               Object.assign(document.createElement("li"), {
                 className: "wb-ov-then",
-                textContent: "waited for most:",
+                textContent: "wait least:",
               }),
             ]
           : []),

@@ -287,11 +287,11 @@ function overSecond(known, rank, shares, before) {
   const whom = peer >= 0 ? `, for rank ${peer}` : "";
   let mark = parts.reduce((a, b) => (shares[b] > shares[a] ? b : a));
   const had = parts.find((part) => part === before);
-  if (had && had !== mark && shares[had] + MARGIN > shares[mark]) mark = had;
+  if (had && had !== mark && shares[had] > 0 && shares[had] + MARGIN > shares[mark]) mark = had;
   const halo = mark === "compute" && shares.free >= 0.25;
   const kind = known.table.kindName(largestOf(shares.kinds, known.table.code.backward));
   const does =
-    known.run?.strategy === "" && kind === "optimizer"
+    known.run?.strategy === "" && (kind === "optimizer" || !shares.kinds.size)
       ? "runs its own code" // little of it is recorded
       : doesWords(kind, { peer: -1, chunk: -1, collective: "", name: shares.loads }, false);
   const waits = `waits ${fives(shares.wait)}`;

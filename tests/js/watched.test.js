@@ -57,6 +57,17 @@ test("a job that sends messages alone counts those", () => {
   assert.match(trafficLines(heard(JOB, sends))[0].words, /^3 messages, /);
 });
 
+test("a rank of a job in which nothing is recorded any more runs its own code, and waits for none", () => {
+  const known = heard(JOB, [
+    ...jobRows(2, 2),
+    row(0, "wait", 100 * MS, 3000 * MS, { iteration: 2, op: 2, peer: 1 }),
+    row(0, "send", 3000 * MS, 3001 * MS, { iteration: 2, op: 2, peer: 1, nbytes: 4 }),
+  ]);
+  const [first, second] = doingNow(known, 2, known.table.to, ["wait", "wait"]);
+  assert.match(first.words, /^waits \d+ %, for rank 1$/);
+  assert.deepEqual([second.words, second.mark, second.waits], ["runs its own code", "compute", 0]);
+});
+
 test("a job that is watched is not started here, nor promised to train", () => {
   const known = receive(nothing(), ...batch([], { run: JOB, state: "starting", words: "" }), 0);
   const { say, small } = tellOverview(

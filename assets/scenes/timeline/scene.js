@@ -7,6 +7,7 @@
  * @typedef {import("../../chrome/stage.js").Stage} Stage
  * @typedef {import("./layout.js").Window} Window
  */
+import { stuckNow, stuckWords } from "../../engine/blocked.js";
 import { isScript } from "./script_steps.js";
 import { heldIterationWords } from "./step_facts.js";
 import { crowdBadge, iterationWords, overlapWords, stragglerWords } from "./captions.js";
@@ -244,6 +245,8 @@ export class TimelineView {
       known.state === "starting"
     )
       return sentence(known);
+    const stuck = known.control?.held || isOver(known) ? "" : stuckWords(stuckNow(look), look);
+    if (stuck) return stuck;
     const { facts, straggler } = this.report.update(look, this.#take(look));
     const held = heldIterationWords(look.table, facts);
     if (held) return held;

@@ -53,6 +53,11 @@ def test_what_a_rank_raised_itself_comes_before_both() -> None:
     assert ABORTED in str(cause(ABORT, ABORT)) and cause() is None
 
 
+def test_what_others_raised_names_each_of_them_once() -> None:
+    too_much = (wb.MemoryLimit(f"rank {rank} holds 2 MB", rank).as_fields() for rank in (0, 1))
+    assert str(cause(*too_much)).splitlines() == ["rank 0 holds 2 MB", "  rank 1 holds 2 MB"]
+
+
 @pytest.mark.parametrize("way", [lambda fields: fields, reworded], ids=["as it is", "reworded"])
 def test_who_waits_for_a_stopped_rank_knows_most_whatever_the_words(way: Any) -> None:
     for reports in ((SILENT, STOPPED), (STOPPED, SILENT), (ABORT, SILENT, STOPPED)):

@@ -92,7 +92,11 @@ def _raised_error(reports: Reports, pids: Mapping[int, int]) -> WorkbenchError:
         for other, one in reports.items()
         if one["text"] != text and not _told_to_end(one)
     }
-    more = "".join(f"\n  rank {other}: {words}" for other, words in others.items())
+    lines = (
+        words if words.startswith(f"rank {other} ") else f"rank {other}: {words}"
+        for other, words in others.items()
+    )
+    more = "".join(f"\n  {line}" for line in lines)
     return from_fields(report, text + more + _stopped_ranks(pids))
 
 

@@ -153,14 +153,13 @@ class Worker:
         ]
         for work in works:  # of all servers: an answer says that the last push is in
             work.wait()
-        answers = [grant.tolist() for grant in grants]
-        words = [answer[1] for answer in answers]
+        words = [int(grant[1]) for grant in grants]
         if stops := {*words} & {STOP_HERE, SAVE_AND_STOP}:
             if SAVE_AND_STOP in stops:
                 job.checkpoints.at_end(iteration)
             return False
-        self.versions = [answer[0] for answer in answers]
-        self.clocks = [answer[2:] for answer in answers]
+        self.versions = [int(grant[0]) for grant in grants]
+        self.clocks = [grant[2:].tolist() for grant in grants]
         self.acknowledged, job.completed = iteration - 1, iteration
         if {*words} & {*REGROUPS}:
             self._leave_group(words)

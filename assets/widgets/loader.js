@@ -60,4 +60,19 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+/**
+ * Tell the kernel that this page has the module: where none has, it shows a picture instead.
+ * @param {{model: any}} host
+ */
+function initialize({ model }) {
+  const tell = async (tries = 20) => {
+    try {
+      (await named(model, "line")).send({ type: "there" });
+    } catch {
+      if (tries) setTimeout(() => tell(tries - 1), AGAIN_MS); // it is not there yet
+    }
+  };
+  void tell();
+}
+
+export default { initialize, render };

@@ -197,6 +197,27 @@ def test_a_page_twenty_times_slower_has_a_picture_that_lives(lab: str, open_page
     wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for", 60)
 
 
+@pytest.mark.full
+def test_without_anywidget_a_picture_and_a_sentence_stand_where_the_stage_would(
+    lab: str, open_page: Open
+) -> None:
+    """As where it was installed after the page was loaded: JupyterLab says "Click to show
+    javascript error" until the kernel has heard nothing from the picture for a while.
+    """
+    watched = open_page()
+    page = watched.page
+    page.route(re.compile("/labextensions/anywidget|/extensions/anywidget"), lambda r: r.abort())
+    open_notebook(page, lab.format("long.ipynb"))
+    page.evaluate(RUN_ALL)
+    output = page.locator(".jp-OutputArea-output").first
+    output.get_by_text("javascript error").wait_for()
+    output.get_by_text("has not loaded anywidget").wait_for()
+    assert output.get_by_text("javascript error").count() == 0
+    picture = output.locator("img")
+    wait_for(lambda: picture.evaluate("(one) => one.naturalWidth > 300"), "the picture")
+    watched.errors.clear()  # of the module that the page was kept from
+
+
 def kill_by_keyboard(page: Page, stage: Locator, rank: int) -> None:
     hands = stage.locator(".wb-scene-overview select").last
     hands.select_option(str(rank))

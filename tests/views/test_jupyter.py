@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
@@ -23,6 +24,7 @@ from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.views.jupyter import Stage, show
 from workbench.views.packing import Message
+from workbench.views.pages import widget
 
 WIDGET, PICTURE = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
 
@@ -196,3 +198,18 @@ def test_the_picture_of_a_saved_notebook_is_that_of_the_run_s_end(kernel: Kernel
     for m in shown:
         assert m["content"]["data"]["text/plain"] == "Run(data_parallel, lenet_digits, 2 ranks)"
         assert WIDGET in m["content"]["data"]
+
+
+def test_a_picture_that_no_page_loads_is_missed_until_one_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(widget, "LATE_SECONDS", 0.05)
+    picture, turns, heard = widget.Picture(), list[bool](), list[Any]()
+    picture.on_msg(lambda _, content, __: heard.append(content))
+    picture.await_page(lambda: turns.append(picture.is_missed))
+    until(lambda: turns == [True], 5)
+    assert "has not loaded anywidget" in picture.absent.value
+    picture._handle_line(None, {"type": "there"}, [])
+    assert turns == [True, False] and not picture.absent.value
+    assert not heard, "it is no message to the picture's owner"
+    picture.close()

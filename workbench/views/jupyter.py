@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import weakref
+from functools import partial
 from typing import Any
 
+from IPython import get_ipython
 from IPython.display import display
 
 from workbench.common.errors import SpecError
@@ -22,13 +24,14 @@ from workbench.views.packing import Message
 from workbench.views.pages.facts import Watched
 from workbench.views.pages.feed import Start, feed
 from workbench.views.pages.page import Page, Trials
-from workbench.views.pages.widget import Picture, hear_at_once
+from workbench.views.pages.widget import ABSENT, Picture, hear_at_once
 from workbench.views.scenes import first_scene
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
 
 __all__ = ["ModelStage", "Stage", "hear_at_once", "show"]
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
 _MOMENT = re.compile(r"(^|&)t=\d+(\.\d+)?(&|$)")  # a time is the part that it must have
 
 _stages: weakref.WeakKeyDictionary[Watched, dict[tuple[str, str], Stage]]
@@ -53,7 +56,7 @@ class Stage(Picture):
     ) -> None:
         super().__init__()
         self.scene, self._words, self._shown = scene, repr(run), False
-        self._renewed = False
+        self._renewed = self._awaits = False
         self.opens = scene
         self._run, self._readonly, self._on_start = run, readonly, on_start
         self._page = self._join(run, scene, None if readonly else display_of("trials")(self, [run]))
@@ -95,6 +98,9 @@ class Stage(Picture):
         that begins, and in the end, and in the saved notebook, that of one that is over.
         """
         self._publish()
+        if not self._awaits and hasattr(get_ipython(), "kernel"):  # not a terminal
+            self._awaits = True
+            self.await_page(partial(self._publish, update=True))
         run: Any = self._run
         if not run.done and hasattr(run, "at_end") and not self._shown:
             self._shown = True
@@ -112,6 +118,9 @@ class Stage(Picture):
         """Update every output that shows it: they share its display id."""
         if (bundle := self._repr_mimebundle_()) is not None:
             data, metadata = bundle
+            if self.is_missed:
+                del data[WIDGET]
+                data["text/html"] = f"<p>{ABSENT}</p>{data['text/html']}"
             display(data, metadata=metadata, raw=True, display_id=self.model_id, update=update)
 
     def close(self) -> None:

@@ -121,7 +121,7 @@ class Lab(w.VBox):
             w.HTML(f"<style>{style}</style>"),
             self.way_in,
             self.questions,
-            self.stage,
+            *(self.stage.absent, self.stage),
             row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
             self.charts,
             _title("Past runs"),

@@ -20,6 +20,7 @@ class LiveStage(Picture):
         self._page: Page | None = None
         self._greeted = False  # a page has asked before; who asks later is answered then
         self.on_msg(self._hear)
+        self.await_page()
 
     def watch(self, run: Any, trials: Trials | None = None) -> None:
         """Show a run. ``trials``: what it can run beside it."""

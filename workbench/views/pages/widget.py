@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import threading
 import uuid
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,9 +19,15 @@ import anywidget
 import ipywidgets
 import traitlets
 
+from workbench.common import threads
 from workbench.common.assets import joined, stage_module, theme
 from workbench.views.packing import Message
 
+LATE_SECONDS = 15.0  # for a page to load a widget's module, before it is taken to have none
+ABSENT = (
+    "This page has not loaded anywidget, which draws live pictures. Load the page again, then run "
+    "the cell again; if that is no help, install anywidget where Jupyter itself runs."
+)
 PACKING = 6  # of gzip: five megabytes take a third of a second
 
 _shared: dict[str, Source] = {}  # this kernel's, by key
@@ -43,14 +50,40 @@ class Picture(anywidget.AnyWidget):
     line = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(self) -> None:
-        self._sending = threading.Lock()
+        self._sending, self._is_met = threading.Lock(), threading.Event()
+        self.is_missed = False  # no page has loaded it, though there was time
+        self.absent = ipywidgets.HTML()  # a sentence that says so
+        self._turn: Callable[[], None] = lambda: None
         super().__init__(source=source(stage_module()), line=ipywidgets.Widget())
         self.line.on_msg(self._handle_line)
         for comm in (self.comm, self.line.comm):
             hear_at_once(comm)
 
     def _handle_line(self, _: object, content: Any, buffers: list[Any]) -> None:
-        self._handle_custom_msg(content, buffers)
+        self._is_met.set()
+        if self.is_missed:
+            self._miss(False)
+        if not isinstance(content, dict) or content.get("type") != "there":
+            self._handle_custom_msg(content, buffers)
+
+    def await_page(self, turn: Callable[[], None] = lambda: None) -> None:
+        """Call ``turn`` if no page loads the picture in time, and again should one do so later.
+
+        JupyterLab without anywidget shows "Click to show javascript error" in its place: where it
+        was installed after the page was loaded, or in the kernel's environment alone.
+        """
+
+        def wait() -> None:
+            if not self._is_met.wait(LATE_SECONDS):
+                self._miss(True)
+
+        self._turn = turn
+        threads.start(wait, "workbench waits for a page", stop=self._is_met.set)
+
+    def _miss(self, is_missed: bool) -> None:
+        self.is_missed = is_missed
+        self.absent.value = f"<p>{ABSENT}</p>" if is_missed else ""
+        self._turn()
 
     def send(self, content: Any, buffers: Any = None) -> None:
         """Send a message to every page that shows it: the feed's thread does, and who answers."""
@@ -63,8 +96,10 @@ class Picture(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Take the picture away."""
+        self._is_met.set()
         super().close()
         self.line.close()
+        self.absent.close()
 
 
 class Small(anywidget.AnyWidget):

@@ -61,9 +61,11 @@ def test_pages_and_stills_say_that_nothing_was_measured(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_planned_is_refused_in_words() -> None:
-    with pytest.raises(wb.SpecError, match=r"no algorithm 'rign' of all_reduce; it knows ring"):
+    with pytest.raises(
+        wb.SpecError, match=r"no algorithm 'rign' of all_reduce .*'ring'.*; it knows ring"
+    ):
         wb.plan("all_reduce", "rign", ranks=4, nbytes=400)
-    with pytest.raises(wb.SpecError, match="no operation 'allreduce'; it knows all_reduce"):
+    with pytest.raises(wb.SpecError, match=r"no operation 'allreduce' .*it knows all_reduce"):
         wb.plan("allreduce", "ring", ranks=4, nbytes=400)
     with pytest.raises(wb.SpecError, match="got 4 ranks, root 4"):
         wb.plan("broadcast", "flat", ranks=4, nbytes=400, root=4)

@@ -218,7 +218,10 @@ def test_errors_name_what_there_is() -> None:
         cost_model.bytes_sent("ring", 4, 10)
     with pytest.raises(ValueError, match=r"no algorithm 'ring' of broadcast; it knows tree, flat$"):
         cost_model.steps("ring", 4, operation="broadcast")
-    with pytest.raises(ValueError, match=r"no operation 'gatehr'; it knows all_reduce, broadcast"):
+    with pytest.raises(
+        ValueError,
+        match=r"no operation 'gatehr' \(did you mean 'gather'.*it knows all_reduce, broadcast",
+    ):
         cost_model.steps("flat", 4, operation="gatehr")
     pair = Algorithm(
         "pair", lambda n: 1, lambda n: [1], lambda n, e: [e], lambda n, L: Terms(1, L, 0)

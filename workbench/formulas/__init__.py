@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
+from workbench.common.names import nearest
 from workbench.formulas import all_reduce, peers, rooted
 from workbench.formulas.bounds import lower_bound
 from workbench.formulas.hierarchical import (
@@ -81,13 +82,14 @@ def find(
         return algorithm
     if operation not in OPERATIONS:
         raise ValueError(
-            f"theory knows no operation {operation!r}; it knows {', '.join(OPERATIONS)}"
+            f"theory knows no operation {operation!r}{nearest(operation, OPERATIONS)}; "
+            f"it knows {', '.join(OPERATIONS)}"
         )
     known = OPERATIONS[operation]
     if algorithm not in known:
         more = ", and hierarchical([4, 2])" if operation == "all_reduce" else ""
         raise ValueError(
-            f"theory knows no algorithm {algorithm!r} of {operation}; "
+            f"theory knows no algorithm {algorithm!r} of {operation}{nearest(algorithm, known)}; "
             f"it knows {', '.join(known)}{more}"
         )
     levels, in_turn = levels_read(way)

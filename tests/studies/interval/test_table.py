@@ -151,9 +151,9 @@ def test_sentences_say_how_near_to_young_it_is_and_what_is_missing() -> None:
     near = [replayed(every, costs, 3000, 0) for every in (2, 28, 400)]
     text = " ".join(sentences(table_of(near, costs), costs))
     assert "Young: a checkpoint every 283 ms of training, 28.3 iterations" in text
-    assert "every 28 iterations" in text and "within 2 times of Young's" in text
+    assert "every 28 iterations" in text and "within a factor of 2 of Young's" in text
     outside = sentences(table_of(near[:1], costs), costs)
-    assert "14.1 times apart from Young's" in outside[2] and "sweep around it" in outside[3]
+    assert "a factor of 14.1 from Young's" in outside[2] and "sweep around it" in outside[3]
     none = [Measured(5, 100, 1.0, (0.02,))]
     assert "No failure was drawn" in " ".join(sentences(table_of(none, costs), costs))
     assert sentences(table_of([], None), None) == []

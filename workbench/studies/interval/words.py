@@ -48,7 +48,9 @@ def _outcome(table: pl.DataFrame, costs: Costs) -> str:
     assert best is not None
     row = table.row(by_predicate=pl.col("every") == best, named=True)
     apart = max(best / costs.young, costs.young / best)
-    against = f"within {NEAR:g} times of" if apart <= NEAR else f"{apart:.1f} times apart from"
+    against = (
+        f"within a factor of {NEAR:g} of" if apart <= NEAR else f"a factor of {apart:.1f} from"
+    )
     parts = {"checkpoints": "checkpoint_s", "lost work": "lost_s", "recovery": "recovery_s"}
     shares = ", ".join(
         f"{row[column] / row['seconds']:.0%} {what}" for what, column in parts.items()

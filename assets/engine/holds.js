@@ -4,10 +4,12 @@
  * then, and the record says no more of it.
  *
  * @typedef {import("./table.js").Table} Table
- * @typedef {{from: number, to: number}} Hold  ns since the run's origin; to: Infinity while it lasts
+ * @typedef {{from: number, to: number, noted?: number}} Hold  ns since the run's origin; to: Infinity
+ *   while it lasts; noted: when the page heard of it, after the last row of a rank that then stood
  */
 
 const SHORTEST = 2e8; // ns: a glance is no hold
+const LATE = 1e9; // ns: later a page does not hear of it, and what came before is the ranks' own
 
 /** @type {WeakMap<Table, Hold[]>} */
 const seen = new WeakMap();
@@ -41,8 +43,13 @@ export function noteHold(table, held, now) {
   const holds = holdsOf(table);
   const last = holds.at(-1);
   const lasts = last?.to === Infinity;
+  if (held && last && lasts) last.from = Math.max(last.from, Math.min(table.to, last.noted ?? 0));
   if (held === lasts) return;
-  if (held) seen.set(table, [...holds, { from: now, to: Infinity }]);
+  if (held)
+    seen.set(table, [
+      ...holds,
+      { from: Math.max(Math.min(now, table.to), now - LATE), to: Infinity, noted: now },
+    ]);
   else if (last) {
     last.to = now;
     if (last.to - last.from < SHORTEST) holds.pop();

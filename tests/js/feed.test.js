@@ -237,9 +237,10 @@ test("what only the header tells is said when it changes", () => {
   happenings.read(known, 0);
   assert.equal(then({ held: true }, 5e9), "The ranks are held");
   assert.equal(then({ held: true }, 6e9), "The ranks are held");
-  assert.deepEqual(holdsOf(known.table), [{ from: 5e9, to: Infinity }]);
+  const [held] = holdsOf(known.table);
+  assert.deepEqual([held.from, held.to], [4e9, Infinity], "a second is what a page may be late");
   assert.equal(then({}, 7e9), "The ranks run again");
-  assert.deepEqual(holdsOf(known.table), [{ from: 5e9, to: 7e9 }], "when, for the timeline");
+  assert.deepEqual([held.from, held.to], [4e9, 7e9], "when, for the timeline");
   assert.equal(
     then({ slow_motion: 1000 }, 8e9),
     "Slow motion: every transfer lasts 1,000 times as long",

@@ -67,3 +67,17 @@ test("what an iteration was made of leaves out how long the reader held it", () 
   const [row] = splitRows(facts, splitReach(0, facts), 600, (text) => 6 * text.length);
   assert.match(row.held, /^you held it [\d.]+$/);
 });
+
+test("ranks are held since their last row, not since the page has heard of it", () => {
+  const table = tableOf(heard(trained({ iterations: 2 })));
+  const { to } = table;
+  noteHold(table, true, to + 800 * MS);
+  assert.equal(holdsOf(table)[0].from, to);
+  table.to = to + 100 * MS; // rows that were on their way
+  noteHold(table, true, to + 900 * MS);
+  assert.equal(holdsOf(table)[0].from, to + 100 * MS);
+  table.to = to + 1000 * MS; // the reader lets them take a step
+  noteHold(table, true, to + 1000 * MS);
+  assert.equal(holdsOf(table)[0].from, to + 800 * MS);
+  table.to = to;
+});

@@ -9,7 +9,7 @@
  */
 
 const SHORTEST = 2e8; // ns: a glance is no hold
-const LATE = 1e9; // ns: later a page does not hear of it, and what came before is the ranks' own
+const HEARD_LATE = 1e9; // ns: later a page does not hear of it, and what came before is the ranks' own
 
 /** @type {WeakMap<Table, Hold[]>} */
 const seen = new WeakMap();
@@ -48,7 +48,7 @@ export function noteHold(table, held, now) {
   if (held)
     seen.set(table, [
       ...holds,
-      { from: Math.max(Math.min(now, table.to), now - LATE), to: Infinity, noted: now },
+      { from: Math.max(Math.min(now, table.to), now - HEARD_LATE), to: Infinity, noted: now },
     ]);
   else if (last) {
     last.to = now;

@@ -64,7 +64,8 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
   const full = level === "full" && lane > 50;
   const first = full ? y - 14 : level === "full" ? y - 8 : y - 6;
   const second = full ? y + 2 : level === "full" ? y + 8 : y + 7;
-  const name = small && level === "line" ? `w ${worker.rank}` : `worker ${worker.rank}`;
+  const brief = small && (level === "line" || frame.workers.some((one) => one.rank > 9));
+  const name = `${brief ? "w" : "worker"} ${worker.rank}`;
   writeAt(g, font, name, 0, first, ink.ink, "left", true, 12);
   const words =
     fate?.words ??

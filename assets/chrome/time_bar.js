@@ -16,7 +16,7 @@ import { ranksControl } from "./ranks_control.js";
 import { BAND_HEIGHT, drawBands, hasBands } from "../drawing/generation_bands.js";
 import { STRIP, callBands, drawStrip, placesFor } from "./call_strip.js";
 import { chunkInScore, drawWayInScore } from "../drawing/chunk_way.js";
-import { drawScore, openWaits, scoreHeight, spanOf, timeAt } from "../drawing/lanes.js";
+import { atParties, drawScore, openWaits, scoreHeight, spanOf, timeAt } from "../drawing/lanes.js";
 
 // run time per page time; 0: each call in about four seconds
 const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1];
@@ -98,7 +98,7 @@ export class TimeBar {
     drag(this.strip, (x) => this.#scrubRun(x));
     this.score.onpointermove = ({ offsetX: x, offsetY: y }) => {
       const look = stage.look(performance.now());
-      stage.point(stage.view.score === true ? chunkInScore(look, x, y) : null);
+      stage.point(stage.view.score === true ? chunkInScore(atParties(look), x, y) : null);
     };
     this.score.onpointerleave = () => stage.point(null);
     drag(this.score, (x) => {
@@ -273,9 +273,10 @@ export class TimeBar {
       }
     }
     if (score === true) {
-      const g = stage.paper(this.score, width, scoreHeight(look.ranks));
-      drawScore(g, look);
-      drawWayInScore(g, look);
+      const ofCall = atParties(look);
+      const g = stage.paper(this.score, width, scoreHeight(ofCall.ranks));
+      drawScore(g, ofCall);
+      drawWayInScore(g, ofCall);
     } else if (score) score.draw(stage.paper(this.score, width, score.height(look)), look);
   }
 }

@@ -71,18 +71,24 @@ export function drawWayInScore(g, look) {
   const way = chunkWay(call, look.choice);
   if (!call || !way.length) return;
   const span = spanOf(look, call);
-  const { ink, width, ranks } = look;
+  const { ink, width, ranks, first } = look;
   const chunk = look.choice?.chunk;
   const rows = call.rows.filter((r) => r.chunk === chunk && r.kind !== "wait");
   g.strokeStyle = ink.focus;
   g.lineWidth = 1.5;
-  for (const { x, y, w, h } of barsOf({ ...call, rows }, width, ranks, span))
+  for (const { x, y, w, h } of barsOf({ ...call, rows }, width, ranks, span, first))
     g.strokeRect(x - 1, y - 1, w + 2, h + 2);
   const isOf = (/** @type {Flight} */ f, /** @type {import("../engine/model.js").Row} */ r) =>
     r.step === f.step && r.rank === (r.kind === "send" ? f.from : f.to);
   g.lineWidth = 1;
   for (const flight of way) {
-    const ends = barsOf({ ...call, rows: rows.filter((r) => isOf(flight, r)) }, width, ranks, span);
+    const ends = barsOf(
+      { ...call, rows: rows.filter((r) => isOf(flight, r)) },
+      width,
+      ranks,
+      span,
+      first,
+    );
     const send = ends.find((bar) => bar.kind === "send");
     const received = ends.find((bar) => bar.kind === "recv");
     if (!send || !received) continue;
@@ -101,10 +107,10 @@ export function drawWayInScore(g, look) {
  * @returns {Choice | null}
  */
 export function chunkInScore(look, x, y) {
-  const { call, width, ranks } = look;
+  const { call, width, ranks, first } = look;
   if (!call) return null;
   const rows = call.rows.filter((r) => r.chunk >= 0 && (r.kind === "send" || r.kind === "recv"));
-  const at = barsOf({ ...call, rows }, width, ranks, spanOf(look, call)).findIndex(
+  const at = barsOf({ ...call, rows }, width, ranks, spanOf(look, call), first).findIndex(
     (bar) => x >= bar.x - 2 && x <= bar.x + bar.w + 2 && y >= bar.y - 1 && y <= bar.y + bar.h + 1,
   );
   return at < 0

@@ -21,6 +21,20 @@ const KEY = 17;
 const LEAST_APART = 5;
 // px; lanes below have no shadow; px; hairlines nearer to each other are left out
 const SHADOWED = 6;
+const ALL_SHOWN = 64; // of more ranks, those that take part in the call
+
+/**
+ * A look at the lanes of those who take part in a call alone, where there are many others.
+ * @param {Look} look
+ * @returns {Look}
+ */
+export function atParties(look) {
+  const { call, ranks } = look;
+  if (ranks <= ALL_SHOWN || !call?.rows.length) return look;
+  let [first, last] = [ranks, 0];
+  for (const { rank } of call.rows) [first, last] = [Math.min(first, rank), Math.max(last, rank)];
+  return { ...look, first, ranks: last - first + 1 };
+}
 
 /** Height of a rank's lane. @param {number} ranks */
 export const scoreLane = (ranks) =>
@@ -73,8 +87,9 @@ export function spanOf(look, call) {
  * @param {number} width
  * @param {number} ranks  lanes of the score
  * @param {number} [span] ns of the axis
+ * @param {number} [first]  the rank of the first lane
  */
-export function barsOf(call, width, ranks, span = call.end - call.start) {
+export function barsOf(call, width, ranks, span = call.end - call.start, first = 0) {
   const lane = scoreLane(ranks);
   const gap = lane > 8 ? 1 : lane > 4 ? 0.5 : 0;
   const half = Math.max(0.5, lane / 2 - gap);
@@ -82,7 +97,7 @@ export function barsOf(call, width, ranks, span = call.end - call.start) {
     .filter((r) => r.kind === "send" || r.kind === "recv" || r.kind === "wait")
     .map((r) => {
       const x = xOf(r.start, span, width);
-      const y = TOP + r.rank * lane + (r.kind === "send" ? gap / 2 : lane / 2);
+      const y = TOP + (r.rank - first) * lane + (r.kind === "send" ? gap / 2 : lane / 2);
       return {
         kind: r.kind,
         x,
@@ -118,7 +133,13 @@ export function idealLines({ edges, ideal, call }, width, span = call.end - call
  * @param {number} ranks
  * @param {number} [span]
  */
-export function shadowsOf({ edges, ideal, call }, width, ranks, span = call.end - call.start) {
+export function shadowsOf(
+  { edges, ideal, call },
+  width,
+  ranks,
+  span = call.end - call.start,
+  first = 0,
+) {
   const lane = scoreLane(ranks);
   const sends = new Set(
     call.rows
@@ -131,7 +152,7 @@ export function shadowsOf({ edges, ideal, call }, width, ranks, span = call.end 
     const x = xOf(edges[step - 1] ?? 0, span, width);
     return {
       x,
-      y: TOP + (rank + 1) * lane - 2.5,
+      y: TOP + (rank - first + 1) * lane - 2.5,
       w: Math.max(1, xOf(edges[step], span, width) - x - 1),
       h: 1.5,
     };
@@ -152,8 +173,8 @@ const stills = /** @type {WeakMap<Call, {key: string, canvas: HTMLCanvasElement}
  * @param {Call} call
  * @param {number} [span] ns of the axis
  */
-function barsDrawn({ ink, width, ratio, ranks }, call, span = call.end - call.start) {
-  const key = [width, ratio, ranks, span, ink.comm, ink.wait].join();
+function barsDrawn({ ink, width, ratio, ranks, first = 0 }, call, span = call.end - call.start) {
+  const key = [width, ratio, ranks, first, span, ink.comm, ink.wait].join();
   const still = stills.get(call);
   if (still?.key === key) return still.canvas;
   const canvas = still?.canvas ?? document.createElement("canvas");
@@ -163,7 +184,7 @@ function barsDrawn({ ink, width, ratio, ranks }, call, span = call.end - call.st
   const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const waiting = hatched(ink.wait, ratio);
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
-  for (const bar of barsOf(call, width, ranks, span)) {
+  for (const bar of barsOf(call, width, ranks, span, first)) {
     g.fillStyle = bar.kind === "wait" ? waiting : ink.comm;
     g.fillRect(bar.x, bar.y, bar.w, bar.h);
   }
@@ -175,15 +196,15 @@ function barsDrawn({ ink, width, ratio, ranks }, call, span = call.end - call.st
  * @param {CanvasRenderingContext2D} g
  * @param {Look} look
  */
-export function drawNames(g, { ink, font, ranks, width, choice }) {
+export function drawNames(g, { ink, font, ranks, width, choice, first = 0 }) {
   const lane = scoreLane(ranks);
   const every = Math.ceil(13 / lane); // names never lie on one another
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
   for (let r = 0; r < ranks; r += every) {
-    g.fillStyle = choice?.rank === r ? ink.focus : ink["ink-3"];
-    g.fillText(`rank ${r}`, LEFT - 8, TOP + (r + 0.5) * lane);
+    g.fillStyle = choice?.rank === first + r ? ink.focus : ink["ink-3"];
+    g.fillText(`rank ${first + r}`, LEFT - 8, TOP + (r + 0.5) * lane);
   }
   g.fillStyle = ink.rule;
   g.fillRect(LEFT, TOP + ranks * lane, width - LEFT - RIGHT, 1);
@@ -323,13 +344,18 @@ export function drawScore(g, look) {
  * @param {CanvasRenderingContext2D} g @param {Look} look @param {Call} call @param {number} span
  */
 function drawOpenWaits(g, look, call, span) {
-  const { ink, ratio, known, at, width, ranks } = look;
+  const { ink, ratio, known, at, width, ranks, first = 0 } = look;
   const lane = scoreLane(ranks);
   const end = xOf(Math.min(span, nowOf(known, at) - call.start), span, width);
   g.fillStyle = hatched(ink.wait, ratio);
   for (const { rank, start } of openWaits(look, call)) {
     const x = xOf(Math.min(span, start), span, width);
-    g.fillRect(x, TOP + rank * lane + lane / 2, Math.max(1, end - x), Math.max(0.5, lane / 2 - 1));
+    g.fillRect(
+      x,
+      TOP + (rank - first) * lane + lane / 2,
+      Math.max(1, end - x),
+      Math.max(0.5, lane / 2 - 1),
+    );
   }
 }
 
@@ -342,7 +368,7 @@ function drawOpenWaits(g, look, call, span) {
  * @returns {{x: number, last: boolean}[]} the ideal steps' ends
  */
 export function drawCallBars(g, look, reading, span) {
-  const { ink, width, ranks } = look;
+  const { ink, width, ranks, first } = look;
   const { call } = reading;
   const t = Math.min(span, Math.max(0, look.t - call.start));
   const x = xOf(t, span, width);
@@ -363,7 +389,7 @@ export function drawCallBars(g, look, reading, span) {
   g.fillStyle = ink.ideal;
   g.globalAlpha = 0.55;
   if (lines.length)
-    for (const shadow of shadowsOf(reading, width, ranks, span))
+    for (const shadow of shadowsOf(reading, width, ranks, span, first))
       g.fillRect(shadow.x, shadow.y, shadow.w, shadow.h);
   for (const { x: at, last } of lines) {
     g.globalAlpha = last ? 1 : 0.6;

@@ -76,13 +76,24 @@ export function markIcon(mark, halo = false, server = false) {
   return /** @type {Element} */ (holder.firstElementChild);
 }
 
+const MOST_ON_CIRCLE = 128; // more ranks are rows of small squares, without their links
+
 /**
- * The ranks on a circle.
+ * The ranks on a circle; many of them in rows.
  * @param {number} ranks
  * @param {number} size
- * @returns {{nodes: {x: number, y: number}[], node: number, numbered: boolean}}
+ * @returns {{nodes: {x: number, y: number}[], node: number, numbered: boolean, inRows: boolean}}
  */
 export function circleOf(ranks, size) {
+  if (ranks > MOST_ON_CIRCLE) {
+    const across = Math.ceil(Math.sqrt(ranks));
+    const apart = size / across;
+    const nodes = Array.from({ length: ranks }, (_, r) => ({
+      x: ((r % across) + 0.5) * apart,
+      y: (Math.floor(r / across) + 0.5) * apart,
+    }));
+    return { nodes, node: Math.max(1, apart / 2 - 0.5), numbered: false, inRows: true };
+  }
   const node = ranks <= 4 ? 13 : ranks <= 8 ? 12 : ranks <= 16 ? 9 : ranks <= 32 ? 5 : 2.6;
   const numbered = ranks <= 16;
   const radius = ranks === 1 ? 0 : size / 2 - node - 6;
@@ -90,7 +101,7 @@ export function circleOf(ranks, size) {
     const angle = (2 * Math.PI * r) / ranks;
     return { x: size / 2 + radius * Math.sin(angle), y: size / 2 - radius * Math.cos(angle) };
   });
-  return { nodes, node, numbered };
+  return { nodes, node, numbered, inRows: false };
 }
 
 /**
@@ -180,6 +191,7 @@ function nodeShape(g, mark, x, y, r) {
  */
 export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen, servers = 0) {
   const { nodes, node, numbered } = circle;
+  if (circle.inRows) return drawInRows(g, ink, circle, doings, chosen);
   const gone = (/** @type {number} */ r) => doings[r]?.mark === "killed";
   for (const link of shownLinks(nodes.length, links, emulated)) {
     const [from, to] = link.split(">").map(Number);
@@ -228,6 +240,26 @@ export function drawCircle(g, ink, font, circle, doings, links, emulated, chosen
     g.fillStyle = solid ? ink.ground : mark === "away" ? ink["ink-3"] : ink.ink;
     if (numbered) g.fillText(String(rank), x, y + 0.5);
   });
+}
+
+/**
+ * Many ranks: filled while they compute or move chunks, open while they wait, a dot for nothing.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {ReturnType<typeof circleOf>} circle
+ * @param {Doing[]} doings
+ * @param {number | undefined} chosen
+ */
+function drawInRows(g, ink, { nodes, node }, doings, chosen) {
+  for (const { mark, rank } of doings) {
+    const { x, y } = nodes[rank];
+    const r = mark === "none" ? node / 3 : node;
+    g.fillStyle = g.strokeStyle = ink[MARK_INKS[mark]];
+    g.lineWidth = 1;
+    if (MARKS[mark].dash) g.strokeRect(x - r + 0.5, y - r + 0.5, 2 * r - 1, 2 * r - 1);
+    else g.fillRect(x - r, y - r, 2 * r, 2 * r);
+    if (rank === chosen) drawRound(g, ink.focus, x, y, node + 3, 2);
+  }
 }
 
 /**

@@ -188,6 +188,8 @@ export function meter(known) {
   );
   if (counters.coarser)
     parts.push(`coarser: ${counters.coarser.map(grouped).join(" chunks in ")} rows`);
+  if (counters.folded)
+    parts.push(`on this page ${counters.folded.map(thousands).join(" of them in ")} rows`);
   parts.push(`${grouped(counters.dropped)} dropped`);
   if (run?.mover) parts.push(`mover: ${run.mover}`);
   return parts.join(" · ");
@@ -196,7 +198,12 @@ export function meter(known) {
 /** @param {number} share */
 export const percent = (share) => `${(share * 100).toFixed(share < 0.001 ? 3 : 2)} %`;
 /** @param {number} n */
-const thousands = (n) => (n < 1000 ? String(Math.round(n)) : `${digits(n / 1000)} k`);
+const thousands = (n) =>
+  n < 1000
+    ? String(Math.round(n))
+    : n < 1e6
+      ? `${digits(n / 1000)} k`
+      : `${digits(n / 1e6)} million`;
 
 /** What there is to say while no call is on show. @param {Known} known */
 export function sentence(known) {

@@ -9,10 +9,11 @@
  * @typedef {{table: Table, known: Known, call: Call | null,
  *   current: Call | null, t: number, live: boolean, held: boolean, ranks: number, ink: Record<string,
  *   string>, font: string, width: number, ratio: number, at: number, choice: Choice | null,
- *   fastest?: number, beside?: number}} Look
+ *   fastest?: number, beside?: number, first?: number}} Look
  *   what a picture is drawn from. current: the unit at the playhead, a call, a parameter server's round or a
  *   pipeline's pass; call: the same if it is a call; fastest: bytes/s of the widest link that is
- *   drawn elsewhere on the same scale; beside: the ranks of the larger of two pictures
+ *   drawn elsewhere on the same scale; beside: the ranks of the larger of two pictures; first: the
+ *   rank of the first lane
  */
 import { Table } from "./table.js";
 
@@ -84,7 +85,7 @@ export function receive(known, message, buffers, at) {
     failure: message.failure ?? null,
     counters: message.counters ?? null,
     control: message.control ?? null,
-    lanesNow: message.lanes_now ?? [],
+    lanesNow: message.lanes_now ?? (afresh ? [] : known.lanesNow),
     clock: heard === -Infinity ? -Infinity : Math.max(afresh ? -Infinity : known.clock, heard),
     origin: message.origin ?? 0,
     table,

@@ -28,7 +28,8 @@
  *   & {[fact: string]: any}} RunFacts  with the facts that scenes bring, by the keys of their
  *   manifests; a scene says of what form its own are
  * @typedef {{events: number, dropped: number, per_second: number, iteration: number,
- *   loss: number | null, accuracy: number | null, record_share: number | null, older: number, coarser?: [number, number] | null}}
+ *   loss: number | null, accuracy: number | null, record_share: number | null, older: number, coarser?: [number, number] | null,
+ *   folded?: [number, number] | null}}
  *   Counters
  * @typedef {{held: boolean, standing: number[], slow_motion: number, slow: Record<string, number>,
  *   frozen: number[], ended: Record<string, string>, how: Record<string, string>, pids: Record<string, number>,

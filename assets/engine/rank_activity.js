@@ -334,8 +334,10 @@ export function doingNow(known, ranks, now, before = []) {
   const { table, control, lanesNow } = known;
   const t1 = now - table.to > LONG ? now : table.to;
   const lost = lostRanks(known);
+  const openOf = /** @type {Map<number, LaneNow[]>} */ (new Map());
+  for (const lane of lanesNow) openOf.set(lane.rank, [...(openOf.get(lane.rank) ?? []), lane]);
   return lanesOfRanks(table, ranks).map((lanes, rank) => {
-    const open = lanesNow.filter((lane) => lane.rank === rank);
+    const open = openOf.get(rank) ?? [];
     const slow = control?.slow?.[rank];
     const serves = servesExamples(known.run, rank);
     const stands = !serves && standsForMessages(known.run, rank);

@@ -32,6 +32,7 @@ GUIDES = {  # file of docs/ -> how the menu calls it
     "slurm": "Slurm",
     "ray": "Ray",
     "spark": "Spark",
+    "event_table": "The event table",
     "channel_security": "Security of the channel between hosts",
 }
 SCENES = {  # replay -> what there is to see

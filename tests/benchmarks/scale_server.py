@@ -1,7 +1,8 @@
 """A web page that watches a thousand ranks: 125 copies of a recorded run of eight, again and again.
 
 Each copy is a group of its own, as replicas of a model are. Rows come as the collector hands them
-over, as many a second as asked for. ``tests/benchmarks/scale.py`` runs this file.
+over, a lane's rows of a fifth of a second at a time, as many a second as asked for.
+``tests/benchmarks/scale.py`` runs this file.
 
     python -m tests.benchmarks.scale_server PORT RECORDED ROWS_PER_SECOND
 """
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import panel as pn
+import polars as pl
 from tornado.ioloop import IOLoop
 
 import workbench as wb
@@ -24,9 +26,9 @@ from workbench.interface.app.login import Door
 from workbench.interface.app.page import Stage
 from workbench.interface.app.serving import Options, listening
 from workbench.store.event_store import Store
-from workbench.store.table import from_frame
+from workbench.store.table import Batch, from_frame
 
-OF_ONE, COPIES, TICK_S = 8, 125, 0.04
+OF_ONE, COPIES, TICK_S, TURNS = 8, 125, 0.04, 5  # a copy has its turn every fifth tick
 
 
 class Ranks(threading.Thread):
@@ -36,39 +38,63 @@ class Ranks(threading.Thread):
         super().__init__(daemon=True)
         ranks = OF_ONE * COPIES
         self.store = Store({"experiment": f"strategy: data_parallel\nranks: {ranks}\n"})
-        frame = wb.load(recorded).events.filter(group="default").sort("rank", "lane", "seq")
+        frame = wb.load(recorded).events.filter(pl.col("rank") >= 0).sort("rank", "lane", "seq")
         self.batches = from_frame(frame, self.store.number)
         self.first = min(int(one.rows["start_ns"].min()) for one in self.batches)
-        self.rows = sum(len(one.rows) for one in self.batches) * COPIES
-        self.period = self.rows / rate  # seconds that the run takes when it is played
         last = max(int(one.rows["end_ns"].max()) for one in self.batches)
+        rows = sum(len(one.rows) for one in self.batches) * COPIES
+        self.period = rows / rate  # seconds that the run takes when it is played
         self.slower = self.period * 1e9 / (last - self.first)
+        self.iterations = 1 + max(int(one.contexts["iteration"].max()) for one in self.batches)
+        self.ops = 1 + max(int(one.contexts["op"].max()) for one in self.batches)
         self.groups = [self.store.number(f"replica {copy}") for copy in range(COPIES)]
+        self.default = self.store.number("default")
         self.done, self.late_s = False, 0.0
         self.result = SimpleNamespace(error=None)
 
     def run(self) -> None:
-        begin = time.monotonic()
-        for turn in range(1 << 30):
-            for copy in range(COPIES):
-                due = begin + (turn + copy / COPIES) * self.period
-                self.late_s = time.monotonic() - due
-                time.sleep(max(0.0, -self.late_s))
-                self.append(turn, copy)
+        begin = time.monotonic_ns()
+        known = [0.0] * TURNS  # seconds that a copy of this turn has been played
+        for tick in range(1 << 30):
+            due = begin * 1e-9 + (tick + 1) * TICK_S
+            time.sleep(max(0.0, due - time.monotonic()))
+            self.late_s = time.monotonic() - due
+            turn = tick % TURNS
+            upto = (tick + 1) * TICK_S
+            while known[turn] < upto:  # up to where the run ends and begins anew
+                again = int(known[turn] / self.period + 1e-9)
+                stop = min(upto, (again + 1) * self.period)
+                self.play(begin, again, known[turn], stop, range(turn, COPIES, TURNS))
+                known[turn] = stop
 
-    def append(self, turn: int, copy: int) -> None:
-        start = time.monotonic_ns() - int(self.period * 1e9 / COPIES)
+    def play(self, begin: int, again: int, after: float, stop: float, copies: range) -> None:
+        """Append the rows that end between these seconds, in each of these copies."""
+        origin = begin + int(again * self.period * 1e9)
+        moments = [
+            (t - again * self.period) * 1e9 / self.slower + self.first for t in (after, stop)
+        ]
         for one in self.batches:
-            rows, contexts = one.rows.copy(), one.contexts.copy()
-            for name in ("start_ns", "end_ns"):
-                past = (rows[name] - self.first) * (self.slower / COPIES)
-                rows[name] = start + past.astype(np.int64)
-            rows["peer"] += np.where(rows["peer"] >= 0, copy * OF_ONE, 0).astype(np.int16)
-            rows["seq"] += turn * len(rows)
-            contexts["group"] = self.groups[copy]
-            contexts["op"] += turn * 1_000
-            contexts["iteration"] += turn * 1_000
-            self.store.append(one.rank + copy * OF_ONE, one.lane, rows, contexts)
+            at, end = np.searchsorted(one.rows["end_ns"], moments, "right")
+            if at < end:
+                self._append(one, again, origin, slice(at, end), copies)
+
+    def _append(self, one: Batch, again: int, origin: int, part: slice, copies: range) -> None:
+        rows = one.rows[part].copy()
+        for name in ("start_ns", "end_ns"):
+            rows[name] = origin + ((rows[name] - self.first) * self.slower).astype(np.int64)
+        rows["seq"] += again * len(one.rows)
+        first = int(rows["context"].min())
+        contexts = one.contexts[first : int(rows["context"].max()) + 1].copy()
+        rows["context"] -= first
+        contexts["op"] += np.where(contexts["op"] >= 0, again * self.ops, 0)
+        trains = contexts["iteration"] >= 0
+        contexts["iteration"] += np.where(trains, again * self.iterations, 0)
+        ours, peers = contexts["group"] == self.default, rows["peer"] >= 0
+        for copy in copies:
+            mine, named = rows.copy(), contexts.copy()
+            mine["peer"][peers] += copy * OF_ONE
+            named["group"][ours] = self.groups[copy]
+            self.store.append(one.rank + copy * OF_ONE, one.lane, mine, named)
 
 
 def memory_mb() -> float:
@@ -91,7 +117,7 @@ if __name__ == "__main__":
             threading.Thread(target=report, args=(ranks,), daemon=True).start()
         shown = Stage(sizing_mode="stretch_width")
         shown.watch(ranks, scene="overview", readonly=True)
-        return pn.Column(shown, width=1000)
+        return pn.Column(shown, sizing_mode="stretch_width")
 
     pn.extension()
     at = listening(Options(int(sys.argv[1]), "127.0.0.1"))

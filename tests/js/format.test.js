@@ -141,6 +141,10 @@ test("the meter says what recording costs, and what it lost", () => {
     "recording 0.88 % of step time · 9 events · coarser: 12,000 chunks in 300 rows · 0 dropped",
   );
   assert.equal(
+    meter({ ...known, counters: { ...counters, per_second: 400_000, folded: [3e6, 41_000] } }),
+    "recording 0.88 % of step time · 400 k events/s · on this page 3.00 million of them in 41.0 k rows · 0 dropped",
+  );
+  assert.equal(
     meter({ ...known, counters: { ...counters, record_share: null } }),
     "9 events · 0 dropped",
   );

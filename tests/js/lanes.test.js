@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  atParties,
   barsOf,
   idealLines,
   openWaits,
@@ -37,6 +38,18 @@ test("bars lie at their times, in their rank's lane; none is too short to see", 
   assert.equal(bars[0].x, xOf(0, 2000, 960));
   const short = { ...call, rows: [row(0, "send", 5, 5, { seq: 0 })] };
   assert.ok(barsOf(short, 960, 3)[0].w >= 1);
+});
+
+test("of a thousand ranks the score shows those of the call, as it would show them alone", () => {
+  const alone = callOf();
+  const rows = alone.rows.map((r) => ({ ...r, rank: r.rank + 640, peer: r.peer + 640 }));
+  const look = { call: { ...alone, rows }, ranks: 1000 };
+  const { first, ranks } = atParties(look);
+  assert.deepEqual([first, ranks], [640, 3]);
+  const bars = barsOf({ ...alone, rows }, 960, ranks, undefined, first);
+  assert.deepEqual(bars, barsOf(alone, 960, 3));
+  const few = { call: alone, ranks: 64 };
+  assert.equal(atParties(few), few);
 });
 
 test("a place on the score is a time, and back; outside is its end", () => {

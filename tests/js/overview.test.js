@@ -296,3 +296,14 @@ test("a job that tells no loss is shown by what it sends, and is promised none",
   );
   assert.doesNotMatch(meaning(job, SCENES).join(" "), /train/);
 });
+
+test("a thousand ranks are squares in rows, apart, within the picture, each under the pointer", () => {
+  const circle = circleOf(1000, 168);
+  assert.ok(circle.inRows && !circleOf(128, 168).inRows);
+  circle.nodes.forEach(({ x, y }, rank) => {
+    for (const at of [x, y])
+      assert.ok(at - circle.node >= 0 && at + circle.node <= 168, `rank ${rank}`);
+    assert.deepEqual(underCircle(circle, new Set(), x, y), { rank });
+  });
+  assert.ok(circle.nodes[1].x - circle.nodes[0].x >= 2 * circle.node + 0.9);
+});

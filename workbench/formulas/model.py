@@ -85,6 +85,7 @@ class Algorithm:
     schedule: Schedule | None = None  # for ``plan``
     cut: Callable[[int, int], list[int]] = one_chunk  # n, elements -> of each chunk in the schedule
     adds_last: bool = False  # the additions wait until all messages have left
+    is_counted: bool = False  # message by message: takes its time of many ranks
     way: str = ""  # which of the ways it goes that the name leaves open: a collective row's phase
 
 
@@ -106,7 +107,10 @@ def counted(
     def sent(n: int, elements: int) -> list[int]:
         return elements_sent(once(n), n, cut(n, elements))
 
-    return Algorithm(name, lambda n: len({t.step for t in once(n)}), sends, sent, terms, once, cut)
+    def steps(n: int) -> int:
+        return len({t.step for t in once(n)})
+
+    return Algorithm(name, steps, sends, sent, terms, once, cut, is_counted=True)
 
 
 def elements_sent(transfers: Sequence[Transfer], n: int, sizes: Sequence[int]) -> list[int]:

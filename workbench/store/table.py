@@ -153,14 +153,25 @@ class Batch:
     contexts: Records
 
 
+def concatenated(records: Sequence[Records]) -> Records:
+    """Return records one after the other: as plain bytes, as numpy would copy them field by field,
+    eight times slower.
+    """
+    dtype = records[0].dtype
+    whole = np.concatenate(
+        [np.ascontiguousarray(each).view(f"V{dtype.itemsize}") for each in records]
+    )
+    return whole.view(dtype)
+
+
 def to_frame(batches: Sequence[Batch], names: Names) -> pl.DataFrame:
     """Return the table's rows for these batches, in their order."""
     if not batches:
         return EMPTY
     sizes = np.array([len(batch.rows) for batch in batches])
     firsts = np.cumsum([0] + [len(batch.contexts) for batch in batches[:-1]])
-    rows = np.concatenate([batch.rows for batch in batches])
-    contexts = np.concatenate([batch.contexts for batch in batches])
+    rows = concatenated([batch.rows for batch in batches])
+    contexts = concatenated([batch.contexts for batch in batches])
     which = rows["context"] + np.repeat(firsts, sizes)
 
     columns: dict[str, npt.NDArray[np.generic] | pl.Series] = {

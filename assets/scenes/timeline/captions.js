@@ -345,13 +345,13 @@ export function rowWords(table, row, more = "") {
 
 /**
  * What a column of density holds.
- * @param {number} rank
+ * @param {string} who
  * @param {Float64Array} sums  by class
  * @param {number} from
  * @param {number} to
  * @param {string} unit  what a share is of
  */
-export function densityWords(rank, sums, from, to, unit) {
+export function densityWords(who, sums, from, to, unit) {
   const span = to - from;
   const parts = SPANS.map((name, kind) => [
     name === "comm" ? "communicating" : name === "wait" ? "waiting" : name,
@@ -360,7 +360,7 @@ export function densityWords(rank, sums, from, to, unit) {
     .filter(([, share]) => /** @type {number} */ (share) >= 0.005)
     .sort((a, b) => Number(b[1]) - Number(a[1]));
   return (
-    `rank ${rank}, ${duration(span)} ${unit}: ` +
+    `${who}, ${duration(span)} ${unit}: ` +
     `${parts.map(([name, share]) => `${name} ${asPercent(Number(share))}`).join(", ") || "nothing recorded"}`
   );
 }

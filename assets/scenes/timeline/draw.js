@@ -18,8 +18,8 @@
 import { SPAN } from "./density.js";
 import { faultWords } from "../../engine/fault_words.js";
 import { LabelRow } from "../../drawing/label_row.js";
-import { windowX } from "./layout.js";
-import { SPAN_COUNT, drawStacks, typeIn } from "./paint.js";
+import { rowsOfRanks, windowX } from "./layout.js";
+import { SPAN_COUNT, addMean, drawStacks, typeIn } from "./paint.js";
 import { drawTalk, numberBelow, showsChunks } from "./comm_lane.js";
 import { drawComputing } from "./computing_lane.js";
 import { duration, grouped, ticks } from "../../engine/format.js";
@@ -48,33 +48,23 @@ function sharesFor(room) {
  * @param {CanvasRenderingContext2D} g
  * @param {Canvas} canvas
  * @param {number[]} ranks
+ * @param {number} [first]  column of rows of density: those before it are there
  * @returns {{hits: Hit[], single: boolean}}
  */
-export function drawLanes(g, canvas, ranks) {
+export function drawLanes(g, canvas, ranks, first = 0) {
   const { index, place, win } = canvas;
   const hits = /** @type {Hit[]} */ ([]);
   drawAxisTop(g, canvas);
   const dt = (win.to - win.from) / place.room;
   const single = place.level !== "density" && showsChunks(canvas, ranks);
+  if (place.level === "density") drawDensity(g, canvas, ranks, dt, first);
   ranks.forEach((number, i) => {
     const rank = index.ranks.get(number);
     const y = place.lanes.top + i * place.lanes.row;
-    if (!rank) return;
+    if (!rank || place.level === "density") return;
     const sums = sharesFor(Math.ceil(place.room));
     const columns = Math.floor(place.room);
     rank.all.columns(win.from, dt, columns, sums.all);
-    if (place.level === "density")
-      return drawStacks(
-        g,
-        canvas.ink,
-        canvas.waiting,
-        sums.all,
-        columns,
-        dt,
-        place.left,
-        y,
-        Math.max(1, place.lanes.row - 1),
-      );
     rank.compute.columns(win.from, dt, columns, sums.compute);
     drawSteps(g, canvas, rank, y);
     drawComputing(g, canvas, rank, y, sums, columns, dt, hits);
@@ -84,6 +74,34 @@ export function drawLanes(g, canvas, ranks) {
   });
   drawFaults(g, canvas, ranks, hits);
   return { hits, single };
+}
+
+/**
+ * Rows of density: in every column the share of each class of time, of several ranks their mean.
+ * @param {CanvasRenderingContext2D} g
+ * @param {Canvas} canvas
+ * @param {number[]} ranks
+ * @param {number} dt
+ * @param {number} first  column
+ */
+function drawDensity(g, { index, place, win, ink, waiting }, ranks, dt, first) {
+  const { all, compute: mean } = sharesFor(Math.ceil(place.room));
+  const { table } = index;
+  const until = Math.min(Math.floor(place.room), Math.ceil((table.to - win.from) / dt));
+  const columns = Math.max(0, until - first);
+  const from = win.from + first * dt;
+  rowsOfRanks(place, ranks).forEach((members, i) => {
+    mean.fill(0, 0, columns * SPAN_COUNT);
+    for (const number of members) {
+      const rank = index.ranks.get(number);
+      if (!rank) continue;
+      rank.all.columns(from, dt, columns, all);
+      addMean(mean, all, columns * SPAN_COUNT, members.length);
+    }
+    const y = place.lanes.top + i * place.lanes.row;
+    const tall = Math.max(1, place.lanes.row - 1);
+    drawStacks(g, ink, waiting, mean, columns, dt, place.left + first, y, tall);
+  });
 }
 
 /**

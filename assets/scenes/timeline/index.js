@@ -32,6 +32,7 @@ export class TimelineIndex {
     this.forgotten = 0;
     /** @type {Map<number, RankLines>} */
     this.ranks = new Map();
+    this.last = -1; // of them
     /** Ranks that have ended, and were not replaced. @type {Set<number>} */
     this.gone = new Set();
     this.bounds = /** @type {import("./uncertainty.js").Bounds} */ ({});
@@ -93,7 +94,8 @@ export class TimelineIndex {
         dirty: Infinity,
       };
       this.ranks.set(number, rank);
-      this.ranks = new Map([...this.ranks].sort(([a], [b]) => a - b));
+      if (number < this.last) this.ranks = new Map([...this.ranks].sort(([a], [b]) => a - b));
+      this.last = Math.max(this.last, number);
     }
     return rank;
   }

@@ -7,7 +7,8 @@
  */
 import { densityWords } from "./captions.js";
 import { hitWords } from "./hit_words.js";
-import { timelinePlace, windowT } from "./layout.js";
+import { SPAN_COUNT, addMean } from "./paint.js";
+import { nameOfRow, rowsOfRanks, timelinePlace, windowT } from "./layout.js";
 import { clockWords } from "./uncertainty.js";
 import { duration, grouped } from "../../engine/format.js";
 
@@ -42,6 +43,22 @@ export function showLaneTip(view, point) {
 }
 
 /**
+ * Return the time of each class in an interval, of several ranks their mean.
+ * @param {import("./index.js").TimelineIndex} index
+ * @param {number[]} members
+ * @param {number} from
+ * @param {number} to
+ */
+function meanWithin(index, members, from, to) {
+  const mean = new Float64Array(SPAN_COUNT);
+  for (const number of members) {
+    const rank = index.ranks.get(number);
+    if (rank) addMean(mean, rank.all.within(from, to), SPAN_COUNT, members.length);
+  }
+  return mean;
+}
+
+/**
  * Return in words what lies at a place of the lanes.
  * @param {TimelineView} view
  * @param {number} x
@@ -53,15 +70,17 @@ function laneWordsAt({ index, ranks, width, lanes, window, buckets }, x, y) {
   const { win } = window;
   if (!index || !win) return "";
   if (hit) return hitWords(index.table, hit, buckets) + clockWords(index.bounds, hit.rank);
-  const rank = index.ranks.get(ranks[Math.floor((y - place.lanes.top) / place.lanes.row)] ?? -1);
+  const members =
+    rowsOfRanks(place, ranks)[Math.floor((y - place.lanes.top) / place.lanes.row)] ?? [];
+  const rank = index.ranks.get(members[0] ?? -1);
   const dt = (win.to - win.from) / place.room;
   if (!rank || x < place.left || x > place.right) return "";
   const t = windowT(win, place, x);
   const step = rank.steps[index.stepAt(rank, t)];
   if (place.level === "density")
     return densityWords(
-      rank.rank,
-      rank.all.within(t - dt, t + dt),
+      members.length > 1 ? `ranks ${nameOfRow(members)}, mean` : `rank ${rank.rank}`,
+      meanWithin(index, members, t - dt, t + dt),
       t - dt,
       t + dt,
       `around ${duration(t - win.from)}`,

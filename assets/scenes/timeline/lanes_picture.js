@@ -45,12 +45,13 @@ export class LanesPicture {
       index.forgotten,
       look.font,
     ].join();
-    if (key !== this.key || changed < win.to) {
+    const all = key !== this.key;
+    if (all || changed < win.to) {
       this.key = key;
-      Object.assign(
-        this,
-        drawLanes(stage.paper(kept, look.width, place.lanes.height), canvas, ranks),
-      );
+      if (all || place.level !== "density" || !(changed > win.from)) {
+        const g = stage.paper(kept, look.width, place.lanes.height);
+        Object.assign(this, drawLanes(g, canvas, ranks));
+      } else this.#addTo(kept, look, canvas, ranks, changed);
     }
     const g = stage.paper(seen, look.width, place.lanes.height);
     const x = windowX(win, place, look.t);
@@ -76,6 +77,28 @@ export class LanesPicture {
     }
     drawHolds(g, canvas, holdsOf(look.table), (t) => windowX(win, place, t), box);
     return g;
+  }
+
+  /**
+   * Draw what is new of rows of density, from this moment on.
+   * @param {HTMLCanvasElement} kept
+   * @param {Look} look
+   * @param {Canvas} canvas
+   * @param {number[]} ranks
+   * @param {number} changed
+   */
+  #addTo(kept, look, canvas, ranks, changed) {
+    const { place, win } = canvas;
+    const first = Math.max(0, Math.floor(windowX(win, place, changed)) - place.left - 1);
+    const g = /** @type {CanvasRenderingContext2D} */ (kept.getContext("2d"));
+    g.save();
+    g.setTransform(look.ratio, 0, 0, look.ratio, 0, 0);
+    g.beginPath();
+    g.rect(place.left + first, 0, look.width, place.lanes.height);
+    g.clip();
+    g.clearRect(0, 0, look.width, place.lanes.height);
+    Object.assign(this, drawLanes(g, canvas, ranks, first));
+    g.restore();
   }
 
   /**

@@ -12,6 +12,7 @@
  *   follows: it goes where the playhead goes; chosen: its width is the reader's; change: what changed
  *   its width, in words
  * @typedef {{left: number, right: number, room: number, ranks: number, labels: boolean,
+ *   band: number, rows: number,
  *   level: "full" | "slim" | "density", map: {top: number, lane: number, gap: number,
  *   bottom: number, height: number}, lanes: {top: number, row: number, compute: number,
  *   ownHeight: number, talk: number, talkHeight: number, under: number, core: number,
@@ -20,6 +21,7 @@
 import { duration } from "../../engine/format.js";
 
 const ROUND_STEPS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+const MOST_LANE_ROWS = 64; // of more ranks than twice as many, neighbours share a row
 const NARROWEST = 200; // ns in the window
 /**
  * Of so many ranks: px of a row, of its computing, of its communication. Eight, with what is below,
@@ -27,6 +29,23 @@ const NARROWEST = 200; // ns in the window
  * @type {Record<number, [number, number, number]>}
  */
 const ROWS = { 4: [58, 20, 20], 5: [56, 20, 18], 6: [50, 14, 18], 7: [43, 14, 11], 8: [38, 12, 8] };
+
+/** How many neighbours share a row, which shows their mean. @param {number} ranks */
+const bandOf = (ranks) =>
+  ranks <= 2 * MOST_LANE_ROWS ? 1 : 2 ** Math.ceil(Math.log2(ranks / MOST_LANE_ROWS));
+
+/**
+ * The ranks of each row.
+ * @param {TimelinePlace} place
+ * @param {number[]} ranks
+ * @returns {number[][]}
+ */
+export const rowsOfRanks = ({ band, rows }, ranks) =>
+  Array.from({ length: rows }, (_, i) => ranks.slice(i * band, (i + 1) * band));
+
+/** "rank 3", or "0 to 15" of a row. @param {number[]} members */
+export const nameOfRow = (members) =>
+  members.length > 1 ? `${members[0]} to ${members[members.length - 1]}` : `rank ${members[0]}`;
 
 /**
  * @param {number} ranks @param {number} width
@@ -41,7 +60,9 @@ export function timelinePlace(ranks, width, banded = 0) {
     ranks <= 4 ? 20 : ranks <= 8 ? 6 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : ranks <= 40 ? 3 : 2;
   const gap = ranks <= 4 ? 3 : ranks <= 8 ? 2 : ranks <= 40 ? 1 : 0;
   const top = 16 + banded;
-  const bottom = top + ranks * (lane + gap);
+  const band = bandOf(ranks);
+  const rows = Math.ceil(ranks / band);
+  const bottom = top + rows * (lane + gap);
   const [row, ownHeight, talkHeight] =
     level === "full"
       ? ROWS[ranks <= 4 ? 4 : Math.max(5, ranks)]
@@ -49,14 +70,16 @@ export function timelinePlace(ranks, width, banded = 0) {
         ? ranks <= 12
           ? [20, 10, 7]
           : [17, 8, 6]
-        : [Math.max(2, Math.min(4, Math.floor(512 / ranks))), 0, 0];
+        : [Math.max(2, Math.min(band > 1 ? 8 : 4, Math.floor(512 / rows))), 0, 0];
   const lanesTop = 32;
-  const lanesBottom = lanesTop + ranks * row;
+  const lanesBottom = lanesTop + rows * row;
   return {
     left,
     right,
     room: right - left,
     ranks,
+    band,
+    rows,
     labels: level === "full",
     level,
     map: { top, lane, gap, bottom, height: bottom + 18 },

@@ -14,8 +14,8 @@ import { holdsOf } from "../../engine/holds.js";
 import { faultWords } from "../../engine/fault_words.js";
 import { bandsOf, drawBands, hasBands } from "../../drawing/generation_bands.js";
 import { LabelRow } from "../../drawing/label_row.js";
-import { roundedSpan } from "./layout.js";
-import { drawHolds, drawStacks } from "./paint.js";
+import { roundedSpan, nameOfRow, rowsOfRanks } from "./layout.js";
+import { addMean, drawHolds, drawStacks } from "./paint.js";
 import { grouped } from "../../engine/format.js";
 
 const AT_LEAST = 1e8; // ns on the map of a run that goes on
@@ -87,6 +87,7 @@ export class TimelineMap {
     this.reach = /** @type {Reach | null} */ (null);
     this.drawn = "";
     this.sums = new Float64Array(0);
+    this.mean = new Float64Array(0);
   }
 
   /**
@@ -94,10 +95,10 @@ export class TimelineMap {
    * @param {TimelineIndex} index
    * @param {TimelinePlace} place
    * @param {number[]} ranks
-   * @param {any} paint  ink, waiting, ratio, over
+   * @param {any} paint  ink, waiting, ratio, over; folded: iterations have no places of their own
    * @param {number} changed  from where on
    */
-  update(index, place, ranks, { ink, waiting, ratio, over, theme }, changed) {
+  update(index, place, ranks, { ink, waiting, ratio, over, folded, theme }, changed) {
     const { table } = index;
     const columns = Math.floor(place.room);
     const { map } = place;
@@ -106,7 +107,7 @@ export class TimelineMap {
       { from: Number.isFinite(table.from) ? table.from : 0, to: Math.max(table.to, 1) },
       over,
     ));
-    const key = [reach.from, reach.to, columns, ranks.length, ratio, theme].join();
+    const key = [reach.from, reach.to, columns, ranks.length, ratio, theme, folded].join();
     const dt = (reach.to - reach.from) / columns;
     const all = key !== this.drawn;
     const w = Math.round(place.right * ratio);
@@ -115,7 +116,7 @@ export class TimelineMap {
     if (this.canvas.width !== w || this.canvas.height !== h)
       Object.assign(this.canvas, { width: w, height: h });
     let since = changed; // whole iterations are drawn anew
-    for (const rank of all || changed >= table.to ? [] : index.ranks.values())
+    for (const rank of all || folded || changed >= table.to ? [] : index.ranks.values())
       since = Math.min(since, rank.steps[index.stepAt(rank, changed) - 1]?.start ?? since);
     const first = all ? 0 : Math.max(0, Math.floor((since - reach.from) / dt));
     const count = Math.min(columns, Math.ceil((table.to - reach.from) / dt)) - first;
@@ -125,17 +126,25 @@ export class TimelineMap {
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(x, 0, columns - first, map.height);
     if (count <= 0) return;
-    if (this.sums.length < columns * SPANS.length)
+    if (this.sums.length < columns * SPANS.length) {
       this.sums = new Float64Array(columns * SPANS.length);
-    ranks.forEach((number, i) => {
-      const rank = index.ranks.get(number);
-      if (!rank) return;
-      mapShares(index, rank, reach.from + first * dt, dt, count, over, this.sums);
+      this.mean = new Float64Array(columns * SPANS.length);
+    }
+    rowsOfRanks(place, ranks).forEach((members, i) => {
+      this.mean.fill(0, 0, count * SPANS.length);
+      for (const number of members) {
+        const rank = index.ranks.get(number);
+        if (!rank) continue;
+        const from = reach.from + first * dt;
+        if (folded) rank.all.columns(from, dt, count, this.sums);
+        else mapShares(index, rank, from, dt, count, over, this.sums);
+        addMean(this.mean, this.sums, count * SPANS.length, members.length);
+      }
       drawStacks(
         g,
         ink,
         waiting,
-        this.sums,
+        this.mean,
         count,
         dt,
         x,
@@ -179,7 +188,7 @@ export class TimelineMap {
       drawBands(g, ink, font, bands, 13);
     }
     g.fillStyle = ink.track;
-    for (let i = 0; i < ranks.length; i++)
+    for (let i = 0; i < place.rows; i++)
       g.fillRect(left, map.top + i * (map.lane + map.gap) + map.lane - 0.5, place.room, 0.5);
     g.drawImage(this.canvas, 0, 0, right, map.height);
     const box = { left, right, top: map.top, bottom: map.bottom };
@@ -276,16 +285,17 @@ export class TimelineMap {
     g.textAlign = "right";
     g.textBaseline = "middle";
     const every = 2 ** Math.ceil(Math.log2(13 / (map.lane + map.gap)));
-    for (let i = 0; i < ranks.length; i++) {
-      if (i % every && ranks[i] !== straggler) continue;
-      g.font = `${ranks[i] === straggler ? "700 " : ""}11px ${font}`;
-      g.fillStyle = ranks[i] === straggler ? ink.ink : ink["ink-3"];
-      if (
-        ranks[i] === straggler ||
-        Math.abs(ranks.indexOf(straggler) - i) >= every ||
-        straggler < 0
-      )
-        g.fillText(`rank ${ranks[i]}`, left - 8, map.top + i * (map.lane + map.gap) + map.lane / 2);
-    }
+    const held = Math.floor(ranks.indexOf(straggler) / place.band);
+    rowsOfRanks(place, ranks).forEach((members, i) => {
+      const slow = straggler >= 0 && i === held;
+      if (!slow && (i % every || (straggler >= 0 && Math.abs(held - i) < every))) return;
+      g.font = `${slow ? "700 " : ""}11px ${font}`;
+      g.fillStyle = slow ? ink.ink : ink["ink-3"];
+      g.fillText(
+        slow ? `rank ${straggler}` : nameOfRow(members),
+        left - 8,
+        map.top + i * (map.lane + map.gap) + map.lane / 2,
+      );
+    });
   }
 }

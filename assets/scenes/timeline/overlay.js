@@ -10,7 +10,7 @@
  */
 import { lostAt } from "../../engine/generations.js";
 import { openCall } from "../../engine/model.js";
-import { windowX } from "./layout.js";
+import { nameOfRow, rowsOfRanks, windowX } from "./layout.js";
 import { drawDoubt, drawErrorBar, halfBar, knownOf } from "./uncertainty.js";
 
 const ARROWS = 120; // more of them say nothing
@@ -63,7 +63,9 @@ function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler, end
   const every = Math.ceil(13 / lanes.row);
   g.textAlign = "right";
   g.textBaseline = "middle";
-  ranks.forEach((rank, i) => {
+  const rowWith = (/** @type {number} */ rank) => Math.floor(ranks.indexOf(rank) / place.band);
+  rowsOfRanks(place, ranks).forEach((members, i) => {
+    const rank = [chosen, straggler].find((one) => members.includes(one)) ?? members[0];
     const y = lanes.top + i * lanes.row;
     const named = rank === chosen || rank === straggler;
     if (rank === chosen) {
@@ -71,7 +73,7 @@ function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler, end
       g.fillRect(0, y, 3, Math.max(3, lanes.row - 8));
     }
     const near = [chosen, straggler].some(
-      (other) => other >= 0 && other !== rank && Math.abs(ranks.indexOf(other) - i) < every,
+      (other) => other >= 0 && other !== rank && Math.abs(rowWith(other) - i) < every,
     );
     // the chosen one before the straggler, both before the others
     if (near ? rank !== chosen : !named && i % every) return;
@@ -83,7 +85,7 @@ function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler, end
           ? ink.ink
           : ink["ink-3"];
     g.fillText(
-      `rank ${rank}`,
+      named ? `rank ${rank}` : nameOfRow(members),
       place.left - 8,
       y + (level === "density" ? lanes.row / 2 : lanes.ownHeight / 2 + 0.5),
     );
@@ -140,9 +142,9 @@ function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
     if (b - a > 4 && choice.rank !== undefined)
       g.strokeRect(
         a - 1,
-        lanes.top + ranks.indexOf(choice.rank) * lanes.row - 1.5,
+        lanes.top + Math.floor(ranks.indexOf(choice.rank) / place.band) * lanes.row - 1.5,
         b - a + 2,
-        Math.max(3, lanes.under + 0.5),
+        Math.max(3, place.band > 1 ? lanes.row + 1 : lanes.under + 0.5),
       );
     return;
   }

@@ -57,6 +57,14 @@ export function drawStacks(g, ink, waiting, sums, columns, dt, x, y, h, first = 
   }
 }
 
+/**
+ * Add one rank's share to the mean of `many`.
+ * @param {Float64Array} mean @param {Float64Array} sums @param {number} length @param {number} many
+ */
+export function addMean(mean, sums, length, many) {
+  for (let i = 0; i < length; i++) if (sums[i]) mean[i] += sums[i] / many;
+}
+
 /** @param {CanvasRenderingContext2D} g @param {string} font @param {boolean} bold */
 export const typeIn = (g, font, bold) => (g.font = `${bold ? "700 " : ""}11px ${font}`);
 

@@ -186,7 +186,7 @@ function dragLanes(view, lanes, place) {
     const t = windowT(view.window.shown, p, event.offsetX);
     if (event.offsetY < p.lanes.top && event.offsetX >= p.left) return view.stage.playback.goto(t);
     const hit = hitAt(view.lanes.hits, event.offsetX, event.offsetY);
-    const rank = view.ranks[Math.floor((event.offsetY - p.lanes.top) / p.lanes.row)];
+    const rank = view.ranks[Math.floor(((event.offsetY - p.lanes.top) / p.lanes.row) * p.band)];
     if (rank !== undefined) chooseInLanes(view, rank, hit?.row ?? -1, t);
   };
 }

@@ -13,11 +13,12 @@ import { heldIterationWords } from "./step_facts.js";
 import { crowdBadge, iterationWords, overlapWords, stragglerWords } from "./captions.js";
 import { BelowLanes } from "./below.js";
 import { bucketFacts } from "./buckets.js";
+import { foldedTimeWords } from "./folded_words.js";
 import { IterationReport, goneRanks } from "./iteration_report.js";
 import { LanesPicture } from "./lanes_picture.js";
 import { TimelineIndex } from "./index.js";
 import { TimelineMap } from "./map.js";
-import { WindowControl } from "./window_control.js";
+import { WindowControl, hasFoldedTime } from "./window_control.js";
 import { drawKeys, keysOf } from "./legend.js";
 import { drawOver, neighbourEdge } from "./overlay.js";
 import { listenTimeline, timelineKey } from "./pointer.js";
@@ -143,6 +144,7 @@ export class TimelineView {
         waiting: canvas.waiting,
         ratio: look.ratio,
         over: isOver(look.known),
+        folded: hasFoldedTime(look),
         theme,
       },
       changed,
@@ -183,7 +185,8 @@ export class TimelineView {
       !look.table.rows
         ? ""
         : `${win.follows ? at : `from ${duration(Math.max(0, win.from))}`} · ${span} in the ` +
-            `window${win.change ? ` (${win.change})` : ""}`,
+            `window${win.change ? ` (${win.change})` : ""}` +
+            (canvas.place.band > 1 ? ` · ${canvas.place.band} ranks a row, their mean` : ""),
     );
     this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
     this.#sayKeys(look, canvas);
@@ -191,7 +194,8 @@ export class TimelineView {
       ".wb-tl-made",
       index.script ? "sent, waiting" : "hidden behind computing, exposed, waiting",
     );
-    this.$(".wb-tl-below").hidden = !look.known.run?.strategy && !facts.length;
+    this.$(".wb-tl-below").hidden =
+      hasFoldedTime(look) || (!look.known.run?.strategy && !facts.length);
     this.below.say(look, report, canvas);
     const map = this.$(".wb-tl-map");
     const run = { from: look.table.rows ? look.table.from : 0, to: Math.max(1, look.table.to) };
@@ -247,6 +251,7 @@ export class TimelineView {
       return sentence(known);
     const stuck = known.control?.held || isOver(known) ? "" : stuckWords(stuckNow(look), look);
     if (stuck) return stuck;
+    if (hasFoldedTime(look)) return foldedTimeWords(this.#take(look), this.window.at(look));
     const { facts, straggler } = this.report.update(look, this.#take(look));
     const held = heldIterationWords(look.table, facts);
     if (held) return held;

@@ -14,6 +14,16 @@ const ZOOM = 1.5;
 /** @type {Window} */
 const EMPTY = { from: 0, to: 5e7, iteration: -1, follows: true, chosen: false, change: "" };
 
+/** Whether iterations of this run have lost their order. @param {Look} look */
+export const hasFoldedTime = ({ known }) => !!known.counters?.folded && !isOver(known);
+
+const PAGE_NS = 1e10;
+/** The stretch of folded time around a moment: like a page of a score. @param {number} t */
+function pageOfTime(t) {
+  const from = Math.floor(Math.max(0, t) / PAGE_NS) * PAGE_NS;
+  return { ...EMPTY, from, to: from + PAGE_NS };
+}
+
 export class WindowControl {
   /** @param {Stage} stage @param {(look: Look) => TimelineIndex} indexOf  what is known at a look */
   constructor(stage, indexOf) {
@@ -43,6 +53,7 @@ export class WindowControl {
         }
       : index.around(look.t);
     if (win && !win.follows) return win;
+    if (hasFoldedTime(look) && !win?.chosen) return (this.win = pageOfTime(look.t));
     const extent =
       around ??
       (look.call ? { iteration: -1, from: look.call.start, to: look.call.end, done: true } : null);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -32,6 +33,7 @@ _LANE_NOW = (
 
 
 MOST_SENDS = 16  # ranks: of more, pages are not told which chunks each sends
+MOST_COUNTED = 256  # ranks: of more, numbers that are counted in a schedule are left out
 MOST_WALKED = 64  # ranks: of more, numbers that have no formula are not counted
 
 
@@ -208,9 +210,11 @@ def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, Any]
 def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, Any]]:
     way = levels_told(levels) if levels else ""
     return {
-        f"{operation}/{name}": _numbers(find(name, operation, way, ranks), ranks)
+        f"{operation}/{name}": _numbers(algorithm, ranks)
         for operation, algorithms in OPERATIONS.items()
         for name in algorithms
+        for algorithm in [find(name, operation, way, ranks)]
+        if ranks <= MOST_COUNTED or not algorithm.is_counted
     }
 
 
@@ -348,6 +352,12 @@ def in_a_line(error: str) -> str:
     """Return an error's first line; of a traceback, also what was raised."""
     first, *rest = error.strip().splitlines()
     return f"{first} {rest[-1].strip()}" if rest and first.endswith(":") else first
+
+
+def standing(doing: Sequence[tuple[Any, ...]], seconds: float) -> list[tuple[Any, ...]]:
+    """Return those of ``Store.doing`` that have been in the same for so long."""
+    since = time.monotonic_ns() - seconds * 1e9
+    return [row for row in doing if row[_NOW["since_ns"]] < since]
 
 
 def lanes_now(doing: Sequence[tuple[Any, ...]], origin: int) -> list[dict[str, Any]]:

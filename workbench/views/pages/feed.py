@@ -42,8 +42,10 @@ from workbench.views.pages.facts import (
     failure_of,
     lanes_now,
     slow_ranks,
+    standing,
     state_of,
 )
+from workbench.views.pages.level_of_detail import LevelOfDetail
 from workbench.views.pages.link_facts import changed, emulated, link_notes
 from workbench.views.pages.page import Page, Ready, Send, Start, Trials
 from workbench.views.pages.tally import Tally
@@ -55,6 +57,7 @@ REST_SECONDS = 0.035  # between two messages: a page draws 20 to 30 times a seco
 TICK_SECONDS = 0.04  # and so long again, at most, for rows to come
 SETTLE_SECONDS = 0.004  # until the rows of all ranks are there
 MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones
+STANDS_SECONDS = 0.5  # in the same: of many ranks, a page is told of those that stand
 HEARTBEAT_SECONDS = 1.0  # tells a page the driver's clock, and that the driver lives
 
 _feeds: weakref.WeakKeyDictionary[Watched, Feed] = weakref.WeakKeyDictionary()
@@ -98,6 +101,7 @@ def nothing(
                 "record_share": None,
                 "older": 0,
                 "coarser": None,
+                "folded": None,
             },
             "lanes_now": [],
             "strings": {"first": 0, "texts": [""]},
@@ -116,7 +120,7 @@ class Feed:
         self._reported = reported(self._scenes, run.store.metadata)
         self._facts = {"id": uuid.uuid4().hex, **facts(run.store.metadata)}
         self._tally = Tally(run.store, slow_ranks(run.store.metadata))
-        self._past = past.Past(run.store)
+        self._past, self._detail = past.Past(run.store), LevelOfDetail()
         self._heavy = [key for scene in self._scenes.values() for key in scene.heavy]
         self._last_heavy: dict[str, Any] = {}  # of the heavy facts, what live messages have told
         self._lock = threading.Lock()
@@ -126,7 +130,7 @@ class Feed:
         self._thread: threading.Thread | None = None
         self._named = 0  # texts that the live messages have told
         self._status: tuple[Any, ...] = ()  # what the newest one said, beside rows
-        self._said_at = self._measured_at = self._due = -math.inf
+        self._said_at = self._measured_at = self._lanes_at = self._due = -math.inf
         self._share: float | None = None
         self._over = False
         self._bottleneck: dict[str, Any] | None = None  # of a run that is over
@@ -208,6 +212,7 @@ class Feed:
         try:
             tap = self._store.tap()
             self._tally.catch_up(tap.position)
+            self._detail.due(self._tally.per_second(self._over), time.monotonic())
             while self._tick(run, tap):
                 pass
         finally:
@@ -229,9 +234,7 @@ class Feed:
         live, now = None, time.monotonic()
         is_due = self._over or now >= self._due  # else a page has woken it, and is answered
         if is_due:
-            new_rows = passages(tap.take())
-            self._tally.absorb(new_rows, tap.position)
-            live = self._live(run, new_rows, any(page.owed for page in pages))
+            live = self._live(run, self._new_rows(tap), any(page.owed for page in pages))
         for page in pages:
             page.tell(live)
         self._past.rest()
@@ -248,6 +251,16 @@ class Feed:
         if not waiting and self._rested(pages):
             self._await_rows(tap)
         return True
+
+    def _new_rows(self, tap: Tap) -> Passages:
+        """Return what pages are told of the rows that have come, and count them."""
+        now = time.monotonic()
+        due = self._detail.due(self._tally.per_second(self._over), now)
+        if not (due or self._over):
+            return passages([])
+        new_rows = passages(tap.take())
+        self._tally.absorb(new_rows, tap.position)
+        return self._detail.take(new_rows, now)
 
     def _rested(self, pages: Sequence[Page]) -> bool:
         """Wait until the next rows are due: most pages have been sent what was before, unless that
@@ -284,7 +297,7 @@ class Feed:
         }
         self._last_heavy |= fresh
         header["run"] = self._light(header["run"], fresh)
-        doing = self._store.doing
+        doing = [] if self._detail.folds else self._store.doing
         status = (*(header[name] for name in ("state", "words", "control", "run")), doing)
         now = time.monotonic()
         due = owed or now - self._said_at >= HEARTBEAT_SECONDS
@@ -303,8 +316,11 @@ class Feed:
         """
         run, named = page.run, 0
         listeners = sum(one.listens for one in self._pages)
-        most = past.SHORT_ROWS if short else past.most_rows(listeners)
-        older, blocks = self._past.before(position, self._tally.origin, most, listeners > 1)
+        most, origin = past.SHORT_ROWS if short else past.most_rows(listeners), self._tally.origin
+        if self._detail.folds and not self._over:
+            older, blocks = self._past.newest(position, origin, past.SHORT_ROWS)
+        else:
+            older, blocks = self._past.before(position, origin, most, listeners > 1)
         page.begin(older)
         for described, payload in blocks:
             header, texts = self._header(run), self._store.names(named)
@@ -365,8 +381,18 @@ class Feed:
             "control": control(state, getattr(run, "pids", {})),
             "origin": origin,
             "now": None if self._over or not origin else time.monotonic_ns() - origin,
-            "lanes_now": lanes_now(self._store.doing, origin) if origin else [],
+            **self._lanes_now(origin),
         }
+
+    def _lanes_now(self, origin: int) -> dict[str, Any]:
+        """Return what the lanes are in; where rows are folded, seldom, and those that stand."""
+        doing, now = self._store.doing if origin else [], time.monotonic()
+        if self._detail.folds:
+            if now - self._lanes_at < STANDS_SECONDS:
+                return {}
+            doing = standing(doing, STANDS_SECONDS)
+        self._lanes_at = now
+        return {"lanes_now": lanes_now(doing, origin)}
 
     def _cost(self, store: Store) -> dict[str, Any]:
         """Return what cost a run that is over most of its time; {} where that cannot be said."""
@@ -380,7 +406,8 @@ class Feed:
         if time.monotonic() - self._measured_at >= HEARTBEAT_SECONDS or self._over:
             self._measured_at = time.monotonic()
             self._share = _record_share(run) if self._tally.events else None
-        return counters | {"record_share": self._share}
+        folded = list(self._detail.folded) if self._detail.folds else None
+        return counters | {"record_share": self._share, "folded": folded}
 
 
 def _record_share(run: Watched) -> float | None:

@@ -65,6 +65,16 @@ class Past:
         older = int((ends <= after).sum())
         return older, self._blocks(position, origin, ends, after, keep)
 
+    def newest(self, position: int, origin: int, most: int) -> tuple[int, Iterator[Block]]:
+        """Return the same by their place: at once, of a run that records more than pages are told.
+        """
+        older = max(0, position - most)
+        pieces = self._store.pieces(position, older)
+        parts = (piece.sort("rank", "lane", maintain_order=True) for piece in pieces)
+        return older, (
+            pack(passages(from_frame(part, self._store.number)), origin) for part in parts
+        )
+
     def rest(self) -> None:
         """Let go of the blocks, unless a page has asked for them just now."""
         if self._kept and time.monotonic() - self._used_at > KEPT_SECONDS:

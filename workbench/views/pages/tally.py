@@ -43,7 +43,7 @@ class Tally:
         for rank, factor in slowed.items():
             self._note("slow", rank, factor)
         self._newest: dict[str, dict[int, tuple[int, float]]] = {"loss": {}, "accuracy": {}}
-        self._rate: deque[tuple[float, int]] = deque()
+        self._rate = deque([(time.monotonic(), len(store))])
         self._span = (0, 0)
 
     def catch_up(self, position: int) -> None:
@@ -90,9 +90,9 @@ class Tally:
         if over:
             seconds = (self._span[1] - self._span[0]) * 1e-9
             return self.events / seconds if seconds > 0 else 0.0
-        if len(self._rate) < 2:
-            return 0.0
         (begin, before), (end, after) = self._rate[0], self._rate[-1]
+        if len(self._rate) < 2:  # no page has listened yet
+            end, after = time.monotonic(), len(self._store)
         return (after - before) / max(end - begin, 1e-3)
 
     def newest(self, metric: str) -> float | None:
@@ -120,8 +120,9 @@ class Tally:
         ranks, names, kinds = new_rows.rank[lanes], rows["name"][marked], rows["kind"][marked]
         for metric, newest in self._newest.items():
             these = (kinds == _METRIC) & (names == self._store.number(metric))
-            for rank in np.unique(ranks[these]):
-                last = np.flatnonzero(these & (ranks == rank))[-1]
+            at = np.flatnonzero(these)[::-1]
+            of, newest_at = np.unique(ranks[at], return_index=True)  # each rank's last one
+            for rank, last in zip(of, at[newest_at], strict=True):
                 row = rows[marked[last]]
                 final = row["phase"] == self._store.number("validation")  # it is what counts
                 iteration = (

@@ -11,7 +11,8 @@
  * @typedef {import("./table.js").CallHead} CallHead
  * @typedef {{rank: number, peer: number, kind: string, start: number, end: number, step: number,
  *   chunk: number, slot: number, nbytes: number, phase: string, name: string, lane: string,
- *   seq: number}} Row
+ *   seq: number, folded?: boolean}} Row
+ *   folded: it stands for several
  * @typedef {{from: number, to: number, step: number, chunk: number, slot: number, phase: string,
  *   nbytes: number, start: number, end: number, fused: boolean, track: number, there?: number}}
  *   Flight  there: when its first byte was
@@ -27,6 +28,14 @@
 
 // rows; of a larger call the first pieces of each chunk are opened, and said so
 const OPENED = 20_000;
+
+/**
+ * Whether a row stands for several messages or pieces: a coarser record, made where the way to the
+ * driver was slow.
+ * @param {import("./table.js").Table} table @param {number} r
+ */
+const standsForMany = ({ kind, code, slot, value }, r) =>
+  (kind[r] === code.send || kind[r] === code.recv) && slot[r] < 0 && Number.isFinite(value[r]);
 
 /**
  * A call with its rows counted from its own start, its flights matched. `ranks` is how many places
@@ -63,6 +72,7 @@ export function openCall(table, head) {
         name: table.text(table.name[r]),
         lane,
         seq: table.seq[r],
+        ...(standsForMany(table, r) ? { folded: true } : {}),
       });
       ranks = Math.max(ranks, rank + 1, peer + 1);
     }

@@ -49,13 +49,16 @@ function firstSenders(rows) {
   return new Map([...first].map(([chunk, { rank }]) => [chunk, rank]));
 }
 
+/** Whether rows of a call stand for several messages each. @param {Row[]} rows */
+export const isCoarser = (rows) => rows.some((r) => r.folded);
+
 /**
  * Whether the rows say what chunks are made of: a user's own algorithm may add where no row says
- * so.
+ * so, and a coarser record has lost it.
  * @param {Row[]} rows
  */
 export const recordsContents = (rows) =>
-  !rows.some((r) => r.kind === "collective" && r.phase === "untold");
+  !isCoarser(rows) && !rows.some((r) => r.kind === "collective" && r.phase === "untold");
 
 /**
  * Messages between two ranks, each a chunk of its own: its sender has it, the rank it is sent

@@ -285,10 +285,14 @@ for (const width of sample([608, 928]))
     "where rows do not say whose parts are held, the picture says so and nothing is called " +
       `complete: ${width} px`,
     () => {
-      for (const n of [2, 4, 8]) {
-        const rows = ringRows(n).map((r) =>
-          r.kind === "collective" ? { ...r, phase: "untold" } : r,
-        );
+      const untold = (/** @type {any} */ r) =>
+        r.kind === "collective" ? { ...r, phase: "untold" } : r;
+      const coarser = (/** @type {any} */ r) =>
+        r.rank === 1 && r.kind === "send" ? { ...r, slot: -1, value: 4 } : r;
+      for (const [n, change] of [2, 4, 8].flatMap((n) =>
+        [untold, coarser].map((how) => [n, how]),
+      )) {
+        const rows = ringRows(n).map(change);
         const look = lookAt(n, rows, 0.97, { width, ink: INK, known: {} });
         const { seen, pictures } = drawn(look);
         const [marks, w, h] = pictures.matrix;

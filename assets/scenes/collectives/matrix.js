@@ -16,7 +16,7 @@
 import { cross, crossAt, drawGlyph, huesOf, onHues } from "../../drawing/glyph.js";
 import { drawNaN } from "../../drawing/nan.js";
 import { neededIn } from "../../engine/holdings.js";
-import { recordsContents } from "../../engine/operation.js";
+import { isCoarser, recordsContents } from "../../engine/operation.js";
 import { cellHasNaN } from "../../engine/poison.js";
 import { pieceName } from "../../engine/format.js";
 
@@ -24,6 +24,11 @@ const NO_CONTENTS = [
   "Not recorded. What is passed on is one tensor here,",
   "what is added up another: the messages do not",
   "say whose parts a rank holds.",
+];
+
+const COARSER = [
+  "Not recorded. The way to the driver was slow, so",
+  "a rank's messages of this call came as sums.",
 ];
 
 const HEAD = 34;
@@ -289,7 +294,9 @@ export function drawFrame(g, { ink, font, choice, ranks: places }, grid, reading
     7,
   );
   if (reading && !recordsContents(reading.call.rows))
-    NO_CONTENTS.forEach((line, i) => g.fillText(line, grid.left, grid.top + 20 + 16 * i));
+    (isCoarser(reading.call.rows) ? COARSER : NO_CONTENTS).forEach((line, i) =>
+      g.fillText(line, grid.left, grid.top + 20 + 16 * i),
+    );
   const every = Math.ceil((String(chunks[chunks.length - 1] ?? 0).length * 6.3 + 3) / grid.cw);
   g.textAlign = "center";
   g.font = `700 11px ${font}`;

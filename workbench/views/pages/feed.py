@@ -33,7 +33,6 @@ from workbench.views.packing import Message, Passages, pack, passages
 from workbench.views.pages import past
 from workbench.views.pages.commands import Orders
 from workbench.views.pages.facts import (
-    NO_CONTROL,
     Watched,
     carrier_notes,
     circle_of,
@@ -47,6 +46,7 @@ from workbench.views.pages.facts import (
 )
 from workbench.views.pages.level_of_detail import LevelOfDetail
 from workbench.views.pages.link_facts import changed, emulated, link_notes
+from workbench.views.pages.no_run import nothing
 from workbench.views.pages.page import Page, Ready, Send, Start, Trials
 from workbench.views.pages.tally import Tally
 from workbench.views.scenes import RunRecord, first_scene, reported, scenes
@@ -70,44 +70,6 @@ def feed(run: Watched) -> Feed:
         if run not in _feeds:
             _feeds[run] = Feed(run)
         return _feeds[run]
-
-
-def nothing(
-    words: str = "Nothing runs yet.", scene: str = "overview", can_start: bool = False
-) -> Message:
-    """Return the message for a page without a run yet; ``can_start``: the page may ask for one."""
-    page = {"readonly": True, "scene": scene, "moment": "", "can_start": can_start, "trials": None}
-    run = {"id": "", **facts({}), **page}
-    return Message(
-        {
-            "type": "batch",
-            "seq": 1,
-            "reset": True,
-            "run": run,
-            "kinds": list(KINDS),
-            "state": "empty",
-            "words": words,
-            "failure": None,
-            "control": NO_CONTROL,
-            "origin": 0,
-            "now": None,
-            "counters": {
-                "events": 0,
-                "dropped": 0,
-                "per_second": 0,
-                "iteration": -1,
-                "loss": None,
-                "accuracy": None,
-                "record_share": None,
-                "older": 0,
-                "coarser": None,
-                "folded": None,
-            },
-            "lanes_now": [],
-            "strings": {"first": 0, "texts": [""]},
-            **pack([], 0)[0],
-        }
-    )
 
 
 class Feed:

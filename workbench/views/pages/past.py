@@ -66,8 +66,7 @@ class Past:
         return older, self._blocks(position, origin, ends, after, keep)
 
     def newest(self, position: int, origin: int, most: int) -> tuple[int, Iterator[Block]]:
-        """Return the same by their place: at once, of a run that records more than pages are told.
-        """
+        """Return the same by their place: at once, of a run that records more than is told."""
         older = max(0, position - most)
         pieces = self._store.pieces(position, older)
         parts = (piece.sort("rank", "lane", maintain_order=True) for piece in pieces)

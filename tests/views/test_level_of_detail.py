@@ -169,5 +169,7 @@ def test_a_store_of_few_rows_a_second_is_told_whole() -> None:
     assert len(detail.take(rows, 10.0).rows) <= len(PARTS)
     assert not detail.due(module.MOST, 10.0 + detail.seconds / 2)
     assert detail.due(module.MOST, 10.0 + 2 * detail.seconds)
-    assert detail.due(module.MOST / 2, 10.0) and not detail.folds
-    assert detail.take(rows, 10.1) is rows
+    calm = 10.0 + 2 * detail.seconds + module.CALM_S
+    assert detail.due(module.MOST / 2, calm - 0.01) and detail.folds  # a pause is no end
+    assert detail.due(module.MOST / 2, calm) and not detail.folds
+    assert detail.take(rows, calm) is rows

@@ -20,6 +20,7 @@ from workbench.recording.events import CODE, CONTEXT, KINDS, ROW
 from workbench.views.packing import Passages, joined
 
 MOST = 120_000  # rows a second: with more a page gets folded time
+CALM_S = 5.0  # with less than half of it for so long: a page gets all rows again
 BUDGET = 40_000  # rows a second of folded time and whole rows, about
 WHOLE = 8  # ranks whose rows go whole
 SHORTEST_S, LONGEST_S = 0.1, 1.0  # that a folded row covers
@@ -56,11 +57,13 @@ class LevelOfDetail:
         self.stride = 1  # of the iterations whose metrics go
         self._since = np.zeros(0, np.int64)  # by rank: the time up to which pages know it
         self._credit = 0.0
-        self._flushed = -np.inf
+        self._flushed = self._busy_at = -np.inf
 
     def due(self, per_second: float, now: float) -> bool:
         """Return whether new rows are wanted: always, or once in a while where they are folded."""
-        folds = per_second > (MOST / 2 if self.folds else MOST)
+        if per_second > MOST / 2:
+            self._busy_at = now
+        folds = per_second > MOST or (self.folds and now - self._busy_at < CALM_S)
         if folds != self.folds:
             self.folds, self.stride = folds, 1
         return not self.folds or now - self._flushed >= self.seconds

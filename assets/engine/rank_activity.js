@@ -46,9 +46,7 @@ import { onlyOperations } from "./run_words.js";
 import { LONG, forLong } from "./standing.js";
 
 const WINDOW = 1e9; // ns
-
 const BUDGET = 2500; // rows of a lane that are looked at for a second's shares
-
 const MARGIN = 0.1; // a mark gives way when another's share is so much larger: no flicker
 
 /** The lanes of each rank. @param {Table} table @param {number} ranks */

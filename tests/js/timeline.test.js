@@ -5,8 +5,6 @@ import { drawLanes } from "../../assets/scenes/timeline/draw.js";
 import { hitWords } from "../../assets/scenes/timeline/hit_words.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
 import {
-  nameOfRow,
-  rowsOfRanks,
   timelinePlace,
   windowFor,
   windowX,
@@ -14,7 +12,7 @@ import {
 } from "../../assets/scenes/timeline/layout.js";
 import { TimelineMap, mapShares, reachOf } from "../../assets/scenes/timeline/map.js";
 import { drawOver } from "../../assets/scenes/timeline/overlay.js";
-import { addMean, drawStacks } from "../../assets/scenes/timeline/paint.js";
+import { drawStacks } from "../../assets/scenes/timeline/paint.js";
 import { drawSplit, splitReach, splitRows } from "../../assets/scenes/timeline/split.js";
 import { INK, inside, over, paper } from "./paper.js";
 import { row, tableOf } from "./rows.js";
@@ -396,24 +394,4 @@ test("the split of an iteration: parts as long as they were, figures beside or w
       );
       readable({ g, place: { right: wide } }, `split of ${ranks} ranks, ${wide} px`);
     }
-});
-
-test("a thousand ranks share rows, each the mean of its neighbours", () => {
-  const place = timelinePlace(1000, 1400);
-  const numbers = Array.from({ length: 1000 }, (_, r) => r);
-  const rows = rowsOfRanks(place, numbers);
-  assert.ok(rows.length <= 64 && rows.every((row) => row.length <= place.band));
-  assert.deepEqual(rows.flat(), numbers);
-  assert.equal(nameOfRow(rows[1]), "16 to 31");
-  assert.equal(nameOfRow([3]), "rank 3");
-  for (const [top, height] of [
-    [place.map.top, place.map.height],
-    [place.lanes.top, place.lanes.height],
-  ])
-    assert.ok(height - top <= 540, `${height}`);
-  assert.equal(timelinePlace(128, 1400).rows, 128);
-  const mean = new Float64Array(2);
-  for (const sums of [new Float64Array([4, 0]), new Float64Array([2, 8])])
-    addMean(mean, sums, 2, 2);
-  assert.deepEqual([...mean], [3, 4]);
 });

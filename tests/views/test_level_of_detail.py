@@ -104,15 +104,15 @@ def test_time_is_divided_exactly_and_every_row_is_counted(seed: int) -> None:
 def test_no_time_is_told_twice_or_lost_between_two_calls(seed: int) -> None:
     chance = random.Random(seed)
     batches = [one for rank in (0, 1) for one in rows_of(rank, chance)]
-    detail, told = LevelOfDetail(), []
+    detail, parts = LevelOfDetail(), []
     for upto in (700, 1_900, 1 << 40):  # rows in the order of their end
         part = []
         for i, one in enumerate(batches):
             ready = one.rows["end_ns"] <= upto
             part.append(Batch(one.rank, one.lane, one.rows[ready], one.contexts))
             batches[i] = Batch(one.rank, one.lane, one.rows[~ready], one.contexts)
-        told.append(detail.fold(passages(part), 0, 1e9))
-    rows = joined(told)
+        parts.append(detail.fold(passages(part), 0, 1e9))
+    rows = joined(parts)
     for rank in (0, 1):
         mine = [
             rows.rows[first : first + count]
@@ -123,12 +123,12 @@ def test_no_time_is_told_twice_or_lost_between_two_calls(seed: int) -> None:
         assert ends == sorted(ends)  # as a lane's rows come
     again = {key: n for key, n in drawn(rows).items() if key[1] != "hidden"}
     assert sum(again.values()) == len(
-        {(rank, t) for (rank, _), t in _moments(told)}
+        {(rank, t) for (rank, _), t in _moments(parts)}
     )  # each ns has one owner
 
 
-def _moments(told: list[Any]) -> Any:
-    for rows in told:
+def _moments(parts: list[Any]) -> Any:
+    for rows in parts:
         for rank, first, count in zip(rows.rank, rows.first, rows.count, strict=True):
             for row in rows.rows[first : first + count]:
                 for t in range(row["start_ns"], row["end_ns"]):
@@ -146,13 +146,13 @@ def test_a_page_is_told_folded_time_of_many_rows_and_the_store_keeps_them(
         run.tell(training(4))
         time.sleep(0.15)
     client.until(lambda: (client.last["counters"]["folded"] or [0])[0] > 0)
-    told, kept = client.table, run.store.events
+    shown, kept = client.table, run.store.events
     assert client.last["counters"]["events"] == kept.height  # all are counted
     rows, into = client.last["counters"]["folded"]
-    assert rows - into == kept.height - told.height > 0
+    assert rows - into == kept.height - shown.height > 0
     metrics = pl.col("kind") == "metric"
-    assert told.filter(metrics).height == kept.filter(metrics).height
-    assert not told.filter(rank=0, step=-1).is_empty()
+    assert shown.filter(metrics).height == kept.filter(metrics).height
+    assert not shown.filter(rank=0, step=-1).is_empty()
     run.done = True
     client.until(lambda: client.last["state"] != "running")
     page.leave()

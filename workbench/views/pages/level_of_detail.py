@@ -1,4 +1,4 @@
-"""What a page is told of a run that records more rows than a page can draw: folded time.
+"""Folded time, for a page of a run that records more rows than a page can draw.
 
     rows of a rank in half a second     forward x 40, send x 900, recv x 900, wait x 900, ...
     as a page gets them                 forward | backward | optimizer | send | wait

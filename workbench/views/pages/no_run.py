@@ -1,4 +1,4 @@
-"""What a page is told that has no run to show yet."""
+"""The message for a page that has no run to show yet."""
 
 from __future__ import annotations
 

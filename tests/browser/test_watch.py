@@ -25,7 +25,8 @@ def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
     folder, log, port = tmp_path / "my job", tmp_path / "log", free_port()
-    (tmp_path / "train.py").write_text(TRAIN.replace("range(60)", "range(200)"))
+    (tmp_path / "train.py").write_text(TRAIN)
+    enough = tmp_path / "enough"  # the job ends once this file is there
     words = [sys.executable, "-m", "workbench.cli", "watch", str(folder), f"--port={port}"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     job: subprocess.Popen[bytes] | None = None
@@ -40,7 +41,7 @@ def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
             stage = page.locator(".wb-stage")
             wait_for(lambda: "Waiting for ranks" in stage.inner_text(), "the words while none is")
             job = subprocess.Popen(
-                [*torchrun, str(tmp_path / "train.py")],
+                [*torchrun, str(tmp_path / "train.py"), str(enough)],
                 start_new_session=True,
                 env={**ENV, "WORKBENCH_TRACE": str(folder)},
                 stdout=out,
@@ -60,6 +61,7 @@ def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
             assert job.poll() is None, "it runs on"
             stage.locator('[data-scene="collectives"]').click()
             sees_chunks_move(stage)
+            enough.touch()
             job.wait(120)
             wait_for(lambda: known("k.state") == "finished", "its end")
             server.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import How, LastReport, PeerLost, WorkbenchError, from_fields
+from workbench.launchers.processes.rank_handle import LocalRank
 from workbench.rank.stack_dumps import ASK
 from workbench.shared_memory.segments import describe_end, how_it_ended, process_state
 
@@ -61,15 +62,16 @@ def what_went_wrong(
 
 
 def end_to_come(failures: Reports, handles: Iterable[RankHandle]) -> bool:
-    """Return whether a rank that others saw end has yet to get its exit code: a process that used a
-    GPU frees it first, which takes a second on a busy machine.
+    """Return whether a rank of this host that others saw end has yet to get its exit code: a
+    process that used a GPU frees it first, which takes seconds where many share it.
     """
     ended = {
         report["rank"]
         for report in failures.values()
         if report["kind"] == "PeerLost" and report["how"] == "ended"
     }
-    return any(one.rank in ended and one.code is None for one in handles)
+    here = [one for one in handles if isinstance(one, LocalRank)]
+    return any(one.rank in ended and one.code is None for one in here)
 
 
 def how_of(code: int) -> How:

@@ -116,7 +116,7 @@ class Supervisor:
                     self._control.refresh()
                     self._control.open_gates()
                 unreaped = end_to_come(self._failures, self._handles)
-                if time.monotonic() - failed_at > (rank_handle.GONE if unreaped else AFTERMATH):
+                if time.monotonic() - failed_at > (rank_handle.REAPED if unreaped else AFTERMATH):
                     break
             for key, _ in selector.select(0):  # a last word of one that has ended
                 self._read_report(key, selector)

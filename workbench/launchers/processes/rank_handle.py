@@ -27,6 +27,7 @@ from workbench.launchers.processes.pool import ForkServer, RankProcess
 from workbench.shared_memory.segments import how_it_ended
 
 GONE = 5.0  # seconds that a process has to be gone once it is killed, on a busy machine
+REAPED = 30.0  # seconds that an exit code has to come, of a process that frees a GPU first
 
 
 class LocalRank:

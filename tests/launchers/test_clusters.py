@@ -18,7 +18,6 @@ import pytest
 
 import workbench as wb
 from tests.launchers.local_slurm import local_slurm, why_no_slurm
-from tests.launchers.test_host_agents import hosts_of
 from tests.training.elephas.one_row_each import ROWS
 from tests.training.elephas.test_elephas import EPOCHS, counted, times
 from workbench.common.errors import PeerLost, WorkbenchError
@@ -36,8 +35,8 @@ def slurm() -> Iterator[None]:
         yield
 
 
-def check(launcher: str, hosts: int = 1, **options: Any) -> None:
-    """Compare with local ranks; see that a command per host has started all; then kill one."""
+def check(launcher: str, **options: Any) -> None:
+    """Compare with local ranks; then kill one."""
     exp = wb.Experiment(**SMALL)
     there = exp.replace(launcher=launcher, launcher_options=options)
     assert wb.run(there).wait(240).losses == wb.run(exp).wait(120).losses
@@ -45,7 +44,6 @@ def check(launcher: str, hosts: int = 1, **options: Any) -> None:
     deadline = time.monotonic() + 240
     while run.iteration < 3 and not run.done and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert len({*hosts_of(run)}) == hosts
     run.kill(1)
     error = run.wait(60, check=False).error
     assert isinstance(error, PeerLost) and "rank 1" in str(error) and "SIGKILL" in str(error)
@@ -55,8 +53,7 @@ def check(launcher: str, hosts: int = 1, **options: Any) -> None:
 def test_slurm(slurm: None, via: str, tmp_path: Path) -> None:
     if via == "submitit" and not find_spec("submitit"):
         pytest.skip("not run here: no submitit")
-    check("slurm", hosts=2, via=via, nodes=2, folder=str(tmp_path))
-    check("slurm", via=via, folder=str(tmp_path))
+    check("slurm", via=via, nodes=2, folder=str(tmp_path))
     deadline = time.monotonic() + 30
     while subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout.strip():
         assert time.monotonic() < deadline, "a job is left"

@@ -1,9 +1,8 @@
-"""Ranks in a placement group of Ray's, a bundle each: all of them, or none.
+"""Ranks as Ray actors, one each, in a placement group: all of them, or none.
 
-An actor on each node starts the agents of the node's ranks as its children, which the kernel ends
-with it: ranks of a lost actor are lost, and the run names them. Where this process is in a Ray
-session already, its cluster is taken; else the one at ``cluster``; else Ray starts on this machine,
-for the run.
+An actor starts the rank's agent as its child, which the kernel ends with it: a lost actor is a lost
+rank, and the run names it. Where this process is in a Ray session already, its cluster is taken;
+else the one at ``cluster``; else Ray starts on this machine, for the run.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Config:
     address: str = "127.0.0.1"  # of the driver, as nodes reach it; 127.0.0.1: all on this machine
     cluster: str = ""  # Ray's address, such as 10.0.0.5:6379 or auto; left out: see above
     placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"  # over nodes
-    cpus: float = 1.0  # of a rank, as Ray counts them
+    cpus: float = 1.0  # of a rank's actor, as Ray counts them
 
 
 def check(exp: Experiment, config: Config) -> None:
@@ -41,7 +40,7 @@ def check(exp: Experiment, config: Config) -> None:
 
 
 class Launcher(AgentLauncher):
-    """One actor per node."""
+    """One actor per rank."""
 
     config: Config
     alive = True  # how ranks end is told by their agents
@@ -56,11 +55,11 @@ class Launcher(AgentLauncher):
     def words(self, count: int) -> str:
         config = self.config
         where = config.cluster or "this process's session, or one on this machine"
-        return f"{count} ranks of {config.cpus:g} Ray CPU each, {config.placement}, at {where}"
+        return f"{count} Ray actors of {config.cpus:g} CPU each, {config.placement}, at {where}"
 
     def start(self, count: int, environment: dict[str, str]) -> None:
         import ray
-        from ray.util.placement_group import placement_group, placement_group_table
+        from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._join(count)
@@ -69,20 +68,15 @@ class Launcher(AgentLauncher):
         if not self._group.wait(ROOM):
             available = ray.cluster_resources().get("CPU", 0.0)
             raise WorkbenchError(
-                f"Ray has no room for {count} ranks of {cpus:g} CPU each within {ROOM:.0f} s "
+                f"Ray has no room for {count} actors of {cpus:g} CPU each within {ROOM:.0f} s "
                 f"({self.config.placement}): the cluster has {available:g} CPU, perhaps in use"
             )
         make: Any = ray.remote(num_cpus=cpus)(Actor)
-        node_of_rank = placement_group_table(self._group)["bundles_to_node_id"]
-        ranks_by_node: dict[str, list[int]] = {}
         for rank in range(count):
-            ranks_by_node.setdefault(node_of_rank[rank], []).append(rank)
-        for ranks in ranks_by_node.values():
-            at = PlacementGroupSchedulingStrategy(self._group, ranks[0])
+            at = PlacementGroupSchedulingStrategy(self._group, rank)
             actor: Any = make.options(scheduling_strategy=at).remote()
-            own = {"WORKBENCH_RANKS": ",".join(map(str, ranks))}
             self._actors.append(actor)
-            self._ends.append(actor.serve.remote({**environment, **own}))
+            self._ends.append(actor.serve.remote({**environment, "RANK": str(rank)}))
 
     def _join(self, count: int) -> None:
         """Be in a Ray session."""
@@ -112,10 +106,8 @@ class Launcher(AgentLauncher):
                 code = ray.get(end)
             except Exception as error:
                 words = str(error).strip().splitlines()
-                return (
-                    f"the actor of node {self._ends.index(end)}: {words[0] if words else error!r}"
-                )
-            return f"the agents of node {self._ends.index(end)} ended with exit code {code}"
+                return f"actor {self._ends.index(end)}: {words[0] if words else error!r}"
+            return f"the agent of actor {self._ends.index(end)} ended with exit code {code}"
         return ""
 
     def close(self, ranks: int) -> None:

@@ -1,8 +1,8 @@
-"""Ranks in a Slurm job of one task per node, submitted through submitit where it is installed, else
-as a batch script of ours, which `workbench run SPEC --launcher slurm --dry-run` prints.
+"""Ranks as the tasks of a Slurm job, submitted through submitit where it is installed, else as a
+batch script of ours, which `workbench run SPEC --launcher slurm --dry-run` prints.
 
-The driver runs where you are, on a login node say; the ranks' agents call it by its address. A job
-may wait in the queue: the run begins when all of them have called. What ends a job (scancel, its
+The driver runs where you are, on a login node say; the job's tasks call it by its address. A job
+may wait in the queue: the run begins when all its tasks have called. What ends a job (scancel, its
 time limit, a node that fails) ends ranks, which the run then names.
 """
 
@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from workbench.common.errors import SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
-from workbench.launchers.processes.agents_parent import AGENTS
+from workbench.launchers.processes.agents_parent import AGENT
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.launchers.processes.needs import check_address, need_program
 
@@ -89,17 +89,10 @@ class Launcher(AgentLauncher):
     def words(self, count: int) -> str:
         """Return the batch script."""
         lines = [f"#SBATCH --{name}={value}" for name, value in self._job_options(count).items()]
-        agents = shlex.join([sys.executable, *AGENTS])
-        srun = shlex.join(["srun", *self._step_options(count)])
-        script = ["#!/bin/sh", *lines, "#SBATCH --output=/dev/null", f"exec {srun} {agents}", ""]
-        return "\n".join(script)
-
-    def _step_options(self, count: int) -> list[str]:
-        """Return what srun is told."""
-        # One task's end must not end the others: that is for the driver to decide. And srun does
-        # not take the job's cores per task for its own.
-        cores = self._job_options(count)["cpus-per-task"]
-        return ["--kill-on-bad-exit=0", "--wait=0", f"--cpus-per-task={cores}"]
+        agent = shlex.join([sys.executable, *AGENT])
+        # One task's end must not end the others: that is for the driver to decide.
+        srun = f"exec srun --kill-on-bad-exit=0 --wait=0 {agent}"
+        return "\n".join(["#!/bin/sh", *lines, "#SBATCH --output=/dev/null", srun, ""])
 
     def _job_options(self, count: int) -> dict[str, Any]:
         """Return what the job asks Slurm for."""
@@ -107,8 +100,8 @@ class Launcher(AgentLauncher):
         options = {
             "job-name": "workbench",
             "nodes": config.nodes,
-            "ntasks-per-node": 1,  # whose agents are those of all ranks there
-            "cpus-per-task": self.threads * (count // config.nodes),
+            "ntasks-per-node": count // config.nodes,
+            "cpus-per-task": self.threads,
             "partition": config.partition,
             "account": config.account,
             "time": config.time_limit,
@@ -116,12 +109,6 @@ class Launcher(AgentLauncher):
         return {name: value for name, value in options.items() if value}
 
     def start(self, count: int, environment: dict[str, str]) -> None:
-        each = count // self.config.nodes
-        nodes = [range(each * node, each * (node + 1)) for node in range(self.config.nodes)]
-        environment = {
-            **environment,
-            "WORKBENCH_RANKS": ";".join(",".join(map(str, ranks)) for ranks in nodes),
-        }
         if self._through_submitit:
             self._job = self._submit(count, environment)
             return
@@ -137,13 +124,13 @@ class Launcher(AgentLauncher):
         options = {
             name.replace("-", "_"): value for name, value in self._job_options(count).items()
         }
-        options["srun_args"] = self._step_options(count)
+        options["srun_args"] = ["--kill-on-bad-exit=0", "--wait=0"]
         folder = Path(self.config.folder).expanduser()
         try:
             executor = submitit.SlurmExecutor(folder=folder)
             executor.update_parameters(**options)
             with _in_environment(environment):
-                job = executor.submit(subprocess.call, [sys.executable, *AGENTS])
+                job = executor.submit(subprocess.call, [sys.executable, *AGENT])
         except Exception as error:  # of its own kinds, and sbatch's
             words = str(error).strip() or type(error).__name__
             raise WorkbenchError(f"submitit could not submit the job: {words}") from error

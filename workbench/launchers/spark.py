@@ -1,12 +1,11 @@
 """Ranks as the tasks of a barrier stage of Spark, which all run at the same time, or not at all.
 
 Plain tasks of Spark run one after another where cores are few, so that ranks would wait for others
-that cannot start before they end; a barrier stage is what TorchDistributor takes, too. The
-first task of an executor starts the agents of all its ranks as its children. Where the strategy
-trains rows of Spark's (``feed``), the stage is on their partitions, a worker each, whose agent is a
-child of its own task, and rank 0, the server, is beside the driver. Where this process has a Spark
-session, its cluster is taken; else the one at ``master``; else Spark starts on this machine, for
-the run.
+that cannot start before they end; a barrier stage is what TorchDistributor takes, too. A task
+starts the rank's agent as its child. Where the strategy trains rows of Spark's (``feed``), the
+stage is on their partitions, a worker each, and rank 0, the server, is beside the driver. Where
+this process has a Spark session, its cluster is taken;
+else the one at ``master``; else Spark starts on this machine, for the run.
 """
 
 from __future__ import annotations

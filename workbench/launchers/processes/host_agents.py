@@ -3,9 +3,7 @@
     launcher ── one command ── this process ─ an agent per rank ─ ranks
 
 It imports torch once, for all ranks of the host, and forks an agent for each of WORKBENCH_RANKS:
-so many ranks start in the time of one, and share what was imported. Where one command cannot have
-other variables than those of other hosts, the variable has the ranks of each, and SLURM_NODEID says
-which host this is.
+so many ranks start in the time of one, and share what was imported.
 """
 
 from __future__ import annotations
@@ -23,14 +21,11 @@ from workbench.launchers.processes.fork_server import preload
 
 def main() -> int:
     """Start the agents and wait for them. Returns the first exit code that is not 0."""
-    text = environment.text("WORKBENCH_RANKS")
-    hosts = [host.split(",") for host in text.split(";")]
-    if not all(word.isdigit() for host in hosts for word in host):
+    words = environment.text("WORKBENCH_RANKS").split(",")
+    if not all(word.isdigit() for word in words):
         raise WorkbenchError(
-            "WORKBENCH_RANKS names the ranks of this host, such as 4,5,6,7, or those of each, such "
-            f"as 0,1;2,3, and not {text!r}"
+            f"WORKBENCH_RANKS names the ranks of this host, such as 4,5,6,7, and not {words}"
         )
-    words = hosts[int(os.environ["SLURM_NODEID"])] if len(hosts) > 1 else hosts[0]
     if sys.argv[1:]:  # as of an agent
         guardian.end_with(int(sys.argv.pop(1)))
     preload()

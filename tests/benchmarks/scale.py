@@ -3,7 +3,7 @@
 The rows are those of a recorded run of eight ranks, in 125 copies (scale_server.py), and all of
 them reach the store; the page gets folded time (views/pages/level_of_detail.py). At 50,000 rows a
 second of each rank there would be 125 times as many as are played here: then agents fold at the
-source (launchers/processes/coarser.py).
+source (launchers/processes/coarser.py), which is measured beside it, on rows of one rank.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ import threading
 import time
 from collections.abc import Iterable
 
+import numpy as np
+
 import workbench as wb
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.pages import chromium, server
 from tests.benchmarks.scenes import DRAW
+from workbench.launchers.processes.coarser import Folding
+from workbench.recording.events import CONTEXT, RECV, ROW, SEND, WAIT
 
 RATE = 400_000  # rows a second, of all ranks
+OF_A_RANK = 50_000  # rows a second, of which an agent makes fewer (docs/event_table.md)
 MOMENTS = (10, 20, 30, 40)  # seconds after the page came, at which memory is read
 SCENES = ("overview", "collectives", "timeline")
 # How old the newest row of the page's table is, by the driver's clock (of this machine, too).
@@ -57,7 +62,33 @@ def measure() -> list[Figure]:
         Figure("driver's memory, 40 s over 20 s", held[3] - held[1], 100, "MB", False, detail),
         Figure("behind its clock", late[-1], 1, "s", False, detail),
         *figures,
+        *(_folded(ranks) for ranks in (8, 64, 1000)),
     ]
+
+
+def _folded(ranks: int) -> Figure:
+    """Fold what one rank records of ring all-reduces, as an agent does at its coarsest level."""
+    steps = 2 * (ranks - 1)
+    calls = max(1, 16_000 // (3 * steps))
+    rows = np.zeros(calls * 3 * steps, ROW)
+    rows["kind"] = np.tile([SEND, WAIT, RECV], calls * steps)
+    rows["peer"] = np.where(rows["kind"] == SEND, 1, ranks - 1)
+    rows["step"] = np.tile(np.repeat(np.arange(steps), 3), calls)
+    rows["chunk"], rows["phase"] = rows["step"] % ranks, rows["step"] >= ranks - 1
+    rows["nbytes"] = np.where(rows["kind"] == WAIT, 0, 4096)
+    rows["context"] = 1 + np.repeat(np.arange(calls), 3 * steps)
+    rows["seq"] = np.arange(1, 1 + len(rows))
+    rows["start_ns"], rows["value"] = rows["seq"] * 100, np.nan
+    rows["end_ns"] = rows["start_ns"] + 60
+    seconds, left = [], 0
+    for _ in range(21):
+        start = time.perf_counter()
+        left = len(Folding().take(rows, np.zeros(0, CONTEXT), 2)[0])
+        seconds.append(time.perf_counter() - start)
+    speed = len(rows) / sorted(seconds)[10]
+    detail = f"{speed / 1e6:.1f} M rows/s on one core; {OF_A_RANK / 3 / steps:,.0f} calls/s"
+    what = f"of {OF_A_RANK:,} rows/s of a ring of {ranks:,}, sums of calls"
+    return Figure(what, left / len(rows) * OF_A_RANK, None, "rows/s", False, detail)
 
 
 def _keep(lines: Iterable[bytes], kept: list[str]) -> None:

@@ -15,7 +15,7 @@ import workbench as wb
 from tests.launchers.test_cut_off import LAUNCHER, whole
 from tests.live import until
 from workbench import laws
-from workbench.launchers.processes.coarser import Folding, level
+from workbench.launchers.processes.coarser import KEYS, Folding, _groups, level
 from workbench.recording.events import CONTEXT, RECV, ROW, WAIT
 from workbench.views.pages.tally import Tally
 
@@ -119,6 +119,20 @@ def test_sums_are_kept_at_every_level_and_numbers_have_no_gap(detail: int, left:
     assert (rows["end_ns"] - rows["start_ns"]).sum() == 64 * 60
     assert rows["end_ns"].max() == before["end_ns"].max()
     assert (folding.chunks, folding.rows) == ((64, left) if detail else (0, 0))
+
+
+@pytest.mark.parametrize("reach", [2, 1 << 15, 1 << 31])
+def test_rows_are_grouped_by_all_keys_however_far_their_values_are_apart(reach: int) -> None:
+    chance, rows = np.random.default_rng(0), np.zeros(500, ROW)
+    for name in KEYS:
+        kind = np.iinfo(ROW[name])
+        ends = max(kind.min, -reach), min(kind.max, reach - 1)
+        rows[name] = chance.choice([0, *ends] if reach > 2 else [0, 1], len(rows))
+    groups: dict[tuple[int, ...], int] = {}
+    wanted = [groups.setdefault(tuple(row), len(groups)) for row in rows[[*KEYS]].tolist()]
+    which, counts = _groups(rows, KEYS)
+    assert len({*zip(wanted, which.tolist(), strict=True)}) == len(groups) == len(counts)
+    assert counts[which].tolist() == [wanted.count(group) for group in wanted]
 
 
 def test_a_loss_before_the_rows_stays_a_gap() -> None:

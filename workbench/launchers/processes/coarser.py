@@ -39,6 +39,23 @@ def level(before: int, waiting: int, behind: float) -> int:
     return 0 if behind < ROOM or waiting < LEAST // 4 else before
 
 
+def _groups(
+    rows: Records, keys: tuple[str, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the group of each row, by its values of ``keys``, and how many rows each group has."""
+    group, span = np.zeros(len(rows), np.int64), 1
+    for name in keys if len(rows) else ():
+        column = rows[name].astype(np.int64)
+        column -= column.min()
+        count = int(column.max()) + 1
+        if span * count >= 1 << 63:  # of int64
+            group = np.unique(group, return_inverse=True)[1]
+            span = len(rows)
+        group, span = group * count + column, span * count
+    _, which, counts = np.unique(group, return_inverse=True, return_counts=True)
+    return which, counts
+
+
 class Folding:
     """Folds the rows of one ring, batch by batch. ``chunks``, ``rows``: so many were folded into so
     many.
@@ -74,9 +91,7 @@ class Folding:
         left.
         """
         at = np.flatnonzero(np.isin(rows["kind"], CHUNKED) & np.isnan(rows["value"]))
-        columns = np.stack([rows[name][at].astype(np.int64) for name in keys], axis=1)
-        _, which, counts = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
-        which = which.reshape(-1)
+        which, counts = _groups(rows[at], keys)
         last = np.zeros(len(counts), np.int64)
         np.maximum.at(last, which, at)
         nbytes, took = np.zeros_like(last), np.zeros_like(last)

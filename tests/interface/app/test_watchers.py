@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from panel.models.esm import ESMEvent
 
 from tests.interface.app.served import end, launch
 from tests.interface.app.visitor import Visitor
+from tests.live import complete
 from tests.soak import serving
 from workbench.interface.app.lines import BLOCK
 from workbench.interface.app.page import event_text
@@ -49,7 +49,7 @@ def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
 
     try:
         served.until_it_answers()
-        asyncio.run(watch())
+        complete(watch())
     finally:
         end(served)
     assert "Traceback" not in served.log.read_text()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from urllib.parse import urlsplit
 
 from bokeh.document import Document
 from bokeh.document.events import MessageSentEvent
@@ -11,7 +14,8 @@ from bokeh.models import Div
 from bokeh.protocol.messages.patch_doc import patch_doc
 from panel.models.esm import ESMEvent
 
-from tests.interface.app.served import end, launch
+from tests.benchmarks.pages import served
+from tests.interface.app.served import Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.live import complete
 from tests.soak import serving
@@ -32,15 +36,15 @@ def test_a_message_s_text_is_what_bokeh_would_write() -> None:
 
 
 def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
-    served = launch(tmp_path, "serve")
+    app = launch(tmp_path, "serve")
 
     async def watch() -> None:
-        owner = await Visitor(served).open()
+        owner = await Visitor(app).open()
         address = await serving.start(owner, serving.LONG)
-        page = await Visitor(served, address, owner.reader).open()
+        page = await Visitor(app, address, owner.reader).open()
         await page.until(lambda: page.parts["BarPart"].get("watch"), "the address of viewers")
         path = page.parts["BarPart"]["watch"].lstrip(".")
-        pages = [page, *[await Visitor(served, path).open() for _ in range(3)]]
+        pages = [page, *[await Visitor(app, path).open() for _ in range(3)]]
         for one in pages:
             await one.until(lambda one=one: len(one.batches) > 12, "messages")
             assert one.batches == [*range(1, len(one.batches) + 1)]
@@ -48,8 +52,22 @@ def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
             one.close()
 
     try:
-        served.until_it_answers()
+        app.until_it_answers()
         complete(watch())
     finally:
-        end(served)
-    assert "Traceback" not in served.log.read_text()
+        end(app)
+    assert "Traceback" not in app.log.read_text()
+
+
+def test_a_page_of_another_server_hears_them_too() -> None:
+    """As where somebody's own Panel app shows a run."""
+
+    async def watch(address: str) -> None:
+        shown = cast(Served, SimpleNamespace(url=address, port=urlsplit(address).port))
+        page = await Visitor(shown).open()
+        await page.until(lambda: len(page.batches) > 4, "messages")
+        assert page.batches == [*range(1, len(page.batches) + 1)]
+        page.close()
+
+    with served("tests.benchmarks.busy_server", "{port}") as address:
+        complete(watch(address.rstrip("/")))

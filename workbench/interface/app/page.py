@@ -160,7 +160,9 @@ class Stage(Module):
             self._pushed += size
             content = event_text(name, own)
             if not post(self._session, content, packet, partial(self._note_arrival, size)):
-                self._note_arrival(size)  # the page has gone
+                self._note_arrival(size)
+                self.send({"own": own, "buffers": [packet]})  # another server than ours
+                return
 
     def _note_arrival(self, size: int) -> None:
         self._arrived += size

@@ -38,7 +38,8 @@ def waiting(session: str) -> int:
 
 def post(session: str, content: str, block: bytes, done: Callable[[], None]) -> bool:
     """Send a patch of Bokeh's protocol, with one block of bytes, to the page of this session; from
-    any thread. ``done`` is called once it is on its way. Return False where there is no page.
+    any thread. ``done`` is called once it is on its way. Return False where no line of ours leads
+    there: it has gone, or another server shows it.
 
     Bokeh's own way there takes six times as long: it encodes the content for each page, and writes
     a message in five pieces.

@@ -161,7 +161,7 @@ class Stage(Module):
             content = event_text(name, own)
             if not post(self._session, content, packet, partial(self._note_arrival, size)):
                 self._note_arrival(size)
-                self.send({"own": own, "buffers": [packet]})  # another server than ours
+                self.send({"own": own, "buffers": [packet]})  # no line of ours leads there
                 return
 
     def _note_arrival(self, size: int) -> None:

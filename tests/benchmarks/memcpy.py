@@ -18,6 +18,10 @@ that they are about to overwrite; from which size on memcpy avoids that is glibc
 by slot through shared memory, from an array into a slot of one's own, and from the neighbour's slot
 into an array (L bytes so are 2L copied). Headers, semaphores, rows, waiting: nothing of these is in
 it, nor that slots that were just written may still be in a cache.
+
+The three copies and the all-reduce take turns, because others on the same host leave more or less
+of the memory's bandwidth from one second to the next: a share is the median over rounds of what
+each round says by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,22 +46,21 @@ from workbench.shared_memory.segments import Segment
 
 L = 64 << 20
 SLOTS = 4
-ROUNDS, CALLS = 9, 3
-SHARE = 70.0  # percent
+ROUNDS, CALLS = 21, 3
+SHARES = {2: 85.0, 4: 70.0}  # percent, by ranks
 # glibc's least size of a copy by non-temporal stores; it is read when a process starts.
 TUNED = {"GLIBC_TUNABLES": "glibc.cpu.x86_non_temporal_threshold=0x4040"}
 COPYING = """
 import sys, time, numpy as np
-a, b = np.ones(int(sys.argv[1]), np.uint8), np.zeros(int(sys.argv[1]), np.uint8)
-np.copyto(b, a)
-print(flush=True)
-sys.stdin.readline()
-start, copies = time.perf_counter(), 0
-while time.perf_counter() < start + 1:
-    np.copyto(b, a)
-    copies += 1
-print((time.perf_counter() - start) / copies)
+bytes_copied, calls = map(int, sys.argv[1:])
+a, b = np.ones(bytes_copied, np.uint8), np.ones(bytes_copied, np.uint8)
+for line in sys.stdin:
+    start = time.perf_counter()
+    for _ in range(calls):
+        np.copyto(b, a)
+    print((time.perf_counter() - start) / calls, flush=True)
 """
+Timed = Callable[[], float]  # seconds a call
 
 
 def passes(n: int) -> float:
@@ -64,27 +68,38 @@ def passes(n: int) -> float:
     return (6 * n - 3) / (2 * n)
 
 
-def time_all(rank: int, n: int, gloo: Any) -> dict[str, float]:
-    """Seconds of one call by name: the median over rounds that take turns; the worst rank's."""
-    x = torch.zeros(L // 4)
-    a, b = np.zeros(L // 4, np.float32), np.zeros(L // 4, np.float32)
-    calls: dict[str, Callable[[], Any]] = {
-        "whole": lambda: np.copyto(b, a),
-        "slots": through_slots(rank, n, gloo, a, b),
-        "all_reduce": lambda: dist.all_reduce(x),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            call()
-            dist.barrier(group=gloo)
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            seconds[name].append((time.perf_counter() - start) / CALLS)
-    worst = torch.tensor([statistics.median(seconds[name]) for name in calls], dtype=torch.float64)
+def time_all(rank: int, n: int, gloo: Any) -> dict[str, list[float]]:
+    """Seconds a call by name, of each round: they take turns; the worst rank's."""
+    # Written to: pages that never were are all the same one, and reading that costs no memory.
+    x, a, b = torch.ones(L // 4), np.ones(L // 4, np.float32), np.ones(L // 4, np.float32)
+    with past_caches() as copy_past_caches:
+        turns: dict[str, Timed] = {
+            "whole": timed(lambda: np.copyto(b, a)),
+            "past caches": copy_past_caches,
+            "slots": timed(through_slots(rank, n, gloo, a, b)),
+            "all_reduce": timed(lambda: dist.all_reduce(x)),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in turns}
+        for _ in range(ROUNDS):
+            for name, turn in turns.items():
+                dist.barrier(group=gloo)
+                seconds[name].append(turn())
+    worst = torch.tensor(list(seconds.values()), dtype=torch.float64)
     dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=gloo)
-    return dict(zip(calls, worst.tolist(), strict=True))
+    return dict(zip(seconds, worst.tolist(), strict=True))
+
+
+def timed(call: Callable[[], Any]) -> Timed:
+    """Return what makes CALLS calls, and returns the seconds of one."""
+    call()
+
+    def turn() -> float:
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        return (time.perf_counter() - start) / CALLS
+
+    return turn
 
 
 def through_slots(rank: int, n: int, gloo: Any, a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
@@ -108,32 +123,32 @@ def through_slots(rank: int, n: int, gloo: Any, a: np.ndarray, b: np.ndarray) ->
     return call
 
 
-def past_caches(n: int) -> float:
-    """Seconds of a copy of L bytes by non-temporal stores, on n processes at once; the worst's."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", COPYING, str(L)],
-            env={**os.environ, **TUNED},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(n)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        process.stdout.readline()  # all are ready before one begins
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    return max(float(process.communicate(timeout=60)[0]) for process in processes)
+@contextmanager
+def past_caches() -> Iterator[Timed]:
+    """Yield what copies L bytes by non-temporal stores, in a process that waits for its turns."""
+    with subprocess.Popen(
+        [sys.executable, "-c", COPYING, str(L), str(CALLS)],
+        env={**os.environ, **TUNED},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        asks, answers = process.stdin, process.stdout
+        assert asks is not None and answers is not None
+
+        def turn() -> float:
+            asks.write("\n")
+            asks.flush()
+            return float(answers.readline())
+
+        turn()
+        yield turn  # it ends when its input does
 
 
 WAYS = {
-    "whole": "from array to array",
-    "past caches": "past the caches",
-    "slots": "through slots",
+    "whole": ("from array to array", 1),
+    "past caches": ("past the caches", 1),
+    "slots": ("through slots", 2),  # each byte twice
 }
 
 
@@ -141,18 +156,17 @@ def measure() -> list[Figure]:
     figures = []
     for n in (2, 4):
         times = on_ranks(n, time_all)
-        copied = {  # bytes a second
-            "whole": L / times["whole"],
-            "past caches": L / past_caches(n),
-            "slots": 2 * L / times["slots"],
-        }
-        for way, words in WAYS.items():
-            least = passes(n) * L / copied[way]
+        ours = times["all_reduce"]
+        for way, (words, copies) in WAYS.items():
+            least = [passes(n) * seconds / copies for seconds in times[way]]
+            shares = [100 * a / b for a, b in zip(least, ours, strict=True)]
+            low, share, high = statistics.quantiles(shares)
+            median = statistics.median(least)
             detail = (
-                f"{times['all_reduce'] * 1e3:.1f} ms, least {least * 1e3:.1f} ms at "
-                f"{copied[way] / 1e9:.1f} GB/s a rank"
+                f"{statistics.median(ours) * 1e3:.1f} ms, least {median * 1e3:.1f} ms at "
+                f"{passes(n) * L / median / 1e9:.1f} GB/s a rank; half the rounds "
+                f"{low:.0f} to {high:.0f} %"
             )
-            share = 100 * least / times["all_reduce"]
             what = f"n={n}, 64 MB, of what memcpy {words} allows"
-            figures.append(Figure(what, share, SHARE, "%", True, detail))
+            figures.append(Figure(what, share, SHARES[n], "%", True, detail))
     return figures

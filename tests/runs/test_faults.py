@@ -30,6 +30,7 @@ from tests.live import (
 from tests.pairwise import first
 from tests.runs.failing import SOON, failure, started
 from workbench import laws
+from workbench.launchers.processes.pool import warm_pool
 
 # -- a rank is killed --
 
@@ -64,6 +65,22 @@ def test_a_rank_killed_while_the_ranks_start_is_named(moment: int) -> None:
     assert isinstance(error, wb.PeerLost) and error.rank == 1
     assert seconds < SOON * crowding() and "SIGKILL" in str(error)
     assert run.events.columns
+
+
+def test_a_rank_that_survivors_report_before_its_exit_code_comes_is_in_the_record() -> None:
+    with started() as run:
+        training(run)
+        parent = warm_pool().pid
+        os.kill(parent, signal.SIGSTOP)  # it waits for its children, and passes on how they ended
+        try:
+            os.kill(run.pids[1], signal.SIGKILL)
+            until(lambda: len(run._supervisor.reports) == 2, what="both survivors have reported")
+        finally:
+            os.kill(parent, signal.SIGCONT)
+        error, _ = failure(run, 10)
+    assert isinstance(error, wb.PeerLost) and error.rank == 1
+    detected = of(run.events, kind="detect", peer=1)
+    assert detected.select("rank", pl.col("name").cast(str)).rows() == [(-1, "killed")]
 
 
 @pytest.mark.timing

@@ -61,15 +61,17 @@ def what_went_wrong(
     return None
 
 
+def seen_to_end(failures: Reports) -> set[int]:
+    """Return the ranks that others saw end."""
+    lost = [report for report in failures.values() if report["kind"] == "PeerLost"]
+    return {report["rank"] for report in lost if report["how"] == "ended"}
+
+
 def end_to_come(failures: Reports, handles: Iterable[RankHandle]) -> bool:
     """Return whether a rank of this host that others saw end has yet to get its exit code: a
     process that used a GPU frees it first, which takes seconds where many share it.
     """
-    ended = {
-        report["rank"]
-        for report in failures.values()
-        if report["kind"] == "PeerLost" and report["how"] == "ended"
-    }
+    ended = seen_to_end(failures)
     here = [one for one in handles if isinstance(one, LocalRank)]
     return any(one.rank in ended and one.code is None for one in here)
 

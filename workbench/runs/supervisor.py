@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from workbench.rank.stop_watch import StopWatch
 from workbench.rank.unreachable import cut_off
 from workbench.runs.conducting import Conductor
 from workbench.runs.enough import check_enough
-from workbench.runs.failure import end_to_come, places_of, what_went_wrong
+from workbench.runs.failure import end_to_come, places_of, seen_to_end, what_went_wrong
 from workbench.runs.gathering import Gathering
 from workbench.runs.host_watch import HostWatch
 from workbench.runs.outcome import Reports
@@ -107,8 +106,7 @@ class Supervisor:
                     self.trained_from = time.monotonic()
                 if not self._any_failed() or self._goes_on():
                     continue
-                if failed_at is None:  # later ones may end because of the first
-                    self._note_lost(self.lost(spare=False))
+                self._note_lost(self._lost_first(failed_at))
                 # Survivors find out by themselves within 50 ms, and then say what they were in.
                 failed_at = failed_at or time.monotonic()
                 if time.monotonic() - failed_at > NOTICE:
@@ -120,6 +118,7 @@ class Supervisor:
                     break
             for key, _ in selector.select(0):  # a last word of one that has ended
                 self._read_report(key, selector)
+            self._note_lost(self._lost_first(failed_at))
 
     def _gather(self, selector: selectors.BaseSelector) -> bool:
         """Wait until training can begin, with those that have come. Returns False where too few
@@ -131,9 +130,8 @@ class Supervisor:
         while team is None:
             for key, _ in selector.select(0.01):
                 self._read_report(key, selector)
-            ended = {
-                one.rank: how_it_ended(one.code) for one in self._handles if one.code is not None
-            }
+            codes = rank_handle.ended(self._handles)
+            ended = {rank: how_it_ended(code) for rank, code in codes.items()}
             try:
                 team = gathering.team(membership.waiting, ended)
                 if team is not None:
@@ -179,16 +177,20 @@ class Supervisor:
         return all(self._control.rank_word(rank, STATE) >= TRAINING for rank in self._members)
 
     def lost(self, *, spare: bool) -> dict[int, int]:
-        """Return the ranks that ended without a report, and how: those that the run can spare, or
-        the others.
-        """
-        members = self.regrouping.team.members
+        """Return the ranks that ended without a report, and how: those to spare, or the others."""
         return {
             rank: code
             for rank, code in sorted(rank_handle.ended(self._handles).items())
             if rank not in self.reports
-            and bool(rank not in members or self._control.rank_word(rank, SPARE)) == spare
+            and bool(rank not in self._members or self._control.rank_word(rank, SPARE)) == spare
         }
+
+    def _lost_first(self, failed_at: float | None) -> set[int]:
+        """Return the lost ranks; once one has failed, only those that others saw end: these may
+        report it before its exit code is here, and further ones may end because of the first.
+        """
+        lost = {*self.lost(spare=False)}
+        return lost if failed_at is None else lost & seen_to_end(self._failures)
 
     def error(self, now: pl.DataFrame) -> WorkbenchError | None:
         """Return the error of the run, the cause before its consequences; None: it went well.
@@ -215,8 +217,7 @@ class Supervisor:
 
     def _any_missing(self) -> bool:
         ended = rank_handle.ended(self._handles)
-        members = self.regrouping.team.members
-        return any(rank not in self.reports and rank not in ended for rank in members)
+        return any(rank not in self.reports and rank not in ended for rank in self._members)
 
     @property
     def _failures(self) -> dict[int, dict[str, Any]]:
@@ -280,14 +281,13 @@ class Supervisor:
             return self._finish_without(lost)
         return self._regroup(lost, done)
 
-    def _note_lost(self, lost: Mapping[int, int]) -> None:
+    def _note_lost(self, lost: Collection[int]) -> None:
         """Record the ends of these ranks, each once."""
-        for rank in lost:
-            if rank not in self._noted:
-                self._noted.add(rank)
-                self._run._note_lost(rank)
+        for rank in sorted({*lost} - self._noted):
+            self._noted.add(rank)
+            self._run._note_lost(rank)
 
-    def _send_off(self, ranks: AbstractSet[int]) -> None:
+    def _send_off(self, ranks: set[int]) -> None:
         """Have ranks end by themselves, now that all have left their group: those that were told to
         go, and evicted ones that run again.
         """

@@ -97,7 +97,7 @@ MUTANTS = [
     Mutant(
         "A grant by chunk lets every rank send one.",
         "shared_memory/control_block.py",
-        "        self._granted = self.words[GRANT]\n",
+        "        self._granted = grant\n",
         "        pass\n",
         ("runs/test_control.py", "-k", "step_by_chunk or three_chunks"),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -103,14 +103,19 @@ def test_what_it_says_is_about_what_a_record_costs() -> None:
 
 @contextmanager
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    pack = hot_writer._pack_row
+    packer = hot_writer._packer
 
-    def slower(*record: Any) -> None:
-        wait(SLOWER_NS)
-        pack(*record)
+    def slow_packer(fields: str) -> Callable[..., None]:
+        pack = packer(fields)
+
+        def slower(*record: Any) -> None:
+            wait(SLOWER_NS)
+            pack(*record)
+
+        return slower
 
     with monkeypatch.context() as patch:
-        patch.setattr(hot_writer, "_pack_row", slower)
+        patch.setattr(hot_writer, "_packer", slow_packer)
         yield
 
 

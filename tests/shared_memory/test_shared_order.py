@@ -1,21 +1,37 @@
-"""Where stores may be seen in another order, nothing that stands on their order begins."""
+"""Where stores may be seen in another order, fences keep it; without them nothing begins."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from workbench.common.errors import WorkbenchError
+from workbench import native
+from workbench.common.errors import CollectiveError, WorkbenchError
+from workbench.launchers.processes.relay import TraceReader, apply
+from workbench.recording import events
+from workbench.recording.events import CONTEXT, DATA_AT, LANES_AT, ROW, SEND, STATUS_AT
 from workbench.recording.recorder import Recorder
+from workbench.recording.ring import Ring
+from workbench.recording.trace_memory import trace_segment
+from workbench.shared_memory import control_block as block
+from workbench.shared_memory import ordering
 from workbench.shared_memory.control_block import Control
 from workbench.shared_memory.segments import Segment
 from workbench.store.collector import Collector
 from workbench.store.event_store import Store
+from workbench.store.growing_file import Growing, Pages
+from workbench.store.rank_reader import RankReader, under_way
+from workbench.store.table import NameTable
 from workbench.store.trace_follower import Follower
-from workbench.transports.peer_page import Board
+from workbench.store.trace_sources import Source, origin_of
+from workbench.transports import peer_page
+from workbench.transports.doorbell import MESSAGES, ROOM, Bells
+from workbench.transports.peer_page import Board, write_alarm
+from workbench.transports.shared_memory import SharedOutbox
 
 STANDS_ON_IT: dict[str, Callable[[Path], object]] = {
     "segment": lambda _: Segment.create(4096, "a test"),
@@ -27,21 +43,474 @@ STANDS_ON_IT: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("machine", ["aarch64", "ppc64le", "riscv64", ""])
 @pytest.mark.parametrize("what", STANDS_ON_IT)
-def test_other_machines_are_refused_in_words(
-    what: str, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_machine_without_the_order_or_a_fence_is_refused(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: machine)
-    with pytest.raises(WorkbenchError, match=f"this one is {machine or 'unknown'}.*x86-64"):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(ordering, "WEAK", True)
+    monkeypatch.setattr(native, "extension", lambda: native.Extension(None, "nobody compiled it"))
+    words = r"needs the compiled mover .*\(aarch64\).*nobody compiled it\. Install a wheel"
+    with pytest.raises(WorkbenchError, match=words):
         STANDS_ON_IT[what](tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "AMD64"])
+def test_a_machine_without_whole_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "WHOLE_WORDS", False)
+    with pytest.raises(WorkbenchError, match="needs a 64-bit little-endian processor"):
+        Board.create(2)
+
+
 @pytest.mark.parametrize("what", STANDS_ON_IT)
-def test_this_one_is_not(
-    what: str, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(native.extension().module is None, reason=native.extension().reason)
+def test_one_with_a_fence_is_not(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(ordering, "WEAK", True)
     STANDS_ON_IT[what](tmp_path)
+
+
+@pytest.mark.skipif(native.extension().module is None, reason=native.extension().reason)
+def test_the_fence_is_there() -> None:
+    assert native.extension().module.fence() is None  # type: ignore[union-attr]
+
+
+class Weak:
+    """A machine that needs fences. At each it notes what ``look`` returns; then the next of
+    ``later`` happens: stores of another process that are seen from here on, not before.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ordering, "WEAK", True)
+        monkeypatch.setattr(ordering, "_fence", self._fence)
+        monkeypatch.setenv("WORKBENCH_MOVER", "python")
+        self.look: Callable[[], Any] = lambda: None
+        self.later: list[Callable[[], Any]] = []
+        self.seen: list[Any] = []
+
+    def _fence(self) -> None:
+        self.seen.append(self.look())
+        if self.later:
+            self.later.pop(0)()
+
+
+@pytest.fixture
+def weak(monkeypatch: pytest.MonkeyPatch) -> Weak:
+    return Weak(monkeypatch)
+
+
+# -- who publishes: at a fence, all that is behind the word is there and the word is not --
+
+Published = tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]  # what is done, word and data
+
+
+def _recorder() -> tuple[Recorder, Segment]:
+    segment = trace_segment("a test")
+    return Recorder.into_segment(segment, 0), segment
+
+
+def _magic() -> Published:
+    segment = trace_segment("a test")
+    words = segment.words
+    return lambda: Recorder.into_segment(segment, 3), lambda: (
+        words[events.H_MAGIC],
+        words[events.H_RANK],
+    )
+
+
+def _header(act: Callable[[Recorder], Any], word: int, behind: slice) -> Callable[[], Published]:
+    def case() -> Published:
+        recorder, segment = _recorder()
+        return lambda: act(recorder), lambda: (segment.words[word], bytes(segment.memory[behind]))
+
+    return case
+
+
+def _lane_again() -> Published:
+    recorder, segment = _recorder()
+    recorder.give_back(recorder.take_lane("compute"))
+    return lambda: recorder.take_lane("send"), lambda: (
+        segment.words[LANES_AT // 8],
+        segment.words[events.H_NAMES],
+    )
+
+
+def _lane_given_back() -> Published:
+    recorder, segment = _recorder()
+    lane = recorder.take_lane("compute")
+    lane.status(SEND, peer=3)
+
+    def look() -> tuple[int, bytes]:
+        return segment.words[LANES_AT // 8], bytes(segment.memory[LANES_AT + STATUS_AT :][:32])
+
+    return lambda: recorder.give_back(lane), look
+
+
+def _relayed(word: int, behind: Sequence[slice]) -> Callable[[], Published]:
+    def case() -> Published:
+        recorder, segment = _recorder()
+        lane = recorder.lane("compute")
+        lane.write(SEND, 1, 2, 3)
+        lane.status(SEND, peer=3)
+        parts, data = TraceReader(segment.memory).read()
+        copy = trace_segment("its copy")
+
+        def look() -> tuple[int, list[bytes]]:
+            return copy.words[word], [bytes(copy.memory[one]) for one in behind]
+
+        return lambda: apply(copy.memory, parts, memoryview(data)), look
+
+    return case
+
+
+def _board(act: Callable[[Board], Any], word: int, behind: slice) -> Callable[[], Published]:
+    def case() -> Published:
+        board = Board.create(2)
+        return lambda: act(board), lambda: (board.words[word], bytes(board.segment.memory[behind]))
+
+    return case
+
+
+def _control(act: Callable[[Control], Any], word: int, behind: int) -> Callable[[], Published]:
+    def case() -> Published:
+        control = Control.create(1)
+        control.words[block.HELD] = control.words[block.GRANT] = 1
+        control.words[block.GRANT_FROM] = 1
+        return lambda: act(control), lambda: (control.words[word], control.words[behind])
+
+    return case
+
+
+def _hold() -> Published:
+    control = Control.create(1)
+    return control.hold, lambda: (control.words[block.HELD], control.words[block.HOLDS])
+
+
+ERROR = CollectiveError("it broke")
+RANK = block.RUN_WORDS
+TEXT = slice(peer_page.TEXT_AT, peer_page.TEXT_AT + peer_page.TEXT_BYTES)
+NAMES = slice(events.NAMES_AT, events.NAMES_AT + 64)
+OF_LANE = slice(LANES_AT, LANES_AT + 8)
+STATUS = slice(LANES_AT + STATUS_AT + 8, LANES_AT + STATUS_AT + events.STATUS.size)
+ROWS_AT, CONTEXTS_AT = DATA_AT, DATA_AT + events.ROWS * 64
+NOTHING = slice(0, 0)
+PUBLISHERS: dict[str, Callable[[], Published]] = {
+    "a trace": _magic,
+    "names": _header(lambda recorder: recorder.name("new"), events.H_NAMES, NAMES),
+    "lanes": _header(lambda recorder: recorder.lane("compute"), events.H_LANES, OF_LANE),
+    "an end": _header(
+        lambda recorder: (recorder.name("it broke"), recorder.end("it broke", {"text": "it"})),
+        events.H_END,
+        slice(8 * events.H_ERROR, 8 * events.H_ERROR + 8),
+    ),
+    "an attempt": _header(
+        lambda recorder: recorder.belongs("job", 1),
+        events.H_ATTEMPT,
+        slice(8 * events.H_JOB, 8 * events.H_JOB + 8),
+    ),
+    "a lane that another had": _lane_again,
+    "a lane that nobody has": _lane_given_back,
+    "a relayed row": _relayed(ROWS_AT // 8 + 7, [slice(ROWS_AT, ROWS_AT + 56)]),
+    "a relayed context": _relayed(CONTEXTS_AT // 8 + 7, [slice(CONTEXTS_AT, CONTEXTS_AT + 56)]),
+    "a relayed status": _relayed((LANES_AT + STATUS_AT) // 8, [OF_LANE, STATUS]),
+    "a relayed header": _relayed(events.H_LANES, [OF_LANE, NAMES]),
+    "an alarm": _board(lambda board: board.raise_alarm(ERROR), peer_page.W_ALARM, TEXT),
+    "a mailbox": _board(
+        lambda board: board.publish_mailbox(0, 1, 2, 7), peer_page.TABLE_AT // 8 + 1, NOTHING
+    ),
+    "leaving": _board(lambda board: setattr(board, "leaving", 1), peer_page.W_LEAVING, NOTHING),
+    "a hold": _hold,
+    "a grant": _control(lambda control: control.grant("step"), block.GRANT, block.GRANT_UNIT),
+    "standing at a gate": _control(
+        lambda control: control.own_gate(0).lets_chunk("me", "key", 0),
+        RANK + block.SEEN,
+        RANK + block.AT_GATE,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PUBLISHERS)
+def test_what_is_behind_a_word_is_there_before_it(what: str, weak: Weak) -> None:
+    act, weak.look = PUBLISHERS[what]()
+    weak.seen.clear()
+    before = weak.look()[0]
+    act()
+    word, behind = weak.look()
+    assert word != before
+    assert any(a != word and b == behind for a, b in weak.seen), weak.seen
+
+
+def _written(weak: Weak, at: int, size: int, number_at: int) -> Iterator[tuple[Any, ...]]:
+    """Yield a lane, and the numbers and contents of one place that its fences have seen."""
+    recorder, segment = _recorder()
+    lane = recorder.lane("compute")
+
+    def look() -> tuple[int, bytes]:
+        content = bytes(segment.memory[at : at + size])
+        number = int.from_bytes(content[number_at:][:8], "little")
+        return number, content[:number_at] + content[number_at + 8 :]
+
+    weak.look = look
+    for _ in range(2):
+        weak.seen.clear()
+        yield lane, look()
+        weak.seen.append(look())
+
+
+@pytest.mark.parametrize("what", ["row", "context"])
+def test_a_record_is_begun_after_a_fence_and_numbered_after_another(
+    what: str, weak: Weak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Rings of one record lap themselves at once.
+    monkeypatch.setattr("workbench.recording.recorder.ROWS", 1)
+    monkeypatch.setattr("workbench.recording.recorder.CONTEXTS", 1)
+    at = ROWS_AT if what == "row" else ROWS_AT + 64
+    for turn, (lane, (number, content)) in enumerate(_written(weak, at, 64, 56)):
+        if what == "row":
+            lane.write(SEND, 10 + turn, 20, 3)
+        else:
+            lane.context(op=turn)
+        states, (last, final) = weak.seen, weak.look()
+        assert last == number + 1 and final != content
+        assert states[0] == (number, content), "begun before the one before it is there"
+        assert (number, final) in states, "numbered before it is there"
+
+
+@pytest.mark.parametrize("what", ["status", "idle"])
+def test_a_status_is_odd_while_it_changes(what: str, weak: Weak) -> None:
+    for turn, (lane, (number, content)) in enumerate(_written(weak, LANES_AT + STATUS_AT, 152, 0)):
+        lane.idle() if what == "idle" else lane.status(SEND, peer=turn, values=(1.5,))
+        last, final = weak.look()
+        assert last == number + 2 and last % 2 == 0 and final != content
+        assert (number + 1, content) in weak.seen, "changed before its number is odd"
+        assert (number + 1, final) in weak.seen, "even again before it has changed"
+
+
+def test_a_relayed_record_is_begun_after_the_one_before_it_is_there(weak: Weak) -> None:
+    recorder, segment = _recorder()
+    lane = recorder.lane("compute")
+    lane.write(SEND, 1, 2, 3)
+    lane.write(SEND, 3, 4, 3)
+    copy = trace_segment("its copy")
+    second = slice(ROWS_AT + 64, ROWS_AT + 128)
+    weak.look = lambda: (copy.words[ROWS_AT // 8 + 7], bytes(copy.memory[second]))
+    parts, data = TraceReader(segment.memory).read()
+    apply(copy.memory, parts, memoryview(data))
+    assert (1, bytes(64)) in weak.seen
+
+
+def test_a_relayed_status_is_odd_while_it_changes(weak: Weak) -> None:
+    recorder, segment = _recorder()
+    recorder.lane("compute").status(SEND, peer=3)
+    copy = trace_segment("its copy")
+    weak.look = lambda: (copy.words[(LANES_AT + STATUS_AT) // 8], bytes(copy.memory[STATUS]))
+    parts, data = TraceReader(segment.memory).read()
+    apply(copy.memory, parts, memoryview(data))
+    number, status = weak.look()
+    assert (number + 1, bytes(len(status))) in weak.seen and (number + 1, status) in weak.seen
+
+
+def test_a_fingerprint_is_of_no_collective_while_it_changes(weak: Weak) -> None:
+    board = Board.create(2)
+    at = peer_page.HISTORY_AT // 8
+    board.begin(0, 70)
+    weak.look = lambda: (board.words[at], board.words[at + 1], board.words[peer_page.W_OP])
+    weak.seen.clear()
+    board.begin(peer_page.HISTORY, 71)
+    assert (-1, 70, 0) in weak.seen and (-1, 71, 0) in weak.seen
+    assert (peer_page.HISTORY, 71, 0) in weak.seen
+
+
+def test_a_bell_is_announced_before_work_is_looked_for(weak: Weak) -> None:
+    bells = Bells.create()
+    words = bells.segment.words
+    weak.look = lambda: (words[ROOM], words[MESSAGES])
+    bells.listen(True, True)
+    assert (1, 1) in weak.seen
+
+
+# -- who reads: what the word announces is seen after the fence, not before --
+
+
+def test_a_bell_rings_for_whom_the_fence_shows(weak: Weak) -> None:
+    bells = Bells.create()
+    weak.later = [lambda: bells.segment.words.__setitem__(MESSAGES, 1)]
+    bells.messages.ring_now()
+    assert bells.semaphore.acquire(False)
+
+
+def test_an_alarm_is_read_after_its_length(weak: Weak) -> None:
+    board, text = Board.create(2), write_alarm(ERROR)
+    board.words[peer_page.W_ALARM] = len(text)
+    place = slice(peer_page.TEXT_AT, peer_page.TEXT_AT + len(text))
+    weak.later = [lambda: board.segment.memory.__setitem__(place, text)]
+    assert str(board.alarm()) == "it broke"
+
+
+def test_a_fingerprint_is_read_after_its_number_and_before_it_again(weak: Weak) -> None:
+    board, at = Board.create(2), peer_page.HISTORY_AT // 8
+    board.begin(0, 70)
+    set_word = board.words.__setitem__
+    weak.later = [lambda: set_word(at + 1, 71)]
+    assert board.signature(0) == 71
+    weak.later = [lambda: None, lambda: set_word(at, -1)]
+    assert board.signature(0) is None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: Board.create(2).mailbox(0, 1, 2),
+        lambda: Board.create(2).leaving,
+        lambda: SharedOutbox(64, "a test").waiting(),
+    ],
+)
+def test_what_is_read_elsewhere_comes_after_a_fence(read: Callable[[], Any], weak: Weak) -> None:
+    read()
+    assert weak.seen
+
+
+def _trace() -> Segment:
+    """Return a trace with a row and a status."""
+    recorder, segment = _recorder()
+    lane = recorder.lane("compute")
+    lane.write(SEND, 10, 20, 3)
+    lane.status(SEND, peer=3)
+    return segment
+
+
+def _hide(memory: memoryview, place: slice) -> Callable[[], None]:
+    """Clear a place; return what shows it again."""
+    content = bytes(memory[place])
+    memory[place] = bytes(len(content))
+    return lambda: memory.__setitem__(place, content)
+
+
+def test_a_trace_is_read_from_its_header_down(weak: Weak) -> None:
+    segment = _trace()
+    memory, stored = segment.memory, list[tuple[Any, ...]]()
+    show_lanes = _hide(memory, slice(8 * events.H_LANES, 8 * events.H_LANES + 8))
+    show_number = _hide(memory, slice(ROWS_AT + 56, ROWS_AT + 64))
+    show_row = _hide(memory, slice(ROWS_AT + 8, ROWS_AT + 16))
+    weak.later = [show_lanes, show_number, show_row]
+    RankReader(lambda *row: stored.append(row), lambda _: 1, 0, memory, {}).drain()
+    ((_, _, rows, _),) = stored
+    assert rows["end_ns"].tolist() == [20]
+
+
+def test_names_are_read_after_their_count(weak: Weak) -> None:
+    segment = _trace()
+    weak.later = [_hide(segment.memory, NAMES)]
+    names = NameTable(lambda _: 1, segment.memory)
+    names.read()
+    assert names.texts == ["", "compute"]
+
+
+def test_a_row_that_is_overwritten_meanwhile_is_lost(weak: Weak) -> None:
+    segment = _trace()
+    segment.words[(ROWS_AT + 2 * 64) // 8 - 1] = 2  # two rows of a ring
+    ring = Ring(segment.memory, ROWS_AT, 4, ROW)
+    weak.later = [lambda: None, lambda: segment.words.__setitem__((ROWS_AT + 64) // 8 - 1, 5)]
+    rows, lost = ring.read()
+    assert (rows["seq"].tolist(), lost) == ([1], 1)
+
+
+def test_a_status_that_changes_meanwhile_is_read_again(weak: Weak) -> None:
+    segment = _trace()
+    names = NameTable(lambda _: 1, segment.memory)
+    words = segment.words
+
+    def change() -> None:  # of the rest the reader had seen only a part
+        words[(LANES_AT + STATUS_AT) // 8 + 1] += 1
+
+    weak.later = [lambda: None, change]
+    since = words[(LANES_AT + STATUS_AT) // 8 + 1]
+    ((_, _, _, *fields),) = under_way(segment.memory, 0, 1, names)
+    assert since + 1 in fields
+
+
+def test_a_status_is_read_after_its_owner(weak: Weak) -> None:
+    segment = _trace()
+    names = NameTable(lambda _: 1, segment.memory)
+    weak.later = [_hide(segment.memory, slice(LANES_AT + STATUS_AT, LANES_AT + STATUS_AT + 32))]
+    assert len(list(under_way(segment.memory, 0, 1, names))) == 1
+
+
+def test_a_file_s_records_are_read_after_their_numbers(weak: Weak, tmp_path: Path) -> None:
+    path, record = tmp_path / "0.rows", bytearray(64)
+    record[56] = 1
+    path.write_bytes(record)
+    record[8] = 20
+    weak.later = [lambda: None, lambda: path.write_bytes(record)]
+    (rows,) = Growing(path, CONTEXT, 4).read()
+    assert bytes(rows)[8] == 20
+
+
+def test_a_file_s_pages_are_read_one_after_the_other(weak: Weak, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(bytes(128))
+    pages = Pages(path, 128)
+    weak.later = [lambda: path.write_bytes(b"\1" * 128)]
+    assert bytes(pages[:64]) == bytes(64) and bytes(pages[64:]) == b"\1" * 64
+
+
+def test_the_origin_of_a_trace_is_read_from_its_header_down(weak: Weak, tmp_path: Path) -> None:
+    recorder = Recorder.into_folder(tmp_path, 0)
+    recorder.belongs("job", 2)
+    (folder,) = tmp_path.iterdir()
+    names = slice(events.NAMES_AT, events.NAMES_AT + events.NAMES_BYTES)
+    weak.later = [_hide(recorder.memory, names)]
+    assert origin_of(Source(0, 0, folder)).job == "job"
+
+
+def test_an_agent_reads_the_header_before_what_it_counts(weak: Weak) -> None:
+    segment = _trace()
+    reader = TraceReader(segment.memory)
+    reader.read()
+    place = events.NAMES_AT + segment.words[events.H_NAMES]
+    segment.words[events.H_NAMES] += 4
+    # The first fence comes after the count of lanes.
+    weak.later = [
+        lambda: None,
+        lambda: segment.memory.__setitem__(slice(place, place + 4), b"\3abc"),
+    ]
+    parts, data = reader.read()
+    copy = trace_segment("its copy")
+    apply(copy.memory, parts, memoryview(data))
+    assert bytes(copy.memory[place : place + 4]) == b"\3abc"
+
+
+@pytest.mark.parametrize("unit", ["chunk", "iteration"])
+def test_a_grant_is_taken_for_what_it_grants(unit: str, weak: Weak) -> None:
+    control = Control.create(1)
+    control.hold()
+    gate = control.own_gate(0)
+    words = control.words
+    words[block.GRANT] += 1
+
+    def show() -> None:
+        words[block.GRANT_UNIT], words[block.GRANT_UNTIL] = block.UNITS.index("iteration"), 4
+
+    weak.later = [show]
+    may = gate._may_pass("key", 5) if unit == "chunk" else gate._may_begin(5)
+    assert not may
+
+
+def test_a_pause_is_known_where_it_is_seen(weak: Weak) -> None:
+    control = Control.create(1)
+    gate = control.own_gate(0)
+    control.hold()
+    assert not gate.lets_chunk("one", "key", 0)
+    weak.later = [lambda: control.words.__setitem__(block.HOLDS, 2)]
+    assert not gate.lets_chunk("another", "key", 0)
+    assert list(gate._standing) == ["another"]
+
+
+def test_who_has_passed_does_not_stand(weak: Weak) -> None:
+    control = Control.create(1)
+    control.hold()
+    control.set_rank(0, block.AT_GATE, 1)
+    assert control.standing() == [0]
+    weak.later = [lambda: control.set_rank(0, block.AT_GATE, 0)]
+    assert control.standing() == []

@@ -14,7 +14,6 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.recording.events import SEND, WAIT, now
 from workbench.recording.lane import Lane
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
-from workbench.transports.mailbox import SLOTS
 from workbench.transports.shared_memory import SharedOutbox
 
 
@@ -117,9 +116,8 @@ class SendEngine(Engine):
         """Finish a message that is read in place, once its receiver has it; return whether it
         has.
         """
-        free = self.members.outbox(transfer.peer, P2P_PLANE).free
-        reads = self._posts[transfer.peer] - (SLOTS - free._get_value())
-        if reads < transfer.left_at:
+        box = self.members.outbox(transfer.peer, P2P_PLANE)
+        if self._posts[transfer.peer] - box.waiting() < transfer.left_at:
             return False
         to, moment = self.world[transfer.peer], now()
         self.context(transfer)

@@ -58,10 +58,18 @@ def _chosen(name: str) -> Extension:
         )
     if name == "python":
         return Extension(None, "WORKBENCH_MOVER=python asks for Python's")
-    mover = load(Path(__file__).parent)
+    mover = extension()
     if mover.module is None and name == "c":
         raise WorkbenchError(f"WORKBENCH_MOVER=c asks for the compiled mover: {mover.reason}")
     return mover
+
+
+@functools.cache
+def extension() -> Extension:
+    """Return the extension whatever moves messages: other things need it on some machines
+    (shared_memory/ordering.py).
+    """
+    return load(Path(__file__).parent)
 
 
 def load(folder: Path) -> Extension:

@@ -3,11 +3,19 @@
    Each file declares its functions and types here; Python sees a function under its name in
    `functions`, a type under the last part of its spec's name. */
 #include "mover.h"
+#include <stdatomic.h>
 
 PyObject *watch_rings(PyObject *, PyObject *); /* drain.c */
 extern PyType_Spec reader_spec;                /* drain.c */
 
+/* Python writes and reads words in shared memory too: shared_memory/ordering.py. */
+static PyObject *fence(PyObject *self, PyObject *none) {
+    atomic_thread_fence(memory_order_seq_cst);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"fence", fence, METH_NOARGS, "Order all memory accesses before it and after it, for every processor."},
     {"watch_rings", watch_rings, METH_VARARGS, "Gather from Readers for some seconds, or until a word is set."},
     {NULL, NULL, 0, NULL},
 };

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from workbench.native import compiled
 from workbench.recording.events import NOWHERE, PAGE, RECORD_BYTES, SEND, STATUS_AT, Where, now
 from workbench.recording.meter import EVERY, FIRST, Meter
+from workbench.shared_memory import ordering
 
-_pack_row = struct.Struct("qqIHhiiiHHqdq").pack_into
-_pack_context = struct.Struct("HHHHiiqqqqqq").pack_into
+_ROW, _CONTEXT = "qqIHhiiiHHqd", "HHHHiiqqqqq"  # a record's fields, without its number
 _pack_status_number = struct.Struct("q").pack_into
 _pack_status_head = struct.Struct("qHhHHHHqii").pack_into
 _AFTER_NUMBER = STATUS_AT + struct.calcsize("q")
@@ -62,6 +62,7 @@ class Lane:
     def _open(self) -> None:
         place = self._place
         self._page, self._contexts, self._status_seq = place.page, place.contexts, 0
+        self._pack_context = _packer(_CONTEXT)
         self.write, self._use_context, self._end = row_writer(place.rows, self, place.meter)
 
     def mute(self, lost: Callable[[], None] | None) -> None:
@@ -107,7 +108,7 @@ class Lane:
             log = self._contexts
             at = log.claim()  # first: it may bring new memory
             number = log.seq
-            _pack_context(log.memory, at, *fields, number)
+            self._pack_context(log.memory, at, *fields, number)
             self._latest = fields, number
         self._use_context(number)
         return number
@@ -138,6 +139,8 @@ class Lane:
         self._status_seq += 2
         memory, at = self._page, STATUS_AT
         _pack_status_number(memory, at, self._status_seq - 1)
+        if ordering.WEAK:
+            ordering.fence()
         if shape or values:
             dims = (shape + _NO_SHAPE)[:4]
             _pack_shape(memory, at + _HEAD, min(len(shape), 4), min(len(values), 8), *dims)
@@ -159,6 +162,8 @@ class Lane:
             step,
             chunk,
         )
+        if ordering.WEAK:
+            ordering.fence()
         _pack_status_number(memory, at, self._status_seq)
 
     def count_cost(self, ns: int) -> None:
@@ -171,7 +176,11 @@ class Lane:
         self._status_seq += 2
         page = self._page
         _pack_status_number(page, STATUS_AT, self._status_seq - 1)
+        if ordering.WEAK:
+            ordering.fence()
         _pack_status_head(page, _AFTER_NUMBER, now(), 0, -1, 0, 0, 0, 0, -1, -1, -1)
+        if ordering.WEAK:
+            ordering.fence()
         _pack_status_number(page, STATUS_AT, self._status_seq)
 
 
@@ -271,13 +280,27 @@ class _Turn:
         self.meter.timed(clock() - began)
 
 
+def _packer(fields: str) -> Callable[..., None]:
+    """Return what writes a record, its number last: a record is there once its number is."""
+    if not ordering.WEAK:
+        return struct.Struct(fields + "q").pack_into  # field after field
+    pack, pack_number = struct.Struct(fields).pack_into, struct.Struct("q").pack_into
+
+    def pack_in_order(memory: memoryview, at: int, *values: float) -> None:
+        ordering.fence()  # the record before is there, before this one overwrites another
+        pack(memory, at, *values[:-1])
+        ordering.fence()
+        pack_number(memory, at + RECORD_BYTES - 8, values[-1])
+
+    return pack_in_order
+
+
 def row_writer(log: Log, lane: Lane | None = None, meter: Meter | None = None) -> Writer:
     """Build the hot path of a lane as a closure: local names are the fastest that Python has.
 
-    The sequence number is written last, so that a row is there once its number is. One comparison
-    finds both the end of a block and a row that is to be timed.
+    One comparison finds both the end of a block and a row that is to be timed.
     """
-    memory, pack, turn = log.memory, _pack_row, _Turn(log, lane, meter)
+    memory, pack, turn = log.memory, _packer(_ROW), _Turn(log, lane, meter)
     seq, context = log.seq, 0
     # Of the last row written; of a full block's, so that the next one brings a new block.
     offset = log.at + ((seq - 1) % log.records if seq else -1) * RECORD_BYTES

@@ -54,13 +54,8 @@ from workbench.recording.events import (
 from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, nowhere
 from workbench.recording.meter import Meter, Samples
 from workbench.recording.trace_memory import map_block, new_folder
-from workbench.shared_memory.segments import (
-    Segment,
-    birth_ticks,
-    need_ordered_stores,
-    publish,
-    reserve,
-)
+from workbench.shared_memory.ordering import need_order, publish
+from workbench.shared_memory.segments import Segment, birth_ticks, reserve
 
 
 class Recorder:
@@ -105,7 +100,7 @@ class Recorder:
             (H_OPERATIONS, 0),
         ):
             self._words[word] = value
-        self._words[H_MAGIC] = MAGIC
+        publish(self._words, H_MAGIC, MAGIC)
         self.name("")
         if self.active:
             self._words[H_COST_PS] = int(cost_of_a_record() * 1000)
@@ -124,7 +119,7 @@ class Recorder:
         """Return a recorder that writes this rank's files in ``folder``; ``wb.load(folder)`` merges
         those of all ranks.
         """
-        need_ordered_stores("a trace that is read while it is written")
+        need_order("a trace that is read while it is written")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         name = f"rank-{rank}-{os.getpid()}" + (f"-restart-{restart}" if restart != "0" else "")
         place = new_folder(folder, name)
@@ -143,7 +138,7 @@ class Recorder:
         """
         if not self._words[H_ATTEMPT]:
             self._words[H_JOB] = 1 + self.name(job)
-            self._words[H_ATTEMPT] = 1 + attempt  # written last: its name is there already
+            publish(self._words, H_ATTEMPT, 1 + attempt)  # its name is there already
 
     def only_operations(self) -> None:
         """Note that operations are recorded as a whole, nothing of their inside."""
@@ -162,7 +157,7 @@ class Recorder:
         if self._words[H_PID] == os.getpid():  # a fork's end is not ours
             if error is not None:
                 self._words[H_ERROR] = 1 + self.name(json.dumps(error))
-            self._words[H_END] = 1 + self.name(words)  # written last: the error is there already
+            publish(self._words, H_END, 1 + self.name(words))  # the error is there already
 
     def name(self, text: str) -> int:
         """Return the number that stands for ``text`` in this rank's records; equal texts have equal
@@ -223,7 +218,7 @@ class Recorder:
                 return
             self._written[lane.name] = lane.leave(self._lose)
             place = lane._place
-            place.page[:8] = bytes(8)  # of no name
+            publish(memoryview(place.page)[:8].cast("q"), 0, 0)  # of no name
             self._free.append(place)
 
     def _new_lane(self, name: str, number: int) -> Lane:

@@ -11,6 +11,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from workbench.shared_memory.ordering import fence
+
 _Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
 FARTHEST = 2**62  # a number beyond it is none: nobody writes so many
 _T = TypeVar("_T", bound=np.generic)
@@ -40,8 +42,10 @@ class Ring:
             first = max(begin, stop - self.size)
         if stop == begin:
             return self._records[:0], 0
+        fence()
         copy = cut(self._records, first, stop)
         numbers = np.arange(first, stop + 1)
+        fence()
         behind = cut(self._seq, first - 1, stop - 1)  # read after the copying
         whole = (copy["seq"] == numbers[1:]) & (behind == numbers[:-1])
         if not whole.all():

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from workbench.common.errors import How
 from workbench.shared_memory.link_state import PLAIN, LinkState
+from workbench.shared_memory.ordering import fence, observe, publish
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 
 # CHECKPOINT is the iteration before which all ranks write one that was asked for; SAVED and
@@ -231,7 +232,7 @@ class Control:
             for rank in range(self.ranks):
                 self.set_rank(rank, AT_GATE, 0)
             self.words[HOLDS] += 1
-        self.words[HELD] = 1
+        publish(self.words, HELD, 1)
         self.refresh()
 
     def let_go(self) -> None:
@@ -245,7 +246,7 @@ class Control:
         """
         self.words[GRANT_UNIT] = UNITS.index(unit)
         self.words[GRANT_UNTIL] = min(self.rank_word(rank, ITERATION) for rank in range(self.ranks))
-        self.words[GRANT] += 1
+        publish(self.words, GRANT, self.words[GRANT] + 1)
         self.open_gates()
 
     def open_gates(self) -> None:
@@ -264,7 +265,9 @@ class Control:
         if not self.words[HELD]:
             return []
         newest, word = self.words[GRANT], self.rank_word
-        return [r for r in range(self.ranks) if word(r, AT_GATE) and word(r, SEEN) == newest]
+        seen = [r for r in range(self.ranks) if word(r, SEEN) == newest]
+        fence()
+        return [r for r in seen if word(r, AT_GATE)]
 
     def under_way(self, ranks: Sequence[int]) -> bool:
         """Return whether one of these ranks has still to see, or to finish, the last grant."""
@@ -337,6 +340,7 @@ class Gate:
 
     def _look(self, who: Hashable, may: Callable[[], bool]) -> bool:
         with self._passing:
+            fence()  # the words of a pause were written before HELD
             if self._holds != self.words[HOLDS]:  # who stood in another one has gone on since
                 self._holds = self.words[HOLDS]
                 self._standing.clear()
@@ -347,6 +351,7 @@ class Gate:
             else:
                 self._standing.setdefault(who, time.monotonic_ns())
             self._note()
+            fence()
             self.control.set_rank(self.rank, SEEN, grant)
             return passes
 
@@ -362,28 +367,30 @@ class Gate:
     def _may_pass(self, key: Hashable, iteration: int) -> bool:
         if self.words[ABORT]:
             return True
+        grant = observe(self.words, GRANT)
         unit = UNITS[self.words[GRANT_UNIT]]
         if unit == "iteration":
-            return self._in_granted(iteration)
+            return self._in_granted(grant, iteration)
         if unit == "step" and key == self._key:
             return True
-        if self.words[GRANT] <= max(self._granted, self.words[GRANT_FROM]):
+        if grant <= max(self._granted, self.words[GRANT_FROM]):
             return False
-        self._granted = self.words[GRANT]
+        self._granted = grant
         self._key = key
         return True
 
     def _may_begin(self, iteration: int) -> bool:
         if self.words[ABORT]:
             return True
+        grant = observe(self.words, GRANT)
         if UNITS[self.words[GRANT_UNIT]] == "iteration":
-            return self._in_granted(iteration)
-        if self.words[GRANT] <= max(self._begun, self.words[GRANT_FROM]):
+            return self._in_granted(grant, iteration)
+        if grant <= max(self._begun, self.words[GRANT_FROM]):
             return False
-        self._begun = self.words[GRANT]
+        self._begun = grant
         return True
 
-    def _in_granted(self, iteration: int) -> bool:
+    def _in_granted(self, grant: int, iteration: int) -> bool:
         """Return whether all ranks have finished the slowest rank's iteration."""
-        granted = self.words[GRANT] > self.words[GRANT_FROM]
+        granted = grant > self.words[GRANT_FROM]
         return granted and iteration <= self.words[GRANT_UNTIL]

@@ -14,13 +14,13 @@ import _multiprocessing  # type: ignore[import-not-found]  # no stubs
 import ctypes
 import mmap
 import os
-import platform
 import signal
 import sys
 from collections.abc import Callable
 from typing import Protocol
 
 from workbench.common.errors import WorkbenchError
+from workbench.shared_memory.ordering import need_order
 
 SEMAPHORE_BYTES = 64  # a cache line each, so that two of them never share one
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -31,35 +31,6 @@ class Semaphore(Protocol):
 
     def acquire(self, block: bool = True, timeout: float | None = None, /) -> bool: ...
     def release(self) -> None: ...
-
-
-ORDERED = ("x86_64", "amd64", "i686", "i386")  # machines whose stores are seen in their order
-
-
-def need_ordered_stores(who: str) -> None:
-    """Raise WorkbenchError where one process may see another's stores in another order.
-
-    What is told through shared memory without a lock is told by a word that is written last: a
-    record by its number (recording/events.py, store/collector.py), a collective by its own
-    (board.py), an alarm by its length, a name or a lane by their count. That order is what x86
-    promises; on ARM, POWER or RISC-V half a record could be taken for a whole one, and Python has
-    no barrier that would help.
-    """
-    machine = platform.machine()
-    if machine.lower() not in ORDERED:
-        raise WorkbenchError(
-            f"{who} needs a machine whose stores become visible in the order in which they are "
-            f"made (x86-64), and this one is {machine or 'unknown'}: what ranks record and tell "
-            "each other could be read half written. Use an x86-64 machine."
-        )
-
-
-def publish(words: memoryview, at: int, value: int) -> None:
-    """Write the word that tells other processes that everything written before it is complete.
-
-    A plain store: the caller has called ``need_ordered_stores``.
-    """
-    words[at] = value
 
 
 def reserve(fd: int, offset: int, nbytes: int, what: str) -> None:
@@ -95,7 +66,7 @@ class Segment:
             raise WorkbenchError(
                 f"the shared-memory transport needs Linux (memfd, futexes); this is {sys.platform}"
             )
-        need_ordered_stores(f"shared memory for {what}")
+        need_order(f"shared memory for {what}")
         fd = os.memfd_create(f"workbench {what}", os.MFD_CLOEXEC)
         try:
             reserve(fd, 0, nbytes, what)

@@ -27,7 +27,7 @@ import numpy as np
 
 from workbench import native
 from workbench.common import threads
-from workbench.shared_memory.segments import need_ordered_stores
+from workbench.shared_memory.ordering import need_order
 from workbench.store.event_store import Store
 from workbench.store.rank_reader import CompiledReader, RankReader, reader
 
@@ -49,7 +49,7 @@ class Collector:
     """
 
     def __init__(self, store: Store, traces: Mapping[int, memoryview]) -> None:
-        need_ordered_stores("the collector")
+        need_order("the collector")
         self.store = store
         self.records = self.dropped = self._cpu_ns = 0
         self.broken: dict[int, str] = {}

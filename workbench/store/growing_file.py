@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from workbench.recording.events import RECORD_BYTES
+from workbench.shared_memory.ordering import fence
 from workbench.store.regular_file import opened
 from workbench.store.table import Records
 
@@ -35,6 +36,7 @@ class Pages:
         """Read these bytes. Raises ValueError if they are not there any more."""
         start, stop, _ = part.indices(self._nbytes)
         data = os.pread(self._file, stop - start, start)
+        fence()
         if len(data) < stop - start:
             raise _cut_off(self._path, self._nbytes, self._file)
         return memoryview(data)
@@ -80,6 +82,7 @@ class Growing:
     def _records(self, count: int) -> Records:
         """Return the next records, as many of them as the file has."""
         data = os.pread(self._file, count * RECORD_BYTES, self._position * RECORD_BYTES)
+        fence()
         whole = bytearray(data[: len(data) // RECORD_BYTES * RECORD_BYTES])  # to be written to
         return np.frombuffer(whole, self._dtype)
 

@@ -24,6 +24,7 @@ from workbench.recording.events import (
     STATUS,
 )
 from workbench.recording.ring import Ring
+from workbench.shared_memory.ordering import fence, observe
 from workbench.store.table import NAMES_OF_CONTEXT, Memory, NameTable, Records, resolve
 
 # Contexts of a lane that are kept: a row may go back to an older one (Lane.again).
@@ -61,7 +62,7 @@ class RankReader:
 
     def drain(self) -> tuple[int, int, float]:
         """Return the records stored, the records dropped, and how full the fullest ring was."""
-        if self._words[events.H_MAGIC] != events.MAGIC:  # no recorder there yet
+        if observe(self._words, events.H_MAGIC) != events.MAGIC:  # no recorder there yet
             return 0, 0, 0.0
         self._open_lanes()
         read = [(lane, lane.rows.read(), lane.contexts.read()[0]) for lane in self._lanes]
@@ -96,7 +97,7 @@ class RankReader:
         return newly
 
     def _open_lanes(self) -> None:
-        there = min(self._words[events.H_LANES], LANES)
+        there = min(observe(self._words, events.H_LANES), LANES)
         self._lanes += [_Lane(self._memory, index) for index in range(len(self._lanes), there)]
 
     def filling(self) -> bool:
@@ -180,6 +181,7 @@ def under_way(
     for index in range(lanes):
         at = events.LANES_AT + index * PAGE
         owner = bytes(trace[at : at + 8])
+        fence()
         status = _status(trace, at + events.STATUS_AT)
         if status is None or owner != bytes(trace[at : at + 8]):  # given to another meanwhile
             continue
@@ -218,6 +220,7 @@ def _status(memory: Memory, at: int) -> tuple[int, ...] | None:
             continue
         if status[2] == 0 or status[2] > len(KINDS):
             return None
+        fence()
         if data == bytes(memory[at : at + STATUS.size]):
             return status
     return None

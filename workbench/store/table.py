@@ -19,6 +19,7 @@ import polars as pl
 from workbench.common.errors import SpecError, WorkbenchError, short
 from workbench.recording import events
 from workbench.recording.events import CODE, COLUMNS, CONTEXT, KINDS, PAGE, ROW
+from workbench.shared_memory.ordering import observe
 
 Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
 
@@ -87,7 +88,8 @@ class NameTable:
 
     def read(self) -> None:
         """Take in what was published since the last call."""
-        published = min(self._memory[:PAGE].cast("q")[events.H_NAMES], events.NAMES_BYTES)
+        words = self._memory[:PAGE].cast("q")
+        published = min(observe(words, events.H_NAMES), events.NAMES_BYTES)
         if self._used >= published:
             return
         names = self._memory[events.NAMES_AT : events.NAMES_AT + published]

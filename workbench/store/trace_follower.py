@@ -17,7 +17,7 @@ from pathlib import Path
 
 from workbench.common import threads
 from workbench.recording import events
-from workbench.shared_memory.segments import need_ordered_stores
+from workbench.shared_memory.ordering import need_order
 from workbench.store.event_store import Store
 from workbench.store.recoveries import KEY
 from workbench.store.restarts import Ended, as_metadata
@@ -46,7 +46,7 @@ class Follower:
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
-        need_ordered_stores("following a job")
+        need_order("following a job")
         self.store, self.folder = store, folder
         self.ranks: dict[int, Rank] = {}
         self.problems: dict[str, str] = {}

@@ -98,7 +98,9 @@ class Rank:
     @property
     def origin(self) -> Origin:
         with contextlib.suppress(ValueError):
-            self._origin = origin(self._trace[: NAMES_AT + NAMES_BYTES])
+            header = bytes(self._trace[:PAGE])  # first: the names are at least as new
+            names = self._trace[PAGE : NAMES_AT + NAMES_BYTES]
+            self._origin = origin(memoryview(header + names))
         return self._origin
 
     @property

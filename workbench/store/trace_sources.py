@@ -20,6 +20,7 @@ from workbench.common.errors import WorkbenchError
 from workbench.common.units import counted
 from workbench.recording import events
 from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
+from workbench.shared_memory.ordering import fence
 from workbench.store.regular_file import opened
 from workbench.store.table import NameTable, Records
 
@@ -94,7 +95,9 @@ def origin_of(source: Source) -> Origin:
     """Return the origin that a folder names; an empty one where the folder cannot be read."""
     try:
         with opened(source.folder / "trace") as file:
-            data = file.read(NAMES_AT + NAMES_BYTES)
+            data = os.pread(file.fileno(), PAGE, 0)
+            fence()  # the names are at least as new as what counts them
+            data += os.pread(file.fileno(), NAMES_AT + NAMES_BYTES - PAGE, PAGE)
     except OSError:
         return Origin()
     if len(data) < NAMES_AT + NAMES_BYTES or int.from_bytes(data[:8], "little") != events.MAGIC:

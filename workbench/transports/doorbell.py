@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from workbench.shared_memory.ordering import fence
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 
 PAGE = 4096
@@ -33,6 +34,7 @@ class Bell:
             self.ring_now()
 
     def ring_now(self) -> None:
+        fence()  # its word is read after what it looks for is there
         if self._words[self._word]:
             self._semaphore.release()
 
@@ -90,9 +92,10 @@ class Bells:
         """Announce that a thread is about to wait; look for work once more, then ``wait``."""
         words = self.segment.words
         words[ROOM], words[MESSAGES] = room, messages
-        # A locked instruction: the announcement is out before what follows is read.
+        # A locked instruction on x86: the announcement is out before what follows is read.
         self.semaphore.release()
         self.semaphore.acquire(True, 1.0)
+        fence()
 
     def wait(self, seconds: float) -> None:
         if _together.thread == threading.get_ident():  # who is waited for may wait for us

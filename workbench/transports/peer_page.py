@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from workbench.common import environment
 from workbench.common.errors import CollectiveError, WorkbenchError, from_fields
-from workbench.shared_memory.segments import Segment, process_state, publish
+from workbench.shared_memory.ordering import fence, observe, publish
+from workbench.shared_memory.segments import Segment, process_state
 from workbench.transports.doorbell import Bells
 
 W_OP, W_ALARM, W_LEAVING = range(3)
@@ -85,10 +86,10 @@ class Board:
         """Return the descriptor of the owner's mailbox to that group rank, or -1 while there is
         none.
         """
-        return self.words[TABLE_AT // 8 + plane * size + to] - 1
+        return observe(self.words, TABLE_AT // 8 + plane * size + to) - 1
 
     def publish_mailbox(self, plane: int, to: int, size: int, fd: int) -> None:
-        self.words[TABLE_AT // 8 + plane * size + to] = fd + 1
+        publish(self.words, TABLE_AT // 8 + plane * size + to, fd + 1)
 
     def sign(self, visitor: int, size: int) -> None:
         """Note on the owner's page that this peer has opened it."""
@@ -112,6 +113,7 @@ class Board:
         """
         words, at = self.words, HISTORY_AT // 8 + op % HISTORY * 2
         words[at] = -1
+        fence()
         words[at + 1] = signature
         publish(words, at, op)
         publish(words, W_OP, op)
@@ -130,19 +132,19 @@ class Board:
         there, or long ago.
         """
         at = HISTORY_AT // 8 + op % HISTORY * 2
-        if self.words[at] != op:
+        if observe(self.words, at) != op:
             return None
-        signature = self.words[at + 1]
+        signature = observe(self.words, at + 1)
         return signature if self.words[at] == op else None
 
     @property
     def leaving(self) -> int:
         """STAYS, LEAVES (takes nothing any more) or LEFT (all that it sent has been taken)."""
-        return self.words[W_LEAVING]
+        return observe(self.words, W_LEAVING)
 
     @leaving.setter
     def leaving(self, stage: int) -> None:
-        self.words[W_LEAVING] = stage
+        publish(self.words, W_LEAVING, stage)
 
     def raise_alarm(self, error: WorkbenchError) -> None:
         """Tell the owner, once, that the group has failed: the first alarm stays, whole."""
@@ -153,7 +155,7 @@ class Board:
 
     def alarm(self) -> WorkbenchError | None:
         """Return why the group has failed, as a peer has reported it; None without a report."""
-        size = self.words[W_ALARM]
+        size = observe(self.words, W_ALARM)
         if not size:
             return None
         return read_alarm(bytes(self.segment.memory[TEXT_AT : TEXT_AT + size]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.shared_memory.ordering import fence
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment
 from workbench.transports.mailbox import HEADER, HEADER_BYTES, SLOTS, Header, Views
 from workbench.transports.sizes import HEAD_BYTES, mailbox_bytes
@@ -92,9 +93,15 @@ class SharedOutbox(_Mailbox):
         if self.bell is not None:
             self.bell.ring()
 
+    def waiting(self) -> int:
+        """Return how many slots the receiver has not given back. What was in the others is read."""
+        free: int = self.free._get_value()  # type: ignore[attr-defined]
+        fence()  # unlike acquiring, this orders nothing
+        return SLOTS - free
+
     def drained(self) -> bool:
         """Return whether the receiver has taken all that was posted."""
-        return bool(self.free._get_value() == SLOTS)  # type: ignore[attr-defined]
+        return not self.waiting()
 
 
 class SharedInbox(_Mailbox):

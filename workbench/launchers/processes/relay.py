@@ -35,6 +35,7 @@ from workbench.recording.events import (
 )
 from workbench.recording.ring import Ring
 from workbench.shared_memory.control_block import LINK_WORDS, RANK_WORDS, RANKS, RUN_WORDS
+from workbench.shared_memory.ordering import fence, observe, publish
 
 AT_ONCE = 256  # records that are written before the collector is thought of
 PERIOD_S = 0.01  # between two looks at what has changed, at least
@@ -105,7 +106,8 @@ class TraceReader:
         Read as the collector reads: rows, then contexts, then names, because whatever a row refers
         to was written before it; and written the other way round.
         """
-        for lane in range(len(self._rings) // 2, min(self._header[H_LANES], LANES)):
+        lanes = min(observe(self._header, H_LANES), LANES)
+        for lane in range(len(self._rings) // 2, lanes):
             at = DATA_AT + lane * LANE_BYTES
             behind = at + ROWS * RECORD_BYTES
             self._rings.append((at, Ring(self._memory, at, ROWS, ROW)))
@@ -125,7 +127,9 @@ class TraceReader:
     def _changed_pieces(self) -> list[tuple[int, bytes]]:
         """Return what has changed before the rings; the header is the last to be written."""
         used = (LANES_AT + len(self._rings) // 2 * PAGE) // 8
-        head, known = self._head[:used].copy(), self._known[:used]
+        header = self._head[: PAGE // 8].copy()
+        fence()  # what it counts is behind it
+        head, known = np.concatenate([header, self._head[PAGE // 8 : used]]), self._known[:used]
         pieces = np.flatnonzero((head != known).reshape(-1, PIECE // 8).any(axis=1))
         known[:] = head
         data = head.tobytes()
@@ -166,7 +170,11 @@ def apply(
         if at < DATA_AT:
             if clock is not None and at >= LANES_AT and at % PAGE == 0:
                 part = _status_here(part, clock)
-            memory[at : at + size] = part
+            fence()
+            if at >= LANES_AT and at % PAGE == 0:
+                _write_status(memory, at, part)
+            else:
+                memory[at : at + size] = part
             continue
         ring = ROWS if (at - DATA_AT) % LANE_BYTES == 0 else CONTEXTS
         if clock is not None and ring == ROWS:
@@ -179,6 +187,7 @@ def apply(
                 memory,
                 at + (number - 1) % ring * RECORD_BYTES,
                 part[record * RECORD_BYTES : (record + 1) * RECORD_BYTES],
+                number,
             )
 
 
@@ -199,9 +208,20 @@ def _status_here(part: memoryview, clock: HostClock) -> memoryview:
     return memoryview(page)
 
 
-def _write(memory: memoryview, at: int, record: Any) -> None:
+def _write(memory: memoryview, at: int, record: Any, number: int) -> None:
     """Write a record as its first writer did: zeroes, what it says, and its number last."""
+    fence()
     memory[at : at + RECORD_BYTES] = bytes(RECORD_BYTES)
     memory[at : at + SEQ_AT] = record[:SEQ_AT]
     memory[at + SEQ_AT + 8 : at + RECORD_BYTES] = record[SEQ_AT + 8 :]
-    memory[at + SEQ_AT : at + SEQ_AT + 8] = record[SEQ_AT : SEQ_AT + 8]
+    publish(memory[at:][:RECORD_BYTES].cast("q"), SEQ_AT // 8, number)
+
+
+def _write_status(memory: memoryview, at: int, piece: memoryview) -> None:
+    """Write a lane's identity and status, whose number is odd meanwhile."""
+    place, number_at = memory[at:][: len(piece)], STATUS_AT // 8
+    words, number = place.cast("q"), piece.cast("q")[number_at]
+    words[number_at] = number | 1
+    fence()
+    place[:STATUS_AT], place[STATUS_AT + 8 :] = piece[:STATUS_AT], piece[STATUS_AT + 8 :]
+    publish(words, number_at, number)

@@ -44,7 +44,7 @@ def layers(rank: int, n: int, gloo: Any) -> dict[str, float]:
     messages = max(1, round((both.comm.slots.bytes_sent - sent) / calls / x.nbytes))
     result = {
         "torch.distributed's own wrapper": through_torch - of_group,
-        "the short way: which call it is, the group's lock": of_group - frame,
+        "the fast path: which call it is, the group's lock": of_group - frame,
         "begin and end: context, status, board, outer row": frame,
         "sending ends: claim, copy, header, semaphore, row": send * messages,
         "receiving ends: semaphore, header, add, row": receive * messages,
@@ -58,7 +58,7 @@ def layers(rank: int, n: int, gloo: Any) -> dict[str, float]:
 def _without_messages(group: Any, x: torch.Tensor) -> Iterator[None]:
     """Have plain all-reduces of ``x`` do all but call their algorithm."""
     dist.all_reduce(x)
-    known = group._short_way._known
+    known = group._fast_path._known
     (key,) = (at for at in known if at[0] == "all_reduce" and x.data_ptr() in at)
     before, known[key] = known[key], known[key]._replace(function=lambda *_: None)
     try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
 from torch._C._distributed_c10d import Work
 
-from workbench.process_group.work import WorkbenchWork
+from workbench.process_group.work import JobQueue, WorkbenchWork
 
 BY_CPP = Work.get_future  # the method of the base class: C++ calls ours
 
@@ -64,3 +66,14 @@ def test_halves_are_told_as_a_list_to_cpp(ask: Callable[[Any], Any], python_s: b
     work.complete()
     assert future.wait()[0].data_ptr() == x.data_ptr()
     assert future.then(lambda done: done.value()[0] + 1).wait().tolist() == [2.0] * 3
+
+
+def test_a_job_that_ends_its_thread_is_an_error_of_who_waits_for_it() -> None:
+    queue = JobQueue("exits", before=lambda: None)
+    first, second = WorkbenchWork([], []), WorkbenchWork([], [])
+    queue.submit(sys.exit, first)
+    with pytest.raises(SystemExit):
+        first.wait(timedelta(seconds=60))
+    queue.submit(lambda: None, second)
+    assert second.wait(timedelta(seconds=60))
+    queue.close(give_up=lambda: None)

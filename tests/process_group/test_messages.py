@@ -253,3 +253,23 @@ def _waits_in_threads(rank: int, n: int) -> None:
 
 def test_threads_that_wait_do_not_hold_each_other_up() -> None:
     values(_waits_in_threads, 2, env={"WORKBENCH_CHUNK": str(SLOT)})
+
+
+def _into_one_place(rank: int, n: int) -> tuple[str, float]:
+    """Receive into rows that are one and the same memory, which torch refuses to write to."""
+    if rank == 0:
+        dist.send(torch.ones(2, 3), 1)
+        dist.send(torch.full((3,), 7.0), 1)
+        return "", 7.0
+    error, last = "", torch.zeros(3)
+    try:
+        dist.recv(torch.zeros(1, 3).expand(2, 3), 0)
+    except RuntimeError as raised:
+        error = str(raised)
+    dist.recv(last, 0)
+    return error, last.mean().item()
+
+
+def test_a_message_that_cannot_be_copied_to_its_place_is_an_error_of_its_receiver() -> None:
+    _, (error, next_message) = values(_into_one_place, 2)
+    assert "single memory location" in error and next_message == 7.0

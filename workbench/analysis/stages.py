@@ -20,11 +20,11 @@ import polars as pl
 from workbench.common.units import size_bytes
 from workbench.experiment.stored import settings
 from workbench.training.pipelines.bubble import shares
+from workbench.training.pipelines.rows import KINDS, letter
 
 STRATEGY = "pipeline"
 KEEP = 16  # newest iterations that are kept, and that medians are of
 SHOWN = 2  # newest iterations of which activations are drawn
-ACTIONS = ("forward", "backward", "weight_grad")
 Plan = Mapping[str, Any]
 _REASONS = (
     "rank",
@@ -64,17 +64,8 @@ def limit_bytes(metadata: Mapping[str, str]) -> int | None:
 
 def actions(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of computing, with ``what``: F, I, W or B, as in a schedule's actions."""
-    p = pl.col
-    kind, name = p("kind").cast(pl.String), p("name").cast(pl.String)
-    return rows.filter(kind.is_in(ACTIONS) & (p("microbatch") >= 0)).with_columns(
-        what=pl.when(kind == "forward")
-        .then(pl.lit("F"))
-        .when(kind == "weight_grad")
-        .then(pl.lit("W"))
-        .when(name == "input")
-        .then(pl.lit("I"))
-        .otherwise(pl.lit("B"))
-    )
+    computes = pl.col("kind").cast(pl.String).is_in(KINDS)
+    return rows.filter(computes & (pl.col("microbatch") >= 0)).with_columns(what=letter())
 
 
 def stages(rows: pl.DataFrame, plan: Plan | None = None) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from workbench.messaging.watchdog import Patience
 from workbench.recording.events import CODE, WAIT, Where, now
 from workbench.recording.lane import Lane
 from workbench.transports.doorbell import collecting
-from workbench.transports.in_place import Lying, Place
+from workbench.transports.in_place import InPlace, Place
 
 DETECT = CODE["detect"]
 AWAKE_NS = 25_000  # the mover looks for a slot so long before Python looks at all else
@@ -31,7 +31,7 @@ class Transfer:
 
     ``x``: a flat numpy array. ``name``: the number of what its rows are called. ``place``: where it
     lies in memory that its receiver reads in place. ``stays``: what is received in place is not
-    copied: ``lies`` is where it is in the sender's memory, until ``give_back``.
+    copied: ``in_place`` is the message in the sender's memory, until ``give_back``.
     """
 
     __slots__ = (
@@ -41,9 +41,9 @@ class Transfer:
         "early",
         "error",
         "finished",
+        "in_place",
         "late",
         "left_at",
-        "lies",
         "name",
         "nbytes",
         "number",
@@ -77,7 +77,7 @@ class Transfer:
         self.tensor: Any = None  # whose memory ``x`` is, where ``x`` does not keep it
         self.posted = now()
         self.stays = False
-        self.lies: Lying | None = None
+        self.in_place: InPlace | None = None
         self.box: Any = None  # whose slot is to be given back
         self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None
@@ -88,14 +88,17 @@ class Transfer:
         self.error = error
         if self.after is not None:
             after, self.after = self.after, None  # what is called may refer to us
-            after(self)
+            try:
+                after(self)
+            except Exception as raised:  # whoever waits must hear of it
+                self.error = self.error or raised
         self.finished = True
         while self.late:
             self.late.pop()()
 
     def give_back(self) -> None:
         """Let the sender of what stayed with it write there again."""
-        box, self.lies, self.box = self.box, None, None
+        box, self.in_place, self.box = self.box, None, None
         if box is not None:
             box.give_back()
 

@@ -216,15 +216,15 @@ class RecvEngine(Engine):
         if borrower is None:
             borrower = self._borrowers[peer] = Borrower(self.members.peers[peer].pid)
         try:
-            lies = borrower.read(transfer.place, nbytes)
+            message = borrower.read(transfer.place, nbytes)
             if not transfer.stays:
-                np.copyto(transfer.x.view(np.uint8), lies.bytes)
+                np.copyto(transfer.x.view(np.uint8), message.bytes)
         except OSError as error:
             watch = self.members.watch
             ended = watch.ended if peer in watch.spare else watch.lost
             raise ended(peer, "reading its message") from error
         if transfer.stays:
-            transfer.lies, transfer.box = lies, box
+            transfer.in_place, transfer.box = message, box
             box.pass_by()
         else:
             box.release()

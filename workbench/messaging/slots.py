@@ -54,8 +54,9 @@ class Slots:
         # Staying awake helps only who has a core of its own, and not on a thread beside computing:
         # there it would hold the interpreter's lock that computing needs.
         local = sum(peer.board is not None for peer in members.peers)
-        spin_ns = environment.whole("WORKBENCH_SPIN_US", 0) * 1000  # as it is now: a warm process
-        self.spin_ns = spin_ns if local <= (os.cpu_count() or 1) else 0  # is older than its orders
+        # Read for each group: a process that was started ahead of its run gets this later.
+        spin_ns = environment.whole("WORKBENCH_SPIN_US", 0) * 1000
+        self.spin_ns = spin_ns if local <= (os.cpu_count() or 1) else 0
         self.op, self.signature, self.where = -1, 0, NOWHERE
         self.call = ("", -1)  # the collective that is under way, and its number
         self.fused, self.full = self.recorder.name("fused"), self.recorder.name("slots full")
@@ -188,10 +189,10 @@ class Slots:
         """Return when bytes to a group rank leave, when they arrive, and the slow motion in it."""
         if self.pacer is None:
             return 0, 0, 0
-        if self.members.peers[peer].board is None:  # on another host: its clock is another
-            return 0, self.pacer.leave(self.world[peer], nbytes, start, self.watch.check), 0
-        departs, arrives = self.pacer.flight(self.world[peer], nbytes, start)
-        return departs, arrives, self.attention[SLOW_MOTION]
+        slowness = self.attention[SLOW_MOTION]
+        if self.members.peers[peer].board is None:  # on another host: it leaves here and now
+            return 0, self.pacer.leave(self.world[peer], nbytes, start, self.watch.check), slowness
+        return *self.pacer.flight(self.world[peer], nbytes, start), slowness
 
     # -- their halves --
 
@@ -242,12 +243,8 @@ class Slots:
         nbytes = payload.nbytes
         departs = arrives = slowness = 0
         if self.attention[ATTENTION] and self.pacer is not None:
-            slowness = self.attention[SLOW_MOTION]
             self.pacer.wait_while_cut(self.world[to], self.watch.check)
-            if self.members.peers[to].board is None:  # on another host: its clock is another
-                arrives = self.pacer.leave(self.world[to], nbytes, start, self.watch.check)
-            else:
-                departs, arrives = self.pacer.flight(self.world[to], nbytes, start)
+            departs, arrives, slowness = self.flight(to, nbytes, start)
         total = checksum(bytes_of(payload)) | 1 if self.verify else 0
         box.post(
             self.generation,

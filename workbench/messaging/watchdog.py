@@ -76,8 +76,8 @@ class Watch:
         self.closing = False
         self.error: WorkbenchError | None = None
         # Group ranks whose end is no failure of the group: messages to them and from them end, what
-        # all do together still fails. ``over``: those that have ended. ``found``: world ranks of
-        # those whose end is on record.
+        # all do together still fails. ``over``: those that have ended. ``lost_ranks``: world
+        # ranks of those whose end is on record.
         self.spare: set[int] = set()
         self.over: dict[int, PeerLost] = {}
         self.lost_ranks: set[int] = set()

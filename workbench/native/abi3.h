@@ -26,7 +26,7 @@ typedef struct {
     Py_ssize_t *shape, *strides, *suboffsets;
     void *internal;
 } Py_buffer;
-enum { PyBUF_SIMPLE = 0, PyBUF_WRITABLE = 0x01, PyBUF_FORMAT = 0x04, PyBUF_CONTIG_RO = 0x08, PyBUF_CONTIG = 0x09 };
+enum { PyBUF_SIMPLE = 0, PyBUF_WRITABLE = 0x01, PyBUF_FORMAT = 0x04, PyBUF_CONTIG_RO = 0x08 };
 int PyObject_GetBuffer(PyObject *, Py_buffer *, int);
 void PyBuffer_Release(Py_buffer *);
 
@@ -34,7 +34,6 @@ void PyBuffer_Release(Py_buffer *);
 typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
 typedef PyObject *(*allocfunc)(PyTypeObject *, Py_ssize_t);
 typedef void (*freefunc)(void *);
-typedef int (*visitproc)(PyObject *, void *);
 typedef struct {
     const char *ml_name;
     PyCFunction ml_meth;
@@ -52,17 +51,7 @@ typedef struct {
     int flags;
     const char *doc;
 } PyMemberDef;
-enum { T_INT = 1, T_LONGLONG = 17, READONLY = 1 };
-
-typedef PyObject *(*getter)(PyObject *, void *);
-typedef int (*setter)(PyObject *, PyObject *, void *);
-typedef struct {
-    const char *name;
-    getter get;
-    setter set;
-    const char *doc;
-    void *closure;
-} PyGetSetDef;
+enum { T_LONGLONG = 17 };
 
 typedef struct {
     int slot;
@@ -75,19 +64,16 @@ typedef struct {
     PyType_Slot *slots;
 } PyType_Spec;
 enum {
-    Py_tp_alloc = 47, Py_tp_clear = 51, Py_tp_dealloc = 52, Py_tp_doc = 56, Py_tp_init = 60, Py_tp_methods = 64,
-    Py_tp_new = 65, Py_tp_traverse = 71, Py_tp_members = 72, Py_tp_getset = 73, Py_tp_free = 74
+    Py_tp_alloc = 47, Py_tp_dealloc = 52, Py_tp_doc = 56, Py_tp_methods = 64, Py_tp_new = 65, Py_tp_members = 72,
+    Py_tp_free = 74
 };
-#define Py_TPFLAGS_HAVE_GC (1UL << 14)
-#define Py_TPFLAGS_DEFAULT (1UL << 18)
+#define Py_TPFLAGS_DEFAULT 0
 #define Py_TPFLAGS_LONG_SUBCLASS (1UL << 24)
 #define Py_TPFLAGS_LIST_SUBCLASS (1UL << 25)
 #define Py_TPFLAGS_UNICODE_SUBCLASS (1UL << 28)
 PyObject *PyType_FromSpec(PyType_Spec *);
 void *PyType_GetSlot(PyTypeObject *, int);
 unsigned long PyType_GetFlags(PyTypeObject *);
-PyObject *PyType_GenericNew(PyTypeObject *, PyObject *, PyObject *);
-void PyObject_GC_UnTrack(void *);
 
 struct PyModuleDef;
 typedef struct {
@@ -118,7 +104,6 @@ void Py_IncRef(PyObject *); /* NULL is allowed in both */
 void Py_DecRef(PyObject *);
 #define Py_INCREF(object) Py_IncRef((PyObject *)(object))
 #define Py_DECREF(object) Py_DecRef((PyObject *)(object))
-#define Py_XINCREF(object) Py_IncRef((PyObject *)(object))
 #define Py_XDECREF(object) Py_DecRef((PyObject *)(object))
 #define Py_RETURN_NONE return Py_IncRef(Py_None), Py_None
 #define Py_TYPE(object) (((PyObject *)(object))->type)
@@ -130,7 +115,6 @@ long PyLong_AsLong(PyObject *);
 long long PyLong_AsLongLong(PyObject *);
 #define PyLong_Check(object) (PyType_GetFlags(Py_TYPE(object)) & Py_TPFLAGS_LONG_SUBCLASS)
 PyObject *PyBool_FromLong(long);
-PyObject *PyFloat_FromDouble(double);
 double PyFloat_AsDouble(PyObject *);
 int PyUnicode_CompareWithASCIIString(PyObject *, const char *);
 int PyObject_IsTrue(PyObject *);
@@ -147,17 +131,14 @@ PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);
 PyObject *PyObject_Call(PyObject *, PyObject *, PyObject *);
 extern PyTypeObject PyCFunction_Type;
 PyObject *PyCFunction_GetSelf(PyObject *); /* borrowed */
-PyObject *PyObject_GetAttr(PyObject *, PyObject *);
 PyObject *PyObject_GetAttrString(PyObject *, const char *);
 PyObject *PyUnicode_InternFromString(const char *);
 
 /* With PY_SSIZE_T_CLEAN, as Python 3.10 and later want it. */
 #define PyArg_ParseTuple _PyArg_ParseTuple_SizeT
-#define PyObject_CallFunction _PyObject_CallFunction_SizeT
 #define Py_BuildValue _Py_BuildValue_SizeT
 #define PyObject_CallMethod _PyObject_CallMethod_SizeT
 int PyArg_ParseTuple(PyObject *, const char *, ...);
-PyObject *PyObject_CallFunction(PyObject *, const char *, ...);
 PyObject *PyObject_CallMethod(PyObject *, const char *, const char *, ...);
 PyObject *Py_BuildValue(const char *, ...);
 

@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-enum { KEEP_NONE, SUM, PRODUCT, MIN, MAX };
+enum { NO_REDUCTION, SUM, PRODUCT, MIN, MAX };
 
 /* One copy of each loop per instruction set, chosen when the library is loaded. Sanitizers do not bear that. */
 #if defined(__x86_64__) && defined(__linux__) && !defined(PLAIN_LOOPS)

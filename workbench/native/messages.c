@@ -1,12 +1,12 @@
 /* The four moves of a Communicator, a message each: post, recv, relay, exchange.
 
-   A message travels in slots; which, messaging/communicator.py says (``_cut``), and messaging/slots.py moves one
+   A message travels in slots, cut as ``pieces_of`` of messaging/slot_by_slot.py cuts; messaging/slots.py moves one
    as it is moved here. What is written into a slot or taken out of it has the length that this rank expects;
    a header only confirms it. The interpreter's lock is kept for a small message that need not wait. */
 #include "kernels.h"
 #include "mover.h"
 
-enum { LARGE = 131072, BLOCK = 8192, MOST_PARTS = 64 };
+enum { BLOCK = 8192, MOST_PARTS = 64 };
 
 /* -- what Python passes -- */
 
@@ -40,7 +40,8 @@ static int add_part(const mover *m, message *x, PyObject *array, int32_t chunk, 
     x->count++;
     p->at = p->view.buf, p->bytes = p->view.len, p->itemsize = p->view.itemsize;
     p->chunk = chunk, p->first = first;
-    p->letter = p->view.format && !p->view.format[1] ? p->view.format[0] : '?';
+    const char *format = p->view.format;
+    p->letter = format && *format && !format[1] ? *format : '?';
     i64 elements = p->itemsize > 0 ? p->bytes / p->itemsize : 0, most = p->itemsize > 0 ? m->slot_bytes / p->itemsize : 0;
     if (!elements) {
         p->per = 1;
@@ -86,7 +87,7 @@ static int read_message(const mover *m, message *x, PyObject *arrays, PyObject *
 
 static int read_reduction(PyObject *x, int *reduction) {
     static const char *const names[] = {NULL, "SUM", "PRODUCT", "MIN", "MAX"};
-    *reduction = KEEP_NONE;
+    *reduction = NO_REDUCTION;
     if (x == Py_None) return 0;
     if (!(PyType_GetFlags(Py_TYPE(x)) & Py_TPFLAGS_UNICODE_SUBCLASS)) return -1;
     for (*reduction = SUM; *reduction <= MAX; ++*reduction)
@@ -376,8 +377,8 @@ PyObject *mover_exchange(mover *m, PyObject *const *args, Py_ssize_t count) {
         close_message(&into);
         return foreign(&x);
     }
-    i64 turns = 2 * (x.slots > into.slots + m->ahead ? x.slots : into.slots + m->ahead);
-    for (code = begin_message(m, x.bytes + into.bytes); !code && m->at < turns; m->at += !code) {
+    i64 last = 2 * (x.slots > into.slots + m->ahead ? x.slots : into.slots + m->ahead);
+    for (code = begin_message(m, x.bytes + into.bytes); !code && m->at < last; m->at += !code) {
         i64 i = m->at / 2, j = i - m->ahead;
         if (m->at % 2 == 0 && i < x.slots) code = put(m, piece_of(&x, i, step), to, phase);
         if (m->at % 2 == 1 && j >= 0 && j < into.slots)

@@ -7,6 +7,7 @@
    ``at`` is for Python, which then calls again; or Python moves the whole message. */
 enum { DONE, LOOK, PYTHON, FOREIGN };
 enum { HEAD_BYTES = 4096, HEADER_BYTES = 128, FREE_AT = 64, BELL_AT = 64 };
+enum { LARGE = 131072 }; /* bytes: a message from which on the interpreter's lock is released */
 enum { TURN, MOVED, COUNTS }; /* a mailbox's private counts: its next slot, and the bytes sent through it */
 
 typedef struct {

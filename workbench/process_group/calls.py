@@ -89,7 +89,7 @@ def ours(group: GroupContext, operation: str, tensors: Tensors) -> bool:
 def check_equal_parts(
     group: GroupContext, operation: str, parts: Tensors, sample: torch.Tensor
 ) -> None:
-    """Raise CollectiveError unless there is a part for each rank, of ``own``'s size."""
+    """Raise CollectiveError unless there is a part for each rank, as large as ``sample``."""
     sizes = [part.numel() for part in parts]
     if sizes != [sample.numel()] * group.comm.size:
         raise CollectiveError(

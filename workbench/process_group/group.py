@@ -63,11 +63,11 @@ from workbench.common.errors import GroupClosed
 from workbench.process_group import live_groups, operations, profiling, reductions
 from workbench.process_group.calls import CollectiveCall, SeveralCalls
 from workbench.process_group.context import join
+from workbench.process_group.fast_path import FastPath
 from workbench.process_group.gloo_operations import GlooCall
 from workbench.process_group.messages import Messages
 from workbench.process_group.overloads import lists, options, several
 from workbench.process_group.reductions import reduction_of
-from workbench.process_group.short_way import ShortWay
 from workbench.process_group.work import AllWork, JobQueue, WorkbenchWork
 from workbench.recording.events import Where
 from workbench.transports.alarm_lines import break_connections
@@ -103,7 +103,7 @@ class WorkbenchGroup(ProcessGroup):
         self.queue = JobQueue(self.comm.lane.name, before=lambda: slots.run_inline(False))
         self._messages = Messages(self.comm, context.session, name)
         self._numbers = itertools.count()  # of collectives
-        self._short_way = ShortWay(context, self.queue, self._numbers)
+        self._fast_path = FastPath(context, self.queue, self._numbers)
         self._counts: deque[WorkbenchWork] = deque(maxlen=8)
         self._together: list[Any] | None = None
         self._pid, self._closed, self.counted = os.getpid(), False, False
@@ -146,7 +146,8 @@ class WorkbenchGroup(ProcessGroup):
         works, self._together = self._together, None
         return AllWork(works or [], [])
 
-    def _noted(self, work: Any) -> Any:
+    def _note(self, work: Any) -> Any:
+        """Return a handle; one of several operations in one is kept for that."""
         if self._together is not None and work is not None:
             self._together.append(work)
         return work
@@ -155,15 +156,15 @@ class WorkbenchGroup(ProcessGroup):
 
     def send(self, tensors: list[Tensor], to: int, tag: int) -> Any:
         self._check_open()
-        return self._noted(self._messages.send(tensors, to, tag))
+        return self._note(self._messages.send(tensors, to, tag))
 
     def recv(self, tensors: list[Tensor], frm: int, tag: int, *, stays: bool = False) -> Any:
         self._check_open()
-        return self._noted(self._messages.recv(tensors, frm, tag, stays=stays))
+        return self._note(self._messages.recv(tensors, frm, tag, stays=stays))
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Any:
         self._check_open()
-        return self._noted(self._messages.recv(tensors, -1, tag))
+        return self._note(self._messages.recv(tensors, -1, tag))
 
     # -- collectives, in every form that torch gives them --
 
@@ -171,7 +172,7 @@ class WorkbenchGroup(ProcessGroup):
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
     ) -> Any:
         plain = type(opts) is AllreduceOptions and type(tensors) is list and len(tensors) == 1
-        if plain and self._is_short("all_reduce", tensors, reduction_of(opts), opts):
+        if plain and self._took_fast_path("all_reduce", tensors, reduction_of(opts), opts):
             return None
         opts = options(AllreduceOptions, opts, timeout, reduceOp=op)
         return self.run(reductions.all_reduce(self.context, several(tensors), opts), opts)
@@ -187,7 +188,7 @@ class WorkbenchGroup(ProcessGroup):
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, root: Any = None
     ) -> Any:
         plain = type(opts) is BroadcastOptions and type(tensors) is list and len(tensors) == 1
-        if plain and self._is_short("broadcast", tensors, opts.rootRank, opts):
+        if plain and self._took_fast_path("broadcast", tensors, opts.rootRank, opts):
             return None
         opts = options(BroadcastOptions, opts, timeout, rootRank=root)
         return self.run(operations.broadcast(self.context, several(tensors), opts), opts)
@@ -211,7 +212,7 @@ class WorkbenchGroup(ProcessGroup):
 
     def _allgather_base(self, out: Tensor, x: Tensor, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
-        if self._is_short("all_gather", (out, x), None, opts):
+        if self._took_fast_path("all_gather", (out, x), None, opts):
             return None
         return self.run(operations.all_gather_single(self.context, out, x, opts), opts)
 
@@ -265,7 +266,7 @@ class WorkbenchGroup(ProcessGroup):
 
     def _reduce_scatter_base(self, out: Tensor, x: Tensor, opts: Any = None) -> Any:
         opts = opts or ReduceScatterOptions()
-        if self._is_short("reduce_scatter", (out, x), reduction_of(opts), opts):
+        if self._took_fast_path("reduce_scatter", (out, x), reduction_of(opts), opts):
             return None
         return self.run(reductions.reduce_scatter_single(self.context, out, x, opts), opts)
 
@@ -281,7 +282,7 @@ class WorkbenchGroup(ProcessGroup):
     ) -> Any:
         opts = options(AllToAllOptions, opts)
         even = not out_splits and not in_splits
-        if even and self._is_short("all_to_all", (out, x), None, opts):
+        if even and self._took_fast_path("all_to_all", (out, x), None, opts):
             return None
         call = operations.all_to_all_single(self.context, out, x, out_splits, in_splits, opts)
         return self.run(call, opts)
@@ -303,9 +304,9 @@ class WorkbenchGroup(ProcessGroup):
 
     # -- running --
 
-    def _is_short(self, operation: str, tensors: Any, detail: Any, opts: Any) -> bool:
-        """Perform a plain call at once; return whether it was one (process_group/short_way.py)."""
-        return not self._closed and self._short_way.goes(operation, tensors, detail, opts)
+    def _took_fast_path(self, operation: str, tensors: Any, detail: Any, opts: Any) -> bool:
+        """Perform a plain call at once; return whether it was one (process_group/fast_path.py)."""
+        return not self._closed and self._fast_path.take(operation, tensors, detail, opts)
 
     def run(self, call: Call | SeveralCalls, opts: Any) -> Any:
         """Perform a call; return its handle, or None if all is done by then."""
@@ -341,7 +342,7 @@ class WorkbenchGroup(ProcessGroup):
             # A handle's methods end with its last reference in Python. DDP's join counts who is
             # still there, hands the handle to C++ and asks it in the backward pass.
             self._counts.append(work)
-        return self._noted(work)
+        return self._note(work)
 
     def _perform(self, call: Call, limit: int, where: Where, label: str) -> None:
         watch = self.members.watch

@@ -96,10 +96,10 @@ class Messages:
     ) -> P2PWork:
         engine = self._engines.get(kind) or self._new_engine(kind)
         if profiling.on():
-            post: Callable[[], P2PWork] = partial(_posted, engine, transfer, result)
+            post: Callable[[], P2PWork] = partial(_submit, engine, transfer, result)
             handle: P2PWork = profiling.with_profiler(title, result, post, True)
             return handle
-        return _posted(engine, transfer, result)
+        return _submit(engine, transfer, result)
 
     def _new_engine(self, kind: str) -> SendEngine | RecvEngine:
         with _making:  # one, whichever thread has the first message
@@ -126,6 +126,6 @@ def _copy_back(x: torch.Tensor, host: torch.Tensor, transfer: Transfer) -> None:
         x.copy_(host)
 
 
-def _posted(engine: Any, transfer: Transfer, result: list[torch.Tensor]) -> P2PWork:
+def _submit(engine: Any, transfer: Transfer, result: list[torch.Tensor]) -> P2PWork:
     engine.progress_engine.submit(engine, transfer)
     return P2PWork(engine, transfer, result)  # made while the message is on its way

@@ -34,7 +34,7 @@ class Staging:
         ``ready``: after which their values are there. A copy that only takes what comes in is not
         filled (``into``).
         """
-        if (flats := lying(tensors)) is not None:
+        if (flats := own_memory(tensors)) is not None:
             return flats
         host = self._room(tensors, "into" if into else "from")
         if into:
@@ -86,7 +86,7 @@ class Staging:
         self._lane.write(COPY, start, now(), nbytes=nbytes, name=self._lane.recorder.name(name))
 
 
-def lying(tensors: Tensors) -> list[torch.Tensor] | None:
+def own_memory(tensors: Tensors) -> list[torch.Tensor] | None:
     """Return the host tensors' own memory, flat: one tensor if they lie in it without a gap."""
     for x in tensors:
         if not x.is_cpu or not x.is_contiguous() or x.is_conj() or x.is_neg():

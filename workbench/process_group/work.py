@@ -38,14 +38,14 @@ class WorkbenchWork(Work):
         # Around telling those who wait: they may ask for more.
         self.telling: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
-    _error: Exception | None
+    _error: BaseException | None
 
     def _outcome(self, _: Any) -> Any:
         if self._error is not None:
             raise RuntimeError(f"{type(self._error).__name__}: {self._error}")
         return self._result
 
-    def complete(self, error: Exception | None = None) -> None:
+    def complete(self, error: BaseException | None = None) -> None:
         """Run callbacks before threads that wait go on, as over Gloo."""
         self._error = error
         self._over, self._teller = True, threading.get_ident()
@@ -139,8 +139,8 @@ class P2PWork(Work):
         """The message: the tensor that was passed for it, or, of a receive in place, that of its
         sender, who waits until ``give_back``. It is read, and never written.
         """
-        x, lies = self._result[0], self.transfer.lies
-        return x if lies is None else lies.tensor(x.dtype)
+        x, message = self._result[0], self.transfer.in_place
+        return x if message is None else message.tensor(x.dtype)
 
     def give_back(self) -> None:
         """Let the sender of a message that was received in place go on."""
@@ -247,13 +247,13 @@ class JobQueue:
             self._do(job, work)
 
     def _do(self, job: Callable[[], None], work: WorkbenchWork) -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
         self._running = True
         try:
             with self.lock:
                 self.before()
                 job()
-        except Exception as caught:  # it belongs to the caller that waits for the work
+        except BaseException as caught:  # it belongs to the caller that waits, exit() too
             error = caught
         self._running = False
         with work.telling():

@@ -74,8 +74,8 @@ class Lender:
         segment.close()
 
 
-class Lying:
-    """The ``bytes`` of a message where they lie. Writing to them would end the process."""
+class InPlace:
+    """A message's ``bytes`` in its sender's memory. Writing to them would end the process."""
 
     __slots__ = "_tensor", "bytes"
 
@@ -88,7 +88,7 @@ class Lying:
         if self._tensor is None or self._tensor.dtype != dtype:
             address = self.bytes.__array_interface__["data"][0]
             memory: Any = (ctypes.c_char * self.bytes.nbytes).from_address(address)
-            memory.lies = self.bytes
+            memory.bytes = self.bytes  # keeps them mapped
             self._tensor = torch.frombuffer(memory, dtype=dtype)
         return self._tensor
 
@@ -99,9 +99,9 @@ class Borrower:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._maps: OrderedDict[int, Any] = OrderedDict()  # by inode
-        self._messages: dict[tuple[int, int, int], Lying] = {}  # by inode, first byte, how many
+        self._messages: dict[tuple[int, int, int], InPlace] = {}  # by inode, first byte, how many
 
-    def read(self, place: Place, nbytes: int) -> Lying:
+    def read(self, place: Place, nbytes: int) -> InPlace:
         """Return a message where it lies.
 
         Raises OSError where it is gone with its process, WorkbenchError for a place outside.
@@ -111,7 +111,7 @@ class Borrower:
         if message is None:
             if len(self._messages) >= MOST:
                 self._messages.clear()
-            message = self._messages[where] = Lying(self._bytes(place, nbytes))
+            message = self._messages[where] = InPlace(self._bytes(place, nbytes))
         return message
 
     def _bytes(self, place: Place, nbytes: int) -> Any:
@@ -131,8 +131,8 @@ class Borrower:
     def _map(self, place: Place) -> Any:
         descriptor = os.open(f"/proc/{self._pid}/fd/{place.fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            facts = os.fstat(descriptor)
-            if facts.st_ino != place.inode or not stat.S_ISREG(facts.st_mode):
+            status = os.fstat(descriptor)
+            if status.st_ino != place.inode or not stat.S_ISREG(status.st_mode):
                 raise FileNotFoundError(f"descriptor {place.fd} is another one by now")
             return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), np.uint8)
         finally:

@@ -39,7 +39,7 @@ class Header(NamedTuple):
     chunk: int
     slot: int
     nbytes: int  # of this payload
-    signature: int  # what the sender believes is being done: see ``communicator.signature``
+    signature: int  # of the sender's call: messaging/fingerprint.py
     arrives: int = 0  # CLOCK_MONOTONIC ns before which the receiver may not look; 0: at once
     total: int = 0  # bytes of the whole message
     tag: int = 0

@@ -9,6 +9,20 @@ from workbench.training.pipelines.schedule import Schedule
 KINDS = ("forward", "backward", "weight_grad")
 
 
+def letter() -> pl.Expr:
+    """Return the letter of a row's action, as a schedule has it: F, B, or I and W."""
+    kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
+    return (
+        pl.when(kind == "forward")
+        .then(pl.lit("F"))
+        .when(kind == "weight_grad")
+        .then(pl.lit("W"))
+        .when(name == "input")
+        .then(pl.lit("I"))
+        .otherwise(pl.lit("B"))
+    )
+
+
 def actions(events: pl.DataFrame, schedule: Schedule, each: int | None = None) -> pl.DataFrame:
     """Return one row per completed action, by replica, iteration and start.
 
@@ -18,17 +32,9 @@ def actions(events: pl.DataFrame, schedule: Schedule, each: int | None = None) -
     -1.
     """
     p, ranks = pl.col, schedule.ranks
-    kind, name = p("kind").cast(pl.String), p("name").cast(pl.String)
-    what = (
-        pl.when(kind == "forward")
-        .then(pl.lit("F"))
-        .when(kind == "weight_grad")
-        .then(pl.lit("W"))
-        .when(name == "input")
-        .then(pl.lit("I"))
-        .otherwise(pl.lit("B"))
+    rows = events.filter(
+        p("kind").cast(pl.String).is_in(KINDS), p("microbatch") >= 0, p("iteration") >= 0
     )
-    rows = events.filter(kind.is_in(KINDS), p("microbatch") >= 0, p("iteration") >= 0)
     microbatch, iteration = p("microbatch").cast(pl.Int64), p("iteration")
     if not schedule.flush:
         each = each or 1 + int(rows.select(p("microbatch").max()).item() or 0)
@@ -40,7 +46,7 @@ def actions(events: pl.DataFrame, schedule: Schedule, each: int | None = None) -
             "start_ns",
             "end_ns",
             "version",
-            what=what,
+            what=letter(),
             microbatch=microbatch,
             iteration=iteration,
             replica=p("rank") // ranks,

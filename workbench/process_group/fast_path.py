@@ -1,8 +1,8 @@
-"""A short way for plain calls: synchronous, of dense host tensors, with nothing queued.
+"""A fast path for plain calls: synchronous, of dense host tensors, with nothing queued.
 
 What such a call is (its plan, its algorithm, its tensors as flat arrays) is remembered by where its
-tensors lie, and how they look. Everything else goes the long way (operations.py, reductions.py),
-which also decides what a call of a new kind is: both ways do the same and write the same rows.
+tensors lie, and how they look. Everything else goes by operations.py and reductions.py,
+which also decides what a call of a new kind is: both paths do the same and write the same rows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from workbench.process_group.context import GroupContext
 from workbench.process_group.plans import Plan
 from workbench.process_group.work import JobQueue
 from workbench.recording.events import now
-from workbench.transports.arrays import PLAIN, SUM, at_address
+from workbench.transports.arrays import NUMPY, PLAIN, at_address
 
 MOST = 256  # calls that are remembered, of a group
 TYPES = (torch.Tensor, torch.nn.Parameter)
 OURS = "workbench.collectives."  # where algorithms are that keep nothing they are given
-ADDS = {"SUM": SUM, "PRODUCT": "PRODUCT", "MIN": "MIN", "MAX": "MAX"}
 Arguments = Callable[[list[Any]], tuple[Any, ...]]  # of the algorithm, from the flat arrays
 
 
@@ -40,7 +39,7 @@ class Known(NamedTuple):
 NEW = Known(Plan(0, "", 0, 0, "", -1), print, (), (), 0.0)  # stands for a call of a new kind
 
 
-class ShortWay:
+class FastPath:
     """The plain calls of one group."""
 
     def __init__(
@@ -52,7 +51,7 @@ class ShortWay:
         self._recorder, self._labels = context.session.recorder, context.session.labels
         self._known: dict[tuple[Any, ...], Known | None] = {}
 
-    def goes(
+    def take(
         self,
         operation: str,
         tensors: Sequence[torch.Tensor],
@@ -66,7 +65,7 @@ class ShortWay:
         queue, session = self._queue, self._session
         if opts.asyncOp or profiler._is_profiler_enabled or not queue.idle():
             return False
-        if session.attached:  # the long way silences numpy for such jobs
+        if session.attached:  # their calls silence numpy: group.py
             return False
         choice = session.all_reduce, session.algorithms.get(operation)  # which algorithm
         x = tensors[0]
@@ -104,7 +103,7 @@ class ShortWay:
             comm.end(start, plan.nbytes, self._labels.text, itemsize, plan.root)
 
     def _find(self, operation: str, tensors: Sequence[torch.Tensor], detail: Any) -> Known | None:
-        """Work out a call of a new kind; None: it goes the long way."""
+        """Work out a call of a new kind; None: this path does not take it."""
         if self._session.native or self._comm.size == 1 or not all(map(_is_plain, tensors)):
             return None
         if len({x.dtype for x in tensors}) > 1 or _overlap(*tensors):
@@ -144,10 +143,10 @@ Tensors = Sequence[torch.Tensor]
 
 
 def _all_reduce(tensors: Tensors, reduction: str, size: int) -> Call:
-    if reduction not in ADDS:
+    if reduction not in NUMPY.reduce:
         return None
     of = {"reduction": reduction}
-    return tensors[0].numel(), lambda flat: (flat[0], ADDS[reduction]), of
+    return tensors[0].numel(), lambda flat: (flat[0], reduction), of
 
 
 def _broadcast(tensors: Tensors, root: int, size: int) -> Call:
@@ -163,10 +162,10 @@ def _all_gather(tensors: Tensors, _: None, size: int) -> Call:
 
 def _reduce_scatter(tensors: Tensors, reduction: str, size: int) -> Call:
     out, x = tensors
-    if reduction not in ADDS or x.numel() != out.numel() * size:
+    if reduction not in NUMPY.reduce or x.numel() != out.numel() * size:
         return None
     of = {"reduction": reduction}
-    return x.numel(), lambda flat: (flat[1], flat[0], ADDS[reduction]), of
+    return x.numel(), lambda flat: (flat[1], flat[0], reduction), of
 
 
 def _all_to_all(tensors: Tensors, _: None, size: int) -> Call:

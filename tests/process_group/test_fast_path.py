@@ -1,4 +1,4 @@
-"""The short way of plain calls: what a call is, is worked out once, and again where anything of it
+"""The fast path of plain calls: what a call is, is worked out once, and again where anything of it
 is new.
 """
 
@@ -17,7 +17,7 @@ N = 1000
 def _counted(rank: int, n: int) -> dict[str, int]:
     """Return how often the kinds of calls below were worked out, each group of calls by itself."""
     group: Any = dist.group.WORLD
-    short, plans = group._short_way, group.context.plans
+    short, plans = group._fast_path, group.context.plans
     find, plan, totals = short._find, plans.plan, [0, 0]
 
     def counting(*arguments: Any) -> Any:

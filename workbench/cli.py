@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.console import Console
 
-from workbench.common.output_files import regular
+from workbench.common.output_files import make_ready
 from workbench.common.units import counted
 from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail
 from workbench.interface.job_commands import add as add_job_commands
@@ -142,8 +142,7 @@ def run(
         if dry_run:
             return console.print(command_of(experiment), markup=False)
         for out in filter(None, (save, html)):
-            out.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour of training
-            regular(out, "the run")
+            make_ready(out, "the run")  # now, not after an hour of training
         live = wb.run(experiment)
         with suppress(KeyboardInterrupt):  # the ranks have ended by then; what there is, is saved
             live.wait(check=False, progress=True)

@@ -55,6 +55,24 @@ def no_regular_file(path: Path, kind: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("place", ["/proc/a/run.parquet", "/proc/run.parquet", "file/run.parquet"])
+def test_where_nothing_can_be_written_is_refused_before_the_work(
+    place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(WorkbenchError, match=r"cannot write the run to .*run\.parquet"):
+        output_files.make_ready(tmp_path / place, "the run")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_what_is_made_ready_has_its_folder_and_no_file_yet(tmp_path: Path) -> None:
+    output_files.make_ready(tmp_path / "a" / "b" / "run.parquet", "the run")
+    assert [*(tmp_path / "a" / "b").iterdir()] == []
+    (old := tmp_path / "old").write_text("old")
+    output_files.make_ready(old, "the run")
+    assert old.read_text() == "old"
+
+
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "link to a device", "link to itself"])
 def test_what_is_no_file_is_refused_and_stays(write: Writer, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "out"

@@ -62,6 +62,22 @@ def test_a_spec_that_cannot_be_ends_with_status_1_and_no_traceback(tmp_path: Pat
 
 
 @pytest.mark.full
+def test_a_place_that_cannot_be_written_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    wb.Experiment(strategy="data_parallel", ranks=2, iterations=10**6).to_yaml(tmp_path / "a.yaml")
+    (tmp_path / "file").touch()
+    (tmp_path / "run.parquet").write_bytes(b"")  # it would be read first: what is said is of --html
+    for words in (
+        ["run", "a.yaml", "--save", "/proc/run.parquet"],
+        ["run", "a.yaml", "--html", "file/run.html"],
+        ["demo", "--html", "/proc/run.html"],
+        ["open", "run.parquet", "--html", "/proc/run.html"],
+        ["open", "run.parquet", "--chakra", "/proc/chakra"],
+    ):
+        done = workbench(*words, cwd=tmp_path)
+        assert done.returncode and f"to {words[-1]}" in done.stderr, (words, done.stderr)
+        assert "cannot write" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from workbench.tasks.lenet_digits import Task as LeNet\n\n\n"

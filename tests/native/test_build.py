@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live import gone, until
 from workbench import native
 from workbench.common.errors import SpecError
 from workbench.native import build
@@ -36,6 +37,21 @@ def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
         command = build.command(compiler, tmp_path / "mover.so", ["-Werror"])
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_compiler_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what it has started, which holds its output open."""
+    monkeypatch.setattr(build, "DEADLINE", 2.0)
+    number = tmp_path / "pid"
+    hangs = tmp_path / "hangs"
+    hangs.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {number}\nsleep 1000\n")
+    hangs.chmod(0o755)
+    with pytest.raises(RuntimeError, match=rf"{hangs}: it had not ended after 2 s, and was killed"):
+        build.build(tmp_path / "mover.so", by=[[str(hangs)]])
+    until(lambda: gone([int(number.read_text())]), 10, "what it has started is gone")
+    assert not [*tmp_path.glob("mover.so*")]
 
 
 @pytest.mark.full

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.common import environment, topology
-from workbench.common.output_files import write_text
+from workbench.common.output_files import make_ready, write_text
 
 VERSION = 1  # of the file
+WHAT = "the measured costs"
 SLOT_BYTES = 262_144
 SHIPPED = "shipped"  # what WORKBENCH_COSTS says to leave this machine's own aside
 
@@ -248,9 +249,8 @@ def agree_on_costs(store: Any, rank: int) -> Costs:
 
 def save(costs: Costs) -> Path:
     """Save the costs for every later run; a concurrent reader gets the old ones or these."""
-    path = place()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "the measured costs", costs.to_json())
+    make_ready(path := place(), WHAT)
+    write_text(path, WHAT, costs.to_json())
     return path
 
 

@@ -31,22 +31,46 @@ def atomically(path: str | os.PathLike[str], what: str) -> Iterator[Path]:
 
     Raises WorkbenchError, which says why ``what`` could not be written to ``path``.
     """
-    try:
+    with _explained(path, what):
         target = regular(path, what)
-        beside = target.with_name(f".workbench-{os.getpid()}-{secrets.token_hex(4)}.part")
-        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        try:
+        with _new_file_beside(target) as beside:
             yield beside
             _settle(beside, target)
             os.replace(beside, target)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+
+
+def make_ready(path: str | os.PathLike[str], what: str) -> None:
+    """Make the folder of ``path``, and write an empty file there that is removed again: to call
+    before work whose result goes to ``path``. Raises WorkbenchError as ``atomically`` does.
+    """
+    with _explained(path, what):
+        target = regular(path, what)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _new_file_beside(target):
+            pass
+
+
+@contextlib.contextmanager
+def _explained(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise WorkbenchError(
             f"cannot write {what} to {path}: {error.strerror or error}. The folder must exist, be "
             "writable and have room; what was there before is untouched."
         ) from error
+
+
+@contextlib.contextmanager
+def _new_file_beside(target: Path) -> Iterator[Path]:
+    """Yield an empty file in the folder of ``target``, which is gone in the end."""
+    beside = target.with_name(f".workbench-{os.getpid()}-{secrets.token_hex(4)}.part")
+    os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    try:
+        yield beside
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], what: str, text: str) -> None:

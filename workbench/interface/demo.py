@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from workbench import native
-from workbench.common.output_files import regular
+from workbench.common.output_files import make_ready
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.runs.run import Run, run
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from workbench.store.result import Result
 
 FOLDER = Path("runs")
+TABLE, TRACE = FOLDER / "demo.parquet", FOLDER / "demo.json"
 RANKS, ITERATIONS = 4, 200
 EXPERIMENT: dict[str, Any] = {
     "task": "lenet_digits",
@@ -52,8 +53,8 @@ class Line:
 def main(console: Console, html: Path | None = None) -> bool:
     """Run the demo, print what it found, save the trace. Returns whether all holds that must."""
     html = html or FOLDER / "demo.html"
-    html.parent.mkdir(parents=True, exist_ok=True)  # now, not after the training
-    regular(html, "the replay")
+    for path in (html, TABLE, TRACE):  # now, not after the training
+        make_ready(path, "the replay" if path == html else "the run")
     live, result = train(console, "over our ring", strategy="data_parallel", ranks=RANKS)
     _, alone = train(console, "sequential, to compare with", strategy="sequential", ranks=1)
     gloo, _ = train(
@@ -210,14 +211,12 @@ def exchange_seconds(events: pl.DataFrame) -> float:
 
 def saved(live: Run, html: Path) -> str:
     """Write the trace in its three forms; say where, and how each is opened."""
-    FOLDER.mkdir(exist_ok=True)
-    table, trace = FOLDER / "demo.parquet", FOLDER / "demo.json"
-    live.store.save(table)
-    live.store.to_perfetto(trace)
+    live.store.save(TABLE)
+    live.store.to_perfetto(TRACE)
     live.to_html(html)
     return (
-        f"[bold]The run was saved.[/] {escape(str(html))} replays it in any browser. {trace} opens "
-        f'in https://ui.perfetto.dev. In Python: wb.load("{table}").events\n'
+        f"[bold]The run was saved.[/] {escape(str(html))} replays it in any browser. {TRACE} opens "
+        f'in https://ui.perfetto.dev. In Python: wb.load("{TABLE}").events\n'
         "Now see it live: make lab"
     )
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from workbench.common.output_files import make_ready
 from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail, has_screen
 
 
@@ -170,13 +171,15 @@ def open_files(
     from workbench.formats.reading import read
     from workbench.runs.loaded import Loaded, load
 
+    written = [path for path in (html, save, perfetto, chakra) if path is not None]
     try:
+        for path in written:  # now, not after much was read
+            make_ready(path / "trace.0.et" if path == chakra else path, "what was recorded")
         loaded = load(files[0]) if len(files) == 1 else Loaded(read(files))
         if precision := loaded.store.metadata.get("precision"):
             print(f"{len(loaded.store):,} rows: {precision}")
         for words in json.loads(loaded.store.metadata.get("findings", "[]")):
             print(words)
-        written = [path for path in (html, save, perfetto, chakra) if path is not None]
         if html:
             loaded.to_html(html)
         if save:

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BINARY = HERE / "_mover.abi3.so"
+DEADLINE = 300.0  # seconds for one compiler, which needs one or two; zig at its first call, fifteen
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 # A parameter that a calling convention asks for may be unused.
 FLAGS = (
@@ -72,17 +74,34 @@ def build(
     fresh = to.with_name(f"{to.name}.{os.getpid()}")
     for compiler in compilers() if by is None else by:
         try:
-            done = subprocess.run(command(compiler, fresh, more), capture_output=True, text=True)
-            if done.returncode == 0:
-                print(done.stderr, end="", file=sys.stderr)  # warnings
+            done, words = _compile(command(compiler, fresh, more))
+            if done:
+                print(words, end="", file=sys.stderr)  # warnings
                 fresh.replace(to)  # processes that loaded the old file keep it
                 return " ".join(compiler)
         finally:
             fresh.unlink(missing_ok=True)
-        messages.append(f"{' '.join(compiler)}: {done.stderr[-2000:]}")
+        messages.append(f"{' '.join(compiler)}: {words[-2000:]}")
     raise RuntimeError(
         "\n".join(messages) or "no C compiler here ($CC, cc, gcc, clang, or pip's ziglang)"
     )
+
+
+def _compile(words: Sequence[str]) -> tuple[bool, str]:
+    """Run the compiler, and end it with the programs that it has started where it takes too long.
+    Returns whether it succeeded, and its messages.
+    """
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as compiler:
+        try:
+            messages = compiler.communicate(timeout=DEADLINE)[1]
+        except BaseException as error:
+            os.killpg(compiler.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return False, f"it had not ended after {DEADLINE:g} s, and was killed"
+    return compiler.returncode == 0, messages
 
 
 if __name__ == "__main__":

@@ -77,3 +77,7 @@ def test_calibrating_keeps_what_auto_then_goes_by(
         wb.calibrate(ranks=(1,))
     with pytest.raises(SpecError, match="rings"):
         wb.calibrate(operations=("rings",))
+    monkeypatch.setenv("WORKBENCH_COSTS", "/proc/costs.json")
+    monkeypatch.setattr(module, "TimingPool", None)  # nothing is timed in vain
+    with pytest.raises(WorkbenchError, match=r"cannot write the measured costs to /proc/costs"):
+        wb.calibrate(ranks=(2,), progress=False)

@@ -29,6 +29,7 @@ from workbench.common.arguments import (
     checked,
 )
 from workbench.common.errors import RunTimeout, SpecError, WorkbenchError, short
+from workbench.common.output_files import make_ready
 from workbench.experiment.spec import Experiment
 from workbench.runs.background_task import LOOK, run_over
 from workbench.runs.history import KEEP_ROWS, History, Past
@@ -221,9 +222,9 @@ def compare(
     if folder is not None:
         place = Path(folder).expanduser()
         try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SpecError(f"folder = {str(folder)!r}: {error.strerror}") from None
+            make_ready(place / "run.parquet", "runs")
+        except WorkbenchError as error:
+            raise SpecError(f"folder = {str(folder)!r}: {error}") from None
         for trial in trials:
             recall(trial, place)
     return Comparison(trials, at_once, place)

@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.choosing.choose import algorithms, candidates, in_words, ranges
-from workbench.choosing.costs import SLOT_BYTES, Costs, cores, save, sizes_between
+from workbench.choosing.costs import SLOT_BYTES, WHAT, Costs, cores, place, save, sizes_between
 from workbench.collectives import OPERATIONS
 from workbench.common.arguments import Names, RealRanks, checked
 from workbench.common.errors import SpecError
+from workbench.common.output_files import make_ready
 from workbench.recording.run_queue import others_share
 from workbench.studies.crossover.fit import Timed, burst, fit, smooth
 from workbench.studies.crossover.timing_pool import TimingPool, calls_of
@@ -94,6 +95,8 @@ def calibrate(
         raise SpecError(f"ranks = {ranks!r}: numbers of processes, each 2 or more")
     for operation in operations:
         algorithms(operation)  # is there such a one?
+    if keep:
+        make_ready(place(), WHAT)  # now, not after the measurement
     others = others_share(LOOKS)
     began, points, wakes = time.monotonic(), [], {}
     say = _printer() if (sys.stderr.isatty() if progress is None else progress) else None

@@ -52,7 +52,7 @@ class End:
         self.board = memoryview(bytearray(1024)).cast("q")
         rows, contexts = (self.rows, 0, RECORDS, 0, False), (self.contexts, 0, RECORDS, 0, False)
         lane = weakref.ref(self.lane)
-        self.journal = native.Journal(lane, 1, 0, self.page, False, *rows, *contexts)
+        self.journal = native.Journal(lane, 1, 0, self.page, False, None, *rows, *contexts)
         mover = self.mover = native.Mover(
             self.journal,
             self.names,

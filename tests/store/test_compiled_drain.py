@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from tests.store.whole_rows import assert_whole, reading, write
 from workbench import native
+from workbench.launchers.processes.relay import TraceReader, apply
 from workbench.recording import events
 from workbench.recording.events import CONTEXT, CONTEXTS, KINDS, LANES, RECORD_BYTES, ROW, ROWS
+from workbench.recording.lane import Lane
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.segments import Segment
 from workbench.store import rank_reader
@@ -240,17 +243,78 @@ def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) ->
     assert sum(reader.drain()[:2]) == ROWS  # it goes on
 
 
-def test_the_word_ends_the_watch(segment: Segment) -> None:
+def test_the_word_ends_the_watch_at_once(segment: Segment) -> None:
+    """Without being woken, who watches would look after 250 ms."""
     mover, reader, _ = rings_of(segment)
-    words = np.zeros(2, np.int64)
-    thread = threading.Thread(
-        target=mover.watch_rings, args=((reader.rings,), 3000.0, words), daemon=True
-    )
-    thread.start()
-    assert thread.is_alive()
-    words[0] = 1
-    thread.join(60)
-    assert not thread.is_alive()
+    took = []
+    for _ in range(4):
+        words = np.zeros(2, np.int64)
+        thread = threading.Thread(
+            target=mover.watch_rings, args=((reader.rings,), 3000.0, words), daemon=True
+        )
+        thread.start()
+        time.sleep(0.02)
+        begun = time.monotonic()
+        words[0] = 1
+        mover.wake_watch(words)
+        thread.join(60)
+        assert not thread.is_alive()
+        took.append(time.monotonic() - begun)
+    assert min(took) < 0.1
+
+
+def rows(lane: Lane) -> None:
+    write(lane, 0, ROWS // 2)
+
+
+def contexts(lane: Lane) -> None:
+    for op in range(CONTEXTS // 2):
+        lane.context(op=op)
+
+
+@pytest.mark.parametrize(
+    ("writer", "fill"),
+    [("c", rows), ("c", contexts), ("python", rows)],
+    ids=["rows", "contexts", "a writer in Python"],
+)
+def test_who_watches_sleeps_until_a_ring_fills(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch, writer: str, fill: Callable[[Lane], None]
+) -> None:
+    """Of its own accord it looks after 250 ms; where a writer never knocks, after 40."""
+    mover, reader, _ = rings_of(segment)
+    monkeypatch.setenv("WORKBENCH_MOVER", writer)
+    lane = Recorder.into_segment(segment, 0).lane("compute")
+    took = []
+    for _ in range(4):
+        words = np.zeros(2, np.int64)
+        thread = threading.Thread(target=mover.watch_rings, args=((reader.rings,), 3000.0, words))
+        thread.start()
+        await_waking(words, 0)  # from now on it sleeps for as long as it may
+        woken, begun = int(words[1]), time.monotonic()
+        fill(lane)
+        await_waking(words, woken)
+        took.append(time.monotonic() - begun)
+        words[0] = 1
+        mover.wake_watch(words)
+        thread.join()
+    assert min(took) < 0.1
+
+
+def await_waking(words: np.ndarray, after: int) -> None:
+    """Wait until the thread has woken up. ``after``: its processor time before."""
+    while words[1] == after:
+        time.sleep(1e-4)
+
+
+def test_a_trace_of_another_host_is_looked_at_without_a_knock(segment: Segment) -> None:
+    """Who writes there wakes nobody here."""
+    write(Recorder.into_segment(segment, 0).lane("comm"), 0, ROWS // 2)
+    here = memoryview(bytearray(events.TRACE_BYTES))
+    parts, data = TraceReader(segment.memory).read()
+    apply(here, parts, memoryview(data))
+    knocks = [one.cast("q")[events.H_KNOCKS] for one in (segment.memory, here)]
+    assert knocks[0] > 0 and knocks[1] == 0
+    assert RankReader(lambda *_: None, lambda _: 1, 0, here, {}).drain()[0] == ROWS // 2
 
 
 @pytest.mark.parametrize("rings", [3, 20])

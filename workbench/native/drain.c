@@ -11,6 +11,7 @@
    only after it was taken into the ring's bounds; a record counts only if it bears its number, and the one
    before it still bore its own after the copying (recording/ring.py says why). */
 #include "abi3.h"
+#include "knock.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -38,14 +39,15 @@ typedef struct {
 enum { RECORD = 64, WORDS = RECORD / 8, SEQ = WORDS - 1 };
 _Static_assert(sizeof(read_row) == RECORD && sizeof(read_context) == RECORD, "records have 64 bytes");
 
-enum { MAGIC_WORD = 0, LANES_WORD = 3, PAGE_BYTES_ = 4096, NAMES_KNOWN = 65536, MOST_LANES = 32 };
+enum { MAGIC_WORD = 0, LANES_WORD = 3, KNOCKS_WORD = 20, PAGE_BYTES_ = 4096, NAMES_KNOWN = 65536, MOST_LANES = 32 };
 #define FARTHEST (1LL << 62) /* a number beyond it is none: nobody writes so many */
 enum {
     KNOWN_CONTEXTS = 4,       /* rings of contexts that are kept: a row may go back to an older one */
     MANY_ROWS = 1 << 16,      /* of one lane: memory for more is given back once they are taken */
     MOST_ROWS = 1 << 20,      /* of one lane: from here on its ring overflows, and what is lost is counted */
     MOST_CONTEXTS = 1 << 18,  /* the same for contexts: the compute lane has one for almost every row */
-    LONGEST_NAP_NS = 40000000, SHORTEST_NAP_NS = 1000000
+    LONGEST_NAP_NS = 40000000, SHORTEST_NAP_NS = 1000000,
+    LONGEST_WAIT_NS = 250000000, SHORTEST_WAIT_NS = 4000000 /* for a knock */
 };
 
 typedef struct {
@@ -415,25 +417,52 @@ static i64 clock_ns(clockid_t clock) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+/* Notes how many knocks there were, and the word that ends the watch. Returns how many words these are; 0: a rank
+   writes without knocking. One that has no lanes yet knocks when it has. */
+static i64 note_knocks(reader **readers, i64 count, const _Atomic i64 *words, sleep_while *noted) {
+    if (count >= MOST_WORDS) return 0;
+    for (i64 k = 0; k < count; k++) {
+        const knocks *there = (const knocks *)((const i64 *)readers[k]->memory.buf + KNOCKS_WORD);
+        uint32_t value = atomic_load_explicit(there, memory_order_acquire);
+        if (!value && lanes_there(readers[k])) return 0;
+        noted[k] = while_it_is(value, (const void *)there);
+    }
+    noted[count] = while_it_is(0, (const void *)words);
+    return count + 1;
+}
+
+/* Gathers what fills. Returns how full the fullest ring of those was, in thousandths. */
+static i64 gather_due(reader **readers, i64 count) {
+    i64 fullest = 0;
+    for (i64 k = 0; k < count; k++) {
+        pthread_mutex_lock(&readers[k]->busy);
+        i64 full = is_due(readers[k]) ? gather(readers[k]) : 0;
+        pthread_mutex_unlock(&readers[k]->busy);
+        if (full > fullest) fullest = full;
+    }
+    return fullest;
+}
+
 /* Gathers what fills, without the interpreter's lock, until it is time or the first word is set; the second one
-   is the thread's processor time. Naps as long as no ring gets much more than an eighth full meanwhile: what is
-   less waits for Python, which gathers it too. */
+   is the thread's processor time. What is less than an eighth of a ring waits for Python, which gathers it too.
+   Sleeps until a writer knocks: waking up takes longer than all else. Where one never does, naps as long as no
+   ring gets much more than an eighth full meanwhile. */
 static void watch(reader **readers, i64 count, i64 until, _Atomic i64 *words) {
-    i64 nap = LONGEST_NAP_NS, left;
-    while (!atomic_load_explicit(words, memory_order_acquire) && (left = until - clock_ns(CLOCK_MONOTONIC)) > 0) {
-        if (nap > left) nap = left;
-        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
-        i64 fullest = 0;
-        for (i64 k = 0; k < count; k++) {
-            pthread_mutex_lock(&readers[k]->busy);
-            i64 full = is_due(readers[k]) ? gather(readers[k]) : 0;
-            pthread_mutex_unlock(&readers[k]->busy);
-            if (full > fullest) fullest = full;
-        }
-        atomic_store_explicit(words + 1, clock_ns(CLOCK_THREAD_CPUTIME_ID), memory_order_relaxed);
+    sleep_while noted[MOST_WORDS];
+    i64 nap = LONGEST_NAP_NS, time, early;
+    int can_sleep = 1;
+    while (!atomic_load_explicit(words, memory_order_acquire) && (time = clock_ns(CLOCK_MONOTONIC)) < until) {
+        i64 words_noted = can_sleep ? note_knocks(readers, count, words, noted) : 0;
+        i64 fullest = gather_due(readers, count);
         nap = fullest ? nap * 125 / fullest : 2 * nap;
         if (nap > LONGEST_NAP_NS) nap = LONGEST_NAP_NS;
         if (nap < SHORTEST_NAP_NS) nap = SHORTEST_NAP_NS;
+        i64 end = time + (words_noted ? LONGEST_WAIT_NS : nap);
+        if (end > until) end = until;
+        if (!words_noted) early = end - time;
+        else can_sleep = sleep_while_all(noted, words_noted, end), early = time + SHORTEST_WAIT_NS - clock_ns(CLOCK_MONOTONIC);
+        if (early > 0 && !atomic_load_explicit(words, memory_order_acquire)) nanosleep(&(struct timespec){.tv_nsec = early}, NULL);
+        atomic_store_explicit(words + 1, clock_ns(CLOCK_THREAD_CPUTIME_ID), memory_order_relaxed);
     }
 }
 
@@ -461,4 +490,13 @@ refused:
     PyBuffer_Release(&words);
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "watch_rings takes a tuple of Readers, seconds, two words of 8 bytes");
     return NULL;
+}
+
+/* wake_watch(words): they were written to, and who watches is to see it at once. */
+PyObject *wake_watch(PyObject *module, PyObject *words) {
+    Py_buffer memory;
+    if (PyObject_GetBuffer(words, &memory, PyBUF_SIMPLE)) return NULL;
+    wake_at(memory.buf);
+    PyBuffer_Release(&memory);
+    Py_RETURN_NONE;
 }

@@ -45,6 +45,19 @@ void journal_lose(journal *j) {
     PyGILState_Release(lock);
 }
 
+static i64 busy_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Wakes who reads the rings: a cost of recording beside rows. Who is woken may take this very core. */
+void journal_knock(journal *j) {
+    i64 began = busy_ns();
+    knock(j->knocks);
+    if (j->meter) j->meter[0] += busy_ns() - began;
+}
+
 /* -- rows that Python writes -- */
 
 static PyObject *minus_one; /* most fields of most rows: known by its address, where the interpreter has one */
@@ -260,13 +273,13 @@ static int open_ring(ring *r, PyObject *memory, i64 at, i64 records, i64 seq, in
     return 0;
 }
 
-/* lane (a weak reference), its name's number, its first row, page, metered?, then memory, offset, records,
-   number of the last and whether it grows, of the rows and of the contexts */
+/* lane (a weak reference), its name's number, its first row, page, metered?, knocks or None, then memory,
+   offset, records, number of the last and whether it grows, of the rows and of the contexts */
 static PyObject *journal_new(PyTypeObject *type, PyObject *args, PyObject *more) {
-    PyObject *lane, *page, *rows, *contexts;
+    PyObject *lane, *page, *knocks_word, *rows, *contexts;
     int number, metered, rows_grow, contexts_grow;
     long long first, rows_at, row_count, row_seq, contexts_at, context_count, context_seq;
-    if (!PyArg_ParseTuple(args, "OiLOiOLLLiOLLLi", &lane, &number, &first, &page, &metered, &rows, &rows_at, &row_count,
+    if (!PyArg_ParseTuple(args, "OiLOiOOLLLiOLLLi", &lane, &number, &first, &page, &metered, &knocks_word, &rows, &rows_at, &row_count,
                           &row_seq, &rows_grow, &contexts, &contexts_at, &context_count, &context_seq, &contexts_grow))
         return NULL;
     if (!minus_one && !(minus_one = PyLong_FromLong(-1))) return NULL;
@@ -276,10 +289,15 @@ static PyObject *journal_new(PyTypeObject *type, PyObject *args, PyObject *more)
     j->number = (uint16_t)number;
     j->first = first;
     if (PyObject_GetBuffer(page, &j->page_memory, PyBUF_WRITABLE) ||
+        (knocks_word != Py_None && PyObject_GetBuffer(knocks_word, &j->knocks_memory, PyBUF_WRITABLE)) ||
         open_ring(&j->rows, rows, rows_at, row_count, row_seq, rows_grow) ||
         open_ring(&j->contexts, contexts, contexts_at, context_count, context_seq, contexts_grow)) {
         Py_DECREF(j);
         return NULL;
+    }
+    if (j->knocks_memory.obj && (j->knocks_memory.len < 4 || (uintptr_t)j->knocks_memory.buf % 4)) {
+        Py_DECREF(j);
+        return PyErr_Format(PyExc_ValueError, "knocks are counted in a word of 32 bits");
     }
     if (j->page_memory.len < PAGE_BYTES) {
         Py_DECREF(j);
@@ -287,6 +305,10 @@ static PyObject *journal_new(PyTypeObject *type, PyObject *args, PyObject *more)
     }
     j->page = j->page_memory.buf;
     j->meter = metered ? (i64 *)(j->page + METER_AT) : NULL;
+    if (j->knocks_memory.obj) {
+        j->knocks = j->knocks_memory.buf;
+        if (!atomic_load_explicit(j->knocks, memory_order_relaxed)) knock(j->knocks); /* the first lane */
+    }
     j->stop = metered ? j->rows.place + METER_FIRST : j->rows.records;
     if (j->stop > j->rows.records) j->stop = j->rows.records;
     return (PyObject *)j;
@@ -301,6 +323,7 @@ static void journal_free(journal *j) {
     release(&j->rows.memory);
     release(&j->contexts.memory);
     release(&j->page_memory);
+    release(&j->knocks_memory);
     Py_XDECREF(j->lane);
     Py_XDECREF(j->lost);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(j);

@@ -5,6 +5,7 @@
    is being overwritten sees that the one before it has changed too (recording/ring.py asks for both). */
 #pragma once
 #include "abi3.h"
+#include "knock.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 typedef int64_t i64;
 enum { RECORD_BYTES = 64, STATUS_AT = 64, METER_AT = 1024, PAGE_BYTES = 4096 };
 enum { METER_EVERY = 251, METER_FIRST = 32, METER_OCTAVES = 40 };
+enum { ROWS_A_KNOCK = 16 * METER_EVERY, CONTEXTS_A_KNOCK = 1024 }; /* a quarter of a ring */
 enum { COLLECTIVE = 5, SEND = 6, RECV = 7, WAIT = 10 }; /* kinds of rows */
 
 typedef struct {
@@ -72,17 +74,20 @@ typedef struct {
     i64 *meter;      /* NULL: nothing is timed */
     context latest;  /* the newest that was written; its seq is 0 before the first */
     i64 first;       /* where the lane's own count of rows begins */
+    knocks *knocks;  /* at who reads the rings; NULL: nobody sleeps */
+    i64 timed;       /* rows */
     PyObject *lane;  /* a weak reference: it makes files longer, and its ``write`` is what is timed */
-    Py_buffer page_memory;
+    Py_buffer page_memory, knocks_memory;
     _Alignas(8) char unread[METER_AT]; /* the page of who has left */
 } journal;
 
 extern PyType_Spec journal_spec;
 int is_journal(PyObject *);
 
-/* What happens seldom (journal.c): a block ends, a row is timed. */
+/* What happens seldom (journal.c): a block ends, a row is timed, who reads is woken. */
 void journal_turn(journal *, ring *);
 void journal_lose(journal *);
+void journal_knock(journal *);
 int read_shape(status *, PyObject *); /* a tuple's first four; -1: an error is set */
 
 static inline i64 now(void) {
@@ -138,6 +143,7 @@ static inline int is_timed(journal *j) {
     i64 place = j->rows.place == j->rows.records ? 0 : j->rows.place;
     j->stop = j->meter ? place + METER_EVERY : j->rows.records;
     if (j->stop > j->rows.records) j->stop = j->rows.records;
+    if (j->knocks && ++j->timed % (ROWS_A_KNOCK / METER_EVERY) == 0) journal_knock(j);
     return j->meter != NULL;
 }
 
@@ -184,6 +190,7 @@ static inline uint32_t write_context(journal *j, const context *given) {
     atomic_store_explicit(&c->seq, ++j->contexts.seq, memory_order_release);
     filled.seq = j->contexts.seq;
     j->latest = filled;
+    if (j->knocks && filled.seq % CONTEXTS_A_KNOCK == 0) journal_knock(j);
     return j->context = (uint32_t)j->contexts.seq;
 }
 

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 PyObject *watch_rings(PyObject *, PyObject *); /* drain.c */
+PyObject *wake_watch(PyObject *, PyObject *);  /* drain.c */
 extern PyType_Spec reader_spec;                /* drain.c */
 
 /* Python writes and reads words in shared memory too: shared_memory/ordering.py. */
@@ -17,6 +18,7 @@ static PyObject *fence(PyObject *self, PyObject *none) {
 static PyMethodDef functions[] = {
     {"fence", fence, METH_NOARGS, "Order all memory accesses before it and after it, for every processor."},
     {"watch_rings", watch_rings, METH_VARARGS, "Gather from Readers for some seconds, or until a word is set."},
+    {"wake_watch", wake_watch, METH_O, "Have who watches see at once that its word is set."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -28,6 +28,7 @@ class CompiledLane(Lane):
             self._first,
             place.page,
             place.meter is not None,
+            place.knocks,
             *(rows.memory, rows.at, rows.records, rows.seq, rows.grow is not None),
             *(contexts.memory, contexts.at, contexts.records, contexts.seq),
             contexts.grow is not None,

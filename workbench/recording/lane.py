@@ -210,13 +210,16 @@ def nowhere() -> Log:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """The place in memory that a lane writes to, and after it others; ``index`` -1: nowhere."""
+    """The place in memory that a lane writes to, and after it others; ``index`` -1: nowhere.
+    ``knocks``: the word that wakes who reads the rings.
+    """
 
     index: int
     page: memoryview | bytearray
     rows: Log
     contexts: Log
     meter: Meter | None = None
+    knocks: memoryview | None = None
 
 
 class _Turn:
@@ -375,7 +378,9 @@ def cost_of_a_record(times: int = 512) -> float:
     write, *_ = row_writer(Log(memory, 0, 1024, None))
     if native := compiled():
         rows, contexts = (memory, 0, 1024, 0, False), (bytearray(RECORD_BYTES), 0, 1, 0, False)
-        write = native.Journal(lambda: None, 0, 0, bytearray(PAGE), False, *rows, *contexts).write
+        write = native.Journal(
+            lambda: None, 0, 0, bytearray(PAGE), False, None, *rows, *contexts
+        ).write
     best = math.inf
     for _ in range(5):
         start = time.perf_counter_ns()

@@ -28,6 +28,7 @@ from workbench.recording.events import (
     H_FULL,
     H_HOST,
     H_JOB,
+    H_KNOCKS,
     H_LANES,
     H_LEFT,
     H_LOST,
@@ -98,6 +99,7 @@ class Recorder:
             (H_LOST_NOT, ~0),
             (H_ERROR, 0),
             (H_OPERATIONS, 0),
+            (H_KNOCKS, 0),
         ):
             self._words[word] = value
         publish(self._words, H_MAGIC, MAGIC)
@@ -253,7 +255,8 @@ class Recorder:
         if logs is None:
             return None
         page = self.memory[LANES_AT + index * PAGE :][:PAGE]
-        place = Place(index, page, *logs, Meter(page))
+        knocks = None if self._segment is None else self.memory[H_KNOCKS * 8 :][:8]
+        place = Place(index, page, *logs, Meter(page), knocks)
         page[:8].cast("q")[0] = number  # before it counts
         publish(self._words, H_LANES, index + 1)
         return place

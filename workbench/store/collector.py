@@ -74,7 +74,7 @@ class Collector:
             counts = before.counts() if before else {}
             self._ranks[rank] = reader(self.store.append, self.store.number, rank, memory, counts)
             self.broken.pop(rank, None)
-            self._words[0] = 1  # the second thread is to watch this one's rings, too
+            self._interrupt()  # the second thread is to watch this one's rings, too
 
     @property
     def cpu_ns(self) -> int:
@@ -126,7 +126,14 @@ class Collector:
     def _end(self) -> None:
         self._ended.set()
         self._wake()
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """End the second thread's watch."""
         self._words[0] = 1
+        mover = native.compiled()
+        if mover is not None:
+            mover.wake_watch(self._words)
 
     def _run(self) -> None:
         wait = self._look_on if native.compiled() is None else self._wait

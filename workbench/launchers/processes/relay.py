@@ -22,6 +22,7 @@ from workbench.recording.events import (
     CONTEXT,
     CONTEXTS,
     DATA_AT,
+    H_KNOCKS,
     H_LANES,
     LANE_BYTES,
     LANES,
@@ -129,6 +130,7 @@ class TraceReader:
         used = (LANES_AT + len(self._rings) // 2 * PAGE) // 8
         header = self._head[: PAGE // 8].copy()
         fence()  # what it counts is behind it
+        header[H_KNOCKS] = 0  # who writes here wakes nobody there
         head, known = np.concatenate([header, self._head[PAGE // 8 : used]]), self._known[:used]
         pieces = np.flatnonzero((head != known).reshape(-1, PIECE // 8).any(axis=1))
         known[:] = head

@@ -1,5 +1,5 @@
 # JupyterLab with the chapters on port 8888; the web app on port 5006 (see docs/containers.md).
-# Linux on x86-64. `make test-image` runs these steps in a clean root file system, and JupyterLab,
+# Linux on x86-64 or aarch64. `make test-image` runs these steps in a clean root file system, and JupyterLab,
 # Notebook and the web app in it.
 FROM debian:bookworm-slim
 

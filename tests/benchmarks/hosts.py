@@ -26,7 +26,7 @@ import polars as pl
 
 import workbench as wb
 from tests.benchmarks.figures import Figure
-from workbench.launchers.processes.agents_parent import AGENTS
+from tests.live import ROOT
 from workbench.launchers.processes.started_command import Command, CommandLauncher
 
 HOSTS, RANKS, MBIT, DELAY = 2, 4, 100, 0.002
@@ -48,13 +48,13 @@ class Launcher(CommandLauncher):
         return rank * self.hosts // count
 
     def command(self, count: int) -> list[str]:
-        return [sys.executable, *AGENTS]
+        return [sys.executable, "-m", "tests.benchmarks.host_agents"]
 
     def start(self, count: int, environment: dict[str, str]) -> None:
         for host in range(self.hosts):
             ranks = [str(rank) for rank in range(count) if self.place(rank, count) == host]
-            own = {"WORKBENCH_RANKS": ",".join(ranks), **variables(host)}
-            words = ["ip", "netns", "exec", _name(host), *self.command(count)]
+            own = {"PYTHONPATH": str(ROOT), **variables(host)}
+            words = ["ip", "netns", "exec", _name(host), *self.command(count), ",".join(ranks)]
             self._commands.append(Command(words, {**environment, **own}))
 
 

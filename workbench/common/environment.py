@@ -75,9 +75,6 @@ VARIABLES = {
         "where a rank that shares no memory with its driver finds it: host:port/key; set by the "
         "launcher",
     ),
-    "WORKBENCH_RANKS": Variable(
-        "", "the ranks that one command starts on a host, such as 4,5,6,7; set by the launcher"
-    ),
     "WORKBENCH_PARTITION": Variable(
         "", "the descriptor from which a rank below a task of Spark reads its rows; set by the task"
     ),

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 
 AGENT = ("-m", "workbench.launchers.processes.agent")  # of a Python, as a module
-# The agents of all ranks in WORKBENCH_RANKS, by one command per host.
-AGENTS = ("-m", "workbench.launchers.processes.host_agents")
 
 
 def be_parent(variables: dict[str, str], fds: Sequence[int] = ()) -> int:

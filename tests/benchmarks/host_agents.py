@@ -1,9 +1,9 @@
-"""The agents of a host, by one command: ``python -m workbench.launchers.processes.host_agents``.
+"""The agents of a host, by one command: ``python -m tests.benchmarks.host_agents 4,5,6,7``.
 
     launcher ── one command ── this process ─ an agent per rank ─ ranks
 
-It imports torch once, for all ranks of the host, and forks an agent for each of WORKBENCH_RANKS:
-so many ranks start in the time of one, and share what was imported.
+It imports torch once, for all ranks of the host, and forks an agent for each: so hosts with many
+ranks fit onto two cores. Users' launchers start an agent per rank, which schedulers then see.
 """
 
 from __future__ import annotations
@@ -13,21 +13,13 @@ import sys
 import traceback
 from typing import NoReturn
 
-from workbench.common import environment
-from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import agent, guardian
 from workbench.launchers.processes.fork_server import preload
 
 
 def main() -> int:
     """Start the agents and wait for them. Returns the first exit code that is not 0."""
-    words = environment.text("WORKBENCH_RANKS").split(",")
-    if not all(word.isdigit() for word in words):
-        raise WorkbenchError(
-            f"WORKBENCH_RANKS names the ranks of this host, such as 4,5,6,7, and not {words}"
-        )
-    if sys.argv[1:]:  # as of an agent
-        guardian.end_with(int(sys.argv.pop(1)))
+    words = sys.argv.pop(1).split(",")
     preload()
     here, agents = os.getpid(), list[int]()
     for word in words:

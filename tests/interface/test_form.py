@@ -200,7 +200,8 @@ def test_options_count_while_their_strategy_is_chosen() -> None:
     [
         {"staleness": 5, "consistency": "dssp", "dssp_mode": "paper"},
         {"placement": "hash", "servers": 3},
-        {"placement": (0.6, 0.4), "servers": 2, "stale_gradients": "drop", "drop_above": 4},
+        {"placement": (0.6, 0.4), "servers": 2},
+        {"consistency": "asp", "stale_gradients": "drop", "drop_above": 4},
         {"models": 2},
     ],
 )

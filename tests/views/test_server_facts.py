@@ -37,7 +37,8 @@ def test_how_far_a_worker_may_lead(
 def test_what_becomes_of_stale_gradients_is_a_badge() -> None:
     dropped = facts_of_server(consistency="asp", stale_gradients="drop", drop_above=5)
     assert (dropped["drop_above"], dropped["words"]) == (5, "stale > 5 dropped")
-    assert facts_of_server(stale_gradients="scale")["words"] == "stale gradients scaled"
+    scaled = facts_of_server(consistency="asp", stale_gradients="scale")
+    assert scaled["words"] == "stale gradients scaled"
 
 
 def test_defaults_are_the_strategys_own() -> None:

@@ -15,6 +15,7 @@ from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
 from workbench.experiment.fields import Fields
 from workbench.experiment.frozen_model import plain, walk
+from workbench.experiment.idle_checks import check_idle_options
 from workbench.experiment.network import Network
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.user_code import source
@@ -206,6 +207,7 @@ def check_options(exp: Fields) -> None:
         )
         if exp.options or checks:
             config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
+            check_idle_options(exp.strategy, config)
         if checks:
             source.load("strategies", exp.strategy, "check")(exp, config)
 

@@ -108,8 +108,7 @@ def _stale_and_uneven() -> list[Words]:
         ),
         (
             "Common and rare tags",
-            "Ten tags that overlap: the first is in most pictures, the eighth in one of 13. A "
-            "server and three workers learn them.",
+            "Ten tags that overlap, from common to rare; a server and three workers learn them.",
             lambda: Experiment(
                 strategy="parameter_server",
                 task="video_tags",

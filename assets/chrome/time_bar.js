@@ -6,7 +6,7 @@
  * @typedef {import("../engine/table.js").CallHead} CallHead
  * @typedef {import("../engine/call_choice.js").CallChoice} CallChoice
  */
-import { duration, grouped, numberWords, speed, stateOf } from "../engine/format.js";
+import { callNumber, duration, grouped, numberWords, speed, stateOf } from "../engine/format.js";
 import { isOver, nowOf } from "../engine/player.js";
 import { burstNumber } from "../engine/bursts_of_run.js";
 import { EACH_CALL, LARGEST_CALL, choiceWords } from "../engine/call_choice.js";
@@ -216,7 +216,6 @@ export class TimeBar {
   /** @param {any} look */
   #where({ known, current: call, t, at }) {
     if (!call) return "";
-    const total = known.table.calls.length + (known.counters?.older ? 1 : 0);
     const behind = isOver(known)
       ? ""
       : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
@@ -228,7 +227,7 @@ export class TimeBar {
         `${call.name ? `${call.name}, ` : ""}messages ` +
         `${burstNumber(known, call).map(grouped).join(" of ")}${behind}`
       );
-    return `call ${grouped(call.number)} of ${grouped(Math.max(total, call.number))}${behind}`;
+    return `${callNumber(known, call)}${behind}`;
   }
 
   /** @param {any} look @param {boolean | import("./stage.js").Score} score */

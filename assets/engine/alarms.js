@@ -28,6 +28,17 @@ export const isLate = (name) => name in WHY_LATE;
 /** @param {Set<number>} ranks */
 const alarmedRanks = (ranks) => (ranks.size > 1 ? `${ranks.size} ranks` : `rank ${[...ranks][0]}`);
 
+/** Why ranks are late: "rank 1 computes, ranks 2, 3: each waits for a core". @param {Map<number, string>} why */
+function lateWords(why) {
+  const reasons = [...new Set(why.values())].map((reason) => {
+    const late = [...why.keys()].filter((rank) => why.get(rank) === reason).sort((a, b) => a - b);
+    return late.length > 1
+      ? `ranks ${late.join(", ")}: each ${reason}`
+      : `rank ${late[0]} ${reason}`;
+  });
+  return reasons.sort().join("; ");
+}
+
 /** How often, and when last. @param {Waits} waits */
 const howOften = ({ times, last }) =>
   times > 1 ? `, ${grouped(times)} times, last at ${duration(last)}` : "";
@@ -109,8 +120,8 @@ export class Alarms {
       why: this.#late?.line === waits.line ? this.#late.why : new Map(),
     });
     waits.ranks.add(rank);
-    if (WHY_LATE[name]) why.set(peer, `rank ${peer} ${WHY_LATE[name]}`);
-    const words = [...why.values()].sort().join(", ");
+    if (WHY_LATE[name]) why.set(peer, WHY_LATE[name]);
+    const words = lateWords(why);
     waits.line.words = `${alarmedRanks(waits.ranks)} waited over 1 s${howOften(waits)}${words ? `: ${words}` : " for others"}`;
     this.#feed.changed();
   }

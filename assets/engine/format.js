@@ -91,6 +91,10 @@ export function titleOf(call) {
   return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
+/** Which call of how many. @param {Known} known @param {{number: number}} call */
+export const callNumber = ({ table }, { number }) =>
+  `call ${grouped(number)} of ${grouped(Math.max(table.calls.length, number))}`;
+
 /**
  * What the picture is: real, which call of how many, how much slower, how far behind the ranks.
  * @param {import("./page_state.js").Look} look
@@ -99,7 +103,6 @@ export function titleOf(call) {
  */
 export function badge({ known, call: ownCall, current, live, held }, behind, player) {
   const call = current ?? ownCall;
-  const total = Math.max(known.table.calls.length, call?.number ?? 0);
   const over = isOver(known);
   const by = call?.words;
   const parts = [by ? by.real : isPlanned(call) ? "planned: computed, nothing ran" : "real"];
@@ -109,7 +112,7 @@ export function badge({ known, call: ownCall, current, live, held }, behind, pla
       `${call.name ? `${call.name} · ` : ""}messages ` +
         `${burstNumber(known, call).map(grouped).join(" of ")}`,
     );
-  else if (call) parts.push(`call ${grouped(call.number)} of ${grouped(total)}`);
+  else if (call) parts.push(callNumber(known, call));
   if (call?.left_out) parts.push(call.left_out);
   const older = (known.counters?.older ?? 0) + known.table.forgotten;
   if (older)
@@ -162,7 +165,7 @@ export function stateOf(known, held) {
 export function factsOf(known) {
   const { run, counters } = known;
   if (!run?.ranks) return ""; // nothing has run yet
-  const parts = [`${run.ranks} ${run.ranks === 1 ? "rank" : "ranks"}`];
+  const parts = [counted(run.ranks, "rank")];
   if (counters && counters.iteration >= 0) {
     parts.push(
       "iteration " +

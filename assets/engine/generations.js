@@ -35,6 +35,8 @@ export class GenerationRows {
     this.version = 0; // grows with every change
     /** What the driver has noticed. @type {Loss[]} */
     this.losses = [];
+    /** What a rank has noticed that could spare the lost one. @type {Loss[]} */
+    this.spared = [];
     /** Ranks that are there and are to join, and when. @type {Loss[]} */
     this.arrivals = [];
     /** Ranks that a fault killed, and when. @type {Loss[]} */
@@ -91,6 +93,8 @@ export class GenerationRows {
       this.arrivals.push({ rank: whom, t, how: name, generation });
     else if (kind === "detect" && rank < 0 && whom >= 0 && !NOT_LOST.has(name))
       this.losses.push({ rank: whom, t, how: name, generation });
+    else if (kind === "detect" && name === "lost")
+      this.spared.push({ rank: table.peer[r], t, how: name, generation });
     else if (kind === "fault" || kind === "detect") return;
     else
       this.actsOf(generation, /** @type {ActKind} */ (kind)).set(rank, {
@@ -215,12 +219,13 @@ function isBack(known, { rank, generation }, newest, t) {
 export function lostAt({ run, table }, t) {
   const rows = generationRows(table);
   const lost = /** @type {Map<number, Loss>} */ (new Map());
-  if (!rows.losses.length && !recoveryFacts(run).length) return lost;
+  const seen = [...rows.losses, ...rows.spared];
+  if (!seen.length && !recoveryFacts(run).length) return lost;
   const now = generationAt({ run, table }, t);
-  const noticed = new Set(rows.losses.map((loss) => `${loss.generation} ${loss.rank}`));
+  const noticed = new Set(seen.map((loss) => `${loss.generation} ${loss.rank}`));
   const all = [
     // when a fault of ours says when, that is earlier than its being noticed
-    ...rows.losses,
+    ...seen,
     ...rows.kills.filter((kill) => noticed.has(`${kill.generation} ${kill.rank}`)),
   ].sort((a, b) => a.t - b.t);
   for (const loss of all) {

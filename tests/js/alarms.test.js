@@ -115,6 +115,8 @@ test(
       late(2, 1, "computes", 1.1e9),
       late(3, 2, "waits itself", 1.2e9),
       late(0, 3, "waits for a core", 9e9),
+      late(0, 10, "waits for a core", 9e9),
+      late(0, 5, "waits for a core", 9e9),
       fault(10e9, "freeze", 1),
       late(0, 1, "computes", 11e9),
     ];
@@ -124,7 +126,8 @@ test(
       [
         [
           "waited",
-          "3 ranks waited over 1 s, 2 times, last at 9.00 s: rank 1 computes, rank 3 waits for a core",
+          "3 ranks waited over 1 s, 2 times, last at 9.00 s: rank 1 computes; " +
+            "ranks 3, 5, 10: each waits for a core",
         ],
         ["waited", "rank 0 waited over 1 s: rank 1 computes"],
       ],

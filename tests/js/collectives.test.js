@@ -317,3 +317,29 @@ for (const width of sample([608, 928]))
       }
     },
   );
+
+test("a rank's number of three digits lies on its mark beside the cells", () => {
+  const far = (rank) => (rank < 0 ? rank : rank + 992);
+  const rows = ringRows(8).map((r) => ({ ...r, rank: far(r.rank), peer: far(r.peer) }));
+  const look = lookAt(1000, rows, 0.5, { width: 928, ink: INK, known: {} });
+  const { pictures, seen } = drawn(look);
+  const marks = pictures.matrix[0];
+  const numbers = marks.filter((d) => d.kind === "text" && /^99\d$/.test(d.text) && d.x < 26);
+  assert.equal(numbers.length, 8);
+  for (const { text, x, y, w, h } of numbers)
+    assert.ok(
+      marks.some(
+        (d) =>
+          d.kind === "box" &&
+          d.filled &&
+          d.x <= x &&
+          d.x + d.w >= x + w &&
+          d.y <= y &&
+          d.y + d.h >= y + h &&
+          d.x + d.w < 26,
+      ),
+      text,
+    );
+  const keys = spaceKeys(look, seen).map((key) => key.words);
+  assert.ok(keys.includes("992 ranks not in this group"), keys.join());
+});

@@ -194,19 +194,21 @@ test("replay tells how likely it draws what is how old, and its learner is waite
 
 test("an actor that is killed is lost from then on, and the sentence says so", () => {
   const known = recorded("played_ape_x");
-  const [killed] = [...rowsOf(known)]
-    .filter((r) => r.kind === "detect" && r.name === "lost")
-    .sort((a, b) => a.end - b.end);
-  const before = seenOf(known, killed.start - 1e6).frame.actors.find((one) => one.rank === 3);
+  const rows = [...rowsOf(known)].sort((a, b) => a.end - b.end);
+  const kill = rows.find((r) => r.name === "kill");
+  const killed = rows.find((r) => r.name === "lost");
+  const before = seenOf(known, kill.start - 1e6).frame.actors.find((one) => one.rank === 3);
   const { frame, index, roles } = seenOf(known, killed.end + 1e6);
   assert.notEqual(before.does, "lost");
   assert.equal(frame.actors.find((one) => one.rank === 3).does, "lost");
+  assert.equal(
+    doingAt(known.table, known.run.ranks, killed.end, true, known.run)[3].mark,
+    "killed",
+  );
   assert.match(rlSentence(known, frame, index, roles, false), /^Actor 3 is lost/);
   const held = { ...known, state: "running", control: { held: true } };
-  assert.match(
-    rlSentence(held, frame, index, roles, true),
-    /^You hold the ranks\. Actor 3 is lost/,
-  );
+  const words = rlSentence(held, frame, index, roles, true);
+  assert.match(words, /^You hold the ranks\. Actor 3 is lost/);
 });
 
 test("a bundle is one place, and no experience travels", () => {

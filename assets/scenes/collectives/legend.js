@@ -15,7 +15,7 @@ import { labelled } from "./ring.js";
 import { widthOf } from "./ring_draw.js";
 import { drawStuck } from "../../engine/blocked.js";
 import { bitRate, wrongWords } from "./captions.js";
-import { pieceName } from "../../engine/format.js";
+import { counted, pieceName } from "../../engine/format.js";
 import {
   arrivingChip,
   comet,
@@ -148,8 +148,13 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
   if (any((s) => s.frozen)) put("frozen", 16, "frozen by you", (g) => square(g, ink.hold, [4, 3]));
   if (any((s) => s.factor !== 1))
     put("slowed", 18, "computes slower: made by us", (g) => ringAt(g, ink.hold, 7, 1.5, [4, 3]));
-  if (any((s) => !s.member))
+  const outside = ranks.filter((s) => !s.member).length;
+  if (place.outside >= 2 && outside)
     put("outside", 16, "not in this group", (g) => ringAt(g, ink.rule, 6, 1, []));
+  else if (outside)
+    put("crowd", 22, `${counted(outside, "rank")} not in this group`, (g) =>
+      stroke(g, ink.rule, 4, []),
+    );
   if (place.boxes.length)
     put(
       "group",

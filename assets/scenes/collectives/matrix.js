@@ -312,22 +312,33 @@ export function drawFrame(g, { ink, font, choice, ranks: places }, grid, reading
   ranks.forEach((rank, i) => {
     const y = grid.top + i * grid.rh + grid.cell.h / 2;
     if (rowsEach > 1 && i % (rowsEach > 2 ? 8 : 2)) return;
-    g.fillStyle = ink["ink-2"];
-    if (r >= 7) {
-      g.fillStyle = hues[i];
-      g.beginPath();
-      g.arc(9, y, r, 0, 7);
-      g.fill();
-      g.fillStyle = ons[i];
-    }
-    g.fillText(String(rank), 9, y + 0.5);
+    g.fillStyle = hues[i];
+    const x = outlineRank(g, rank, y, r);
+    if (r >= 7) g.fill();
+    g.fillStyle = r >= 7 ? ons[i] : ink["ink-2"];
+    g.fillText(String(rank), x, y + 0.5);
     if (choice?.rank !== rank) return;
     g.strokeStyle = ink.focus;
     g.lineWidth = 2;
-    g.beginPath();
-    g.arc(9, y, r + 0.5, 0, 7);
+    outlineRank(g, rank, y, r + 0.5);
     g.stroke();
   });
+}
+
+/**
+ * Begin the outline around a rank's number, left of its row: a circle, longer where the number is.
+ * @param {CanvasRenderingContext2D} g
+ * @param {number} rank
+ * @param {number} y
+ * @param {number} r
+ * @returns {number} the middle, across
+ */
+function outlineRank(g, rank, y, r) {
+  const half = Math.min(4, 3.2 * Math.max(0, String(rank).length - 2));
+  const x = 9 + half;
+  g.beginPath();
+  g.roundRect(x - half - r, y - r, 2 * (half + r), 2 * r, r);
+  return x;
 }
 
 /**
@@ -365,14 +376,13 @@ export function drawEndedRows(g, { ink, font }, grid, ended) {
     g.fillStyle = ink.ground;
     g.strokeStyle = ink.fault;
     g.lineWidth = 1.5;
-    g.beginPath();
-    g.arc(9, y, r - 0.25, 0, 7);
+    const x = outlineRank(g, rank, y, r - 0.25);
     g.fill();
     g.stroke();
     g.fillStyle = ink.ink;
     g.font = `700 11px ${font}`;
     g.textAlign = "center";
-    g.fillText(String(rank), 9, y + 0.5);
-    crossAt(g, ink, 9 + r, y - r * 0.75, 2.5);
+    g.fillText(String(rank), x, y + 0.5);
+    crossAt(g, ink, 2 * x - 9 + r, y - r * 0.75, 2.5);
   }
 }

@@ -17,7 +17,7 @@
  */
 import { scriptWords } from "./script_steps.js";
 import { SPANS } from "./density.js";
-import { bytes, duration, grouped } from "../../engine/format.js";
+import { bytes, counted, duration, grouped } from "../../engine/format.js";
 
 export const RECENT = 8; // iterations that are judged
 const SURE = { least: 3, most: 0.75, longer: 1.1, ahead: 1.05 };
@@ -281,7 +281,7 @@ export function coreWords(facts, cores) {
 
 /** The badge where ranks are more than cores. @param {number} ranks @param {number} cores */
 export const crowdBadge = (ranks, cores) =>
-  cores > 0 && ranks > cores ? `${ranks} ranks on ${cores} ${cores === 1 ? "core" : "cores"}` : "";
+  cores > 0 && ranks > cores ? `${counted(ranks, "rank")} on ${counted(cores, "core")}` : "";
 
 /**
  * A collective as people say it: "the all-reduce of bucket 1".

@@ -274,13 +274,14 @@ export class TimelineMap {
           false,
         );
       const last = steps[steps.length - 1];
-      put(
-        `${grouped(last.iteration + 1)}`,
-        this.x(place, last.end) + 5,
-        ["left"],
-        ink["ink-3"],
-        false,
-      );
+      if (last.iteration !== win.iteration)
+        put(
+          `${grouped(last.iteration + 1)}`,
+          this.x(place, last.end) + 5,
+          ["left"],
+          ink["ink-3"],
+          false,
+        );
     }
     g.textAlign = "right";
     g.textBaseline = "middle";

@@ -368,7 +368,8 @@ class Feed:
         if time.monotonic() - self._measured_at >= HEARTBEAT_SECONDS or self._over:
             self._measured_at = time.monotonic()
             self._share = _record_share(run) if self._tally.events else None
-        folded = list(self._detail.folded) if self._detail.folds else None
+        detail = self._detail
+        folded = list(detail.folded) if detail.folds and detail.folded[0] else None
         return counters | {"record_share": self._share, "folded": folded}
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import platform
+import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from workbench import native
@@ -74,6 +78,36 @@ def test_one_with_a_fence_is_not(
 @pytest.mark.skipif(native.extension().module is None, reason=native.extension().reason)
 def test_the_fence_is_there() -> None:
     assert native.extension().module.fence() is None  # type: ignore[union-attr]
+
+
+WRITER = """
+import mmap, struct, sys
+memory = memoryview(mmap.mmap(int(sys.argv[1]), 4096))
+words, pack = memory.cast("q"), struct.Struct("q").pack_into
+while True:
+    for _ in range(1000):
+        words[0] = 0
+        pack(memory, 8, 0)
+        words[0] = -1
+        pack(memory, 8, -1)
+    words[2] += 1
+"""
+
+
+def test_words_are_stored_and_loaded_whole() -> None:
+    """Another process sets them to 0 and to -1, again and again: "2i" for "q" shows a half."""
+    segment = Segment.create(4096, "a test")
+    words, numbers = segment.words, np.frombuffer(segment.map, np.int64)
+    command = [sys.executable, "-c", WRITER, str(segment.fd)]
+    seen = set[int]()
+    with subprocess.Popen(command, pass_fds=[segment.fd]) as writer:
+        try:
+            while words[2] < 100:
+                seen |= {words[0], words[1], *numbers[:2].tolist()}
+                seen.add(*struct.unpack_from("q", segment.memory, 8))
+        finally:
+            writer.kill()
+    assert seen == {0, -1}
 
 
 class Weak:

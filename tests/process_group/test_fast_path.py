@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from tests.processes import values
+from workbench.process_group import fast_path
 
 N = 1000
 
@@ -67,6 +68,21 @@ def _counted(rank: int, n: int) -> dict[str, int]:
         count(name.__name__, name)
     count("long", lambda: [dist.all_reduce(x, async_op=True).wait() for _ in range(3)])
     return counts
+
+
+def _remembered(rank: int, n: int) -> int:
+    """Return the arrays whose parts are kept after more kinds of calls than are remembered."""
+    group: Any = dist.group.WORLD
+    for size in range(1, fast_path.MOST + 4):
+        part, whole = torch.full((size + 1,), float(rank)), torch.empty(n * (size + 1))
+        for _ in range(2):
+            dist.all_gather_into_tensor(whole.zero_(), part)
+            assert whole.view(n, -1).eq(torch.arange(n).view(n, 1)).all(), size
+    return len(group.comm._cut)
+
+
+def test_what_is_remembered_of_calls_does_not_grow() -> None:
+    assert values(_remembered, 2) == [2 * 3] * 2  # two arrays a call, of those after the border
 
 
 def test_a_plain_call_is_worked_out_once() -> None:

@@ -60,6 +60,7 @@ class Communicator:
         self._mover = self.slots.mover
         self._framed = not isinstance(self._mover, NoMover)
         self._rest = SlotBySlot(self.slots, members.slot_bytes)
+        self._cut: dict[int, tuple[Any, list[Any]]] = {}  # arrays that stay, with their parts
 
     # -- what a collective begins and ends with --
 
@@ -147,12 +148,25 @@ class Communicator:
         """Return ``parts`` (default: size) views of flat ``x_N``; the first N mod parts have one
         element more.
         """
-        parts = self.size if parts is None else parts
+        if parts is None:
+            if cut := self._cut.get(id(x_N)):
+                return [*cut[1]]
+            parts = self.size
         whole, extra = divmod(len(x_N), parts)
         if not extra:
             return [x_N[i * whole : (i + 1) * whole] for i in range(parts)]
         ends = [i * whole + min(i, extra) for i in range(parts + 1)]
         return [x_N[a:b] for a, b in pairwise(ends)]
+
+    def cut_once(self, arrays: Sequence[Any]) -> None:
+        """Cut these arrays now, so that every ``split`` has their parts ready: they stay as long as
+        this communicator, or until ``forget``.
+        """
+        self._cut |= {id(x_N): (x_N, self.split(x_N)) for x_N in arrays}
+
+    def forget(self) -> None:
+        """Forget the arrays of ``cut_once``."""
+        self._cut.clear()
 
     def slices(
         self, chunks: Sequence[Any], itemsize: int, stride: int = SLOTS // 2

@@ -418,7 +418,7 @@ static i64 clock_ns(clockid_t clock) {
 }
 
 /* Notes how many knocks there were, and the word that ends the watch. Returns how many words these are; 0: a rank
-   writes without knocking. One that has no lanes yet knocks when it has. */
+   writes and will not knock. */
 static i64 note_knocks(reader **readers, i64 count, const _Atomic i64 *words, sleep_while *noted) {
     if (count >= MOST_WORDS) return 0;
     for (i64 k = 0; k < count; k++) {

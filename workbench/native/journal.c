@@ -307,7 +307,7 @@ static PyObject *journal_new(PyTypeObject *type, PyObject *args, PyObject *more)
     j->meter = metered ? (i64 *)(j->page + METER_AT) : NULL;
     if (j->knocks_memory.obj) {
         j->knocks = j->knocks_memory.buf;
-        if (!atomic_load_explicit(j->knocks, memory_order_relaxed)) knock(j->knocks); /* the first lane */
+        atomic_fetch_add_explicit(j->knocks, 1, memory_order_release); /* here is who will knock */
     }
     j->stop = metered ? j->rows.place + METER_FIRST : j->rows.records;
     if (j->stop > j->rows.records) j->stop = j->rows.records;

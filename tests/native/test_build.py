@@ -99,7 +99,7 @@ def test_where_it_is_asked_for_and_is_not_there_the_first_import_of_it_says_so()
 
 def test_the_variable_decides() -> None:
     assert native._chosen("python").module is None
-    assert "asks for Python's" in native._chosen("python").reason
+    assert "WORKBENCH_MOVER=python asks for it" in native._chosen("python").reason
     assert native._chosen("c").module is not None, "run `make mover`"
     assert native._chosen("").module is not None and native._chosen("").reason == ""
     with pytest.raises(SpecError, match="WORKBENCH_MOVER='rust': it takes c or python"):

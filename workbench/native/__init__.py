@@ -57,7 +57,7 @@ def _chosen(name: str) -> Extension:
             f"({environment.VARIABLES['WORKBENCH_MOVER'].meaning})"
         )
     if name == "python":
-        return Extension(None, "WORKBENCH_MOVER=python asks for Python's")
+        return Extension(None, "WORKBENCH_MOVER=python asks for it")
     mover = extension()
     if mover.module is None and name == "c":
         raise WorkbenchError(f"WORKBENCH_MOVER=c asks for the compiled mover: {mover.reason}")

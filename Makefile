@@ -8,7 +8,7 @@
 #   make test-launchers  ranks of a real Slurm, Ray and Spark
 #   make test-image  the container's steps in a clean root file system (root, Debian)
 #   make check      format, lint, types, the tests of the JavaScript
-#   make bench      speed against Gloo (and MPI, where mpi4py is installed), and the stage's
+#   make bench      speed against Gloo (and MPI, where mpi4py is installed); frames of the picture
 #   make soak       an hour of runs that are killed, frozen and cut off: nothing may be left of them
 #   make fuzz       five minutes of input that nobody would write: specs, links, forms, saved runs ...
 #   make picture    the README's moving picture, taken again from a real run

@@ -1,4 +1,4 @@
-"""The stage in a real browser: frames, the way of an event to its frame, scrubbing.
+"""The picture of a run in a real browser: frames, the way of an event to its frame, scrubbing.
 
 Sixteen ranks at 200,000 events a second with a million events of history, over a real web socket.
 The browser draws in software on the cores that make the events, too.
@@ -17,7 +17,7 @@ from tests.benchmarks.pages import chromium, served
 SCENES = ("overview", "collectives", "timeline")
 # For five seconds: the time between frames, as the browser counts them (the moment at which a
 # callback has its turn tells what the main thread did before it in that frame); how late that turn
-# was; the stage's own script a frame; and for rows that are new in a frame how long ago they ended.
+# was; the picture's own script a frame; and for rows that are new in a frame how long ago they ended.
 # Both clocks are this machine's wall clock. A page that fell behind gets the history anew, in a
 # table of its own: what is new begins after it. Where no row came in five seconds, it looks on
 # until one does.

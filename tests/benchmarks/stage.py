@@ -17,7 +17,7 @@ from tests.benchmarks.pages import chromium, served
 SCENES = ("overview", "collectives", "timeline")
 # For five seconds: the time between frames, as the browser counts them (the moment at which a
 # callback has its turn tells what the main thread did before it in that frame); how late that turn
-# was; the picture's own script a frame; and for rows that are new in a frame how long ago they ended.
+# was; the script of the picture a frame; and for new rows in a frame how long ago they ended.
 # Both clocks are this machine's wall clock. A page that fell behind gets the history anew, in a
 # table of its own: what is new begins after it. Where no row came in five seconds, it looks on
 # until one does.

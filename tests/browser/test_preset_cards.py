@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
@@ -112,3 +113,19 @@ def test_change_first_opens_the_form_beside_the_cards_with_start_in_view(
     wait_for(lambda: change.evaluate("(b) => b.getRootNode().activeElement === b"), "its card")
     page.locator(".living button.card", has_text="Server: SSP").click()
     assert known(started(page), "run")["ranks"] == presets()["Server: SSP"].experiment.ranks
+
+
+def test_a_card_whose_run_is_refused_grows_by_the_refusal_alone(
+    serve: Callable[..., str], open_page: Open
+) -> None:
+    page = open_page(viewport={"width": 1440, "height": 900}).page
+    start_page(page, serve("--max-ranks", "2"))
+    card = page.locator(".living .preset", has_text="Ring of four")
+    before = card.bounding_box()
+    card.locator("button.card").click()
+    refusal = card.get_by_role("alert")
+    wait_for(lambda: "2" in refusal.inner_text(), "a refusal")
+    after = card.bounding_box()
+    assert before and after
+    lines = len(refusal.inner_text()) // 30 + 1  # of a card's width, and more than are needed
+    assert 10 < after["height"] - before["height"] < 30 * lines

@@ -92,14 +92,14 @@ class NameTable:
         published = min(observe(words, events.H_NAMES), events.NAMES_BYTES)
         if self._used >= published:
             return
-        names = self._memory[events.NAMES_AT : events.NAMES_AT + published]
-        while self._used < published:
-            at = self._used
-            length = names[at]
-            text = bytes(names[at + 1 : at + 1 + length]).decode(errors="replace")
-            self.numbers[len(self.texts)] = self._number(text)
-            self.texts.append(text)
-            self._used += 1 + length
+        names = bytes(self._memory[events.NAMES_AT + self._used : events.NAMES_AT + published])
+        at, first = 0, len(self.texts)
+        while at < len(names):
+            behind = at + 1 + names[at]
+            self.texts.append(names[at + 1 : behind].decode(errors="replace"))
+            at = behind
+        self.numbers[first : len(self.texts)] = [*map(self._number, self.texts[first:])]
+        self._used += at
 
     def text(self, number: int) -> str:
         """Return the text of the rank's number, also one published since the last ``read``."""

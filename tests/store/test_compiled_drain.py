@@ -244,7 +244,7 @@ def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) ->
 
 
 def test_the_word_ends_the_watch_at_once(segment: Segment) -> None:
-    """Without being woken, who watches would look after 250 ms."""
+    """Without being woken, who watches would look after a second."""
     mover, reader, _ = rings_of(segment)
     took = []
     for _ in range(4):
@@ -280,12 +280,12 @@ def contexts(lane: Lane) -> None:
 def test_who_watches_sleeps_until_a_ring_fills(
     segment: Segment, monkeypatch: pytest.MonkeyPatch, writer: str, fill: Callable[[Lane], None]
 ) -> None:
-    """Of its own accord it looks after 250 ms; where a writer never knocks, after 40."""
+    """Of its own accord it looks after a second; where a writer never knocks, after 40 ms."""
     mover, reader, _ = rings_of(segment)
     monkeypatch.setenv("WORKBENCH_MOVER", writer)
     lane = Recorder.into_segment(segment, 0).lane("compute")
     took = []
-    for _ in range(4):
+    for _ in range(3):
         words = np.zeros(2, np.int64)
         thread = threading.Thread(target=mover.watch_rings, args=((reader.rings,), 3000.0, words))
         thread.start()

@@ -47,7 +47,7 @@ enum {
     MOST_ROWS = 1 << 20,      /* of one lane: from here on its ring overflows, and what is lost is counted */
     MOST_CONTEXTS = 1 << 18,  /* the same for contexts: the compute lane has one for almost every row */
     LONGEST_NAP_NS = 40000000, SHORTEST_NAP_NS = 1000000,
-    LONGEST_WAIT_NS = 250000000, SHORTEST_WAIT_NS = 4000000 /* for a knock */
+    LONGEST_WAIT_NS = 1000000000, SHORTEST_WAIT_NS = 4000000 /* for a knock */
 };
 
 typedef struct {

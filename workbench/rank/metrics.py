@@ -37,7 +37,9 @@ class Metrics:
         if not due or not hasattr(self._task, "metrics"):
             return nullcontext()
         if self._outputs is None or self._model is not model:
+            began = time.thread_time_ns()
             self._model, self._outputs = model, Outputs(unwrapped(model))
+            recorder.lane("compute").count_cost(time.thread_time_ns() - began)
         return _Measuring(self, self._outputs, batch)
 
     def measure(self, outputs: Outputs, batch: Any) -> None:

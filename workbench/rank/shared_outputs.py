@@ -7,7 +7,7 @@ minibatch then cost microseconds in place of one more forward pass.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from operator import attrgetter, is_
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -95,7 +95,7 @@ def _is_same_in_evaluation(layer: nn.Module) -> bool:
     return "forward" not in vars(layer) and _never_asks(kind)
 
 
-@lru_cache
+@cache
 def _never_asks(kind: Any) -> bool:
     """Return whether a layer of this class surely computes the same in training and in evaluation:
     its code is known, and never asks which it is.
@@ -104,3 +104,10 @@ def _never_asks(kind: Any) -> bool:
     codes = (one for part in own for one in vars(part).values() if isinstance(one, FunctionType))
     known = all(part.__module__.startswith(_KNOWN) for part in own)
     return known and not any("training" in one.__code__.co_names for one in codes)
+
+
+# Of torch's own layers before ranks are forked: one after the other would have to look at all of
+# their code, which takes longest where it was never run.
+for _kind in vars(nn.modules).values():
+    if isinstance(_kind, type) and issubclass(_kind, nn.Module) and _kind is not nn.Module:
+        _never_asks(_kind)

@@ -27,7 +27,10 @@ def test_a_run_tells_its_schedule_and_why_its_ranks_were_idle(tmp_path: Path) ->
     assert parts.equals(loaded.bubble()) and parts["rank"].to_list() == [0, 1, 2]
     whole = parts.select(pl.sum_horizontal(pl.exclude("rank", "planned")))
     assert np.allclose(whole.to_series(), 1)
-    assert np.allclose(parts["planned"], 2 / 6) and (parts["warm_up"] > 0.2).all()
+    assert np.allclose(parts["planned"], 2 / 6)
+    # In time, not as a share: on busy cores iterations last longer, and what was planned does not.
+    by_iteration = bubble.measure(run.events, run.schedule, pads_ns=run.experiment.pads_ns).parts
+    assert (by_iteration["warm_up_ns"] > 0.2 * 6 * 36e6).all(), by_iteration
     other = wb.run(lenet(iterations=1))
     other.wait(timeout=60)
     assert other.schedule is None and other.bubble().height == 0

@@ -232,6 +232,8 @@ def _judge(run: wb.Run, case: Struck) -> None:
         frozen_only = case.how == "freeze"
         if error.rank not in own or (frozen_only and "SIGSTOP" not in str(error)):
             case.wrong = f"named rank {error.rank}, struck {own}: {error}"
+        elif not frozen_only and run.events.filter(kind="detect", peer=error.rank).is_empty():
+            case.wrong = f"no row says that rank {error.rank}'s end was noticed"
     elif isinstance(error, wb.RunTimeout):
         case.outcome = "named"
         stopped = [f"rank {rank} (process {run.pids[rank]}) is stopped" for rank in own]

@@ -160,9 +160,11 @@ def _tensor(rank: int, op: int, part: int, elements: int, dtype: str, shift: int
 
 
 def rows_of(folder: Path) -> pl.DataFrame:
-    """All rows but waits, which depend on who comes first."""
+    """All rows but waits, which depend on who comes first, and what names a rank that is late."""
     store = wb.load(folder).store
-    events = store.events.filter(pl.col("kind") != "wait").sort("rank", "lane", "seq")
+    events = store.events.filter(~pl.col("kind").is_in(["wait", "detect"])).sort(
+        "rank", "lane", "seq"
+    )
     assert store.dropped == 0
     return events.select(FIELDS)
 

@@ -95,9 +95,9 @@ class _Verdict:
         return self._say("compute", words, "To be faster, divide the work over more ranks.")
 
     def crowded(self) -> Bottleneck:
-        ranks = len({*self.spent.rows["rank"].to_list()})
+        ranks = counted(len({*self.spent.rows["rank"].to_list()}), "rank")
         where = f" on {counted(self.cores, 'core')}" if self.cores else ""
-        words = f"Ranks wait for a core {self._percent('core')}: {ranks} ranks run{where}."
+        words = f"Ranks wait for a core {self._percent('core')}: {ranks} run{where}."
         return self._say("cores", words, "Run fewer ranks here, or take a machine with more cores.")
 
     # ---- waiting

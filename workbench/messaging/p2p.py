@@ -37,13 +37,13 @@ class Transfer:
     __slots__ = (
         "after",
         "box",
+        "callbacks",
         "context",
         "early",
         "error",
         "finished",
         "in_place",
-        "late",
-        "left_at",
+        "lent",
         "name",
         "nbytes",
         "number",
@@ -72,8 +72,8 @@ class Transfer:
         self.x, self.nbytes, self.name = x, int(x.nbytes), name
         self.peer, self.tag, self.signature, self.where = peer, tag, signature, where
         self.number, self.slot, self.context = -1, 0, -1
-        # Read in place: how many slots its receiver has taken by the time it has this one.
-        self.place, self.left_at = place, 0
+        # Lent, to be read in place: its number among the slots posted to that peer; 0: it is not.
+        self.place, self.lent = place, 0
         self.tensor: Any = None  # whose memory ``x`` is, where ``x`` does not keep it
         self.posted = now()
         self.stays = False
@@ -82,7 +82,7 @@ class Transfer:
         self.finished = self.early = False  # early: it came before its receive was posted
         self.error: Exception | None = None
         self.after: Any = None  # called before it counts as done
-        self.late: list[Any] = []  # called afterwards
+        self.callbacks: list[Any] = []  # called afterwards
 
     def finish(self, error: Exception | None = None) -> None:
         self.error = error
@@ -93,8 +93,8 @@ class Transfer:
             except Exception as raised:  # whoever waits must hear of it
                 self.error = self.error or raised
         self.finished = True
-        while self.late:
-            self.late.pop()()
+        while self.callbacks:
+            self.callbacks.pop()()
 
     def give_back(self) -> None:
         """Let the sender of what stayed with it write there again."""

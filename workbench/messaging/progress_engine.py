@@ -58,7 +58,7 @@ class ProgressEngine:
         engine.closed = True
         deadline = time.monotonic() + 5.0
         while engine.busy() and time.monotonic() < deadline:
-            self._now_or_soon(engine)
+            self._advance_or_wake(engine)
             if engine.busy():
                 time.sleep(1e-3)
         with self._changing:
@@ -88,9 +88,9 @@ class ProgressEngine:
         """
         engine.members.watch.check()
         engine.posted.append(transfer)
-        self._now_or_soon(engine)
+        self._advance_or_wake(engine)
         if not transfer.finished:
-            self._see_to_it()
+            self._leave_to_thread()
 
     def wait(self, engine: Any, transfer: Any, seconds: float = math.inf) -> None:
         """Wait until the transfer is done; raise its error, or RunTimeout after ``seconds``."""
@@ -105,7 +105,7 @@ class ProgressEngine:
         deadline = time.monotonic() + seconds
         while not _one_is_done(until):
             if time.monotonic() > deadline:
-                self._see_to_it()
+                self._leave_to_thread()
                 return False
             if self.lock.acquire(False):
                 self._drives += 1
@@ -117,7 +117,7 @@ class ProgressEngine:
                 self._stand_by(until)
         for engine in self.engines:
             if engine.pending or engine.posted:
-                self._see_to_it()
+                self._leave_to_thread()
                 break
         return True
 
@@ -131,7 +131,7 @@ class ProgressEngine:
 
     # -- driving --
 
-    def _now_or_soon(self, engine: Any) -> None:
+    def _advance_or_wake(self, engine: Any) -> None:
         """Move what this engine can move, here or in the thread that drives."""
         if self.lock.acquire(False):
             try:
@@ -161,7 +161,7 @@ class ProgressEngine:
                 if _one_is_done(until) or time.monotonic() > deadline:
                     return
                 if self._sleepers:
-                    self._tell()  # one of theirs may be done
+                    self._notify()  # one of theirs may be done
                 moment = now()
                 if not since:
                     since = moment
@@ -205,7 +205,7 @@ class ProgressEngine:
         """
         self._at_bell = True
         sends = receives = False
-        waited_for = not until or self._sleepers or any(one.left_at for one in until)
+        waited_for = not until or self._sleepers or any(one.lent for one in until)
         for engine in self.engines:
             if engine.pending:
                 if not engine.sends:
@@ -239,9 +239,9 @@ class ProgressEngine:
     def _let_go(self) -> None:
         self.lock.release()
         if self._sleepers:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._news:
             self._news.notify_all()
 
@@ -265,7 +265,7 @@ class ProgressEngine:
 
     # -- the thread --
 
-    def _see_to_it(self) -> None:
+    def _leave_to_thread(self) -> None:
         """Have the thread move transfers that no caller waits for."""
         if self._thread is None:
             self._start_thread()
@@ -326,7 +326,7 @@ class ProgressEngine:
             self._sleep(SLICE)
             self._thread_at_bell = False
             if self._sleepers:
-                self._tell()
+                self._notify()
         return moved
 
 

@@ -73,21 +73,21 @@ class SendEngine(Engine):
 
     def progress(self, blocked: int) -> bool:
         moved = self._depart() if self._leaving else False
-        if len(self.pending) == 1 and not self.pending[0].left_at:
+        if len(self.pending) == 1 and not self.pending[0].lent:
             return self._put(self.pending[0], 0 if moved else blocked) or moved
         busy_peers = set()
         for transfer in list(self.pending):
-            if transfer.left_at:
+            if transfer.lent:
                 moved = self._is_taken(transfer, 0 if moved else blocked) or moved
             elif transfer.peer not in busy_peers:  # messages to one peer keep their order
                 moved = self._put(transfer, 0 if moved else blocked) or moved
-                if not (transfer.finished or transfer.left_at):
+                if not (transfer.finished or transfer.lent):
                     busy_peers.add(transfer.peer)
         return moved
 
     def lends_only(self) -> bool:
         """Return whether all that is pending lies ready: its receivers have only to take it."""
-        return all(transfer.left_at for transfer in self.pending)
+        return all(transfer.lent for transfer in self.pending)
 
     def _lend(self, box: Any, transfer: Transfer) -> None:
         """Post a slot that says where the message lies."""
@@ -106,7 +106,7 @@ class SendEngine(Engine):
             checksum=place.inode,
         )
         self.comm.slots.messages_sent += nbytes
-        self._posts[peer] = transfer.left_at = self._posts.get(peer, 0) + 1
+        self._posts[peer] = transfer.lent = self._posts.get(peer, 0) + 1
         self.moved = now()
         self.lane.write(
             SEND, start, self.moved, self.world[peer], 0, 0, 0, nbytes, transfer.name, self.in_place
@@ -117,7 +117,7 @@ class SendEngine(Engine):
         has.
         """
         box = self.members.outbox(transfer.peer, P2P_PLANE)
-        if self._posts[transfer.peer] - box.waiting() < transfer.left_at:
+        if self._posts[transfer.peer] - box.waiting() < transfer.lent:
             return False
         to, moment = self.world[transfer.peer], now()
         self.context(transfer)

@@ -24,8 +24,8 @@ def session_of_job(rank: int) -> Any:
 def _making() -> Any:
     from workbench.process_group import live_groups
     from workbench.process_group import making as group_making
-    from workbench.process_group.session import last_words
+    from workbench.process_group.session import record_end
 
-    threading._register_atexit(last_words)  # type: ignore[attr-defined]
+    threading._register_atexit(record_end)  # type: ignore[attr-defined]
     threading._register_atexit(live_groups.close_all)  # type: ignore[attr-defined]  # comes first
     return group_making

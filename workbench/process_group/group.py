@@ -105,7 +105,7 @@ class WorkbenchGroup(ProcessGroup):
         self._numbers = itertools.count()  # of collectives
         self._fast_path = FastPath(context, self.queue, self._numbers)
         self._counts: deque[WorkbenchWork] = deque(maxlen=8)
-        self._together: list[Any] | None = None
+        self._coalesced: list[Any] | None = None
         self._pid, self._closed, self.counted = os.getpid(), False, False
         live_groups.add(self)
 
@@ -139,17 +139,17 @@ class WorkbenchGroup(ProcessGroup):
     # -- several operations in one handle (torch's _coalescing_manager, with a device) --
 
     def _start_coalescing(self, device: torch.device) -> None:
-        self._together = []
+        self._coalesced = []
 
     def _end_coalescing(self, device: torch.device) -> Any:
         """Return the handle of all that was begun since; each began at once."""
-        works, self._together = self._together, None
+        works, self._coalesced = self._coalesced, None
         return AllWork(works or [], [])
 
     def _note(self, work: Any) -> Any:
         """Return a handle; one of several operations in one is kept for that."""
-        if self._together is not None and work is not None:
-            self._together.append(work)
+        if self._coalesced is not None and work is not None:
+            self._coalesced.append(work)
         return work
 
     # -- point to point --

@@ -106,7 +106,7 @@ def _meet(place: Place, environ: Environment, seconds: float) -> dict[str, str]:
         job_id, step = (int(environ.get(f"SLURM_{n}_ID", "0")) for n in ("JOB", "STEP"))
         port = _PORTS + (job_id * 31 + step) % _PORTS
         return _address(first_host(environ.get("SLURM_STEP_NODELIST", "")), port)
-    return _address(*_told_by_mpi(place), served=True)
+    return _address(*_address_by_mpi(place), served=True)
 
 
 _SIOCGIFADDR = 0x8915  # of Linux: the address of an interface
@@ -118,7 +118,7 @@ def _address(host: str, port: int, *, served: bool = False) -> dict[str, str]:
     return {"MASTER_ADDR": host, "MASTER_PORT": str(port), **agent}
 
 
-def _told_by_mpi(place: Place) -> tuple[str, int]:
+def _address_by_mpi(place: Place) -> tuple[str, int]:
     """Return address and port of rank 0's store, which it broadcasts by MPI."""
     remedy = (
         f"{place.words} on several hosts, which does not say where rank 0 is: pass MASTER_ADDR "

@@ -170,7 +170,7 @@ def session(rank: int = 0) -> Session:
     return _current
 
 
-def last_words() -> None:
+def record_end() -> None:
     """Record that this process ends by itself, and the exception that it raised, if any."""
     if _current is None:
         return

@@ -172,7 +172,7 @@ class P2PWork(Work):
                     once.pop()
                     whole.complete(transfer.error)
 
-            transfer.late.append(tell)
+            transfer.callbacks.append(tell)
             if transfer.finished:
                 tell()
             self._future = whole.get_future()

@@ -128,7 +128,9 @@ class RecoveryView {
       canvas.setAttribute("aria-label", `${who}. ${sentences}`);
       root.dataset.generation = String(loss.before);
     });
-    put(this.good, seen.length ? goodputWords(goodputOf(look.known)) : "No rank was lost.");
+    const wentOn = seen.some(({ loss }) => loss.after); // else nothing was regained
+    const good = wentOn ? goodputWords(goodputOf(look.known)) : "";
+    put(this.good, seen.length ? good : "No rank was lost.");
     this.pointed.say();
   }
 

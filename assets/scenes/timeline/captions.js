@@ -197,7 +197,7 @@ export function iterationWords(facts, cores, script = false) {
   const what = `Iteration ${grouped(facts[0].iteration + 1)} took ${duration(lasts)}`;
   if (facts.length > cores && queue > 0.2 * lasts)
     return (
-      `${what}; ${facts.length} ranks share ${cores} ${cores === 1 ? "core" : "cores"}, and ` +
+      `${what}; ${counted(facts.length, "rank")} share ${counted(cores, "core")}, and ` +
       `each waited ${duration(queue)} of it for one.`
     );
   const parts = /** @type {[number, string][]} */ ([
@@ -255,7 +255,7 @@ export function costWords(facts, straggler, script = false) {
   return facts.length
     ? `${duration(cost)} of ${duration(lasts)} (${asPercent(cost / lasts)}): communication ` +
         `and waiting${script ? "" : " that no computing hides"}, mean of ` +
-        `${facts.length === 1 ? "the rank" : `${facts.length} ranks`}`
+        `${facts.length === 1 ? "the rank" : counted(facts.length, "rank")}`
     : "";
 }
 
@@ -268,9 +268,7 @@ export function coreWords(facts, cores) {
   const known = facts.filter((f) => Number.isFinite(f.queue));
   if (!known.length) return "";
   const worst = known.reduce((a, b) => (b.queue > a.queue ? b : a));
-  const ranks =
-    `${facts.length} ${facts.length === 1 ? "rank" : "ranks"} on ${cores} ` +
-    `${cores === 1 ? "core" : "cores"}`;
+  const ranks = ranksOnCores(facts.length, cores);
   if (worst.queue < 0.005 * lengthOf(facts)) return `${ranks}: no rank had to wait for one`;
   return (
     `${ranks}: rank ${worst.rank} waited ${duration(worst.queue)} for ` +
@@ -279,9 +277,12 @@ export function coreWords(facts, cores) {
   );
 }
 
+/** "4 ranks on 2 cores" @param {number} ranks @param {number} cores */
+const ranksOnCores = (ranks, cores) => `${counted(ranks, "rank")} on ${counted(cores, "core")}`;
+
 /** The badge where ranks are more than cores. @param {number} ranks @param {number} cores */
 export const crowdBadge = (ranks, cores) =>
-  cores > 0 && ranks > cores ? `${counted(ranks, "rank")} on ${counted(cores, "core")}` : "";
+  cores > 0 && ranks > cores ? ranksOnCores(ranks, cores) : "";
 
 /**
  * A collective as people say it: "the all-reduce of bucket 1".

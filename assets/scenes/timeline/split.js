@@ -144,6 +144,6 @@ export function drawSplit(g, ink, font, waiting, holding, script, facts, reach, 
   g.fillStyle = ink["ink-3"];
   const words =
     "ms in iteration " +
-    `${grouped(facts[0].iteration + 1)}${facts.length > SPLIT.many ? `, the ${SPLIT.most} costliest of ${facts.length} ranks` : ""}`;
+    `${grouped(facts[0].iteration + 1)}${facts.length > SPLIT.many ? `, the ${SPLIT.most} costliest of ${grouped(facts.length)} ranks` : ""}`;
   g.fillText(words, SPLIT.left, splitHeight(facts.length) - 8);
 }

@@ -106,8 +106,8 @@ def _never_asks(kind: Any) -> bool:
     return known and not any("training" in one.__code__.co_names for one in codes)
 
 
-# Of torch's own layers before ranks are forked: one after the other would have to look at all of
-# their code, which takes longest where it was never run.
+# Torch's own layers are looked at before ranks are forked: else each rank would look at their code
+# itself, and a fork copies the pages.
 for _kind in vars(nn.modules).values():
     if isinstance(_kind, type) and issubclass(_kind, nn.Module) and _kind is not nn.Module:
         _never_asks(_kind)

@@ -136,6 +136,8 @@ def run(
 
     if spec is None and resume is None:
         fail(wb.SpecError("name the experiment's YAML file, or --resume FOLDER"))
+    if dry_run and (save or html):
+        fail(wb.SpecError("--dry-run runs nothing that could be written: no --save, no --html"))
     try:
         experiment = _experiment(spec, resume, scenario, allow_code)
         experiment = launched_by(experiment, launcher, launcher_options)

@@ -78,6 +78,22 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_starts(tmp_pa
         assert "cannot write" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        (["run", "a.yaml", "--dry-run", "--save", "a.parquet"], "--save"),
+        (["open", "a.yaml", "--html", "a.html", "--port", "5007"], "--port"),
+        (["attach", "--no-page", "--port", "5007", "--", "true"], "--port"),
+        (["stacks", "--full", "--json"], "--full"),
+    ],
+)
+def test_an_option_without_effect_is_refused(words: list[str], idle: str, tmp_path: Path) -> None:
+    wb.Experiment(ranks=2, iterations=1).to_yaml(tmp_path / "a.yaml")
+    done = workbench(*words, cwd=tmp_path)
+    assert done.returncode == 1 and f"no {idle}" in done.stderr, done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["a.yaml"]
+
+
 def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from workbench.tasks.lenet_digits import Task as LeNet\n\n\n"

@@ -17,6 +17,8 @@ import typer
 from workbench.common.output_files import make_ready
 from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail, has_screen
 
+DEFAULT_PORT = 5006
+
 
 def add(app: typer.Typer) -> None:
     """Add these commands to the command line."""
@@ -35,7 +37,7 @@ def watch(
             "an attached job's page."
         ),
     ],
-    port: Port = 5006,
+    port: Port = DEFAULT_PORT,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Watch a job live that someone else started with `WORKBENCH_TRACE=FOLDER`.
@@ -89,6 +91,8 @@ def attach(
     from workbench.attaching.command import prepare
     from workbench.common.errors import WorkbenchError
 
+    if port and not page:
+        fail("--no-page serves none, so no --port")
     folder = trace or Path("runs", f"attached-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     try:
         job = prepare(context.args, folder, observe=observe)
@@ -127,6 +131,8 @@ def stacks(
     from workbench.runs.running_job import running_ranks
     from workbench.runs.stacks import findings, read_stacks
 
+    if full and as_json:
+        fail("--json has every stack already: no --full")
     try:
         ranks = read_stacks(running_ranks(process))
     except WorkbenchError as error:
@@ -150,7 +156,7 @@ def open_files(
             "Horovod or Chakra: one a rank, or their folder."
         ),
     ],
-    port: Port = 5006,
+    port: Port = DEFAULT_PORT,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     html: Annotated[
         Path | None, typer.Option(help="Write a page that replays it, and serve none.")
@@ -172,6 +178,8 @@ def open_files(
     from workbench.runs.loaded import Loaded, load
 
     written = [path for path in (html, save, perfetto, chakra) if path is not None]
+    if written and port != DEFAULT_PORT:
+        fail("what writes a file serves no page, so no --port")
     try:
         for path in written:  # now, not after much was read
             make_ready(path / "trace.0.et" if path == chakra else path, "what was recorded")

@@ -134,8 +134,6 @@ def run(
     from workbench.runs.launching import command_of, launch_in_words, launched_by
     from workbench.runs.progress import in_words
 
-    if spec is None and resume is None:
-        fail(wb.SpecError("name the experiment's YAML file, or --resume FOLDER"))
     if dry_run and (save or html):
         fail(wb.SpecError("--dry-run runs nothing that could be written: no --save, no --html"))
     try:
@@ -175,6 +173,8 @@ def _experiment(
     import workbench as wb
     from workbench.runs.checkpoints import experiment_of
 
+    if spec is None and resume is None:
+        raise wb.SpecError("name the experiment's YAML file, or --resume FOLDER")
     if spec is None:
         experiment = experiment_of(cast(Path, resume), allow_code=allow_code)
     else:

@@ -97,9 +97,22 @@ def experiments(draw: st.DrawFn) -> Experiment:
     )
     optimizer = draw(st.sampled_from(["sgd", "adam"]))
     pads = st.builds(Pads, forward=durations, input_gradient=durations, weight_gradient=durations)
+    backend = draw(st.sampled_from(["workbench", *(["gloo"] if strategy != "pipeline" else [])]))
+    ours = {
+        "all_reduce": draw(st.sampled_from(["ring", "naive", "one_shot", "auto"]) | code),
+        "chunk_bytes": 64 * draw(st.integers(1, 2**20)),
+        "network": Network(
+            latency=draw(durations),
+            bandwidth=draw(bandwidths),
+            links=draw(st.dictionaries(pairs(ranks), links, max_size=4)),
+            **draw(hosts(ranks)),
+        ),
+    }
     return Experiment(
         strategy=strategy,
         options=options,
+        backend=backend,
+        **(ours if backend == "workbench" else {}),
         task=draw(st.just("lenet_digits") | code),
         ranks=ranks,
         iterations=iterations,
@@ -114,15 +127,6 @@ def experiments(draw: st.DrawFn) -> Experiment:
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])),
         threads=draw(st.none() | numbers),
         memory_limit=draw(st.none() | st.builds("{} MB".format, numbers)),
-        all_reduce=draw(st.sampled_from(["ring", "naive", "one_shot", "auto"]) | code),
-        chunk_bytes=64 * draw(st.integers(1, 2**20)),
-        backend=draw(st.sampled_from(["workbench", *(["gloo"] if strategy != "pipeline" else [])])),
-        network=Network(
-            latency=draw(durations),
-            bandwidth=draw(bandwidths),
-            links=draw(st.dictionaries(pairs(ranks), links, max_size=4)),
-            **draw(hosts(ranks)),
-        ),
         pad_compute=draw(
             st.none() | durations | (pads if strategy == "pipeline" else st.nothing())
         ),

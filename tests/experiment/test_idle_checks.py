@@ -65,3 +65,21 @@ def test_a_wait_that_nobody_does_is_refused(name: str, remedy: str) -> None:
     assert getattr(wb.Experiment(**{name: default}), name) == default
     fits: dict[str, Any] = {"recovery": "quorum", "ranks": (2, 4)}
     assert getattr(wb.Experiment(**{name: "7 s"}, **fits), name) == "7 s"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"network": wb.Network(latency="5 ms")},
+        {"network": wb.Network(links={(0, 1): wb.Link(latency="5 ms")})},
+        {"all_reduce": "tree"},
+        {"chunk_bytes": 64},
+    ],
+)
+def test_what_our_backend_does_is_not_asked_of_gloo(fields: dict[str, Any]) -> None:
+    (name,) = fields
+    assert getattr(wb.Experiment(**fields), name) == fields[name]
+    with pytest.raises(wb.SpecError, match=rf"{name}.*backend='gloo'.*take backend='workbench'"):
+        wb.Experiment(**fields, backend="gloo")
+    with pytest.raises(wb.SpecError, match=name):
+        wb.Experiment(**fields).replace(backend="gloo")

@@ -47,6 +47,18 @@ def check_idle_options(strategy: str, config: Any) -> None:
             raise SpecError.at(f"options.{option}", f"{why} {other}", value)
 
 
+def check_backend_fields(exp: Fields) -> None:
+    """Check that what our backend alone does is not asked of another one."""
+    if exp.backend == "workbench":
+        return
+    for name in ("network", "all_reduce", "chunk_bytes"):
+        value, field = getattr(exp, name), type(exp).model_fields[name]
+        if value != field.default:
+            what = "emulates no links" if name == "network" else "does it in a way of its own"
+            why = f"backend={exp.backend!r} {what}: leave it out, or take backend='workbench'"
+            raise SpecError.at(name, why, None if name == "network" else value)
+
+
 def check_idle_fields(exp: Fields) -> None:
     """Check that how long ranks are waited for is given where somebody waits for so long."""
     code = source.text_of("recovery", exp.recovery)

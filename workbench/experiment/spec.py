@@ -53,7 +53,7 @@ from workbench.experiment.faults import (
     When,
 )
 from workbench.experiment.fields import Fields
-from workbench.experiment.idle_checks import check_idle_fields
+from workbench.experiment.idle_checks import check_backend_fields, check_idle_fields
 from workbench.experiment.network import Link, Network
 from workbench.experiment.yaml_text import as_fields, beside, code_in, dump, parse, read
 from workbench.user_code.source import Source
@@ -149,6 +149,7 @@ class Experiment(Fields):
             check_recovery,
             check_min_ranks,
             check_idle_fields,
+            check_backend_fields,
             check_scale_batch,
         ):
             check(self)

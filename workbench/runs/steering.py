@@ -219,6 +219,8 @@ class Steering:
         """
         if self._known(source) == self._known(target):
             raise SpecError(f"link({source}, {target}): a link joins two ranks")
+        if (backend := self.experiment.backend) != "workbench":
+            raise SpecError(f"link({source}, {target}): backend={backend!r} emulates no links")
         latency_ns = None if latency is None else duration_ns(latency)
         rate = None if bandwidth is None else bytes_per_second(bandwidth)
         for a, b in ((source, target), (target, source))[: 2 if both else 1]:

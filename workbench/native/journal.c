@@ -45,12 +45,6 @@ void journal_lose(journal *j) {
     PyGILState_Release(lock);
 }
 
-static i64 busy_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 /* Wakes who reads the rings: a cost of recording beside rows. Who is woken may take this very core. */
 void journal_knock(journal *j) {
     i64 began = busy_ns();

@@ -5,13 +5,12 @@
    is being overwritten sees that the one before it has changed too (recording/ring.py asks for both). */
 #pragma once
 #include "abi3.h"
+#include "clock.h"
 #include "knock.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
-typedef int64_t i64;
 enum { RECORD_BYTES = 64, STATUS_AT = 64, METER_AT = 1024, PAGE_BYTES = 4096 };
 enum { METER_EVERY = 251, METER_FIRST = 32, METER_OCTAVES = 40 };
 enum { ROWS_A_KNOCK = 16 * METER_EVERY, CONTEXTS_A_KNOCK = 1024 }; /* a quarter of a ring */
@@ -89,12 +88,6 @@ void journal_turn(journal *, ring *);
 void journal_lose(journal *);
 void journal_knock(journal *);
 int read_shape(status *, PyObject *); /* a tuple's first four; -1: an error is set */
-
-static inline i64 now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 /* Copies words that others read at the same moment: each is whole. */
 static inline void copy_words(void *to, const void *from, size_t bytes) {

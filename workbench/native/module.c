@@ -5,8 +5,8 @@
 #include "mover.h"
 #include <stdatomic.h>
 
-PyObject *watch_rings(PyObject *, PyObject *); /* drain.c */
-PyObject *wake_watch(PyObject *, PyObject *);  /* drain.c */
+PyObject *watch_rings(PyObject *, PyObject *); /* watch.c */
+PyObject *wake_watch(PyObject *, PyObject *);  /* watch.c */
 extern PyType_Spec reader_spec;                /* drain.c */
 
 /* Python writes and reads words in shared memory too: shared_memory/ordering.py. */

@@ -11,7 +11,7 @@ record in place, zeroes first and its number (``seq``) last, one record after th
 
 Read in the order rows, contexts, names: whatever a row refers to was written before the row.
 
-Where C reads the rings, a second thread empties them into C's memory (native/drain.c). It never
+Where C reads the rings, a second thread empties them into C's memory (native/watch.c). It never
 waits for the interpreter, which another thread of the driver may keep for a second: while it loads
 a large library, say. In that time a fast rank laps its ring.
 """

@@ -43,8 +43,8 @@ def check_idle_options(strategy: str, config: Any) -> None:
     for option, other, idle in IDLE.get(strategy, ()):
         value, beside = getattr(config, option), getattr(config, other)
         if value != defaults[option] and beside in idle:
-            why = f"has no effect beside {other} = {beside!r}: leave it out, or take another"
-            raise SpecError.at(f"options.{option}", f"{why} {other}", value)
+            why = f"has no effect beside {other} = {beside!r}: leave it at {defaults[option]!r}"
+            raise SpecError.at(f"options.{option}", f"{why}, or take another {other}", value)
 
 
 def check_backend_fields(exp: Fields) -> None:

@@ -108,6 +108,7 @@ def _never_asks(kind: Any) -> bool:
 
 # Torch's own layers are looked at before ranks are forked: else each rank would look at their code
 # itself, and a fork copies the pages.
-for _kind in vars(nn.modules).values():
-    if isinstance(_kind, type) and issubclass(_kind, nn.Module) and _kind is not nn.Module:
+_torchs: list[Any] = [one for one in vars(nn.modules).values() if isinstance(one, type)]
+for _kind in _torchs:
+    if issubclass(_kind, nn.Module):
         _never_asks(_kind)

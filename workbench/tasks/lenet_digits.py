@@ -56,4 +56,5 @@ class Task:
 
     def metrics(self, model: nn.Module, batch: list[torch.Tensor]) -> dict[str, float]:
         images, labels = batch
-        return {"accuracy": (model(images).argmax(1) == labels).double().mean().item()}
+        right = (model(images).argmax(1) == labels).count_nonzero().item()
+        return {"accuracy": right / len(labels)}

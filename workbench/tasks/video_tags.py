@@ -63,6 +63,6 @@ class Task:
     def metrics(self, model: nn.Module, batch: list[torch.Tensor]) -> dict[str, float]:
         pictures, tags = batch
         scores = model(pictures)
-        hit = tags.gather(1, scores.argmax(1, keepdim=True)).double().mean()
-        right = ((scores > 0) == (tags > 0.5)).double().mean()
-        return {"hit": hit.item(), "accuracy": right.item()}
+        hits = tags.gather(1, scores.argmax(1, keepdim=True)).count_nonzero().item()
+        right = ((scores > 0) == (tags > 0.5)).count_nonzero().item()
+        return {"hit": hits / len(tags), "accuracy": right / tags.numel()}

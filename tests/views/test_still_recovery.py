@@ -9,6 +9,7 @@ import pytest
 import workbench as wb
 from tests.live import lenet
 from tests.views.test_still import words
+from workbench.common.svg import INK
 from workbench.store.table import EMPTY
 from workbench.views.stills.recovery import NEWEST, Waterfall, select
 from workbench.views.stills.still import select as select_still
@@ -40,6 +41,13 @@ def test_each_phase_is_as_long_as_it_took(last: float | None) -> None:
         [WIDE * ms / scale for ms in (1, 1, 0.5, 0.25, 0.25)[: 4 + (last is not None)]], abs=0.11
     )
     assert all(float(one.get("x", "")) >= LEFT for one in boxes)
+
+
+@pytest.mark.parametrize("received", [True, False])
+def test_a_restore_is_orange_where_something_was_received(received: bool) -> None:
+    rows = (("rank 1 lost in iteration 3", (1.0, 2.0, 2.5, 2.75, 3.0)),)
+    drawn = "".join(marks(Waterfall(rows, "", 0, (received,))))
+    assert (INK["comm"] in drawn) is received
 
 
 def test_the_newest_are_drawn_and_a_run_without_losses_has_none() -> None:

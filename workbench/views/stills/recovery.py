@@ -19,12 +19,14 @@ NEWEST = 6  # recoveries that are drawn
 @dataclass(frozen=True)
 class Waterfall:
     """``rows``: of each recovery its name and the times in ms at which its phases ended, None where
-    one was not reached; ``left_out``: older ones.
+    one was not reached; ``left_out``: older ones; ``received``: of each whether a rank took over
+    from another what is trained.
     """
 
     rows: tuple[tuple[str, tuple[float | None, ...]], ...]
     words: str
     left_out: int = 0
+    received: tuple[bool, ...] = ()
 
 
 def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Waterfall | None:
@@ -43,6 +45,7 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Waterfall | None:
         ),
         f"{words}.",
         len(measured) - len(newest),
+        tuple(one.bytes_received > 0 for one in newest),
     )
 
 

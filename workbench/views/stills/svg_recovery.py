@@ -8,7 +8,8 @@ from workbench.views.stills.recovery import Waterfall
 
 LEFT, TOP, WIDE, HIGH = 16.0, 96.0, 400.0, 176.0
 BAR = 14.0
-INKS = {"detect": "wait", "abort": "fault", "rebuild": "edge", "restore": "comm", "first": "live"}
+INKS = {"detect": "wait", "abort": "fault", "rebuild": "edge", "restore": "ink-2", "first": "live"}
+RECEIVED = INKS | {"restore": "comm"}  # orange is bytes on their way
 WORDS = {"first": "first iteration"}
 
 
@@ -18,10 +19,11 @@ def marks(still: Waterfall) -> list[str]:
     scale = round_up(most)
     each = HIGH / max(1, len(still.rows))
     result: list[str] = []
-    for at, (name, ends) in enumerate(still.rows):
+    received = still.received or (False,) * len(still.rows)
+    for at, ((name, ends), came) in enumerate(zip(still.rows, received, strict=True)):
         y = TOP + at * each
         result.append(text(LEFT, y + 8, name, size=11, most=60))
-        result += _bar(y + 13, ends, scale)
+        result += _bar(y + 13, ends, scale, RECEIVED if came else INKS)
     bottom = TOP + HIGH + 8
     result.append(line((LEFT, bottom), (LEFT + WIDE, bottom), "rule", 1))
     for share in (0, 0.5, 1):
@@ -32,16 +34,16 @@ def marks(still: Waterfall) -> list[str]:
     if still.left_out:
         words = f"and {still.left_out} before"
         result.append(text(LEFT + WIDE, TOP - 6, words, "ink-3", size=11, anchor="end"))
-    return result + _key(bottom + 36)
+    return result + _key(bottom + 36, RECEIVED if any(received) else INKS)
 
 
-def _bar(y: float, ends: tuple[float | None, ...], scale: float) -> list[str]:
+def _bar(y: float, ends: tuple[float | None, ...], scale: float, inks: dict[str, str]) -> list[str]:
     result, since = [], 0.0
     for phase, end in zip(PHASES, ends, strict=True):
         if end is None or end < since:
             continue
         x, wide = LEFT + WIDE * since / scale, WIDE * (end - since) / scale
-        result.append(_box(x, y, wide, BAR, INKS[phase]))
+        result.append(_box(x, y, wide, BAR, inks[phase]))
         since = end
     at = LEFT + WIDE * since / scale
     inside = at + 60 > LEFT + WIDE  # no room for the words beside the bar
@@ -51,11 +53,11 @@ def _bar(y: float, ends: tuple[float | None, ...], scale: float) -> list[str]:
     return [*result, text(at + shift, y + 11, words, ink, size=11, weight=700, anchor=anchor)]
 
 
-def _key(y: float) -> list[str]:
+def _key(y: float, inks: dict[str, str]) -> list[str]:
     result, x = [], LEFT
     for phase in PHASES:
         words = WORDS.get(phase, phase)
-        result += [_box(x, y - 9, 12, 10, INKS[phase]), text(x + 17, y, words, size=11)]
+        result += [_box(x, y - 9, 12, 10, inks[phase]), text(x + 17, y, words, size=11)]
         x += 30 + 6.2 * len(words)
     return result
 

@@ -26,7 +26,7 @@ from workbench.choosing.choose import (
     why,
 )
 from workbench.choosing.costs import Costs, Links, Machine, cores, load, slow_down
-from workbench.choosing.predict import predict
+from workbench.choosing.predict import busiest_sends, predict
 from workbench.choosing.recorded import record_choice
 from workbench.collectives import OPERATIONS, algorithms
 from workbench.common.errors import SpecError
@@ -104,6 +104,25 @@ def test_large_sizes_are_told_from_smaller_ones() -> None:
         moves = walk("all_reduce", function_of("all_reduce", name), 4, 1 << 23, costs.slot_bytes)
         whole = replay(moves, costs.machine(4), cores=2).seconds
         assert predict("all_reduce", name, 4, 1 << 23, costs) == pytest.approx(whole, rel=0.05)
+
+
+def test_where_ranks_outnumber_cores_a_core_sends_for_several() -> None:
+    """The root of a naive all-reduce of 1 MiB sends 3 MiB, as much as it is sent; a butterfly's
+    ranks send 2 MiB each, 8 in all.
+    """
+    sent = {}
+    for n_cores in (64, 2):
+        costs = Costs({4: FREE}, cores=n_cores)
+        for name in ("naive", "butterfly"):
+            nbytes, slots, of_rank, _ = busiest_sends("all_reduce", name, 4, 1 << 20, costs)
+            assert slots == nbytes / costs.slot_bytes
+            sent[name, n_cores] = nbytes / (1 << 20), of_rank / (1 << 20)
+    assert sent == {
+        ("naive", 64): (3, 3),
+        ("butterfly", 64): (2, 2),
+        ("naive", 2): (3, 3),
+        ("butterfly", 2): (4, 2),
+    }
 
 
 def test_those_that_do_not_take_so_many_ranks_take_no_part(

@@ -59,13 +59,22 @@ def test_a_users_own_are_kept_and_read(folder: Path) -> None:
     assert [file.name for file in place().parent.iterdir()] == ["costs.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 99}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 2}', '{"version": 99}'])
 def test_a_damaged_file_is_as_none(folder: Path, text: str) -> None:
     place().parent.mkdir()
     place().write_text(text)
     assert "shipped" in load().source
     with pytest.raises(ValueError):
         Costs.from_json(text)
+
+
+def test_those_of_another_version_are_left_aside(folder: Path) -> None:
+    """Version 1 had factors against calls in a row."""
+    place().parent.mkdir()
+    place().write_text(OWN.to_json().replace('"version": 2', '"version": 1'))
+    assert "shipped" in load().source
+    with pytest.raises(ValueError, match="version 1, not 2"):
+        Costs.from_json(place().read_text())
 
 
 def test_those_of_another_machine_are_left_aside(folder: Path) -> None:

@@ -164,6 +164,7 @@ def test_seconds_of_the_other_operations_are_the_literature_s() -> None:
         "scatter/flat": 7 * a + part * b,
         "all_gather/ring": 7 * a + part * b,
         "all_gather/recursive_doubling": 3 * a + part * b,
+        "all_gather/one_shot": 7 * a + part * b,
         "reduce_scatter/ring": 7 * a + part * b + part * g,
         "all_to_all/pairwise": 7 * a + part * b,
         "barrier/dissemination": 3 * a,

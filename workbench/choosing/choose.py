@@ -73,11 +73,11 @@ def key_of(operation: str, n: int, nbytes: int) -> tuple[str, str, int, int]:
     return "choose", operation, n, _rounded(nbytes)
 
 
-def _sent(operation: str, name: str, n: int, costs: Costs) -> tuple[int, int]:
+def _sent(operation: str, name: str, n: int, costs: Costs) -> tuple[float, ...]:
     key = "sent", operation, name, n
     if key not in costs.known:
         costs.known[key] = busiest_sends(operation, name, n, COMPARED, costs)
-    result: tuple[int, int] = costs.known[key]
+    result: tuple[float, ...] = costs.known[key]
     return result
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from workbench.common import environment, topology
 from workbench.common.output_files import make_ready, write_text
 
-VERSION = 1  # of the file
+VERSION = 2  # of the file: 1 had factors against calls in a row
 WHAT = "the measured costs"
 SLOT_BYTES = 262_144
 SHIPPED = "shipped"  # what WORKBENCH_COSTS says to leave this machine's own aside
@@ -82,7 +82,9 @@ PLAIN = Links()
 
 @dataclass(frozen=True)
 class Costs:
-    """See above. ``off``: (operation, algorithm, n) -> ((bytes, measured / walked), ...)."""
+    """See above. ``off``: (operation, algorithm, n) -> ((bytes, measured / walked), ...), of a call
+    in a row of calls that was timed, against the walk of one.
+    """
 
     machines: Mapping[int, Machine]  # by number of ranks
     off: Mapping[tuple[str, str, int], tuple[tuple[int, float], ...]] = field(default_factory=dict)

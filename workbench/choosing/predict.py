@@ -82,12 +82,17 @@ def _time(
 
 def busiest_sends(
     operation: str, algorithm: str, n: int, nbytes: int, costs: Costs
-) -> tuple[int, int]:
-    """Return the bytes and slots that the busiest rank sends."""
+) -> tuple[float, ...]:
+    """Return the bytes and slots that the busiest core sends, and those of the busiest rank.
+
+    Where ranks outnumber cores a core sends for several of them, at best for equally many.
+    """
     function = function_of(operation, algorithm)
     moves = _moves(operation, function, n, nbytes, costs.slot_bytes, 1, costs.links.levels)
     out = [[move.nbytes for move in moves_of if move.to >= 0] for moves_of in moves]
-    return max(map(sum, out)), max(map(len, out))
+    by_rank = [*map(sum, out)], [*map(len, out)]
+    ranks = [max(each) for each in by_rank]
+    return *(max(sum(each) / costs.cores, *each) for each in by_rank), *ranks
 
 
 Moves = list[list[Move]]  # by rank

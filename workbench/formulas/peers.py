@@ -4,6 +4,8 @@ Papers Chan, Heimlich, Purkayastha & van de Geijn, "Collective communication: th
        experience", Concurrency and Computation 19(13), 2007: rings, recursive doubling.
        Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
        IJHPCA 19(1), 2005: the pairwise exchange.
+       Faraj, Yuan & Lowenthal, "STAR-MPI: self tuned adaptive routines for MPI collective
+       operations", ICS 2006: the all-gather in one shot.
        Hensgen, Finkel & Manber, "Two algorithms for barrier synchronization", International Journal
        of Parallel Programming 17(1), 1988: dissemination.
 """
@@ -27,6 +29,14 @@ from workbench.formulas.shapes import folded, folded_pairs, lg, unfolded
 def _ring_all_gather(n: int) -> list[Transfer]:
     return [
         Transfer(step, "all_gather", r, (r + 1) % n, (r - step) % n)
+        for step in range(n - 1)
+        for r in range(n)
+    ]
+
+
+def _one_shot_all_gather(n: int) -> list[Transfer]:
+    return [
+        Transfer(step, "all_gather", r, (r + 1 + step) % n, r)
         for step in range(n - 1)
         for r in range(n)
     ]
@@ -124,6 +134,7 @@ def _one_round(
 ALL_GATHER: tuple[Algorithm, ...] = (
     _one_round("ring", _ring_all_gather, lambda r, n: (r + 1) % n),
     counted("recursive_doubling", _recursive_doubling, _recursive_doubling_terms, in_parts),
+    counted("one_shot", _one_shot_all_gather, _share, in_parts),
 )
 REDUCE_SCATTER: tuple[Algorithm, ...] = (
     _one_round("ring", _ring_reduce_scatter, lambda r, n: r, adding=True),

@@ -19,7 +19,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.choosing.choose import algorithms, candidates, in_words, ranges
-from workbench.choosing.costs import SLOT_BYTES, WHAT, Costs, cores, place, save, sizes_between
+from workbench.choosing.costs import (
+    SLOT_BYTES,
+    WHAT,
+    Costs,
+    Machine,
+    cores,
+    place,
+    save,
+    sizes_between,
+)
 from workbench.collectives import OPERATIONS
 from workbench.common.arguments import Names, RealRanks, checked
 from workbench.common.errors import SpecError
@@ -153,12 +162,20 @@ def fit_machines(
         machines[n] = replace(machine, wake_s=max(0.0, wakes.get(n, 0.0)))
         ratios: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
         for one in of_n:
-            model = burst(one, machine, on).seconds
             key = one.operation, one.algorithm, n
-            ratios.setdefault(key, []).append((one.nbytes, one.seconds / model))
+            ratios.setdefault(key, []).append((one.nbytes, one.seconds / _walked(one, machine, on)))
         off |= {key: smooth(each) for key, each in ratios.items()}
     source = f"measured on this machine, {time.strftime('%Y-%m-%d')}"
     return Costs(machines, off, slot_bytes=SLOT_BYTES, cores=on, source=source), errors
+
+
+def _walked(one: Timed, machine: Machine, on: int) -> float:
+    """Return the seconds of one call, which are what ``predict`` multiplies by a factor.
+
+    So it predicts what a call takes in a row of them, where the next begins on the ranks that are
+    done first.
+    """
+    return burst(replace(one, calls=1), machine, on).seconds
 
 
 def _left_out(points: Sequence[Timed], wakes: dict[int, float]) -> dict[int, float]:
@@ -172,6 +189,6 @@ def _left_out(points: Sequence[Timed], wakes: dict[int, float]) -> dict[int, flo
         key = one.operation, one.algorithm, one.n
         if one.nbytes in held and len(costs.off.get(key, ())) > 1:
             factor = costs.factor(*key, one.nbytes)
-            model = burst(one, costs.machine(one.n), costs.cores).seconds * factor
+            model = _walked(one, costs.machine(one.n), costs.cores) * factor
             result.setdefault(one.n, []).append((model / one.seconds - 1) ** 2)
     return {n: statistics.fmean(result.get(n, [0.0])) ** 0.5 for n in costs.machines}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from math import prod
 from typing import Any, TypeVar, get_type_hints
@@ -15,8 +16,8 @@ from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
 from workbench.experiment.fields import Fields
 from workbench.experiment.frozen_model import plain, walk
-from workbench.experiment.idle_checks import check_idle_options
 from workbench.experiment.network import Network
+from workbench.experiment.no_effect import without_effect
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.user_code import source
 from workbench.user_code.source import Source, split_path
@@ -187,6 +188,15 @@ def check_pads(exp: Fields) -> None:
     )
 
 
+def check_emulation(exp: Fields) -> None:
+    """Check that links are not emulated where the backend cannot. Raises SpecError."""
+    if exp.backend != "workbench" and exp.network != type(exp).model_fields["network"].default:
+        why = (
+            f"backend={exp.backend!r} emulates no links: leave it out, or take backend='workbench'"
+        )
+        raise SpecError.at("network", why)
+
+
 def check_options(exp: Fields) -> None:
     _check_keys(exp.task_options, "task_options", "tasks", exp.task, "Task")
     _check_keys(exp.options, "options", "strategies", exp.strategy, "Config")
@@ -207,7 +217,6 @@ def check_options(exp: Fields) -> None:
         )
         if exp.options or checks:
             config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
-            check_idle_options(exp.strategy, config)
         if checks:
             source.load("strategies", exp.strategy, "check")(exp, config)
 
@@ -232,9 +241,11 @@ def check_recovery(exp: Fields) -> None:
 
 def prepare(exp: Fields) -> dict[str, str]:
     """Return what the strategy works out in the driver before any process starts, by name: it is
-    stored with the run and told to every rank. Runs the user's code where an option is code. Raises
-    SpecError.
+    stored with the run and told to every rank. Runs the user's code where an option is code. Warns
+    of fields and options that have no effect. Raises SpecError.
     """
+    for sentence in without_effect(exp):
+        warnings.warn(sentence, stacklevel=4)  # of who calls `run`
     try:
         return _prepare(exp)
     except SpecError as error:

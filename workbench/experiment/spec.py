@@ -27,6 +27,7 @@ from workbench.experiment.checks import (
     check_bad_minibatch,
     check_device,
     check_digests,
+    check_emulation,
     check_options,
     check_pads,
     check_quorum_timeout,
@@ -53,7 +54,6 @@ from workbench.experiment.faults import (
     When,
 )
 from workbench.experiment.fields import Fields
-from workbench.experiment.idle_checks import check_backend_fields, check_idle_fields
 from workbench.experiment.network import Link, Network
 from workbench.experiment.yaml_text import as_fields, beside, code_in, dump, parse, read
 from workbench.user_code.source import Source
@@ -148,8 +148,7 @@ class Experiment(Fields):
             check_options,
             check_recovery,
             check_min_ranks,
-            check_idle_fields,
-            check_backend_fields,
+            check_emulation,
             check_scale_batch,
         ):
             check(self)

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -43,6 +44,10 @@ def team(shared: Ranks) -> Iterator[Ranks]:
     """Three ranks that are used by many tests, which begin with nothing of another one's."""
     yield shared
     assert shared.execute("for name in [*vars()]:\n    if name == 'kept': del kept").ok
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def stop_when(team: Ranks, words: str) -> threading.Thread:
@@ -290,6 +295,10 @@ def test_links_and_kills_of_a_page_work_as_in_a_run(team: Ranks) -> None:
     ).ok
     assert time.monotonic() - began > 0.14
     team.link(0, 1, latency="0 ms")
+    team.freeze(1)
+    until(lambda: is_stopped(team.pids[1]), 5, "it stands still")
+    team.thaw(1)
+    assert team.execute("rank").ok
     team.kill(0)
     until(lambda: team.control_state.ended, 5, "its end is known")
     assert team.control_state.ended[0].endswith("was killed by SIGKILL")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.common.arguments import Rank, checked
 from workbench.common.errors import SpecError
 from workbench.experiment.elastic_checks import check_elastic
+from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.launchers.processes.launcher import Launcher, RankHandle
 from workbench.recording.events import CODE
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 class Elastic(Steering):
     """The part of ``Run`` that starts ranks, adds some and takes some away."""
 
+    experiment: Experiment
     _collector: Collector
     _launcher: Launcher
     _lookout: Lookout

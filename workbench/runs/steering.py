@@ -45,9 +45,9 @@ LOOK_S = 2.0  # seconds that are left to a rank to see that it may go, and to en
 
 
 class Steering:
-    """The part of ``Run`` that changes what the ranks do."""
+    """The part of ``Run`` and ``Ranks`` that changes what the ranks do."""
 
-    experiment: Experiment
+    experiment: Experiment | None = None  # of ``Run``; ``Ranks`` run cells
     pids: dict[int, int]  # the operating system's process of each rank
     store: Store
     _control: Control
@@ -219,7 +219,8 @@ class Steering:
         """
         if self._known(source) == self._known(target):
             raise SpecError(f"link({source}, {target}): a link joins two ranks")
-        if (backend := self.experiment.backend) != "workbench":
+        if self.experiment is not None and self.experiment.backend != "workbench":
+            backend = self.experiment.backend
             raise SpecError(f"link({source}, {target}): backend={backend!r} emulates no links")
         latency_ns = None if latency is None else duration_ns(latency)
         rate = None if bandwidth is None else bytes_per_second(bandwidth)
@@ -259,7 +260,8 @@ class Steering:
         with self._lock:
             if bool(self._control.rank_word(rank, FROZEN_BY_USER)) != frozen:
                 self._control.set_rank(rank, FROZEN_BY_USER, int(frozen))
-                if not evicts_unreachable(self.experiment):  # else the others' clocks go on
+                evicts = self.experiment is not None and evicts_unreachable(self.experiment)
+                if not evicts:  # else the others' clocks go on
                     self._control.words[FROZEN] += 1 if frozen else -1
 
     def _stand_still(self, still: bool) -> None:

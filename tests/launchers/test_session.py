@@ -10,8 +10,12 @@ import time
 import pytest
 
 from tests.live import until
+from workbench.common import ipc
+from workbench.launchers.processes import remote_rank
 from workbench.launchers.processes.channel import Channel
+from workbench.launchers.processes.remote_rank import RemoteRank
 from workbench.launchers.processes.session import Session
+from workbench.transports.peer_page import clock_identity
 
 
 class Ends:
@@ -97,3 +101,43 @@ def test_what_is_kept_has_a_bound_and_is_let_go(monkeypatch: pytest.MonkeyPatch)
     ends.driver.send({"at": 1})
     until(lambda: ends.agent.settled and not ends.agent.full)
     ends.close()
+
+
+class OfAnAgent:
+    """A rank on another host whose agent is the other end of its connections."""
+
+    def __init__(self) -> None:
+        self.end, driver = socket.socketpair()
+        hello = {"pid": 1, "host": "h", "clock": clock_identity()}
+        self.rank = RemoteRank(0, hello, Channel(driver), True)
+        self.send({"printed": 1})
+
+    def send(self, body: dict[str, int]) -> None:
+        ipc.send(self.end, body)
+
+    def hang_up(self) -> None:
+        self.end.close()
+
+    def call_again(self) -> None:
+        self.end, driver = socket.socketpair()
+        self.rank.again(Channel(driver), {"has": 0})
+        assert ipc.receive(self.end) is not None
+
+
+def test_an_agent_that_gave_up_its_call_is_awaited_and_one_that_was_heard_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver that is too busy to answer takes the call later, and finds it at its end."""
+    monkeypatch.setattr(remote_rank, "RETURN_S", 0.1)
+    there, ended = OfAnAgent(), OfAnAgent()
+    until(lambda: there.rank._session._stream.heard and ended.rank._session._stream.heard)  # type: ignore[union-attr]
+    there.call_again()
+    for one in (there, ended):
+        one.hang_up()
+    until(lambda: ended.rank.code is not None)
+    assert ended.rank.silent and there.rank.code is None
+    there.call_again()
+    there.send({"ended": 3})
+    until(lambda: there.rank.code == 3)
+    for one in (there, ended):
+        one.rank.give_up()

@@ -206,8 +206,11 @@ class RemoteRank:
             self._session.finish(GONE_S)
 
     def _comes_back(self) -> bool:
-        """Wait for an agent on another host that has hung up to call again."""
-        return self.lasting and self._session.wait_for_stream(RETURN_S)
+        """Wait for an agent on another host that has hung up to call again: one that has given up a
+        call, because the driver was too busy to answer, is there and does.
+        """
+        seconds = self.patience if self._session.given_up else RETURN_S
+        return self.lasting and self._session.wait_for_stream(seconds)
 
     def _take(self, body: dict[str, Any], payload: bytearray) -> None:
         if "rank" in body:

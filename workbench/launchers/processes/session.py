@@ -39,13 +39,15 @@ class _Stream:
     """One connection, and the message of which a part has come."""
 
     channel: Channel
+    heard: bool = False  # whether anything has come through it
     frames: ipc.Frames = field(default_factory=ipc.Frames)
 
 
 class Session:
     """One end. Any thread may send; one thread receives.
 
-    ``heard_at``: when bytes last came, by the monotonic clock.
+    ``heard_at``: when bytes last came, by the monotonic clock. ``given_up``: nothing came through
+    the connection that ended last: the other side had not waited for the answer to its call.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,7 +57,7 @@ class Session:
         self._number = self._sent = self._has = self._peer_has = 0
         self._unanswered = self._waiting = 0  # bytes: received, kept
         self._stream: _Stream | None = None
-        self._over = self._writing = False
+        self._over = self._writing = self.given_up = False
         self.heard_at = time.monotonic()
         threads.start(self._write, f"{name}, sends", self.close)
 
@@ -172,9 +174,10 @@ class Session:
         except (OSError, ValueError):
             data = b""
         if not data:
+            self.given_up = not stream.heard
             self.part(stream.channel)
             return None
-        self.heard_at = time.monotonic()
+        stream.heard, self.heard_at = True, time.monotonic()
         return [fresh for one in messages if (fresh := self._take(*one, stream.channel))]
 
     def _take(

@@ -127,7 +127,7 @@ class OfAnAgent:
 def test_an_agent_that_gave_up_its_call_is_awaited_and_one_that_was_heard_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A driver that is too busy to answer takes the call later, and finds it at its end."""
+    """Take a call late, as a driver does that is too busy to answer, and find it at its end."""
     monkeypatch.setattr(remote_rank, "RETURN_S", 0.1)
     there, ended = OfAnAgent(), OfAnAgent()
     until(lambda: there.rank._session._stream.heard and ended.rank._session._stream.heard)  # type: ignore[union-attr]

@@ -307,7 +307,7 @@ def await_waking(words: np.ndarray, after: int) -> None:
 
 
 def test_a_trace_of_another_host_is_looked_at_without_a_knock(segment: Segment) -> None:
-    """Who writes there wakes nobody here."""
+    """Say that nobody knocks: who writes on the other host wakes nobody here."""
     write(Recorder.into_segment(segment, 0).lane("comm"), 0, ROWS // 2)
     here = memoryview(bytearray(events.TRACE_BYTES))
     parts, data = TraceReader(segment.memory).read()

@@ -16,11 +16,10 @@ from workbench.presets.catalogue import Compared, comparisons
 
 
 def test_a_run_from_start_to_history(lab: Lab) -> None:
-    small(lab, pad_compute="40 ms")  # long enough to be seen while it runs
+    small(lab)
     exp = lab.experiment
     lab.start()
     assert lab.run is not None and lab.run.experiment == exp
-    assert lab.start_button.disabled and not lab.stop_button.disabled
     wait_for(lambda: lab.start_button.disabled is False, "its end")
     assert "Done: 20 iterations in" in lab.status.value
     wait_for(lambda: len(lab.charts.figure.data[0].x) == 20, "all points")
@@ -146,6 +145,7 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
 def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:
     small(lab, iterations=100_000)
     lab.start()
+    assert lab.start_button.disabled and not lab.stop_button.disabled
     first = lab.run
     wait_for(lambda: first.iteration > 2, "iterations")
     lab.start()

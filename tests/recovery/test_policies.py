@@ -138,6 +138,36 @@ def test_a_rank_that_is_lost_at_any_moment_takes_nothing_along(policy: str, seed
     assert_as_sequential(run, result, survivors)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "fields", "at"),
+    first(
+        2,
+        [
+            # A server dies as iteration 2 is asked for; 1 has the sum before it sends it to 2.
+            ("data_servers", {"options": {"ahead": 1}, "all_reduce": "naive"}, 2),
+            ("diloco", {"options": {"every": 1}}, 1),
+            ("local_sgd", {"options": {"every": 1}}, 1),
+            ("local_sgd", {"options": {"warmup": 9}}, 1),
+            ("data_parallel", {}, 1),
+            ("fusion", {}, 1),
+            ("ddp", {}, 1),
+        ],
+    ),
+    ids=str,
+)
+def test_a_survivor_that_was_behind_keeps_the_loss_of_what_it_took_part_in(
+    strategy: str, fields: dict[str, Any], at: int
+) -> None:
+    """The link 1->2 is slow, so rank 2 receives last a sum that its gradient is in."""
+    exp = experiment(strategy, 3, optimizer="sgd", iterations=3, **fields)
+    whole = wb.run(exp).wait(timeout=90)
+    slow = wb.Network(links={"1->2": wb.Link(latency="80 ms")})
+    kill = wb.Kill(rank=0, at_iteration=at)
+    run = wb.run(exp.replace(network=slow, recovery="replace", faults=kill))
+    result = run.wait(timeout=90)
+    assert result.losses == pytest.approx(whole.losses, rel=1e-12, abs=1e-12)
+
+
 @pytest.mark.parametrize("strategy", first(1, ["local_sgd", "diloco"]))
 def test_replicas_that_differ_go_back_to_where_they_last_agreed(strategy: str) -> None:
     """Plain SGD has no state, so that a fresh rank trains what the lost one would have trained."""

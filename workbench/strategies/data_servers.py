@@ -86,9 +86,9 @@ def train(job: Job, config: Config) -> None:
             job.backward(loss := job.forward(model, batch))
         if attempt.skipped:
             continue
+        job.report(loss, samples)  # before others learn of the gradient: see take_over
         average_gradients(job, model, samples / len(minibatch.ids), group=job.group("workers"))
         job.update(optimizer)
-        job.report(loss, samples)
     examples.close()
     job.finish(model, within=workers)
     meet(job)

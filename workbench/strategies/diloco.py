@@ -83,6 +83,7 @@ def train(job: Job, config: Config) -> None:
             # A worker's gradient counts by its samples, or uneven minibatches have a wrong mean.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))
         if not attempt.skipped:
+            job.report(loss, len(mine))  # before others learn of the gradient: see take_over
             job.update(optimizer)
         if (minibatch.iteration + 1) % config.every == 0:
             for start, parameter in zip(old, model.parameters(), strict=True):
@@ -94,8 +95,6 @@ def train(job: Job, config: Config) -> None:
                 for start, parameter in zip(old, model.parameters(), strict=True):
                     parameter.copy_(start)
         job.sketch(model)
-        if not attempt.skipped:
-            job.report(loss, len(mine))
         if (minibatch.iteration + 1) % config.every == 0:
             job.end_round(minibatch.iteration)
     job.finish(model, average=True)

@@ -75,6 +75,8 @@ def train(job: Job, config: Config) -> None:
             loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
             # A worker's gradient counts by its samples, or uneven minibatches have a wrong mean.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))
+        if not attempt.skipped:  # before others learn of the gradient: see take_over
+            job.report(loss, len(mine))
         if minibatch.iteration < config.warmup and not attempt.skipped:
             average_gradients(job, model, share=1 / job.ranks)
         if not attempt.skipped:
@@ -83,8 +85,6 @@ def train(job: Job, config: Config) -> None:
             averager.step = minibatch.iteration  # a run that is resumed begins later
             averager.average_parameters(model.parameters())
         job.sketch(model)
-        if not attempt.skipped:
-            job.report(loss, len(mine))
         since = minibatch.iteration - first
         if minibatch.iteration < config.warmup or (since >= 0 and since % config.every == 0):
             job.end_round(minibatch.iteration)

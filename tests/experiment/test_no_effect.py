@@ -19,6 +19,7 @@ VALUES: dict[str, Any] = {
     "when_lagging": "wait",
     "priority_exponent": 0.9,
     "importance_exponent": 0.9,
+    "restored_from": "checkpoint",
 }  # that are not the default; of the others, one more than that
 CASES = [
     (strategy, option, other, beside)
@@ -34,11 +35,14 @@ def experiment(strategy: str, options: dict[str, Any]) -> wb.Experiment:
         options = {**options, "outlier_above": 0.0}
     if "stale_gradients" in options:
         options = {"consistency": "asp", **options}
+    recovery = options.get("recovery")  # a field of the experiment, the others are options
     return wb.Experiment(
         strategy=strategy,
         task="catch" if plays else "lenet_digits",
         ranks=RANKS.get(strategy, 4),
-        options=options,
+        options={name: value for name, value in options.items() if name != "recovery"},
+        recovery=recovery or "abort",
+        checkpoint=wb.Checkpoint(folder="not written") if recovery else None,
     )
 
 

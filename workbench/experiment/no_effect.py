@@ -20,7 +20,11 @@ _PLAYS_APART = (
     ("when_lagging", "max_policy_lag", (None,)),
     ("ask_ahead", "lockstep", (True,)),
 )
-# Of each strategy: an option, another one, and the values of that beside which the first is idle.
+_STAY = ("abort", "restart")  # policies that take nothing from what survivors have in memory
+_BUDDIES = ("buddy_every", "recovery", _STAY)
+_KEYS = ("restored_from", "recovery", _STAY)
+# Of each strategy: an option, another one (or a field of the experiment), and the values of that
+# beside which the first is idle.
 IDLE = {
     "parameter_server": (
         ("staleness", "consistency", ("bsp", "asp")),
@@ -28,14 +32,17 @@ IDLE = {
         ("dssp_mode", "consistency", ("bsp", "asp", "ssp")),
         ("stale_gradients", "consistency", ("bsp",)),
         ("drop_above", "stale_gradients", ("keep", "scale")),
+        _KEYS,
     ),
     "ddp": (
         ("powersgd_rank", "compression", ("none", "fp16", "bf16")),
         ("powersgd_start", "compression", ("none", "fp16", "bf16")),
     ),
-    "fsdp": (("prefetch", "units", ("whole",)),),
+    "fsdp": (("prefetch", "units", ("whole",)), _BUDDIES),
+    "pipeline": (_BUDDIES,),
+    "tensor_parallel": (_BUDDIES,),
     "sequential": _PLAYS,
-    "gorila": (*_PLAYS, *_PLAYS_APART),
+    "gorila": (*_PLAYS, *_PLAYS_APART, _KEYS),
     "ape_x": _PLAYS_APART,
 }
 
@@ -54,7 +61,7 @@ def _options(exp: Fields) -> Iterator[str]:
         return
     config = source.load("strategies", exp.strategy, "Config")
     defaults = {one.name: one.default for one in fields(config)}
-    given = {**defaults, **exp.options}
+    given = {"recovery": exp.recovery, **defaults, **exp.options}
     for option, other, idle in rules:
         value, beside = given[option], given[other]
         if value != defaults[option] and beside in idle:

@@ -160,6 +160,28 @@ def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:
     wait_for(lambda: not lab.start_button.disabled, "its end")
 
 
+def test_a_run_that_the_stage_begins_as_one_ends_can_be_stopped(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words about the end of the first run come late: the second one has begun."""
+    say = lab._say
+
+    def late(words: str, **more: bool) -> None:
+        if "Done" in words and lab.run is first:
+            small(lab, iterations=100_000)
+            lab._on_start({})
+        say(words, **more)
+
+    small(lab)
+    lab.start()
+    first, watcher = lab.run, lab._watcher
+    monkeypatch.setattr(lab, "_say", late)
+    wait_for(lambda: lab.run is not first and not watcher.is_alive(), "the second run")
+    assert lab.start_button.disabled and not lab.stop_button.disabled
+    lab.stop()
+    wait_for(lambda: not lab.start_button.disabled, "its end")
+
+
 def test_a_run_that_fails_says_why(lab: Lab) -> None:
     small(lab, faults="kill rank 1 after 5 iterations")
     lab.start()

@@ -25,7 +25,7 @@ from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Looks, Sheet
 from workbench.interface.laboratory.stage import LiveStage
 from workbench.interface.laboratory.still import WORDS, still
-from workbench.interface.laboratory.way_in import Code, WayIn, close_whole, row
+from workbench.interface.laboratory.way_in import Code, WayIn, close_whole, row, title
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, label
@@ -60,7 +60,7 @@ class Lab(w.VBox):
         first = next(iter(self.presets.values()))
         self.history, self.run = History(), None
         self.comparing: Comparing | None = None  # the comparison that runs, or ran last
-        self._lock = threading.Lock()
+        self._lock, self._enabling = threading.Lock(), threading.RLock()
         self._over = threading.Event()  # this laboratory is closed
         self._watcher = threading.Thread()
         self._undo: list[tuple[str, dict[str, Any]]] = []  # preset and values, newest last
@@ -124,9 +124,9 @@ class Lab(w.VBox):
             *(self.stage.absent, self.stage),
             row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
             self.charts,
-            _title("Past runs"),
+            title("Past runs"),
             self.past,
-            _title("The code that this runs"),
+            title("The code that this runs"),
             self.code,
         ]
 
@@ -185,11 +185,9 @@ class Lab(w.VBox):
         if not self._undo:
             return
         *self._undo, self._now = self._undo
-        name, values = self._now
         self._undoing = True
         try:
-            self.preset.value = name
-            self.sheet.values = values
+            self.preset.value, self.sheet.values = self._now
         finally:
             self._undoing = False
 
@@ -217,30 +215,35 @@ class Lab(w.VBox):
             self._say("Starting …")
             run = self.run = start(exp)
             preset = self.presets[self.preset.value]
-            title = preset.name if exp == preset.experiment else describe(exp)
-            note(run.store.metadata, title, exp)
-            past = self.history.add(run, title)
+            name = preset.name if exp == preset.experiment else describe(exp)
+            note(run.store.metadata, name, exp)
+            past = self.history.add(run, name)
+        self.way_in.fold()  # room for the stage
         self.show(past)
-        self._enable(running=True)
+        self._enable()
         self.past.refresh()
         self._watcher = threads.start(partial(self._watch, run), "workbench lab", self._over.set)
         return run
 
     def _need_idle(self) -> None:
         """Raise WorkbenchError while something runs, and in a laboratory that is closed."""
-        compares = self.comparing is not None and not self.comparing.done
-        if compares or (self.run is not None and not self.run.done):
+        if self._compares or (self.run is not None and not self.run.done):
             raise WorkbenchError("A run is going on: stop it first.")
         if self._over.is_set():
             raise WorkbenchError("This laboratory is closed; wb.lab() opens another one.")
 
-    def _enable(self, running: bool) -> None:
-        self.start_button.disabled = self.questions.button.disabled = self.gallery.busy = running
-        if running:  # room for the stage
-            self.way_in.fold()
-        self.stop_button.disabled = not running
-        compares = running and self.comparing is not None and not self.comparing.done
-        self.stop_button.layout.display = "" if compares else "none"
+    @property
+    def _compares(self) -> bool:
+        return self.comparing is not None and not self.comparing.done
+
+    def _enable(self) -> None:
+        """Enable what fits what goes on now: the stage may have begun another run meanwhile."""
+        with self._enabling:
+            compares = self._compares
+            busy = compares or (self.run is not None and not self.run.done)
+            self.start_button.disabled = self.questions.button.disabled = busy
+            self.gallery.busy, self.stop_button.disabled = busy, not busy
+            self.stop_button.layout.display = "" if compares else "none"
 
     def _start_comparison(self, compared: Compared) -> None:
         """Run the experiments of a comparison one after another, each on the stage; at the end all
@@ -254,7 +257,8 @@ class Lab(w.VBox):
         except (WorkbenchError, OSError) as error:
             self._say(str(error), wrong=True)
             return
-        self._enable(running=True)
+        self.way_in.fold()
+        self._enable()
         self._watcher = threads.start(
             partial(self._follow, comparing), "workbench lab", self._over.set
         )
@@ -281,7 +285,7 @@ class Lab(w.VBox):
         wrong = "; ".join(comparing.errors)
         words = f"{comparing.compared.name}: {comparing.words}."
         self._say(in_a_line(wrong) if wrong else words, wrong=bool(wrong))
-        self._enable(running=False)
+        self._enable()
 
     def _on_start(self, _: Mapping[str, Any]) -> str:
         """Start a run that the stage itself asks for."""
@@ -330,7 +334,7 @@ class Lab(w.VBox):
             return
         error = run.result.error
         self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
-        self._enable(running=False)
+        self._enable()
 
     def _say(self, words: str, wrong: bool = False) -> None:
         kind = "wb-refused" if wrong else "wb-quiet"
@@ -394,7 +398,3 @@ def _done(run: Run) -> str:
     way = "Done" if len(losses) == goal else f"Stopped, {goal:,} were asked for"
     last = f", loss {losses[-1]:.3f}" if losses else ""
     return f"{way}: {counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."
-
-
-def _title(words: str) -> w.HTML:
-    return w.HTML(f"<h3>{html.escape(words)}</h3>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import ipywidgets as w
@@ -45,6 +46,11 @@ def row(*widgets: Any) -> w.HBox:
     box = w.HBox(widgets)
     box.add_class("wb-row")
     return box
+
+
+def title(words: str) -> w.HTML:
+    """Return the title of a part."""
+    return w.HTML(f"<h3>{html.escape(words)}</h3>")
 
 
 def close_whole(widget: w.Widget) -> None:

@@ -86,6 +86,32 @@ def test_a_part_is_drawn_by_one_thread_at_a_time_and_never_from_what_is_old(turn
     assert max(most) == 1 and drawn == sorted(drawn)
 
 
+def test_who_asks_just_as_a_drawing_ends_has_it_drawn_once_more() -> None:
+    turns, drawn, lock = Turns(threads=1), list[int](), threading.Lock()
+
+    class Asks:
+        """The part's lock; the third time that it is let go is as the first drawing ends."""
+
+        left = 0
+
+        def __enter__(self) -> None:
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+            self.left += 1
+            if self.left == 3:
+                part.ask()
+
+    part = Redrawing(turns, "me", lambda: drawn.append(1))
+    part._lock = Asks()  # type: ignore[assignment]
+    part.ask()
+    until(lambda: len(drawn) > 1, 20, "the second drawing")
+    until(lambda: not turns._busy.total() and not turns._waiting, 20, "nothing left to draw")
+    turns.close()
+    assert len(drawn) == 2
+
+
 def test_a_slow_page_of_past_runs_keeps_nobody_from_starting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -86,9 +86,9 @@ class Redrawing:
         try:
             self._draw()
         finally:
-            with self._lock:
-                self._queued = self._is_due
-            if self._queued:
+            with self._lock:  # afterwards who asks queues it
+                again = self._queued = self._is_due
+            if again:
                 self._turns.do(self._visitor, self._work)
 
 

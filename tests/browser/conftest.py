@@ -164,6 +164,7 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         f"--ServerApp.root_dir={tmp_path_factory.getbasetemp()}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
     ]
     log = own / "lab.log"
     with log.open("wb") as out:

@@ -44,6 +44,7 @@ def test_widgets_live_and_stored_pictures_are_shown(lab: str, open_page: Open) -
 
     page.goto(plain.format("long.ipynb"), wait_until="domcontentloaded")
     page.locator(".jp-Notebook .jp-CodeCell").nth(1).wait_for(timeout=120_000)
+    page.evaluate(notebook_files.READY)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     stage = page.locator(".jp-OutputArea-output .wb-stage").first

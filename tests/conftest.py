@@ -32,7 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the backgro
 Leftovers = TypeVar("Leftovers")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
 _foreign: dict[str, int] = {}  # processes of others, which stay that: pid -> when it began
-GRACE = 2.0  # seconds; ranks must be gone 1 s after their driver, and this machine may be busy
+GRACE = 2.0  # seconds of an idle machine; ranks must be gone 1 s after their driver
 
 # A failed assertion shows its values in what tests share, too.
 _HERE = Path(__file__).parent
@@ -119,8 +119,12 @@ def of_nobody_else(names: set[str]) -> set[str]:
 
 
 def remains(look: Callable[[], Leftovers], seconds: float = GRACE) -> Leftovers:
-    """Return what ``look()`` still finds after a moment's patience; falsy once nothing is there."""
-    deadline = time.monotonic() + seconds
+    """Return what ``look()`` still finds after a moment's patience, a longer one where the cores
+    are busy; falsy once nothing is there.
+    """
+    from tests.live import crowding  # after it is registered above
+
+    deadline = time.monotonic() + seconds * crowding()
     pause = 0.01  # longer and longer: a look through /proc is not for nothing
     while (leftovers := look()) and time.monotonic() < deadline:
         time.sleep(pause)

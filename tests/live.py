@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,6 +83,16 @@ def over_in_the_end(run: wb.Run) -> Iterator[wb.Run]:
             run.kill(rank)
         run.wait(timeout=90, check=False)
     assert gone(run.pids.values())
+
+
+def asleep(pids: Iterable[int]) -> bool:
+    """Does every thread of these processes sleep? One that has no core at the moment does not."""
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # it has just ended
+                if (thread / "stat").read_text().rpartition(")")[2].split()[0] not in "SIZX":
+                    return False
+    return True
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:

@@ -97,7 +97,7 @@ def test_exit_status_output_and_signals_are_the_jobs_own(tmp_path: Path) -> None
         assert job.stdout is not None and job.stderr is not None
         assert int(job.stdout.readline()) == job.pid, "the command becomes the job"
         job.send_signal(signal.SIGINT)
-        assert job.wait(30) == 9 and job.stderr.read() == ""
+        assert job.wait(120) == 9 and job.stderr.read() == ""
 
 
 def test_a_terminal_stays_one(tmp_path: Path) -> None:

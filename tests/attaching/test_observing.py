@@ -100,7 +100,7 @@ def test_every_operation_is_seen_and_nothing_else_changes(tmp_path: Path) -> Non
     watching = Watching(tmp_path)
     try:
         observed = values(_every_operation, n, "operations", backend="", env=env)
-        assert watching.wait(30)
+        assert watching.wait(120)
         assert watching.state_in_words == ("finished", "All 3 ranks have ended.")
         assert watching.store.metadata["precision"] == PRECISION
     finally:

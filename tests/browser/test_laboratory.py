@@ -54,7 +54,7 @@ NOTEBOOKS = {
         "_ = await found",
     ],
 }
-TWO = "2 · data_parallel, ring, 2 ranks"
+TWO = "2 · data_parallel, ring, 4 ranks"
 
 
 @pytest.fixture
@@ -152,32 +152,29 @@ def test_from_a_preset_to_a_comparison(
     assert links.input_value() == "0->9: 5 ms"
     picture(box, f"laboratory-refused-{scheme}")
 
-    # A preset, a run: the stage moves, the charts grow.
+    # A preset, a run.
     box.locator(".wb-row select").first.select_option("A slow link")
     wait_for(lambda: "20 ms" in code(box), "the preset's code")
     assert links.input_value() == "0->1: 20 ms"
     button(box, "start").click()
-    wait_for(lambda: known(stage, "state") == "running", "a run", 60)
+    wait_for(lambda: known(stage, "state") == "finished", "its end")
+    wait_for(lambda: points(box) == [30, 30, 30], "a point for each iteration")
+    box.get_by_text("Done: 30 iterations").first.wait_for()
+
+    # Another one, stopped by hand: the stage moves, the charts grow; then both are compared.
+    links.fill("0->1: 25 ms")
+    iterations = field(box, "iterations").locator("input")
+    iterations.fill("100000")
+    iterations.press("Tab")
+    wait_for(lambda: "iterations=100000" in code(box).replace("_", ""), "what was typed")
+    button(box, "start").click()
+    wait_for(lambda: known(stage, "state") == "running", "a second run")
     stage.locator("[data-scene=collectives]").first.click()
     wait_for(lambda: stage.evaluate(MOVED), "a chunk on the move")
     first = wait_for(lambda: max(points(box)), "points while it runs")
     wait_for(lambda: max(points(box)) > first, "more points")
     assert button(box, "start").is_disabled()
     picture(box, f"laboratory-running-{scheme}")
-    wait_for(lambda: known(stage, "state") == "finished", "its end", 90)
-    wait_for(lambda: points(box) == [30, 30, 30], "a point for each iteration")
-    box.get_by_text("Done: 30 iterations").first.wait_for()
-
-    # Another one, stopped by hand; then both are compared.
-    box.locator(".wb-row select").first.select_option("Two ranks")
-    wait_for(lambda: "ranks=2" in code(box), "the preset's code")
-    iterations = field(box, "iterations").locator("input")
-    iterations.fill("100000")
-    iterations.press("Tab")
-    wait_for(lambda: "iterations=100000" in code(box).replace("_", ""), "what was typed")
-    button(box, "start").click()
-    wait_for(lambda: known(stage, "state") == "running", "a second run", 60)
-    wait_for(lambda: max(points(box)) > 5, "its points")
     box.locator(".wb-stage button.wb-stop").click()
     wait_for(lambda: known(stage, "state") == "finished", "its end")
     both_are_compared(box, scheme)
@@ -277,7 +274,8 @@ def test_a_card_moves_is_found_by_its_words_and_runs(
 
     box.locator(".wb-run", has_text="Ring of four").click()
     stage = box.locator(".wb-stage").first
-    wait_for(lambda: known(stage, "state") == "running", "a run", 60)
+    # On a page that is slow it may be over when it is first seen.
+    wait_for(lambda: known(stage, "state") in ("running", "finished"), "a run")
     assert cards.count() == 0, "the cards make room for the stage"
     assert "wb.Experiment()" in code(box)
     picture(box, f"laboratory-from-a-card-{scheme}")

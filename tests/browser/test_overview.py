@@ -20,6 +20,7 @@ import workbench as wb
 from tests.browser.conftest import PATIENCE, Watched, let_draw
 from tests.live import LONG, lenet
 from tests.pairwise import first
+from tests.runs.steered import settle
 from workbench.common.assets import stage_module, theme
 from workbench.views.packing import Message
 from workbench.views.pages.feed import feed, nothing
@@ -317,6 +318,7 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     frame.get_by_role("button", name="Hold the ranks").click()
     viewer.until(lambda: run.held, "a rank that stands, for which the other waits or stands too")
     assert "Ranks: held" in frame.inner_text() and "Ranks held" in viewer.stage.inner_text()
+    settle(run)
     rows = len(run.store)
     viewer.until(lambda: True, "a moment")
     assert len(run.store) == rows  # they are held

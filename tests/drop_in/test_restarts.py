@@ -75,7 +75,7 @@ def test_a_job_is_there_again_after_a_restart_and_recorded_as_one(tmp_path: Path
     watching = Watching(trace)
     try:
         _torchrun("static", 1, job, 150.0, WORKBENCH_TRACE=str(trace))
-        assert watching.wait(30)
+        assert watching.wait(120)
         assert watching.state_in_words == ("finished", "All 2 ranks have ended, after 1 restart.")
         live, facts = watching.store.events, recoveries_of(watching.store.metadata)
     finally:
@@ -101,7 +101,7 @@ def test_a_job_is_there_again_after_a_restart_and_recorded_as_one(tmp_path: Path
     assert recoveries_of(loaded.store.metadata) == facts
     late = Watching(trace)  # who comes when all is over sees both attempts too
     try:
-        assert late.wait(30) and late.store.events.sort(order).equals(events.sort(order))
+        assert late.wait(120) and late.store.events.sort(order).equals(events.sort(order))
         assert recoveries_of(late.store.metadata) == facts
     finally:
         late.close()

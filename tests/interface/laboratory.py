@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection
 
+from tests.live import until
 from workbench.interface.laboratory.panel import Lab
 
 OURS = ("workbench charts", "workbench lab", "workbench page", "workbench run")
@@ -17,10 +17,7 @@ def threads(others: Collection[threading.Thread]) -> list[str]:
 
 
 def wait_for(look: Callable[[], object], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, f"not seen within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
+    until(look, seconds, what)
 
 
 def small(lab: Lab, **values: object) -> None:

@@ -133,7 +133,7 @@ def test_ctrl_c_ends_a_run_cleanly_and_saves_it(tmp_path: Path) -> None:
         assert more, output.decode()
         output += more
     shell.send_signal(signal.SIGINT)
-    rest_of_output, _ = shell.communicate(timeout=30)
+    rest_of_output, _ = shell.communicate(timeout=120)
     assert shell.returncode == 130, rest_of_output.decode()
     assert b"stopped before its end" in rest_of_output and b"Traceback" not in rest_of_output
     assert wb.load(tmp_path / "a.parquet").events.height > 0

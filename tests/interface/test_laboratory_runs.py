@@ -214,7 +214,7 @@ def test_closing_it_ends_what_it_still_runs() -> None:
     run = lab.run
     wait_for(lambda: run.iteration > 2, "iterations")
     lab.close()
-    run.wait(30)
+    run.wait(120)
     assert remains(lambda: threads(others), 10) == []
     lab.start()
     assert lab.run is run and "is closed" in lab.status.value

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.live import until
+from tests.live import LONG, until
 from workbench.common import ipc
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.channel import Channel, Identity, accept, connect
@@ -216,7 +216,7 @@ def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
     afar: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """All bytes of both agents, from the first on, at the driver's port while their run goes on."""
-    exp = wb.Experiment(ranks=2, iterations=400)
+    exp = wb.Experiment(ranks=2, iterations=LONG)
     with caplog.at_level(logging.WARNING, "workbench.launchers"):
         run = wb.run(exp.replace(launcher="afar"))
         until(lambda: run.iteration > 5 or run.done, 240)
@@ -234,8 +234,10 @@ def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
         until(lambda: len(caplog.records) >= 2 or run.done, 60)
         assert not run.done, "the run goes on meanwhile"
         refusals = [record.getMessage() for record in caplog.records]
+        run.stop()
         result = run.wait(240)
-    assert result.losses == wb.run(exp).wait(240).losses and run.dropped == 0
+    whole = wb.run(exp.replace(iterations=len(result.losses))).wait(240)
+    assert result.losses == whole.losses and run.dropped == 0
     assert run.store.events.select("rank", "lane", "seq").is_unique().all(), "no row twice"
     assert len(refusals) == 2, refusals
     for words in refusals:

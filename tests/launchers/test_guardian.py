@@ -135,7 +135,7 @@ def driver(tmp_path: Path, text: str) -> Iterator[tuple[subprocess.Popen[str], l
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_fork_of_the_driver_has_a_pool_of_its_own(tmp_path: Path) -> None:
     with driver(tmp_path, FORKS) as (process, [end, message, ok, lives]):
         assert os.waitstatus_to_exitcode(end) == 3 and ok and not lives
         assert f"was started by process {process.pid}, of which this one" in message
-        assert process.wait(20) == 0, process.communicate()[1]
+        assert process.wait(120) == 0, process.communicate()[1]
 
 
 @pytest.mark.full

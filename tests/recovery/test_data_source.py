@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import lenet, until
+from tests.live import LONG, lenet, until
 from tests.pairwise import first
+from tests.recovery.lasting import ended
 from tests.recovery.test_policies import assert_every_sample_once
 from workbench.common import idx
 from workbench.rank.data_source import is_down
@@ -65,7 +66,7 @@ def written(folder: Path) -> Path:
 
 
 def experiment(folder: Path, **fields: Any) -> wb.Experiment:
-    small = {"ranks": 3, "iterations": 40, "batch_size": 6, "dtype": "float64"}
+    small = {"ranks": 3, "iterations": LONG, "batch_size": 6, "dtype": "float64"}
     return lenet(
         task=Files,
         task_options={"folder": str(folder)},
@@ -81,12 +82,14 @@ def notices(run: wb.Run) -> list[tuple[str, int]]:
 
 
 @functools.cache
-def undisturbed() -> list[float]:
+def undisturbed(iterations: int) -> list[float]:
     """Return the losses of one process whose files are always there."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as place:
-        exp = experiment(written(Path(place) / "files"), strategy="sequential", ranks=1)
+        exp = experiment(
+            written(Path(place) / "files"), strategy="sequential", ranks=1, iterations=iterations
+        )
         return wb.run(exp.replace(pad_compute=None)).wait(timeout=90).losses
 
 
@@ -109,22 +112,27 @@ def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
     plan = wb.Checkpoint(folder=str(plan_folder), every=10_000)
     exp = experiment(files, strategy=strategy, recovery=policy, checkpoint=plan, **fields)
     run = wb.run(exp.replace(timeout="1 s"))  # the clocks stand longer than that
-    until(lambda: run.done or 40 > run.iteration >= 3, 60, "it trains")
+    until(lambda: run.done or LONG > run.iteration >= 3, 60, "it trains")
     files.rename(away)
     until(lambda: run.done or notices(run), 60, "it is noticed")
     assert not run.done, run.result.error
     time.sleep(1.5)
+    if strategy != "pipeline":  # its stages are built with samples: there are none before
+        until(lambda: run.done or [*plan_folder.glob("iteration-*")], 60, "it is saved")
     assert {name for name, _ in notices(run)} == {"data source down"}, "it waits"
     saved = [one.name for one in plan_folder.glob("iteration-*")]
+    stood = run.iteration
     away.rename(files)
-    result = run.wait(timeout=90)
-    assert result.losses == pytest.approx(undisturbed(), rel=1e-12, abs=1e-12)
+    until(lambda: run.done or run.iteration > stood + 3, 60, "it goes on")
+    result = ended(run)
+    whole = undisturbed(len(result.losses))
+    assert result.losses == pytest.approx(whole, rel=1e-12, abs=1e-12)
     names = [name for name, _ in notices(run)]
     assert names.count("data source down") == names.count("data source back") > 0
     if strategy != "data_servers":
         (one,) = recoveries_of(run.store.metadata)
         assert one.lost == {}
-        if strategy == "pipeline":  # its stages are built with samples: there are none before
+        if strategy == "pipeline":
             saved = sorted(one.name for one in plan_folder.glob("iteration-*"))[:1]
         assert saved == [f"iteration-{one.iteration:08d}"]
     if strategy == "data_servers":
@@ -139,7 +147,7 @@ def test_what_a_rank_raises_as_it_recovers_ends_the_run_and_is_named(
     policy: str, tmp_path: Path
 ) -> None:
     files, plan = written(tmp_path / "files"), wb.Checkpoint(folder=str(tmp_path / "saved"))
-    run = wb.run(experiment(files, recovery=policy, checkpoint=plan, iterations=400))
+    run = wb.run(experiment(files, recovery=policy, checkpoint=plan))
     until(lambda: run.done or run.iteration >= 2, 60, "it trains")
     (files / "wrong").touch()
     run.kill(1)
@@ -150,7 +158,7 @@ def test_what_a_rank_raises_as_it_recovers_ends_the_run_and_is_named(
 
 def test_after_the_bound_it_is_an_error_that_names_the_source(tmp_path: Path) -> None:
     files = written(tmp_path / "files")
-    run = wb.run(experiment(files, data_patience="0.3 s", iterations=400))
+    run = wb.run(experiment(files, data_patience="0.3 s"))
     until(lambda: run.done or run.iteration >= 2, 60, "it trains")
     files.rename(tmp_path / "away")
     with pytest.raises(wb.DataSourceDown, match=r"files/\d+\.npy.*data_patience='0.3 s'") as failed:

@@ -11,34 +11,15 @@ import pytest
 import workbench as wb
 from tests.live import LONG, gone, lenet, over_in_the_end, training, until
 from tests.pairwise import first
+from tests.recovery.lasting import ended, generations, wait_for
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.runs.membership import Membership
-from workbench.store.recoveries import Recovery, recoveries_of
-
-
-def generations(run: wb.Run) -> list[Recovery]:
-    return recoveries_of(run.store.metadata)
 
 
 def lasting(strategy: str, ranks: int | tuple[int, int], **fields: Any) -> wb.Experiment:
     """Return a run that goes on until it is stopped, of few iterations a second."""
     long = {"iterations": LONG, "batch_size": 12, "pad_compute": "10 ms", "recovery": "shrink"}
     return experiment(strategy, ranks, **{**long, **fields})
-
-
-def ended(run: wb.Run) -> wb.Result:
-    """Stop a run, and return its result."""
-    run.stop()
-    return run.wait(timeout=90)
-
-
-def wait_for(run: wb.Run, generation: int, iterations: int = 2) -> None:
-    """Wait until the ranks have trained in a generation for so many iterations."""
-    until(lambda: run.done or len(generations(run)) >= generation, 60, "the ranks regroup")
-    assert not run.done, run.result.error
-    after = generations(run)[-1].iteration + iterations
-    until(lambda: run.done or run.iteration >= after, 60, "the ranks train")
-    assert not run.done, run.result.error
 
 
 @pytest.mark.parametrize("policy", first(1, ["shrink", "replace"]))

@@ -15,8 +15,9 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import gone, training, until
+from tests.live import LONG, gone, training, until
 from tests.pairwise import first
+from tests.recovery.lasting import recovered
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.shared_memory.control_block import LOST
 from workbench.store.recoveries import recoveries_of
@@ -75,7 +76,7 @@ def assert_fenced(run: wb.Run, pid: int, how: str = "killed") -> None:
 
 @pytest.mark.parametrize("policy", first(1, ["shrink", "wait"]))
 def test_who_is_thawed_after_its_eviction_is_dead(policy: str) -> None:
-    exp = experiment("data_parallel", 3, recovery=policy, timeout="2 s", iterations=60)
+    exp = experiment("data_parallel", 3, recovery=policy, timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     pid, over = stopped(run), threading.Event()
     evict = run._supervisor.regrouping.evicted.__contains__
@@ -83,7 +84,7 @@ def test_who_is_thawed_after_its_eviction_is_dead(policy: str) -> None:
     waking = threading.Thread(target=wake_for_ever, args=(pid, over))
     waking.start()
     try:
-        assert_as_sequential(run, run.wait(timeout=90), {0, 2})
+        assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     finally:
         over.set()
         waking.join()
@@ -95,17 +96,18 @@ def test_what_a_zombie_could_write_to_the_others_use_no_more() -> None:
     """All slots and boards of the old generation are overwritten, again and again, while the next
     one trains.
     """
-    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=60)
+    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     pid = stopped(run)
     slots = old_slots(run.pids.values(), pid)
     assert len(slots) >= 3, "a board of each rank, and slots"
     until(lambda: recoveries_of(run.store.metadata), 60, "the others go on")
-    while not run.done:
+    here = run.iteration
+    while not run.done and run.iteration < here + 50:
         for one in slots:
             one[:] = os.urandom(1) * len(one)
         time.sleep(0.005)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 2})
+    assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     assert_fenced(run, pid)
 
 
@@ -114,7 +116,7 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The kill is withheld for a second, in which the evicted rank runs."""
-    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=60)
+    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     signal_of, killers = run._signal, list[threading.Timer]()
 
@@ -131,7 +133,7 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
     until(lambda: killers, 60, "it is evicted")
     until(lambda: VICTIM in run._supervisor.regrouping.left or gone([pid]), 30, "it leaves")
     assert run._control.words[LOST] == 1 and not recoveries_of(run.store.metadata)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 2})
+    assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     assert_fenced(run, pid, "ended")
     abort = kinds(run, "abort").filter(pl.col("rank") == VICTIM)
     assert abort["generation"].to_list() == [0], "it had left its own generation"
@@ -141,7 +143,7 @@ def test_one_that_is_thawed_and_cannot_be_killed_ends_by_itself_and_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In place of the kill it is thawed: of that alone the others must be safe."""
-    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=60)
+    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     signal_of = run._signal
 
@@ -150,14 +152,14 @@ def test_one_that_is_thawed_and_cannot_be_killed_ends_by_itself_and_is_named(
 
     monkeypatch.setattr(run, "_signal", thaw)
     pid = stopped(run)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 2})
+    assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     assert_fenced(run, pid, "ended")
 
 
 def test_one_that_is_thawed_just_as_the_others_give_it_up_goes_on_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=60)
+    exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     regrouping = run._supervisor.regrouping
     call_off = regrouping.call_off
@@ -169,7 +171,7 @@ def test_one_that_is_thawed_just_as_the_others_give_it_up_goes_on_with_them(
 
     monkeypatch.setattr(regrouping, "call_off", thaw_and_call_off)
     stopped(run)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 1, 2})
+    assert_as_sequential(run, recovered(run), {0, 1, 2}, stopped=True)
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {} and recovery.members == (0, 1, 2)
     assert run.recovery()[0].words.startswith("no rank was lost in iteration")

@@ -12,7 +12,8 @@ import pytest
 
 import workbench as wb
 from tests.live import LONG, gone, lenet, until
-from tests.recovery.test_elastic import ended, generations, lasting, wait_for
+from tests.recovery.lasting import ended, generations, wait_for
+from tests.recovery.test_elastic import lasting
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.runs.run import Run
 
@@ -77,17 +78,17 @@ def test_where_too_few_come_the_run_ends_and_says_who_is_missing(at_start: Signa
 
 def test_below_the_minimum_the_run_ends() -> None:
     kills = [wb.Kill(rank=0, at_iteration=2), wb.Kill(rank=2, at_iteration=4)]
-    run = wb.run(experiment("ddp", (2, 3), recovery="shrink", faults=kills))
+    run = wb.run(experiment("ddp", (2, 3), recovery="shrink", grace="100 s", faults=kills))
     with pytest.raises(wb.TooFewRanks, match=r"^1 rank can go on, and .* Lost: rank 2 \(killed\)"):
         run.wait(timeout=60)
     assert [one.members for one in generations(run)] == [(1, 2)]
 
 
 def test_no_rank_is_removed_below_the_minimum() -> None:
-    run = wb.run(lasting("data_parallel", (2, 2), iterations=20))
+    run = wb.run(lasting("data_parallel", (2, 2)))
     with pytest.raises(wb.SpecError, match=r"2 ranks train .* and the run needs 2"):
         run.remove_rank(1)
-    assert run.wait(timeout=60).ok
+    assert ended(run).ok
 
 
 def test_a_pair_is_the_minimum_and_the_maximum() -> None:

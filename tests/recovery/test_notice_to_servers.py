@@ -12,7 +12,7 @@ import pytest
 import workbench as wb
 from tests.live import LONG, over_in_the_end, training
 from tests.pairwise import first
-from tests.recovery.test_elastic import ended, generations, wait_for
+from tests.recovery.lasting import ended, generations, wait_for
 from tests.recovery.test_lost_servers import (
     COUNTED,
     KEYS,

@@ -18,6 +18,7 @@ import pytest
 import workbench as wb
 from tests.live import LONG, gone, lenet, over_in_the_end, training, until
 from tests.pairwise import first
+from tests.recovery.lasting import recovered
 from workbench.experiment.team import Team
 from workbench.rank.batches import Minibatches
 from workbench.runs.regrouping import Regrouping
@@ -125,17 +126,14 @@ def test_what_is_trained_is_what_nobody_interrupted(
 def test_a_rank_that_is_lost_at_any_moment_takes_nothing_along(policy: str, seed: int) -> None:
     draw = random.Random(f"{policy} {seed}")
     strategy = draw.choice(["data_parallel", "ddp", "fusion"])
-    exp = experiment(strategy, 3, recovery=policy, iterations=60, batch_size=6)
+    exp = experiment(strategy, 3, recovery=policy, iterations=LONG, batch_size=6)
     run = wb.run(exp)
     training(run, 2)
     victim = draw.randrange(3)
     time.sleep(draw.uniform(0, 0.1))
     run.kill(victim)
-    result = run.wait(timeout=90)
-    survivors = {0, 1, 2} - {victim}
-    if policy == "replace" and run.store.metadata.get("recoveries"):
-        survivors |= {victim}
-    assert_as_sequential(run, result, survivors)
+    survivors = {0, 1, 2} if policy == "replace" else {0, 1, 2} - {victim}
+    assert_as_sequential(run, recovered(run), survivors, stopped=True)
 
 
 @pytest.mark.parametrize(
@@ -220,12 +218,11 @@ def test_peers_go_on_without_a_dead_one(strategy: str, options: dict[str, Any]) 
 
 
 def test_a_rank_that_is_told_to_go_leaves_at_the_end_of_its_iteration() -> None:
-    exp = experiment("data_parallel", 3, recovery="shrink", iterations=40, batch_size=6)
+    exp = experiment("data_parallel", 3, recovery="shrink", iterations=LONG, batch_size=6)
     run = wb.run(exp)
     training(run, 2)
     run.preempt(1)
-    result = run.wait(timeout=90)
-    assert_as_sequential(run, result, {0, 2})
+    assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {"1": "ended"}
     assert recovery.failed_in == recovery.iteration, "no iteration is given up"
@@ -242,28 +239,28 @@ def test_where_all_ranks_are_lost_at_once_the_run_ends_by_name_or_restarts(tmp_p
     """Stopped first, so that no rank leaves its group before it is killed."""
     for policy in ("shrink", "restart"):
         plan = wb.Checkpoint(folder=str(tmp_path / policy), every=2)
-        fields = {"recovery": policy, "checkpoint": plan, "iterations": 40, "pad_compute": "5 ms"}
-        with over_in_the_end(wb.run(experiment("data_parallel", 2, **fields))) as run:
+        fields = {"recovery": policy, "checkpoint": plan, "pad_compute": "20 ms"}
+        exp = experiment("data_parallel", 2, iterations=LONG, **fields)
+        with over_in_the_end(wb.run(exp)) as run:
             training(run, 4)
             for pid in run.pids.values():
                 os.kill(pid, signal.SIGSTOP)
             for pid in [*run.pids.values()]:
                 os.kill(pid, signal.SIGKILL)
+            if policy == "restart":
+                assert_as_sequential(run, recovered(run), {0, 1}, stopped=True)
             result = run.wait(timeout=90, check=False)
         if policy == "shrink":
             assert isinstance(result.error, wb.PeerLost) and result.error.rank in (0, 1)
             assert result.error.how == "killed"
-        else:
-            assert_as_sequential(run, result, {0, 1})
 
 
 def test_a_data_server_that_is_told_to_go_leaves_and_is_replaced() -> None:
-    exp = experiment("data_servers", 3, recovery="replace", iterations=40, batch_size=6)
+    exp = experiment("data_servers", 3, recovery="replace", iterations=LONG, batch_size=6)
     run = wb.run(exp)
     training(run, 2)
     run.preempt(0)
-    result = run.wait(timeout=90)
-    assert_as_sequential(run, result, {1, 2})
+    assert_as_sequential(run, recovered(run), {1, 2}, stopped=True)
     assert [(one.lost, one.fresh) for one in recoveries_of(run.store.metadata)] == [
         ({"0": "ended"}, (0,))
     ]
@@ -272,13 +269,13 @@ def test_a_data_server_that_is_told_to_go_leaves_and_is_replaced() -> None:
 
 @pytest.mark.parametrize("policy", first(1, ["shrink", "replace"]))
 def test_a_rank_that_is_stopped_for_too_long_is_evicted(policy: str) -> None:
-    exp = experiment("data_parallel", 3, recovery=policy, iterations=60, timeout="2 s")
+    exp = experiment("data_parallel", 3, recovery=policy, iterations=LONG, timeout="2 s")
     run = wb.run(exp)
     training(run, 2)
     stopped = run.pids[1]
     os.kill(stopped, signal.SIGSTOP)
-    result = run.wait(timeout=90)
-    assert_as_sequential(run, result, {0, 1, 2} if policy == "replace" else {0, 2})
+    left = {0, 1, 2} if policy == "replace" else {0, 2}
+    assert_as_sequential(run, recovered(run), left, stopped=True)
     notices = kinds(run, "detect").filter(pl.col("peer") == 1, pl.col("rank") == -1)["name"]
     assert notices.to_list() == ["evicted", "killed"]
     assert gone([stopped])

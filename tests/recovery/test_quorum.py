@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import lenet, over_in_the_end, training, until
+from tests.live import LONG, lenet, over_in_the_end, training, until
 from tests.pairwise import first
-from tests.recovery.test_elastic import generations
+from tests.recovery.lasting import generations, recovered
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.runs.quorum import late_of
 from workbench.shared_memory.control_block import late_word
@@ -101,7 +101,7 @@ def test_where_too_few_would_be_left_the_late_one_is_waited_for() -> None:
 )
 def test_a_stopped_rank_is_kept_where_all_others_are_lost(strategy: str, recovery: str) -> None:
     """It alone has what is trained, also where the others have just left it out."""
-    fields = {"recovery": recovery, "pad_compute": "5 ms", "iterations": 40}
+    fields = {"recovery": recovery, "pad_compute": "5 ms", "iterations": LONG}
     if recovery == "quorum":
         fields["quorum_timeout"] = "0.3 s"
     with over_in_the_end(wb.run(experiment(strategy, 2, **fields))) as run:
@@ -116,8 +116,8 @@ def test_a_stopped_rank_is_kept_where_all_others_are_lost(strategy: str, recover
         until(lambda: run.done or run.events.filter(detected).height, 30, "the loss is noticed")
         time.sleep(0.2)  # in which it must not be ended
         os.kill(run.pids[0], signal.SIGCONT)
-        result = run.wait(timeout=60)
-    assert len(result.losses) == 40 and result.lost == [1]
+        result = recovered(run)
+    assert result.ok and result.lost == [1]
     assert [one.members for one in generations(run)] == [(0,)]
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.live import lenet, training, until
-from tests.recovery.test_elastic import ended, generations, lasting, wait_for
+from tests.recovery.lasting import ended, generations, wait_for
+from tests.recovery.test_elastic import lasting
 from workbench.rank.batches import Minibatches
 from workbench.rank.placement import collate, move_batch
 from workbench.rank.warm_up import samples_of
@@ -82,7 +83,7 @@ def replay(exp: wb.Experiment, minibatches: list[np.ndarray]) -> list[float]:
 def test_losses_are_those_of_a_replay_over_the_logged_samples(strategy: str) -> None:
     fields: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.5, "batch_size": BATCH}
     kill = wb.Kill(rank=1, at_iteration=4)
-    run = wb.run(lasting(strategy, 3, scale_batch=True, faults=kill, **fields))
+    run = wb.run(lasting(strategy, 3, scale_batch=True, faults=kill, pad_compute="20 ms", **fields))
     wait_for(run, 1)
     run.pause()  # so that the newcomer comes soon, however busy the machine is
     run.add_rank()

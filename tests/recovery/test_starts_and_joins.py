@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 from tests.live import gone, lenet
-from tests.recovery.test_elastic import generations
+from tests.recovery.lasting import generations
 from tests.recovery.test_policies import assert_as_sequential, experiment
 from workbench.interface import lines
 
@@ -26,7 +26,14 @@ def test_who_fails_to_start_is_gone_without_and_ranks_join_when_they_are_to() ->
     """Rank 3 joins at an iteration, and rank 1 after all as rank 3 is in a step."""
     scenario = wb.Scenario.from_yaml(SCENARIO)
     exp = scenario.on(
-        experiment("data_parallel", (1, 4), iterations=60, recovery="shrink", pad_compute="40 ms")
+        experiment(
+            "data_parallel",
+            (1, 4),
+            iterations=60,
+            recovery="shrink",
+            pad_compute="40 ms",
+            grace="100 s",  # nobody is left out for having got no core
+        )
     )
     assert wb.Experiment.from_yaml(exp.to_yaml()) == exp
     assert lines.parse_faults(lines.print_faults(exp.faults)) == exp.faults

@@ -13,6 +13,7 @@ import pytest
 import workbench as wb
 from tests.live import LONG, gone, lenet, over_in_the_end, training, until
 from tests.pairwise import first
+from tests.recovery.lasting import ended, recovered
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.rank.unreachable import cut_off
 from workbench.shared_memory.control_block import Control
@@ -37,7 +38,7 @@ def test_a_rank_that_the_user_freezes_for_too_long_is_evicted(strategy: str) -> 
 
 
 def test_a_rank_that_is_back_in_time_has_missed_nothing() -> None:
-    exp = experiment("data_parallel", 3, recovery="wait", timeout="60 s", iterations=40)
+    exp = experiment("data_parallel", 3, recovery="wait", timeout="60 s", iterations=LONG)
     run = wb.run(exp)
     training(run, 2)
     run.freeze(1)
@@ -48,17 +49,19 @@ def test_a_rank_that_is_back_in_time_has_missed_nothing() -> None:
     time.sleep(0.3)
     run.link(0, 1, down=False)
     os.kill(run.pids[2], signal.SIGCONT)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 1, 2})
+    at = run.iteration
+    until(lambda: run.done or run.iteration > at + 2, 60, "they train")
+    assert_as_sequential(run, ended(run), {0, 1, 2}, stopped=True)
     assert recoveries_of(run.store.metadata) == []
 
 
 def test_of_a_partition_the_larger_part_goes_on() -> None:
-    exp = experiment("data_parallel", 4, recovery="wait", timeout="2 s", iterations=60)
+    exp = experiment("data_parallel", 4, recovery="wait", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     training(run, 2)
     for other in (0, 2, 3):
         run.link(1, other, down=True, both=True)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 2, 3})
+    assert_as_sequential(run, recovered(run), {0, 2, 3}, stopped=True)
     assert [one.lost for one in recoveries_of(run.store.metadata)] == [{"1": "evicted"}]
 
 
@@ -108,13 +111,13 @@ def test_those_go_without_whom_no_link_is_cut(
 
 @pytest.mark.full
 def test_a_freeze_by_the_user_stops_the_clocks_of_every_other_policy() -> None:
-    exp = experiment("data_parallel", 2, recovery="shrink", timeout="0.5 s", iterations=40)
+    exp = experiment("data_parallel", 2, recovery="shrink", timeout="0.5 s", iterations=LONG)
     run = wb.run(exp)
     training(run, 2)
     run.freeze(1)
     time.sleep(2.5)
     run.thaw(1)
-    assert_as_sequential(run, run.wait(timeout=90), {0, 1})
+    assert_as_sequential(run, ended(run), {0, 1}, stopped=True)
 
 
 @pytest.mark.parametrize("fields", [{"strategy": "fsdp"}, {"strategy": "pipeline"}])

@@ -12,6 +12,7 @@ import pytest
 import workbench as wb
 from tests.live import (
     LONG,
+    PATIENCE,
     gone,
     lenet,
     over_in_the_end,
@@ -27,11 +28,11 @@ def started(**fields: Any) -> Iterator[wb.Run]:
         yield run
 
 
-def failure(run: wb.Run, seconds: float) -> tuple[wb.WorkbenchError, float]:
+def failure(run: wb.Run) -> tuple[wb.WorkbenchError, float]:
     """Return what the run fails with, and after how many seconds."""
     begin = time.monotonic()
     with pytest.raises(wb.WorkbenchError) as caught:
-        run.wait(timeout=seconds)
+        run.wait(timeout=PATIENCE)
     assert caught.value.result is run.result
     assert not run.result.ok and run.result.error is caught.value
     assert gone(run.pids.values()), "a rank is still there"

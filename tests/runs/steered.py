@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 import workbench as wb
-from tests.live import LONG, gone, lenet, of, trained, training
+from tests.live import LONG, asleep, gone, lenet, of, trained, training, until
 from workbench import laws
 
 
@@ -47,12 +47,20 @@ def hold(run: wb.Run) -> None:
     settle(run)
 
 
-def settle(run: wb.Run, quiet: float = 0.25) -> None:
-    """Until nothing has been recorded for so many seconds."""
-    deadline = time.monotonic() + 10
-    rows, since = -1, time.monotonic()
-    while time.monotonic() - since < quiet or not run.held:
-        assert time.monotonic() < deadline, "the ranks do not come to a stand"
+def settle(run: wb.Run, looks: int = 25) -> None:
+    """Until so many looks, 10 ms apart, have seen all ranks asleep, and no row has come meanwhile.
+
+    Looks, not time: who has no core for a moment records nothing, and is in the midst of something.
+    """
+    rows = still = 0
+
+    def stand() -> bool:
+        nonlocal rows, still
         if len(run.store) != rows:
-            rows, since = len(run.store), time.monotonic()
-        time.sleep(0.01)
+            rows, still = len(run.store), 0
+        elif run.held and asleep(run.pids.values()):
+            still += 1
+        time.sleep(0.005)  # and as long between two calls
+        return still >= looks
+
+    until(stand, what="the ranks come to a stand")

@@ -16,6 +16,7 @@ import pytest
 
 import workbench as wb
 from tests.live import (
+    PATIENCE,
     crowding,
     gone,
     lenet,
@@ -77,7 +78,7 @@ def driver(tmp_path: Path, text: str) -> Iterator[Any]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE)
 
 
 def nothing_remains(pids: list[int]) -> None:
@@ -105,7 +106,7 @@ def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
         pids = pids_of(process)
         time.sleep(0.3)
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode in (130, -signal.SIGINT)
         assert err.rstrip().endswith("KeyboardInterrupt") and "Exception ignored" not in err
         assert gone(pids)
@@ -124,7 +125,7 @@ def test_a_script_without_a_main_guard_works_and_leaves_nothing(tmp_path: Path) 
 def test_a_driver_that_ends_in_mid_run_leaves_nothing(tmp_path: Path) -> None:
     with driver(tmp_path, HOLDS + "raise SystemExit(5)\n") as process:
         pids = pids_of(process)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (5, "")
         assert gone(pids)
 
@@ -134,7 +135,7 @@ def test_the_end_of_the_process_that_starts_ranks_is_reported() -> None:
         training(run)
         pid = warm_pool().pid
         os.kill(pid, signal.SIGKILL)
-        error, seconds = failure(run, 10)
+        error, seconds = failure(run)
     assert seconds < SOON * crowding() and f"(pid {pid}) was killed by SIGKILL" in str(error)
     assert of(run.events, kind="send").height > 0
     assert wb.run(lenet()).wait(timeout=60).ok  # the next run starts another
@@ -146,7 +147,7 @@ def test_shutdown_ends_all() -> None:
         home = warm_pool()
         wb.shutdown()
         assert gone([*run.pids.values(), home.pid, home.process.pid])
-        error, _ = failure(run, 10)
+        error, _ = failure(run)
     assert "wb.shutdown()" in str(error)
     assert (
         pool._warm_pool is None
@@ -165,7 +166,7 @@ def test_two_runs_at_a_time_do_not_touch_each_other() -> None:
             assert run.wait(timeout=60).losses == pytest.approx(alone.losses, abs=1e-6)
             assert laws.check_events(run.events) == []
         neighbour.kill(1)
-        error, _ = failure(neighbour, 10)
+        error, _ = failure(neighbour)
     assert isinstance(error, wb.PeerLost)
 
 

@@ -323,9 +323,7 @@ def test_stray_bytes_in_one_rank_leave_the_others_alone(segment: Segment) -> Non
     rows.memory[events.DATA_AT :] = chance.randbytes(TRACE_BYTES - events.DATA_AT)
     collector.start()
     write(lane, 0, 1000)
-    deadline = time.monotonic() + 5
-    while len(store) < 1050 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(store) >= 1050, 5, "the rows of the others")
     collector.stop()
     assert store.events.filter(pl.col("rank") == 0).height == 1000
     assert store.events.filter(pl.col("rank") == 2).height == 50

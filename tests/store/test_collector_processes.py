@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.live import until
 from tests.store.whole_rows import assert_whole, reading, write
 from workbench.recording import events
 from workbench.recording.events import CODE, CONTEXTS, ROWS, TRACE_BYTES
@@ -47,9 +48,7 @@ def test_a_rank_killed_while_it_writes_leaves_whole_rows(segment: Segment) -> No
     store, collector = reading(segment)
     collector.start()
     pid = in_child(work)
-    deadline = time.monotonic() + 10
-    while len(store) < 20_000 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    until(lambda: len(store) >= 20_000, what="rows come")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     collector.stop()

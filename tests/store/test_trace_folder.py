@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.live import until
 from workbench.common.errors import WorkbenchError
 from workbench.recording import events
 from workbench.recording.events import ROWS, SEND
@@ -81,9 +81,7 @@ def test_a_rank_that_was_killed_while_it_wrote_is_read_to_its_last_row(tmp_path:
 
     pid = in_child(work)
     rows = tmp_path / f"rank-0-{pid}" / "0.rows"
-    deadline = time.monotonic() + 20
-    while not (rows.exists() and rows.stat().st_size > ROWS * 64) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: rows.exists() and rows.stat().st_size > ROWS * 64, what="rows come")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     table = load(tmp_path).events

@@ -175,7 +175,7 @@ def test_charts_that_are_closed_leave_no_thread_and_the_run_goes_on() -> None:
     assert remains(chart_threads, 5) == []
     assert not run.done
     run.stop()
-    run.wait(30)
+    run.wait(120)
 
 
 def test_charts_show_what_they_are_asked_to() -> None:

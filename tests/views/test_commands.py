@@ -12,6 +12,7 @@ import pytest
 import workbench as wb
 from tests.live import LONG, gone, lenet, training, until
 from tests.page import Client
+from workbench.recording.events import KINDS
 from workbench.runs.loaded import Loaded
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import ControlState
@@ -154,7 +155,7 @@ def shown() -> Iterator[tuple[wb.Run, Client, Any]]:
         yield training(run), client, page
     finally:
         run.stop()
-        run.wait(30, check=False)
+        run.wait(120, check=False)
         until(lambda: gone(run.pids.values()))
 
 
@@ -167,7 +168,7 @@ def test_a_page_holds_steps_slows_and_ends_real_ranks(
     client.until(lambda: now()["held"] and now()["standing"], what="they stand")
     client.until(lambda: client.last["lanes_now"], what="what they are held in")
     held = client.last["lanes_now"][0]
-    assert held["kind"] in ("send", "recv", "wait", "collective", "forward", "backward", "load")
+    assert held["kind"] in KINDS
     rows = client.table.height
     assert client.ask(page, "step", unit="iteration")["ok"]
     client.until(lambda: client.table.height > rows, what="one step on")

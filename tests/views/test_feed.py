@@ -151,12 +151,14 @@ def test_batches_come_at_20_to_30_hertz_and_a_heartbeat_without_news() -> None:
     while time.monotonic() - begin < 1.0:
         batch(run.store, 0, "comm", len(run.store), 5)
         time.sleep(0.004)
-    assert 12 / crowding() <= len(client.headers) - before <= 30
+    took = time.monotonic() - begin
+    assert 12 / crowding() <= len(client.headers) - before <= 30 * took
     client.until(whole(run)(client))
     time.sleep(0.2)
-    before = len(client.headers)
+    before, begin = len(client.headers), time.monotonic()
     time.sleep(2.3)
-    assert 2 / crowding() <= len(client.headers) - before <= 4
+    took = time.monotonic() - begin
+    assert 2 / crowding() <= len(client.headers) - before <= 4 * took / 2.3
     assert client.last["rows"] == 0 and client.last["now"] is not None
     page.leave()
 
@@ -223,7 +225,7 @@ class Slow(Run):
         self.done_so_far: list[str] = []
 
     def pause(self) -> None:
-        assert self.going.wait(20)
+        assert self.going.wait(120)
         self.done_so_far.append("pause")
 
     def resume(self) -> None:

@@ -60,14 +60,14 @@ def test_a_page_that_speaks_as_the_thread_ends_has_one_thread_and_no_row_twice()
     def slow_end(*args: Any) -> bool:
         if not (more := tick(*args)) and not ends.is_set():
             ends.set()  # it has said its last, and is not gone yet
-            assert goes_on.wait(20)
+            assert goes_on.wait(120)
         return more
 
     its._tick = slow_end  # type: ignore[method-assign]
     page.hear(HELLO)
     until(whole(run)(client), 20, "the first thread's work")
     page.leave()
-    assert ends.wait(20)
+    assert ends.wait(120)
     later, second = join(run)
     second.hear(HELLO)
     until(whole(run)(later), 20, "the second thread's work")

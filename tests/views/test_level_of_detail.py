@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.live import until
 from tests.synthetic import training
 from tests.views.feeding import Run, join
 from workbench.recording.events import CODE, CONTEXT, KINDS, ROW
@@ -142,10 +143,15 @@ def test_a_page_is_told_folded_time_of_many_rows_and_the_store_keeps_them(
     monkeypatch.setattr(module, "WHOLE", 1)
     run = Run()
     client, page = join(run)
-    for _ in range(6):
-        run.tell(training(4))
+
+    def folds() -> bool:
+        run.tell(training(4))  # so many rows a second, in however many of them
         time.sleep(0.15)
-    client.until(lambda: (client.last["counters"]["folded"] or [0])[0] > 0)
+        return (client.last["counters"]["folded"] or [0])[0] > 0
+
+    until(folds, what="time is folded")
+    client.until(lambda: client.last["counters"]["events"] == len(run.store))
+    client.until(lambda: sum(h["rows"] for h in client.headers[-1:]) == 0, what="all is told")
     shown, kept = client.table, run.store.events
     assert client.last["counters"]["events"] == kept.height  # all are counted
     rows, into = client.last["counters"]["folded"]

@@ -43,8 +43,9 @@ class Taken:
         self._told_at = time.monotonic()
 
     def abandon(self) -> None:
-        """Forget what was loaded in an iteration that did not end: it is done again."""
+        """Forget what was loaded in an iteration that did not end: it is done again, and told."""
         self._of.clear()
+        self._told_at = -math.inf
 
     def load(self, iteration: int, ids: Iterable[int]) -> None:
         if 0 <= iteration < self._end:

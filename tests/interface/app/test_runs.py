@@ -66,7 +66,7 @@ def stop(runs: Runs) -> None:
     for hosted in runs.live:
         for rank in hosted.run.pids:
             hosted.run.kill(rank)
-        hosted.run.wait(20, check=False)
+        hosted.run.wait(120, check=False)
 
 
 def later(runs: Runs, clock: Clock, seconds: float) -> None:
@@ -77,7 +77,7 @@ def later(runs: Runs, clock: Clock, seconds: float) -> None:
 def ended(hosted: Hosted) -> None:
     """Its ranks are no more."""
     pids = list(hosted.run.pids.values())
-    hosted.run.wait(20, check=False)
+    hosted.run.wait(120, check=False)
     until(lambda: gone(pids), 5, "the ranks' end")
 
 
@@ -287,9 +287,9 @@ def test_so_many_ranks_and_runs_and_no_more(clock: Clock) -> None:
             runs.start(lenet(), "somebody")
         assert "yours" not in str(error.value)
         first.run.stop()
-        first.run.wait(20)
+        first.run.wait(120)
         third = runs.start(lenet(), "me")
-        assert third.run.wait(30).ok
+        assert third.run.wait(120).ok
     finally:
         stop(runs)
 
@@ -324,7 +324,7 @@ def test_a_run_that_cannot_start_leaves_its_place_free(clock: Clock) -> None:
     runs = held(clock, runs=1, ranks=200)
     with pytest.raises(wb.SpecError, match="no layer of the model that can be split over 130"):
         runs.start(lenet(strategy="tensor_parallel", ranks=130), "me")
-    assert runs.start(lenet(), "me").run.wait(30).ok
+    assert runs.start(lenet(), "me").run.wait(120).ok
 
 
 def test_code_is_refused_in_words(runs: Runs) -> None:
@@ -345,14 +345,14 @@ def test_a_run_is_found_by_words_that_nobody_guesses(runs: Runs) -> None:
     assert runs.find_watched(hosted.id) is None
     assert runs.find("1") is runs.find("") is None
     assert min(len(hosted.id), len(hosted.watch)) >= 22, "128 bits"
-    hosted.run.wait(30)
+    hosted.run.wait(120)
     assert runs.find(hosted.id) is hosted, "what is over can be looked at again"
 
 
 def test_past_runs_are_their_owners_and_are_forgotten_in_the_end(runs: Runs, clock: Clock) -> None:
     mine, yours = runs.start(lenet(), "me", "A title"), runs.start(lenet(), "you")
     for hosted in (mine, yours):
-        hosted.run.wait(30)
+        hosted.run.wait(120)
     assert [past.title for past in runs.history("me")] == ["A title"]
     assert [past.id for past in runs.history("you")] == [yours.id]
     runs.visit("you", Page())  # this page stays open
@@ -365,7 +365,7 @@ def test_past_runs_are_their_owners_and_are_forgotten_in_the_end(runs: Runs, clo
 def test_a_full_history_lets_go_of_its_oldest_events(runs: Runs, clock: Clock) -> None:
     older, newer = runs.start(lenet(), "me"), runs.start(lenet(), "me")
     for hosted in (older, newer):
-        hosted.run.wait(30)
+        hosted.run.wait(120)
     runs.history("me")._keep_rows = 1
     later(runs, clock, WEIGH)
     assert older.run is None and newer.run is not None

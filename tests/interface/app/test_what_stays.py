@@ -24,7 +24,7 @@ from workbench.views.pages.feed import feed
 def test_a_run_that_is_forgotten() -> None:
     runs = Runs()
     hosted = runs.start(lenet(), "me")
-    hosted.run.wait(30)
+    hosted.run.wait(120)
     shown = [Client(), Client()]
     pages = [feed(hosted.run).join(client.send) for client in shown]
     for page, client in zip(pages, shown, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import workbench as wb
 from tests.live import LONG, lenet, of, over_in_the_end, training, until
 from tests.pairwise import Case, first, pairwise, sampled
+from tests.runs.steered import settle
 from workbench.laws import replicas_identical
 
 ITERATIONS = 20
@@ -132,30 +132,29 @@ def test_prefetch_hides_the_way_of_an_answer() -> None:
 
 def test_a_slow_link_is_hidden_by_no_prefetch() -> None:
     """What does not come as fast as it is used is waited for, however early it is asked for: 8
-    samples of 3,144 bytes over 4 Mbit/s take 50 ms, an iteration 20.
+    samples of 3,144 bytes over 1 Mbit/s take 200 ms, an iteration 20.
     """
-    slow = wb.Network(links={(0, w): wb.Link(bandwidth="4 Mbit/s") for w in (1, 2)})
+    slow = wb.Network(links={(0, w): wb.Link(bandwidth="1 Mbit/s") for w in (1, 2)})
     exp = served(iterations=16, pad_compute="20 ms", network=slow, options={"ahead": 4})
     run = wb.run(exp)
     run.wait(timeout=60)
     starts = of(run.events, kind="forward", rank=1).filter(pl.col("iteration") > 6)["start_ns"]
     each = (starts.max() - starts.min()) / (len(starts) - 1)  # in bursts: single ones differ
-    assert each > 45e6, "the link says how fast training goes, not its 20 ms"
+    assert each > 180e6, "the link says how fast training goes, not its 20 ms"
     rows = of(run.events, name="stall").filter(pl.col("iteration") > 6)
-    # Busy cores make an iteration's 20 ms longer, and what is waited for shorter.
-    assert rows["value"].max() > 5 or each > 60e6, "some rank waits, unless the cores are busy"
+    assert rows["value"].max() > 20
 
 
 def test_of_two_workers_the_one_with_the_slow_link_holds_up_both() -> None:
     """Its neighbour has its examples, and waits for its gradient instead."""
-    far = wb.Network(links={(0, 1): wb.Link(latency="40 ms")})
-    run = wb.run(served(iterations=10, network=far, options={"ahead": 0}))
+    far = wb.Network(links={(0, 1): wb.Link(latency="200 ms")})
+    run = wb.run(served(iterations=7, network=far, options={"ahead": 0}))
     run.wait(timeout=60)
     rows = of(run.events, name="stall").filter(pl.col("iteration") > 1)
     median = dict(rows.group_by("rank").agg(pl.col("value").median()).iter_rows())
-    assert median[1] > 40 and median[2] < 20
+    assert median[1] > 200 and median[2] < 100
     waits = of(run.events, kind="collective", rank=2, group="workers")
-    assert ((waits["end_ns"] - waits["start_ns"]) / 1e6).max() > 20
+    assert ((waits["end_ns"] - waits["start_ns"]) / 1e6).max() > 100
 
 
 # -- held, stopped, killed --
@@ -167,13 +166,12 @@ def test_ranks_can_be_held_stepped_and_stopped(ahead: int) -> None:
     with over_in_the_end(run):
         training(run)
         run.pause()
-        until(lambda: run.held, 10, "somebody stands")
-        time.sleep(0.3)  # the others stand too, or wait for who does
+        settle(run)
         at = run.iteration
         for more in (1, 2, 3):
             run.step(1, unit="iteration")
-            until(lambda more=more: run.iteration == at + more, 10, f"{more} steps")
-            time.sleep(0.1)
+            until(lambda more=more: run.iteration >= at + more, 10, f"{more} steps")
+            settle(run)
             assert run.iteration == at + more
         run.resume()
         until(lambda: run.iteration > at + 10, 20, "they go on")
@@ -184,7 +182,7 @@ def test_ranks_can_be_held_stepped_and_stopped(ahead: int) -> None:
 
 
 def test_stopped_in_the_first_iteration() -> None:
-    run = wb.run(served(iterations=LONG))
+    run = wb.run(served(iterations=LONG, pad_compute="100 ms"))
     run.stop()
     result = run.wait(timeout=90)
     assert result.ok and 0 < len(result.losses) < 100

@@ -13,6 +13,7 @@ import pytest
 import workbench as wb
 from tests.live import lenet, training
 from tests.pairwise import first
+from tests.runs.steered import hold
 from workbench.training.pipelines import bubble
 from workbench.views.pages.tally import Tally
 
@@ -56,8 +57,7 @@ def padded(**fields: Any) -> wb.Experiment:
 @pytest.mark.parametrize("schedule", first(1, ["1f1b", "pipedream"]))
 def test_it_holds_steps_and_stops_where_all_agree(schedule: str) -> None:
     run = training(wb.run(padded(options={"schedule": schedule, "microbatches": 4})), 2)
-    run.pause()
-    time.sleep(0.5)
+    hold(run)
     at = run.iteration
     time.sleep(0.3)
     assert run.iteration == at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.live import lenet
 from tests.page import Client
 from tests.pairwise import first
 from workbench.rank.batches import Minibatches, partition
+from workbench.rank.samples_taken import Taken
 from workbench.training.sampling.facts import MOST_IDS, MOST_MINIBATCHES
 from workbench.views.pages.facts import facts
 from workbench.views.pages.feed import feed
@@ -157,3 +159,17 @@ def test_a_page_is_told_while_the_run_goes_on() -> None:
         run.stop()
         run.wait(timeout=90)
         page.leave()
+
+
+def test_an_iteration_that_is_done_again_is_told_again() -> None:
+    """By fewer ranks, say: a rank was lost after this one had told what it took of iteration 3."""
+    whole, words = Minibatches(40, 6, 0), list[dict[str, str]]()
+    taken = Taken(0, whole, lenet(ranks=3, batch_size=6, iterations=100), words.append)
+    for iteration in range(4):
+        taken.load(iteration, whole.ids(iteration)[:2])
+        taken.counts(iteration, 2)
+    taken.abandon()
+    taken.load(3, whole.ids(3)[:3])
+    taken.counts(3, 3)
+    parts = json.loads(words[-1]["samples 0"])
+    assert [part["slice"] for part in parts] == [[0, 2, 1]] * 3 + [[0, 3, 1]]

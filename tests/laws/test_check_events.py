@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.laws.simulator import OTHERS, PROGRAMS, simulate, table
 from tests.laws.tampering import RING, row, without
+from tests.live import crowding
 from tests.pairwise import first
 from workbench.laws import check_events
 from workbench.store.table import SCHEMA
@@ -123,6 +124,5 @@ def test_a_hundred_thousand_rows_are_checked_in_a_moment() -> None:
     many = many.with_columns(seq=pl.int_range(pl.len()).over("rank").cast(pl.Int64))
     begin = time.perf_counter()
     assert check_events(many) == []
-    assert (
-        time.perf_counter() - begin < 5
-    )  # on a busy machine; alone it takes 0.3 s, and 3 s for 10⁶ rows
+    took = time.perf_counter() - begin
+    assert took < 5 * crowding()  # alone it takes 0.3 s, and 3 s for 10⁶ rows

@@ -206,6 +206,29 @@ def test_buffers_are_as_before_the_minibatch_that_is_left_out() -> None:
         wb.run(exp.replace(bad_minibatch="fail")).wait(timeout=60)
 
 
+def test_buffers_are_as_before_all_parts_of_the_minibatch_that_is_left_out() -> None:
+    """A rank accumulates the gradients of two parts, and the second one is bad."""
+    bad = int(Minibatches(64, 16, 0).ids(1)[2])  # the second sample of rank 0
+
+    class Bad(Normed):
+        def __init__(self, bad: int = -1) -> None:
+            self.bad = bad
+
+        def dataset(self, split: str) -> Any:
+            result = super().dataset(split)
+            if self.bad >= 0:
+                result.tensors[0][self.bad, 0] = float("nan")
+            return result
+
+    exp = lenet(task=Bad, strategy="ddp", options={"accumulate": 2}, iterations=1)
+    whole = wb.run(exp).wait(timeout=60).parameters
+    exp = exp.replace(iterations=2, task_options={"bad": bad}, bad_minibatch="skip")
+    result = wb.run(exp).wait(timeout=60)
+    assert math.isnan(result.losses[1])
+    for name, value in whole.items():
+        assert value.equal(result.parameters[name]), name
+
+
 def test_a_run_without_such_a_fault_has_nothing_to_follow() -> None:
     run = wb.run(experiment("data_parallel", bad_minibatch="skip"))
     result = run.wait(timeout=60)

@@ -77,6 +77,13 @@ def test_lost_at_any_moment_it_takes_nothing_along(seed: int) -> None:
     assert_as_uninterrupted(exp, run.wait(timeout=90))
 
 
+@pytest.mark.parametrize("strategy", first(1, ["fsdp", "tensor_parallel", "pipeline"]))
+def test_lost_before_the_first_copy_it_takes_nothing_along(strategy: str) -> None:
+    exp = divided(strategy, 2, {}, recovery="replace", iterations=3)
+    result = wb.run(exp.replace(faults=wb.Kill(rank=1, at_iteration=0))).wait(timeout=90)
+    assert_as_uninterrupted(exp, result)
+
+
 @pytest.mark.full
 def test_neighbours_lost_at_once_go_back_to_the_checkpoint_or_end_the_run(tmp_path: Path) -> None:
     """Each had the other's copy, or nobody has any."""

@@ -59,7 +59,6 @@ class Attempt:
         self.skipped, self._alone = False, alone
         self._job, self._minibatch, self._model, self._ids = job, minibatch, model, ids
         self._policy = job.exp.bad_minibatch
-        self._buffers: dict[str, torch.Tensor] = {}
         self._loss: torch.Tensor | None = None
 
     def look(self, loss: torch.Tensor) -> None:
@@ -69,9 +68,11 @@ class Attempt:
         self._loss = loss.detach()
 
     def __enter__(self) -> Self:
-        if self._policy == "skip":
+        skips, iteration = self._job.skips, self._minibatch.iteration
+        if self._policy == "skip" and skips.attempted != iteration:  # its first part, if of several
             named = self._model.named_buffers()
-            self._buffers = {name: buffer.clone() for name, buffer in named}
+            skips.buffers = {name: buffer.clone() for name, buffer in named}
+            skips.attempted = iteration
         return self
 
     def __exit__(
@@ -130,7 +131,7 @@ class Attempt:
                 parameter.grad = torch.zeros_like(parameter)
         with torch.no_grad():
             for name, buffer in self._model.named_buffers():
-                buffer.copy_(self._buffers[name])
+                buffer.copy_(job.skips.buffers[name])
         note_left_out(job, iteration)
         if alarm:
             what = self._trace(error, parameters)

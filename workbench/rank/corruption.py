@@ -28,11 +28,15 @@ BY_HAND = "by hand"  # the group of a row of what the user asked for
 
 @dataclass
 class Skips:
-    """The minibatches that a rank has found bad in this generation."""
+    """The minibatches that a rank has found bad in this generation. ``buffers``: those of its model
+    as they were before the iteration that it has ``attempted`` last.
+    """
 
     records: list[Skipped] = field(default_factory=list)
     last: int = -2  # iteration that was left out
     in_a_row: int = 0  # and with it so many
+    attempted: int = -1
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def count(self, iteration: int) -> None:
         """Note an iteration that is left out, and how many those are, one after the other."""

@@ -96,7 +96,7 @@ class Job:
         self.rounds = False  # do replicas differ, but for the ends of rounds (``end_round``)?
         self._agreed: Snapshot | None = None  # what they had at the end of the last round
         self.lead = 0  # iterations that another rank may be ahead of rank 0, where not all meet
-        self.started_ns = self.ended_ns = 0
+        self.started_ns, self.ended_ns = 0 if before is None else before.started_ns, 0
         self.number = self.replica = 0  # of the model that it trains, and that it has a part of
         self.past, self._buffers = before, dict[str, torch.Tensor]()  # before this iteration
         self.goes_on_from_memory = exp.recovery not in ("abort", "restart")
@@ -197,7 +197,7 @@ class Job:
         self._note_done(first)
         if self.rounds:
             self.end_round(first - 1)
-        self.started_ns = now()
+        self.started_ns = self.started_ns or now()
         iteration, stopped = first, False
         for iteration in range(first, self.exp.iterations):
             self.control.set_rank(self.run_rank, ITERATION, iteration)
@@ -243,18 +243,11 @@ class Job:
         """Return what this rank takes along to the next generation."""
         if self.taken is not None:
             self.taken.abandon()
-        return Before(
-            self.completed,
-            self.begun,
-            self.losses,
-            self.samples,
-            self.history,
-            self.parts,
-            self.taken,
-            self._buffers,
-            self._agreed,
-            self.carried,
-        )
+        losses, samples, history = self.losses, self.samples, self.history
+        result = Before(self.completed, self.begun, losses, samples, history, self.parts)
+        result.taken, result.buffers, result.agreed = self.taken, self._buffers, self._agreed
+        result.carried, result.started_ns = self.carried, self.started_ns
+        return result
 
     def strike(self, iteration: int, *, computes: bool = True) -> None:
         """Apply the faults that the experiment sets for this iteration.
@@ -366,6 +359,8 @@ class Job:
         self.recorder.where = Where()
         if average:
             average_replicas(model, self.metrics_group())
+            if self.rounds:  # others may be done: the last iterations must not be done again
+                self.end_round(self.begun + len(self.losses) - 1)
         ranks = [self.rank] if alone else [*within] or [*range(self.ranks)]
         self.metrics, self.speaker = validate(self, model, ranks), min(within, default=0)
         if self.rank == self.speaker:

@@ -44,6 +44,7 @@ class Before:
     were before the iteration that was under way, which changed them. ``agreed``: a copy of all that
     it trains, from when all replicas last agreed, where they differ since. ``carried``: what the
     strategy itself keeps for the next generation, where no rank has all that is trained.
+    ``started_ns``: when it began its first iteration.
     """
 
     completed: int
@@ -56,6 +57,7 @@ class Before:
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     agreed: Snapshot | None = None
     carried: object = None
+    started_ns: int = 0
 
     def snapshot(self) -> Snapshot:
         """Return what there is to go on from."""
@@ -161,8 +163,8 @@ def resume_losses(job: Joining, before: Before | None, iteration: int) -> None:
     if before is None:
         job.begun = iteration
         return
-    job.history, job.begun = before.history, before.begun
-    kept = max(0, iteration - before.begun)
+    job.history, job.begun = before.history, min(before.begun, iteration)
+    kept = iteration - job.begun
     left_out = [0.0] * (kept - len(before.losses))  # iterations, of a rank that was behind
     job.losses = before.losses[:kept] + left_out
     job.samples = before.samples[:kept] + [0 for _ in left_out]

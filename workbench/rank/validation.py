@@ -63,6 +63,8 @@ def validate(job: Validated, model: torch.nn.Module, ranks: Sequence[int]) -> di
     if plays(job.task):
         return evaluate(job.task, model, job.seed)
     if not hasattr(job.task, "metrics"):
+        if len(ranks) > 1 and job.goes_on_from_memory:  # until all have come, each may be needed
+            dist.barrier(group=job.metrics_group())
         return {}
     model.eval()
     read = patiently(job, lambda: samples_of(job.task, "validation"))

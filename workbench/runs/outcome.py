@@ -68,7 +68,6 @@ def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[st
     import polars as pl
 
     result: list[Mapping[str, Any]] = []
-    begins = {one.generation: one.iteration for one in recoveries}
     # What a checkpoint holds each rank has; what was begun again is done again.
     anew = [at for at, one in enumerate(recoveries) if one.state != "memory"]
     counts = recoveries[anew[-1] + 1 if anew else 0 :]
@@ -83,6 +82,7 @@ def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[st
             since = max((at for at in fresh if at < one.generation), default=first)
             of_process = pl.col("generation").is_between(since, one.generation - 1)
             of_rank = rows.filter((pl.col("rank") == rank) & of_process)
+            begins = {g.generation: g.go_on.get(rank, g.iteration) for g in recoveries}
             columns = [_by_iteration(of_rank, name, begins) for name in ("loss", "samples")]
             for iteration in sorted(columns[0].keys() & columns[1].keys()):
                 loss, samples = (column[iteration] for column in columns)
@@ -93,14 +93,20 @@ def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[st
 
 
 def _by_iteration(rows: pl.DataFrame, name: str, begins: Mapping[int, int]) -> dict[int, float]:
-    """Return a metric by iteration, without iterations that a later generation did again."""
+    """Return a metric by iteration, without iterations that any later generation did again.
+    ``begins``: the first iteration of each.
+    """
     import polars as pl
 
     metrics = rows.filter(pl.col("name").cast(pl.String) == name)
+    kept = {
+        generation: min(first for later, first in begins.items() if later > generation)
+        for generation in metrics["generation"].unique()
+    }
     return {
         row["iteration"]: row["value"]
         for row in metrics.select("iteration", "generation", "value").iter_rows(named=True)
-        if row["iteration"] < begins[row["generation"] + 1]
+        if row["iteration"] < kept[row["generation"]]
     }
 
 

@@ -114,7 +114,8 @@ class Buddies:
     # -- after a loss --
 
     def _take_over(self, job: Job, before: Before | None) -> int:
-        """Go back to the newest border that all have, or that the last checkpoint has.
+        """Go back to the newest border that all have, or that the last checkpoint has; to the
+        beginning where there is none yet.
 
         Raises RankError where neither is left of a rank.
         """
@@ -123,6 +124,7 @@ class Buddies:
         offer = {
             "own": [*past.own],
             "neighbours": [*past.neighbours],
+            "completed": 0 if before is None else before.completed,
             "history": {} if before is None else before.history,
             "checkpoint": _newest_checkpoint(job) if job.rank == 0 else "",
         }
@@ -131,6 +133,9 @@ class Buddies:
             {*one["own"], *offers[(r + 1) % ranks]["neighbours"]} for r, one in enumerate(offers)
         ]
         common = set.intersection(*having)
+        if not common and not any(one["completed"] for one in offers):
+            resume_losses(job, before, 0)
+            return 0  # nobody had done an iteration: all have what a run begins with
         if not common:
             return self._from_checkpoint(offers[0]["checkpoint"], having)
         border: int = max(common)

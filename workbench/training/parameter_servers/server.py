@@ -144,7 +144,7 @@ class Server:
             farewell = torch.zeros(1, dtype=torch.int64)
             self.inbox[worker, FAREWELL] = irecv(farewell, worker, tag=FAREWELL)
             self._await_push(worker, clock[worker])
-        job.started_ns = now()
+        job.started_ns = job.started_ns or now()
         self._let_finished_leave()
         self._let_start()
         while (keys := self._awaited()) or self.service.busy:

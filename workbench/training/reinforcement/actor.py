@@ -113,7 +113,7 @@ class Actor:
                 rank: messages.receive(job, messages.numbers(1), rank, NEVER)
                 for rank in self._replays
             }
-        job.started_ns = now()
+        job.started_ns = job.started_ns or now()
         while self._may_go_on() and self._replays:
             self._begin_block()
             block = play(job, self._player, self.options.block, self.version)

@@ -116,7 +116,7 @@ class ReplayRank:
         job.control.set_rank(job.run_rank, SPARE, int(spare))
         job.wait_until_all_are_ready()
         take_part(job, self._kept, {"came": self._kept.came})
-        job.started_ns = now()
+        job.started_ns = job.started_ns or now()
         for actor in self.roles.actors:
             self._expect_block(actor)
             self._inbox.expect(messages.numbers(1), actor, FAREWELL, self._farewell)

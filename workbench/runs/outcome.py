@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import WorkbenchError
@@ -61,9 +62,11 @@ def outcome(
     return result
 
 
-def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[str, Any]]:
+def past_losses(
+    store: Store, recoveries: Sequence[Recovery], lost_last: Collection[int] = ()
+) -> list[Mapping[str, Any]]:
     """Return the losses that lost ranks had reported, from their rows, of the iterations that were
-    not done again.
+    not done again. ``lost_last``: ranks that no recovery followed.
     """
     import polars as pl
 
@@ -71,24 +74,23 @@ def past_losses(store: Store, recoveries: Sequence[Recovery]) -> list[Mapping[st
     # What a checkpoint holds each rank has; what was begun again is done again.
     anew = [at for at, one in enumerate(recoveries) if one.state != "memory"]
     counts = recoveries[anew[-1] + 1 if anew else 0 :]
-    if not counts:
+    ends = [(one.generation, rank) for one in counts for rank in map(int, one.lost)]
+    ends += [(recoveries[-1].generation + 1 if recoveries else 1, rank) for rank in lost_last]
+    if not ends:
         return result
     rows = store.events.filter(pl.col("kind").cast(pl.String) == "metric")
     first = recoveries[anew[-1]].generation if anew else 0
-    for one in counts:
-        for rank in map(int, one.lost):
-            # Of this process alone: the rank may have had one before.
-            fresh = [other.generation for other in counts if rank in other.fresh]
-            since = max((at for at in fresh if at < one.generation), default=first)
-            of_process = pl.col("generation").is_between(since, one.generation - 1)
-            of_rank = rows.filter((pl.col("rank") == rank) & of_process)
-            begins = {g.generation: g.go_on.get(rank, g.iteration) for g in recoveries}
-            columns = [_by_iteration(of_rank, name, begins) for name in ("loss", "samples")]
-            for iteration in sorted(columns[0].keys() & columns[1].keys()):
-                loss, samples = (column[iteration] for column in columns)
-                result.append(
-                    {"begun": iteration, "losses": [loss], "samples": [samples], "model": 0}
-                )
+    for end, rank in ends:
+        # Of this process alone: the rank may have had one before.
+        fresh = [one.generation for one in counts if rank in one.fresh]
+        since = max((at for at in fresh if at < end), default=first)
+        of_process = pl.col("generation").is_between(since, end - 1)
+        of_rank = rows.filter((pl.col("rank") == rank) & of_process)
+        begins = {one.generation: one.go_on.get(rank, one.iteration) for one in recoveries}
+        columns = [_by_iteration(of_rank, name, begins) for name in ("loss", "samples")]
+        for iteration in sorted(columns[0].keys() & columns[1].keys()):
+            loss, samples = (column[iteration] for column in columns)
+            result.append({"begun": iteration, "losses": [loss], "samples": [samples], "model": 0})
     return result
 
 
@@ -100,7 +102,9 @@ def _by_iteration(rows: pl.DataFrame, name: str, begins: Mapping[int, int]) -> d
 
     metrics = rows.filter(pl.col("name").cast(pl.String) == name)
     kept = {
-        generation: min(first for later, first in begins.items() if later > generation)
+        generation: min(
+            (first for later, first in begins.items() if later > generation), default=math.inf
+        )
         for generation in metrics["generation"].unique()
     }
     return {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.checkpoints.folder import newest
 from workbench.common.errors import (
@@ -32,9 +32,13 @@ from workbench.rank.unreachable import evicts_unreachable
 from workbench.runs.enough import check_enough
 from workbench.runs.failure import how_of
 from workbench.runs.membership import Membership
+from workbench.runs.outcome import past_losses
 from workbench.shared_memory.control_block import CHECKPOINT, LOST, REGROUP, Control
-from workbench.store.recoveries import ABSENT, KEY, Recovery
+from workbench.store.recoveries import ABSENT, KEY, Recovery, recoveries_of
 from workbench.user_code.source import Source, load
+
+if TYPE_CHECKING:
+    from workbench.store.event_store import Store
 
 
 class Regrouping:
@@ -59,6 +63,7 @@ class Regrouping:
         self.reports: dict[int, Mapping[str, Any]] = {}
         self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
+        self.lost_last = set[int]()  # ranks that were lost when all others had finished
         self._exp, self._control = exp, control
         self._leaving = -1  # the generation that ranks are leaving
         self._since = 0.0  # when the first did, or was told to
@@ -170,6 +175,21 @@ class Regrouping:
         self.team, self.left, self.reports = team, {}, {}
         self.sent_off.clear()
         return team
+
+    def finish_without(self, lost: Collection[int], reports: Collection[Mapping[str, Any]]) -> None:
+        """Count ranks that were lost when all others had finished as spared, unless they alone had
+        what was trained. ``reports``: of the others.
+        """
+        self.lost_last = {*lost}
+        if any(one["parameters"] for one in reports) and not any(
+            one["replica"] is not None for one in reports
+        ):
+            members = tuple(rank for rank in self.team.members if rank not in lost)
+            self.team = replace(self.team, members=members)
+
+    def past_losses(self, store: Store) -> list[Mapping[str, Any]]:
+        """Return what lost ranks had reported, where it counts."""
+        return past_losses(store, recoveries_of(store.metadata), self.lost_last)
 
     def _waiting(self, team: Team, iteration: int) -> Team:
         """Return the team as one that waits for a data source, where a rank has said so; all write

@@ -46,7 +46,7 @@ from workbench.runs.launching import (
     set_up_links,
     threads_of,
 )
-from workbench.runs.outcome import outcome, past_losses
+from workbench.runs.outcome import outcome
 from workbench.runs.regrouping import Regrouping
 from workbench.runs.supervisor import Supervisor
 from workbench.shared_memory.control_block import (
@@ -55,7 +55,6 @@ from workbench.shared_memory.control_block import (
     ControlState,
 )
 from workbench.shared_memory.segments import describe_end
-from workbench.store.recoveries import recoveries_of
 from workbench.store.result import Overhead, Result
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ class Run(Elastic, Shown):
                 supervisor.reports,
                 supervisor.gone,
                 error,
-                lambda: past_losses(self.store, recoveries_of(self.store.metadata)),
+                lambda: supervisor.regrouping.past_losses(self.store),
             )
         except (
             Exception

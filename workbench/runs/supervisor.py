@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import How, RunTimeout, TooFewRanks, WorkbenchError
@@ -278,7 +278,8 @@ class Supervisor:
             return self._all_live(live)
         done = [rank for rank in live if rank in self.reports]
         if live and len(done) == len(live):
-            return self._finish_without(lost)
+            regrouping.finish_without(lost, [one for one, _ in self.reports.values()])
+            return False
         return self._regroup(lost, done)
 
     def _note_lost(self, lost: Collection[int]) -> None:
@@ -318,13 +319,6 @@ class Supervisor:
             return self._regroup({}, [rank for rank in live if rank in self.reports])
         # Ranks know that a peer ended before its parent has told us.
         return regrouping.seconds() < rank_handle.GONE
-
-    def _finish_without(self, lost: Mapping[int, int]) -> bool:
-        """End the run without ranks that were lost when all others had finished."""
-        team = self.regrouping.team
-        members = tuple(rank for rank in team.members if rank not in lost)
-        self.regrouping.team = replace(team, members=members)
-        return False
 
     def _regroup(self, lost: Mapping[int, int], done: list[int]) -> bool:
         """Have the next team go on. Returns False where the policy ends the run instead."""

@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from safetensors.torch import load_file
 import workbench as wb
 from tests.live import ROOT, lenet, until
 from tests.pairwise import first
+from workbench.checkpoints import saver as saver_module
 from workbench.checkpoints.folder import MANIFEST, iterations, name_of, newest
 from workbench.checkpoints.parts import Parts
 from workbench.checkpoints.rows import Rows
@@ -246,6 +249,36 @@ def test_who_waits_for_files_of_a_lost_rank_hears_of_its_loss_at_once(tmp_path: 
         saver.abandon()
     assert time.monotonic() - lost[0] < 30, "it did not wait for its time limit"
     assert not [*tmp_path.glob("iteration-*")], "a checkpoint without rank 1 is none"
+
+
+def test_what_a_slow_disk_has_still_to_write_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes longer than ``timeout``; training has gone on with its next checkpoint."""
+    goes_on = threading.Event()
+
+    def slowly(path: Path, tensors: Mapping[str, torch.Tensor]) -> tuple[int, str]:
+        assert goes_on.wait(60)
+        return write(path, tensors)
+
+    monkeypatch.setattr(saver_module, "write", slowly)
+    model, parts = torch.nn.Linear(3, 3), Parts(equal=True)
+    parts.keep("model", model)
+    plan = wb.Checkpoint(folder=str(tmp_path), every=1)
+    exp = wb.Experiment(ranks=1, checkpoint=plan, timeout="50 ms")
+    saver, weights = Saver(exp, "run", Recorder.off(0), torch.device("cpu")), {}
+    for iteration in (1, 2):
+        weights[iteration] = model.weight.detach().clone()
+        saver.save(parts, iteration, {})
+        saver.write(0, [0], 1, lambda *_: None)
+        with torch.no_grad():
+            model.weight += 1
+    goes_on.set()
+    for iteration, weight in weights.items():
+        until((tmp_path / name_of(iteration) / MANIFEST).exists)
+        saved = load_file(tmp_path / name_of(iteration) / "rank-0000.safetensors")
+        (written,) = (value for key, value in saved.items() if key.endswith("weight"))
+        assert torch.equal(written, weight), iteration
 
 
 KILLED = """

@@ -118,6 +118,8 @@ class Saver:
         while self._thread.is_alive() and now() - start < limit:
             self._thread.join(_LOOK)
             self._look()
+        if self._thread.is_alive():  # a slow disk: the copy there is still being written
+            self._buffers = {}
         self._thread = None
         if now() - start > 100_000:  # else there was nothing to wait for
             self._mark("compute", start, "wait", iteration)

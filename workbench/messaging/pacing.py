@@ -54,7 +54,7 @@ class Pacer:
     def is_cut(self, to: int) -> bool:
         return self._control.link(self._rank, to).down
 
-    def wait_while_cut(self, to: int, look_around: Callable[[], None]) -> None:
+    def wait_while_cut(self, to: int, look_around: Callable[[], object]) -> None:
         while self.is_cut(to):
             time.sleep(SLICE)
             look_around()

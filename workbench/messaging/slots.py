@@ -243,7 +243,9 @@ class Slots:
         nbytes = payload.nbytes
         departs = arrives = slowness = 0
         if self.attention[ATTENTION] and self.pacer is not None:
-            self.pacer.wait_while_cut(self.world[to], self.watch.check)
+            if self.pacer.is_cut(self.world[to]):
+                patience = Patience(self.watch, to, self.lane, f"{self.doing}, step {step + 1}")
+                self.pacer.wait_while_cut(self.world[to], patience.look)
             departs, arrives, slowness = self.flight(to, nbytes, start)
         total = checksum(bytes_of(payload)) | 1 if self.verify else 0
         box.post(

@@ -103,6 +103,24 @@ def test_what_is_kept_has_a_bound_and_is_let_go(monkeypatch: pytest.MonkeyPatch)
     ends.close()
 
 
+def test_who_is_stopped_on_this_machine_has_all_of_it_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver is stopped (Ctrl-Z, a debugger) for longer than a host may be stuck."""
+    monkeypatch.setattr("workbench.launchers.processes.session.STUCK", 0.1)
+    mine, theirs = socket.socketpair()
+    agent, driver = Session("agent"), Session("driver")
+    agent.join(Channel(mine), 0)
+    agent.send({"at": 0}, bytes(1 << 22))
+    until(lambda: agent._sent == 1)
+    time.sleep(0.4)
+    driver.join(Channel(theirs), 0)
+    until(lambda: driver.receive() or driver.channel is None)
+    assert driver.has == 1 and agent.channel is not None
+    for one in (agent, driver):
+        one.close()
+
+
 class OfAnAgent:
     """A rank on another host whose agent is the other end of its connections."""
 

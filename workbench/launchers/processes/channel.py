@@ -87,6 +87,11 @@ class Channel:
         # Not closed before: its number might be another's, while a thread still writes to it.
         weakref.finalize(self, plain.close)
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether what carries it is encrypted, as where it may lead to another host."""
+        return self._wire is not None
+
     def finish(self, seconds: float) -> None:
         """Close it, and wait until all that was written has left."""
         with contextlib.suppress(OSError):

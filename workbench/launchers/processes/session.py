@@ -23,7 +23,7 @@ from workbench.launchers.processes.channel import Channel
 MOST_KEPT = 64 << 20  # bytes that wait for the other side, until there is no room for more
 ANSWER_AFTER = 1 << 18  # bytes received, after which the other side is told at once
 _AT_ONCE = 1 << 16  # bytes
-STUCK = 10.0  # seconds in which not one byte of a message has left: the connection is given up
+STUCK = 10.0  # seconds in which not one byte has left for another host: the connection is given up
 
 
 @dataclass(slots=True)
@@ -97,7 +97,8 @@ class Session:
         """Go on over a new connection. ``peer_has``: the last number that the other side has."""
         with self._news:
             before, self._stream = self._stream, _Stream(channel)
-            channel.socket.settimeout(STUCK)
+            # On this machine the other side takes it, or ends; it may be stopped for minutes.
+            channel.socket.settimeout(STUCK if channel.encrypted else None)
             self._let_go(peer_has)
             self._sent = self._peer_has
             self._passing.clear()

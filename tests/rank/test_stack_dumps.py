@@ -23,6 +23,10 @@ def test_half_an_answer_is_not_taken_for_the_whole() -> None:
     assert lookout(LIBRARY, LIBRARY + OWN) == (Place("<source of turns, a1>", 7, "spins"), 2)
 
 
+def test_half_a_line_is_not_taken_for_the_whole() -> None:
+    assert lookout(OWN[:-4], OWN) == (Place("<source of turns, a1>", 7, "spins"), 2)
+
+
 def test_the_users_line_is_enough_and_two_equal_answers_without_it_are_too() -> None:
     assert lookout(OWN) == (Place("<source of turns, a1>", 7, "spins"), 1)
     assert lookout(LIBRARY, LIBRARY) == (None, 2)

@@ -23,6 +23,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, nohup or not
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import workbench as wb
 from tests.live import lenet
+from workbench.launchers.processes.pool import warm_pool
 runs = [wb.run(lenet(ranks={ranks}, strategy={strategy!r}, iterations=100_000))]
 team = wb.ranks(2) if {team} else None
 while runs[0].iteration < 1:
@@ -30,7 +31,7 @@ while runs[0].iteration < 1:
     time.sleep(0.01)
 if {frozen}:
     runs[0].freeze(0)
-home = runs[0]._home
+home = warm_pool()
 pids = [*runs[0].pids.values(), home.pid, home.process.pid, *(team.pids.values() if team else ())]
 print(json.dumps(pids), flush=True)
 if team:

@@ -19,6 +19,7 @@ import workbench as wb
 from tests.live import gone, training, until
 from tests.soak.jobs import experiment
 from workbench import laws
+from workbench.launchers.processes.pool import warm_pool
 from workbench.shared_memory.segments import process_state
 from workbench.strategies.data_parallel import average_gradients
 
@@ -213,7 +214,7 @@ def pool_ended(chance: random.Random, say: Say) -> None:
             wb.shutdown()
         else:
             say("its pool killed")
-            os.kill(run._home.pid, signal.SIGKILL)
+            os.kill(warm_pool().pid, signal.SIGKILL)
         result = run.wait(timeout=SOON, check=False)
     assert not result.ok and isinstance(result.error, wb.WorkbenchError)
 

@@ -109,9 +109,11 @@ class Place:
 
 
 def read(text: str) -> list[list[Place]]:
-    """Read stacks as faulthandler writes them, the threads in its order."""
+    """Read stacks as faulthandler writes them, letter by letter, the threads in its order; of a
+    line without an end nothing is known.
+    """
     result: list[list[Place]] = []
-    for line in text.splitlines():
+    for line in text[: text.rfind("\n") + 1].splitlines():
         if frame := _FRAME.fullmatch(line):
             if result:
                 result[-1].append(Place(frame["file"], int(frame["line"]), frame["function"]))

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from workbench.common import threads
 from workbench.common.units import counted
+from workbench.runs.background_task import run_over
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -103,7 +104,7 @@ def show_progress(run: OneRun, timeout: float | None = None) -> bool:
                 time.sleep(0.1)
         except KeyboardInterrupt:
             run.stop()
-            run.wait(10, check=False, progress=False)
+            run_over(run, 10)  # where it takes longer, the interrupt is still what is raised
             raise
         if run.result.ok:
             losses = run.result.losses

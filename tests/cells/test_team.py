@@ -18,6 +18,7 @@ from tests.live import PATIENCE, crowding, gone, script, until
 from workbench.cells import cell as cell_module
 from workbench.cells.result import CellError, CellInterrupted
 from workbench.cells.team import Ranks
+from workbench.launchers.processes.pool import warm_pool
 from workbench.store.event_store import Store
 from workbench.views.pages.facts import circle_of, facts
 from workbench.views.stills.still import select
@@ -76,6 +77,19 @@ def test_ranks_have_a_group_and_keep_their_variables(team: Ranks) -> None:
     assert team.execute(named).values[2] == "(2, 3, 2, 3, 'workbench')"
     assert team.execute("__name__, dist.is_initialized();").values == {}  # ";" shows nothing
     assert team.execute("_ = 5\n1 + 1\nNone").values == {}
+
+
+def test_ranks_whose_start_is_interrupted_have_ended_while_the_error_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(team: Ranks) -> None:
+        raise KeyboardInterrupt
+
+    before = {*warm_pool()._watchers} if warm_pool().pid else set()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
+        patch.setattr(Ranks, "_regroup", interrupted)
+        wb.ranks(2)
+    assert {*warm_pool()._watchers} <= before and caught.tb is not None
 
 
 def test_some_ranks_run_a_cell_and_the_others_are_left_alone(team: Ranks) -> None:

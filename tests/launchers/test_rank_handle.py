@@ -24,7 +24,7 @@ def test_who_has_nothing_to_do_ends_when_the_driver_hangs_up() -> None:
     settle(handles[:1], 20.0)
     assert ended(handles) == {3: 0} and handles[0].end == "ended" and gone([handles[0].pid])
     handles[1].order({"work": "none such"})  # its process says why on its standard error
-    assert handles[1].hear() is None
+    until(lambda: handles[1].hear() is None, 20, "it says no more")
     settle(handles, 20.0)
     assert handles[1].code == 1
     handles[1].order({"work": "too late"})  # is not told, and harms nobody

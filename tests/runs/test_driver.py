@@ -30,6 +30,8 @@ from tests.runs.failing import SOON, failure, started
 from workbench import laws
 from workbench.launchers.processes import pool
 from workbench.launchers.processes.pool import warm_pool
+from workbench.runs.progress import show_progress
+from workbench.store.result import Result
 
 # -- the driver --
 
@@ -51,6 +53,59 @@ def test_wait_without_check_returns_the_failed_result() -> None:
         result = run.wait(timeout=90, check=False)
     assert result is run.result and not result.ok
     assert isinstance(result.error, wb.PeerLost)
+
+
+def test_of_a_run_that_could_not_begin_nothing_is_left_while_its_error_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook keeps the last error, and with it all that its frames hold."""
+    exp = lenet(iterations=2, checkpoint=wb.Checkpoint(folder=str(tmp_path / "kept"), every=1))
+    before = {*warm_pool()._watchers} if warm_pool().pid else set()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as caught:  # ranks are to begin in the driver's folder
+        wb.run(exp)
+    monkeypatch.chdir(tmp_path)
+    assert {*warm_pool()._watchers} <= before, "its ranks have ended"
+    assert wb.run(exp).wait(timeout=90).ok, "it has given back its folder of checkpoints"
+    assert caught.tb is not None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_run_whose_launcher_cannot_be_closed_is_over_nevertheless() -> None:
+    def close(ranks: int) -> None:
+        raise OSError("a disk is gone")
+
+    with started() as run:
+        run._launcher.close = close  # type: ignore[method-assign]
+        run.kill(1)
+        result = run.wait(timeout=90, check=False)
+        assert run._thread is not None
+        run._thread.join(90)  # what it raises is this test's
+    assert isinstance(result.error, wb.PeerLost) and result.error.rank == 1
+
+
+class Late:
+    """A run whose ranks take longer to stop than a Ctrl-C waits for."""
+
+    experiment, iteration, done, result = lenet(), 0, False, Result()
+
+    @property
+    def loss(self) -> float | None:
+        raise KeyboardInterrupt
+
+    def stop(self) -> None: ...
+
+    def wait(
+        self, timeout: float | None = None, check: bool = True, progress: bool | None = None
+    ) -> Any:
+        raise wb.RunTimeout("it goes on")
+
+
+def test_an_interrupt_in_a_terminal_is_passed_on_where_the_run_stops_late() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        show_progress(Late())
 
 
 HOLDS = """

@@ -31,6 +31,7 @@ from tests.pairwise import first
 from tests.runs.failing import SOON, failure, started
 from workbench import laws
 from workbench.launchers.processes.pool import warm_pool
+from workbench.shared_memory.segments import process_state
 
 # -- a rank is killed --
 
@@ -148,7 +149,19 @@ def test_a_loop_without_an_end_is_named_with_its_line() -> None:
     assert isinstance(error, wb.RunTimeout), error
     who = rf"rank 1 \(process {run.pids[1]}\) is at line \d+ of the source of turns, in spins"
     assert re.search(rf"{who}: (while \(rank, iteration\) == \(1, 2\):|count \+= 1)$", str(error))
-    assert str(error).count("is at line") == 1, "of the others it is said what they wait for"
+    # Of the others it is said what they wait for; who gets no core has not said it in time.
+    places = re.findall(r"rank (\d) .* is at line \d+ of the source of turns, in (\w+)", str(error))
+    assert all(function == "turns" for rank, function in places if rank != "1"), error
+
+
+def test_clocks_go_on_when_a_frozen_worker_dies_that_can_be_spared() -> None:
+    with started(strategy="parameter_server", ranks=4) as run:
+        training(run)
+        run.freeze(3)
+        assert run._control.clocks_stand()
+        run.kill(3)
+        until(lambda: not run._control.clocks_stand(), what="who waits for another is timed again")
+        assert not run.done and run.control_state.frozen == ()
 
 
 # -- a rank is stopped --
@@ -172,6 +185,41 @@ def test_a_stopped_rank_is_named_after_a_second_and_an_error_at_timeout() -> Non
     after = (detected["start_ns"].min() - begin) / 1e9
     assert 0.8 < after < 1.6 * crowding()
     assert (of(run.events, kind="detect")["rank"] != 1).all()
+
+
+def test_ranks_that_all_have_to_send_first_time_out_too_where_their_links_are_cut() -> None:
+    with started(ranks=2, all_reduce="one_shot", timeout="2 s") as run:
+        training(run)
+        run.link(0, 1, down=True, both=True)
+        error, _ = failure(run, 60)
+    assert isinstance(error, wb.RunTimeout) and error.how == "silent"
+
+
+def test_a_rank_that_is_stopped_in_the_middle_of_its_report_is_named() -> None:
+    """The driver has the beginning of it, and watches on instead of waiting for the rest."""
+
+    def stops(job: Any, config: Any) -> None:
+        from workbench.common import ipc
+
+        def half(sock: Any, message: Any, payload: Any = b"", fds: Any = ()) -> None:
+            head = ipc.frame(message, payload)
+            sock.sendall(head[:9])
+            if job.rank == 1 and "done" in message:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            sock.sendall(head[9:] + payload)
+
+        ipc.send = half
+        for _ in job.iterations():
+            dist.barrier()
+
+    with started(strategy=stops, iterations=2, timeout="2 s") as run:
+        error, _ = failure(run, 60)
+        assert isinstance(error, wb.RunTimeout)
+        assert f"rank 1 (process {run.pids[1]}) is stopped (SIGSTOP)" in str(error)
+    with started(strategy=stops, iterations=2) as run:
+        until(lambda: process_state(run.pids[1]) == "T", what="it is stopped")
+        run._signal(1, signal.SIGCONT)
+        assert run.wait(timeout=60).ok, "the rest of it was read"
 
 
 LONG_COMPUTING = """

@@ -114,14 +114,15 @@ class Cell:
             self._tell_errors()
 
     def _listen(self, rank: int, key: selectors.SelectorKey) -> None:
-        message = self.members[rank].hear()
-        if message is None:  # its end is told by the fork server
+        messages = self.members[rank].hear()
+        if messages is None:  # its end is told by the fork server
             self._selector.unregister(key.fileobj)
-        elif "at" in message[0]:
-            self._unanswered.discard(rank)
-            self._places[rank] = message[0]["at"]
-        elif message[0].get("ended") == self.number:
-            self._ended(rank, message[0])
+        for message, _ in messages or ():
+            if "at" in message:
+                self._unanswered.discard(rank)
+                self._places[rank] = message["at"]
+            elif message.get("ended") == self.number:
+                self._ended(rank, message)
 
     def _ended(self, rank: int, message: Mapping[str, Any]) -> None:
         self._last_lines(rank, message["lost"])

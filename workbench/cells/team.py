@@ -119,10 +119,14 @@ class Ranks(Steering, Shown):
         self._at_end: list[Callable[[], None]] = []
         self._members: dict[int, Member] = {}
         weakref.finalize(self, _let_go, self._members, self._collector)  # also if no more follows
-        for rank in range(size):
-            self._members[rank] = self._enlist(rank)
-        self._collector.start()
-        self._mend()
+        try:
+            for rank in range(size):
+                self._members[rank] = self._enlist(rank)
+            self._collector.start()
+            self._mend()
+        except BaseException:
+            self.close()
+            raise
 
     # -- cells --
 
@@ -238,11 +242,12 @@ class Ranks(Steering, Shown):
             deadline = time.monotonic() + JOINING
             while waiting and time.monotonic() < deadline:
                 for key, _ in selector.select(0.05):
-                    message = key.data.hear()
-                    if message is None:
+                    messages = key.data.hear()
+                    if messages is None:
                         selector.unregister(key.fileobj)
-                    elif message[0].get("grouped") == self.generation and not message[0]["error"]:
-                        waiting.discard(key.data.rank)
+                    for message, _ in messages or ():
+                        if message.get("grouped") == self.generation and not message["error"]:
+                            waiting.discard(key.data.rank)
                 if any(self._members[rank].code is not None for rank in waiting):
                     break  # the others wait for it in vain
         return sorted(waiting)

@@ -17,6 +17,7 @@ import numpy as np
 _FRAME = struct.Struct("<IQ")
 MOST_JSON = 1 << 26
 _AT_ONCE = 1 << 26  # bytes: memory is taken for what has come, not for what is announced
+_PIECE = 1 << 18  # bytes that are taken from a socket at once
 
 
 def send(
@@ -72,6 +73,20 @@ class Frames:
     def __init__(self) -> None:
         self._data = bytearray()
 
+    def receive(self, sock: socket.socket) -> list[tuple[dict[str, Any], bytearray]] | None:
+        """Take what has come through a socket, and wait for nothing: who sends may be stopped in
+        the middle of a message. Return the messages that are whole; None at the end of the stream.
+        """
+        messages: list[tuple[dict[str, Any], bytearray]] = []
+        while True:
+            try:
+                data = sock.recv(_PIECE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return messages
+            if not data:
+                return messages or None
+            messages += self.take(data)
+
     def take(self, data: bytes) -> list[tuple[dict[str, Any], bytearray]]:
         """Add bytes; return the messages that are whole now, with their payloads. Raises
         ConnectionError for bytes that are not a message.
@@ -85,7 +100,12 @@ class Frames:
             payload, end = body + json_bytes, body + json_bytes + payload_bytes
             if len(self._data) < end:
                 break
-            result.append((_parsed(self._data[body:payload]), self._data[payload:end]))
+            message = _parsed(self._data[body:payload])
+            if not at and len(self._data) == end:  # the usual one: a large payload is not copied
+                whole, self._data = self._data, bytearray()
+                del whole[:payload]
+                return [(message, whole)]
+            result.append((message, self._data[payload:end]))
             at = end
         del self._data[:at]
         return result

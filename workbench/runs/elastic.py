@@ -153,8 +153,13 @@ class Elastic(Steering):
                 self._note_frozen(rank, False)
 
     def _thaw_due(self) -> None:
-        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come."""
+        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come. Clocks stand
+        for a frozen rank no longer than it lives.
+        """
         for rank in [*self.pids]:
+            if self._handle(rank).code is not None:
+                self._note_frozen(rank, False)
+                continue
             due = self._control.rank_word(rank, THAW_AT)
             if not due:
                 continue

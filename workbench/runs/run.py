@@ -78,29 +78,32 @@ class Run(Elastic, Shown):
         check_descriptors(exp.ranks)
         self.experiment, self._prepared = exp, dict(prepared or {})
         resumed = checkpoint_of(exp)
-        self._checkpoint_lock = lock_of(exp, resumed)
-        if resumed is not None:
-            self._prepared["checkpoint"] = str(resumed.path)
-            self._prepared[SIZES] = sizes_of(resumed).to_json()
-        self._launcher = launcher_for(exp)
-        try:
+        with contextlib.ExitStack() as undo:  # a notebook keeps the error, and with it this object
+            self._checkpoint_lock = lock_of(exp, resumed)
+            if self._checkpoint_lock is not None:
+                undo.callback(self._checkpoint_lock.close)
+            if resumed is not None:
+                self._prepared["checkpoint"] = str(resumed.path)
+                self._prepared[SIZES] = sizes_of(resumed).to_json()
+            self._launcher = launcher_for(exp)
+            undo.callback(self._launcher.close, 0)
             self._launcher.begin(range(exp.ranks))
+            self._handles: list[RankHandle] = []
+            undo.callback(rank_handle.end, self._handles)
             self._set_up(exp)
-        except BaseException:
-            self._launcher.close(0)
-            raise
-        self._supervisor = Supervisor(
-            exp,
-            self._control,
-            self._handles,
-            self._launcher,
-            self._lookout,
-            self.store,
-            self,
-            self._start,
-        )
-        self._collector.start()
-        start_thread(self._supervise, "workbench run")
+            self._supervisor = Supervisor(
+                exp,
+                self._control,
+                self._handles,
+                self._launcher,
+                self._lookout,
+                self.store,
+                self,
+                self._start,
+            )
+            self._collector.start()
+            start_thread(self._supervise, "workbench run")
+            undo.pop_all()
 
     # -- starting --
 
@@ -126,30 +129,28 @@ class Run(Elastic, Shown):
         self._started = time.monotonic()
         self._trained_until = 0.0
         self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
-        self._handles = self._launch(exp)
+        self._launch(exp)
         self.pids: dict[int, int] = {one.rank: one.pid for one in self._handles}
 
-    def _launch(self, exp: Experiment) -> list[RankHandle]:
+    def _launch(self, exp: Experiment) -> None:
         threads = threads_of(exp)
         launcher = self._launcher
         launcher.bear(exp.timeout_ns * 1e-9)
         launcher.collected_by(self._collector.drain, self.store.count_folded)
         self._rendezvous = launcher.meeting_place(exp.ranks)
-        handles = list(launcher.take(range(exp.ranks)))
+        self._handles += launcher.take(range(exp.ranks))
         costs = costs_of(exp)
         self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
         self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": str(threads)}
         self.store.metadata["mover"] = native.name()
         fail, later = not_there(exp.faults)
-        for one in handles:
-            if one.rank in fail | later:
-                continue  # it hears of no run: it waits, until it is ended or replaced
-            self._order(one, None if exp.min_ranks else Team(0, tuple(range(exp.ranks))))
+        for one in self._handles:
+            if one.rank not in fail | later:  # else it waits, until it is ended or replaced
+                self._order(one, None if exp.min_ranks else Team(0, tuple(range(exp.ranks))))
         self.store.metadata |= launcher.facts()  # with the first order clocks are compared
         if exp.recovers:
             launcher.prepare(1)
         note_choice(exp, costs, self.store)
-        return handles
 
     def _is_over(self) -> bool:
         return self.done
@@ -180,12 +181,19 @@ class Run(Elastic, Shown):
                 error,
                 lambda: supervisor.regrouping.past_losses(self.store),
             )
-        except (
-            Exception
-        ) as error:  # a fault of ours: the caller that waits for the run must hear of it
+        except Exception as error:  # a fault of ours: who waits for the run must hear of it
             text = "".join(traceback.format_exception(error))
             result = Result(error=WorkbenchError(f"the driver's own thread raised:\n{text}"))
-        self._finish(result)
+        try:
+            self._finish(result)
+        finally:  # whatever could not be released: the run is over
+            self._result = result
+            with self._lock:
+                calls, self._at_end = self._at_end, None
+            for call in calls or []:
+                with contextlib.suppress(Exception):  # a picture's fault is not the run's
+                    call()
+            self._finished.set()
 
     def _finish(self, result: Result) -> None:
         """End the ranks, read the rest of their records, and release what the run held."""
@@ -214,13 +222,6 @@ class Run(Elastic, Shown):
             self._recorder = Recorder.off(-1)
             del self._driver_trace, self._rendezvous
         self._launcher.close(self.experiment.ranks)
-        self._result = result
-        with self._lock:
-            calls, self._at_end = self._at_end, None
-        for call in calls or []:
-            with contextlib.suppress(Exception):  # a picture's fault is not the run's
-                call()
-        self._finished.set()
 
     # -- waiting --
 
@@ -244,8 +245,7 @@ class Run(Elastic, Shown):
         (default: if there is one).
         """
         self._launcher.must_be_ours("this run")
-        if progress is None:
-            progress = sys.stderr.isatty()
+        progress = sys.stderr.isatty() if progress is None else progress
         if progress and not self.done:
             from workbench.runs.progress import show_progress
 
@@ -264,12 +264,10 @@ class Run(Elastic, Shown):
         return self._result
 
     def _wait_quietly(self, timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
         try:
-            while not self._finished.wait(
-                0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))
-            ):
-                if deadline is not None and time.monotonic() >= deadline:
+            while not self._finished.wait(max(0.0, min(0.2, deadline - time.monotonic()))):
+                if time.monotonic() >= deadline:
                     return False
         except KeyboardInterrupt:
             self.stop()

@@ -371,23 +371,24 @@ class Supervisor:
             words[REGROUP] = REGROUP_ASKED
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
-        if self._handles[key.data.rank] is not key.data:  # of a process that was replaced
+        replaced = self._handles[key.data.rank] is not key.data
+        messages = None if replaced else key.data.hear()
+        if messages is None:  # its end is told by the launcher, with its cause
             selector.unregister(key.fileobj)
-            return
-        message = key.data.hear()
-        if message is None:  # its end is told by the launcher, with its cause
-            selector.unregister(key.fileobj)
-        elif "told" in message[0]:
-            self._store.metadata |= merge(self._store.metadata, message[0]["told"])
-        elif "arrived" in message[0]:
-            self.regrouping.membership.arrive(key.data.rank)
+        for message in messages or ():
+            self._take(key.data.rank, message)
+
+    def _take(self, rank: int, message: tuple[dict[str, Any], bytearray]) -> None:
+        body, regrouping = message[0], self.regrouping
+        if "told" in body:
+            self._store.metadata |= merge(self._store.metadata, body["told"])
+        elif "left" in body and rank not in regrouping.out:
+            regrouping.left[rank] = body
+        elif "left" in body or "arrived" in body:
+            regrouping.membership.arrive(rank)
+            if "left" in body:
+                regrouping.reports[rank] = body
             if self._begun:
-                self._run._note(key.data.rank, "arrived")
-        elif "left" in message[0] and key.data.rank in self.regrouping.out:
-            self.regrouping.membership.arrive(key.data.rank)
-            self.regrouping.reports[key.data.rank] = message[0]
-            self._run._note(key.data.rank, "arrived")
-        elif "left" in message[0]:
-            self.regrouping.left[key.data.rank] = message[0]
+                self._run._note(rank, "arrived")
         else:
-            self.reports[key.data.rank] = message
+            self.reports[rank] = message

@@ -145,7 +145,7 @@ class Agent:
         self, driver: Driver, rank: socket.socket, pid: int, printed: dict[int, int]
     ) -> None:
         self._driver, self._session = driver, driver.session
-        self._rank, self._pid = rank, pid
+        self._rank, self._pid, self._frames = rank, pid, ipc.Frames()
         self._printed = printed
         self._unprinted = 0  # bytes that there was no room for
         self._code: int | None = None
@@ -244,14 +244,14 @@ class Agent:
         os.close(stacks)
 
     def _pass_up(self) -> bool:
-        """Pass a message of the rank's on; False: there will be no more."""
+        """Pass on what the rank has said; False: there will be no more."""
         try:
-            message = ipc.receive(self._rank)
+            messages = self._frames.receive(self._rank)
         except OSError:
-            message = None
-        if message is not None:
-            self._session.send({"rank": message[0]}, memoryview(message[1]))
-        return message is not None
+            messages = None
+        for body, payload in messages or ():
+            self._session.send({"rank": body}, memoryview(payload))
+        return messages is not None
 
     def _pass_on(self, readable: list[Any]) -> None:
         """Send the driver what the rank has printed; it never waits because of that."""

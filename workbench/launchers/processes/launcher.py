@@ -50,8 +50,10 @@ class RankHandle(Protocol):
         own, and what is written there travels (relay.py).
         """
 
-    def hear(self) -> tuple[dict[str, Any], bytearray] | None:
-        """Return its next message with the bytes of it; None: there will be no more."""
+    def hear(self) -> list[tuple[dict[str, Any], bytearray]] | None:
+        """Return its messages that have come, each with the bytes of it, without waiting for the
+        rest of one; None: there will be no more.
+        """
 
     def signal(self, number: signal.Signals) -> None:
         """Send its process a signal; nothing once that has ended."""

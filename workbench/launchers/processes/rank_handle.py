@@ -35,7 +35,7 @@ class LocalRank:
 
     def __init__(self, rank: int, process: RankProcess, home: ForkServer) -> None:
         self.rank, self.pid, self.socket = rank, process.pid, process.socket
-        self._process = process
+        self._process, self._frames = process, ipc.Frames()
         self._news: dict[str, Any] = {  # for its first order
             "environment": home.changes(),
             "files": descriptors.limit(),
@@ -63,13 +63,14 @@ class LocalRank:
         with contextlib.suppress(OSError):
             ipc.send(self.socket, {**message, **news}, fds=fds)
 
-    def hear(self) -> tuple[dict[str, Any], bytearray] | None:
-        """Return its next message and the bytes of it; None: there will be no more."""
+    def hear(self) -> list[tuple[dict[str, Any], bytearray]] | None:
+        """Return its messages that have come, and the bytes of each; None: there will be no
+        more.
+        """
         try:
-            message = ipc.receive(self.socket) if self._process.ours else None
+            return self._frames.receive(self.socket) if self._process.ours else None
         except (OSError, ValueError):
             return None
-        return None if message is None else message[:2]
 
     def signal(self, number: signal.Signals) -> None:
         """Signal its process, unless that has ended and its number may be another process's."""

@@ -53,6 +53,7 @@ class RemoteRank:
     ) -> None:
         self.rank, self.pid, self.place = rank, int(place["pid"]), place
         self.socket, self._inner = socket.socketpair()  # its messages, as if there were no agent
+        self._frames = ipc.Frames()
         self.lasting, self.patience, self._owner = lasting, patience, os.getpid()
         self._session = Session(f"workbench rank {rank} elsewhere")
         self._session.join(agent, 0)
@@ -123,13 +124,12 @@ class RemoteRank:
         else:
             self._tell({"order": message})
 
-    def hear(self) -> tuple[dict[str, Any], bytearray] | None:
-        """Return its next message; None: there will be no more."""
+    def hear(self) -> list[tuple[dict[str, Any], bytearray]] | None:
+        """Return its messages that have come; None: there will be no more."""
         try:
-            message = ipc.receive(self.socket)
+            return self._frames.receive(self.socket)
         except (OSError, ValueError):
             return None
-        return None if message is None else message[:2]
 
     def signal(self, number: signal.Signals) -> None:
         if self._code is None:

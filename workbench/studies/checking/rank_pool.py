@@ -283,11 +283,10 @@ class RankPool:
     def _listen(self, seconds: float) -> list[tuple[int, dict[str, Any], bytearray]]:
         messages = []
         for key, _ in self._selector.select(seconds):
-            message = key.data.hear()
-            if message is None:  # the fork server reports how it ended
+            heard = key.data.hear()
+            if heard is None:  # the fork server reports how it ended
                 self._selector.unregister(key.fileobj)
-            else:
-                messages.append((key.data.rank, *message))
+            messages += [(key.data.rank, *message) for message in heard or ()]
         if not self._selector.get_map():
             time.sleep(min(seconds, 0.01))
         return messages

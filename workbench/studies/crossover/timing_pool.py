@@ -150,14 +150,15 @@ class TimingPool:
                     )
                 for key, _ in selector.select(0.1):
                     one = key.data
-                    message = one.hear()
-                    if message is None:
+                    messages = one.hear()
+                    if messages is None:
                         how = "" if one.code is None else f", {describe_end(one.code)}"
                         raise WorkbenchError(f"rank {one.rank} ended in {what}{how}")
-                    if "failed" in message[0]:
-                        raise WorkbenchError(f"rank {one.rank}, {what}: {message[0]['words']}")
-                    result[one.rank] = message[0]["seconds"]
-                    selector.unregister(key.fileobj)
+                    for message, _ in messages:
+                        if "failed" in message:
+                            raise WorkbenchError(f"rank {one.rank}, {what}: {message['words']}")
+                        result[one.rank] = message["seconds"]
+                        selector.unregister(key.fileobj)
         return [result[rank] for rank in range(self.n)]
 
 

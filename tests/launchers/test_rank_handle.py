@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 from collections import Counter
+
+import pytest
 
 from tests.conftest import processes
 from tests.live import gone, until
 from tests.soak.held import descriptors
 from tests.soak.runs import interrupt_after
+from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.pool import warm_pool
 from workbench.launchers.processes.rank_handle import end, ended, enlist, settle
 
@@ -50,6 +54,25 @@ def test_a_worker_that_the_driver_lets_go_of_ends() -> None:
     del handle
     gc.collect()
     until(lambda: gone([pid]), 20, "its process has ended")
+
+
+def test_a_process_for_which_no_descriptor_is_free_is_refused_and_the_pool_goes_on() -> None:
+    home = warm_pool()
+    assert home.pid > 0
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, most))
+    try:
+        with pytest.raises(WorkbenchError, match="open files") as caught:
+            home.take(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    assert "0 of 2" in str(caught.value)
+    (handle,) = enlist(home, [0])
+    handle.close()
+    settle([handle], 20.0)
+    assert handle.code == 0, "its end is heard"
 
 
 def test_what_comes_after_an_interrupt_is_given_back() -> None:

@@ -9,6 +9,7 @@ pool is the parent's: the fork gets a pool of its own when it starts a run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import queue
@@ -23,13 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.common import ipc, threads
+from workbench.common import descriptors, ipc, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.recording.run_queue import LOOK, OwnTime
 from workbench.shared_memory.segments import how_it_ended, process_state
 from workbench.transports.meeting_place import meeting_place as meeting_place
 
+_FULL = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 START_DEADLINE = 60.0  # seconds of its own for the fork server to import torch, from a cold disk
 
 
@@ -148,8 +150,9 @@ class ForkServer:
             while len(processes) < count:
                 process = self._next(handed)
                 if process is None:
+                    why = self.end or descriptors.in_words(_FULL, "this process")
                     raise WorkbenchError(
-                        f"{self.end} when it had given {len(processes)} of {count} ranks"
+                        f"{why} when it had given {len(processes)} of {count} ranks"
                     )
                 processes.append(process)
         except BaseException as error:
@@ -209,7 +212,7 @@ class ForkServer:
                 self._pid = body["fork_server"]
                 self._greeted.set()
             elif "rank_process" in body:
-                self._hand(body, fds[0])
+                self._hand(body, fds)
             elif "ended" in body:
                 self._tell(body["ended"], body["code"])
         code = self.process.wait()
@@ -230,18 +233,20 @@ class ForkServer:
                 time.sleep(0.002)
             self._tell(pid, -signal.SIGKILL)
 
-    def _hand(self, body: dict[str, Any], fd: int) -> None:
+    def _hand(self, body: dict[str, Any], fds: list[int]) -> None:
         """Hand the process to the caller that asked for it; where the caller was interrupted
-        meanwhile, end it at once.
+        meanwhile, end it at once. One whose socket found no descriptor free here has ended.
         """
-        process = RankProcess(body["rank_process"], socket.socket(fileno=fd), self.driver)
+        process = None
+        if fds:
+            process = RankProcess(body["rank_process"], socket.socket(fileno=fds[0]), self.driver)
         with self._lock:
             # The number of an earlier process, whose end was not requested.
-            self._ended.pop(process.pid, None)
+            self._ended.pop(body["rank_process"], None)
             request = self._requests.get(body["request"])
             if request is not None:
                 request.put(process)
-        if request is None:
+        if request is None and process is not None:
             process.hang_up()
 
     def _tell(self, pid: int, code: int) -> None:

@@ -18,7 +18,7 @@ import workbench as wb
 from workbench.common import ipc
 from workbench.launchers.processes.pool import ForkServer, RankProcess
 from workbench.recording.trace_memory import trace_segment
-from workbench.shared_memory.segments import Segment
+from workbench.shared_memory.segments import Segment, how_it_ended
 
 
 def open_descriptors() -> int:
@@ -127,3 +127,10 @@ def test_a_new_process_is_not_taken_for_one_of_the_same_number_that_ended_before
     listener.join(10)
     mine.close()
     assert ended == [(4_999_999, 0)]
+
+
+def test_an_end_by_a_signal_without_a_name_has_words() -> None:
+    assert [how_it_ended(-9), how_it_ended(-40)] == [
+        "was killed by SIGKILL",
+        "was killed by signal 40",
+    ]

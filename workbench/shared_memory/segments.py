@@ -136,7 +136,8 @@ def birth_ticks(pid: int) -> int:
 def describe_end(code: int) -> str:
     """Describe how a process ended, from its exit code as ``waitstatus_to_exitcode`` gives it."""
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
+        named = -code in {*signal.Signals}  # most real-time signals have no name
+        return f"killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
     return "ended" if code == 0 else f"exited with code {code}"
 
 

@@ -31,6 +31,7 @@ from workbench import laws
 from workbench.launchers.processes import pool
 from workbench.launchers.processes.pool import warm_pool
 from workbench.runs.progress import show_progress
+from workbench.store.collector import Collector
 from workbench.store.result import Result
 
 # -- the driver --
@@ -59,17 +60,33 @@ def test_of_a_run_that_could_not_begin_nothing_is_left_while_its_error_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A notebook keeps the last error, and with it all that its frames hold."""
-    exp = lenet(iterations=2, checkpoint=wb.Checkpoint(folder=str(tmp_path / "kept"), every=1))
+
+    def none(*_: Any) -> dict[str, Any]:
+        raise wb.WorkbenchError("no orders today")
+
+    exp = lenet(iterations=2, checkpoint=wb.Checkpoint(folder=str(tmp_path), every=1))
     before = {*warm_pool()._watchers} if warm_pool().pid else set()
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(FileNotFoundError) as caught:  # ranks are to begin in the driver's folder
+    with monkeypatch.context() as patch, pytest.raises(wb.WorkbenchError, match="today") as caught:
+        patch.setattr("workbench.runs.run.orders_of", none)
         wb.run(exp)
-    monkeypatch.chdir(tmp_path)
     assert {*warm_pool()._watchers} <= before, "its ranks have ended"
     assert wb.run(exp).wait(timeout=90).ok, "it has given back its folder of checkpoints"
     assert caught.tb is not None
+
+
+def test_a_start_that_is_interrupted_at_its_last_step_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(collector: Collector) -> None:
+        start(collector)
+        raise KeyboardInterrupt
+
+    start, before = Collector.start, {*threading.enumerate()}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Collector, "start", interrupted)
+        wb.run(lenet())
+    left = {one.name for one in {*threading.enumerate()} - before}
+    assert not left & {"workbench collector", "workbench rings"}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -101,6 +101,7 @@ class Run(Elastic, Shown):
                 self,
                 self._start,
             )
+            undo.callback(self._collector.stop)
             self._collector.start()
             start_thread(self._supervise, "workbench run")
             undo.pop_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 import threading
@@ -197,11 +198,12 @@ def test_who_does_not_come_is_named(
 ) -> None:
     monkeypatch.setattr("workbench.transports.rendezvous.NOTICE_S", 0.1)
     store = dist.HashStore()
-    world, limit = [0, 4, 7], timedelta(seconds=0.5)
-    words = r"rank 0 of group mesh \(3 ranks\): ranks 4, 7 did not join it\..*is 0.5 s.*timeout="
+    world, limit = [0, 4, 7], timedelta(seconds=2)
+    words = r"rank 0 of group mesh \(3 ranks\): ranks 4, 7 did not join it\..*is 2 s.*timeout="
     with pytest.raises(RunTimeout, match=words):
         meet(store, 0, world, group="mesh", timeout=limit)
-    assert "ranks 4, 7 did not join it for 0 s: still waiting" in capfd.readouterr().err
+    noticed = capfd.readouterr().err  # on busy cores, late
+    assert re.search(r"ranks 4, 7 did not join it for \d+ s: still waiting", noticed)
     with pytest.raises(RunTimeout, match=r"rank 4 of group mesh .*rank 0 did not join it"):
         meet(dist.HashStore(), 1, world, group="mesh", timeout=limit)
 

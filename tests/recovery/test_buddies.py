@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import lenet, training
+from tests.live import LONG, lenet, training
 from tests.pairwise import first
+from tests.recovery.lasting import recovered
 from workbench.store.recoveries import recoveries_of
 
 ALL = 9
@@ -69,12 +70,13 @@ def test_lost_at_any_moment_it_takes_nothing_along(seed: int) -> None:
     draw = random.Random(seed)
     strategy, ranks, options = draw.choice(DIVIDED)
     options = {**options, "buddy_every": draw.choice([1, 2, 5])}
-    exp = divided(strategy, ranks, options, recovery="replace", iterations=40)
+    exp = divided(strategy, ranks, options, recovery="replace", iterations=LONG)
     run = wb.run(exp)
     training(run, 2)
     time.sleep(draw.uniform(0, 0.3))
     run.kill(draw.randrange(ranks))
-    assert_as_uninterrupted(exp, run.wait(timeout=90))
+    result = recovered(run)
+    assert_as_uninterrupted(exp.replace(iterations=len(result.losses)), result)
 
 
 @pytest.mark.parametrize("strategy", first(1, ["fsdp", "tensor_parallel", "pipeline"]))

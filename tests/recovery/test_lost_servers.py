@@ -17,6 +17,7 @@ import torch
 import workbench as wb
 from tests.live import LONG, lenet, over_in_the_end, training, until
 from tests.pairwise import first
+from tests.recovery.lasting import recovered
 from workbench.store.recoveries import recoveries_of
 
 ALL = 9
@@ -133,12 +134,14 @@ def test_without_a_worker_the_others_take_its_samples() -> None:
 def test_killed_at_any_moment_a_rank_takes_nothing_along(seed: int) -> None:
     draw = random.Random(seed)
     policy, victim = draw.choice(["shrink", "replace"]), draw.randrange(2)
-    exp = served(replicas=2, recovery=policy, iterations=60, batch_size=6)
+    exp = served(replicas=2, recovery=policy, iterations=LONG, batch_size=6)
     run = wb.run(exp)
     training(run, 2)
     time.sleep(draw.uniform(0, 0.3))
     run.kill(victim)
-    assert_nothing_lost(run.wait(timeout=90), uninterrupted(iterations=60, batch_size=6))
+    result = recovered(run)
+    whole = uninterrupted(iterations=len(result.losses), batch_size=6)
+    assert_nothing_lost(result, whole)
 
 
 @pytest.mark.parametrize("consistency", first(1, ["bsp", "asp", "ssp", "dssp"]))
@@ -247,10 +250,12 @@ def test_updates_since_the_checkpoint_are_counted(tmp_path: Path, policy: str) -
 
 @pytest.mark.full
 def test_a_server_that_is_told_to_go_takes_nothing_along() -> None:
-    run = wb.run(served(replicas=2, recovery="shrink", iterations=60, batch_size=6))
+    run = wb.run(served(replicas=2, recovery="shrink", iterations=LONG, batch_size=6))
     training(run, 2)
     run.preempt(1)
-    assert_nothing_lost(run.wait(timeout=90), uninterrupted(iterations=60, batch_size=6))
+    result = recovered(run)
+    whole = uninterrupted(iterations=len(result.losses), batch_size=6)
+    assert_nothing_lost(result, whole)
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {"1": "ended"}
 
@@ -352,7 +357,7 @@ def test_workers_that_were_apart_when_one_was_lost_do_not_wait_for_a_checkpoint_
             checkpoint=wb.Checkpoint(folder=str(tmp_path), every=1),
             pad_compute="40 ms",
             timeout="30 s",
-            faults=(wb.Slow(rank=1, factor=8), wb.Kill(rank=2, after="0.9 s")),
+            faults=(wb.Slow(rank=1, factor=20), wb.Kill(rank=2, after="0.9 s")),
         )
     )
     result = run.wait(timeout=90)

@@ -277,12 +277,12 @@ def test_what_ddp_hides_is_not_exposed() -> None:
     by_hand.wait(60)
     ddp = wb.run(wb.Experiment(strategy="ddp", options={"bucket_cap_mb": 0.02}, **alike))
     ddp.wait(60)
-    mean = {
-        run: select(run.store, "communication").tail(-1)["exposed_ms"].mean()
+    median = {
+        run: select(run.store, "communication").tail(-1)["exposed_ms"].median()
         for run in (by_hand, ddp)
     }
-    assert mean[by_hand] > 10 * 2 * 5  # ten tensors, two steps, 5 ms each
-    assert 2 * 5 < mean[ddp] < 0.6 * mean[by_hand]  # the last bucket's way, at least
+    assert median[by_hand] > 10 * 2 * 5  # ten tensors, two steps, 5 ms each
+    assert 2 * 5 < median[ddp] < 0.6 * median[by_hand]  # the last bucket's way, at least
 
 
 def test_measuring_leaves_no_trace_in_the_training() -> None:

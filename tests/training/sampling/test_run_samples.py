@@ -9,7 +9,7 @@ import pytest
 import torch.distributed as dist
 
 import workbench as wb
-from tests.live import lenet
+from tests.live import lenet, of, until
 from tests.page import Client
 from tests.pairwise import first
 from workbench.rank.batches import Minibatches, partition
@@ -140,7 +140,9 @@ def test_where_minibatches_are_not_shared_out_nothing_is_told(exp: dict[str, Any
 
 
 def test_a_page_is_told_while_the_run_goes_on() -> None:
-    run, client = wb.run(lenet(iterations=2000, batch_size=8, pad_compute="5 ms")), Client()
+    """Rank 1 stands still until the page has heard of the first iterations."""
+    freeze = wb.Freeze(rank=1, at_iteration=5, seconds=600)
+    run, client = wb.run(lenet(iterations=2000, batch_size=8, faults=freeze)), Client()
     page = feed(run).join(client.send)
     try:
         page.hear({"type": "hello"})
@@ -148,9 +150,10 @@ def test_a_page_is_told_while_the_run_goes_on() -> None:
         def samplings() -> list[dict[str, Any]]:
             return [h["run"]["samples"] for h in client.headers if h["run"].get("samples")]
 
-        client.until(
-            lambda: samplings() and len(samplings()[-1]["minibatches"]) == MOST_MINIBATCHES, 60
-        )
+        client.until(samplings)
+        until(lambda: of(run.events, kind="fault", name="freeze").height, what="it is frozen")
+        run.thaw(1)
+        client.until(lambda: len(samplings()[-1]["minibatches"]) == MOST_MINIBATCHES)
         lengths = [len(one["minibatches"]) for one in samplings()]
         assert lengths == sorted(lengths) and lengths[0] < lengths[-1], "it grows"
         assert len(lengths) < len(client.headers), "it is told when it changes"

@@ -138,3 +138,24 @@ def test_lost_when_all_others_have_finished(last: int, link: str) -> None:
     assert set(result.digests) in (others, {0, 1, 2}), "it may have finished in between"
     assert result.losses == pytest.approx(whole.losses, rel=1e-12, abs=1e-12)
     assert result.ok == bool(result.parameters) == (last != 0 or 0 in result.digests)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    first(1, [("tensor_parallel", {}), ("fsdp", {"units": "whole"})]),
+    ids=str,
+)
+def test_lost_as_the_first_is_done_it_is_needed_no_more(
+    strategy: str, options: dict[str, Any]
+) -> None:
+    """Rank 0 is through the last barrier, and the others have not heard of it."""
+    fields = {"iterations": 1, "optimizer": "sgd", "all_reduce": "naive", "options": options}
+    exp = experiment(strategy, 3, **fields)
+    whole = wb.run(exp).wait(timeout=90)
+    slow = {f"0->{rank}": wb.Link(latency="200 ms") for rank in (1, 2)}
+    run = wb.run(exp.replace(network=wb.Network(links=slow), recovery="replace"))
+    until(lambda: run._control.rank_word(0, STATE) == DONE, what="rank 0 has finished")
+    run.kill(2)
+    result = run.wait(timeout=90)
+    assert result.losses == pytest.approx(whole.losses, rel=1e-12, abs=1e-12)
+    assert set(result.digests.values()) == set(whole.digests.values())

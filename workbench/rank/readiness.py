@@ -1,13 +1,37 @@
-"""The start of training where ranks need not wait for each other later: all have joined first."""
+"""The start of training where ranks need not wait for each other later: all have joined first; and
+its end where each may be needed to the last.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch.distributed as dist
 
 from workbench.common.errors import RunTimeout, WorkbenchError, timed_out
+from workbench.experiment.team import Team
 from workbench.recording.events import now
-from workbench.shared_memory.control_block import ABORT, ABORTED, READY, Control
+from workbench.shared_memory.control_block import ABORT, ABORTED, DONE, READY, STATE, Control
+
+
+class Ending(Protocol):
+    """The interface of a rank's job that has finished."""
+
+    team: Team
+    control: Control
+
+
+def meet_at_end(job: Ending, group: dist.ProcessGroup) -> None:
+    """Wait until all have finished. Where a rank is done, all have: another one that is lost then,
+    before its message is here, is not waited for.
+    """
+    try:
+        dist.barrier(group=group)
+    except WorkbenchError:
+        if not any(job.control.rank_word(rank, STATE) == DONE for rank in job.team.members):
+            raise
 
 
 def wait_until_ready(

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 
 from workbench.checkpoints import random_state
 from workbench.checkpoints.folder import newest
 from workbench.checkpoints.parts import Snapshot
 from workbench.common.errors import CheckpointError, RankError
+from workbench.rank.readiness import meet_at_end
 from workbench.rank.take_over import Before, InMemory, exchange, resume_losses
 from workbench.recording.events import CODE, Where, now
 from workbench.store.recoveries import REGAINED
@@ -98,7 +98,7 @@ class Buddies:
     def meet(self) -> None:
         """Wait for all at the end: until then each may be needed once more."""
         if self._recovers:
-            dist.barrier(group=self._job.metrics_group())
+            meet_at_end(self._job, self._job.metrics_group())
 
     def _copy(self, border: int) -> None:
         """Give the next rank a copy, and take that of the one before."""

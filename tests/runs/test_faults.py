@@ -191,7 +191,7 @@ def test_ranks_that_all_have_to_send_first_time_out_too_where_their_links_are_cu
     with started(ranks=2, all_reduce="one_shot", timeout="2 s") as run:
         training(run)
         run.link(0, 1, down=True, both=True)
-        error, _ = failure(run, 60)
+        error, _ = failure(run)
     assert isinstance(error, wb.RunTimeout) and error.how == "silent"
 
 
@@ -213,7 +213,7 @@ def test_a_rank_that_is_stopped_in_the_middle_of_its_report_is_named() -> None:
             dist.barrier()
 
     with started(strategy=stops, iterations=2, timeout="2 s") as run:
-        error, _ = failure(run, 60)
+        error, _ = failure(run)
         assert isinstance(error, wb.RunTimeout)
         assert f"rank 1 (process {run.pids[1]}) is stopped (SIGSTOP)" in str(error)
     with started(strategy=stops, iterations=2) as run:

@@ -63,9 +63,12 @@ def training(run: wb.Run, iterations: int = 3) -> wb.Run:
 
 
 def complete(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run the coroutine to its end, in a thread: browser tests leave a loop running in this one."""
+    """Run the coroutine to its end, in a thread: browser tests leave a loop running in this one.
+
+    As long as a few waits that follow each other may take.
+    """
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result(PATIENCE)
+        return thread.submit(asyncio.run, coroutine).result(3 * PATIENCE)
 
 
 def gone(pids: Iterable[int]) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from tests.interface.app.served import Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
+from tests.live import complete
 from tests.soak import serving
 from workbench.interface.app.lines import MOST_MESSAGE
 
@@ -41,12 +40,6 @@ def test_a_message_of_100_mb_is_not_even_read(hasty: Served) -> None:
     assert hasty.megabytes - before < LITTLE
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run it in a thread: the browser tests of this process leave a loop running in this one."""
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, work).result(120)
-
-
 def test_a_message_that_is_just_short_enough_is_read(hasty: Served) -> None:
     async def tell() -> None:
         page = await Visitor(hasty).open()
@@ -59,7 +52,7 @@ def test_a_message_that_is_just_short_enough_is_read(hasty: Served) -> None:
         await page.until(lambda: page.parts["FormPart"]["filled"] > filled, "the preset")
         page.close()
 
-    _run(tell())
+    complete(tell())
 
 
 def test_requests_that_never_end_are_ended(hasty: Served) -> None:
@@ -91,4 +84,4 @@ def test_a_page_that_reads_nothing_is_cut_off_and_the_others_hear_on(hasty: Serv
         for one in (deaf, page, owner):
             one.close()
 
-    _run(watch())
+    complete(watch())

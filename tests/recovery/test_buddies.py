@@ -86,6 +86,17 @@ def test_lost_before_the_first_copy_it_takes_nothing_along(strategy: str) -> Non
     assert_as_uninterrupted(exp, result)
 
 
+@pytest.mark.parametrize("strategy", first(1, ["tensor_parallel", "fsdp", "pipeline"]))
+def test_lost_as_a_resumed_run_begins_it_takes_nothing_along(strategy: str, tmp_path: Path) -> None:
+    exp = divided(strategy, 2, {}, iterations=2)
+    wb.run(exp.replace(checkpoint=wb.Checkpoint(folder=str(tmp_path), every=2))).wait(timeout=90)
+    resumed = exp.replace(resume=str(tmp_path), iterations=4)
+    whole = wb.run(resumed).wait(timeout=90)
+    kill = wb.Kill(rank=1, at_iteration=2)
+    result = wb.run(resumed.replace(recovery="replace", faults=kill)).wait(timeout=90)
+    assert result.losses == whole.losses and result.digests == whole.digests
+
+
 @pytest.mark.full
 def test_neighbours_lost_at_once_go_back_to_the_checkpoint_or_end_the_run(tmp_path: Path) -> None:
     """Each had the other's copy, or nobody has any."""

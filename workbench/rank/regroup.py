@@ -38,11 +38,11 @@ class Place:
 
     def prepared(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return what the driver has prepared, with the checkpoint that this generation goes on
-        from, if it does.
+        from, if it does; where it does not, with the one that the run was ``resumed`` from.
         """
         result = dict(facts)
-        if self.team.state == "memory":
-            result.pop("checkpoint", None)
+        if self.team.state == "memory" and "checkpoint" in result:
+            result["resumed"] = result.pop("checkpoint")
         elif self.team.state == "checkpoint":
             result["checkpoint"] = self.team.checkpoint
         return result

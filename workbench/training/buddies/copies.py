@@ -133,7 +133,8 @@ class Buddies:
             {*one["own"], *offers[(r + 1) % ranks]["neighbours"]} for r, one in enumerate(offers)
         ]
         common = set.intersection(*having)
-        if not common and not any(one["completed"] for one in offers):
+        begins = "resumed" not in job.prepared and not any(one["completed"] for one in offers)
+        if not common and begins:
             resume_losses(job, before, 0)
             return 0  # nobody had done an iteration: all have what a run begins with
         if not common:
@@ -226,4 +227,4 @@ def _newest_checkpoint(job: Job) -> str:
     if job.exp.checkpoint is not None:
         with contextlib.suppress(CheckpointError):  # none was written yet
             return str(newest(Path(job.exp.checkpoint.folder).absolute())[0].path)
-    return ""
+    return job.prepared.get("resumed", "")

@@ -142,7 +142,9 @@ def test_lost_when_all_others_have_finished(last: int, link: str) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "options"),
-    first(1, [("tensor_parallel", {}), ("fsdp", {"units": "whole"})]),
+    first(
+        2, [("tensor_parallel", {}), ("data_servers", {"ahead": 1}), ("fsdp", {"units": "whole"})]
+    ),
     ids=str,
 )
 def test_lost_as_the_first_is_done_it_is_needed_no_more(

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from workbench.rank.batches import Minibatches, partition
 from workbench.rank.data_source import reread
+from workbench.rank.readiness import meet_at_end
 from workbench.recording.events import CODE, now
 from workbench.training.data_servers.form import Form
 
@@ -101,7 +102,7 @@ class Examples:
 def meet(job: Job) -> None:
     """Wait for all at the end, where each may be needed once more."""
     if job.goes_on_from_memory:
-        dist.barrier(group=job.group("data"))
+        meet_at_end(job, job.group("data"))
 
 
 def _posted(work: dist.Work | None) -> dist.Work:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.live import LONG, until
+from tests.live import LONG, lenet, until
 from workbench.common import ipc
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.channel import Channel, Identity, accept, connect
@@ -244,6 +244,22 @@ def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
         assert words.startswith("hung up on 127.0.0.1:") and "does not show the run's key" in words
         assert "BAD_RECORD_MAC" in words, "the session's keys are those of that connection"
     assert len(b"".join(replies)) < 10_000, "no answer but the handshake's"
+
+
+def test_ranks_without_shared_memory_save_and_stop_before_the_same_iteration(
+    afar: Callable[[], Any], tmp_path: Path
+) -> None:
+    """What they agree on comes to them later than what they train on."""
+    exp = lenet(ranks=3, iterations=LONG)
+    plan = wb.Checkpoint(folder=str(tmp_path / "saved"), every=LONG)
+    run = wb.run(exp.replace(launcher="afar", checkpoint=plan))
+    until(lambda: run.iteration > 5 or run.done, 240)
+    assert run.checkpoint(timeout=240).is_dir()
+    run.stop()
+    result = run.wait(240)
+    assert "checkpoint problem" not in run.store.metadata
+    whole = wb.run(exp.replace(iterations=len(result.losses))).wait(240)
+    assert result.losses == whole.losses and len({*result.digests.values()}) == 1
 
 
 def test_older_protocols_are_refused() -> None:

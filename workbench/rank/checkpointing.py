@@ -18,6 +18,7 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.process_group.session import Session
 from workbench.rank.batches import Minibatches
+from workbench.rank.borders import agree
 from workbench.rank.replica_digests import ReplicaDigests
 from workbench.recording.events import CODE, Where, now
 from workbench.recording.recorder import Recorder
@@ -40,6 +41,7 @@ class Trained(Protocol):
 
     exp: Experiment
     rank: int
+    run_rank: int
     ranks: int
     seed: int
     number: int  # of the model that the rank trains
@@ -123,9 +125,8 @@ class Checkpointing:
 
     def heed(self, iteration: int) -> None:
         """Make the user's wish for a checkpoint an iteration that no rank has begun yet."""
-        words = self._job.control.words
-        if words[CHECKPOINT] == CHECKPOINT_ASKED:
-            words[CHECKPOINT] = iteration
+        if self._job.control.words[CHECKPOINT] == CHECKPOINT_ASKED:
+            agree(self._job, CHECKPOINT, iteration)
 
     def at(self, iteration: int) -> None:
         """Write a checkpoint before this iteration if one is due, or asked for. Raises

@@ -17,6 +17,8 @@ from workbench.common.errors import WorkbenchError
 from workbench.experiment.elastic_checks import is_elastic
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
+from workbench.process_group.session import Session
+from workbench.rank.borders import agree
 from workbench.recording.events import CODE
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import LEAVES, OUTDATED, REGROUP, REGROUP_ASKED, Control
@@ -46,6 +48,7 @@ class AtBorder(Protocol):
     completed: int  # iterations of which all have, or can have, the same outcome
     control: Control
     recorder: Recorder
+    session: Session
 
 
 def go(recorder: Recorder, by_notice: bool) -> NoReturn:
@@ -61,8 +64,7 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
     """Leave the group where a rank was told to go, or one more waits to join. In a run whose ranks
     do not come and go, end this process if it was told to.
 
-    All ranks leave before the same iteration. They agree on it as on the end of a run that is
-    stopped (stopping.py).
+    All ranks leave before the same iteration: a border (borders.py), which rank 0 names.
     """
     if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
         if len(job.team.members) < 2 or not is_elastic(job.exp):
@@ -70,6 +72,6 @@ def leave_if_told(job: AtBorder, iteration: int) -> None:
         job.control.set_rank(job.run_rank, LEAVES, 1)
     words = job.control.words
     if job.rank == 0 and words[REGROUP] == REGROUP_ASKED:
-        words[REGROUP] = iteration + 1 + job.lead
+        agree(job, REGROUP, iteration + 1 + job.lead)
     if 0 < words[REGROUP] <= iteration == job.completed and not job.served:
         raise WorkbenchError(OUTDATED, how="aborted")

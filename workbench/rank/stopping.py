@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.rank.borders import agree
 from workbench.rank.preemption import AtBorder
 from workbench.shared_memory.control_block import ABORT, STOP, STOP_ASKED
 
@@ -9,14 +10,13 @@ from workbench.shared_memory.control_block import ABORT, STOP, STOP_ASKED
 def is_over(job: AtBorder, iteration: int) -> bool:
     """Return whether the run ends before this iteration because it was stopped, or has failed.
 
-    All agree: rank 0 turns the wish into a number before it takes part in an iteration that cannot
-    end without it; the others read that number when they come to the next one. Where ranks wait for
-    their neighbours only, some are ahead of it by then: at most by ``job.lead``. A rank that is
-    served asks its servers, whose answer says that its last push is in.
+    All agree on a border (borders.py), which rank 0 names. Where ranks wait for their neighbours
+    only, some are ahead of it by then: at most by ``job.lead``. A rank that is served asks its
+    servers, whose answer says that its last push is in.
     """
     words = job.control.words
     if words[ABORT]:
         return True
     if job.rank == 0 and words[STOP] == STOP_ASKED:
-        words[STOP] = iteration + 1 + job.lead
+        agree(job, STOP, iteration + 1 + job.lead)
     return not job.served and 0 < words[STOP] <= iteration

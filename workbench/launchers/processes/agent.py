@@ -40,7 +40,7 @@ from workbench.launchers.processes.session import Session
 from workbench.process_group.job_variables import place_in_job
 from workbench.recording.events import now
 from workbench.recording.trace_memory import trace_segment
-from workbench.shared_memory.control_block import Control
+from workbench.shared_memory.control_block import BORDERS, Control, borders
 from workbench.transports.mpi_job import ranks_by_mpiexec
 from workbench.transports.peer_page import clock_identity
 
@@ -150,6 +150,8 @@ class Agent:
         self._unprinted = 0  # bytes that there was no room for
         self._code: int | None = None
         self._words: Words | None = None
+        self._control: Control | None = None
+        self._number = -1  # of the rank
         self._trace: TraceReader | None = None
         self._due = 0.0  # when what has changed is sent again
         self._level = 0  # of detail: coarser.py
@@ -221,6 +223,7 @@ class Agent:
             self._order(body["order"], body.get("ranks", 0), payload)
         elif "words" in body and self._words is not None:
             self._words.apply(body["words"])
+            self._note_borders()
         elif "ping" in body:
             self._session.send({"pong": [body["ping"], arrived, now()]}, passing=True)
         elif "signal" in body and self._code is None:
@@ -236,12 +239,19 @@ class Agent:
         control, trace = Control.create(ranks), trace_segment("a rank")
         self._words, self._trace = Words(control.words), TraceReader(trace.memory)
         self._words.begin(words)
+        self._control, self._number = control, int(order["rank"])
+        self._note_borders()
         stacks = os.memfd_create("workbench stacks", os.MFD_CLOEXEC)
         self._kept = [control, trace]
         news = {"environment": {}, "files": descriptors.limit()}
         fds = [control.segment.fd, trace.fd, stacks]
         ipc.send(self._rank, {**order, **news}, fds=fds)
         os.close(stacks)
+
+    def _note_borders(self) -> None:
+        """Tell the others which borders the rank can know of (rank/borders.py)."""
+        if self._control is not None:
+            self._control.set_rank(self._number, BORDERS, borders(self._control.words))
 
     def _pass_up(self) -> bool:
         """Pass on what the rank has said; False: there will be no more."""

@@ -20,7 +20,14 @@ from workbench.launchers.processes.host_clock import HostClock
 from workbench.launchers.processes.relay import IDLE, PERIOD_S, Room, Words, apply
 from workbench.launchers.processes.session import Session
 from workbench.recording.events import now
-from workbench.shared_memory.control_block import RANK_WORDS, RANKS, RUN_WORDS, THAW_AT
+from workbench.shared_memory.control_block import (
+    BORDERS,
+    GONE,
+    RANK_WORDS,
+    RANKS,
+    RUN_WORDS,
+    THAW_AT,
+)
 from workbench.shared_memory.segments import Segment, how_it_ended
 from workbench.transports.peer_page import clock_identity
 
@@ -188,6 +195,8 @@ class RemoteRank:
         for descriptor, line in self._line.items():
             _write(descriptor, line)
         self.gone_at = time.monotonic()
+        if self._words is not None:
+            self._words.apply([[self._word(BORDERS), GONE]])
         self.silent, self._code = code is None, -signal.SIGKILL if code is None else code
         self._inner.close()
         if code is None:
@@ -230,11 +239,15 @@ class RemoteRank:
         elif "printed" in body:
             self._print(1 if body["printed"] == 1 else 2, bytes(payload))
 
+    def _word(self, word: int) -> int:
+        """Return the place of a word of this rank."""
+        return RUN_WORDS + self.rank * RANK_WORDS + word
+
     def _words_here(self, changes: list[list[int]]) -> list[list[int]]:
         """Return changed words with the moment at which a rank is to be thawed by our clock."""
         if self.clock is None:
             return changes
-        thaw = RUN_WORDS + self.rank * RANK_WORDS + THAW_AT
+        thaw = self._word(THAW_AT)
         return [
             [at, self.clock.here(word) if at == thaw and word else word] for at, word in changes
         ]

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from workbench.process_group.work import wait_any
 from workbench.rank.batches import Minibatches, partition
+from workbench.rank.borders import agree
 from workbench.rank.data_source import is_down, reread, wait
 from workbench.rank.preemption import leave_if_told
 from workbench.rank.take_over import attend
@@ -110,9 +111,8 @@ class Server:
 
     def _heed_stop(self) -> None:
         """Pass on the user's wish to stop, as an iteration that no worker can have begun."""
-        words = self.job.control.words
-        if self.job.rank == 0 and words[STOP] == STOP_ASKED:
-            words[STOP] = self.newest + 2
+        if self.job.rank == 0 and self.job.control.words[STOP] == STOP_ASKED:
+            agree(self.job, STOP, self.newest + 2)
 
     def _note(self, name: str, value: float, peer: int) -> None:
         moment = now()

@@ -29,6 +29,7 @@ from tests.live import (
 )
 from tests.pairwise import first
 from tests.runs.failing import SOON, failure, started
+from tests.runs.steered import hold
 from workbench import laws
 from workbench.launchers.processes.pool import warm_pool
 from workbench.shared_memory.segments import process_state
@@ -171,8 +172,7 @@ def test_clocks_go_on_when_a_frozen_worker_dies_that_can_be_spared() -> None:
 def test_a_stopped_rank_is_named_after_a_second_and_an_error_at_timeout() -> None:
     with started(timeout="2 s", all_reduce="ring") as run:
         training(run)
-        run.pause()  # so that nobody has waited for rank 1 before
-        until(lambda: len(run.held) == 3, what="all stand")
+        hold(run)  # so that nobody has waited for rank 1 before
         os.kill(run.pids[1], signal.SIGSTOP)
         begin = time.monotonic_ns()
         run.resume()

@@ -135,7 +135,7 @@ stage = show(run)
 print(stage.line.comm.comm_id)
 """
 BUSY = """
-import os
+import os, time
 stage.send({{'type': 'from the main thread'}})
 while not os.path.exists({heard!r}):
     time.sleep(0.01)

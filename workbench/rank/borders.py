@@ -15,7 +15,8 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.process_group.session import Session
 from workbench.recording.events import now
-from workbench.shared_memory.control_block import ABORT, BORDERS, GONE, Control, borders
+from workbench.shared_memory.control_block import ABORT, BORDERS, Control
+from workbench.shared_memory.named_borders import GONE, borders
 
 _PAUSE = 1e-3  # seconds between two looks
 

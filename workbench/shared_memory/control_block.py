@@ -64,8 +64,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # AT_GATE: since when it stands, 0 if it does not; SEEN: the grants that it knew of when it looked.
 # LOADS: it loads samples itself; CORRUPT: 1 + the number (CORRUPTIONS) of what the user wants done
 # to the next that it loads.
-# BORDERS: the borders that it has heard of (``borders``), of a rank that shares no memory with the
-# driver; GONE once it has ended. 0 of all others.
+# BORDERS: the borders that it has heard of, where words travel (named_borders.py).
 # NIC_OUT, NIC_IN: of a host's first rank, when its network card has sent and received all (ns).
 (
     SLOW,
@@ -102,22 +101,12 @@ OUTDATED = "a rank was lost, and the others form a new group"  # their words, wh
 STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first iteration not to run
 CHECKPOINT_ASKED = -1  # the same of CHECKPOINT
 REGROUP_ASKED = -1  # and of REGROUP
-GONE = -1  # of BORDERS
 SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
 
 
 def late_word(rank: int, generation: int) -> int:
     """Return the word that says that ``rank`` is late in a generation, now: see runs/quorum.py."""
     return (time.monotonic_ns() // 1_000_000) << 20 | (generation & 1023) << 10 | rank
-
-
-def borders(words: Sequence[int]) -> int:
-    """Return the borders that these words name, as one word: before which iterations all ranks
-    stop, regroup and write a checkpoint.
-    """
-    low = (1 << 20) - 1
-    stop, regroup, checkpoint = (words[at] & low for at in (STOP, REGROUP, CHECKPOINT))
-    return 1 << 60 | stop << 40 | regroup << 20 | checkpoint
 
 
 @dataclass(frozen=True, slots=True)

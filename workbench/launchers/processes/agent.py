@@ -40,7 +40,8 @@ from workbench.launchers.processes.session import Session
 from workbench.process_group.job_variables import place_in_job
 from workbench.recording.events import now
 from workbench.recording.trace_memory import trace_segment
-from workbench.shared_memory.control_block import BORDERS, Control, borders
+from workbench.shared_memory.control_block import BORDERS, Control
+from workbench.shared_memory.named_borders import borders
 from workbench.transports.mpi_job import ranks_by_mpiexec
 from workbench.transports.peer_page import clock_identity
 

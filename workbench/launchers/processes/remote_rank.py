@@ -22,12 +22,12 @@ from workbench.launchers.processes.session import Session
 from workbench.recording.events import now
 from workbench.shared_memory.control_block import (
     BORDERS,
-    GONE,
     RANK_WORDS,
     RANKS,
     RUN_WORDS,
     THAW_AT,
 )
+from workbench.shared_memory.named_borders import GONE
 from workbench.shared_memory.segments import Segment, how_it_ended
 from workbench.transports.peer_page import clock_identity
 

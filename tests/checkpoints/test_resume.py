@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import LONG, lenet
+from tests.live import LONG, lenet, until
 from tests.pairwise import first
 from workbench.checkpoints.folder import MANIFEST, iterations, name_of
 
@@ -143,6 +143,24 @@ def test_strategies_without_a_common_iteration_go_on(tmp_path: Path, strategy: s
     interrupted(tmp_path, strategy, 3, {})
     result = wb.run(experiment(strategy, 3, {}, resume=str(tmp_path))).wait(timeout=90)
     assert len(result.losses) == ALL and all(map(math.isfinite, result.losses))
+
+
+@pytest.mark.parametrize("strategy", first(1, ["ad_psgd", "malt"]))
+def test_stopped_at_iterations_of_their_own_ranks_write_one_last_checkpoint(
+    tmp_path: Path, strategy: str
+) -> None:
+    plan = wb.Checkpoint(folder=str(tmp_path), every=0)
+    run = wb.run(experiment(strategy, 3, {}, iterations=LONG, checkpoint=plan))
+    run.slow(2, 4)
+    asked, there = run.checkpoint(), run.iteration
+    until(lambda: run.done or run.iteration > there + 3, what="they are apart")
+    run.stop()
+    run.wait(timeout=60)
+    assert "checkpoint problem" not in run.store.metadata
+    last, before = iterations(tmp_path)
+    assert name_of(before) == asked.name and (tmp_path / name_of(last) / MANIFEST).exists()
+    more = experiment(strategy, 3, {}, iterations=last + 2, resume=str(tmp_path))
+    assert len(wb.run(more).wait(timeout=90).losses) == last + 2
 
 
 def test_at_any_moment(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from workbench.shared_memory.control_block import (
     SAVED,
     Control,
 )
-from workbench.store.result import mean_losses
+from workbench.store.result import losses_since
 
 _HISTORY = "history"  # iterations that were done, their losses and samples
 
@@ -154,7 +154,11 @@ class Checkpointing:
             return
         if self._job.rank == self.writers[0]:
             self.heed(iteration)
-        if iteration > max(0, self._last):
+        news = iteration if iteration > max(0, self._last) else 0
+        if self.meets:
+            while self._meet(iteration, news, ended=True):
+                news = iteration if iteration > self._last else 0
+        elif news:
             self.save(iteration)
 
     def save(self, iteration: int) -> None:
@@ -162,14 +166,35 @@ class Checkpointing:
         assert self._saver is not None
         words, job = self._job.control.words, self._job
         before, self._last = self._last, iteration
-        number = words[CHECKPOINT] if self.meets and before < words[CHECKPOINT] else iteration
         if self.meets:
-            dist.barrier(group=job.metrics_group())
-        self._saver.save(job.parts, number, self._history(iteration))
-        if self.meets:
-            dist.barrier(group=job.metrics_group())
+            asked = before < words[CHECKPOINT]
+            self._meet(iteration, words[CHECKPOINT] if asked else iteration, ended=False)
+        else:
+            self._saver.save(job.parts, iteration, self._history(iteration))
+            self._write()
+
+    def _meet(self, iteration: int, number: int, *, ended: bool) -> bool:
+        """Write a checkpoint with the others, each of which is at an iteration of its own. Who has
+        ``ended`` comes until all have. ``number``: the checkpoint's, or 0, by this rank; that of
+        those that go on counts, then that of the furthest. Returns whether any goes on.
+        """
+        job, group = self._job, self._job.metrics_group()
+        words = torch.tensor([0 if ended else number, number if ended else 0, int(not ended)])
+        dist.all_reduce(words, dist.ReduceOp.MAX, group=group)
+        asked, furthest, goes_on = words.tolist()
+        if chosen := asked if goes_on else furthest:
+            assert self._saver is not None
+            self._last = iteration
+            self._saver.save(job.parts, chosen, self._history(iteration))
+            dist.barrier(group=group)
+            self._write()
+        return bool(goes_on)
+
+    def _write(self) -> None:
+        """Write what was copied, in the background."""
+        assert self._saver is not None
         present = [rank for rank in self.writers if rank not in self.lost]
-        self._saver.write(job.rank, present, job.ranks, self._note)
+        self._saver.write(self._job.rank, present, self._job.ranks, self._note)
 
     def abandon(self) -> None:
         """Give up a checkpoint that is not whole yet: a rank that it needs was lost."""
@@ -201,8 +226,8 @@ class Checkpointing:
         """
         job, each, saved_history = self._job, saved.all(_HISTORY), saved.own(_HISTORY)
         for number in sorted({one["model"] for one in each}):
-            losses = mean_losses([one for one in each if one["model"] == number])
-            job.history[str(number)] = each[0]["before"].get(str(number), []) + losses
+            reports = [one for one in each if one["model"] == number]
+            job.history[str(number)] = losses_since(each[0]["before"].get(str(number), []), reports)
         return (
             int(saved_history["iteration"])
             if saved.same_ranks and saved_history

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import WorkbenchError
 from workbench.store.recoveries import Recovery
-from workbench.store.result import Result, digest, mean_losses, tensors
+from workbench.store.result import Result, digest, losses_since, tensors
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,8 +42,10 @@ def outcome(
         numbers = sorted({report["model"] for report in trained})
         history = trained[0]["history"]  # where the run was resumed
         result.model_losses = [
-            history.get(str(number), [])
-            + mean_losses([one for one in (*trained, *past()) if one["model"] == number])
+            losses_since(
+                history.get(str(number), []),
+                [one for one in (*trained, *past()) if one["model"] == number],
+            )
             for number in numbers
         ]
         result.losses = result.model_losses[0]

@@ -112,6 +112,15 @@ def mean_losses(reports: Sequence[Mapping[str, Any]]) -> list[float]:
     return losses
 
 
+def losses_since(before: list[float], reports: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the mean losses of ``before`` a run was resumed, and those since. A rank that was
+    behind then reports iterations that the others' losses are of already.
+    """
+    trained = [one for one in reports if one["losses"]]
+    first = min((one["begun"] for one in trained), default=len(before))
+    return before + mean_losses(trained)[max(0, len(before) - first) :]
+
+
 def digest(parameters: dict[str, torch.Tensor]) -> str:
     """Return the SHA-256 of names and bytes: equal exactly if two replicas are bit-identical."""
     import torch

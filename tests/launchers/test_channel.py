@@ -249,7 +249,7 @@ def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
 def test_ranks_without_shared_memory_save_and_stop_before_the_same_iteration(
     afar: Callable[[], Any], tmp_path: Path
 ) -> None:
-    """What they agree on comes to them later than what they train on."""
+    """Agree on an iteration by words that come later than the data of the one before."""
     exp = lenet(ranks=3, iterations=LONG)
     plan = wb.Checkpoint(folder=str(tmp_path / "saved"), every=LONG)
     run = wb.run(exp.replace(launcher="afar", checkpoint=plan))

@@ -89,7 +89,7 @@ class Channel:
 
     @property
     def encrypted(self) -> bool:
-        """Whether what carries it is encrypted, as where it may lead to another host."""
+        """Return whether it is encrypted: then it may lead to another host."""
         return self._wire is not None
 
     def finish(self, seconds: float) -> None:

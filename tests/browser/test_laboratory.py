@@ -148,7 +148,7 @@ def test_from_a_preset_to_a_comparison(
     links.blur()
     field(box, "network-links").get_by_text("there is no rank 9").wait_for()
     button(box, "start").click()
-    box.get_by_text("Not started. What is wrong stands at: links that differ.").wait_for()
+    box.get_by_text("Not started. Correct these fields: links that differ.").wait_for()
     assert links.input_value() == "0->9: 5 ms"
     picture(box, f"laboratory-refused-{scheme}")
 

@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> No
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "true"
     assert "cannot be run yet" in page.locator("pre").inner_text(), "no code of the fields before"
     page.get_by_role("button", name="Start this run").click()
-    page.get_by_text("Not started. What is wrong stands at: ranks.").wait_for()
+    page.get_by_text("Not started. Correct these fields: ranks.").wait_for()
     assert page.locator("#field-ranks").evaluate("(e) => e.getRootNode().activeElement === e")
     page.locator("#field-ranks").fill("3")
     wait_for(lambda: "ranks=3" in page.locator("pre").inner_text(), "the code, once it is right")
@@ -125,15 +125,15 @@ def test_values_and_lines_are_picked_and_others_typed(web_app: str, open_page: O
     about = page.locator('[id="field-options.graph-about"]')
     wait_for(lambda: "wrong" in (about.get_attribute("class") or ""), "words at the field")
     page.get_by_role("button", name="Start this run").click()
-    page.get_by_text("What is wrong stands at: graph").wait_for()
+    page.get_by_text("Correct these fields: graph").wait_for()
     assert other.evaluate("(e) => e.getRootNode().activeElement === e")
     assert other.get_attribute("aria-invalid") == "true"
     page.locator("#field-ranks").fill("many")  # as any news of the server: the words stay
-    page.get_by_text("What is wrong stands at: ranks").wait_for()
+    page.get_by_text("Correct these fields: ranks").wait_for()
     page.locator("#field-ranks").fill("4")
     other.fill("complete")
     wait_for(lambda: '"graph": "complete"' in code.inner_text(), "what is right now")
-    assert page.get_by_text("What is wrong stands at").count() == 0
+    assert page.get_by_text("Correct these fields").count() == 0
 
 
 @pytest.mark.full

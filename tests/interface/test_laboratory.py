@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -108,6 +109,30 @@ def test_a_list_takes_a_path_and_another_value_and_lines_are_picked(
     assert faults.value == "jitter 0.1 x6\njitter 0.1 x6" and faults.phrases.value == ""
 
 
+def test_so_many_ranks_are_asked_about_before_any_starts(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same button starts them; a change of the form takes the question back."""
+    cores = os.cpu_count() or 1
+    many = 200 * cores
+    begun: list[int] = []
+    monkeypatch.setattr(lab, "_start", lambda exp: begun.append(exp.ranks))
+    lab.sheet.entries["batch_size"].value = lab.sheet.entries["ranks"].value = many
+    lab.start()
+    assert begun == [] and lab.start_button.description == "Start anyway"
+    memory = f"about {many / 10:,.0f} GB. Start them anyway?"
+    assert f"{many:,} ranks on {cores} core" in lab.status.value and memory in lab.status.value
+    lab.sheet.entries["iterations"].value = 7
+    assert lab.start_button.description == "Run"
+    lab.start()
+    assert begun == []
+    lab.start()
+    assert begun == [many] and lab.start_button.description == "Run"
+    lab.sheet.entries["ranks"].value = 64
+    lab.start()
+    assert begun == [many, 64], "64 ranks start without a question"
+
+
 def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +144,7 @@ def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(
         monkeypatch.setattr(entry.input, "focus", partial(led.append, name))
     lab.start()
     assert lab.run is None
-    assert "What is wrong stands at: links that differ, seed." in lab.status.value
+    assert "Not started. Correct these fields: links that differ, seed." in lab.status.value
     assert led == ["network.links"], "the first of them has the focus"
     assert "has no unit" in lab.sheet.entries["network.links"].wrong
     assert "greater than or equal to 0" in lab.sheet.entries["seed"].wrong

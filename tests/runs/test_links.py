@@ -6,6 +6,7 @@ What is timed here is slept or paced, never computed: a busy machine makes it la
 from __future__ import annotations
 
 import time
+from itertools import product
 
 import polars as pl
 import pytest
@@ -16,7 +17,9 @@ from tests.pairwise import first
 from tests.runs.steered import started
 from workbench import laws
 from workbench.messaging.pacing import Pacer
-from workbench.shared_memory.control_block import Control
+from workbench.runs.launching import set_up_links
+from workbench.shared_memory.control_block import ATTENTION, Control
+from workbench.shared_memory.link_state import LinkState
 
 
 def pairs(events: pl.DataFrame, source: int) -> pl.DataFrame:
@@ -96,6 +99,48 @@ def test_a_network_is_what_the_experiment_says_link_by_link() -> None:
     assert quick(slow["late"]) == pytest.approx(8, rel=0.05)
     assert quick(pairs(events, 2).filter("waited")["late"]) == pytest.approx(2, rel=0.1)
     assert quick(slow["flight"] / (slow["nbytes"] / 12_500)) == pytest.approx(1, abs=0.05)
+
+
+NETWORKS = {
+    "none": (4, wb.Network()),
+    "alike": (5, wb.Network(latency="1 ms", bandwidth="1 Gbit/s")),
+    "hosts": (12, wb.Network(latency="1 ms", levels=(2, 3, 2), between=wb.Link(latency="9 ms"))),
+    "each level": (
+        12,
+        wb.Network(
+            levels=(3, 2, 2),
+            between=(wb.Link(latency="2 ms"), wb.Link(bandwidth="1 Gbit/s", down=True)),
+        ),
+    ),
+    "own": (4, wb.Network(latency="3 ms", links={(1, 2): wb.Link(down=True), (3, 0): wb.Link()})),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_link_is_set_up_as_the_network_says(name: str) -> None:
+    ranks, network = NETWORKS[name]
+    control = Control.create(ranks)
+    set_up_links(wb.Experiment(ranks=ranks, network=network, batch_size=60), control)
+    for a, b in product(range(ranks), repeat=2):
+        link = network.link(a, b) if a != b else wb.Link()
+        width = link.bytes_per_second
+        expected = LinkState(link.latency_ns, round(1e12 / width), link.down)
+        assert control.link(a, b) == expected, (a, b)
+    assert control.words[ATTENTION] == (name != "none")
+
+
+def test_links_of_many_ranks_are_set_up_at_once() -> None:
+    """A look at all links after each of them took 7.5 s for 128 ranks, and an hour for 1,024."""
+    for network in (
+        wb.Network(latency="1 ms"),
+        wb.Network(levels=(16, 64), between=wb.Link(latency="1 ms")),
+    ):
+        exp = wb.Experiment(ranks=1024, batch_size=1024, network=network)
+        control = Control.create(1024)
+        before = time.thread_time()
+        set_up_links(exp, control)
+        assert time.thread_time() - before < 2, "s of this thread's own: a busy machine adds none"
+        assert control.link(0, 1023).latency_ns == control.link(1023, 0).latency_ns == 1_000_000
 
 
 @pytest.mark.alone

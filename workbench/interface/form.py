@@ -15,11 +15,13 @@ can show its name.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from workbench.common.errors import Problem, SpecError
+from workbench.common.units import counted
 from workbench.experiment import options as form_options
 from workbench.experiment.named_links import NAMED
 from workbench.experiment.python_text import as_code, as_program
@@ -169,6 +171,20 @@ def _in_order(options: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
     known = [*(form_options.options_of(strategy) if named else form_options.all_options())]
     place = {name: at for at, name in enumerate(known)}
     return {name: options[name] for name in sorted(options, key=lambda n: place.get(n, len(known)))}
+
+
+EASY_RANKS = 64, 16  # that start without a question: so many, and so many for each core
+RANK_BYTES = 100_000_000  # of a rank with a small model: what its process and its mailboxes take
+
+
+def question(exp: Experiment) -> str:
+    """Return what to ask before so many ranks are started on this machine; "": nothing."""
+    cores = os.cpu_count() or 1
+    if exp.launcher != "local" or exp.ranks <= max(EASY_RANKS[0], EASY_RANKS[1] * cores):
+        return ""
+    memory = exp.ranks * RANK_BYTES / 1e9
+    where = counted(cores, "core")
+    return f"{counted(exp.ranks, 'rank')} on {where}: about {memory:,.0f} GB. Start them anyway?"
 
 
 NO_CODE = "# This cannot be run yet: see the fields in red."

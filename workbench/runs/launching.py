@@ -8,15 +8,19 @@ import secrets
 import weakref
 from collections.abc import Mapping
 from functools import partial
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from workbench.choosing.costs import Costs, links_of, load
 from workbench.common.threads import start as start_thread
 from workbench.experiment.checks import prepare
+from workbench.experiment.network import Link
 from workbench.experiment.spec import Experiment, Slow
 from workbench.experiment.yaml_text import as_fields, parse
 from workbench.launchers.processes.launcher import Launcher, MeetingPlace, launcher_of
-from workbench.shared_memory.control_block import SLOW, Control
+from workbench.shared_memory.control_block import SLOW, Control, ps_per_byte
+from workbench.shared_memory.link_state import PLAIN, LinkState
 from workbench.shared_memory.network_cards import set_up_cards
 
 if TYPE_CHECKING:
@@ -24,22 +28,32 @@ if TYPE_CHECKING:
 
 
 def set_up_links(exp: Experiment, control: Control) -> None:
-    """Write the emulated links, and the ranks that are slow from the start."""
-    for a in range(exp.ranks):
-        for b in range(exp.ranks):
-            if a != b:
-                link = exp.network.link(a, b)
-                control.set_link(
-                    a,
-                    b,
-                    latency_ns=link.latency_ns,
-                    bytes_per_second=link.bytes_per_second,
-                    down=link.down,
-                )
-    set_up_cards(control, exp.network.nic_bytes_per_second, exp.network.ranks_per_nic)
+    """Write the emulated links, and the ranks that are slow from the start.
+
+    A rank's links to all ranks of its group of hosts are written as one, then those to its own host
+    in their place: a word for each pair of 1,024 ranks would take seconds.
+    """
+    network, p = exp.network, exp.ranks
+    widths = list(accumulate(network.levels, mul, initial=1))
+    blocks = [min(p, width) for width in widths[1:]] or [p]
+    usual = [_state_of(network.at(level)) for level in range(len(blocks))]
+    for a in range(p) if set(usual) != {PLAIN} else ():
+        for block, link in zip(blocks[::-1], usual[::-1], strict=True):
+            start = a - a % block
+            control.fill_links(a, range(start, min(start + block, p)), link)
+        control.fill_links(a, range(a, a + 1), PLAIN)  # what it sends to itself does not travel
+    for a, b in network.links:
+        if a < p and b < p:
+            control.fill_links(a, range(b, b + 1), _state_of(network.link(a, b)))
+    control.refresh()
+    set_up_cards(control, network.nic_bytes_per_second, network.ranks_per_nic)
     for fault in exp.faults:
         if isinstance(fault, Slow) and not fault.has_moment:
             control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))
+
+
+def _state_of(link: Link) -> LinkState:
+    return LinkState(link.latency_ns, ps_per_byte(link.bytes_per_second), bool(link.down))
 
 
 def costs_of(exp: Experiment) -> Costs:

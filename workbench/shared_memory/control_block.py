@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -104,6 +105,11 @@ REGROUP_ASKED = -1  # and of REGROUP
 SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
 
 
+def ps_per_byte(bytes_per_second: float) -> int:
+    """Return a bandwidth as a link's word; infinity, which is unlimited, is 0."""
+    return round(min(1e12 / bytes_per_second, SLOWEST))
+
+
 def late_word(rank: int, generation: int) -> int:
     """Return the word that says that ``rank`` is late in a generation, now: see runs/quorum.py."""
     return (time.monotonic_ns() // 1_000_000) << 20 | (generation & 1023) << 10 | rank
@@ -193,10 +199,16 @@ class Control:
         if latency_ns is not None:
             self.words[at + LATENCY_NS] = latency_ns
         if bytes_per_second is not None:
-            self.words[at + PS_PER_BYTE] = round(min(1e12 / bytes_per_second, SLOWEST))
+            self.words[at + PS_PER_BYTE] = ps_per_byte(bytes_per_second)
         if down is not None:
             self.words[at + DOWN] = int(down)
         self.refresh()
+
+    def fill_links(self, source: int, targets: range, link: LinkState) -> None:
+        """Give a rank's links to neighboring ranks the same state; ``refresh`` is the caller's."""
+        words = array("q", (link.latency_ns, link.ps_per_byte, int(link.down), 0))
+        at = self._link_at(source, targets.start)
+        self.words[at : at + len(targets) * LINK_WORDS] = memoryview(words * len(targets))
 
     def state(self) -> ControlState:
         """Return all words as they are now, read one by one: two need not be of the same moment."""

@@ -25,7 +25,7 @@ from workbench.interface.laboratory.past import PastRuns
 from workbench.interface.laboratory.sheet import Looks, Sheet
 from workbench.interface.laboratory.stage import LiveStage
 from workbench.interface.laboratory.still import WORDS, still
-from workbench.interface.laboratory.way_in import Code, WayIn, close_whole, row, title
+from workbench.interface.laboratory.way_in import Code, StartButton, WayIn, close_whole, row, title
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, label
@@ -83,12 +83,11 @@ class Lab(w.VBox):
         self.preset_words = w.HTML()
         self.back = w.Button(description="Undo", icon="undo", tooltip="Take the last change back")
         self.reset = w.Button(description="Reset to preset", tooltip="As the preset is")
-        self.start_button = w.Button(description="Run", icon="play", button_style="primary")
+        self.start_button = StartButton()
         # A run is stopped on its stage; this one is there while a comparison goes on.
         self.stop_button = w.Button(description="Stop all", icon="stop", disabled=True)
         self.stop_button.layout.display = "none"
-        self.status = w.HTML()
-        self.code = Code()
+        self.status, self.code = w.HTML(), Code()
         self.sheet = Sheet(first.experiment, lambda: None)
         self.sheet._changed = self._changed
         self._now = self.preset.value, self.sheet.values
@@ -101,8 +100,7 @@ class Lab(w.VBox):
         self.reset.on_click(lambda _: self._choose())
         self.start_button.on_click(lambda _: self.start())
         self.stop_button.on_click(lambda _: self.stop())
-        for name in ("start", "stop"):
-            getattr(self, f"{name}_button").add_class(f"wb-lab-{name}")
+        self.stop_button.add_class("wb-lab-stop")
         hear_at_once(self.stop_button.comm)  # even while a cell runs
 
     def _parts(self) -> list[Any]:
@@ -151,6 +149,7 @@ class Lab(w.VBox):
         if now[1] != self._now[1]:
             self._undo = [*self._undo, self._now][-UNDOS:]
         self._now = now
+        self.start_button.agreed("")  # it asked about another experiment
         self.back.disabled = not self._undo
         preset = self.presets[self.preset.value]
         self.gallery.chosen = preset.name
@@ -197,9 +196,10 @@ class Lab(w.VBox):
         """Run what the form says, unless something runs already; what cannot be is said there."""
         exp = self.sheet.experiment()
         if exp is None:
-            labels = self.sheet.lead_to_what_is_wrong()
-            where = f"What is wrong stands at: {labels}." if labels else "See below the fields."
-            self._say(f"Not started. {where}", wrong=True)
+            self._say(self.sheet.lead_to_what_is_wrong(), wrong=True)
+            return
+        if not self.start_button.agreed(question := form.question(exp)):
+            self._say(question, wrong=True)
             return
         try:
             self._start(exp)

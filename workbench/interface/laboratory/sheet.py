@@ -252,11 +252,13 @@ class Sheet(w.VBox):
         self._wrong.value = _words(rest)
 
     def lead_to_what_is_wrong(self) -> str:
-        """Move the focus to the first wrong field. Return the labels of all, in a row."""
+        """Move the focus to the first wrong field. Return a sentence that names all of them."""
         wrong = [entry for entry in self.entries.values() if entry.wrong]
         if wrong:
             wrong[0].focus()
-        return ", ".join(entry.field.label.lower() for entry in wrong)
+        labels = ", ".join(entry.field.label.lower() for entry in wrong)
+        where = f"Correct these fields: {labels}." if labels else "See below the fields."
+        return f"Not started. {where}"
 
     def _fold(self) -> None:
         """Show the less frequent fields, or fold them away."""

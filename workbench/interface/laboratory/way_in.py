@@ -20,6 +20,22 @@ class Code(Small):
     text = traitlets.Unicode().tag(sync=True)
 
 
+class StartButton(w.Button):
+    """The button that starts a run; of a costly one it asks first, and the next click starts it."""
+
+    def __init__(self) -> None:
+        self._asked = ""
+        super().__init__(description="Run", icon="play", button_style="primary")
+        self.add_class("wb-lab-start")
+
+    def agreed(self, question: str) -> bool:
+        """Return whether there is no question, or it was asked at the last click already."""
+        agreed = question in ("", self._asked)
+        self._asked = "" if agreed else question
+        self.description = "Run" if agreed else "Start anyway"
+        return agreed
+
+
 class WayIn(w.Box):
     """The cards, and the form: below them, or beside them once a card is changed first."""
 

@@ -332,7 +332,7 @@ class Form {
     const invalid = state.fields.filter((field) => state.wrong[field.name]);
     const labels = invalid.map((field) => field.label.toLowerCase()).join(", ");
     this.isRefused = labels !== "" && (this.isRefused || !!answers);
-    const see = this.isRefused ? `Not started. What is wrong stands at: ${labels}.` : "";
+    const see = this.isRefused ? `Not started. Correct these fields: ${labels}.` : "";
     const refused = state.refused || state.wrong[""] || see;
     if (answers && !state.busy) this.answered(refused);
     else this.refused.textContent = refused;

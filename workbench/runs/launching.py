@@ -19,8 +19,8 @@ from workbench.experiment.network import Link
 from workbench.experiment.spec import Experiment, Slow
 from workbench.experiment.yaml_text import as_fields, parse
 from workbench.launchers.processes.launcher import Launcher, MeetingPlace, launcher_of
-from workbench.shared_memory.control_block import SLOW, Control, ps_per_byte
-from workbench.shared_memory.link_state import PLAIN, LinkState
+from workbench.shared_memory.control_block import SLOW, Control
+from workbench.shared_memory.link_state import PLAIN, LinkState, ps_per_byte
 from workbench.shared_memory.network_cards import set_up_cards
 
 if TYPE_CHECKING:

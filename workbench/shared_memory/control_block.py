@@ -12,12 +12,11 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workbench.common.errors import How
-from workbench.shared_memory.link_state import PLAIN, LinkState
+from workbench.shared_memory.link_state import PLAIN, LinkState, ps_per_byte
 from workbench.shared_memory.ordering import fence, observe, publish
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 
@@ -96,18 +95,12 @@ RUN_WORDS, RANK_WORDS, LINK_WORDS = 24, 24, 4
 UNITS = ("chunk", "step", "iteration")
 STARTING, TRAINING, DONE = range(3)
 CORRUPTIONS = ("nan", "raises", "shape", "bitflip")  # the kinds of ``wb.Corrupt``
-SLOWEST = 1 << 62  # ps a byte: the most that a word holds
 ABORTED = "the run was aborted by its driver"  # the words of a rank that ends because ABORT is set
 OUTDATED = "a rank was lost, and the others form a new group"  # their words, where LOST is set
 STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first iteration not to run
 CHECKPOINT_ASKED = -1  # the same of CHECKPOINT
 REGROUP_ASKED = -1  # and of REGROUP
 SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
-
-
-def ps_per_byte(bytes_per_second: float) -> int:
-    """Return a bandwidth as a link's word; infinity, which is unlimited, is 0."""
-    return round(min(1e12 / bytes_per_second, SLOWEST))
 
 
 def late_word(rank: int, generation: int) -> int:
@@ -206,9 +199,9 @@ class Control:
 
     def fill_links(self, source: int, targets: range, link: LinkState) -> None:
         """Give a rank's links to neighboring ranks the same state; ``refresh`` is the caller's."""
-        words = array("q", (link.latency_ns, link.ps_per_byte, int(link.down), 0))
+        words = struct.pack("4q", link.latency_ns, link.ps_per_byte, link.down, 0) * len(targets)
         at = self._link_at(source, targets.start)
-        self.words[at : at + len(targets) * LINK_WORDS] = memoryview(words * len(targets))
+        self.words[at : at + len(words) // 8] = memoryview(words).cast("q")
 
     def state(self) -> ControlState:
         """Return all words as they are now, read one by one: two need not be of the same moment."""
@@ -233,15 +226,13 @@ class Control:
     def refresh(self) -> None:
         """Compute ``attention`` again after any thread has changed a setting."""
         with self._refreshing:  # else an older answer might be written over a newer one
-            links = self.words[self._links_at : self._gates_at // 8]
-            held, aborted = self.words[HELD], self.words[ABORT]
-            slowed, cards = self.words[SLOW_MOTION] != 1000, self.words[NIC_PS]
-            self.words[ATTENTION] = int(bool(held or aborted or slowed or cards or any(links)))
+            words, links = self.words, self.words[self._links_at : self._gates_at // 8]
+            own = words[HELD] or words[ABORT] or words[NIC_PS] or words[SLOW_MOTION] != 1000
+            words[ATTENTION] = int(bool(own or any(links)))
 
     def hold(self) -> None:
-        # What an earlier step let through counts no more.
         self.words[GRANT_UNIT] = UNITS.index("chunk")
-        self.words[GRANT_FROM] = self.words[GRANT]
+        self.words[GRANT_FROM] = self.words[GRANT]  # an earlier step lets through no more
         if not self.words[HELD]:
             for rank in range(self.ranks):
                 self.set_rank(rank, AT_GATE, 0)
@@ -255,9 +246,7 @@ class Control:
         self.open_gates()
 
     def grant(self, unit: str) -> None:
-        """Let every rank pass its next boundary of this kind, in one of its groups, while ranks are
-        held.
-        """
+        """Let every held rank pass its next boundary of this kind, in one of its groups."""
         self.words[GRANT_UNIT] = UNITS.index(unit)
         self.words[GRANT_UNTIL] = min(self.rank_word(rank, ITERATION) for rank in range(self.ranks))
         publish(self.words, GRANT, self.words[GRANT] + 1)

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 
 from workbench.common.units import print_bandwidth, print_duration
 
+SLOWEST = 1 << 62  # ps a byte: the most that a word of the control block holds
+
+
+def ps_per_byte(bytes_per_second: float) -> int:
+    """Return a bandwidth as picoseconds a byte; infinity, which is unlimited, is 0."""
+    return round(min(1e12 / bytes_per_second, SLOWEST))
+
 
 @dataclass(frozen=True, slots=True)
 class LinkState:

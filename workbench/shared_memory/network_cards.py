@@ -15,14 +15,14 @@ from workbench.shared_memory.control_block import (
     NIC_SLOWNESS,
     SLICE,
     SLOW_MOTION,
-    SLOWEST,
     Control,
 )
+from workbench.shared_memory.link_state import SLOWEST, ps_per_byte
 
 
 def set_up_cards(control: Control, bytes_per_second: float, ranks: int) -> None:
     """Give each host's card this bandwidth, each way; ``ranks``: of a host."""
-    control.words[NIC_PS] = round(min(1e12 / bytes_per_second, SLOWEST))
+    control.words[NIC_PS] = ps_per_byte(bytes_per_second)
     control.words[NIC_RANKS] = ranks
     control.refresh()
 

@@ -215,3 +215,63 @@ def test_where_nothing_is_trained_the_whole_call_stands_beside_its_moment() -> N
     picture = svg(still)
     assert "The whole call, rank by rank" in picture and ">Loss<" not in picture
     assert "The whole call" not in svg(select(stored(training(5)))), "a run has its loss there"
+
+
+# ---- what was made by us
+
+SLOW = wb.Link(latency="20 ms")
+
+
+def dashes(picture: str) -> int:
+    """Return how many links are drawn dashed as ours, without that of the key."""
+    drawn = [
+        one for one in ET.fromstring(picture).iter(f"{SVG}line") if one.get("stroke-dasharray")
+    ]
+    return len(drawn) - 1 if drawn else 0
+
+
+@pytest.mark.parametrize(
+    ("network", "emulated", "dashed"),
+    [
+        (wb.Network(), "", 0),
+        (wb.Network(links={(0, 1): SLOW}), "link 0 → 1 emulated: 20 ms", 1),
+        (wb.Network(links={(0, 1): wb.Link(down=True)}), "link 0 → 1 cut", 1),
+        (
+            wb.Network(links={(a, (a + 1) % 4): SLOW for a in range(4)}),
+            "4 links emulated: 20 ms",
+            4,
+        ),
+        (wb.Network(latency="5 ms"), "all links emulated: 5 ms", 4),
+        (wb.Network(levels=(2, 2), between=SLOW), "links between hosts emulated: 20 ms", 2),
+    ],
+)
+def test_what_is_emulated_is_said_and_its_links_are_dashed(
+    network: wb.Network, emulated: str, dashed: int
+) -> None:
+    spec = wb.Experiment(ranks=4, iterations=200, network=network).to_yaml()
+    picture = svg(select(Store.from_frame(training(5), {"experiment": spec})))
+    assert dashes(picture) == dashed
+    assert (emulated in " ".join(words(picture))) and (emulated in picture.split("</title>")[0])
+    assert ("emulated" in picture) == ("emulated" in emulated or ("cut" in emulated))
+
+
+def test_a_link_that_was_changed_by_hand_is_dashed_and_one_that_was_restored_is_not() -> None:
+    def fault(name: str, at: int, group: str, value: float) -> dict[str, object]:
+        more = {"kind": "fault", "name": name, "group": group, "value": value, "op": -1}
+        return loss_row(0, 0, 0.0) | more | {"start_ns": at, "end_ns": at, "rank": -1, "peer": 1}
+
+    events = training(3)
+    last = int(events["end_ns"].max())
+    by_hand = [fault("link", last, "0->1", 0.02), fault("slow", last, "", 3.0)]
+    picture = svg(select(stored(pl.concat([events, table(by_hand)]))))
+    assert dashes(picture) == 1
+    assert "link 0 → 1 emulated: 20 ms · rank 1 slowed ×3" in words(picture)
+    by_hand += [fault("link", last + 1, "0->1", 0.0), fault("slow", last + 1, "", 1.0)]
+    picture = svg(select(stored(pl.concat([events, table(by_hand)]))))
+    assert dashes(picture) == 0 and "emulated" not in picture
+
+
+def test_what_is_padded_or_random_is_said_too() -> None:
+    spec = wb.Experiment(ranks=4, pad_compute="20 ms", faults=(wb.Slow(rank=2, factor=4),))
+    picture = svg(select(Store.from_frame(training(2), {"experiment": spec.to_yaml()})))
+    assert "compute padded to 20 ms · rank 2 slowed ×4" in words(picture)

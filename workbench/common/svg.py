@@ -22,6 +22,7 @@ INK = {
     "wait": "#a6277f",
     "fault": "#bc1e2c",
     "live": "#1a7a43",
+    "hold": "#814600",
 }
 # For a picture that draws with ``currentColor`` on the ground that ``opened`` gives it.
 IN_BOTH = (
@@ -63,11 +64,20 @@ def text(
     )
 
 
-def line(a: tuple[float, float], b: tuple[float, float], ink: str, width: float) -> str:
+def line(
+    a: tuple[float, float], b: tuple[float, float], ink: str, width: float, dash: str = ""
+) -> str:
+    """Return a line; ``dash`` is SVG's stroke-dasharray."""
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" '
-        f'stroke="{INK[ink]}" stroke-width="{width:g}"/>'
+        f'stroke="{INK[ink]}" stroke-width="{width:g}"{dashed}/>'
     )
+
+
+def made_line(a: tuple[float, float], b: tuple[float, float], down: bool) -> str:
+    """Return a link that was slowed or cut on purpose: dashed, in the ink of what we made."""
+    return line(a, b, "fault" if down else "hold", 4, "2 3" if down else "7 4")
 
 
 def round_up(value: float) -> float:

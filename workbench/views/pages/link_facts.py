@@ -78,6 +78,30 @@ def emulated(
     return entries, [_level(link.words, link.down) if link else PLAIN for link in common]
 
 
+def made_links(
+    run_facts: Mapping[str, Any], links: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], bool]:
+    """Return those of these links that are emulated, with whether they are cut. ``run_facts``: the
+    header's ``run``.
+    """
+    own = {(link["from"], link["to"]): bool(link["down"]) for link in run_facts["emulated"]}
+    levels, usual = run_facts["levels"], run_facts["link_levels"]
+    result = {}
+    for ends in links:
+        level = usual[topology.level(levels, *ends)]
+        if ends in own or level["made"]:
+            result[ends] = own.get(ends, bool(level["down"]))
+    return result
+
+
+def emulation_notes(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the words of links that differ; of more than two how many there are."""
+    if len(entries) <= 2:
+        return [str(one["words"]) for one in entries]
+    kinds = {str(one["made"]) for one in entries}
+    return [f"{len(entries)} links {kinds.pop() if len(kinds) == 1 else 'emulated'}"]
+
+
 def changed(
     known: Iterable[dict[str, Any]], by_hand: Mapping[tuple[int, int], LinkState]
 ) -> list[dict[str, Any]]:

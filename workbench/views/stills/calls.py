@@ -6,11 +6,13 @@ most is on its way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
+
+from workbench.views.pages.link_facts import made_links
 
 KEY = ["generation", "group", "op"]  # of a collective
 APART = ("metrics", "control")  # groups that do not train
@@ -41,6 +43,7 @@ class Side:
     links: tuple[tuple[int, int], ...]
     flights: tuple[Flight, ...]
     waiting: tuple[int, ...]
+    made_links: Mapping[tuple[int, int], bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,15 +171,17 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
         return ()
     at = _busiest_of(result)
     start = min(call.facts["start_ns"] for call in result)
+    moments = [_at_moment(call, at) for call in result]
     return tuple(
         Side(
             label=side["label"],
             ranks=1 + max(int(call.rows["rank"].to_numpy().max()), 0),
             seconds=(call.facts["end_ns"] - call.facts["start_ns"]) / 1e9,
             at=(at - start) / 1e9,
-            **_at_moment(call, at),
+            made_links=made_links(run_facts, moment["links"]),
+            **moment,
         )
-        for side, call in zip(sides, result, strict=True)
+        for side, call, moment in zip(sides, result, moments, strict=True)
     )
 
 

@@ -7,12 +7,14 @@ where they are alike then, after the latest at which they were furthest apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from workbench.analysis import replicas
+from workbench.views.pages.link_facts import made_links
 
 APART = ("metrics", "control")  # groups that do not train
 RECENT = 40  # iterations whose sketches are read: the newest may not be whole
@@ -30,6 +32,7 @@ class Mixing:
     sent: tuple[tuple[int, int, int], ...] = ()
     distances: tuple[float, ...] = ()
     words: str = ""
+    made_links: Mapping[tuple[int, int], bool] = field(default_factory=dict)
 
 
 def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Mixing | None:
@@ -60,6 +63,7 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Mixing | None:
         sent=tuple(sorted(moved.iter_rows())),
         distances=distances,
         words=words,
+        made_links=made_links(run_facts, moved.select("rank", "peer").iter_rows()),
     )
 
 

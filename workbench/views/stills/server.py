@@ -7,13 +7,16 @@ push to the start of its update, a worker waits between two rows of group "contr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from workbench.analysis import servers as served
+from workbench.views.pages.link_facts import made_links
 
 RECENT_ITERATIONS = 8  # of these the busiest moment is shown
 _TIMES = ("compute", "communication", "blocked")
@@ -43,6 +46,7 @@ class Served:
     times: tuple[tuple[int, float, float, float], ...] = ()
     bound: int | None = None  # clocks by which a worker may lead the slowest; None: no wall
     pushes: str = "gradient"  # what a worker pushes
+    made_links: Mapping[tuple[int, int], bool] = field(default_factory=dict)  # emulated, either way
 
     @property
     def newest(self) -> int:
@@ -104,6 +108,9 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Served | None:
         times=_times(lately),
         bound=(run_facts["server"] or {}).get("high"),
         pushes=pushed,
+        made_links=made_links(
+            run_facts, ((a, b) for a, b in permutations(range(run_facts["ranks"]), 2))
+        ),
     )
 
 

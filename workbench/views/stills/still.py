@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ import polars as pl
 from workbench.common.units import counted, print_size
 from workbench.common.wait_cycles import circle_words
 from workbench.store.event_store import Store
-from workbench.views.pages.facts import facts, in_a_line
+from workbench.views.pages.facts import facts, in_a_line, slow_ranks
+from workbench.views.pages.link_facts import changed, emulation_notes, made_links
+from workbench.views.pages.tally import Tally
 from workbench.views.scenes import Scene, scenes
 from workbench.views.stills.calls import Flight, Lanes, newest_call
 
@@ -49,6 +51,8 @@ class Still:
     failed: bool = False
     scene: Scene | None = None  # whose picture stands in place of the ring
     selected: Any = None  # what that scene shows
+    notes: tuple[str, ...] = ()  # what was emulated, slowed or done on purpose, in words
+    made_links: Mapping[tuple[int, int], bool] = field(default_factory=dict)  # and whether cut
 
 
 def select(store: Store, scene_name: str = "") -> Still:
@@ -56,6 +60,7 @@ def select(store: Store, scene_name: str = "") -> Still:
     the scene that a cell asks for, which is drawn where it has something to show.
     """
     run_facts, p = facts(store.metadata), pl.col
+    notes = _notes(store, run_facts)
     rows = store.scan()
     losses = (
         rows.filter((p("kind") == "metric") & (p("name") == "loss") & (p("iteration") >= 0))
@@ -93,8 +98,20 @@ def select(store: Store, scene_name: str = "") -> Still:
         deadlock=deadlock,
         scene=scene,
         selected=selected,
+        notes=notes,
+        made_links=made_links(run_facts, call.get("links", ())),
         **call,
     )
+
+
+def _notes(store: Store, run_facts: dict[str, Any]) -> tuple[str, ...]:
+    """Return in words what was done to the run on purpose, and put into its facts how links were
+    changed while it ran.
+    """
+    tally = Tally(store, slow_ranks(store.metadata))
+    tally.catch_up(len(store))
+    run_facts["emulated"] = changed(run_facts["emulated"], tally.links)
+    return *emulation_notes(run_facts["emulated"]), *run_facts["notes"], *tally.badges
 
 
 def _scene(

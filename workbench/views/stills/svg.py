@@ -9,23 +9,29 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.common.svg import INK, Place, line, opened, round_up, text
+from workbench.common.svg import INK, Place, line, made_line, opened, round_up, text
 from workbench.views.stills.calls import Flight, Side
 from workbench.views.stills.still import Still
 
 WIDTH, HEIGHT = 960, 360
+MADE_HEIGHT = 22  # of the line that says what is emulated
 RING = (170.0, 216.0, 116.0)  # centre and radius
 CHART = (520, 92, 400, 220)  # x, y, width, height
 
 
 def svg(still: Still) -> str:
     """Draw the picture as SVG text that needs no font, file or style from elsewhere."""
-    title = f"{still.sentence} {still.call}".strip()
+    notes = " · ".join(still.notes)
+    title = f"{still.sentence} {f'{notes}.' if notes else ''} {still.call}".strip()
+    below = MADE_HEIGHT if notes else 0
     parts = [
-        *opened(title, WIDTH, HEIGHT),
+        *opened(title, WIDTH, HEIGHT + below),
         text(16, 28, still.sentence, "fault" if still.failed else "ink", size=16, most=110),
+        text(16, 50, notes, "hold", weight=700, most=140) if notes else "",
+        f'<g transform="translate(0 {below})">' if notes else "",
         *_left_half(still),
         *(_chart(still) if still.trains else _call_lanes(still) if still.scene is None else []),
+        "</g>" if notes else "",
         "</svg>",
     ]
     return "".join(parts)
@@ -37,7 +43,11 @@ def _left_half(still: Still) -> list[str]:
         return still.scene.draw(still.selected)
     words = still.call or "No collective is complete yet."
     title = "Who waits for whom" if still.deadlock else "Where the chunks were"
-    return [*title_lines(title, words), *ring(still), *key(344 if still.of_a_host else 308, 302)]
+    return [
+        *title_lines(title, words),
+        *ring(still),
+        *key(344 if still.of_a_host else 308, 302, has_emulated=bool(still.made_links)),
+    ]
 
 
 def title_lines(title: str, words: str) -> list[str]:
@@ -107,7 +117,11 @@ def ring(still: Still | Side) -> list[str]:
     layout = _layout(still.ranks, still.of_a_host if isinstance(still, Still) else 0)
     place, node = layout.places, layout.node
     numbered = node >= 8
-    marks = _boxes(layout) + [line(place[a], place[b], "rule", 4) for a, b in still.links]
+    marks = _boxes(layout)
+    for ends in still.links:
+        a, b = (place[rank] for rank in ends)
+        down = still.made_links.get(ends)
+        marks.append(line(a, b, "rule", 4) if down is None else made_line(a, b, down))
     if not still.links and not layout.boxes:
         cx, cy, radius = RING
         marks.append(
@@ -178,8 +192,14 @@ def _cell(x: float, y: float, chunk: int, small: bool = False) -> str:
     )
 
 
-def key(x: float, y: float) -> list[str]:
+def key(x: float, y: float, has_emulated: bool = False) -> list[str]:
+    """Draw the key; ``has_emulated``: with that of emulated links."""
+    emulated = [
+        made_line((x, y - 44), (x + 20, y - 44), False),
+        text(x + 28, y - 40, "emulated link"),
+    ]
     return [
+        *(emulated if has_emulated else []),
         line((x, y - 22), (x + 20, y - 22), "rule", 4),
         text(x + 28, y - 18, "sends to"),
         _cell(x + 10, y, 3),

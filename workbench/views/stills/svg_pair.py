@@ -27,7 +27,7 @@ def marks(sides: Sequence[Side]) -> list[str]:
             f'<g transform="translate({place * _APART} 0)">{"".join(ring(side))}</g>',
             *_time(250 + 48 * place, side, longest),
         ]
-    return drawn + key(_RIGHT, 118)
+    return drawn + key(_RIGHT, 118, has_emulated=any(side.made_links for side in sides))
 
 
 def _words(side: Side) -> str:

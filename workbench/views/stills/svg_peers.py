@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from workbench.common.svg import INK, Place, line, round_up, text
+from workbench.common.svg import INK, Place, line, made_line, round_up, text
 from workbench.common.units import print_size
 from workbench.views.stills.peers import ALIKE, Mixing
 
@@ -25,7 +25,9 @@ def marks(still: Mixing) -> list[str]:
     thick = 5.0 if len(still.sent) <= 2 * still.ranks else 1.5
     for source, target, nbytes in still.sent:
         a, b = _beside(place[source], place[target])
-        result.append(line(a, b, "edge", 0.5 + (thick - 0.5) * nbytes / most))
+        down = still.made_links.get((source, target))
+        plain = line(a, b, "edge", 0.5 + (thick - 0.5) * nbytes / most)
+        result.append(plain if down is None else made_line(a, b, down))
     if len(still.planned) <= MOST_PLANNED:
         result += [line(place[a], place[b], "ink", 0.6) for a, b in still.planned]
     scale = round_up(max(still.distances, default=1.0))
@@ -61,6 +63,9 @@ def _key(still: Mixing, scale: float, most: int) -> list[str]:
     if still.distances:
         words.append(("ink-2", 6.0, f"full bar: {scale:g} from the mean"))
     result = []
+    if still.made_links:
+        result += [made_line((x, y - 22), (x + 20, y - 22), False)]
+        result += [text(x + 28, y - 18, "emulated link")]
     for row, (ink, width, caption) in enumerate(words):
         at = y + 22 * row
         result += [line((x, at), (x + 20, at), ink, width), text(x + 28, at + 4, caption)]

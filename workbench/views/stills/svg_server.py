@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from workbench.common.svg import INK, Place, line, text
+from workbench.common.svg import INK, Place, line, made_line, text
 from workbench.views.stills.server import Message, Served
 
 TOP, BOTTOM = 92.0, 292.0
@@ -32,7 +32,7 @@ def marks(still: Served) -> list[str]:
     }
     boxes = _boxes(servers)
     door = {server: (SERVERS, (low + high) / 2) for server, (low, high) in boxes.items()}
-    result = [line(a, b, "rule", 1.5) for a in place.values() for b in door.values()]
+    result = [_link(still, worker, server, place, door) for worker in place for server in door]
     for server in servers:
         result.extend(_server(server, boxes[server[0]], still))
     if still.bound is not None:
@@ -60,6 +60,16 @@ def marks(still: Served) -> list[str]:
         if message.worker in place and message.server in door:
             result.append(_flying(message, place[message.worker], door[message.server]))
     return result + _key(still, len(workers) + len(servers))
+
+
+def _link(
+    still: Served, worker: int, server: int, place: Mapping[int, Place], door: Mapping[int, Place]
+) -> str:
+    """Draw a worker's link to a server: dashed where one of its two directions is emulated."""
+    ways = ((worker, server), (server, worker))
+    cuts = [still.made_links[way] for way in ways if way in still.made_links]
+    ends = place[worker], door[server]
+    return made_line(*ends, down=all(cuts)) if cuts else line(*ends, "rule", 1.5)
 
 
 def _lead(clocks: int, bound: int | None) -> float:

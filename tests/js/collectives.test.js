@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { besideRanks, preparedOf } from "../../assets/scenes/collectives/frame.js";
-import { contentKeys, spaceKeys } from "../../assets/scenes/collectives/legend.js";
+import { contentKeys, pairKeys, spaceKeys } from "../../assets/scenes/collectives/legend.js";
 import { drawScore, scoreHeight } from "../../assets/drawing/lanes.js";
 import { CellLayer, drawArriving, drawFrame } from "../../assets/scenes/collectives/matrix.js";
 import { drawCounters } from "../../assets/scenes/collectives/counters.js";
 import { drawSpace, drawWays } from "../../assets/scenes/collectives/ring_draw.js";
 import { lastMoments } from "../../assets/scenes/collectives/moments.js";
+import { drawPairs, pairsGrid } from "../../assets/scenes/collectives/link_matrix.js";
+import { openCall } from "../../assets/engine/model.js";
+import { readingOf } from "../../assets/engine/rates.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";
 import { allRows, lookAt, ringRows, starRows } from "./simulated.js";
 import { sample } from "./sample.js";
@@ -342,4 +345,47 @@ test("a rank's number of three digits lies on its mark beside the cells", () => 
     );
   const keys = spaceKeys(look, seen).map((key) => key.words);
   assert.ok(keys.includes("992 ranks not in this group"), keys.join());
+});
+
+test("links stay when a rank dies in a call, and are there before its first chunk", () => {
+  const whole = ringRows(4, { context: { op: 0 } });
+  const next = ringRows(4, { context: { op: 1 } }).map((r) => ({
+    ...r,
+    start: r.start + 10_000_000,
+    end: r.end + 10_000_000,
+  }));
+  const first = Math.min(...next.map((r) => r.start));
+  // rank 2 ends before it sends: the others come as far as the first step
+  const broken = next.filter(
+    (r) => r.kind !== "collective" && r.rank !== 2 && r.end <= first + 320_000,
+  );
+  const look = lookAt(4, [...whole, ...broken], 1, { ink: INK });
+  const call = openCall(look.table, look.table.calls.at(-1));
+  assert.ok(!call.complete && readingOf(call, look.known).links.size < 4, "not all were used");
+  const seen = preparedOf({ ...look, call, t: call.start }, null);
+  assert.deepEqual(
+    seen.place.links,
+    preparedOf(lookAt(4, whole, 1, { ink: INK }), null).place.links,
+  );
+  assert.equal(seen.place.links.length, 4);
+});
+
+test("the table of links marks those that are emulated, and its key says so", () => {
+  for (const [made, dashed] of [
+    [{}, 0],
+    [MADE(4), 1],
+    [{ run: { link_levels: [{ made: "emulated: 5 ms", down: false }] } }, 4],
+  ]) {
+    const look = lookAt(4, ringRows(4), 0.5, { ink: INK, known: made });
+    const seen = preparedOf(look, null);
+    const g = canvas();
+    drawPairs(g, look, pairsGrid(4, seen.left, seen.height), seen);
+    assert.equal(g.drawn.filter((mark) => mark.dashed && mark.ink === "hold").length, dashed);
+    const said = pairKeys(look, seen).some((key) => /^emulated/.test(key.words));
+    assert.equal(said, dashed > 0);
+    assert.equal(
+      spaceKeys(look, seen).some((key) => /^emulated/.test(key.words)),
+      dashed > 0,
+    );
+  }
 });

@@ -259,6 +259,24 @@ test("the circle's links are the run's own graph, where its facts say who sends 
   assert.ok(links.all.has("0>2"), "without a graph: the newest call's");
 });
 
+test("links that were emulated are so in a replay too", () => {
+  const links = new RecentLinks({
+    source: { newest: { key: "a ring" } },
+    open: () => ({ flights: [0, 1, 2].map((from) => ({ from, to: (from + 1) % 3 })) }),
+  });
+  const made = (run) => {
+    links.update({ ...heard({ state: "replay" }), control: null, run: { ...RUN, ...run } });
+    return links.emulated.map(({ from, to, down }) => [from, to, down]);
+  };
+  const [from, to] = [0, 1];
+  assert.deepEqual(made({ emulated: [{ from, to, made: "emulated: 5 ms", down: false }] }), [
+    [0, 1, false],
+  ]);
+  const everywhere = { link_levels: [{ made: "emulated: 5 ms", down: false }], emulated: [] };
+  assert.equal(made(everywhere).length, 3, "of the network, those that are used");
+  assert.deepEqual(made({ emulated: [], link_levels: [] }), []);
+});
+
 test("an emulated network shows no link that nobody uses", () => {
   const pairs = [0, 1, 2].flatMap((from) =>
     [0, 1, 2].filter((to) => to !== from).map((to) => ({ from, to })),

@@ -56,7 +56,7 @@ export function preparedOf(look, before) {
   const t = call ? Math.max(0, look.t - call.start) : 0;
   const frame = call && frameAt(call, t);
   const height = ringHeight(look.beside ?? ranks);
-  const links = reading ? [...reading.links.keys()] : [];
+  const links = reading ? usedLinks(known, reading) : [];
   const digits = String(reading?.holdings.chunks.at(-1) ?? 0).length;
   const shape = reading ? shapeNow(known, reading, ranks) : CIRCLE;
   const members = reading && reading.holdings.ranks.length < ranks ? reading.holdings.ranks : [];
@@ -149,21 +149,8 @@ function shapeNow(known, reading, ranks) {
   const earlier = shapes.get(key);
   if (earlier || call.collective === "p2p") return earlier ?? CIRCLE;
   if (!call.complete) {
-    // it goes on, or broke off: as one before it was
-    const before = table.calls.findLast(
-      (c) =>
-        c.complete &&
-        c.generation === call.generation &&
-        c.group === call.group &&
-        c.collective === call.collective &&
-        c.algorithm === call.algorithm,
-    );
-    const like = before && readingOf(openedBefore(table, before), known);
-    return like &&
-      like.holdings.ranks.join() === holdings.ranks.join() &&
-      (holdings.root < 0 || like.holdings.root === holdings.root)
-      ? shapeNow(known, like, ranks)
-      : CIRCLE;
+    const like = completeLike(known, reading);
+    return like ? shapeNow(known, like, ranks) : CIRCLE;
   }
   // within the group
   const at = (/** @type {number | string} */ rank) => holdings.place.get(Number(rank)) ?? -1;
@@ -176,6 +163,42 @@ function shapeNow(known, reading, ranks) {
   );
   shapes.set(key, shape);
   return shape;
+}
+
+/**
+ * A complete call like one that goes on, or broke off: of the same kind, between the same ranks.
+ * @param {import("../../engine/player.js").Known} known
+ * @param {Reading} reading
+ * @returns {Reading | null}
+ */
+function completeLike(known, { call, holdings }) {
+  const before = known.table.calls.findLast(
+    (c) =>
+      c.complete &&
+      c.generation === call.generation &&
+      c.group === call.group &&
+      c.collective === call.collective &&
+      c.algorithm === call.algorithm,
+  );
+  const like = before && readingOf(openedBefore(known.table, before), known);
+  return like &&
+    like.holdings.ranks.join() === holdings.ranks.join() &&
+    (holdings.root < 0 || like.holdings.root === holdings.root)
+    ? like
+    : null;
+}
+
+/**
+ * The links of a call, "0>1"; of one that is not complete also those that one like it used: a link
+ * is there before its first chunk, and after a rank has died.
+ * @param {import("../../engine/player.js").Known} known
+ * @param {Reading} reading
+ * @returns {string[]}
+ */
+function usedLinks(known, reading) {
+  const { call, links } = reading;
+  const like = call.complete || call.collective === "p2p" ? null : completeLike(known, reading);
+  return [...new Set([...(like?.links.keys() ?? []), ...links.keys()])];
 }
 
 /**

@@ -137,8 +137,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
       ))
   )
     put("away", 16, "has not joined in yet", (g) => ringAt(g, ink.edge, 6, 2, []));
-  if ([...emulated.keys()].some((key) => reading?.links.has(key)))
-    put("made", 22, "emulated: made by us", (g) => stroke(g, ink.hold, 2.5, [5, 3]));
+  if (place.links.some(([from, to]) => emulated.has(`${from}>${to}`))) items.push(emulatedKey(ink));
   if ([...emulated.values()].some((l) => l.down))
     put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
   if (any((s) => !!s.ended)) put("ended", 22, "ended; its links dotted", (g) => endedChip(g, ink));
@@ -174,8 +173,16 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
   return items;
 }
 
-/** The keys of the links as a table. @param {Look} look @returns {KeyItem[]} */
-export function pairKeys({ ink }) {
+/** The key of a link that we have slowed or cut. @param {Record<string, string>} ink @returns {KeyItem} */
+const emulatedKey = (ink) => ({
+  name: "made",
+  words: "emulated: made by us",
+  width: 22,
+  draw: (g) => stroke(g, ink.hold, 2.5, [5, 3]),
+});
+
+/** The keys of the links as a table. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
+export function pairKeys({ ink }, { reading, emulated }) {
   const shade = (
     /** @type {CanvasRenderingContext2D} */ g,
     /** @type {number} */ x,
@@ -216,6 +223,7 @@ export function pairKeys({ ink }) {
         g.strokeRect(0.5, 2.5, 11, 11);
       },
     },
+    ...([...emulated.keys()].some((key) => reading?.links.has(key)) ? [emulatedKey(ink)] : []),
   ];
 }
 

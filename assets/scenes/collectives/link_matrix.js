@@ -74,15 +74,13 @@ export function underPairs({ ranks, left, top, pitch }, x, y) {
  * @param {CanvasRenderingContext2D} g  cleared, scaled to CSS pixels
  * @param {import("../../chrome/stage.js").Look} look
  * @param {Pairs} grid
- * @param {Reading | null} reading
- * @param {number} t
- * @param {number} textTime  the moment whose numbers are written
+ * @param {import("./frame.js").Prepared} seen  text: the moment whose numbers are written
  */
-export function drawPairs(g, { ink, font, choice }, grid, reading, t, textTime) {
+export function drawPairs(g, { ink, font, choice }, grid, { reading, t, text, emulated }) {
   const { ranks, left, top, pitch, cell } = grid;
   const carried = reading ? carriedBy(reading, t) : new Map();
   const [unit, name] = unitOf(mostOn(reading));
-  const numbers = reading && pitch >= 34 ? carriedBy(reading, textTime) : new Map();
+  const numbers = reading && pitch >= 34 ? carriedBy(reading, text.t) : new Map();
   const most = Math.max(1, mostOn(reading));
   g.textBaseline = "middle";
   g.textAlign = "left";
@@ -134,6 +132,14 @@ export function drawPairs(g, { ink, font, choice }, grid, reading, t, textTime) 
       if (words && ranks <= NUMBERED_PAIRS) {
         g.fillStyle = ink.ink;
         g.fillText(shortNumber(words.nbytes / unit), x + cell / 2, y + cell / 2 + 0.5);
+      }
+      const ours = emulated.get(`${from}>${to}`);
+      if (ours) {
+        g.strokeStyle = ours.down ? ink.fault : ink.hold;
+        g.lineWidth = 2;
+        g.setLineDash(cell > 12 ? [5, 3] : [2, 2]);
+        g.strokeRect(x + 1, y + 1, Math.max(1, cell - 2), Math.max(1, cell - 2));
+        g.setLineDash([]);
       }
       if (choice?.rank === from && choice.peer === to) {
         g.strokeStyle = ink.focus;

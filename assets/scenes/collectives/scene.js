@@ -95,15 +95,7 @@ export class CollectivesView {
     const ways = this.pairs ? null : this.#waysDrawn(look, seen, gone);
     const g = this.stage.paper(this.ring, seen.left, seen.height);
     this.below = ways ? drawSpace(g, look, seen, ways) : "";
-    if (!ways)
-      drawPairs(
-        g,
-        look,
-        pairsGrid(look.ranks, seen.left, seen.height),
-        seen.reading,
-        seen.t,
-        seen.text.t,
-      );
+    if (!ways) drawPairs(g, look, pairsGrid(look.ranks, seen.left, seen.height), seen);
     this.#drawMatrix(look, seen);
     this.pointer.placeSpots(seen);
   }
@@ -214,7 +206,7 @@ export class CollectivesView {
         : longestWaits(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
     put(this.fact, [this.below, waits.join(", ")].filter(Boolean).join(" · "));
     this.fact.classList.toggle("wb-co-below", !!this.below || !labelled(place));
-    this.keys[0].show(this.pairs ? pairKeys(look) : spaceKeys(look, seen), look);
+    this.keys[0].show(this.pairs ? pairKeys(look, seen) : spaceKeys(look, seen), look);
     this.keys[1].show(contentKeys(look, seen), look);
     this.ring.setAttribute(
       "aria-label",

@@ -37,7 +37,7 @@ export function fillOverviewKey(key) {
   const link = key.appendChild(document.createElement("span"));
   link.append(
     Object.assign(document.createElement("i"), { className: "link" }),
-    "link made slower by us",
+    "emulated link: made by us",
   );
   link.dataset.mark = "link";
   showKeys(key, Object.fromEntries(OURS.map((mark) => [mark, true])));

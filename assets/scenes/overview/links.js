@@ -6,6 +6,7 @@
  * @typedef {import("../../engine/player.js").Known} Known
  * @typedef {import("../../engine/table.js").Table} Table
  */
+import { madeLinks } from "../../engine/rates.js";
 import { graphOf } from "../../engine/run_graph.js";
 import { servesExamples } from "../../engine/waits.js";
 
@@ -17,10 +18,18 @@ export class RecentLinks {
     this.playback = playback;
     this.key = "";
     this.all = /** @type {Set<string>} */ (new Set()); // "0>1"
+    // those that are slowed or cut on purpose, live or in a record
+    this.emulated = /** @type {{from: number, to: number, down: boolean}[]} */ ([]);
   }
 
   /** Read the run's links: its graph, or the newest call's and the servers'. @param {Known} known */
-  update({ table, run }) {
+  update(known) {
+    this.#find(known);
+    this.emulated = [...madeLinks(known, this.all).values()];
+  }
+
+  /** @param {Known} known */
+  #find({ table, run }) {
     const graph = graphOf(run);
     if (graph) {
       this.key = [...graph].join(" ");

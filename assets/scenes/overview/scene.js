@@ -255,6 +255,7 @@ class Overview {
       server: servers > 0,
       away: Object.keys(known.control?.cut_off ?? {}).length > 0,
       ...Object.fromEntries(OURS.map((mark) => [mark, !watched])),
+      link: !watched || this.links.emulated.length > 0,
     });
     this.list.say(doings, look.choice?.rank, servers);
     this.$(".wb-circle").setAttribute(
@@ -280,8 +281,8 @@ class Overview {
     const { stage, size } = this;
     const circle = this.$(".wb-circle");
     const loss = this.$(".wb-loss");
-    const { table, control } = known;
-    const links = control?.links ?? [];
+    const { table } = known;
+    const links = this.links.emulated;
     const key = [
       this.marks,
       ink.ground,

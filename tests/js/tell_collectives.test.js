@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { failureOf, killedIn, wasIn } from "./failures.js";
 import { besideRanks, preparedOf } from "../../assets/scenes/collectives/frame.js";
 import { doingNow } from "../../assets/engine/rank_activity.js";
-import { frameAt } from "../../assets/engine/model.js";
+import { frameAt, openCall } from "../../assets/engine/model.js";
 import { readingOf } from "../../assets/engine/rates.js";
 import {
   bitRate,
@@ -67,12 +67,54 @@ test("the sentence: a rank that joined in late, and that ranks share cores", () 
   const rows = ringRows(4, { came: [0, 0, 9000, 0] });
   assert.match(
     says(4, rows, 0.3),
-    /^Rank 2 joined in 9\.00 ms after rank 0, so \d of 4 ranks (is|are) waiting for it: this call takes [\d.]+ ms\.$/,
+    /^Rank 2 came 9\.00 ms after rank 0, so \d of 4 ranks (is|are) waiting for it: this call takes [\d.]+ ms\.$/,
   );
+  const crowd = { known: { run: { cores: 2 } } };
   assert.match(
-    says(4, rows, 0.3, { known: { run: { cores: 2 } } }),
-    /\(4 ranks share 2 cores\)\.$/,
+    says(4, rows, 0.3, crowd),
+    /takes [\d.]+ ms\.$/,
+    "cores are few, and it waited for none",
   );
+  const own = {
+    kind: "backward",
+    lane: "compute",
+    op: -1,
+    rank: 2,
+    end: 9000 * US,
+    collective: "",
+  };
+  const computed = (value) => [{ ...rows[0], ...own, start: 1000 * US, value }, ...rows];
+  assert.match(says(4, computed(1000 * US), 0.3, crowd), /takes [\d.]+ ms\.$/);
+  assert.match(
+    says(4, computed(6000 * US), 0.3, crowd),
+    /takes [\d.]+ ms; it waited 6\.00 ms for one of 2 cores\.$/,
+  );
+});
+
+test("a rank that comes straight from the call before is not late", () => {
+  const stagger = [0, 5000, 10_000, 15_000];
+  const before = ringRows(4, { hop: 5000, context: { op: 0 } });
+  const ends = stagger.map((late) => (60_000 + late) * US);
+  const first = before.map((r) => (r.kind === "collective" ? { ...r, end: ends[r.rank] } : r));
+  const after = 400 * US; // each joins so long after it left the call before
+  const next = (came) =>
+    ringRows(4, { hop: 5000, came, context: { op: 1 } }).map((r) => ({
+      ...r,
+      start: r.start + ends[0] + after,
+      end: r.end + ends[0] + after,
+    }));
+  const said = (came) => {
+    const { known } = lookAt(4, [...first, ...next(came)], 0);
+    const call = openCall(known.table, known.table.calls[1]);
+    const look = { ...lookAt(4, first, 0, { known: { run: { cores: 2 } } }), known, call };
+    const reading = readingOf(call, known);
+    return collectiveSentence({ ...look, t: call.start }, reading, frameAt(call, 0));
+  };
+  assert.match(
+    said(stagger),
+    /^The calls run into one another: rank 3 was still in the one before when rank 0 joined\. A hop takes 5\.\d+ ms, and this call takes [\d.]+ ms\.$/,
+  );
+  assert.match(said([0, 5000, 10_000, 40_000]), /^Rank 3 came 40\.0 ms after rank 0[,:]/);
 });
 
 test(
@@ -88,7 +130,7 @@ test(
           const { look, frame } = all(n, rows, k / 40);
           const said = says(n, rows, k / 40);
           const there = frame.t >= look.call.came.get(late);
-          assert.match(said, new RegExp(`^Rank ${late} joined in 9\\.00 ms after rank`));
+          assert.match(said, new RegExp(`^Rank ${late} came 9\\.00 ms after rank`));
           const [, now = 0] = said.match(/so (\d+) of \d+ ranks (?:is|are) waiting for it/) ?? [];
           const [, kept = 0] = said.match(/and kept (\d+) of \d+ ranks waiting/) ?? [];
           assert.ok(Number(now) < n && Number(kept) < n, said);

@@ -14,7 +14,8 @@ import { cellAt, holdingsAt, isComplete } from "../../engine/holdings.js";
 import { sendKey } from "../../engine/replayed_cells.js";
 import { frameAt } from "../../engine/model.js";
 import { heldUp, madeLinks, median } from "../../engine/rates.js";
-import { generationAt, generationsOf, lostAt } from "../../engine/generations.js";
+import { generationsOf, lostAt } from "../../engine/generations.js";
+import { lastToJoin } from "../../engine/lateness.js";
 import { failedHere } from "../../engine/failure_caption.js";
 import { poisonOf, reachedWords } from "../../engine/poison.js";
 import { messagesSentence } from "./message_captions.js";
@@ -28,7 +29,8 @@ import {
   sentence,
 } from "../../engine/format.js";
 
-const LATE = 0.2; // of a call: a rank that joins in later than that after the first is late
+const LATE = 0.2; // of a call: a rank that could have joined so much earlier is late
+const FOR_CORES = 0.3; // of what a rank is late: so much waiting for a core is named
 
 export const FOR_LONG = 0.05; // of a call: shorter waits are not mentioned
 
@@ -165,31 +167,37 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
     ranks.length
       ? `, so ${ranks.length} of ${n} ranks ${ranks.length === 1 ? "is" : "are"} waiting${then}`
       : "";
-  const came = [...call.came].sort((a, b) => a[1] - b[1]);
-  const [last, when] = came[came.length - 1] ?? [-1, 0];
-  const late = when - (came[0]?.[1] ?? 0);
-  if (slowest && late < span / 2) {
+  const last = lastToJoin(table, call);
+  if (slowest && (last?.late ?? 0) < span / 2) {
     const link = `${slowest.from}>${slowest.to}`;
     const ranks = heldUp(frame, (cause) => cause.link === link);
     return `Link ${slowest.from} → ${slowest.to} is slow${waiting(ranks, "")}: ${takes}${against}.`;
   }
-  if (late > LATE * span) {
+  if (last && last.late > LATE * span) {
     const cores = known.run?.cores ?? 0;
     const crowd =
-      cores && cores < n
-        ? ` (${generationAt(known, call.start).members.length} ranks share ${cores === 1 ? "one core" : `${cores} cores`})`
+      cores && last.core > FOR_CORES * last.late
+        ? `; it waited ${duration(last.core)} for ` +
+          `${cores === 1 ? "the only core" : `one of ${cores} cores`}`
         : "";
-    const there = frame.t >= when;
-    const then = there ? frameAt(call, Math.max(0, when - 1)) : frame;
-    const ranks = heldUp(then, (cause) => cause.end === last);
+    const there = frame.t >= last.at;
+    const then = there ? frameAt(call, Math.max(0, last.at - 1)) : frame;
+    const ranks = heldUp(then, (cause) => cause.end === last.rank);
     const kept = there
       ? ranks.length
         ? `, and kept ${ranks.length} of ${n} ranks waiting`
         : ""
       : waiting(ranks, " for it");
     return (
-      `Rank ${last} joined in ${duration(late)} after rank ${came[0][0]}${kept}: ` +
+      `Rank ${last.rank} came ${duration(last.after)} after rank ${last.first}${kept}: ` +
       `${takes}${crowd}.`
+    );
+  }
+  if (last && last.after > LATE * span) {
+    const hop = median([...reading.links.values()].map((link) => link.hop));
+    return (
+      `The calls run into one another: rank ${last.rank} was still in the one before when rank ` +
+      `${last.first} joined. ${hop > 0 ? `A hop takes ${duration(hop)}, and t` : "T"}${takes.slice(1)}.`
     );
   }
   const longest = call.waits.reduce(

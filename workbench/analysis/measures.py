@@ -25,6 +25,7 @@ from workbench.common.units import print_size
 from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.spec import Experiment
 from workbench.store.event_store import Store
+from workbench.training.gossip.laws import missed
 from workbench.user_code.source import Source
 
 HELD = ("bytes", "in flight")  # what is told of activations
@@ -130,6 +131,8 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "hidden_share": _hidden(curves.select("overlap")),
     }
     values |= _of_server(curves) | _of_pipeline(curves) | _of_recovery(run) | _of_actors(curves)
+    if run.experiment.strategy == "malt":
+        values["messages_missed"] = int(missed(run.store.scan())["messages"].sum())
     values["score"] = result.metrics.get("return")
     return nothing() | _settings(run.experiment) | values
 
@@ -300,6 +303,7 @@ MEASURES: Mapping[str, tuple[str, Write]] = {
     "staleness_max": ("staleness of a gradient, most", "{:.0f}".format),
     "waiting_share": ("share of time that a worker waits for a grant", "{:.0%}".format),
     "samples_dropped": ("samples of gradients left out", "{:,.0f}".format),
+    "messages_missed": ("messages left out, overwritten or too late", "{:,.0f}".format),
     "step_ms": ("one step, ms", "{:.2f}".format),
     "exposed_ms": ("of which exposed communication, ms", "{:.2f}".format),
     "exposed_share": ("exposed share of a step", "{:.0%}".format),

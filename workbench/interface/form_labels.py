@@ -81,6 +81,8 @@ OPTION_PLACES = {
     "peers": ("Peers of a rank", "", False),
     "scatter": ("Scatter", "", True),
     "wait": ("Wait for all peers", "", True),
+    "bound": ("Peers behind at most", "scatters", True),
+    "gather": ("Combine by", "", True),
     "mix": ("Mix parameters", "the update", True),
     "spread": ("Apart at first", "", True),
     "outer_lr": ("Outer learning rate", "", False),

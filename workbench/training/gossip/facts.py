@@ -9,6 +9,7 @@ import numpy as np
 
 from workbench.training.gossip.graphs import Graph
 
+MISSED = ("left out", "overwritten", "too late")  # rows of messages that no mean has
 
 def peers(
     topology: Graph,

@@ -15,10 +15,19 @@ from workbench.common.units import counted
 from workbench.laws import MOST, Violation
 from workbench.theory.provenance import plain_texts
 from workbench.training.gossip.disagreement import disagreement
+from workbench.training.gossip.facts import MISSED
 from workbench.training.gossip.graphs import Matrix
 from workbench.training.gossip.theory import expected_disagreement, rate
 
-__all__ = ["along_edges", "answered", "decays", "mean_kept", "once_a_round"]
+__all__ = [
+    "along_edges",
+    "answered",
+    "decays",
+    "mean_kept",
+    "missed",
+    "once_a_round",
+    "within_bound",
+]
 
 WORDS = ("parameters", "update")  # the names of what replicas send
 c = pl.col
@@ -42,6 +51,49 @@ def messages(events: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("rank", "peer", "op")
     )
+
+
+def missed(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    """Return how many messages of MALT no mean has, by edge and reason.
+
+    Columns sender, receiver, why, messages. *left out*: the receiver had not taken the one before;
+    *overwritten*: a newer one came before the receiver looked; *too late*: it came after the last
+    scatter. The next message holds all that a missed one held.
+    """
+    sender = pl.when(c("why") == MISSED[0]).then("rank").otherwise("peer")
+    receiver = pl.when(c("why") == MISSED[0]).then("peer").otherwise("rank")
+    return (
+        events.lazy()
+        .filter(c("kind").cast(pl.String) == "metric", c("peer") >= 0)
+        .with_columns(why=c("name").cast(pl.String))
+        .filter(c("why").is_in(MISSED))
+        .group_by(sender=sender, receiver=receiver, why="why")
+        .agg(messages=pl.len())
+        .sort("sender", "receiver", "why")
+        .collect()
+    )
+
+
+def within_bound(
+    events: pl.DataFrame, peers: Mapping[str, Any], bound: int
+) -> list[Violation]:
+    """Check MALT's stale synchronous law: a rank's scatter k, from 1, begins to combine when
+    message k - bound of every peer has arrived.
+    """
+    rows, result = plain_texts(events), []
+    came = rows.filter(c("kind") == "recv", c("collective") == "p2p", c("name").is_in(WORDS))
+    ended = came.group_by("rank", "peer", "op").agg(c("end_ns").max()).sort("end_ns")
+    for (rank,), mixes in _mixes(events).group_by(["rank"], maintain_order=True):
+        for sender in (a for a, b, _ in peers["edges"] if b == rank):
+            arrivals = ended.filter(c("rank") == rank, c("peer") == sender)["end_ns"]
+            for k, start in enumerate(mixes["start_ns"], 1):
+                if (behind := k - int((arrivals <= start).sum())) > bound:
+                    words = (
+                        f"rank {rank} combined scatter {k} when rank {sender}'s newest message was "
+                        f"{behind} behind: {bound} at most"
+                    )
+                    result.append(Violation("within bound", words, rank=int(str(rank)), step=k))
+    return result[:MOST]
 
 
 def along_edges(events: pl.DataFrame, peers: Mapping[str, Any]) -> list[Violation]:

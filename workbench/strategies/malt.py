@@ -60,7 +60,11 @@ class Config:
         if self.bound and not self.wait:
             why = "bounds how far a rank runs ahead of its peers, so it must wait: wait = true"
             raise SpecError.at("bound", why, self.bound)
-        if isinstance(self.gather, str) and self.gather != "average" and not split_path(self.gather):
+        if (
+            isinstance(self.gather, str)
+            and self.gather != "average"
+            and not split_path(self.gather)
+        ):
             why = "must be 'average', or a function gather(mine_N, theirs): itself, or its path"
             raise SpecError.at("gather", why, self.gather)
 

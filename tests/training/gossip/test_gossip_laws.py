@@ -281,7 +281,10 @@ def test_malt_passes_on_what_it_has_heard(scatter: str) -> None:
     assert np.abs(x[-1] - untouched - learned / 8).max() < 1e-6 * np.abs(learned).max()
     for t in range(exp.iterations):  # shares of the update: each column of a power of W sums to 1
         shares = np.linalg.matrix_power(topology.weights, t + 1)[:, 0]
-        assert np.abs(x[t] - untouched - np.outer(shares, learned)).max() < 1e-6 * np.abs(learned).max()
+        assert (
+            np.abs(x[t] - untouched - np.outer(shares, learned)).max()
+            < 1e-6 * np.abs(learned).max()
+        )
 
 
 def test_malts_updates_keep_replicas_as_close_as_its_parameters_do() -> None:

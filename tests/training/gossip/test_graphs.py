@@ -143,6 +143,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("malt", {"cb": 0}, "1 or more"),
     ("malt", {"peers": 4}, "3 others"),
     ("malt", {"peers": 1, "dataflow": "ring"}, "belongs to dataflow = 'halton'"),
+    ("malt", {"bound": 2}, "wait = true"),
+    ("malt", {"gather": "median"}, "must be 'average', or a function"),
 ]
 
 

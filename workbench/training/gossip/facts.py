@@ -11,6 +11,7 @@ from workbench.training.gossip.graphs import Graph
 
 MISSED = ("left out", "overwritten", "too late")  # rows of messages that no mean has
 
+
 def peers(
     topology: Graph,
     words: str,

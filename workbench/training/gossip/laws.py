@@ -74,9 +74,7 @@ def missed(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def within_bound(
-    events: pl.DataFrame, peers: Mapping[str, Any], bound: int
-) -> list[Violation]:
+def within_bound(events: pl.DataFrame, peers: Mapping[str, Any], bound: int) -> list[Violation]:
     """Check MALT's stale synchronous law: a rank's scatter k, from 1, begins to combine when
     message k - bound of every peer has arrived.
     """

@@ -19,13 +19,14 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
-from torch.distributed.pipelining._backward import (  # its split of I and W is nowhere public
-    stage_backward_input,
-    stage_backward_weight,
-)
 from torch.func import functional_call
 
 from workbench.rank.memory import Held, Memory
+from workbench.training.pipelines.split_backward import (
+    Branches,
+    input_gradients,
+    weight_gradients,
+)
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -40,7 +41,7 @@ class Pass:
     weights: dict[str, torch.Tensor]  # those that the forward ran on
     held: list[Held]
     grads: Tensors | None = None  # of the outputs; for the first stage, whose I has nothing to do
-    groups: list[dict[str, Any]] = field(default_factory=list)  # torch's notes from I to W
+    branches: list[Branches] = field(default_factory=list)  # what W goes on with
 
 
 class Stage:
@@ -88,7 +89,7 @@ class Stage:
                 else self.module(*values)
             )
             outputs = result if loss is None else (loss(result),)
-            if self.halves:  # torch detaches them in place, which fails for a view
+            if self.halves:  # I detaches them in place, which fails for a view
                 outputs = tuple(x.clone() if x._is_view() else x for x in outputs)
         inputs = tuple(x for x in values if isinstance(x, torch.Tensor) and x.requires_grad)
         ends: tuple[Any, ...] = tuple(x for x in outputs if x.requires_grad)
@@ -115,9 +116,7 @@ class Stage:
         if not one.inputs:
             one.grads = grads
             return ()
-        _, one.groups = stage_backward_input(
-            [*one.ends], [*grads] if grads else None, [*one.inputs], iter(self._leaves(one))
-        )
+        one.branches = input_gradients(one.ends, grads, one.inputs, self._leaves(one))
         return _grads(one.inputs)
 
     def weight_gradient(self, microbatch: int) -> None:
@@ -126,7 +125,7 @@ class Stage:
         if one.grads is not None:
             self._run(one, one.grads)
         else:
-            stage_backward_weight(iter(self._leaves(one)), one.groups)
+            weight_gradients(one.branches)
         self._end(microbatch)
 
     def update(self, optimizer: torch.optim.Optimizer | None) -> None:

@@ -120,6 +120,7 @@ FACE: dict[str, dict[str, str]] = {
     },
     "ranks": {"size": "nothing", "bare": "flag", "timeout": "nothing"},
     "run": {"exp": "nothing"},
+    "runs": {},
     "schedule": {
         "value": "schedule",
         "ranks": "nothing?",

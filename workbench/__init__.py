@@ -27,6 +27,7 @@ from workbench.common.errors import (
     TooFewRanks,
     WorkbenchError,
 )
+from workbench.common.live_runs import runs as _runs
 from workbench.common.public_names import LATER
 from workbench.runs import displays
 
@@ -135,6 +136,7 @@ __all__ = [
     "progress",
     "ranks",
     "run",
+    "runs",
     "schedule",
     "shutdown",
     "side_by_side",
@@ -143,6 +145,8 @@ __all__ = [
     "watch",
     "why",
 ]
+
+runs = _runs  # the function, and not the package of that name, which was imported first
 
 # Imported when a run is first shown so.
 displays.provide(

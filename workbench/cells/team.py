@@ -20,7 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from workbench import native
 from workbench.cells import running
@@ -28,6 +28,7 @@ from workbench.cells.cell import Cell, Tell, quietly
 from workbench.cells.member import Member
 from workbench.cells.result import CellResult, named
 from workbench.cells.stores import Stores
+from workbench.common import live_runs
 from workbench.common.arguments import (
     Function,
     Numbers,
@@ -68,7 +69,8 @@ JOINING = 40.0  # seconds for all ranks to form a group
 
 
 class Ranks(Steering, Shown):
-    """``size`` ranks that run cells until ``close``, or until this process ends.
+    """``size`` ranks that run cells until ``close``, or until this process ends; ``with
+    wb.ranks(size) as team:`` ends them when the block is left.
 
     ``bare`` leaves the process group to the user (``dist.init_process_group("workbench")``).
     ``timeout``: how long a rank may wait for another without any progress.
@@ -119,6 +121,11 @@ class Ranks(Steering, Shown):
         self._at_end: list[Callable[[], None]] = []
         self._members: dict[int, Member] = {}
         weakref.finalize(self, _let_go, self._members, self._collector)  # also if no more follows
+        user = weakref.ref(self)
+        self._entry = live_runs.register(
+            live_runs.Entry(user, lambda _: _close(user()), "local", "close")
+        )
+        weakref.finalize(self, self._entry.leave)
         try:
             for rank in range(size):
                 self._members[rank] = self._enlist(rank)
@@ -306,6 +313,12 @@ class Ranks(Steering, Shown):
 
     # -- the end --
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """End the ranks. What they recorded stays."""
         if self._over:
@@ -315,6 +328,7 @@ class Ranks(Steering, Shown):
             member.order({"do": "end"})
         if self._home.alive:
             rank_handle.end([*self._members.values()], patience=1.0)
+        self._entry.leave()
         _let_go(self._members, self._collector)
         self._stores.close()
         del self._rendezvous
@@ -346,6 +360,11 @@ def ranks(size: int, *, bare: bool = False, timeout: str = PATIENCE) -> Ranks:
 def _noted(result: CellResult, tell: Tell, kind: str, ranks: Sequence[int], words: str) -> None:
     result.notes.append(words)
     tell(kind, ranks, words)
+
+
+def _close(team: Ranks | None) -> None:
+    if team is not None:
+        team.close()
 
 
 def _let_go(members: dict[int, Member], collector: Collector) -> None:

@@ -70,6 +70,12 @@ def stop_launching() -> None:
     _tell(lambda task: task.launches)
 
 
+def launching() -> bool:
+    """Return whether a thread goes on that starts ranks, other than this one."""
+    mine = threading.current_thread()
+    return any(task.launches for one, task in [*_running.items()] if one is not mine)
+
+
 def _tell(chosen: Callable[[_Task], bool]) -> None:
     for task in [*_running.values()]:
         if task.stop is not None and chosen(task):

@@ -12,7 +12,7 @@ from workbench.exercises.exercise import Exercise
 from workbench.exercises.grade import call
 from workbench.exercises.recorded import experiment, finished
 from workbench.exercises.verdict import Finding, equal, near
-from workbench.runs.run import run as start
+from workbench.runs.run import start
 
 JOB = experiment(
     ranks=(2, 4),

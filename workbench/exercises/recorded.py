@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from workbench.experiment.spec import Experiment
-from workbench.runs.run import Run, run
+from workbench.runs.run import Run, start
 
 PATIENCE = 120.0  # seconds: a run that lasts longer has not ended
 
@@ -19,7 +19,7 @@ def experiment(**fields: Any) -> Experiment:
 
 def finished(exp: Experiment, timeout: float = PATIENCE) -> Run:
     """Run ``exp`` to its end. Raises what the run raises, a WorkbenchError."""
-    started = run(exp)
+    started = start(exp)
     try:
         started.wait(timeout, progress=False)
     finally:

@@ -21,7 +21,7 @@ from workbench import native
 from workbench.common.output_files import make_ready
 from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
-from workbench.runs.run import Run, run
+from workbench.runs.run import Run, start
 from workbench.theory import cost_model
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def train(console: Console, what: str, **changes: Any) -> tuple[Run, Result]:
     experiment = Experiment(**(EXPERIMENT | changes))
     ranks = counted(experiment.ranks, "rank")
     console.print(f"LeNet on digits, {experiment.iterations} iterations, {ranks}, {what}")
-    live = run(experiment)
+    live = start(experiment)
     return live, live.wait(progress=True)
 
 

@@ -43,6 +43,7 @@ class Elastic(Steering):
     """The part of ``Run`` that starts ranks, adds some and takes some away."""
 
     experiment: Experiment
+    _called_off = ""  # why the run ends now, whatever its ranks do
     _collector: Collector
     _launcher: Launcher
     _lookout: Lookout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -11,13 +10,13 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench import native
-from workbench.common.arguments import Facts, Function, Seconds, checked
+from workbench.common import live_runs
+from workbench.common.arguments import Facts, Seconds, checked
 from workbench.common.descriptors import check_descriptors
 from workbench.common.errors import How, RunTimeout, WorkbenchError
 from workbench.common.threads import start as start_thread
@@ -46,6 +45,7 @@ from workbench.runs.launching import (
     set_up_links,
     threads_of,
 )
+from workbench.runs.lifetime import Lifetime
 from workbench.runs.outcome import outcome
 from workbench.runs.regrouping import Regrouping
 from workbench.runs.supervisor import Supervisor
@@ -64,10 +64,11 @@ if TYPE_CHECKING:
     from workbench.store.overlap import Overlap
 
 
-class Run(Elastic, Shown):
+class Run(Elastic, Lifetime, Shown):
     """A live run.
 
     Every method returns at once, but for ``wait``; all of them may be called from any thread.
+    ``with wb.run(exp) as run:`` ends it when the block is left.
     """
 
     @checked
@@ -77,6 +78,7 @@ class Run(Elastic, Shown):
         """
         check_descriptors(exp.ranks)
         self.experiment, self._prepared = exp, dict(prepared or {})
+        self.pids, self._finished = {}, threading.Event()
         resumed = checkpoint_of(exp)
         with contextlib.ExitStack() as undo:  # a notebook keeps the error, and with it this object
             self._checkpoint_lock = lock_of(exp, resumed)
@@ -87,6 +89,8 @@ class Run(Elastic, Shown):
                 self._prepared[SIZES] = sizes_of(resumed).to_json()
             self._launcher = launcher_for(exp)
             undo.callback(self._launcher.close, 0)
+            watched = self._register(str(getattr(exp.launcher, "name", exp.launcher)))
+            undo.callback(self._entry.leave)
             self._launcher.begin(range(exp.ranks))
             self._handles: list[RankHandle] = []
             undo.callback(rank_handle.end, self._handles)
@@ -98,13 +102,14 @@ class Run(Elastic, Shown):
                 self._launcher,
                 self._lookout,
                 self.store,
-                self,
-                self._start,
+                watched,
+                watched._start,
             )
             undo.callback(self._collector.stop)
             self._collector.start()
-            start_thread(self._supervise, "workbench run")
+            start_thread(watched._supervise, "workbench run")
             undo.pop_all()
+        self._notice_last_reference()
 
     # -- starting --
 
@@ -123,15 +128,13 @@ class Run(Elastic, Shown):
         traces = {rank: segment.memory for rank, segment in enumerate(self._segments)}
         self._collector = Collector(self.store, {**traces, -1: self._driver_trace.memory})
         self._result = Result()
-        self._finished = threading.Event()
-        self._at_end: list[Callable[[], None]] | None = []
-        self._lock = threading.RLock()
+        self._at_end, self._lock = [], threading.RLock()
         self._ended_alone: dict[int, int] | None = None  # before the driver ended the rest
         self._started = time.monotonic()
         self._trained_until = 0.0
         self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
         self._launch(exp)
-        self.pids: dict[int, int] = {one.rank: one.pid for one in self._handles}
+        self.pids |= {one.rank: one.pid for one in self._handles}
 
     def _launch(self, exp: Experiment) -> None:
         threads = threads_of(exp)
@@ -170,7 +173,7 @@ class Run(Elastic, Shown):
     # -- watching over it --
 
     def _supervise(self) -> None:
-        self._thread = threading.current_thread()
+        self._thread = self._entry.thread = threading.current_thread()
         supervisor = self._supervisor
         try:
             supervisor.follow()
@@ -195,6 +198,7 @@ class Run(Elastic, Shown):
                 with contextlib.suppress(Exception):  # a picture's fault is not the run's
                     call()
             self._finished.set()
+            self._entry.leave()
 
     def _finish(self, result: Result) -> None:
         """End the ranks, read the rest of their records, and release what the run held."""
@@ -225,11 +229,6 @@ class Run(Elastic, Shown):
         self._launcher.close(self.experiment.ranks)
 
     # -- waiting --
-
-    @property
-    def done(self) -> bool:
-        """Whether the run is over, well or not."""
-        return self._finished.is_set()
 
     @property
     def result(self) -> Result:
@@ -285,23 +284,6 @@ class Run(Elastic, Shown):
         it could not be written, RunTimeout.
         """
         return write_now(self.experiment.checkpoint, self._control, lambda: self.done, timeout)
-
-    @checked
-    def at_end(self, call: Function) -> None:
-        """Call ``call`` when the run is over, before waiting callers go on; now, if it is over."""
-        with self._lock:
-            if self._at_end is not None:
-                return self._at_end.append(call)
-        call()
-
-    def __await__(self) -> Generator[Any, None, Result]:
-        """Await the result, ``result = await run``: the notebook stays responsive."""
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> Result:
-        while not self.done:
-            await asyncio.sleep(0.02)
-        return self.wait(0)
 
     @property
     def iteration(self) -> int:
@@ -387,12 +369,23 @@ class Run(Elastic, Shown):
         return f"Run({strategy}, {task}, {counted(exp.ranks, 'rank')})"
 
 
+def start(exp: Experiment) -> Run:
+    """Start a run for another part of the workbench."""
+    return Run(exp, prepare(exp))
+
+
 @checked
 def run(exp: Experiment) -> Run:
     """Start the Experiment ``exp`` and return at once; ranks are live.
+
+    The run goes on until its last iteration, ``run.stop()`` or ``wb.shutdown()``. In a notebook it
+    goes on also after a cell has failed; in a script it ends, with a ResourceWarning, when no
+    reference to it is left. Where others are live, a line on stderr names one; ``wb.runs()`` lists
+    them.
 
     Raises SpecError for what cannot be, WorkbenchError where ranks cannot start.
 
     >>> print(wb.run(wb.Experiment(ranks=4, iterations=50)).wait())
     """
-    return Run(exp, prepare(exp))
+    live_runs.say_others()
+    return start(exp)

@@ -91,7 +91,7 @@ class Supervisor:
                 selector.register(one.socket, selectors.EVENT_READ, one)
             self._conductor.begin()
             begun = not self._exp.min_ranks or self._gather(selector)
-            while begun and (self._any_missing() or self._goes_on()):
+            while begun and not self._run._called_off and (self._any_missing() or self._goes_on()):
                 for key, _ in selector.select(0.01):
                     self._read_report(key, selector)
                 self._run._thaw_due()
@@ -127,7 +127,7 @@ class Supervisor:
         gathering = Gathering(self._exp, self.regrouping.later)
         membership = self.regrouping.membership
         team: Team | None = None
-        while team is None:
+        while team is None and not self._run._called_off:
             for key, _ in selector.select(0.01):
                 self._read_report(key, selector)
             codes = rank_handle.ended(self._handles)
@@ -141,6 +141,8 @@ class Supervisor:
             except TooFewRanks as error:
                 self._late = error
                 return False
+        if team is None:
+            return False
         late = {rank: f"had not started within {self._exp.grace}" for rank in membership.outside}
         for rank in self._pids.keys() - {*team.members} - self.regrouping.later:
             self.regrouping.absent[rank] = ended.get(rank, late.get(rank, ""))
@@ -197,6 +199,8 @@ class Supervisor:
 
         ``now``: the status of all lanes when the run ended (``store.now``).
         """
+        if self._run._called_off:
+            return WorkbenchError(self._run._called_off)
         if self._late is not None:
             return self._late
         lost = self.lost(spare=False)

@@ -32,7 +32,7 @@ from workbench.experiment.faults import FailToStart, Fault, Kill, Preempt
 from workbench.experiment.scenario import Kind, Scenario
 from workbench.experiment.spec import Experiment
 from workbench.runs.enough import missing_role
-from workbench.runs.run import Run, run
+from workbench.runs.run import Run, start
 from workbench.shared_memory.segments import process_state
 from workbench.store.result import Result
 from workbench.studies.uninterrupted import differs_from_uninterrupted
@@ -113,15 +113,15 @@ def _kinds(exp: Experiment) -> list[Kind]:
 
 def done(trial: Trial) -> Outcome:
     """Do a trial, and judge it. A run that does not end is ended."""
-    start, pids, wrong = time.monotonic(), set[int](), ""
-    live = run(trial.experiment)
-    limit = start + PATIENCE_S + 2e-9 * trial.experiment.timeout_ns
+    began, pids, wrong = time.monotonic(), set[int](), ""
+    live = start(trial.experiment)
+    limit = began + PATIENCE_S + 2e-9 * trial.experiment.timeout_ns
     try:
         while not live.done and time.monotonic() < limit:
             pids |= {*live.pids.values()}  # also of processes that are replaced
             time.sleep(0.02)
         if not live.done:
-            wrong = f"it has not ended after {limit - start:.0f} s"
+            wrong = f"it has not ended after {limit - began:.0f} s"
     finally:
         pids |= {*live.pids.values()}
         if not live.done:
@@ -132,7 +132,7 @@ def done(trial: Trial) -> Outcome:
     how = "ended well" if result.ok else f"ended by {type(result.error).__name__}, as it must"
     if result.lost:
         how += f" without {counted(len(result.lost), 'rank')}"
-    return Outcome(trial, time.monotonic() - start, wrong, how, len(live.detection().each))
+    return Outcome(trial, time.monotonic() - began, wrong, how, len(live.detection().each))
 
 
 def _judge(exp: Experiment, live: Run, result: Result) -> str:

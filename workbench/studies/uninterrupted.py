@@ -13,7 +13,7 @@ from math import isclose, isfinite
 
 from workbench.experiment.faults import Corrupt
 from workbench.experiment.spec import Experiment
-from workbench.runs.run import Run, run
+from workbench.runs.run import Run, start
 from workbench.store.result import Result
 from workbench.studies.drift.subjects import reference
 
@@ -63,7 +63,7 @@ def _losses(exp: Experiment) -> list[float]:
     if text not in _KNOWN:
         if len(_KNOWN) == MOST_KEPT:
             _KNOWN.clear()
-        _KNOWN[text] = run(exp).wait(timeout=DEADLINE_S).losses
+        _KNOWN[text] = start(exp).wait(timeout=DEADLINE_S).losses
     return _KNOWN[text]
 
 

@@ -18,8 +18,7 @@ from workbench.common.errors import SpecError
 from workbench.common.html_picture import image
 from workbench.experiment.spec import Experiment
 from workbench.runs.displays import display as display_of
-from workbench.runs.run import Run
-from workbench.runs.run import run as start
+from workbench.runs.run import Run, start
 from workbench.views.packing import Message
 from workbench.views.pages.facts import Watched
 from workbench.views.pages.feed import Start, feed

@@ -30,7 +30,7 @@ from workbench.interface.app.reserved import held
 from workbench.launchers.processes.pool import shutdown
 from workbench.presets.catalogue import note
 from workbench.runs.history import History, Past
-from workbench.runs.run import Run, run
+from workbench.runs.run import Run, start
 
 TICK = 0.25  # seconds between two looks at pages and clocks
 WEIGH = 1.0  # seconds between two looks at memory
@@ -316,7 +316,7 @@ class Runs:
 def _run(exp: Experiment) -> Run:
     """Start the run. Errors do not name where on this machine the server is."""
     try:
-        return run(exp)
+        return start(exp)
     except SpecError as error:
         raise SpecError(str(error).replace(str(Path.cwd()), "…")) from None
     except (WorkbenchError, OSError):

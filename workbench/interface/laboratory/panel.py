@@ -29,8 +29,7 @@ from workbench.interface.laboratory.way_in import Code, StartButton, WayIn, clos
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, label
-from workbench.runs.run import Run
-from workbench.runs.run import run as start
+from workbench.runs.run import Run, start
 from workbench.studies.comparison.trials import Trial
 from workbench.studies.rank_trials import RankTrials, trials_of
 from workbench.views.jupyter import hear_at_once

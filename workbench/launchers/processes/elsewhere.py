@@ -103,7 +103,9 @@ class AgentLauncher:
         assert reception is not None
         since = time.monotonic()
         try:
-            while not reception.wait(LOOK):
+            while not reception.wait(LOOK) or self._over.is_set():
+                if self._over.is_set():
+                    raise WorkbenchError("the run was ended while its ranks were being started")
                 silent = reception.silent_for(since) >= self.patience
                 if why := self.failure() or ("no more came" if silent else ""):
                     raise WorkbenchError(

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.common import descriptors, ipc, threads
+from workbench.common import descriptors, ipc, live_runs, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
 from workbench.recording.run_queue import LOOK, OwnTime
@@ -311,12 +311,16 @@ def warm_pool() -> ForkServer:
 
 
 def shutdown() -> None:
-    """End the warm pool: no process of ours is left when this returns. The next run starts anew.
+    """End all that goes on here: runs under every launcher, comparisons, studies, ranks that run
+    cells, and the warm pool. When this returns, each is done and no process of ours is left.
 
-    What goes on (a run, a comparison, a study) ends with it.
+    The next run starts anew. Raises WorkbenchError, which names them, where processes do not end.
     """
     threads.stop_launching()
-    _end_pool()
+    try:
+        live_runs.end_all("wb.shutdown() ended it")
+    finally:
+        _end_pool()
 
 
 def _end_pool() -> None:

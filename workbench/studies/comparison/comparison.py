@@ -89,7 +89,7 @@ class Comparison(Results):
             return self._left.pop(0) if self._left and not self._stopping.is_set() else None
 
     def _start(self, trial: Trial) -> Past:
-        from workbench.runs.run import run as start
+        from workbench.runs.run import start
 
         return self._history.add(start(trial.experiment), trial.name)
 

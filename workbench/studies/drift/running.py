@@ -80,9 +80,9 @@ class Runs(Ongoing):
 
     def _result(self, one: Planned) -> Result:
         """Do a run, and wait for its end."""
-        from workbench.runs.run import run
+        from workbench.runs.run import start
 
-        self._running = run(one.experiment)
+        self._running = start(one.experiment)
         while not self._running.done:
             if self._stopping.is_set():
                 self._running.stop()

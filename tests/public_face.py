@@ -100,7 +100,7 @@ FACE: dict[str, dict[str, str]] = {
         "seed": "seed",
         "drop_last": "flag",
         "drop_last_batch": "flag?",
-        "set_epoch": "flag",
+        "set_epoch": "flag?",
         "epochs": "nothing",
         "sampler": "nothing",
         "samplers": "samplers?",

@@ -190,7 +190,7 @@ def partition(
     seed: Seed = 0,
     drop_last: bool = False,
     drop_last_batch: bool | None = None,
-    set_epoch: bool = True,
+    set_epoch: bool | None = None,
     epochs: Count = 1,
     sampler: Text = "distributed",
     samplers: Sequence[Any] | None = None,
@@ -204,7 +204,8 @@ def partition(
     shuffle     another order each epoch, from ``seed`` and the epoch
     drop_last   DistributedSampler leaves samples out where it would repeat some; and BatchSampler
                 leaves out a last, smaller minibatch, unless ``drop_last_batch`` says otherwise
-    set_epoch   False: set_epoch(epoch) is forgotten, as happens
+    set_epoch   call set_epoch(epoch) before each epoch; if not given, samplers of your own are
+                left alone, and torch's are told
     epochs      how many are dealt out
     sampler     "distributed": torch's DistributedSampler and BatchSampler; "workbench": as runs
     samplers    your own, one a rank: DataLoaders, batch samplers, samplers (then ``batch_size``
@@ -217,7 +218,10 @@ def partition(
     >>> print(wb.partition(samples=24, batch_size=8, ranks=2, shuffle=True))
     """
     if samplers is not None:
-        drawn_by = OwnSamplers(samplers, samples, batch_size, sequential, shuffle, seed, epochs)
+        told = bool(set_epoch)  # what a loop forgets must not be done for it
+        drawn_by = OwnSamplers(
+            samplers, samples, batch_size, sequential, shuffle, seed, epochs, told
+        )
         read = read_samplers(drawn_by)
         count = len(read.order)
         return Partition(
@@ -235,7 +239,7 @@ def partition(
         "drop_last": drop_last,
         "epochs": whole("epochs", epochs),
         "sampler": sampler,
-        "set_epoch": set_epoch,
+        "set_epoch": set_epoch is None or set_epoch,
     }
     if sequential is not None:
         raise SpecError("sequential = ... is for samplers of your own: samplers=[...]")

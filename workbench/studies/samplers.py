@@ -36,6 +36,7 @@ class OwnSamplers:
     shuffle: bool
     seed: int
     epochs: int
+    set_epoch: bool  # call it before each epoch
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def read_samplers(own: OwnSamplers) -> Drawn:
     if own.batch_size is not None:
         each = share(whole("batch_size", own.batch_size), ranks)
     known = [n for n in map(_length, samplers) if n]
-    parts = listened(samplers, each, sequential if sequential is not None else (), epochs, MOST)
+    alone = sequential if sequential is not None else ()
+    parts = listened(samplers, each, alone, epochs, MOST, own.set_epoch)
     all_ids = [i for one in parts for ids in one.of for i in ids]
     if own.samples is not None:
         order: Sequence[int] = order_of(own.samples)
@@ -74,13 +76,13 @@ def read_samplers(own: OwnSamplers) -> Drawn:
         order = range(max(all_ids, default=0) + 1)
     size = own.batch_size or max((sum(map(len, one.of)) for one in parts), default=1)
     if sequential is None:
-        alone = [
+        one_process = [
             BatchSampler(places(len(order), own.shuffle, own.seed + epoch), size, drop_last=False)
             for epoch in range(epochs)
         ]
         parts = [
             one
-            for epoch, sampler in enumerate(alone)
+            for epoch, sampler in enumerate(one_process)
             for one in _beside(sampler, order, parts, epoch, ranks)
         ]
     return Drawn(order, size, ranks, tuple(parts))

@@ -25,11 +25,11 @@ from workbench.views.pages.following_output import PLOTLY
 
 WAIT = 170  # seconds, on cores that are busy with something else
 WRONG = {
-    "no division": "gradients are added, and nobody divides",
+    "no division": "gradients are added, and not divided",
     "mean of means": "means over parts of different size",
     "wrong seeds": "every rank begins with parameters of its own",
     "same shard": "all ranks take the same part of the minibatch, rank 0's",
-    "no sync": "nobody averages: every rank trains for itself",
+    "no sync": "the gradients are not averaged: each rank trains alone",
 }
 RULES = {
     "sgd": {"optimizer": "sgd", "lr": 0.1},
@@ -199,7 +199,8 @@ def stumbles(rank, size, model, minibatches):
             (
                 too_slow,
                 11,
-                "bug: the first update is 0.3 times the right one: is it the learning rate",
+                "another algorithm: equal to the same loop on one rank, but not to plain SGD: its "
+                "first update is 0.3 times as large",
             ),
             (compressed, 12, "bug: it computes with about 3 digits, whatever the dtype"),
             (neighbours, 12, "bug: all ranks take the same part of the minibatch, block 0 of it"),
@@ -212,7 +213,7 @@ def test_a_loop_as_one_writes_it_in_a_script(loop, batch_size: int, verdict: str
     report = wb.drift(loop, iterations=1, batch_size=batch_size, mutants=False).wait(WAIT)
     assert report.subjects[0].name == loop.__name__
     assert report.verdict.startswith(verdict), str(report)
-    assert report.ok == (verdict == "rounding")
+    assert report.ok == verdict.startswith(("rounding", "another algorithm"))
 
 
 @pytest.mark.full
@@ -367,6 +368,6 @@ def test_a_loop_from_a_notebooks_cell() -> None:
         client.stop_channels()
         kernel.shutdown_kernel(now=True)
     printed = "".join(one["content"].get("text", "") for one in heard)
-    assert "bug: gradients are added, and nobody divides" in printed
+    assert "bug: gradients are added, and not divided" in printed
     last = [one for one in heard if "image/svg+xml" in one["content"].get("data", {})][-1]
     assert last["msg_type"] == "update_display_data" and PLOTLY in last["content"]["data"]

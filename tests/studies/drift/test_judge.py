@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from workbench.studies.drift.evidence import Evidence
 from workbench.studies.drift.first_update import MEANS, WHOLE, Match, Start
-from workbench.studies.drift.judge import Evidence, judge
+from workbench.studies.drift.judge import judge
 from workbench.studies.drift.measure import apart, distance, ulp
 
 BITS = 2.0**29  # that float64 has more
@@ -88,8 +89,8 @@ def test_what_does_not_shrink_is_a_bug_however_small(share: float) -> None:
 @pytest.mark.parametrize(
     ("first", "words"),
     [
-        (Match(WHOLE, 4.0, 1e-15, 1.0), "nobody divides by the number of ranks"),
-        (Match(MEANS, 4.0, 1e-15, 0.98), "nobody divides by the number of ranks"),
+        (Match(WHOLE, 4.0, 1e-15, 1.0), "not divided by the number of ranks"),
+        (Match(MEANS, 4.0, 1e-15, 0.98), "not divided by the number of ranks"),
         (Match(WHOLE, 3.0, 1e-15, 1.0), "gradients of 3 backward passes are added"),
         (Match(WHOLE, 2.5, 1e-15, 1.0), "2.5 times the right one: is it the learning rate?"),
         (Match(WHOLE, 0.25, 1e-15, 1.0), "once too often"),
@@ -110,7 +111,7 @@ def test_replicas_that_differ_are_a_bug_even_if_rank_0_is_right() -> None:
     assert finding.verdict == "bug: the ranks end with different parameters"
     assert "after 10 updates" in " ".join(finding.reasons)
     alone = with_bug(identical={1: False}, first=Match("part 0", 1.0, 1e-15, 0.7))
-    assert "nobody averages" in judge(alone).verdict
+    assert "not averaged" in judge(alone).verdict
     early = replace(alone, first=Match("", 1.0, 1.0, 0.1), loss64=np.full(50, 1e-2))
     assert "begins with parameters of its own" in judge(early).verdict
 

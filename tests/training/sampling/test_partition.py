@@ -201,7 +201,11 @@ def test_loaders_of_ones_own() -> None:
         return DataLoader(data, batch_size=2, sampler=sampler)
 
     partition = wb.partition(
-        samplers=[loader(rank) for rank in range(3)], shuffle=True, seed=5, epochs=2
+        samplers=[loader(rank) for rank in range(3)],
+        shuffle=True,
+        seed=5,
+        epochs=2,
+        set_epoch=True,
     )
     assert (
         partition.minibatches == wb.partition(12, 6, 3, shuffle=True, seed=5, epochs=2).minibatches
@@ -212,6 +216,10 @@ def test_loaders_of_ones_own() -> None:
         and partition.samples == 12
         and partition.sampler == "own"
     )
+    name = "each epoch another order"
+    forgotten = wb.partition(samplers=[loader(rank) for rank in range(3)], shuffle=True, epochs=2)
+    assert held(partition)[name] and not held(forgotten)[name]
+    assert "set_epoch(epoch) before each epoch" in words(forgotten)[name]
 
 
 def test_samplers_and_lists_of_ones_own() -> None:

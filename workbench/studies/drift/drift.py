@@ -5,8 +5,10 @@
     wb.drift(loop)                    a plain loop: loop(rank, size, model, minibatches)
     print(wb.drift(loop).wait())      what it found, in words
 
-Each is run in float32 and in float64 against sequential training, and ends after 1, 2, 5, 10 ...
-updates (a run each: then its parameters are those after exactly so many). judge.py has the rules.
+Each is run in float32 and in float64 beside sequential training, and ends after 1, 2, 5, 10 ...
+updates (a run each: then its parameters are those after exactly so many). A loop that is not
+sequential training, because it clips or decays, say, also runs on one rank: what it must equal is
+itself. judge.py has the rules.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
+from workbench.studies.drift.evidence import EXACT, Evidence, Finding
 from workbench.studies.drift.first_update import WHOLE
-from workbench.studies.drift.judge import BUG, EXACT, Evidence, Finding, judge
+from workbench.studies.drift.judge import BUG, OTHER, judge
 from workbench.studies.drift.measure import apart
 from workbench.studies.drift.plan import DTYPES, SEQUENTIAL
 from workbench.studies.drift.resuming import moments
@@ -65,7 +67,6 @@ class Findings(Runs):
         keys = [key for key in list(self._distances) if key[0] == name]
         if not keys and name not in self._errors:
             return Finding("waiting")
-        reference_losses = self._longest(SEQUENTIAL, "float64")
         shares = [
             {k: self._distances[n, d, k].share for n, d, k in keys if d == dtype}
             for dtype in DTYPES
@@ -75,29 +76,62 @@ class Findings(Runs):
             for n, d, k in keys
             if len(self._results[n, d, k].digests) > 1
         }
-        return judge(
-            Evidence(
-                ranks=one.experiment.ranks,
-                loss32=self._apart(name, "float32"),
-                loss64=self._apart(name, "float64"),
-                level=abs(reference_losses[0]) if reference_losses else 1.0,
-                shares32=shares[0],
-                shares64=shares[1],
-                identical=digests,
-                first=self._matches.get(name),
-                uneven=self._uneven,
-                error=self._errors.get(name),
-                resumed=self._resumed.get(name),
-                ours=one.experiment.strategy in available("strategies"),
-            )
+        exp, start = one.experiment, self._start
+        evidence = Evidence(
+            ranks=exp.ranks,
+            rule=exp.optimizer,
+            loss32=self._apart(name, "float32"),
+            loss64=self._apart(name, "float64"),
+            level=self._level,
+            shares32=shares[0],
+            shares64=shares[1],
+            identical=digests,
+            first=self._matches.get(name),
+            uneven=self._uneven,
+            error=self._errors.get(name),
+            resumed=self._resumed.get(name),
+            ours=exp.strategy in available("strategies"),
+            draws=start is not None and start.draws,
+            couples=start is not None and start.couples,
         )
+        return judge(replace(evidence, one_rank=self._beside(name, evidence)))
+
+    def _beside(self, name: str, evidence: Evidence) -> Evidence | None:
+        """Return the evidence on a loop beside the same loop on one rank, once that was run."""
+        if (beside := self._on_one_rank.get(name)) is None:
+            return None
+        shares = [
+            {k: far.share for (d, k), far in beside.distances.items() if d == dtype}
+            for dtype in DTYPES
+        ]
+        losses = [
+            apart(self._longest(name, dtype), beside.losses.get(dtype, ())) for dtype in DTYPES
+        ]
+        return replace(
+            evidence,
+            loss32=losses[0],
+            loss64=losses[1],
+            shares32=shares[0],
+            shares64=shares[1],
+            first=beside.match,
+            error=beside.error,
+        )
+
+    @property
+    def _level(self) -> float:
+        losses = self._longest(SEQUENTIAL, "float64")
+        return abs(losses[0]) if losses else 1.0
+
+    def _differs(self, name: str) -> bool:
+        return self.findings[name].kind == BUG
 
     def _resumptions(self, name: str) -> Iterable[int]:
         finding, first = self.findings[name], self._matches.get(name)
         begins_right = first is None or (first.what == WHOLE and first.left < EXACT)
         right_so_far = finding.since is None or finding.since == 0 or self._uneven != finding.since
         same = all(self.table.filter(subject=name)["identical"].drop_nulls())
-        if finding.kind != BUG or not (begins_right and right_so_far and same):
+        wrong = finding.kind == BUG or (finding.kind == OTHER and name in self._on_one_rank)
+        if not (wrong and begins_right and right_so_far and same):
             return ()
         return moments(finding.since, self.at[-1])
 

@@ -24,6 +24,7 @@ from workbench.user_code.source import load
 Vector = npt.NDArray[np.float64]
 NAMED = 1e-2  # a candidate that leaves more than this part of the update unexplained is none
 WHOLE, MEANS = "whole", "mean of means"
+EQUAL = 1e-9  # a part of an update that float64 alone explains
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Start:
     uneven: int | None  # the first iteration whose minibatch the ranks cannot share evenly
     gradients: Mapping[str, Vector]
     draws: bool = False  # the task draws random numbers as it computes a loss
+    couples: bool = False  # the gradient of a minibatch is not the mean of its parts'
 
     def match(self, after: Mapping[str, Any], lr: float) -> Match:
         """Return the gradient that a training with plain SGD used, from its parameters after one
@@ -56,19 +58,24 @@ class Start:
             for name, before in self.parameters.items()
         ]
         update = np.concatenate(steps) / lr
-        length = float(np.linalg.norm(update))
-        right = self.gradients[WHOLE]
-        if not length:
-            return Match("", 0.0, 1.0, float("nan"))
-        cosine = float(update @ right) / (length * float(np.linalg.norm(right)) or 1.0)
-        best = Match("", float("nan"), NAMED, cosine)
-        for what, gradient in self.gradients.items():
-            scale = float(update @ gradient) / (float(gradient @ gradient) or 1.0)
-            left = float(np.linalg.norm(update - scale * gradient)) / length
-            # Of candidates that fit alike (parts of equal size) the first is meant.
-            if left < best.left * 0.5:
-                best = Match(what, scale, left, cosine)
-        return best
+        return best_match(update, self.gradients)
+
+
+def best_match(update: Vector, gradients: Mapping[str, Vector]) -> Match:
+    """Return which of the gradients an update is a multiple of; the first is the right one."""
+    length = float(np.linalg.norm(update))
+    right = next(iter(gradients.values()))
+    if not length:
+        return Match("", 0.0, 1.0, float("nan"))
+    cosine = float(update @ right) / (length * float(np.linalg.norm(right)) or 1.0)
+    best = Match("", float("nan"), NAMED, cosine)
+    for what, gradient in gradients.items():
+        scale = float(update @ gradient) / (float(gradient @ gradient) or 1.0)
+        left = float(np.linalg.norm(update - scale * gradient)) / length
+        # Of candidates that fit alike (parts of equal size) the first is meant.
+        if left < best.left * 0.5 and best.left > EQUAL:
+            best = Match(what, scale, left, cosine)
+    return best
 
 
 def start_of(exp: Experiment) -> Start:
@@ -85,16 +92,21 @@ def start_of(exp: Experiment) -> Start:
             name: value.detach().numpy().copy() for name, value in model.named_parameters()
         }
         before = generators()
-        gradients = dict[str, Vector]()
+        gradients, sizes = dict[str, Vector](), dict[str, int]()
         for what, part in _parts(ids, exp.ranks):
+            sizes[what] = len(part)
             set_generators(before)  # each rank draws what one process would
             gradients[what] = _gradient(task, model, dataset, part)
         draws = not same_generators(before, generators())
         set_generators(before)
     each = [gradients[f"part {rank}"] for rank in range(exp.ranks) if f"part {rank}" in gradients]
-    means = sum(each, np.zeros_like(gradients[WHOLE])) / exp.ranks
+    whole = gradients.pop(WHOLE)
+    means = sum(each, np.zeros_like(whole)) / exp.ranks
+    weighed = (gradients[what] * sizes[what] for what in gradients if what.startswith("part"))
+    apart = whole - sum(weighed, np.zeros_like(whole)) / len(ids)
+    couples = float(np.linalg.norm(apart)) > EQUAL * float(np.linalg.norm(whole))
     uneven = first_uneven(exp, len(dataset))
-    return Start(parameters, uneven, {WHOLE: gradients[WHOLE], MEANS: means, **gradients}, draws)
+    return Start(parameters, uneven, {WHOLE: whole, MEANS: means, **gradients}, draws, couples)
 
 
 def first_uneven(exp: Experiment, samples: int) -> int | None:

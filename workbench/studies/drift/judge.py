@@ -10,63 +10,28 @@
    same sums. Digests that differ are a bug, however small the difference.
 4  A training that is right until an iteration may have resumed there, from a checkpoint that lacks
    something: then it equals one process that does the same (resuming.py), within rounding.
-5  The kind of bug follows from the gradient of the first update (first_update.py), and from
+5  A loop of one's own need not be plain SGD (it may clip, warm up, decay): where it differs from
+   sequential training it is compared with the same loop on one rank. Equal to that, it is another
+   algorithm, and no bug; what differs is a bug of its ranks (rank_gradients.py).
+6  The kind of bug follows from the gradient of the first update (first_update.py), and from
    whether the loss differs before the first update.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
-from workbench.studies.drift.first_update import MEANS, WHOLE, Match
-from workbench.studies.drift.measure import Numbers
-from workbench.studies.drift.resuming import WORDS, Resumed
+from workbench.studies.drift.evidence import EXACT, Evidence, Finding
+from workbench.studies.drift.naming import is_named, name_of, unlike
 
 SHRINK = 2.0**15  # half of the way, in digits, from a bug's 1 to rounding's 2^29
-EXACT = 1e-12  # a share, or a relative loss, that float64 alone explains
 JUMP = 2.0**15  # times in one iteration; rounding grows by less than ten
 RESUMED = 1e-6  # times the distance to right training: so near to one that resumes is that one
 SAME, ROUNDING, BUG, FAILED = "no difference", "rounding", "bug", "failed"
-OTHER = "another algorithm"  # than sequential training, on purpose: a strategy that says so
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """One training against the sequential one; "by iteration" from 0, ``shares`` by updates."""
-
-    ranks: int
-    loss32: Numbers  # |loss - sequential loss| by iteration
-    loss64: Numbers
-    level: float  # the sequential loss at the start: what a difference of losses is measured by
-    shares32: Mapping[int, float] = field(default_factory=dict)
-    shares64: Mapping[int, float] = field(default_factory=dict)
-    identical: Mapping[int, bool] = field(default_factory=dict)  # were all digests equal?
-    first: Match | None = None
-    uneven: int | None = None  # the first iteration whose minibatch the ranks cannot share evenly
-    error: str | None = None
-    resumed: Resumed | None = None  # the known bug of resuming whose parameters it has
-    ours: bool = False  # a strategy of the workbench's own, which has its laws
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A verdict with its reasons.
-
-    ``since``: the iteration of the first wrong update; None if that is unknown, or nothing is
-    wrong.
-    """
-
-    kind: str
-    which: str = ""
-    reasons: tuple[str, ...] = ()
-    since: int | None = None
-
-    @property
-    def verdict(self) -> str:
-        return f"{self.kind}: {self.which}" if self.which else self.kind
+OTHER = "another algorithm"  # than sequential training, on purpose
+RULES = {"sgd": "plain SGD", "adam": "Adam"}  # of sequential training, by Experiment.optimizer
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -92,9 +57,38 @@ def judge(evidence: Evidence) -> Finding:
             ),
         )
     kind = OTHER if evidence.ours else BUG
-    return Finding(
-        kind, _which(evidence, since, torn), _reasons(evidence, drifted, torn, since), since
+    finding = Finding(
+        kind, name_of(evidence, since, torn), _reasons(evidence, drifted, torn, since), since
     )
+    if evidence.one_rank is None or evidence.resumed is not None:
+        return finding
+    return _beside_one_rank(evidence, evidence.one_rank, finding)
+
+
+def _beside_one_rank(evidence: Evidence, one_rank: Evidence, finding: Finding) -> Finding:
+    """Return the verdict on a loop that is not sequential training."""
+    rule = RULES[evidence.rule]
+    if one_rank.error is not None:
+        why = one_rank.error.splitlines()[-1].strip()
+        reason = f"on one rank the loop fails ({why}), so it is compared with {rule} only"
+        finding = replace(finding, reasons=(*finding.reasons, reason))
+        if is_named(evidence):
+            return finding
+        return replace(finding, kind=OTHER, which=f"it is not {rule}; or a bug: {finding.which}")
+    same = judge(replace(one_rank, one_rank=None, error=None))
+    if same.kind in (ROUNDING, SAME):
+        how = unlike(evidence, finding.since)
+        which = f"equal to the same loop on one rank, but not to {rule}: {how}"
+        return Finding(OTHER, which, (*same.reasons, *finding.reasons), finding.since)
+    if (evidence.draws or evidence.couples) and all(evidence.identical.values()):
+        why = (
+            "the task draws random numbers, and the ranks draw others than one process does"
+            if evidence.draws
+            else "the loss couples the samples of a minibatch (batch normalization, for example), "
+            "and each rank has only its own"
+        )
+        return Finding(OTHER, why, same.reasons, same.since)
+    return same
 
 
 def _shrinks(share32: float, share64: float) -> bool:
@@ -164,7 +158,7 @@ def _reasons(
         )
     if torn:
         reasons.append(f"the replicas' digests differ after {_updates(min(torn))}")
-    if _begins_apart(evidence):
+    if evidence.begins_apart:
         reasons.append(
             f"the first loss is off by {evidence.loss64[0]:.1e}, before anything was updated"
         )
@@ -173,79 +167,6 @@ def _reasons(
             f"the first update makes a cosine of {evidence.first.cosine:.6f} with the right one"
         )
     return tuple(reasons)
-
-
-def _begins_apart(evidence: Evidence) -> bool:
-    return bool(len(evidence.loss64)) and float(evidence.loss64[0]) > 1e-9 * evidence.level
-
-
-def _which(evidence: Evidence, since: int | None, torn: list[int]) -> str:
-    """Return a description of the bug."""
-    if evidence.resumed is not None:
-        return f"{WORDS[evidence.resumed.lost]}: right until iteration {evidence.resumed.at}"
-    if since:
-        if evidence.uneven == since:
-            return (
-                "means over parts of different size are averaged as if the parts were equal: right "
-                f"until iteration {since + 1}, the first whose minibatch the ranks cannot share "
-                "evenly"
-            )
-        return f"right until iteration {since + 1}, whose update is the first wrong one"
-    if torn:
-        return _torn(evidence)
-    first = evidence.first
-    if first is None or not first.what:
-        if _begins_apart(evidence):
-            return "the ranks begin with other parameters, or train on other samples"
-        return "the first update is not what any part of the minibatch gives"
-    if first.what in (WHOLE, MEANS):
-        return _scaled(first, evidence.ranks)
-    return f"all ranks take the same part of the minibatch, {_part(first.what)}"
-
-
-def _torn(evidence: Evidence) -> str:
-    if _begins_apart(evidence):
-        return "every rank begins with parameters of its own"
-    if evidence.first is not None and evidence.first.what.startswith(("part", "block")):
-        return "nobody averages: every rank trains for itself"
-    return "the ranks end with different parameters"
-
-
-def _scaled(first: Match, ranks: int) -> str:
-    """Describe a first update whose direction is right, or that of unweighted means."""
-    if _close(first.scale, ranks) and ranks > 1:
-        return "gradients are added, and nobody divides by the number of ranks"
-    if _close(first.scale, 1 / ranks) and ranks > 1:
-        return (
-            "gradients are divided by the number of ranks once too often, or the learning rate is"
-        )
-    passes = round(first.scale)
-    if passes > 1 and _close(first.scale, passes):
-        return (
-            f"the first update is {passes} times the right one: gradients of {passes} backward "
-            "passes are added and not divided, or the learning rate is too large"
-        )
-    if not _close(first.scale, 1):
-        return (
-            f"the first update is {first.scale:.4g} times the right one: is it the learning rate?"
-        )
-    if first.what == MEANS:
-        return "means over parts of different size are averaged as if the parts were equal"
-    if first.left > EXACT:
-        return (
-            f"it computes with about {-np.log10(first.left):.0f} digits, whatever the dtype: "
-            "something in it is converted or compressed"
-        )
-    return "the first update is right, what follows is not"
-
-
-def _close(scale: float, target: float) -> bool:
-    return abs(scale - target) <= 0.02 * target
-
-
-def _part(what: str) -> str:
-    kind, rank = what.split()
-    return f"rank {rank}'s" if kind == "part" else f"block {rank} of it"
 
 
 def _updates(count: int) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from workbench.rank.job import Job
+from workbench.studies.drift.probe import Probe
 from workbench.user_code.source import Source
 
 
@@ -35,6 +36,7 @@ class Config:
     """The configuration of the loop."""
 
     loop: Source  # its text
+    probe: bool = False  # hand in the gradients of the first update instead of the parameters
 
 
 def train(job: Job, config: Config) -> None:
@@ -50,8 +52,14 @@ def train(job: Job, config: Config) -> None:
     names = inspect.signature(loop).parameters
     if "optimizer" in names:
         values["optimizer"] = job.optimizer(model)
-    loop(**{name: values[name] for name in names})
-    job.finish(model)
+    arguments = {name: values[name] for name in names}
+    if not config.probe:
+        loop(**arguments)
+        job.finish(model)
+        return
+    with Probe(model) as probe:
+        loop(**arguments)
+    job.finish(model, parameters=probe.gathered(job.metrics_group()))
 
 
 def minibatches(job: Job, model: torch.nn.Module) -> Iterator[Any]:

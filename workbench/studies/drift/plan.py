@@ -51,6 +51,28 @@ def plan_of(subjects: Sequence[Subject], at: Sequence[int]) -> list[Planned]:
     return plan
 
 
+def plan_alone(one: Subject, at: Sequence[int]) -> list[Planned]:
+    """Return the runs of a loop on one rank: after the first and after the last update; with its
+    probe, and the probe on all ranks.
+    """
+    assert one.alone is not None
+    alone, quiet = _threaded(one.alone), {"record": False}
+    fields = [
+        {"dtype": d, "iterations": k, **quiet} for k in sorted({at[0], at[-1]}) for d in DTYPES
+    ]
+    plan = [Planned(alone_name(one.name), alone.replace(**each)) for each in fields]
+    first = {"dtype": "float64", "iterations": 1, **quiet}
+    for exp in (alone, _threaded(one.experiment)):
+        probing = exp.replace(**first, options={**exp.options, "probe": True})
+        plan.append(Planned(alone_name(one.name), probing, True))
+    return plan
+
+
+def alone_name(name: str) -> str:
+    """Return the name of a loop's runs on one rank."""
+    return f"({name}, on one rank)"
+
+
 def plan_resumed(ground: Experiment, lost: Lost, at: int) -> Planned:
     """Return the run of one process that resumes at an iteration without some state."""
     exp = resumed(ground, lost, at).replace(dtype="float64")

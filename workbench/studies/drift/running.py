@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +15,9 @@ from workbench.common.errors import RunTimeout, WorkbenchError
 from workbench.runs.background_task import LOOK, Ongoing, run_over
 from workbench.studies.drift.judge import RESUMED
 from workbench.studies.drift.measure import Distance, distance
-from workbench.studies.drift.plan import SEQUENTIAL, Planned, plan_of, plan_resumed
+from workbench.studies.drift.plan import SEQUENTIAL, Planned, plan_alone, plan_of, plan_resumed
+from workbench.studies.drift.probe import Gradients, gradients_of
+from workbench.studies.drift.rank_gradients import RankMatch, match_ranks
 from workbench.studies.drift.resuming import Resumed, may_lose
 from workbench.studies.drift.subjects import Subject
 
@@ -22,6 +25,16 @@ if TYPE_CHECKING:
     from workbench.runs.run import Run
     from workbench.store.result import Result
     from workbench.studies.drift.first_update import Match, Start
+
+
+@dataclass
+class OnOneRank:
+    """A loop beside the same loop on one rank."""
+
+    distances: dict[tuple[str, int], Distance] = field(default_factory=dict)  # by dtype, updates
+    losses: dict[str, list[float]] = field(default_factory=dict)  # of one rank, by dtype
+    match: RankMatch | None = None
+    error: str | None = None  # why the loop does not run on one rank
 
 
 class Runs(Ongoing):
@@ -37,6 +50,8 @@ class Runs(Ongoing):
         self._errors: dict[str, str] = {}
         self._ends: dict[str, Mapping[str, Any]] = {}  # the last parameters in float64
         self._resumed: dict[str, Resumed] = {}
+        self._kept: dict[tuple[str, str, int], Mapping[str, Any]] = {}  # parameters of loops
+        self._on_one_rank: dict[str, OnOneRank] = {}
         self._start: Start | None = None
         self._running: Run | None = None
         self._stopping, self._count = threading.Event(), 0
@@ -54,12 +69,14 @@ class Runs(Ongoing):
                     self._do(one)
                 self._count += 1
             if not self._stopping.is_set() and SEQUENTIAL not in self._errors:
+                self._compare_with_one_rank()
                 self._name_resumed()
         except Exception as error:  # the caller that waits must hear of it
             self._errors[SEQUENTIAL] = str(error) or repr(error)
         for result in self._results.values():
             result.parameters = {}
         self._ends.clear()
+        self._kept.clear()
         self.ended.set()
 
     def _prepare(self) -> None:
@@ -90,6 +107,41 @@ class Runs(Ongoing):
         result = self._running.result
         self._running = None
         return result
+
+    def _differs(self, name: str) -> bool:
+        """Return whether a training is not sequential training."""
+        raise NotImplementedError
+
+    def _compare_with_one_rank(self) -> None:
+        """Run the loops that are not sequential training on one rank, too."""
+        for one in self.subjects:
+            if one.alone is None or not self._differs(one.name):
+                continue
+            plan = plan_alone(one, self.at)
+            self.plan += plan
+            beside, gradients = OnOneRank(), list[Gradients]()
+            for run in plan:
+                if self._stopping.is_set():
+                    return
+                if beside.error is None:
+                    result = self._result(run)
+                    if not result.ok:
+                        beside.error = str(result.error)
+                    elif run.probe:
+                        gradients.append(gradients_of(result.parameters))
+                    else:
+                        self._put_beside(one, run, result, beside)
+                self._count += 1
+            if len(gradients) == 2 and self._start is not None:
+                beside.match = match_ranks(gradients[1], gradients[0], self._start)
+            self._on_one_rank[one.name] = beside
+
+    def _put_beside(self, one: Subject, run: Planned, result: Result, beside: OnOneRank) -> None:
+        assert self._start is not None
+        _, dtype, updates = run.key
+        mine = self._kept[one.name, dtype, updates]
+        beside.distances[dtype, updates] = distance(mine, result.parameters, self._start.parameters)
+        beside.losses[dtype] = result.losses
 
     def _resumptions(self, name: str) -> Iterable[int]:
         """Return the iterations at which a training may have resumed, by what is known of it."""
@@ -136,9 +188,14 @@ class Runs(Ongoing):
             self._matches[name] = self._start.match(result.parameters, rate)
         if (dtype, updates) == ("float64", self.at[-1]):
             self._ends[name] = result.parameters
+        if updates in (self.at[0], self.at[-1]) and self._is_loop(name):
+            self._kept[one.key] = result.parameters
         result.parameters = {}  # a large model has many of them
         self._results[one.key] = result
         self._distances[one.key] = far  # last: a reader meanwhile finds its result
+
+    def _is_loop(self, name: str) -> bool:
+        return any(one.name == name and one.alone is not None for one in self.subjects)
 
     def stop(self) -> None:
         """Stop the current run, and start no other."""

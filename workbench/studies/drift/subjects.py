@@ -20,6 +20,13 @@ from workbench.studies.drift.resuming import Lost, may_lose
 from workbench.user_code.source import Source, capture
 
 HERE = Path(__file__).parent
+LOOP_FILE = f"{HERE / 'loop.py'}:train"
+ALONE: dict[str, Any] = {
+    "all_reduce": "ring",
+    "memory_limit": None,
+    "backend": "workbench",
+    "record": False,
+}
 MUTANTS = ("no_division", "mean_of_means", "wrong_seeds", "same_shard", "no_sync")
 RESUMING: dict[str, Lost] = {
     "no_optimizer_state": "optimizer",
@@ -68,6 +75,14 @@ class Subject:
     words: str = ""
     mutant: bool = False
     draws: bool = False  # it shows only where the task draws random numbers
+
+    @property
+    def alone(self) -> Experiment | None:
+        """The same loop on one rank; None of a strategy, whose reference is sequential training."""
+        exp = self.experiment
+        if exp.strategy != LOOP_FILE:
+            return None
+        return exp.replace(ranks=1, **ALONE, **_undisturbed())
 
 
 def subjects_of(
@@ -123,9 +138,7 @@ def experiment_of(subject: Given, fields: Mapping[str, Any]) -> Experiment:
             f"{subject.__name__}({', '.join(names)}): a strategy is train(job, config), and a loop "
             f"of your own names what it wants of {listed(LOOP)}"
         )
-    return Experiment(
-        **{**_path(HERE / "loop.py"), "options": {"loop": capture(subject)}, **options}
-    )
+    return Experiment(**{"strategy": LOOP_FILE, "options": {"loop": capture(subject)}, **options})
 
 
 def uneven(ranks: int) -> int:
@@ -148,16 +161,7 @@ def mutant(name: str, ground: Experiment, options: Mapping[str, Any] | None = No
 
 def reference(exp: Experiment) -> Experiment:
     """Return the same training in one process."""
-    return exp.replace(
-        strategy="sequential",
-        ranks=1,
-        options={},
-        all_reduce="ring",
-        memory_limit=None,
-        backend="workbench",
-        record=False,
-        **_undisturbed(),
-    )
+    return exp.replace(strategy="sequential", ranks=1, options={}, **ALONE, **_undisturbed())
 
 
 def resumed(exp: Experiment, lost: Lost, at: int) -> Experiment:

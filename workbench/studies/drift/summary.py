@@ -89,7 +89,7 @@ def setting(report: Findings) -> str:
     rule = f"{exp.optimizer} with momentum {exp.momentum}" if exp.momentum else exp.optimizer
     return (
         f"{ranks}, {counted(report.at[-1], 'update')} by {rule} on minibatches of "
-        f"{exp.batch_size}, against sequential training"
+        f"{exp.batch_size}, compared with sequential training"
     )
 
 

@@ -144,7 +144,10 @@ def _epochs_differ(all_of_them: Sequence[Minibatch]) -> Law:
     name = "each epoch another order"
     if len(orders) == last + 1:
         return Law(name, True, "each epoch has minibatches of its own")
-    words = "epochs have the same minibatches: shuffle=True, and set_epoch(epoch) before each"
+    words = (
+        "epochs have the same minibatches: a sampler needs shuffle=True, and set_epoch(epoch) "
+        "before each epoch"
+    )
     return Law(name, False, words)
 
 

@@ -172,30 +172,42 @@ def dealt(
 
 
 def listened(
-    samplers: Sequence[Any], batch_size: int | None, sequential: Any, epochs: int, most: int
+    samplers: Sequence[Any],
+    batch_size: int | None,
+    sequential: Any,
+    epochs: int,
+    most: int,
+    set_epoch: bool,
 ) -> list[Minibatch]:
-    """Return what these samplers or loaders yield, one per rank; calls ``set_epoch`` where it
-    exists.
+    """Return what these samplers or loaders yield, one per rank.
 
+    ``set_epoch``: call it before each epoch, where it exists, as the user's loop should.
     ``most``: minibatches of an epoch to look at. Raises SpecError where no ids are yielded.
     """
     result: list[Minibatch] = []
     for epoch in range(epochs):
+        for one in (*samplers, sequential) if set_epoch else ():
+            _set_epoch(one, epoch)
         of = [
-            list(islice(_batches(one, batch_size, epoch, f"samplers[{rank}]"), most))
+            list(islice(_batches(one, batch_size, f"samplers[{rank}]"), most))
             for rank, one in enumerate(samplers)
         ]
-        alone = list(islice(_batches(sequential, None, epoch, "sequential"), most))
+        alone = list(islice(_batches(sequential, None, "sequential"), most))
         result += epoch_of(epoch, alone, of)
     return result
 
 
-def _batches(loader: Any, size: int | None, epoch: int, name: str) -> Iterator[Ids]:
-    """Yield the minibatches of a loader, a batch sampler, a sampler, or any iterable of ids."""
+def _set_epoch(loader: Any, epoch: int) -> None:
+    """Tell a loader, and the samplers in it, which epoch begins."""
     inside = getattr(loader, "batch_sampler", None)
     for one in (loader, getattr(loader, "sampler", None), inside, getattr(inside, "sampler", None)):
         if one is not None and hasattr(one, "set_epoch"):
             one.set_epoch(epoch)
+
+
+def _batches(loader: Any, size: int | None, name: str) -> Iterator[Ids]:
+    """Yield the minibatches of a loader, a batch sampler, a sampler, or any iterable of ids."""
+    inside = getattr(loader, "batch_sampler", None)
     source = inside or loader
     if hasattr(loader, "dataset") and hasattr(loader, "collate_fn") and source is loader:
         source = loader.sampler  # a DataLoader without batches yields one sample at a time

@@ -1,4 +1,4 @@
-"""Gradients are added, and nobody divides by the number of ranks."""
+"""Gradients are added, and not divided by the number of ranks."""
 
 from __future__ import annotations
 

@@ -218,10 +218,8 @@ def partition(
     >>> print(wb.partition(samples=24, batch_size=8, ranks=2, shuffle=True))
     """
     if samplers is not None:
-        told = bool(set_epoch)  # what a loop forgets must not be done for it
-        drawn_by = OwnSamplers(
-            samplers, samples, batch_size, sequential, shuffle, seed, epochs, told
-        )
+        given = (samples, batch_size, sequential, shuffle, seed, epochs)
+        drawn_by = OwnSamplers(samplers, *given, bool(set_epoch))
         read = read_samplers(drawn_by)
         count = len(read.order)
         return Partition(

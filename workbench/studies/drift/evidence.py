@@ -1,4 +1,4 @@
-"""What is measured of a training beside the right one, and the verdict on it."""
+"""Measurements of a training beside the right one, and the verdict on it."""
 
 from __future__ import annotations
 

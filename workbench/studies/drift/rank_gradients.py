@@ -1,4 +1,4 @@
-"""How the gradient that a loop used follows from the gradients of its ranks.
+"""The gradient that a loop used, as made up of the gradients of its ranks.
 
 A right loop uses the gradient that the same loop uses on one rank. One that does not is compared
 with its ranks' own gradients: their sum or mean, one rank's alone, or a sum under other weights. A

@@ -219,12 +219,7 @@ def partition(
     """
     if samplers is not None:
         given = (samples, batch_size, sequential, shuffle, seed, epochs)
-        drawn_by = OwnSamplers(samplers, *given, bool(set_epoch))
-        read = read_samplers(drawn_by)
-        count = len(read.order)
-        return Partition(
-            count, read.batch_size, read.ranks, shuffle, False, "own", read.minibatches
-        )
+        return _of_own(OwnSamplers(samplers, *given, bool(set_epoch)))
     order = order_of(24 if samples is None else samples)
     size = 8 if batch_size is None else whole("batch_size", batch_size)
     last_batch = drop_last if drop_last_batch is None else drop_last_batch
@@ -242,6 +237,13 @@ def partition(
     if sequential is not None:
         raise SpecError("sequential = ... is for samplers of your own: samplers=[...]")
     return _dealt_out(order, options, last_batch)
+
+
+def _of_own(own: OwnSamplers) -> Partition:
+    """Return the partition that a user's samplers deal out. Raises SpecError."""
+    read = read_samplers(own)
+    count, size = len(read.order), read.batch_size
+    return Partition(count, size, read.ranks, own.shuffle, False, "own", read.minibatches)
 
 
 def _dealt_out(order: Sequence[int], options: dict[str, Any], drop_last_batch: bool) -> Partition:

@@ -1,0 +1,90 @@
+"""What a notebook must not keep, and that the stored ones keep none of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.chapter_minutes import number
+from tests.notebook_gates import emulated_stills, faults
+from tests.notebooks import clean
+from workbench.studies.speed_up.words import DISTURBED
+from workbench.views.pages.widget import ABSENT
+
+CHAPTERS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+# Recorded before the gates were there; `python -m tests.notebooks NAME` takes one off this list.
+WAITING = "01 02 02b 03 03b 04 06 06b 06c 07 09 09b 10b 11b 13 17 18 19".split()
+PLAIN, SAID = "<svg>a run</svg>", "<svg>emulated: 5 ms</svg>"
+JOB = "job = wb.Experiment(ranks=2{})"
+
+
+def notebook(*sources: str, **data: str) -> dict[str, Any]:
+    """Return a notebook of these cells, the last of which has an output of these data."""
+    cells = [{"cell_type": "code", "source": source, "outputs": []} for source in sources]
+    cells[-1]["outputs"] = [{"output_type": "display_data", "data": data, "metadata": {}}]
+    return {"cells": cells}
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_stored_notebooks_keep_nothing_that_is_wrong(path: Path) -> None:
+    found = faults(json.loads(path.read_text(encoding="utf-8")))
+    if number(path.name) not in WAITING:
+        assert found == [], f"python -m tests.notebooks {path.name}"
+    else:
+        assert found, f"{path.name} was recorded: take it off WAITING"
+        assert not any("anywidget" in one for one in found), found
+
+
+def test_the_sentence_of_a_page_without_anywidget_is_refused_and_dropped() -> None:
+    book = notebook("run", **{"text/html": f"<p>{ABSENT}</p><img>", "image/svg+xml": PLAIN})
+    assert "anywidget" in faults(book)[0]
+    book["cells"][-1]["metadata"] = {}
+    whole = nbformat.from_dict({**book, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    clean(whole)
+    assert faults(whole) == [] and whole.cells[0].outputs[0].data["text/html"] == "<img>"
+
+
+def test_a_study_that_found_the_machine_busy_is_refused() -> None:
+    said = f"2 of 2 runs done\n{DISTURBED}: ranks waited for one 56% of the time."
+    assert "busy" in faults(notebook("found", **{"text/plain": said}))[0]
+    stream = notebook("print(found)")
+    stream["cells"][0]["outputs"] = [{"output_type": "stream", "text": said.splitlines(True)}]
+    assert "busy" in faults(stream)[0]
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        (JOB.format(", pad_compute='5 ms'"), "run = wb.run(job)\nrun.view('server')"),
+        (JOB.format(""), "run = wb.run(job.replace(network=wb.Network(latency='1 ms')))\nrun"),
+        ("job = wb.Experiment(faults=wb.Slow(rank=1, factor=3))", "wb.run(job)"),
+        ("def made():\n    return wb.Experiment(**{'pad_compute': 1})", "wb.run(made()).view()"),
+        (
+            "links = wb.Network(latency='1 ms')\nruns = {}",
+            "for a in (1, 2):\n    runs[a] = wb.run(wb.Experiment(network=links))\nruns[1].view()",
+        ),
+        (JOB.format(", pad_compute='5 ms'"), "pair = wb.side_by_side(wb.run(job), two)\npair"),
+    ],
+)
+def test_the_still_of_an_emulated_run_says_so(sources: tuple[str, ...]) -> None:
+    assert len([*emulated_stills(notebook(*sources))]) == 1
+    (fault,) = faults(notebook(*sources, **{"image/svg+xml": PLAIN}))
+    assert "emulated" in fault and f"cell {len(sources) - 1}" in fault
+    assert faults(notebook(*sources, **{"image/svg+xml": SAID})) == []
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        (JOB.format(", pad_compute=None"), "run = wb.run(job)\nrun.view('server')"),
+        (JOB.format(", pad_compute='5 ms'"), "run = wb.run(job)\nrun.figure('bytes')"),
+        (JOB.format(", pad_compute='5 ms'"), JOB.format(""), "wb.run(job)"),
+        (JOB.format(", pad_compute='5 ms'"), "found = wb.compare({'a': job})\nfound"),
+    ],
+)
+def test_other_pictures_need_not(sources: tuple[str, ...]) -> None:
+    assert faults(notebook(*sources, **{"image/svg+xml": PLAIN})) == []

@@ -54,5 +54,5 @@ ANSWERS = {
     "01.1": ({"bytes": 431_942, "hops": 14}, (740_472, 14), (431_942, 12)),
     "01.2": (60, 30, 40),
     "01.3": ({"ms": 2304, "tensors": 4}, (1536, 4), (2304, 10)),
-    "01.4": (Deeper, Quadrants, Detached),
+    "01.4": ((Deeper, 6), (Deeper, 4), (Quadrants, 4), (Detached, 6)),
 }

@@ -50,6 +50,18 @@ def numbers(*names: str) -> Kind:
     return Kind(words, take, "{" + ", ".join(f'"{name}": ...' for name in names) + "}")
 
 
+def pair(first: Kind, second: Kind) -> Kind:
+    """Return the kind for two answers in a tuple, such as a function and a number."""
+    words = f"a pair: {first.words}, and {second.words}"
+
+    def take(value: Any) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise Unfit(words)
+        return first.take(value[0]), second.take(value[1])
+
+    return Kind(words, take, f"({first.example}, {second.example})")
+
+
 def choice(*options: str) -> Kind:
     """Return the kind for one of some texts."""
     words = "one of " + ", ".join(map(repr, options))

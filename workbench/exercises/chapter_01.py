@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.exercises.answers import function, number, numbers
+from workbench.exercises.answers import function, number, numbers, pair
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.recorded import between_ends_ms, calls_ms, finished, sent_bytes
 from workbench.exercises.verdict import Finding, equal, near, timed
@@ -79,18 +79,20 @@ def narrow_link(answer: Mapping[str, float]) -> list[Finding]:
     ]
 
 
-def another_layer(task: Callable[..., Any]) -> list[Finding]:
-    """Judge a task by the all-reduces that an iteration of it has."""
+def another_layer(answer: tuple[Callable[..., Any], float]) -> list[Finding]:
+    """Judge a task, and the number of all-reduces in an iteration of it, by the record."""
+    task, count = answer
     record = finished(RING.replace(task=task, iterations=40, lr=0.5))
     calls = record.events.filter(kind="collective", collective="all_reduce", rank=0, **SECOND)
     losses = record.result.losses
     return [
         equal(
-            "all-reduces in an iteration",
+            "all-reduces in an iteration of your class",
             6,
             len(calls),
             "One for each tensor of parameters: a weight and a bias for each of three layers.",
         ),
+        equal("your number of them", len(calls), count, "The grader counts those of rank 0."),
         Finding(
             "it learns",
             losses[-1] < losses[0],
@@ -169,11 +171,11 @@ EXERCISES = (
         title="One more layer",
         difficulty=1,
         minutes=10,
-        takes=function("your class Quadrants"),
+        takes=pair(function("Quadrants"), number("all-reduces in an iteration")),
         judge=another_layer,
         task="""
-            Give `Quadrants` a second hidden layer, and hand over the class. How many all-reduces
-            has an iteration now, and why? The grader counts them.
+            Give `Quadrants` a second hidden layer. How many all-reduces does each iteration now
+            perform? Submit the class and the number. The grader trains the class and counts.
             """,
         hint="""
             One `nn.Linear(64, 64)` and one `nn.Tanh()` between those that are there. Each parameter

@@ -49,7 +49,9 @@ EXERCISES = (
             A weight gradient waits for nobody: split B into I and W, do I at once, and W when there
             is nothing else to do.
             """,
-        solution="The greedy rule, which stands in the next section, has a bubble of 0.19.",
+        solution="""
+            The greedy rule, which stands in the next section: its plan has a bubble of 0.172.
+            """,
     ),
     Exercise(
         name="07.2",

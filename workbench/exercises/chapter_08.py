@@ -182,8 +182,9 @@ EXERCISES = (
         takes=number("samples, from 30 to 120"),
         judge=a_size_for_three,
         task="""
-            With which minibatch from 30 to 120 samples are the first cell's four lines right
-            throughout an epoch on *three* ranks? (There are 1,437 samples. And on two ranks?)
+            Take the four lines in the first cell of chapter 8, where each rank averages over its
+            own samples. With which minibatch from 30 to 120 samples are they right throughout an
+            epoch of 1,437 samples on *three* ranks? Does such a minibatch exist for two ranks?
             """,
         hint="Every minibatch must divide by three, the last one of the epoch too.",
         solution="""
@@ -213,9 +214,9 @@ EXERCISES = (
         takes=function("loop(rank, model, minibatches)"),
         judge=mended,
         task="""
-            Write the first cell's loop so that it is right for every minibatch, also for one that
-            the ranks cannot share evenly. The grader trains in float32 and float64 beside one
-            process.
+            Write the loop in the first cell of chapter 8 so that it is right for every minibatch,
+            also for one that the ranks cannot share evenly. The grader trains in float32 and in
+            float64, and compares with one process.
             """,
         hint="Weigh each rank's loss by its number of samples, over that of the whole minibatch.",
         solution="""

@@ -16,21 +16,23 @@ from workbench.theory import cost_model
 
 LENET = 246_824  # bytes
 COST = cost_model.Cost(0.5e-3, 8 / 200e6)
+MOST_RANKS = 1024
 JOB = Experiment(strategy="ddp", ranks=4, iterations=4, threads=1, all_reduce="ring")
 
 
 def small_tensor(answer: float) -> list[Finding]:
-    """Judge from how many ranks on the tree beats the ring by the formulas."""
+    """Judge from how many ranks on the tree always beats the ring, by the formulas."""
 
     def ms(way: str, ranks: int) -> float:
         return cost_model.predict(way, ranks, 16 * 1024, COST) * 1e3
 
-    first = next(n for n in range(2, 65) if ms("tree", n) < ms("ring", n))
+    last = max(n for n in range(2, MOST_RANKS + 1) if ms("tree", n) >= ms("ring", n))
     why = (
-        f"{first} ranks: tree {ms('tree', first):.1f} ms, ring {ms('ring', first):.1f} ms. The "
-        "ring's latencies grow with p, the tree's with lg p; its bytes are the same in each round."
+        f"{last} ranks: tree {ms('tree', last):.2f} ms, ring {ms('ring', last):.2f} ms; "
+        f"{last + 1} ranks: {ms('tree', last + 1):.2f} and {ms('ring', last + 1):.2f} ms. The "
+        "ring's latencies grow with p. The tree's time grows by a round at each power of two."
     )
-    return [equal("ranks", first, answer, why)]
+    return [equal("ranks", last + 1, answer, why)]
 
 
 def one_narrow_link(answer: float) -> list[Finding]:
@@ -77,10 +79,19 @@ EXERCISES = (
         judge=small_tensor,
         task="""
             A tensor of 16 KiB over links of 0.5 ms and 200 Mbit/s. From how many ranks on is the
-            tree faster than the ring, by the formulas?
+            tree faster than the ring by the formulas, with this number of ranks and with *every*
+            larger one?
             """,
-        hint='`cost_model.predict("tree", n, 16 * 1024, COST)` against `"ring"`, for n = 2, 3, ...',
-        solution="The verdict has the first $n$ for which the tree takes less time, and the times.",
+        hint="""
+            Compare `cost_model.predict("tree", n, 16 * 1024, COST)` with `"ring"` for n = 2 to 20.
+            The tree's time is a staircase. Does it lose once more after it has won?
+            """,
+        solution="""
+            10. With 7 and 8 ranks the tree takes 6.93 ms and the ring 7.12 and 8.15 ms. But the
+            ninth rank costs the tree a fourth round, $\\lceil \\lg 9 \\rceil = 4$: 9.24 ms against
+            the ring's 9.17 ms. From 10 ranks on the tree stays ahead, because a round is added only
+            at each power of two, and a step of the ring for each rank.
+            """,
     ),
     Exercise(
         name="13.2",

@@ -4,10 +4,11 @@
 
 * The sentence of a page without anywidget is for a reader who sits before that page.
 * A study that found the machine busy asks to be measured again.
-* The still of a run whose network, computing or ranks are slowed on purpose says *emulated*.
+* The still of a run whose links are emulated, whose computing is padded, or whose ranks are slowed
+  on purpose says so, in these words.
 
-Which runs those are is read from the cells' text: a name is emulated if its value mentions a pad,
-a network or a slow rank, or another such name.
+Which runs those are is read from the cells' text: a name is of such a run if its value mentions a
+network, a pad or a slow rank, or another such name.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ from workbench.studies.speed_up.words import DISTURBED
 from workbench.views.pages.widget import ABSENT
 
 STILL = "image/svg+xml"
-OPTIONS = {"network", "pad_compute", "pad_environment", "pad_update"}  # of an experiment
-CALLS = {"Freeze", "Jitter", "Link", "Network", "Slow"}
+MADE = {  # by an option or a call in a cell -> the word in the still
+    "network": "emulated",
+    "Network": "emulated",
+    "Link": "emulated",
+    "pad_compute": "padded",
+    "Slow": "slowed",
+    "Jitter": "slowed",
+}
+Made = dict[str, set[str]]  # name -> words
 SHOWN = ("wb.run", "wb.side_by_side")
-WORD = "emulated"
 
 
 def faults(notebook: dict[str, Any]) -> list[str]:
@@ -42,16 +49,17 @@ def _said(notebook: dict[str, Any]) -> Iterator[str]:
 
 
 def _silent(notebook: dict[str, Any]) -> Iterator[str]:
-    shown = dict(emulated_stills(notebook))
+    shown = dict(stills_made_by_us(notebook))
     for at, _, output in _outputs(notebook):
         still = _text(output.get("data", {}).get(STILL, ""))
-        if at in shown and still and WORD not in still:
-            yield f"cell {at} shows {shown[at]}, which is {WORD}, and its picture does not say so"
+        for word in sorted(shown.get(at, ())) if still else ():
+            if word not in still:
+                yield f"cell {at} shows a run that is {word}, and its picture does not say so"
 
 
-def emulated_stills(notebook: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """Yield each cell that shows a run with something emulated, and the text that shows it."""
-    emulated: set[str] = set()
+def stills_made_by_us(notebook: dict[str, Any]) -> Iterator[tuple[int, set[str]]]:
+    """Yield each cell that shows a run that was slowed on purpose, and what its still must say."""
+    made: Made = {}
     runs: set[str] = set()
     for at, cell in enumerate(notebook["cells"]):
         source = _text(cell["source"])
@@ -59,14 +67,14 @@ def emulated_stills(notebook: dict[str, Any]) -> Iterator[tuple[int, str]]:
             continue
         body = ast.parse(MAGIC.sub("", source)).body
         for statement in body:
-            _follow(statement, emulated, runs)
+            _follow(statement, made, runs)
         shown = body and isinstance(body[-1], ast.Expr) and _run_shown(body[-1].value, runs)
-        if shown and _is_emulated(shown, emulated):
-            yield at, ast.unparse(shown)
+        if shown and (words := _words(shown, made)):
+            yield at, words
 
 
-def _follow(statement: ast.stmt, emulated: set[str], runs: set[str]) -> None:
-    """Keep the names of emulated experiments, and those of runs, as a statement changes them."""
+def _follow(statement: ast.stmt, made: Made, runs: set[str]) -> None:
+    """Keep what is made by us of each name, and which names are runs, as a statement changes it."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
@@ -76,12 +84,15 @@ def _follow(statement: ast.stmt, emulated: set[str], runs: set[str]) -> None:
             targets, value = [ast.Name(node.name)], node
         else:
             continue
+        words, is_run = _words(value, made), _is_run(value)
         for target in targets:
-            for names, holds in ((emulated, _is_emulated(value, emulated)), (runs, _is_run(value))):
-                if holds:
-                    names.add(_base(target))
-                elif isinstance(target, ast.Name):  # an item of several says nothing of the others
-                    names.discard(target.id)
+            name = _base(target)
+            is_whole = isinstance(target, ast.Name)  # an item says nothing of the others
+            made[name] = words if is_whole else made.get(name, set()) | words
+            if is_run:
+                runs.add(name)
+            elif is_whole:
+                runs.discard(name)
 
 
 def _is_run(value: ast.AST) -> bool:
@@ -98,23 +109,28 @@ def _run_shown(value: ast.expr, runs: set[str]) -> ast.expr | None:
     return value if _base(value) in runs and not isinstance(value, ast.Attribute) else None
 
 
-def _is_emulated(value: ast.AST, emulated: set[str]) -> bool:
-    return any(_names_one(node, emulated) for node in ast.walk(value))
+def _words(value: ast.AST, made: Made) -> set[str]:
+    return {word for node in ast.walk(value) for word in _of(node, made)}
 
 
-def _names_one(node: ast.AST, emulated: set[str]) -> bool:
+def _of(node: ast.AST, made: Made) -> Iterator[str]:
     match node:
-        case ast.keyword(value=ast.Constant(value=None)):
-            return False
-        case ast.keyword(arg=option):
-            return option in OPTIONS
+        case ast.keyword(arg=str(option), value=given) if not _is_none(given):
+            names = [option]
         case ast.Dict(keys=keys):
-            return any(isinstance(key, ast.Constant) and key.value in OPTIONS for key in keys)
+            names = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
         case ast.Call(func=called):
-            return ast.unparse(called).removeprefix("wb.") in CALLS
+            names = [ast.unparse(called).removeprefix("wb.")]
         case ast.Name(id=name):
-            return name in emulated
-    return False
+            yield from made.get(name, ())
+            return
+        case _:
+            return
+    yield from (MADE[name] for name in names if name in MADE)
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _base(target: ast.expr) -> str:

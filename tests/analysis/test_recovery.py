@@ -118,6 +118,22 @@ def test_an_iteration_that_is_lost_twice_is_repeated_twice_and_counts_once() -> 
     assert recoveries.goodput == pytest.approx((9.1 + 9.1) / 69.1)
 
 
+def test_a_change_that_was_planned_is_called_neither_a_loss_nor_a_recovery() -> None:
+    removed = {**REPLACED, "lost": {"1": "removed"}, "iteration": 2, "members": [0], "fresh": []}
+    joined = {**REPLACED, "generation": 2, "lost": {}, "iteration": 2, "fresh": [1]}
+    left = {**removed, "generation": 3, "lost": {"1": "ended"}}
+    rows = [row("detect", -1, at, at, at, name="ended", peer=1) for at in range(3)]
+    rows += [one for at in (1, 2, 3) for one in iteration(2, at, 10 * at, (0, 1))]
+    changes = measured(rows, removed, joined, left)
+    assert repr(changes).startswith("3 planned changes, goodput")
+    for words, event in zip(changes, ("was removed", "joined", "left"), strict=True):
+        assert f"rank 1 {event} in iteration 3" in words.words
+        assert "after the change was noticed" in words.words, words
+        assert "loss" not in words.words and "rank 1 was lost" not in words.words
+    mixed = measured(rows, removed, {**REPLACED, "generation": 2})
+    assert repr(mixed).startswith("1 recovery and 1 planned change, goodput")
+
+
 def test_a_run_without_losses_has_none() -> None:
     assert math.isnan(measured([]).goodput) and measured([]).table.height == 0
     recoveries = measured(iteration(0, 0, 0, (0, 1)))

@@ -50,6 +50,21 @@ def test_a_restore_is_orange_where_something_was_received(received: bool) -> Non
     assert (INK["comm"] in drawn) is received
 
 
+@pytest.mark.parametrize("received", [(True, True), (False, True), (False, False)])
+def test_every_colour_of_a_phase_is_in_the_key(received: tuple[bool, bool]) -> None:
+    rows = tuple((f"rank {rank} joined", (1.0, 2.0, 2.5, 2.75, 3.0)) for rank in (1, 2))
+    root = ET.fromstring(f"<svg>{''.join(marks(Waterfall(rows, '', 0, received)))}</svg>")
+    boxes = [*root.iter("rect")]
+    bars = {one.get("fill") for one in boxes if one.get("height") == "14.0"}
+    assert bars == {one.get("fill") for one in boxes if one.get("height") == "10.0"}
+
+
+def test_a_planned_change_is_no_loss_in_the_picture() -> None:
+    left = {"lost": {"1": "removed"}, "failed_in": 4, "iteration": 4, "members": [0], "fresh": []}
+    still = select(EMPTY.lazy(), {"recoveries": [{**left, "generation": 1, "state": "memory"}]})
+    assert still is not None and still.rows[0][0] == "rank 1 left in iteration 5"
+
+
 def test_the_newest_are_drawn_and_a_run_without_losses_has_none() -> None:
     assert select(EMPTY.lazy(), {"recoveries": []}) is None
     one = {"lost": {"1": "killed"}, "failed_in": 1, "iteration": 1, "members": [0, 1], "fresh": [1]}

@@ -42,6 +42,35 @@ def test_a_cell_that_asks_for_the_timeline_gets_its_picture() -> None:
     assert stored is not None and stored[0]["image/svg+xml"] == picture
 
 
+def test_a_thread_that_listens_while_its_rank_computes_makes_no_rank_wait() -> None:
+    """AD-PSGD: a passive rank's thread waits for the next question all the time."""
+
+    def each(rank: int, kind: str, start: int, end: int, group: str = "") -> dict[str, object]:
+        row = loss_row(0, start * 1_000_000, math.nan) | {"kind": kind, "name": "", "op": -1}
+        more = {"group": group, "collective": "p2p" if group else "", "peer": 1 - rank}
+        return row | more | {"rank": rank, "end_ns": end * 1_000_000}
+
+    rows = [each(rank, "forward", 0, 40) for rank in (0, 1)]
+    rows += [each(rank, "backward", 45, 80) for rank in (0, 1)]
+    rows += [each(1, "wait", 0, 90, "default"), each(1, "wait", 41, 43, "control")]
+    rows += [each(0, "send", 10, 12, "default"), each(0, "send", 20, 22, "control")]
+    rows += [each(0, "wait", 10, 30) | {"collective": "all_reduce", "group": "default"}]
+    selected = timeline.select(table(rows).lazy(), {})
+    assert selected is not None
+    bars = {
+        (rank, kind, round(start), round(end))
+        for rank, kind, start, end in selected.bars
+        if kind not in COMPUTING
+    }
+    assert bars == {
+        (1, "wait", 40, 45),  # and nothing of it while the rank computes
+        (1, "wait", 80, 90),
+        (1, "wait", 41, 43),
+        (0, "send", 10, 12),
+        (0, "wait", 10, 30),  # of a collective: as it is
+    }
+
+
 def test_a_scene_without_anything_to_show_leaves_the_picture_as_it_is() -> None:
     run = wb.run(wb.Experiment(ranks=2, iterations=2))
     run.wait(60, progress=False)

@@ -35,6 +35,7 @@ from workbench.common.units import counted, print_size
 from workbench.store.recoveries import Recovery, absent_of, recoveries_of
 
 ORIGINS = {"fault": "the fault", "detect": "the loss was noticed"}  # of the times, in words
+PLANNED = {"removed", "ended"}  # ways of a rank to leave: it was told to, or had notice
 PHASES = ("detect", "abort", "rebuild", "restore", "first")
 MOST_NAMED = 6
 TRAINING = ("forward", "backward", "weight_grad", "optimizer", "load", "collective", "push", "pull")
@@ -93,8 +94,14 @@ class Recovered:
         return tuple(rank for rank in self.fresh if rank not in self.lost)
 
     @property
+    def planned(self) -> bool:
+        """Whether ranks only joined, or left as they were told to: no failure."""
+        return {*self.how} <= PLANNED
+
+    @property
     def words(self) -> str:
         """The recovery in a sentence."""
+        origin = "the change was noticed" if self.planned else ORIGINS[self.since]
         if self.iteration < 0:  # torchrun's doing: only the script knows its iterations
             who = f"{_ranks(self.lost)} failed" if self.lost else "nodes joined or left"
             return f"{who}; torchrun restarted the job with {_ranks(self.members)}"
@@ -103,7 +110,7 @@ class Recovered:
         took = (
             ""
             if self.first_ms is None
-            else f"; the first ended {self.first_ms:.0f} ms after {ORIGINS[self.since]}"
+            else f"; the first ended {self.first_ms:.0f} ms after {origin}"
         )
         cost = [counted(self.iterations_lost, "iteration") + " lost"]
         cost.append(counted(self.samples_repeated, "sample") + " repeated")
@@ -125,6 +132,8 @@ class Recovered:
         one, *more = sorted({*self.how})
         verb = one if one in ("evicted", "removed", "corrupt", "late") and not more else "lost"
         words = f"{_ranks(self.lost)} {'was' if len(self.lost) == 1 else 'were'} {verb}"
+        if {*self.how} == {"ended"}:
+            words = f"{_ranks(self.lost)} left"
         return f"{words} and {joined}" if joined else words
 
     def __repr__(self) -> str:
@@ -170,8 +179,11 @@ class Recoveries(Sequence[Recovered]):
 
     def __repr__(self) -> str:
         end = f"goodput {self.goodput:.1%}" if self.goodput == self.goodput else "no iteration yet"
-        many = len(self.each)
-        head = f"{many} {'recovery' if many == 1 else 'recoveries'}" if many else "no recovery"
+        planned = sum(one.planned for one in self.each)
+        failures = len(self.each) - planned
+        counts = [f"{failures} {'recovery' if failures == 1 else 'recoveries'}"] * bool(failures)
+        counts += [counted(planned, "planned change")] * bool(planned)
+        head = " and ".join(counts) or "no recovery"
         began = [
             f"  training began without rank {rank}, which {why}"
             for rank, why in self.absent.items()

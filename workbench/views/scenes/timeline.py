@@ -27,6 +27,7 @@ COMPUTING = {
 CHECKPOINT = "#b59a3c"
 COMMUNICATING = ("collective", "push", "pull", "wait")
 MOST_RANKS, MOST_BARS = 16, 1500
+MESSAGES = ("control", "metrics")  # groups whose messages are not training's
 CALLS = 4  # collectives of a job without iterations that are shown
 APART = 2.0  # times the longest rank's own iteration: they are not in it at the same time
 
@@ -53,7 +54,11 @@ def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> Bars | None:
     p = pl.col
     kind = p("kind").cast(pl.String)
     rows = rows.filter(p("rank").is_between(0, MOST_RANKS - 1))
-    known = rows.filter(kind.is_in([*COMPUTING, *COMMUNICATING]), p("iteration") >= 0)
+    message = (
+        (kind == "send") & (p("collective") == "p2p") & ~p("group").cast(pl.String).is_in(MESSAGES)
+    )
+    drawn = kind.is_in([*COMPUTING, *COMMUNICATING]) | message
+    known = rows.filter(drawn, p("iteration") >= 0)
     steps = known.filter(p("kind") == "forward").group_by("iteration")
     spans = steps.agg(p("start_ns").min(), p("rank").n_unique()).sort("iteration").collect()
     if not len(spans):
@@ -102,7 +107,7 @@ def _between(rows: pl.DataFrame, begin: int, end: int) -> pl.DataFrame:
 
 def _bars(rows: pl.DataFrame, iteration: int, begin: int, end: int, **flags: bool) -> Bars:
     p = pl.col
-    named = rows.select("rank", p("kind").cast(pl.String), "start_ns", "end_ns").head(MOST_BARS)
+    named = _standing(rows).head(MOST_BARS)
     order = (p("kind") != "checkpoint", "start_ns")
     bars = tuple(
         (rank, kind, (start - begin) / 1e6, (stop - begin) / 1e6)
@@ -110,6 +115,26 @@ def _bars(rows: pl.DataFrame, iteration: int, begin: int, end: int, **flags: boo
     )
     ranks = tuple(sorted({bar[0] for bar in bars}))
     return Bars(iteration, ranks, bars, (end - begin) / 1e6, **flags)
+
+
+def _standing(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rank, kind, start_ns, end_ns; of a wait for a message only where its rank does not
+    compute: a thread that listens meanwhile keeps no rank from its work.
+    """
+    p, columns = pl.col, ["rank", "kind", "start_ns", "end_ns"]
+    rows = rows.with_columns(p("kind").cast(pl.String))
+    listens = (p("kind") == "wait") & (p("collective") == "p2p")
+    computed = rows.filter(p("kind").is_in([*COMPUTING])).sort("start_ns")
+    pieces = []
+    for rank, start, end in rows.filter(listens).select("rank", *columns[2:]).rows():
+        for begun, ended in computed.filter(rank=rank).select(columns[2:]).rows():
+            if start < begun < end:
+                pieces.append((rank, "wait", start, begun))
+            start = min(end, max(start, ended)) if begun < end else start
+        if start < end:
+            pieces.append((rank, "wait", start, end))
+    others = rows.filter(~listens).select(columns)
+    return pl.concat([others, pl.DataFrame(pieces, others.schema, orient="row")])
 
 
 def draw(selected: Bars) -> list[str]:

@@ -77,7 +77,8 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
         return None
     newest = complete.tail(1)
     if (iteration := newest["iteration"].item()) >= 0:  # its largest: not 40 bytes of a bias
-        newest = complete.filter(p("iteration") == iteration).sort("nbytes", "end_ns").tail(1)
+        largest = complete.filter(p("iteration") == iteration).sort("nbytes", "end_ns").tail(1)
+        newest = _usual(complete, largest)
     newest_rows = result.join(newest.select(KEY), on=KEY, how="semi")
     sends, recvs = (newest_rows.filter(p("kind") == kind) for kind in ("send", "recv"))
     place = ["step", "chunk", "slot"]
@@ -89,9 +90,20 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
     return _Call(newest.row(0, named=True), newest_rows, flights)
 
 
+def _usual(complete: pl.DataFrame, call: pl.DataFrame) -> pl.DataFrame:
+    """Return of the recent calls that are like this one that of the median length: the newest may
+    be an outlier.
+    """
+    like = ["generation", "group", "collective", "algorithm", "name", "nbytes"]
+    alike = complete.join(call.select(like), on=like, how="semi", nulls_equal=True)
+    by_length = alike.with_columns(took=pl.col("end_ns") - pl.col("start_ns")).sort("took", *KEY)
+    return by_length[(len(by_length) - 1) // 2]
+
+
 def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
-    """Return the largest complete call of the newest iteration, at the moment at which most chunks
-    were on their way; of cells on ranks their messages, if they are newer.
+    """Return the largest complete call of the newest iteration, or a recent one like it of the
+    usual length, at the moment at which most links were busy; of cells on ranks their messages, if
+    they are newer.
     """
     call = _newest(rows)
     if cells and (messages := _messages(rows, call.facts["end_ns"] if call else 0)):
@@ -186,8 +198,17 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
 
 
 def _busiest_of(calls: Sequence[_Call]) -> int:
-    whole = pl.concat(call.flights.select("start_ns", "end_ns_there") for call in calls)
-    return _busiest(whole["start_ns"].to_numpy(), whole["end_ns_there"].to_numpy())
+    whole = pl.concat(
+        call.flights.select("start_ns", "end_ns_there", "rank", "peer", call=pl.lit(at))
+        for at, call in enumerate(calls)
+    )
+    links = whole.group_by("call", "rank", "peer").all()
+    return _busiest(
+        [
+            (np.array(starts), np.array(ends))
+            for starts, ends in links.select("start_ns", "end_ns_there").rows()
+        ]
+    )
 
 
 def _at_moment(call: _Call, at: int) -> dict[str, Any]:
@@ -221,13 +242,22 @@ def _words(call: dict[str, Any], flying: int, at: int) -> str:
     )
 
 
-def _busiest(start: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> int:
-    """Return the middle of a flight at which most flights are under way; 0 if there is none."""
-    middles = (start + end) // 2
-    load = np.searchsorted(np.sort(start), middles, "right") - np.searchsorted(
-        np.sort(end), middles, "right"
-    )
-    return int(middles[load.argmax()]) if len(middles) else 0
+def _busiest(links: Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]) -> int:
+    """Return the middle of a flight at which most links carry one, and of those with the fewest
+    flights in all: a chunk may be sent before the one ahead of it is taken. 0 if there is none.
+
+    ``links``: of each link when its flights start and end.
+    """
+    if not links:
+        return 0
+    middles = np.concatenate([(start + end) // 2 for start, end in links])
+    busy, flights = np.zeros(len(middles), int), np.zeros(len(middles), int)
+    for start, end in links:
+        load = np.searchsorted(np.sort(start), middles, "right") - np.searchsorted(
+            np.sort(end), middles, "right"
+        )
+        busy, flights = busy + (load > 0), flights + load
+    return int(middles[np.lexsort((flights, -busy))[0]])
 
 
 def calls(rows: pl.DataFrame) -> pl.DataFrame:

@@ -50,8 +50,9 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Waterfall | None:
 
 
 def _name(one: Recovered) -> str:
-    whom, what = (one.lost, "lost") if one.lost else (one.joined, "joined")
+    whom, what = (one.lost, "left" if one.planned else "lost")
+    whom, what = (whom, what) if whom else (one.joined, "joined")
     if not whom:
-        return f"nobody lost in iteration {one.failed_in + 1}"
+        return f"no rank lost in iteration {one.failed_in + 1}"
     who = ", ".join(map(str, whom[:3])) + (" …" if len(whom) > 3 else "")
     return f"rank{'s' * (len(whom) > 1)} {who} {what} in iteration {one.failed_in + 1}"

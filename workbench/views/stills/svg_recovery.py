@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workbench.analysis.recovery import PHASES
 from workbench.common.svg import INK, line, round_up, text
 from workbench.views.stills.recovery import Waterfall
@@ -34,7 +36,7 @@ def marks(still: Waterfall) -> list[str]:
     if still.left_out:
         words = f"and {still.left_out} before"
         result.append(text(LEFT + WIDE, TOP - 6, words, "ink-3", size=11, anchor="end"))
-    return result + _key(bottom + 36, RECEIVED if any(received) else INKS)
+    return result + _key(bottom + 36, received)
 
 
 def _bar(y: float, ends: tuple[float | None, ...], scale: float, inks: dict[str, str]) -> list[str]:
@@ -53,11 +55,17 @@ def _bar(y: float, ends: tuple[float | None, ...], scale: float, inks: dict[str,
     return [*result, text(at + shift, y + 11, words, ink, size=11, weight=700, anchor=anchor)]
 
 
-def _key(y: float, inks: dict[str, str]) -> list[str]:
+def _key(y: float, received: Sequence[bool]) -> list[str]:
+    """Name the colours; restore has two, where some ranks restored without a message."""
+    phases = [(WORDS.get(phase, phase), INKS[phase]) for phase in PHASES]
+    at = PHASES.index("restore")
+    if received and all(received):
+        phases[at] = ("restore", RECEIVED["restore"])
+    elif any(received):
+        phases.insert(at + 1, ("received", RECEIVED["restore"]))
     result, x = [], LEFT
-    for phase in PHASES:
-        words = WORDS.get(phase, phase)
-        result += [_box(x, y - 9, 12, 10, inks[phase]), text(x + 17, y, words, size=11)]
+    for words, ink in phases:
+        result += [_box(x, y - 9, 12, 10, ink), text(x + 17, y, words, size=11)]
         x += 30 + 6.2 * len(words)
     return result
 

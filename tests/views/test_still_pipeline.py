@@ -98,13 +98,16 @@ def test_the_all_reduce_over_replicas_comes_after_the_last_backward() -> None:
     run = wb.run(exp)
     run.wait(60)
     still = piped(run.store)
-    assert {rank for rank, _, _ in still.joins} <= {0, 1} and still.joins and still.whole < 1
+    assert {rank for rank, _, _ in still.joins} == {0, 1, 2, 3} and still.whole < 1
+    assert {bar.place for bar in still.bars} == {0, 1, 2, 3}, "both replicas are drawn"
+    assert {bar.stage for bar in still.bars if bar.place in (1, 3)} == {1}
+    assert {wait.place for wait in still.waits} == {0, 1, 2, 3}
+    assert {f"rank {rank}" for rank in range(4)} <= {*words(svg(select(run.store)))}
     for rank, start, end in still.joins:
         last = max(bar.end for bar in still.bars if bar.place == rank)
         assert last <= start + 1e-9 and start < end <= 1
     assert max(bar.end for bar in still.bars) == pytest.approx(still.whole)
     assert "all-reduce" in words(svg(select(run.store)))
-    assert {wait.place for wait in still.waits} == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """A pipeline's run in one still picture: the newest iteration that is complete, in true time.
 
-``select`` finds its actions, svg_pipeline.py draws them. All bars are rows; of several replicas the
-first is shown, with its part in the all-reduce of their gradients. Why ranks idle is told by
-idle.py; without flush, where iterations lie over each other, it is not told apart, and the picture
-is from the first forward of an iteration to that of the next one.
+``select`` finds its actions, svg_pipeline.py draws them. All bars are rows; replicas are below each
+other, with the all-reduces of their gradients. Why ranks idle is told by idle.py; without flush,
+where iterations lie over each other, it is not told apart, and the picture is from the first
+forward of an iteration to that of the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECENT_ITERATIONS = 4  # of these the newest that is complete is shown
 class Bar:
     """An action: from ``start`` to ``end`` of the time that is shown, 0 to 1."""
 
-    place: int  # rank in the pipeline
+    place: int  # rank
     stage: int
     what: str  # F, B, I or W
     microbatch: int
@@ -51,29 +51,36 @@ class Wait:
 class Piped:
     """A pipeline at one moment. ``words``: a caption, "" if nothing is complete yet."""
 
-    ranks: int
-    stages: tuple[int, ...]  # rank in the pipeline, of each stage
+    ranks: int  # of all replicas
+    stages: tuple[int, ...]  # rank in its replica, of each stage
     bars: tuple[Bar, ...] = ()
     idle: tuple[float, ...] = ()  # share of the iteration, by rank
     words: str = ""
     waits: tuple[Wait, ...] = ()  # none: why they idle is unknown
     joins: tuple[tuple[int, float, float], ...] = ()  # all-reduces over replicas: rank, start, end
     whole: float = 1.0  # where the iteration ends: an all-reduce comes after it
+    replicas: int = 1
+
+    def stages_of(self, rank: int) -> list[int]:
+        """Return the stages of a rank."""
+        place = rank % (self.ranks // self.replicas)
+        return [stage for stage, home in enumerate(self.stages) if home == place]
 
 
 def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     """Return the picture's data; None if there is no pipeline. ``run_facts``: the store's."""
     if not (plan := run_facts["pipeline"]):
         return None
-    p, ranks, rank_of = pl.col, int(plan["ranks"]), tuple(plan["rank_of"])
-    before = Piped(ranks, rank_of)
+    p, rank_of, replicas = pl.col, tuple(plan["rank_of"]), int(plan["replicas"])
+    ranks = int(plan["ranks"]) * replicas
+    before = Piped(ranks, rank_of, replicas=replicas)
     computed = p("kind").cast(pl.String).is_in(["forward", "backward", "weight_grad"])
     own = rows.filter(computed & (p("microbatch") >= 0) & (p("rank") < ranks))
     newest = own.select(p("iteration").max()).collect().item()
     if newest is None:
         return before
     done = actions(own.filter(p("iteration") >= newest - RECENT_ITERATIONS).collect())
-    all_of_it = int(plan["stages"]) * int(plan["microbatches"])
+    all_of_it = int(plan["stages"]) * int(plan["microbatches"]) * replicas
     each = (
         done.group_by("iteration")
         .agg(
@@ -94,7 +101,7 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     visible = done.filter((p("end_ns") > start) & (p("start_ns") < end)).sort("start_ns")
     if plan["flush"]:
         visible = visible.filter(p("iteration") == iteration)
-    joins = _joins(rows, iteration, ranks) if plan["replicas"] > 1 else []
+    joins = _joins(rows, iteration, ranks) if replicas > 1 else []
     span = _span(whole, [(a - start, b - start) for _, a, b in joins])
     bars = tuple(
         Bar(rank, stage, what, microbatch, max(0, a - start) / span, min(whole, b - start) / span)
@@ -114,12 +121,14 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
     alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}".replace("%", " %")
     mean = f"{sum(idle) / ranks:.0%}".replace("%", " %")
     words = f"Iteration {iteration + 1}: {_ms(whole)}; the ranks are idle {mean}{alone}"
+    if replicas > 1:
+        words += f". {replicas} replicas of {ranks // replicas} stages, one below the other"
     after = tuple(
         (rank, (a - start) / span, min(1.0, (b - start) / span))
         for rank, a, b in joins
         if a - start < span
     )
-    return Piped(ranks, rank_of, bars, idle, words, waits, after, whole / span)
+    return Piped(ranks, rank_of, bars, idle, words, waits, after, whole / span, replicas)
 
 
 def _span(whole: int, joins: Sequence[tuple[int, int]]) -> int:
@@ -132,7 +141,7 @@ def _span(whole: int, joins: Sequence[tuple[int, int]]) -> int:
 
 
 def _joins(rows: pl.LazyFrame, iteration: int, ranks: int) -> list[tuple[int, int, int]]:
-    """Return rank, start and end of the first replica's part in each all-reduce over replicas."""
+    """Return rank, start and end of each part in an all-reduce over replicas."""
     p, collectives = pl.col, pl.col("kind").cast(pl.String) == "collective"
     result = rows.filter(
         collectives,
@@ -155,15 +164,21 @@ def _waits(
     schedule = Schedule.from_facts(plan)
     if schedule is None:
         return []
-    spans: dict[Action, Span] = {
-        Action(stage, what, microbatch): (start, end)
-        for stage, what, microbatch, start, end in visible.select(
-            "stage", "what", "microbatch", "start_ns", "end_ns"
-        ).iter_rows()
-    }
-    if any(one not in spans for row in schedule.rows for one in row):
-        return []
     faults = rows.filter(pl.col("kind").cast(pl.String) == "fault").collect()
-    still = {r: some for r, some in frozen_spans(faults).items() if r < schedule.ranks}
-    pads = plan["pads_ms"]
-    return list(split(Order(schedule), spans, still, [one * 1e6 for one in pads] if pads else None))
+    frozen, pads = frozen_spans(faults), plan["pads_ms"]
+    result = []
+    for replica in range(int(plan["replicas"])):
+        first = replica * schedule.ranks
+        own = visible.filter(pl.col("rank").is_between(first, first + schedule.ranks - 1))
+        spans: dict[Action, Span] = {
+            Action(stage, what, microbatch): (start, end)
+            for stage, what, microbatch, start, end in own.select(
+                "stage", "what", "microbatch", "start_ns", "end_ns"
+            ).iter_rows()
+        }
+        if any(one not in spans for row in schedule.rows for one in row):
+            return []
+        still = {r - first: some for r, some in frozen.items() if 0 <= r - first < schedule.ranks}
+        each = split(Order(schedule), spans, still, [one * 1e6 for one in pads] if pads else None)
+        result += [(first + place, why, start, end) for place, why, start, end in each]
+    return result

@@ -10,6 +10,7 @@ from workbench.views.stills.pipeline import Bar, Piped
 
 TOP, BOTTOM = 92.0, 292.0
 LEFT, RIGHT, IDLE = 70.0, 896.0, 936.0  # of the bars; where the idle share is written
+SHORTEST = 0.006  # of the picture's width: an all-reduce that can be seen
 MOST = 16  # ranks that are drawn
 DIGIT, HIGH = 6.2, 12  # px: of a number; of a bar that is numbered
 WHYS = {  # a reason to idle: its words, and the pattern that is the page's too
@@ -44,8 +45,8 @@ def marks(still: Piped) -> list[str]:
     result = [PATTERNS]
     for rank in range(ranks):
         y = TOP + rank * pitch
-        own = [stage for stage, home in enumerate(still.stages) if home == rank]
-        name = f"stage {own[0]}" if len(own) == 1 else f"rank {rank}"
+        own = still.stages_of(rank)
+        name = f"stage {own[0]}" if len(own) == 1 and still.replicas == 1 else f"rank {rank}"
         result.append(text(16, y + tall / 2 + 4, name, "ink", size=11, weight=700))
         result.append(_box(LEFT, y, still.whole * (RIGHT - LEFT), tall, INK["panel"]))
         if not still.bars:
@@ -61,11 +62,11 @@ def marks(still: Piped) -> list[str]:
     for place, start, end in still.joins:
         if place < ranks:
             y = TOP + place * pitch + tall / 4
-            result.append(_stretch(start, max(end, start + 0.002), y, tall / 2, INK["comm"]))
+            result.append(_stretch(start, max(end, start + SHORTEST), y, tall / 2, INK["comm"]))
     for bar in still.bars:
         if bar.place < ranks:
-            own = [stage for stage, home in enumerate(still.stages) if home == bar.place]
-            y = TOP + bar.place * pitch + own.index(bar.stage) * tall / lanes
+            lane = still.stages_of(bar.place).index(bar.stage)
+            y = TOP + bar.place * pitch + lane * tall / lanes
             result += _bar(bar, y, tall / lanes)
     if still.bars:
         result.append(text(IDLE, TOP - 6, "idle", "ink-3", size=11, anchor="end"))

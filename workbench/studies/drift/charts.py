@@ -65,7 +65,7 @@ def cells_of(
             if what == "Parameters":
                 lines.append(_median(names[0], dtype, table))
                 drawn.append(_thin(looks[names[0]]))
-            number, until = len(result), max(at[-1] - 1, 1)
+            number, until = len(result), max(at[-1], 2)
             result.append(
                 Cell(
                     _chart(what, dtype, axis, at),

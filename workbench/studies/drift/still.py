@@ -51,7 +51,7 @@ def svg(cells: Sequence[Cell], words: str, more: str, key: Sequence[tuple[str, s
 
 def _chart(cell: Cell, axis: Axis, place: Place, width: float, markers: bool) -> list[str]:
     left, top = place
-    ticks = cell.chart.across.get("tickvals", (0, cell.until))
+    ticks = cell.chart.across.get("tickvals", (1, cell.until))  # they count from 1
     first, last = float(ticks[0]), float(ticks[-1])
     low, high = axis.decades
 

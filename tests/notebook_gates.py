@@ -22,7 +22,7 @@ from workbench.studies.speed_up.words import DISTURBED
 from workbench.views.pages.widget import ABSENT
 
 STILL = "image/svg+xml"
-MADE = {  # by an option or a call in a cell -> the word in the still
+WORDS = {  # by an option or a call in a cell -> the word in the still
     "network": "emulated",
     "Network": "emulated",
     "Link": "emulated",
@@ -30,16 +30,16 @@ MADE = {  # by an option or a call in a cell -> the word in the still
     "Slow": "slowed",
     "Jitter": "slowed",
 }
-Made = dict[str, set[str]]  # name -> words
+OnPurpose = dict[str, set[str]]  # name -> words
 SHOWN = ("wb.run", "wb.side_by_side")
 
 
 def faults(notebook: dict[str, Any]) -> list[str]:
     """Return a sentence for each stored output that must not be there."""
-    return [*_said(notebook), *_silent(notebook)]
+    return [*_sentences(notebook), *_silent(notebook)]
 
 
-def _said(notebook: dict[str, Any]) -> Iterator[str]:
+def _sentences(notebook: dict[str, Any]) -> Iterator[str]:
     for at, _, output in _outputs(notebook):
         text = _text(output.get("text", "")) + "".join(map(_text, output.get("data", {}).values()))
         if ABSENT in text:
@@ -49,7 +49,7 @@ def _said(notebook: dict[str, Any]) -> Iterator[str]:
 
 
 def _silent(notebook: dict[str, Any]) -> Iterator[str]:
-    shown = dict(stills_made_by_us(notebook))
+    shown = dict(slowed_stills(notebook))
     for at, _, output in _outputs(notebook):
         still = _text(output.get("data", {}).get(STILL, ""))
         for word in sorted(shown.get(at, ())) if still else ():
@@ -57,9 +57,9 @@ def _silent(notebook: dict[str, Any]) -> Iterator[str]:
                 yield f"cell {at} shows a run that is {word}, and its picture does not say so"
 
 
-def stills_made_by_us(notebook: dict[str, Any]) -> Iterator[tuple[int, set[str]]]:
+def slowed_stills(notebook: dict[str, Any]) -> Iterator[tuple[int, set[str]]]:
     """Yield each cell that shows a run that was slowed on purpose, and what its still must say."""
-    made: Made = {}
+    causes: OnPurpose = {}
     runs: set[str] = set()
     for at, cell in enumerate(notebook["cells"]):
         source = _text(cell["source"])
@@ -67,14 +67,14 @@ def stills_made_by_us(notebook: dict[str, Any]) -> Iterator[tuple[int, set[str]]
             continue
         body = ast.parse(MAGIC.sub("", source)).body
         for statement in body:
-            _follow(statement, made, runs)
+            _follow(statement, causes, runs)
         shown = body and isinstance(body[-1], ast.Expr) and _run_shown(body[-1].value, runs)
-        if shown and (words := _words(shown, made)):
+        if shown and (words := _words(shown, causes)):
             yield at, words
 
 
-def _follow(statement: ast.stmt, made: Made, runs: set[str]) -> None:
-    """Keep what is made by us of each name, and which names are runs, as a statement changes it."""
+def _follow(statement: ast.stmt, causes: OnPurpose, runs: set[str]) -> None:
+    """Keep what slows each name's run, and which names are runs, as a statement changes it."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
@@ -84,11 +84,11 @@ def _follow(statement: ast.stmt, made: Made, runs: set[str]) -> None:
             targets, value = [ast.Name(node.name)], node
         else:
             continue
-        words, is_run = _words(value, made), _is_run(value)
+        words, is_run = _words(value, causes), _is_run(value)
         for target in targets:
             name = _base(target)
             is_whole = isinstance(target, ast.Name)  # an item says nothing of the others
-            made[name] = words if is_whole else made.get(name, set()) | words
+            causes[name] = words if is_whole else causes.get(name, set()) | words
             if is_run:
                 runs.add(name)
             elif is_whole:
@@ -109,11 +109,11 @@ def _run_shown(value: ast.expr, runs: set[str]) -> ast.expr | None:
     return value if _base(value) in runs and not isinstance(value, ast.Attribute) else None
 
 
-def _words(value: ast.AST, made: Made) -> set[str]:
-    return {word for node in ast.walk(value) for word in _of(node, made)}
+def _words(value: ast.AST, causes: OnPurpose) -> set[str]:
+    return {word for node in ast.walk(value) for word in _of(node, causes)}
 
 
-def _of(node: ast.AST, made: Made) -> Iterator[str]:
+def _of(node: ast.AST, causes: OnPurpose) -> Iterator[str]:
     match node:
         case ast.keyword(arg=str(option), value=given) if not _is_none(given):
             names = [option]
@@ -122,11 +122,11 @@ def _of(node: ast.AST, made: Made) -> Iterator[str]:
         case ast.Call(func=called):
             names = [ast.unparse(called).removeprefix("wb.")]
         case ast.Name(id=name):
-            yield from made.get(name, ())
+            yield from causes.get(name, ())
             return
         case _:
             return
-    yield from (MADE[name] for name in names if name in MADE)
+    yield from (WORDS[name] for name in names if name in WORDS)
 
 
 def _is_none(value: ast.expr) -> bool:

@@ -30,12 +30,12 @@ def notebook(*sources: str, **data: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_stored_notebooks_keep_nothing_that_is_wrong(path: Path) -> None:
-    found = faults(json.loads(path.read_text(encoding="utf-8")))
+    kept = faults(json.loads(path.read_text(encoding="utf-8")))
     if number(path.name) not in WAITING:
-        assert found == [], f"python -m tests.notebooks {path.name}"
+        assert kept == [], f"python -m tests.notebooks {path.name}"
     else:
-        assert found, f"{path.name} was recorded: take it off WAITING"
-        assert not any("anywidget" in one for one in found), found
+        assert kept, f"{path.name} was recorded: take it off WAITING"
+        assert not any("anywidget" in one for one in kept), kept
 
 
 def test_the_sentence_of_a_page_without_anywidget_is_refused_and_dropped() -> None:
@@ -48,10 +48,10 @@ def test_the_sentence_of_a_page_without_anywidget_is_refused_and_dropped() -> No
 
 
 def test_a_study_that_found_the_machine_busy_is_refused() -> None:
-    said = f"2 of 2 runs done\n{DISTURBED}: ranks waited for one 56% of the time."
-    assert "busy" in faults(notebook("found", **{"text/plain": said}))[0]
+    text = f"2 of 2 runs done\n{DISTURBED}: ranks waited for one 56% of the time."
+    assert "busy" in faults(notebook("found", **{"text/plain": text}))[0]
     stream = notebook("print(found)")
-    stream["cells"][0]["outputs"] = [{"output_type": "stream", "text": said.splitlines(True)}]
+    stream["cells"][0]["outputs"] = [{"output_type": "stream", "text": text.splitlines(True)}]
     assert "busy" in faults(stream)[0]
 
 

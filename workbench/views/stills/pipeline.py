@@ -117,18 +117,23 @@ def select(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> Piped | None:
         Wait(place, why, (a - start) / span, (b - start) / span)
         for place, why, a, b in _waits(plan, visible, rows)
     )
-    bubble = plan["bubble"]
-    alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}".replace("%", " %")
-    mean = f"{sum(idle) / ranks:.0%}".replace("%", " %")
-    words = f"Iteration {iteration + 1}: {_ms(whole)}; the ranks are idle {mean}{alone}"
-    if replicas > 1:
-        words += f". {replicas} replicas of {ranks // replicas} stages, one below the other"
+    words = f"Iteration {iteration + 1}: {_ms(whole)}; {_idle_words(plan, idle)}"
     after = tuple(
         (rank, (a - start) / span, min(1.0, (b - start) / span))
         for rank, a, b in joins
         if a - start < span
     )
     return Piped(ranks, rank_of, bars, idle, words, waits, after, whole / span, replicas)
+
+
+def _idle_words(plan: Mapping[str, Any], idle: Sequence[float]) -> str:
+    """Say how idle the ranks are, by the record and by the plan, and which replicas there are."""
+    bubble, replicas = plan["bubble"], int(plan["replicas"])
+    alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}"
+    words = f"the ranks are idle {sum(idle) / len(idle):.0%}{alone}".replace("%", " %")
+    if replicas > 1:
+        words += f". {replicas} replicas of {plan['ranks']} ranks, one below the other"
+    return words
 
 
 def _span(whole: int, joins: Sequence[tuple[int, int]]) -> int:

@@ -214,3 +214,19 @@ def test_a_mutant_breaks_a_line_that_is_there_and_its_tests_are(mutant: Mutant) 
     assert (ROOT / "workbench" / mutant.file).read_text().count(mutant.old) == 1
     files = [word for word in mutant.tests if word.endswith(".py")]
     assert files and all((ROOT / "tests" / file).exists() for file in files)
+
+
+NOT_OURS = ("path/to/file.py", "studies/twice.py", "torch/")  # examples, and files of torch
+
+
+def test_every_file_that_the_code_names_is_there() -> None:
+    """``training/pipelines/stage.py`` in a docstring or an error: from the package, or the root."""
+    missing, count = [], 0
+    for path in sorted((ROOT / "workbench").rglob("*.py")):
+        for name in re.findall(r"(?<![\w/.~])((?:\w+/)+\w+\.py)\b", path.read_text()):
+            count += 1
+            homes = (ROOT, ROOT / "workbench", path.parent)
+            if not name.startswith(NOT_OURS) and not any((one / name).is_file() for one in homes):
+                missing.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not missing, "\n".join(missing)
+    assert count > 50, "no names were read"

@@ -1,8 +1,9 @@
 """Elephas under Spark and on local ranks: loss, wall time, bytes; what a Spark job per round costs.
 
-The same rows in the same partitions. The synchronous mode of Elephas itself is a Spark job per
-round: a broadcast of the parameters, and a collect of what each partition returns. That job is
-timed here without any training, so that what is left is Spark's scheduling and the transfers.
+The same rows in the same partitions. Were each round a Spark job, as the synchronous mode of
+Elephas is one for all epochs, it would broadcast the parameters and collect what each partition
+returns. Such a job is timed here without any training: Spark's scheduling and the
+transfers are left.
 """
 
 from __future__ import annotations

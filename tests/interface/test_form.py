@@ -375,3 +375,18 @@ def test_a_comparison_has_experiments_that_can_be_run(name: str) -> None:
     specs = one.make()
     assert one.name == name and one.words.endswith((".", "?")) and len(one.words) <= 100
     assert len(specs) >= 3 and len({exp.to_json() for exp in specs.values()}) == len(specs)
+
+
+def test_an_option_whose_default_differs_by_strategy_is_left_out_where_it_is_empty() -> None:
+    """Gorila's DQN looks one reward ahead with a single Q-network, Ape-X's three with double Q."""
+    fields = {one.name: one for one in form.option_fields()}
+    assert fields["options.n_step"].default is None and fields["options.n_step"].optional
+    assert "left out: 3 (ape_x, sequential); 1 (gorila)" in fields["options.n_step"].help
+    for strategy, n_step, double in (("ape_x", 3, True), ("gorila", 1, False)):
+        plain = wb.Experiment(strategy=strategy, ranks=5, task="catch")
+        assert form.experiment(form.values(plain)) == plain
+        config = source.load("strategies", strategy, "Config")(**plain.options)
+        assert (config.n_step, config.double) == (n_step, double)
+        typed = form.values(plain) | {"options.n_step": "2", "options.double": "true"}
+        assert form.experiment(typed).options == {"n_step": 2, "double": True}
+        assert form.experiment(form.values(form.experiment(typed))) == form.experiment(typed)

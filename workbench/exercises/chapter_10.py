@@ -63,7 +63,7 @@ def threefold(answer: float) -> list[Finding]:
 
 
 def through_rank_0(answer: Mapping[str, float]) -> list[Finding]:
-    """Judge the iterations of a driver's all-reduce by the formula."""
+    """Judge the iterations of an all-reduce through rank 0 by the formula."""
     findings = []
     for name, ranks in (("four", 4), ("eight", 8)):
         expected = WHOLE_MS / ranks + communication_ms("naive", ranks, 20e6 / 8)
@@ -163,7 +163,7 @@ EXERCISES = (
             `all_reduce="naive"` over 20 Mbit/s: how many milliseconds does an iteration take with
             four ranks and with eight, by formula? Does Karp and Flatt's share stay constant?
             """,
-        hint="The driver takes in $p - 1$ gradients and sends $p - 1$ sums, one after the other.",
+        hint="Rank 0 takes in $p - 1$ gradients and sends $p - 1$ sums, one after the other.",
         solution="""
             $240/p + 2(p-1)\\,n\\,\\beta$: 303 and 597 ms. The share grows: more ranks make
             it slower.

@@ -12,7 +12,7 @@ import ast
 import io
 import tokenize
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -56,11 +56,33 @@ def strategies_with(option: str) -> tuple[str, ...]:
 
 
 def all_options() -> dict[str, Option]:
-    """Return the options of all strategies by name; the first strategy's where names repeat."""
-    result: dict[str, Option] = {}
+    """Return the options of all strategies by name; the first strategy's where names repeat.
+
+    Where defaults differ the option may be left out, and its help says what each strategy has then.
+    """
+    every: dict[str, dict[str, Option]] = {}
     for strategy in source.available("strategies"):
-        result = {**options_of(strategy), **result}
-    return result
+        for name, option in options_of(strategy).items():
+            every.setdefault(name, {})[strategy] = option
+    return {name: _joined(options) for name, options in every.items()}
+
+
+def _joined(options: Mapping[str, Option]) -> Option:
+    """Return the option that strategies share. ``options``: that of each."""
+    first = next(iter(options.values()))
+    defaults: dict[Any, list[str]] = {}
+    for strategy, option in options.items():
+        defaults.setdefault(option.default, []).append(strategy)
+    if len(defaults) == 1:
+        return first
+    each = "; ".join(f"{_literal(value)} ({', '.join(of)})" for value, of in defaults.items())
+    help_ = f"{first.help}; left out: {each}"
+    return replace(first, kind="text", default=None, help=help_, choices=())
+
+
+def _literal(value: Any) -> str:
+    """Return a value as YAML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _option(node: ast.AnnAssign, comments: Mapping[int, str]) -> Option | None:

@@ -16,8 +16,11 @@ Source Elephas, "Distributed deep learning with Keras and Spark" (Pumperla and o
 Law    Each row of each partition is trained once per epoch, by its partition's worker. synchronous
        equals the mean of differences computed one partition after another, within rounding.
        asynchronous: each push is subtracted once, and updates never overlap.
-Differs A partition that is not larger than a minibatch trains here, and nothing there. Rounds are
-       not jobs of Spark: workers stay, so a synchronous round costs no scheduling.
+Differs A partition that is not larger than a minibatch trains here, and nothing there. Elephas's
+       synchronous mode is one job of Spark, in which each partition trains all epochs by itself and
+       the differences are combined once: one after another by an optimizer (commit 0040501, 2015),
+       or as their sum (b05b32d, for TensorFlow 2). Here workers stay, and the server subtracts the
+       mean after every round.
 """
 
 from __future__ import annotations

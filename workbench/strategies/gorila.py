@@ -10,7 +10,14 @@ one begins with nothing.
 
 Papers Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning", ICML workshop on
        Deep Learning, 2015; Mnih et al., Nature 518, 2015.
-Law    in lockstep with one rank of each role it equals sequential DQN, bit by bit.
+Note   The loss is the paper's: one reward, a single Q-network and its target. Later ideas are
+       options: ``n_step`` above 1, ``double`` (van Hasselt et al., 2016), and ``replay =
+       "prioritised"`` (Schaul et al., 2016). Sizes (``capacity``, ``epsilon_frames``,
+       ``target_every``, ...) are those of a small game, hundreds of times below the paper's. The
+       servers' update rule is the experiment's ``optimizer``, which cannot be AdaGrad, the
+       paper's.
+Law    in lockstep with one rank of each role it equals sequential DQN with the same options, bit by
+       bit.
 """
 
 from __future__ import annotations
@@ -47,9 +54,9 @@ class Config:
     capacity: int = 10_000  # transitions that replay holds
     learn_from: int = 500  # transitions in replay before the first update
     block: int = 4  # transitions that are played, and sent, at a time
-    n_step: int = 3  # rewards that a transition sums up
+    n_step: int = 1  # rewards that a transition sums up: Gorila's DQN has 1, Ape-X 3
     discount: float = 0.99  # of a reward, by the frame
-    double: bool = True  # the network chooses the action that the target network values
+    double: bool = False  # double Q: the network chooses the action that the target values
     target_every: int = 100  # updates after which the target network is the network again
     epsilon_first: float = 1.0  # probability of a random action in the first frame
     epsilon: float = 0.05  # the same after epsilon_frames

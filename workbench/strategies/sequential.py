@@ -1,6 +1,7 @@
 """One process, the whole minibatch: what every other strategy is compared with.
 
-On a task with an environment: DQN, which plays, remembers and learns in turns.
+On a task with an environment: DQN, which plays, remembers and learns in turns. Its defaults are
+those of Ape-X, which it is compared with; n_step = 1 and double = False is DQN as it was in 2015.
 
 Paper  Mnih et al., "Human-level control through deep reinforcement learning", Nature 518, 2015.
 """

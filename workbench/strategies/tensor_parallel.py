@@ -2,9 +2,9 @@
 minibatch.
 
 A rank computes some of a layer's outputs, or a summand of them; collectives within forward and
-backward put these together. workbench/sharding.py says which layers are split and how. All that
-lies between, and the loss, every rank computes alike. ``pad_compute`` pads a forward and a backward
-with their collectives.
+backward put these together. training/tensor_parallel/planning.py says which layers are split and
+how. All that lies between, and the loss, every rank computes alike. ``pad_compute`` pads a forward
+and a backward with their collectives.
 
 Paper  Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
        Parallelism", arXiv 1909.08053, 2019.

@@ -21,8 +21,8 @@ IN_STEP = {
 }
 ALONE = {
     "ape_x": {"replay": "prioritised", "epsilon_first": 0.4, "epsilon": 0.4},
-    "gorila": {},
-    "bundle": {},
+    "gorila": {"n_step": 1, "double": False},
+    "bundle": {"n_step": 1, "double": False},
 }
 
 

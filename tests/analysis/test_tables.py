@@ -99,7 +99,8 @@ def test_a_ranks_part_of_a_call_and_the_waits_add_up() -> None:
 
 
 def test_who_waits_for_a_grant_and_who_for_a_message(served: Loaded) -> None:
-    assert served.waits().rows() == [(0, 2, "message", 1, 1.0, 1.0), (1, 0, "grant", 1, 3.0, 3.0)]
+    rows = [(0, 2, "message", 1, 1.0, 1.0, None), (1, 0, "grant", 1, 3.0, 3.0, None)]
+    assert served.waits().rows() == rows
 
 
 def test_a_push_waits_in_the_queue_while_anothers_update_runs(served: Loaded) -> None:

@@ -14,22 +14,29 @@ from typing import Any
 
 import polars as pl
 
+from workbench.analysis.arrivals import MOST, arrivals, spoken
 from workbench.analysis.servers import SERVED
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
-from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
+from workbench.common.units import (
+    bytes_per_second,
+    counted,
+    duration_ns,
+    print_size,
+)
 from workbench.experiment.stored import settings
 
 LITTLE = 0.15  # of the time: what costs less is no bottleneck
 MAIN = 0.5  # of a part: whose doing so much is, is named
 TIMES = 1.4  # so many times the others' computing makes a straggler
+COVERED = 0.6  # of the time: where less is known of it, nothing is advised
 SMALL = 16_384  # bytes: what a message costs is its latency
 
 
 @dataclass(frozen=True)
 class Bottleneck:
     """``shares`` of PARTS add up to 1. ``cause``: "straggler", "turns", "bubble", "stage",
-    "server", "slow link", "latency", "bandwidth", "cores", or "compute" where nothing else costs
-    much. ``rank``, ``peer``: whose doing it is, -1 nobody's.
+    "server", "slow link", "latency", "bandwidth", "cores", "compute" where nothing else costs
+    much, "unknown" where most of the time is. ``rank``, ``peer``: whose doing it is, -1: of none.
     """
 
     shares: Mapping[str, float]
@@ -54,8 +61,13 @@ class Bottleneck:
 
 def find(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> Bottleneck | None:
     """Return the bottleneck of a run; None where fewer than two ranks
-    train, or nothing was recorded of it."""
-    return of(TimeSpent(rows_of(events.lazy())), metadata)
+    train, or nothing was recorded of it.
+
+    Of a job that somebody else started, its ranks train that call each other.
+    """
+    spent = TimeSpent(rows_of(events.lazy()))
+    ours = "cells" in metadata or settings(metadata)
+    return None if ours and not spent.computes else of(spent, metadata)
 
 
 def of(spent: TimeSpent, metadata: Mapping[str, str]) -> Bottleneck | None:
@@ -70,7 +82,8 @@ def of(spent: TimeSpent, metadata: Mapping[str, str]) -> Bottleneck | None:
     if not much:
         return verdict.computing()
     first, *others = (says[name]() for name in much[:2])
-    return replace(first, also=others[0]) if others else first
+    first = replace(first, also=others[0]) if others else first
+    return first if verdict.covered else replace(first, advice="")
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,22 @@ class _Verdict:
     def _percent(self, part: str) -> str:
         return f"{self.shares[part]:.0%} of the time"
 
+    @property
+    def covered(self) -> bool:
+        """Whether enough of the time is known for advice."""
+        return 1 - self.shares["other"] >= COVERED
+
     def computing(self) -> Bottleneck:
+        if not self.covered:
+            rest, inside = self._percent("other"), 1 - self.shares["compute"] - self.shares["other"]
+            words = (
+                f"Ranks compute {self.shares['compute']:.0%} of the time and communicate "
+                f"{inside:.0%}; of {rest} nothing was recorded."
+                if self.spent.computes
+                else f"Ranks are in calls {inside:.0%} of the time; what they did outside of calls "
+                "was not recorded."
+            )
+            return self._say("unknown", words, "")
         words = f"Ranks compute {self._percent('compute')}, and nothing else costs much."
         return self._say("compute", words, "To be faster, divide the work over more ranks.")
 
@@ -107,6 +135,8 @@ class _Verdict:
         waits, often = self.spent.waits, self._percent("wait")
         rank, most = waits.most_common(1)[0]
         main = most >= MAIN * sum(waits.values())
+        if not self.spent.computes:
+            return self._arriving(rank if main else -1, often)
         times = self._times(rank)
         if main and rank not in self.spent.trainers:
             words = f"Workers wait for server {rank} {often}: it applies one update after another."
@@ -126,6 +156,26 @@ class _Verdict:
         words = f"Ranks wait for each other {often}: in every iteration another one is slowest."
         advice = "Let them meet less often (local SGD), or within a bound (SSP)."
         return self._say("turns", words, advice)
+
+    def _arriving(self, rank: int, often: str) -> Bottleneck:
+        """Name a rank of a job that comes late to calls, by its own doing."""
+        p = pl.col
+        table = arrivals(self.spent.rows)
+        late = table.filter(p("last") == rank, p("own_ms") >= MOST * p("late_ms"))
+        if not late.height:
+            words = f"Ranks wait for each other {often}: in every call another one comes last."
+            return self._say("turns", words, "Look at the calls: run.calls() says who came last.")
+        what, line, _ = late.group_by("collective", "name").len().sort("len").row(-1)
+        same = table.filter(collective=what, name=line)
+        last = same.filter(last=rank)
+        each = f"{last['late_ms'].median():.3g} ms"
+        where = f" at {line}" if line else ""
+        words = (
+            f"Rank {rank} arrives last in {last.height:,} of {counted(same.height, spoken(what))}"
+            f"{where}, {each} each: the others wait for it {often}."
+        )
+        advice = f"See what rank {rank} does between its calls, which the others do not."
+        return self._say("straggler", words, advice, rank)
 
     def _times(self, rank: int) -> float:
         """Return how many times as long as the other trainers a rank computes; 0 unknown."""

@@ -1,7 +1,7 @@
-"""Tables of a run that are asked for again and again: bytes, calls, waits, metrics, a queue.
+"""Tables of a run that are asked for again and again: bytes, iterations, metrics, a queue.
 
 Times are milliseconds; those of moments count from the run's first recorded event. Groups of
-metrics and of control are no training and left out, but for grants, which a worker waits for.
+metrics and of control are no training and left out.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from bisect import bisect_left, bisect_right
 
 import polars as pl
 
-from workbench.analysis.servers import GRANTS
-
-NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
-CALL = ("generation", "group", "op")  # what makes a call one call, on all of its ranks
+from workbench.analysis.arrivals import NOT_TRAINING
 
 COMPUTING = ("load", "forward", "backward", "weight_grad", "optimizer")  # kinds of rows
 
@@ -46,37 +43,6 @@ def traffic(
     )
 
 
-def calls(
-    events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None, by_rank: bool = False
-) -> pl.DataFrame:
-    """Return a row per collective call, or per rank's part in it: see ``Run.calls``."""
-    rows = _training(events, "collective", iteration=iteration)
-    began = event_origin(events)
-    named = ["iteration", "collective", "algorithm", "name", "nbytes"]
-    if by_rank:
-        waited = _training(events, "wait", iteration=iteration)
-        lost = waited.group_by(*CALL, "rank").agg(waited_ms=lasts().sum())
-        table = rows.join(lost, on=[*CALL, "rank"], how="left").select(
-            *CALL,
-            "rank",
-            *named,
-            start_ms=moment("start_ns", began),
-            took_ms=lasts(),
-            waited_ms=p("waited_ms").fill_null(0.0),
-        )
-    else:
-        first, last = p("start_ns").min(), p("end_ns").max()
-        table = rows.group_by(*CALL).agg(
-            *(p(name).sort_by("rank").first() for name in named),
-            ranks=pl.len().cast(pl.Int64),
-            start_ms=(first - began) * 1e-6,
-            end_ms=(last - began) * 1e-6,
-            took_ms=(last - first) * 1e-6,
-            together_ms=(last - p("start_ns").max()) * 1e-6,
-        )
-    return table.sort("start_ms", *CALL, *["rank"] * by_rank).collect()
-
-
 def iterations(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return columns rank, iteration, start_ms, took_ms, computing_ms: see ``Run.iterations``."""
     kind, began = p("kind").cast(pl.String), event_origin(events)
@@ -88,27 +54,6 @@ def iterations(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     took = p("start_ms").shift(-1).over("generation", "rank", order_by="iteration") - p("start_ms")
     table = table.with_columns(took_ms=took).sort(order)
     return table.select(*order[1:], "start_ms", "took_ms", "computing_ms").collect()
-
-
-def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> pl.DataFrame:
-    """Return columns rank, peer, what, waits, waited_ms, longest_ms: who waited for whom."""
-    kind, lane = p("kind").cast(pl.String), p("lane").cast(pl.String)
-    grants = lane == GRANTS
-    rows = events.lazy().filter(kind == "wait", _is_training() | grants)
-    what = (
-        pl.when(grants)
-        .then(pl.lit("grant"))
-        .when(p("collective").cast(pl.String) == "p2p")
-        .then(pl.lit("message"))
-        .otherwise(p("collective").cast(pl.String))
-    )
-    return (
-        rows.filter(_of(iteration))
-        .group_by("rank", "peer", what=what)
-        .agg(waits=pl.len().cast(pl.Int64), waited_ms=lasts().sum(), longest_ms=lasts().max())
-        .sort("rank", "peer", "what")
-        .collect()
-    )
 
 
 def metrics(events: pl.DataFrame | pl.LazyFrame, name: str) -> pl.DataFrame:

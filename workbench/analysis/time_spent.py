@@ -12,6 +12,10 @@ A rank that waits for a message may have been woken and wait for a core: what it
 beside its computing is taken from its waits and its messages' ways. Computing hides what happens
 beside it. What is left ("other") lies between the spans: the
 interpreter's own work, and ranks that wait in a circle.
+
+Of an operation without messages (``--observe``, a profiler's trace) its span counts: until the
+rank came that it needs it is a wait, then a move. In a job whose computing was not recorded (it is
+"other", too) all ranks count that take part in calls.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from workbench.analysis.arrivals import bare, waits_by_arrival
 from workbench.store.iterations import COMPUTE
 
 PARTS = ("compute", "wait", "link", "core", "other")
@@ -41,9 +46,11 @@ States = npt.NDArray[np.int32]
 def rows_of(events: pl.LazyFrame) -> pl.DataFrame:
     """Return the spans of training, without its first iteration, in which connections are made."""
     p = pl.col
-    row_filter = (p("iteration") >= 0) & p("kind").cast(pl.String).is_in([*_BUSY, *_ENGINE])
-    texts = p("kind", "name", "group", "collective").cast(pl.String)
+    kinds = [*_BUSY, *_ENGINE, "collective"]
+    row_filter = (p("iteration") >= 0) & p("kind").cast(pl.String).is_in(kinds)
+    texts = p("kind", "name", "group", "collective", "phase", "algorithm").cast(pl.String)
     columns = ["rank", "peer", "iteration", "start_ns", "end_ns", "nbytes", "value"]
+    columns += ["phase", "algorithm"]
     rows = (
         events.filter(row_filter & ((p("end_ns") > p("start_ns")) | (p("name") == _QUEUED)))
         .with_columns(texts)
@@ -71,6 +78,9 @@ class TimeSpent:
         self.queued: dict[int, float] = {int(rank): float(ns) for rank, ns in queued.iter_rows()}
         self.rows = rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
         trains = rows.filter(pl.col("kind").is_in(TRAINS))
+        self.computes = trains.height > 0  # else it is a job of which calls alone are known
+        if not self.computes:
+            trains = rows.filter(pl.col("kind") == "collective")
         self.trainers: list[int] = sorted(trains["rank"].unique().to_list())
         self.parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         self.waits: Counter[int] = Counter()
@@ -89,6 +99,7 @@ class TimeSpent:
         self.core = np.zeros(shape, np.float32)  # share of a moment in which a core is waited for
         self.link = np.full(shape, -1, np.int32)
         self._fill_waits()
+        self._fill_operations()
         self._fill(rows.filter(pl.col("kind").is_in(["send", "recv"])), _MOVES)
         self._fill(rows.filter(pl.col("kind").is_in(_BUSY)), _COMPUTES)
         state, last = self._resolved()
@@ -121,6 +132,18 @@ class TimeSpent:
                 self.state[rank, a:b] = peer
             self.state[rank, b:c] = _MOVES
             self.link[rank, b:c] = peer * self.ranks + rank
+
+    def _fill_operations(self) -> None:
+        """Put in operations of which no message is known, by when their ranks came."""
+        p = pl.col
+        spans = waits_by_arrival(bare(self.rows)).select(
+            "rank", p("peer").fill_null(-1), "start_ns", "end_ns", p("waited_ms").fill_null(0)
+        )
+        for rank, peer, start, end, waited in spans.collect().iter_rows():
+            ends = [start, start + round(waited * 1e6), end]
+            a, b, c = np.searchsorted(self.times, ends)
+            self.state[rank, a:b] = peer
+            self.state[rank, b:c] = _MOVES
 
     def _fill(self, spans: pl.DataFrame, state: int) -> None:
         starts = np.searchsorted(self.times, spans["start_ns"].to_numpy())

@@ -34,6 +34,7 @@ from workbench.attaching.spans import Span, Spans
 from workbench.process_group.entry import session_of_job
 from workbench.process_group.group import WorkbenchGroup
 from workbench.process_group.making import name_in_records
+from workbench.recording.group_members import group_words
 from workbench.transports.rendezvous import meet
 
 _MEETING = timedelta(seconds=60)  # for what the ranks tell each other of the job
@@ -55,6 +56,8 @@ def observe(group: Any, store: Any, ranks: Sequence[int], name: str) -> Any:
         session.recorder.joined(group.size())
         _agree_on_the_job(session, store, group)
     shown = name_in_records(str(group.group_name), str(group.group_desc))
+    if ranks:
+        session.recorder.group(shown, ranks)
     spans = Spans(session, session.group_name(shown, whole=not ranks), name, ranks)
     outer = ObservedGroup(group, spans)
     _put_in_place(group, outer)
@@ -101,6 +104,7 @@ class ObservedGroup(ProcessGroup):
     def __init__(self, inner: Any, spans: Spans) -> None:
         super().__init__(inner.rank(), inner.size())
         self.inner, self.spans = inner, spans
+        self.ranks = [spans.world_rank(rank) for rank in range(inner.size())]
         kinds, types = [], ProcessGroup.BackendType
         for device in inner._device_types:
             backend = inner._get_backend(device)
@@ -112,6 +116,9 @@ class ObservedGroup(ProcessGroup):
         self._set_group_desc(inner.group_desc)
         if inner.bound_device_id is not None:
             self.bound_device_id = inner.bound_device_id
+
+    def __repr__(self) -> str:
+        return f"<observed {group_words(self.ranks)}>"
 
     allreduce = _observed("allreduce", "all_reduce")
     allreduce_coalesced = _observed("allreduce_coalesced", "all_reduce")

@@ -19,7 +19,7 @@ from workbench.messaging.pacing import sleep_until
 from workbench.messaging.slot_by_slot import SlotBySlot, pieces_of, slots_of
 from workbench.messaging.slots import Slots
 from workbench.messaging.watchdog import Patience
-from workbench.recording.events import CODE, COLLECTIVE, REDUCE, Where, now
+from workbench.recording.events import CODE, COLLECTIVE, FAILED, REDUCE, Where, now
 from workbench.shared_memory.control_block import Control
 from workbench.transports.arrays import MAX, MIN, PRODUCT, SUM, flat_array, kernels_of
 from workbench.transports.mailbox import SLOTS
@@ -52,6 +52,7 @@ class Communicator:
         self.additions: Any = (
             None  # observes the additions of a user's algorithm (messaging/reduction_tracer.py)
         )
+        self.failed = False  # the call raised an error: it was never completed
         self.untold = False  # its rows do not tell whose parts its chunks are made of
         self.levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
         self.in_turn: tuple[int, ...] = ()  # the same where ranks were dealt to hosts in turn
@@ -78,6 +79,7 @@ class Communicator:
         slots, name = self.slots, self.recorder.name
         slots.op, slots.signature, slots.where, slots.call = op, signature, where, (collective, op)
         self._next_step, self.whole, self.untold, self.way = 0, None, False, ""
+        self.failed = False
         if self._framed:
             wrong = self._mover.begin(collective, algorithm, op, signature, where, shape, dtype)
             if wrong or slots.watch.error or slots.watch.closing:
@@ -104,7 +106,7 @@ class Communicator:
         """Write the outer row of the collective that ends here. Its ``value`` is the bytes per
         element; its ``peer`` the root's world rank, where the operation has a root.
         """
-        way = "untold" if self.untold else self.way
+        way = FAILED if self.failed else "untold" if self.untold else self.way
         if self._framed:
             self._mover.end(start, nbytes, label, itemsize, peer, way)
             return

@@ -43,11 +43,21 @@ def signature(
     )
 
 
+def collective_of(number: int) -> str:
+    """Return the name of the fingerprint's collective."""
+    code = number >> 57 & 63
+    return COLLECTIVES[code] if code < len(COLLECTIVES) else f"operation {code}"
+
+
+def root_of(number: int) -> int:
+    """Return the root's world rank; -1 if there is none."""
+    return (number >> 36 & 0xFFF) - 1
+
+
 def describe(number: int) -> str:
     """Return the fingerprint in words: "reduce(SUM) of 1,000 float32 to rank 2"."""
-    collective, reduction = number >> 57 & 63, number >> 53 & 15
-    dtype, elements, root = number >> 48 & 31, number & _MOST_ELEMENTS, (number >> 36 & 0xFFF) - 1
-    name = COLLECTIVES[collective] if collective < len(COLLECTIVES) else f"operation {collective}"
+    name, reduction, root = collective_of(number), number >> 53 & 15, root_of(number)
+    dtype, elements = number >> 48 & 31, number & _MOST_ELEMENTS
     words = name
     if reduction < len(REDUCTIONS):
         words += f"({REDUCTIONS[reduction]})"

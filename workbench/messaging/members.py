@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Store
 
 from workbench.common.errors import PeerLost, WorkbenchError
 from workbench.messaging.watchdog import Patience, Watch
+from workbench.recording.group_members import group_words
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import SLICE, Control
 from workbench.shared_memory.segments import Segment
@@ -173,6 +174,11 @@ class Members:
             if plane == P2P_PLANE and frm in self.watch.spare:
                 raise self.watch.ended(frm, doing) from error
             raise self.watch.lost(frm, doing) from error
+
+    @property
+    def words(self) -> str:
+        """Say which ranks they are: "group of ranks 1, 2, 3: group rank 0 is global rank 1"."""
+        return group_words(self.world)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set how long a wait may last without progress, from now on."""

@@ -34,8 +34,8 @@ def mismatch(mine: Side, theirs: Side, doing: str, header: Header, nbytes: int) 
     if theirs.op != mine.op:
         return _other_collective(mine, theirs, doing)
     if theirs.signature != mine.signature:
-        ours, others = describe(mine.signature), describe(theirs.signature)
-        return disagreement(mine.op, (me, ours), (peer, others))
+        sides = (me, mine.signature, mine.board), (peer, theirs.signature, theirs.board)
+        return disagreement(mine.op, *sides)
     return CollectiveError(
         f"rank {me} expected {nbytes:,} bytes from rank {peer} in {doing}, and got "
         f"{header.nbytes:,} (rank {peer}'s step {header.step + 1}, chunk {header.chunk}): "
@@ -63,7 +63,7 @@ def _other_collective(mine: Side, theirs: Side, doing: str) -> CollectiveError:
             doing=doing,
         )
     if ours != others:
-        return disagreement(op, (me, describe(ours)), (peer, describe(others)))
+        return disagreement(op, (me, ours, mine.board), (peer, others, theirs.board))
     more, took = ("more", "took") if theirs.op < mine.op else ("less", "expects")
     return CollectiveError(
         f"rank {peer} sent rank {me} {more} in collective {op + 1} ({describe(ours)}) than rank "

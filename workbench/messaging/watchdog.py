@@ -14,7 +14,7 @@ from workbench.common.errors import (
     from_fields,
     timed_out,
 )
-from workbench.messaging.fingerprint import describe
+from workbench.messaging.fingerprint import collective_of, describe, root_of
 from workbench.recording.events import CODE, now
 from workbench.recording.lane import Lane
 from workbench.recording.run_queue import Times, busiest, thread_times
@@ -82,6 +82,7 @@ class Watch:
         self.over: dict[int, PeerLost] = {}
         self.lost_ranks: set[int] = set()
         self.tell_far: Callable[[WorkbenchError], None] | None = None  # alarms to other hosts
+        self.line = ""  # of an attached job's program: where the call is made
         self.newest: weakref.ref[Patience] | None = None  # the latest wait, while it is under way
 
     def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
@@ -176,8 +177,9 @@ class Watch:
                 continue
             theirs = board.signature(op)
             if theirs is not None and theirs != mine:
-                me, other = self.peers[self.me].rank, self.peers[peer].rank
-                raise self.fail(disagreement(op, (me, describe(mine)), (other, describe(theirs))))
+                us, them = self.peers[self.me], self.peers[peer]
+                sides = (us.rank, mine, self.board), (them.rank, theirs, board)
+                raise self.fail(disagreement(op, *sides))
 
 
 class Patience:
@@ -216,6 +218,7 @@ class Patience:
         Returns those of them that are spare and of whom nothing more will come.
         """
         watch, moment = self.watch, now()
+        self.lane.recorder.lives(moment)
         watch.check(None if awaited else watch.board.doing[0])
         standing = watch.control is not None and watch.control.clocks_stand()
         if not standing:
@@ -311,7 +314,13 @@ class Patience:
                 number = self.lane.recorder.name(self._why(peer, moment))
                 rank = self.watch.peers[peer].rank
                 self.lane.write(
-                    _DETECT, moment, moment, rank, name=number, value=self._waited / 1e9
+                    _DETECT,
+                    moment,
+                    moment,
+                    rank,
+                    phase=self.lane.recorder.name(self.watch.line),
+                    name=number,
+                    value=self._waited / 1e9,
                 )
 
     def _why(self, peer: int, moment: int) -> str:
@@ -334,14 +343,36 @@ class Patience:
         return {at: thread_times(peer.pid) for at, peer in peers if peer.board is not None}
 
 
-def disagreement(op: int, mine: tuple[int, str], theirs: tuple[int, str]) -> CollectiveError:
+Calls = tuple[int, int, Board | None]  # a rank, its fingerprint, its page if on this host
+
+
+def disagreement(op: int, mine: Calls, theirs: Calls) -> CollectiveError:
     """Return the error for two ranks that pass different arguments to the same collective."""
-    first, second = sorted((mine, theirs))
+    first, second = sorted((mine, theirs), key=lambda side: side[0])
     return CollectiveError(
-        f"ranks disagree about collective {op + 1}: rank {first[0]} calls {first[1]}, "
-        f"rank {second[0]} calls {second[1]}. Every rank of a group must make the same calls "
-        "in the same order, with the same shape and dtype.",
+        f"ranks disagree about collective {op + 1}: {_calls(op, first)}, {_calls(op, second)}. "
+        "Every rank of a group must make the same calls "
+        f"in the same order, with the same shape and dtype.{_after_reduce(op, first, second)}",
         first[0],
         peer=second[0],
         doing=f"collective {op + 1}",
     )
+
+
+def _calls(op: int, side: Calls) -> str:
+    """Return what a rank calls, and at which line where that is known."""
+    rank, signature, board = side
+    line = "" if board is None else board.line(op)
+    return f"rank {rank} calls {describe(signature)}{f' at {line}' if line else ''}"
+
+
+def _after_reduce(op: int, *sides: Calls) -> str:
+    """Return a hint for ranks that have decided by what a reduce has left them; "" for others."""
+    for _, _, board in sides:
+        before = None if board is None or not op else board.signature(op - 1)
+        if before is not None and collective_of(before) == "reduce":
+            return (
+                f" The call before was a reduce: after it only rank {root_of(before)} has the "
+                "result. If all ranks decide by it what to do next, they need an all_reduce."
+            )
+    return ""

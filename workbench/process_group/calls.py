@@ -43,12 +43,16 @@ class CollectiveCall(NamedTuple):
     def perform(self, group: GroupContext, number: int, where: Where, label: str) -> None:
         """Move the tensors, as the group's ``number``-th collective, within one row."""
         operation, plan, comm = self.operation, self.plan, group.comm
+        group.at_line(number, label)
         start = now()
         comm.begin(operation, plan.algorithm, number, plan.number, where, self.shape, plan.dtype)
         try:
             if plan.nbytes or self.always:
                 move = in_mode_of(self.like, self.move)
                 move(group.session.algorithm(operation, plan.algorithm))
+        except BaseException:
+            comm.failed = True
+            raise
         finally:
             itemsize = float(plan.itemsize) if self.judged else _UNKNOWN
             comm.end(start, plan.nbytes, label, itemsize, plan.root)

@@ -40,6 +40,12 @@ class GroupContext:
         self.me = self.members.world[self.comm.rank]
         self.staging = Staging(self.comm.lane)
 
+    def at_line(self, number: int, line: str) -> None:
+        """Note the line of an attached job's program that makes the next call."""
+        if self.session.attached:
+            self.members.watch.line = line
+            self.members.board.note_line(number, line)
+
 
 class InnerGloo(ProcessGroupGloo):
     """The Gloo group inside. torch asks it, where it knows Gloo by name, on behalf of ours."""

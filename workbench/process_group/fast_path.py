@@ -105,6 +105,9 @@ class FastPath:
         comm.begin(operation, plan.algorithm, number, plan.number, where, shape, plan.dtype)
         try:
             function(comm, *arguments)
+        except BaseException:
+            comm.failed = True
+            raise
         finally:
             comm.end(start, plan.nbytes, self._labels.text, itemsize, plan.root)
 

@@ -39,6 +39,7 @@ class GlooCall(NamedTuple):
 
     def perform(self, group: GroupContext, number: int, where: Where, label: str) -> None:
         """Let Gloo do it, as the group's ``number``-th collective, within one row."""
+        group.at_line(number, label)
         comm, start, doing = group.comm, now(), f"{self.operation} {number + 1}"
         comm.begin(self.operation, "gloo", number, self.number, where, (), "")
         patience: Patience | None = None
@@ -51,8 +52,9 @@ class GlooCall(NamedTuple):
                 patience.look()
             work.wait()
             self.then()
-        except RuntimeError as error:
-            if isinstance(error, WorkbenchError):
+        except BaseException as error:
+            comm.failed = True
+            if isinstance(error, WorkbenchError) or not isinstance(error, RuntimeError):
                 raise
             raise _explain(group, error, doing) from error
         finally:

@@ -109,6 +109,9 @@ class WorkbenchGroup(ProcessGroup):
         self._pid, self._closed, self.counted = os.getpid(), False, False
         live_groups.add(self)
 
+    def __repr__(self) -> str:
+        return f"<workbench {self.members.words}>"
+
     # -- what else torch asks of a group --
 
     def getBackendName(self) -> str:
@@ -331,7 +334,8 @@ class WorkbenchGroup(ProcessGroup):
                 self.comm.slots.run_inline(True)
                 self._perform(call, limit, where, label)
             return None  # torch takes no handle as "done"
-        work = WorkbenchWork(call.result, _devices(call.result))
+        devices = {tensor.device for tensor in call.result if tensor.device.type == "cuda"}
+        work = WorkbenchWork(call.result, list(devices))
         if label:
             work.telling = lambda: session.label(label)
         queue.submit(lambda: self._perform(call, limit, where, label), work)
@@ -394,7 +398,3 @@ def limit_ns(opts: Any) -> int:
     """Return what these options allow one call in nanoseconds; 0: they leave it to the group."""
     limit = getattr(opts, "timeout", None)
     return 0 if limit is None or limit.days < 0 else int(limit.total_seconds() * 1e9)
-
-
-def _devices(tensors: list[Tensor]) -> list[torch.device]:
-    return list({tensor.device for tensor in tensors if tensor.device.type == "cuda"})

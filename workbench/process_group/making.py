@@ -24,6 +24,8 @@ def create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
         job_session.recorder.joined(size)
     # A run that lost ranks goes on with others: torch counts those anew, we do not.
     world = [job_session.run_rank(one) for one in within] or list(job_session.members)
+    if within:
+        job_session.recorder.group(name, world)
     return WorkbenchGroup(options.store, rank, size, options.timeout, world or None, name)
 
 

@@ -36,6 +36,7 @@ CODE = {kind: code for code, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, WEIGHT_GRAD, OPTIMIZER, LOAD = range(5)
 COLLECTIVE, SEND, RECV, REDUCE, COPY, WAIT = range(5, 11)
 POISONED = "not finite"  # a metric: how many numbers of a part of a gradient, before it is summed
+FAILED = "failed"  # the phase of a rank's part in a collective that raised an error, or was cut off
 OVERRUN = "pad overrun"  # a metric: by how many ms padded computing was longer than its pad
 
 # The columns of the event table, in its order (the contract).
@@ -106,6 +107,7 @@ H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_SIZE, H_END, H_FULL = ran
 H_LOST, H_LOST_NOT, H_BORN, H_HOST, H_JOB, H_ATTEMPT, H_LEFT, H_AGENT, H_ERROR = range(9, 18)
 H_OPERATIONS = 18  # 1: operations are recorded as a whole, nothing of their inside
 H_AGENT_BORN = 19
+H_SEEN = 21  # when a wait of the rank has last looked around; 0: none has
 H_KNOCKS = 20  # counts on where a ring fills (native/knock.h); 0: Python writes, and never does
 MORE_NAMES = "(more names than a trace can hold)"  # stands for each of them
 

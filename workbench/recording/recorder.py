@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from workbench.recording.events import (
     H_OPERATIONS,
     H_PID,
     H_RANK,
+    H_SEEN,
     H_SIZE,
     LANE_BYTES,
     LANES,
@@ -52,6 +53,7 @@ from workbench.recording.events import (
     ROWS,
     now,
 )
+from workbench.recording.group_members import members_name
 from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, nowhere
 from workbench.recording.meter import Meter, Samples
 from workbench.recording.trace_memory import map_block, new_folder
@@ -100,6 +102,7 @@ class Recorder:
             (H_ERROR, 0),
             (H_OPERATIONS, 0),
             (H_KNOCKS, 0),
+            (H_SEEN, 0),
         ):
             self._words[word] = value
         publish(self._words, H_MAGIC, MAGIC)
@@ -151,6 +154,15 @@ class Recorder:
         others.
         """
         self._words[H_SIZE] = size
+
+    def lives(self, moment: int) -> None:
+        """Note that the rank was alive at this moment: a wait that is cut off is not written."""
+        self._words[H_SEEN] = moment
+
+    def group(self, label: str, ranks: Sequence[int]) -> None:
+        """Note the ranks of a group (recording/group_members.py)."""
+        if text := members_name(label, ranks):
+            self.name(text)
 
     def end(self, words: str, error: Mapping[str, Any] | None = None) -> None:
         """Write that the process ends by itself. ``words``: what it raised, "" if it did not;

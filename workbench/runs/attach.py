@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.common.arguments import Place, Seconds, checked
-from workbench.common.errors import How, PeerLost, RankError, WorkbenchError
+from workbench.common.errors import How, WorkbenchError
 from workbench.common.units import counted
 from workbench.runs.display_mixin import Shown
-from workbench.runs.failure import as_facts, standing
+from workbench.runs.failure import as_facts, read_facts
 from workbench.runs.job_address import folder_at
+from workbench.runs.job_failure import end_words, note_failure
 from workbench.shared_memory.control_block import ControlState
 from workbench.store.event_store import Store
 from workbench.store.result import Overhead
@@ -47,7 +48,7 @@ class Watching(Shown):
                 "cores": str(os.cpu_count() or 1),
             }
         )
-        self._follower = Follower(self.store, self.folder)
+        self._follower = Follower(self.store, self.folder, self._conclude)
         self._follower.start()
 
     def __repr__(self) -> str:
@@ -117,17 +118,15 @@ class Watching(Shown):
         """The reason why the job failed, the cause first; "" if it did not, or goes on."""
         if not self.done:
             return ""
-        ends = self._ends()
-        if not ends:
-            newest = self._follower.newest
-            missing = sorted(set(range(self._follower.expected)) - set(newest))
-            return f"rank {missing[0]} never came" if missing else ""
-        cause = min(ends, key=self._cause_first)
-        rest = [number for number in sorted(ends) if number != cause]
-        names = ", ".join(map(str, rest))
-        after = f" Then rank{'s' * (len(rest) > 1)} {names} ended too." if rest else ""
-        process = f"rank {cause} (process {self.pids[cause]})"
-        return f"{process} {ends[cause]}{self._under_way(cause)}.{after}"
+        if words := self.store.metadata.get("error", ""):
+            return words
+        missing = sorted(set(range(self._follower.expected)) - set(self._follower.newest))
+        return f"rank {missing[0]} never came" if missing else ""
+
+    def _conclude(self) -> None:
+        """Note why the job failed, once all of its ranks have ended."""
+        known = {n: r.ended for n, r in self._follower.newest.items() if r.gone and not r.unread}
+        note_failure(self.store.metadata, known, self.pids, self.store.events)
 
     @property
     def control_state(self) -> ControlState:
@@ -148,14 +147,8 @@ class Watching(Shown):
     def failure(self) -> dict[str, Any] | None:
         """The failure as pages take it (``failure.as_facts``); None while there is none."""
         text = self.error
-        if not text:
-            return None
-        ends = self._ends()
-        if not ends:
-            return as_facts(WorkbenchError(text))
-        cause = min(ends, key=self._cause_first)
-        kind = PeerLost if self._how(cause) == "killed" else RankError
-        return as_facts(kind(text, cause, how=self._how(cause)))
+        facts = read_facts(self.store.metadata.get("failure", ""))
+        return facts or (as_facts(WorkbenchError(text)) if text else None)
 
     def overhead(self) -> Overhead:
         """Return what recording has cost, as the ranks' own meters say."""
@@ -188,33 +181,15 @@ class Watching(Shown):
 
     def _ends(self) -> dict[int, str]:
         """Return the ranks of the newest attempt that have ended badly, and how."""
-        how = {
-            number: rank.last_words
-            for number, rank in self._follower.newest.items()
-            if rank.gone and not rank.unread
-        }  # "" ended well
         return {
-            number: f"raised {words}" if words else "was killed, or crashed without a last word"
-            for number, words in sorted(how.items())
-            if words != ""
+            number: end_words(rank.ended)
+            for number, rank in sorted(self._follower.newest.items())
+            if rank.gone and not rank.unread and rank.last_words != ""
         }
 
     def _how(self, number: int) -> How:
         """Return how a rank ended that did not end well."""
         return "raised" if self._ranks[number].last_words else "killed"
-
-    def _cause_first(self, number: int) -> tuple[bool, bool, float]:
-        """Return a key that sorts ranks that ended: one that lost a peer is a consequence, as is
-        most often one that was killed after another had raised: torchrun does that.
-        """
-        rank = self._ranks[number]
-        return rank.raised.get("kind") == "PeerLost", not rank.last_words, rank.gone_at
-
-    def _under_way(self, number: int) -> str:
-        for row in self.store.now.iter_rows(named=True):
-            if row["rank"] == number:
-                return f", {standing(row).words}"
-        return ""
 
 
 @checked

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from workbench.common.arguments import Job, Place, checked
 from workbench.formats.reading import read, recognised
 from workbench.runs.display_mixin import Shown
+from workbench.runs.failure import read_facts
+from workbench.runs.job_failure import note_failure
 from workbench.store.event_store import Store
 from workbench.store.overlap import Overlap, measure
 from workbench.store.regular_file import opened
+from workbench.store.restarts import ends_of_text
 from workbench.store.result import Overhead
 from workbench.store.trace_sources import find_sources
 
@@ -24,6 +28,13 @@ class Loaded(Shown):
     store: Store  # its events and metadata
 
     done: ClassVar[bool] = True
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """Why the run failed: ``text``, ``rank`` (-1: none by itself), ``how``, ``doing`` and more;
+        None if it did not.
+        """
+        return read_facts(self.store.metadata.get("failure", ""))
 
     def overlap(self) -> Overlap:
         """Measure how much communication was hidden behind computation: see store/overlap.py."""
@@ -53,7 +64,12 @@ def load(path: Place, *, partial: bool = False, job: Job = -1) -> Loaded:
     place = Path(path)
     if not _is_ours(place) and (files := recognised(place)):
         return Loaded(read(files))
-    return Loaded(Store.load(path, partial=partial, job=job))
+    store = Store.load(path, partial=partial, job=job)
+    if place.is_dir():
+        ends, pids = store.metadata.get("ends", ""), json.loads(store.metadata.get("pids", "{}"))
+        numbers = {int(rank): pid for rank, pid in pids.items()}
+        note_failure(store.metadata, ends_of_text(ends), numbers, store.events)
+    return Loaded(store)
 
 
 def _is_ours(path: Path) -> bool:

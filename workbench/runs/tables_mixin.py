@@ -42,17 +42,23 @@ class Tables:
     def calls(self, iteration: Number | None = None, by_rank: bool = False) -> pl.DataFrame:
         """List the collective calls of one ``iteration``, or of all: a row per call, by its start.
 
-        generation, group, op: which call; iteration; collective; algorithm; name: of the tensor or
-        bucket; nbytes: bytes of what is reduced or moved; ranks: how many took part; start_ms: of
-        the first rank; end_ms: of the last; took_ms: between these two; together_ms: from the last
-        rank's start to the end, without the time for which early ranks waited for late ones.
+        generation, group, op: which call; number: op + 1, as errors and pages count; iteration;
+        collective; algorithm; name: of the tensor or bucket, or the line that calls; nbytes: bytes
+        of what is reduced or moved; ranks: how many took part; start_ms: of the first rank; end_ms:
+        of the last; took_ms: between these two; together_ms: from the last rank's start to the end,
+        without the time for which early ranks waited for late ones; last: the rank that came last;
+        late_ms: how long after the last but one; own_ms: of that, what it spent outside of calls
+        for longer than the others did; completed. A call in which a rank failed, or was killed, was
+        never completed: its times are null, and ranks in different calls have a row for each, with
+        members: the ranks that were in it.
 
         ``by_rank``: a row per rank's part in a call instead, with rank; its own start_ms and
-        took_ms; waited_ms: of that, how long it was blocked on its peers.
+        took_ms; waited_ms: of that, how long it was blocked on its peers, null where nothing was
+        recorded that tells it.
         """
-        from workbench.analysis.tables import calls
+        from workbench.analysis.call_tables import call_parts, calls
 
-        return calls(self.store.scan(), iteration, by_rank)
+        return (call_parts if by_rank else calls)(self.store.scan(), iteration)
 
     def iterations(self) -> pl.DataFrame:
         """List the iterations of each rank that computes: a row per rank and iteration.
@@ -70,9 +76,11 @@ class Tables:
 
         rank; peer: for whose bytes it waited; what: the collective, "message" (point to point,
         push and pull too) or "grant" (a worker, until its server lets it go on); waits: how many;
-        waited_ms: their sum; longest_ms.
+        waited_ms: their sum; longest_ms; late_ms: of waited_ms, until the peer had come to the
+        call, null where it is none. Then it was there, and waited itself or had bytes on the way.
+        Where only operations were recorded, a rank waits for the one that came last.
         """
-        from workbench.analysis.tables import waits
+        from workbench.analysis.call_tables import waits
 
         return waits(self.store.scan(), iteration)
 

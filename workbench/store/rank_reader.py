@@ -182,7 +182,7 @@ def under_way(
         at = events.LANES_AT + index * PAGE
         owner = bytes(trace[at : at + 8])
         fence()
-        status = _status(trace, at + events.STATUS_AT)
+        status = status_of(trace, at + events.STATUS_AT)
         if status is None or owner != bytes(trace[at : at + 8]):  # given to another meanwhile
             continue
         lane = text(int.from_bytes(owner, "little"))
@@ -207,7 +207,7 @@ def under_way(
         )
 
 
-def _status(memory: Memory, at: int) -> tuple[int, ...] | None:
+def status_of(memory: Memory, at: int) -> tuple[int, ...] | None:
     """Return the status at ``at``, or None: idle, or caught being written three times in a row.
 
     It is written in a tenth of a microsecond without a lock: what reads the same twice, with an

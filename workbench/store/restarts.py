@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workbench.recording import events
 from workbench.recording.events import NAMES_AT, NAMES_BYTES, PAGE
@@ -22,7 +22,8 @@ STATE = "restarted"  # of such a recovery
 @dataclass(frozen=True)
 class Ended:
     """The end of one process of a rank. ``words``: what it raised, "" where it ended well; None:
-    it left no word. ``kind``: the class of its error. ``at``: when its last row ended, in ns.
+    it left no word. ``kind``: the class of its error. ``at``: when it is last known to have been
+    alive, in ns.
     """
 
     words: str | None
@@ -35,12 +36,35 @@ def ended_in(source: Source, at: float) -> Ended:
     with contextlib.suppress(OSError, ValueError), opened(source.folder / "trace") as file:
         data = file.read(NAMES_AT + NAMES_BYTES)
         if len(data) == NAMES_AT + NAMES_BYTES:
-            names, words = NameTable(lambda _: 0, memoryview(data)), memoryview(data)[:PAGE]
+            names = NameTable(lambda _: 0, memoryview(data))
             names.read()
-            end, error = (words.cast("q")[word] for word in (events.H_END, events.H_ERROR))
-            facts = json.loads(names.text(error - 1)) if error else {}
-            return Ended(names.text(end - 1) if end else None, str(facts.get("kind", "")), at)
+            return replace(ended_with(memoryview(data)[:PAGE].cast("q"), names), at=at)
     return Ended(None, "", at)
+
+
+def ended_with(words: memoryview, names: NameTable) -> Ended:
+    """Return how a process ended, by the words of its header."""
+    end, error = words[events.H_END], words[events.H_ERROR]
+    last = names.text(end - 1) if end else None
+    with contextlib.suppress(ValueError, AttributeError):  # of another version, or damaged
+        return Ended(last, str(json.loads(names.text(error - 1)).get("kind", "")), 0)
+    return Ended(last, (last or "").partition(":")[0], 0)
+
+
+def ends_as_text(ends: Mapping[int, Ended]) -> str:
+    """Return how ranks ended, as a store's metadata has it."""
+    return json.dumps({rank: [one.words, one.kind, one.at] for rank, one in ends.items()})
+
+
+def ends_of_text(text: str) -> dict[int, Ended]:
+    """Return what ``ends_as_text`` wrote; {} of anything else."""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        facts = json.loads(text)
+        return {
+            int(rank): Ended(None if words is None else str(words), str(kind), float(at))
+            for rank, (words, kind, at) in facts.items()
+        }
+    return {}
 
 
 def lost_in(ends: Mapping[int, Ended]) -> dict[str, str]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,18 +23,32 @@ import polars as pl
 from workbench.common.errors import WorkbenchError
 from workbench.recording import events
 from workbench.recording.events import CONTEXT, CONTEXTS, LANES, PAGE, RECORD_BYTES, ROW, ROWS
+from workbench.recording.group_members import members_of
 from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
+from workbench.store.cut_off import LaneEnd, cut_off
 from workbench.store.recoveries import KEY
 from workbench.store.regular_file import opened
-from workbench.store.restarts import Ended, as_metadata, ended_in
+from workbench.store.restarts import Ended, as_metadata, ended_in, ended_with, ends_as_text
 from workbench.store.result import Overhead
 from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
-from workbench.store.trace_sources import Attempts, Origin, Source, traces
+from workbench.store.trace_sources import Attempts, Origin, Source, is_living, traces
 
 _AT_ONCE = 16 * ROWS  # records
 PRECISION = "precision"  # in a store's metadata: how much its rows say, if that is not everything
 OPERATIONS_ONLY = "operations only"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one rank's header says beside its rows. ``ended``: None while its process lives."""
+
+    source: Source
+    generation: int
+    meter: tuple[Samples, float] = field(default_factory=lambda: (Samples(), 0.0))
+    ended: Ended | None = None
+    size: int = 0
+    groups: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 class Fillable(Protocol):
@@ -62,17 +77,18 @@ def read_folder(
     result = traces(folder, job)
     store.metadata |= {"trace": str(folder), "title": folder.absolute().name}
     problems: list[str] = []
-    meters: list[tuple[int, tuple[Samples, float]]] = []
+    looks: list[_Look] = []
     readable: list[str] = []
     attempts = Attempts()
     for source, generation in result.sources:
         rows = len(store)
         try:
-            meter = _read_rank(store, source, generation, attempts, problems)
-            meters.append((source.rank, meter))
+            looks.append(_read_rank(store, source, generation, attempts, problems))
         except (OSError, ValueError, MemoryError) as error:
             problems.append(f"{source.folder.name}: {error}")
         readable.append(f"rank {source.rank}: {len(store) - rows:,}")
+    _note_ranks(store, looks)
+    meters = [(look.source.rank, look.meter) for look in looks]
     costs = {rank: round(1000 * (timed.mean_ns() or cost)) for rank, (timed, cost) in meters}
     store.metadata["record_cost_ps"] = json.dumps(costs)
     store.metadata["overhead"] = _overhead(store, [meter for _, meter in meters]).to_json()
@@ -104,6 +120,20 @@ def read_folder(
             )
 
 
+def _note_ranks(store: Fillable, looks: Sequence[_Look]) -> None:
+    """Put into the metadata how many ranks the newest attempt has had, how each ended, and the
+    ranks of its groups.
+    """
+    newest = max((look.generation for look in looks), default=0)
+    last = [look for look in looks if look.generation == newest]
+    ends = {look.source.rank: look.ended for look in last if look.ended is not None}
+    pids = {look.source.rank: look.source.pid for look in last}
+    size = max((max(look.size, look.source.rank + 1) for look in last), default=0)
+    groups = {label: ranks for look in last for label, ranks in look.groups.items()}
+    store.metadata |= {"ranks": str(size), "groups": json.dumps(groups)}
+    store.metadata |= {"ends": ends_as_text(ends), "pids": json.dumps(pids)}
+
+
 def _restarts(
     store: Fillable, sources: Sequence[tuple[Source, int]], origins: Sequence[Origin]
 ) -> dict[str, str]:
@@ -132,15 +162,12 @@ def _overhead(store: Fillable, meters: Sequence[tuple[Samples, float]]) -> Overh
 
 def _read_rank(
     store: Fillable, source: Source, generation: int, attempts: Attempts, problems: list[str]
-) -> tuple[Samples, float]:
-    """Add one rank's records to ``store``, and what is wrong with them to ``problems``.
-
-    Returns what the rank's meter says (recorder.read_meters).
-    """
+) -> _Look:
+    """Add one rank's records to ``store``, and what is wrong with them to ``problems``."""
     with opened(source.folder / "trace") as file:
         data = file.read(events.DATA_AT + 1)
     if not any(data):
-        return Samples(), 0.0  # the rank ended before it wrote its header
+        return _Look(source, generation)  # the rank ended before it wrote its header
     memory = memoryview(data)
     magic = int.from_bytes(data[:8], "little")
     if len(data) != events.DATA_AT or magic != events.MAGIC:
@@ -157,15 +184,42 @@ def _read_rank(
     store.dropped += events.lost_rows(words)
     names = NameTable(store.number, memory)
     names.read()
+    ends: dict[int, LaneEnd] = {}
     for index in range(min(words[events.H_LANES], LANES)):
         lane = names.text(memory[events.LANES_AT + index * PAGE :][:8].cast("q")[0])
         try:
-            _read_lane(store, source, index, lane, names, generation, attempts, problems)
+            end = _read_lane(store, source, index, lane, names, generation, attempts, problems)
+            ends[index] = end
         except OSError as error:
             problems.append(
                 f"{source.folder.name}: lane {lane!r}: {error.filename}: {error.strerror}"
             )
-    return read_meters(memory)
+    ended = ended_with(words, names)
+    ended = replace(ended, at=max(words[events.H_SEEN], *(end.last_ns for end in ends.values()), 0))
+    if ended.words is None and not is_living(source):
+        _add_cut_off(store, source, generation, attempts, memory, ends, int(ended.at))
+    is_over = ended.words is not None or not is_living(source)
+    groups = dict(filter(None, map(members_of, names.texts)))
+    size, meter = words[events.H_SIZE], read_meters(memory)
+    return _Look(source, generation, meter, ended if is_over else None, size, groups)
+
+
+def _add_cut_off(
+    store: Fillable,
+    source: Source,
+    generation: int,
+    attempts: Attempts,
+    trace: memoryview,
+    ends: Mapping[int, LaneEnd],
+    until: int,
+) -> None:
+    """Add the rows that the rank was writing when it was killed."""
+    for index, end in ends.items():
+        rows, context = cut_off(trace, index, end, until, store.number), end.context.copy()
+        if len(rows):
+            lane = int(context["lane"][0])
+            attempts.number(source.rank, generation, lane, rows, context)
+            store.append(source.rank, lane, rows, context)
 
 
 def _read_lane(
@@ -177,13 +231,15 @@ def _read_lane(
     generation: int,
     attempts: Attempts,
     problems: list[str],
-) -> None:
+) -> LaneEnd:
     where = f"{source.folder.name}: lane {lane!r}"
     contexts = _records(source.folder / f"{index}.contexts", CONTEXT, CONTEXTS, where, problems)
     known: Records = np.zeros(len(contexts) + 1, CONTEXT)
     known[1:] = contexts
     known["seq"][1:][contexts["seq"] != np.arange(1, len(contexts) + 1)] = 0
     names.translate(known, *NAMES_OF_CONTEXT)
+    written = np.flatnonzero(known["seq"])[-1:]
+    end = LaneEnd(known[written])
 
     last = kept_of_all = 0
     for first, rows in _pieces(source.folder / f"{index}.rows", ROW, ROWS, where, problems):
@@ -193,9 +249,11 @@ def _read_lane(
         last = first + int(there[-1]) + 1
         for number, block, used in resolve(rows[there], known, names):
             kept_of_all += len(block)
+            end.take(block, used)
             attempts.number(source.rank, generation, number, block, used)
             store.append(source.rank, number, block, used)
     store.dropped += last - kept_of_all
+    return end
 
 
 def _records(

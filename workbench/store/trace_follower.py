@@ -12,7 +12,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workbench.common import threads
@@ -45,7 +45,11 @@ class Follower:
     folder what is not read, and why.
     """
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(
+        self, store: Store, folder: Path, at_end: Callable[[], None] = lambda: None
+    ) -> None:
+        """``at_end``: called once, before it says that the job is over."""
+        self._at_end = at_end
         need_order("following a job")
         self.store, self.folder = store, folder
         self.ranks: dict[int, Rank] = {}
@@ -112,13 +116,25 @@ class Follower:
                 rank.unread = True
                 rank.leave()
         self.store.set_now([status for rank in self.ranks.values() for status in rank.now()])
-        self.over = self._all_gone()  # last: a reader who sees it finds all rows in the store
+        self._note_ranks()
+        if self._all_gone() and not self.over:
+            self._at_end()
+            self.over = True  # last: a reader who sees it finds all rows in the store
         self.cpu_ns += time.thread_time_ns() - cpu
         return len(self.store) - before
 
     def _run(self) -> None:
         while not self.over and not self._ended.wait(PERIOD_S):
             self.poll()
+
+    def _note_ranks(self) -> None:
+        """Note in the store's metadata how many ranks there are, and those of groups."""
+        groups = {
+            label: ranks for one in self.newest.values() for label, ranks in one.groups.items()
+        }
+        self.store.metadata["groups"] = json.dumps(groups)
+        if self.size:
+            self.store.metadata["ranks"] = str(self.size)
 
     def _all_gone(self) -> bool:
         """Return whether every rank has come and gone; or those that came have gone, no other

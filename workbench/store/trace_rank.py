@@ -25,8 +25,10 @@ from workbench.recording.events import (
     ROW,
     ROWS,
 )
+from workbench.recording.group_members import members_of
 from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
+from workbench.store.cut_off import NO_CONTEXT, LaneEnd, cut_off
 from workbench.store.event_store import Store
 from workbench.store.growing_file import Growing, Pages
 from workbench.store.rank_reader import under_way
@@ -93,7 +95,8 @@ class Rank:
     @property
     def ended(self) -> Ended:
         """Return how it ended."""
-        return Ended(self.last_words, str(self.raised.get("kind", "")), self.last_ns)
+        at = max(self.last_ns, self._words[events.H_SEEN])
+        return Ended(self.last_words, str(self.raised.get("kind", "")), at)
 
     @property
     def origin(self) -> Origin:
@@ -132,7 +135,18 @@ class Rank:
         self._lost = lost
         if ended:
             self._words = self._trace[:PAGE].cast("q")
+            if self.last_words is None:
+                self._cut_off()
             self.leave()
+
+    def _cut_off(self) -> None:
+        """Append the rows that the rank was writing when it was killed."""
+        until = int(max(self._words[events.H_SEEN], self.last_ns, 0))
+        for index, lane in enumerate(self._lanes):
+            end = lane.end
+            rows = cut_off(self._trace, index, end, until, self._store.number)
+            if len(rows):
+                self._keep(int(end.context["lane"][0]), rows, end.context.copy())
 
     def leave(self) -> None:
         """Read it no more."""
@@ -155,6 +169,11 @@ class Rank:
             self._meter = read_meters(self._trace[:])
         return self._meter
 
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """The ranks of the groups that it has made."""
+        return dict(filter(None, map(members_of, self._names.texts)))
+
     def _find_lanes(self) -> None:
         self._names.read()
         for index in range(len(self._lanes), min(self._words[events.H_LANES], LANES)):
@@ -165,11 +184,15 @@ class Rank:
         kept = 0
         for number, block, used in resolve(rows, lane.known, self._names):
             kept += len(block)
-            self.first_ns = min(self.first_ns, int(block["start_ns"].min()))
-            self.last_ns = max(self.last_ns, int(block["end_ns"].max()))
-            self._attempts.number(self.source.rank, self.generation, number, block, used)
-            self._store.append(self.source.rank, number, block, used)
+            lane.end.take(block, used)
+            self._keep(number, block, used)
         self._store.dropped += len(rows) - kept
+
+    def _keep(self, number: int, rows: Records, contexts: Records) -> None:
+        self.first_ns = min(self.first_ns, int(rows["start_ns"].min()))
+        self.last_ns = max(self.last_ns, int(rows["end_ns"].max()))
+        self._attempts.number(self.source.rank, self.generation, number, rows, contexts)
+        self._store.append(self.source.rank, number, rows, contexts)
 
     def _has_ended(self) -> bool:
         """Return whether its process has ended. A process that was never seen may be in a
@@ -188,6 +211,7 @@ class _Lane:
         self.rows = Growing(folder / f"{index}.rows", ROW, ROWS)
         self.contexts = Growing(folder / f"{index}.contexts", CONTEXT, CONTEXTS)
         self.known: Records = np.zeros(CONTEXTS, CONTEXT)
+        self.end = LaneEnd(NO_CONTEXT)
 
     def learn(self, contexts: Records) -> None:
         """Store new contexts: context i is known[i], in the order of their numbers."""
@@ -199,6 +223,7 @@ class _Lane:
             more[: len(self.known)] = self.known
             self.known = more
         self.known[contexts["seq"]] = contexts
+        self.end.enter(contexts[-1:].copy())
 
 
 def trace_of(source: Source) -> Pages | None:

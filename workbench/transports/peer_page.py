@@ -22,7 +22,8 @@ STAYS, LEAVES, LEFT = range(3)
 FIRST_AT = 64  # a semaphore: whose alarm it is
 TEXT_AT, TEXT_BYTES, HISTORY_AT = 512, 1536, 2048
 HISTORY = 64  # collectives of which peers can still ask what the owner passed
-TABLE_AT = HISTORY_AT + 16 * HISTORY
+LINES_AT, LINE_BYTES = HISTORY_AT + 16 * HISTORY, 64  # of an attached job, by collective
+TABLE_AT = LINES_AT + LINE_BYTES * HISTORY
 PLANES = ("collective", "p2p")
 
 
@@ -136,6 +137,23 @@ class Board:
             return None
         signature = observe(self.words, at + 1)
         return signature if self.words[at] == op else None
+
+    def note_line(self, op: int, line: str) -> None:
+        """Note the line of the owner's program that makes a collective, before it begins."""
+        at = LINES_AT + op % HISTORY * LINE_BYTES
+        self.words[at // 8] = -1
+        fence()
+        text = line.encode()[: LINE_BYTES - 8].ljust(LINE_BYTES - 8, b"\0")
+        self.segment.memory[at + 8 : at + LINE_BYTES] = text
+        publish(self.words, at // 8, op + 1)
+
+    def line(self, op: int) -> str:
+        """Return the line of the owner's program that made that collective; "" if not known."""
+        at = LINES_AT + op % HISTORY * LINE_BYTES
+        if observe(self.words, at // 8) != op + 1:
+            return ""
+        text = bytes(self.segment.memory[at + 8 : at + LINE_BYTES])
+        return text.rstrip(b"\0").decode(errors="replace") if self.words[at // 8] == op + 1 else ""
 
     @property
     def leaving(self) -> int:

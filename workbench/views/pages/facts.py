@@ -130,6 +130,12 @@ def _title(strategy: str) -> str:
     return match[1] if match else strategy.replace("_", " ").capitalize()
 
 
+def ranks_noted(metadata: Mapping[str, str]) -> int:
+    """Return how many ranks a job has, as far as those that have come say; 0 if none does."""
+    with _as_stored():
+        return int(metadata.get("ranks", 0))
+
+
 def circle_of(metadata: Mapping[str, str]) -> list[dict[str, int]]:
     """Return who waited for whom in a circle when a notebook's cell ended in a deadlock."""
     with _as_stored():

@@ -40,6 +40,7 @@ from workbench.views.pages.facts import (
     facts,
     failure_of,
     lanes_now,
+    ranks_noted,
     slow_ranks,
     standing,
     state_of,
@@ -308,7 +309,8 @@ class Feed:
         """Return everything in a message but its rows and their names."""
         tally, state = self._tally, getattr(run, "control_state", None)
         self._hear_of(run.store.metadata)
-        header_facts = self._facts | {"ranks": self._facts["ranks"] or tally.ranks}
+        ranks = self._facts["ranks"] or max(tally.ranks, ranks_noted(run.store.metadata))
+        header_facts = self._facts | {"ranks": ranks}
         precision = run.store.metadata.get(PRECISION)
         notes = [
             *([precision] if precision else []),

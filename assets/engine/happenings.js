@@ -290,13 +290,13 @@ export class Happenings {
     const losses = lossesOf(table);
     const first = table.completed ? table.calls.find((call) => call.complete) : null;
     if (first && !counters?.older && !table.forgotten) {
-      const size = first.nbytes > 0 ? `${bytes(first.nbytes)} in ` : "";
+      const size = first.nbytes > 0 ? `${bytes(first.nbytes)} ` : "";
       this.#feed.once(
         "first",
         first.end,
         `First ${collectiveWords(first.collective).replace("the ", "")}: ${first.ranks} ` +
           `ranks ${combineWords(first.collective)[1]} ` +
-          `${size}${duration(first.end - first.start)}`,
+          `${size}in ${duration(first.end - first.start)}`,
         "milestone",
         -1,
       );

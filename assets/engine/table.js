@@ -17,9 +17,10 @@
  *   of their end
  * @typedef {{key: string, generation: number, group: string, op: number, collective: string,
  *   algorithm: string, iteration: number, start: number, end: number, ranks: number,
- *   nbytes: number, name: string, rows: number, sends: number, complete: boolean,
+ *   nbytes: number, name: string, rows: number, sends: number, complete: boolean, failed: boolean,
  *   passages: number[], parties: Set<number> | null, through: Set<number> | null,
  *   words?: import("./call_source.js").Words}} CallHead
+ *   failed: an error ended it, or a kill, or its ranks called different operations;
  *   words: of a call that is derived from rows, what such calls are called
  */
 import { openCall } from "./model.js";
@@ -27,6 +28,7 @@ import { CAPACITY, PASSAGE_COLUMNS, ROW_COLUMNS, roomFor, unpackColumns } from "
 
 const OPEN_CALLS = 8; // that are kept opened
 
+const FAILED = "failed"; // the phase of a rank's part in a call that raised an error, or was cut off
 const APART = new Set(["metrics", "control"]); // groups that do not train
 
 export class Table {
@@ -218,8 +220,14 @@ export class Table {
     const collective = this.text(passages.collective[p]);
     if (op < 0 || APART.has(group) || collective === "p2p" || collective === "") return;
     const generation = passages.generation[p];
-    const key = `${generation}/${group}/${op}`;
+    let key = `${generation}/${group}/${op}`;
     let call = this.callOf.get(key);
+    const apart = !!call && call.collective !== collective; // ranks that called different operations
+    if (call && apart) {
+      call.failed = true;
+      key = `${key}/${collective}`;
+      call = this.callOf.get(key);
+    }
     if (!call) {
       call = {
         key,
@@ -237,6 +245,7 @@ export class Table {
         rows: 0,
         sends: 0,
         complete: false,
+        failed: apart,
         passages: [],
         parties: new Set(),
         through: new Set(),
@@ -253,6 +262,7 @@ export class Table {
       if (this.end[r] > call.end) call.end = this.end[r];
       if (kind === code.collective) {
         call.through?.add(passages.rank[p]);
+        call.failed ||= this.text(this.phase[r]) === FAILED;
         call.nbytes = Math.max(call.nbytes, this.nbytes[r]);
         call.name ||= this.text(this.name[r]);
       } else if (kind === code.send || kind === code.recv) {
@@ -272,7 +282,12 @@ export class Table {
     call.ranks = call.parties.size;
     const known = `${generation}/${group}`;
     const members = this.members.get(known) ?? 0;
-    if (call.sends && call.through.size === call.parties.size && call.ranks >= members) {
+    if (
+      !call.failed &&
+      call.sends &&
+      call.through.size === call.parties.size &&
+      call.ranks >= members
+    ) {
       // fewer than an earlier one's: some have not come yet
       this.members.set(known, call.ranks);
       call.complete = true;

@@ -145,3 +145,32 @@ test("the table grows past its first size", () => {
   assert.equal(table.end[table.rows - 1], 3000 + 1999 * 10_000);
   assert.ok(batch(rows)[0].rows);
 });
+
+test("ranks in different calls have a call each, and none of it is complete", () => {
+  const of = { op: 0, group: "default", generation: 0 };
+  const send = (/** @type {number} */ r, /** @type {string} */ collective) =>
+    row(r, "send", 1, 2, { ...of, collective, peer: 1 - r, nbytes: 4 });
+  const outer = (/** @type {number} */ r, /** @type {string} */ collective, phase = "") =>
+    row(r, "collective", 0, 9, { ...of, collective, phase });
+  const apart = tableOf([
+    send(0, "all_reduce"),
+    outer(0, "all_reduce"),
+    send(1, "barrier"),
+    outer(1, "barrier"),
+  ]);
+  assert.deepEqual(
+    apart.calls.map((call) => [call.collective, call.complete, call.failed]),
+    [
+      ["all_reduce", false, true],
+      ["barrier", false, true],
+    ],
+  );
+  assert.equal(apart.completed, 0);
+  const failed = tableOf([
+    send(0, "all_reduce"),
+    send(1, "all_reduce"),
+    outer(0, "all_reduce", "failed"),
+    outer(1, "all_reduce", "failed"),
+  ]);
+  assert.equal(failed.completed, 0, "an error is no end of a call");
+});

@@ -57,6 +57,28 @@ test("a job that sends messages alone counts those", () => {
   assert.match(trafficLines(heard(JOB, sends))[0].words, /^3 messages, /);
 });
 
+test("what was not recorded of operations is not said", () => {
+  const rows = jobRows().map((one) => ({ ...one, nbytes: -1 }));
+  const known = receive(nothing(), ...batch(rows, { run: OBSERVED, state: "replay" }), 0);
+  assert.match(trafficLines(known)[1].words, /^sizes not recorded, operations lasted /);
+  const losses = { first: NaN, last: NaN };
+  const look = { known, held: false, live: true };
+  const { say, small } = tellOverview(look, { onShow: -1, newest: -1 }, losses, ["", ""]);
+  assert.match(say, /^3 ranks of a job: 6 operations in /);
+  assert.match(small, /not what the ranks sent/);
+});
+
+test("a job that only sent messages is told by these", () => {
+  const sends = [0, 1, 2].map((i) =>
+    row(0, "send", i * MS, (i + 1) * MS, { collective: "p2p", op: i, peer: 1, nbytes: 100 }),
+  );
+  const known = receive(nothing(), ...batch(sends, { run: JOB, state: "replay" }), 0);
+  const losses = { first: NaN, last: NaN };
+  const look = { known, held: false, live: true };
+  const { say } = tellOverview(look, { onShow: -1, newest: -1 }, losses, ["", ""]);
+  assert.match(say, /^3 ranks of a job: 3 messages in /);
+});
+
 test("a rank of a job in which nothing is recorded any more runs its own code, and waits for none", () => {
   const known = heard(JOB, [
     ...jobRows(2, 2),

@@ -14,6 +14,7 @@ import { isOver } from "../../engine/player.js";
 import { failedHead } from "../../engine/failure_caption.js";
 import { counted, duration, grouped } from "../../engine/format.js";
 import { onlyOperations, processes, togetherWords } from "../../engine/run_words.js";
+import { doneWords } from "./traffic_table.js";
 
 const WAITS = 0.2; // of the time: a rank that waits so much is worth a word
 
@@ -160,12 +161,17 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
       say: `${counted(n, "rank")} ran the cells of a notebook: a record.`,
       small: means[1],
     };
-  if (state === "replay" && !run.strategy && newest < 0)
+  if (state === "replay" && !run.strategy && newest < 0) {
+    const done = doneWords(known);
+    const kept = onlyOperations(known)
+      ? "When each operation began and ended was recorded, not what the ranks sent."
+      : "What the ranks sent was recorded.";
     return {
       colour: "ink-2",
-      say: `${counted(n, "rank")} of a job: ${counted(table.completed, "call")} in ${duration(Math.max(0, table.to))}.`,
-      small: "What the ranks sent was recorded. The job recorded no loss.",
+      say: `${counted(n, "rank")} of a job: ${done || "no call was completed"} in ${duration(Math.max(0, table.to))}.`,
+      small: `${kept} The job recorded no loss.`,
     };
+  }
   if (state === "replay")
     return {
       colour: "ink-2",

@@ -21,6 +21,29 @@ export const tellsNoLoss = ({ run, state }, newest) =>
   !!run && !run.strategy && newest < 0 && !(state === "empty" && run.can_start);
 
 /**
+ * What the ranks of a job did, counted: "25 operations", "3 calls", "6 messages"; "" if nothing.
+ * @param {Known} known
+ */
+export function doneWords(known) {
+  const [count, unit] = countOf(known);
+  return count ? counted(count, unit) : "";
+}
+
+/** @param {Known} known @returns {[number, string]} */
+function countOf(known) {
+  const { table } = known;
+  if (onlyOperations(known)) {
+    const messages = table.calls.length ? 0 : messagesIn(table);
+    return messages ? [messages, "message"] : [table.calls.length, "operation"];
+  }
+  if (table.calls.length) return [table.completed, "call"];
+  return [messagesIn(table), "message"];
+}
+
+/** @param {Known["table"]} table */
+const messagesIn = (table) => sentTotals(table).reduce((sum, { messages }) => sum + messages, 0);
+
+/**
  * The lines: whose, what was sent and waited, and the share of the time that was waited.
  * @param {Known} known
  * @returns {{name: string, words: string, share: number}[]}
@@ -30,11 +53,7 @@ export function trafficLines(known) {
   const bare = onlyOperations(known);
   const lasts = Math.max(0, table.to - Math.max(0, table.from));
   const totals = sentTotals(table);
-  const [calls, unit] = bare
-    ? [table.calls.length, "operation"]
-    : table.calls.length || !totals.some(({ messages }) => messages)
-      ? [table.completed, "call"]
-      : [totals.reduce((sum, { messages }) => sum + messages, 0), "message"];
+  const [calls, unit] = countOf(known);
   const rate = lasts > 0 ? (calls * 1e9) / lasts : 0;
   const listed =
     totals.length > LISTED_RANKS
@@ -43,14 +62,18 @@ export function trafficLines(known) {
   return [
     {
       name: "all",
-      words: `${counted(calls, unit)}, ${rate >= 10 ? Math.round(rate) : rate.toFixed(1)} per second`,
+      words: calls
+        ? `${counted(calls, unit)}, ${rate >= 10 ? Math.round(rate) : rate.toFixed(1)} per second`
+        : `no ${unit} was completed`,
       share: NaN,
     },
     ...listed.map(({ rank, sent, waited, handed, inside }) => {
       if (bare)
         return {
           name: `rank ${rank}`,
-          words: `handed over ${bytes(handed)}, operations lasted ${duration(inside)} in all`,
+          words:
+            `${handed ? `handed over ${bytes(handed)}` : "sizes not recorded"}, ` +
+            `operations lasted ${duration(inside)} in all`,
           share: NaN,
         };
       const share = lasts > 0 ? Math.min(1, waited / lasts) : 0;

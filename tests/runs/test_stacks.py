@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.live import until
 from tests.processes import command
 from workbench.common.errors import WorkbenchError
 from workbench.rank.stack_dumps import Place
+from workbench.runs.group_waits import wait_words, waits_in
 from workbench.runs.running_job import RankProcess, running_ranks
 from workbench.runs.stacks import RankStack, Stack, findings
 
@@ -109,3 +111,26 @@ def test_different_calls_are_a_finding_only_where_nothing_moves() -> None:
     assert "disagree" not in " ".join(findings(ranks))
     everyone = [standing(rank, "", 5, moved=True) for rank in range(4)]
     assert findings(everyone) == ["Ranks 0, 1, 2 and 3 are at line 5 of train.py, in step."]
+
+
+def lanes(*rows: tuple[int, int, str, int]) -> pl.DataFrame:
+    """Return what lanes are in: rank, peer, group, op."""
+    names = ("rank", "peer", "group", "op")
+    base = {"kind": "wait", "collective": "all_reduce", "since_ns": 0}
+    return pl.DataFrame([base | dict(zip(names, row, strict=True)) for row in rows])
+
+
+def test_a_circle_over_groups_is_told_hop_by_hop() -> None:
+    groups = {"1": (0, 1), "2": (1, 2), "3": (0, 2)}
+    hung = lanes((0, 1, "1", 0), (1, 2, "2", 0), (2, -1, "3", 0))
+    words = wait_words(waits_in(hung, groups, (0, 1, 2)))
+    assert words == [
+        "Rank 0 waits for 1 in [0, 1], rank 1 waits for 2 in [1, 2], rank 2 waits for 0 in [0, 2]: "
+        "a circle, and none of them can go on."
+    ]
+    late = lanes((0, -1, "default", 4), (2, -1, "default", 4))
+    assert wait_words(waits_in(late, {}, (0, 1, 2))) == [
+        "Rank 0 waits for rank 1 in a call of [0, 1, 2].",
+        "Rank 2 waits for rank 1 in a call of [0, 1, 2].",
+    ]
+    assert wait_words(waits_in(lanes((0, -1, "1", 0), (1, -1, "1", 0)), groups, (0, 1))) == []

@@ -36,7 +36,8 @@ SMALL = 16_384  # bytes: what a message costs is its latency
 class Bottleneck:
     """``shares`` of PARTS add up to 1. ``cause``: "straggler", "turns", "bubble", "stage",
     "server", "slow link", "latency", "bandwidth", "cores", "compute" where nothing else costs
-    much, "unknown" where most of the time is. ``rank``, ``peer``: whose doing it is, -1: of none.
+    much, "unfinished" (calls), "unknown" where most of the time is. ``rank``, ``peer``: whose
+    doing it is, -1: of none.
     """
 
     shares: Mapping[str, float]
@@ -162,6 +163,11 @@ class _Verdict:
         p = pl.col
         table = arrivals(self.spent.rows)
         late = table.filter(p("last") == rank, p("own_ms") >= MOST * p("late_ms"))
+        waited_for = (late["late_ms"] * (late["ranks"] - 1)).sum() * 1e6  # by all the others
+        little = not late.height or waited_for < MAIN * self.spent.waits[rank]
+        if little and self.spent.unfinished:
+            words = f"Ranks wait {often}, most of it in calls that were never completed."
+            return self._say("unfinished", words, "")
         if not late.height:
             words = f"Ranks wait for each other {often}: in every call another one comes last."
             return self._say("turns", words, "Look at the calls: run.calls() says who came last.")

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import polars as pl
 
 from workbench.analysis.arrivals import bare, waits_by_arrival
+from workbench.recording.events import FAILED
 from workbench.store.iterations import COMPUTE
 
 PARTS = ("compute", "wait", "link", "core", "other")
@@ -79,6 +80,7 @@ class TimeSpent:
         self.rows = rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
         trains = rows.filter(pl.col("kind").is_in(TRAINS))
         self.computes = trains.height > 0  # else it is a job of which calls alone are known
+        self.unfinished = rows.filter(pl.col("phase") == FAILED).height > 0
         if not self.computes:
             trains = rows.filter(pl.col("kind") == "collective")
         self.trainers: list[int] = sorted(trains["rank"].unique().to_list())

@@ -128,6 +128,7 @@ def stacks(
     from dataclasses import asdict
 
     from workbench.common.errors import WorkbenchError
+    from workbench.runs.group_waits import group_waits, wait_words
     from workbench.runs.running_job import running_ranks
     from workbench.runs.stacks import findings, read_stacks
 
@@ -145,7 +146,8 @@ def stacks(
             print(f"  thread {stack.thread}{', on a core' if stack.active else ''}")
             for frame in stack.frames:
                 print(f"    {frame.file}:{frame.line} {frame.function}")
-    print("\n".join(findings(ranks)))
+    waits = wait_words(group_waits([one.process for one in ranks]))
+    print("\n".join(findings(ranks, waits)))
 
 
 def open_files(

@@ -20,13 +20,16 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class RankProcess:
-    """One rank of a job, on this host. ``parent``: the process that started it."""
+    """One rank of a job, on this host. ``parent``: the process that started it; ``trace``: the
+    folder that it records to, "" if it is not attached.
+    """
 
     rank: int
     ranks: int
     pid: int
     parent: int
     command: str
+    trace: str = ""
 
 
 def running_ranks(pid: int | None = None) -> list[RankProcess]:
@@ -101,7 +104,8 @@ def _ranks(processes: Mapping[int, _Process]) -> list[tuple[RankProcess, str]]:
             continue
         parent = processes[pid].parent
         command = " ".join(word for word in processes[pid].words[1:] if word != "-u")[:120]
-        result.append((RankProcess(rank, ranks, pid, parent, command), job or str(parent)))
+        trace = processes[pid].environment.get("WORKBENCH_TRACE", "")
+        result.append((RankProcess(rank, ranks, pid, parent, command, trace), job or str(parent)))
     return result
 
 

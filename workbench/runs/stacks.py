@@ -131,8 +131,10 @@ def _stack(thread: dict[str, Any]) -> Stack:
     return Stack(thread["thread_name"] or "", bool(thread["active"]), tuple(frames))
 
 
-def findings(ranks: Sequence[RankStack]) -> list[str]:
-    """Return in sentences who stands where, and who is missing where the others wait."""
+def findings(ranks: Sequence[RankStack], waits: Sequence[str] = ()) -> list[str]:
+    """Return in sentences who stands where, and who is missing where the others wait. ``waits``:
+    what the records of an attached job say of that (group_waits.py).
+    """
     sentences = []
     first = ranks[0].process
     if missing := sorted(set(range(first.ranks)) - {one.process.rank for one in ranks}):
@@ -144,6 +146,8 @@ def findings(ranks: Sequence[RankStack]) -> list[str]:
         still = "" if any(one.moved for one in members) else f", and {_has(members)} not moved"
         numbers = [one.process.rank for one in members]
         sentences.append(f"{_named(numbers)} {_is(numbers)} {where}{still}.")
+    if waits:
+        return [*sentences, *waits]
     calls = _grouped(ranks, lambda one: one.main.operation)
     outside = calls.pop("", [])
     if len(calls) == 1 and outside:
@@ -153,6 +157,12 @@ def findings(ranks: Sequence[RankStack]) -> list[str]:
             sentences.append(
                 f"{operation} ends when {_named(late).lower()} {_has(outside)} joined it."
             )
+    elif len(calls) == 1 and len(ranks) > 1 and not any(one.moved for one in ranks):
+        (operation,) = calls
+        sentences.append(
+            f"All are in {operation}, and none moves. If these are calls of different groups, they "
+            "may wait in a circle: workbench attach records which rank waits in which group."
+        )
     elif len(calls) > 1 and not any(one.moved for one in ranks):
         sentences.append(
             f"No rank moves, and they are in different calls: {', '.join(sorted(calls))}. If these "

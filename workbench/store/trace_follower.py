@@ -48,7 +48,7 @@ class Follower:
     def __init__(
         self, store: Store, folder: Path, at_end: Callable[[], None] = lambda: None
     ) -> None:
-        """``at_end``: called once, before it says that the job is over."""
+        """Read nothing yet. ``at_end`` is called once, before it says that the job is over."""
         self._at_end = at_end
         need_order("following a job")
         self.store, self.folder = store, folder

@@ -1,4 +1,4 @@
-"""Who waits for whom in the groups of an attached job that runs: from the status of its lanes.
+"""Waits in the groups of an attached job that runs, from the status of its lanes.
 
 A stack says that a rank is in an all_reduce, and not of which group. The trace folder of an
 attached job says both, and the ranks of each group: a member that is not in the call is waited for.

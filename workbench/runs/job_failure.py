@@ -1,4 +1,4 @@
-"""Why a job failed that somebody else started, from what its ranks left in their folder.
+"""The failure of an attached job, from the records that its ranks have left in their folder.
 
 A rank that raised says so; one that was killed leaves no word. Of several the one that lost a peer
 is a consequence, as is most often one that was killed after another had raised: torchrun does that.

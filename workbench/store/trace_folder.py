@@ -41,7 +41,7 @@ OPERATIONS_ONLY = "operations only"
 
 @dataclass(frozen=True)
 class _Look:
-    """What one rank's header says beside its rows. ``ended``: None while its process lives."""
+    """The facts of one rank's header beside its rows. ``ended``: None while its process lives."""
 
     source: Source
     generation: int

@@ -206,6 +206,10 @@ class Members:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(1e-3)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Give the descriptors back at once, as where the group comes to nothing."""
         if self._far is not None:
             self._far.close()
             self._far = self.watch.tell_far = None

@@ -20,7 +20,8 @@ from workbench.process_group.messages import progress_engine_of
 from workbench.process_group.plans import Plans
 from workbench.process_group.session import Session, session
 from workbench.process_group.staging import Staging
-from workbench.transports.rendezvous import in_time, meet
+from workbench.transports.joining import JoinWatch, WatchedStore
+from workbench.transports.rendezvous import meet
 
 
 @dataclass(eq=False)
@@ -33,6 +34,7 @@ class GroupContext:
     members: Members
     comm: Communicator
     plans: Plans
+    keys: Store  # that Gloo's group was made with
     me: int = field(init=False)  # world rank
     staging: Staging = field(init=False)
 
@@ -67,36 +69,43 @@ def join(
     meeting = meet(store, rank, ranks, group=name, timeout=joining, look=job_session.look)
     if world is None:
         job_session.recorder.belongs(meeting.job, meeting.attempt)
-    keys = PrefixStore(meeting.name, store)  # with keys of this attempt only
-    with in_time(rank, ranks, name, joining):
-        inner = InnerGloo(PrefixStore("inner", keys), rank, size, timeout=joining)
-        if joining > timeout:
-            ProcessGroupGloo._set_default_timeout(inner, timeout)
-        members = Members(
-            PrefixStore("workbench", keys),
-            rank,
-            world,
-            size,
-            timeout=timeout,
-            slot_bytes=job_session.slot_bytes,
-            recorder=job_session.recorder,
-            control=job_session.control,
-            bells=progress_engine_of(job_session).bells,
-            generation=job_session.generation,
-        )
+    keys = PrefixStore(meeting.name, store)  # of this attempt only
+    watch = JoinWatch(
+        ranks[rank], name, size, joining.total_seconds(), job_session.look, job_session.look_s
+    )
+    members = Members(
+        watched := WatchedStore(PrefixStore("workbench", keys), watch),
+        rank,
+        world,
+        size,
+        timeout=timeout,
+        slot_bytes=job_session.slot_bytes,
+        recorder=job_session.recorder,
+        control=job_session.control,
+        bells=progress_engine_of(job_session).bells,
+        generation=job_session.generation,
+    )
+    watch.peers = members.peers
+    gloo_keys = WatchedStore(PrefixStore("inner", keys), watch)
+    try:
+        inner = watch.build(lambda: InnerGloo(gloo_keys, rank, size, timeout=joining))
+        process_costs = job_session.costs or agree_on_costs(watched, rank)
+    except BaseException:
+        members.give_up()
+        raise
+    if joining > timeout:
+        ProcessGroupGloo._set_default_timeout(inner, timeout)
     members.watch.look_s = job_session.look_s
     lane = "comm" if name == "default" else f"comm:{name}"
     comm = Communicator(
         members, lane, name, control=job_session.control, generation=job_session.generation
     )
-    with in_time(rank, ranks, name, joining):
-        process_costs = job_session.costs or agree_on_costs(PrefixStore("costs", keys), rank)
     costs = _costs_of_group(process_costs, members, job_session.slot_bytes)
     comm.levels = costs.links.levels
     if not comm.levels:
         comm.in_turn = of_hosts_in_turn([peer.host for peer in members.peers])
     plans = Plans(job_session, comm, members, costs, PrefixStore("auto", keys))
-    return GroupContext(name, job_session, inner, members, comm, plans)
+    return GroupContext(name, job_session, inner, members, comm, plans, gloo_keys)
 
 
 def _costs_of_group(process_costs: Costs, members: Members, slot_bytes: int) -> Costs:

@@ -62,20 +62,25 @@ def main(driver: socket.socket) -> int:
         return result
     rank, pid = body["rank"], os.getpid()
     sys.stdout, sys.stderr = Limited(sys.stdout, rank), Limited(sys.stderr, rank)
+    job, seconds = None, 0.0
     try:
-        report, payload = _follow(
+        job, seconds = _follow(
             body,
             fds,
             lambda message: ipc.send(driver, {"told": message}),
             partial(_next_team, driver),
         )
+        report, payload = _outcome(job, seconds)
     except BaseException as error:
         report, payload = _failure(rank, error), b""
     if os.getpid() != pid:  # a fork that the user's code has made and let go on: it is no rank
         os._exit(0)
     try:
         ipc.send(driver, report, payload)
-        ipc.receive(driver)  # stay until everybody is done: peers may still read our mailboxes
+        # Stay until all are done: peers may still read our mailboxes, and the rank whose parameters
+        # are the run's may be lost.
+        while (orders := ipc.receive(driver)) is not None and job and "report" in orders[0]:
+            ipc.send(driver, *_outcome(job, seconds, full=True))
     except OSError:
         pass  # the driver is gone; the guardian sees to the rest
     if dist.is_initialized() and "failed" not in report:
@@ -83,14 +88,20 @@ def main(driver: socket.socket) -> int:
     return 0
 
 
+class _WorkIsOver(Exception):
+    """The run needs no more of this rank than its report."""
+
+
 def _next_team(driver: socket.socket, message: dict[str, Any]) -> Team | None:
     """Tell the driver that this rank has come, or why it cannot go on, and wait for the team that
-    it is in next; None: it is in none.
+    it is in next; None: it is in none. Raises _WorkIsOver where no team goes on.
     """
     ipc.send(driver, message)
     orders = ipc.receive(driver)
     if orders is None:
         raise WorkbenchError(ABORTED, how="aborted")
+    if "report" in orders[0]:
+        raise _WorkIsOver
     fields = orders[0]["team"]
     return Team.from_fields(fields) if fields else None
 
@@ -111,9 +122,54 @@ def _follow(
     fds: list[int],
     tell: Callable[[dict[str, str]], None],
     hear_of_team: Callable[[dict[str, Any]], Team | None],
-) -> tuple[dict[str, Any], bytes]:
-    """Train in every generation of the run that this rank is in. Returns its report."""
+) -> tuple[Job, float]:
+    """Train in every generation of the run that this rank is in. Returns its last job, and the
+    processor seconds that all took.
+    """
     rank, exp = body["rank"], Experiment.from_json(body["spec"])
+    session, control, store = _prepare(body, exp, fds)
+    fields = body["team"]
+    team = Team.from_fields(fields) if fields else hear_of_team({"arrived": rank})
+    if team is None:
+        preemption.go(session.recorder, by_notice=False)
+    place, code, began = Place(team, team.members.index(rank)), None, time.process_time()
+    while True:
+        job: Job | None = None
+        try:
+            join(place, exp, session, store)
+            members = getattr(dist.group.WORLD, "members", None)
+            if members is not None and members.between_hosts:
+                tell({"between hosts": members.between_hosts})
+            code = code or _code_of(exp)  # which may ask torch for its rank
+            job = _job(body, exp, code, place, session, tell)
+            _train(job, code)
+            return job, time.process_time() - began
+        except Exception as error:
+            cause = lost_peers(session, error, place, exp)
+            if cause is None:
+                raise
+            before = leave(job, place, session, rank, cause)
+        completed = -1 if before is None else before.completed
+        notice = {"left": rank, "completed": completed, **cause.as_fields()}
+        notice["corrupt"] = [*getattr(cause, "replicas", ())]
+        notice["waits"] = isinstance(cause, DataSourceDown)
+        notice["leaves"] = bool(control.rank_word(rank, LEAVES))
+        try:
+            next_team = hear_of_team(notice)
+        except _WorkIsOver:
+            assert job is not None  # it has trained
+            return job, time.process_time() - began
+        if next_team is None:
+            preemption.go(session.recorder, by_notice=notice["leaves"])
+        before = None if rank in next_team.fresh else before  # it was left out, and comes back
+        place = Place(next_team, next_team.members.index(rank), before)
+
+
+def _prepare(
+    body: dict[str, Any], exp: Experiment, fds: list[int]
+) -> tuple[Session, Control, TCPStore]:
+    """Prepare this process: its records and signals, its cores, the store where ranks meet."""
+    rank = body["rank"]
     stack_dumps.listen(fds[2], rank)
     control = Control(Segment(fds[0], os.fstat(fds[0]).st_size), exp.ranks)
     recorder = (
@@ -134,36 +190,7 @@ def _follow(
     store = TCPStore(
         body["host"], body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=JOINING)
     )
-    fields = body["team"]
-    team = Team.from_fields(fields) if fields else hear_of_team({"arrived": rank})
-    if team is None:
-        preemption.go(recorder, by_notice=False)
-    place, code, began = Place(team, team.members.index(rank)), None, time.process_time()
-    while True:
-        job: Job | None = None
-        try:
-            join(place, exp, session, store)
-            members = getattr(dist.group.WORLD, "members", None)
-            if members is not None and members.between_hosts:
-                tell({"between hosts": members.between_hosts})
-            code = code or _code_of(exp)  # which may ask torch for its rank
-            job = _job(body, exp, code, place, session, tell)
-            _train(job, code)
-            return _outcome(job, time.process_time() - began)
-        except Exception as error:
-            cause = lost_peers(session, error, place, exp)
-            if cause is None:
-                raise
-            before = leave(job, place, session, rank, cause)
-        completed = -1 if before is None else before.completed
-        notice = {"left": rank, "completed": completed, **cause.as_fields()}
-        notice["corrupt"] = [*getattr(cause, "replicas", ())]
-        notice["waits"] = isinstance(cause, DataSourceDown)
-        notice["leaves"] = bool(control.rank_word(rank, LEAVES))
-        if (next_team := hear_of_team(notice)) is None:
-            preemption.go(recorder, by_notice=notice["leaves"])
-        before = None if rank in next_team.fresh else before  # it was left out, and comes back
-        place = Place(next_team, next_team.members.index(rank), before)
+    return session, control, store
 
 
 class _Code(NamedTuple):
@@ -244,8 +271,11 @@ def _session(exp: Experiment, recorder: Recorder, control: Control, costs: Costs
     )
 
 
-def _outcome(job: Job, processor_seconds: float) -> tuple[dict[str, Any], bytes]:
-    full = job.rank == job.speaker or job.partial
+def _outcome(
+    job: Job, processor_seconds: float, *, full: bool = False
+) -> tuple[dict[str, Any], bytes]:
+    """Return the report of a rank that has finished. ``full``: with all its parameters."""
+    full = full or job.rank == job.speaker or job.partial
     arrays = (
         {name: value.contiguous().numpy() for name, value in job.parameters.items()} if full else {}
     )

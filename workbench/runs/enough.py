@@ -39,13 +39,18 @@ def check_enough(exp: Experiment, members: Collection[int], lost: Mapping[int, H
         )
 
 
+def has_roles(exp: Experiment) -> bool:
+    """Return whether the ranks of the experiment's strategy play different roles."""
+    if not isinstance(exp.strategy, str) or source.split_path(exp.strategy):
+        return False
+    return ROLES in source.names_defined(source.text_of("strategies", exp.strategy), exp.strategy)
+
+
 def missing_role(exp: Experiment, members: Collection[int]) -> str:
     """Return the role of the experiment's strategy that none of these ranks plays; "" where each is
     played, or all ranks do the same.
     """
-    if not isinstance(exp.strategy, str) or source.split_path(exp.strategy):
-        return ""
-    if ROLES not in source.names_defined(source.text_of("strategies", exp.strategy), exp.strategy):
+    if not has_roles(exp):
         return ""
     config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
     missing: Missing = source.load("strategies", exp.strategy, ROLES)

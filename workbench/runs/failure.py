@@ -33,8 +33,10 @@ def what_went_wrong(
     pids: Mapping[int, int],
     iterations: Mapping[int, int],
     now: pl.DataFrame,
+    *,
+    finished: bool = False,
 ) -> WorkbenchError | None:
-    """Return the error of the run; None if there is none.
+    """Return the error of the run; None if there is none. ``finished``: all others had finished.
 
     ``lost``: how ranks ended that reported nothing (exit codes); ``iterations``: where they were;
     ``now``: the status of all lanes when the run failed (``store.now``).
@@ -42,10 +44,12 @@ def what_went_wrong(
     if lost:
         rank, code = min(lost.items())
         under_way = _under_way(failures, now)
-        more = "; ".join(map(str, under_way)) or "nothing is known"
+        more = "Under way: " + ("; ".join(map(str, under_way)) or "nothing is known")
+        if finished:
+            more = "All other ranks had finished, and none has what this rank had to report"
         return PeerLost(
             f"rank {rank} (process {pids[rank]}) {how_it_ended(code)} in iteration "
-            f"{iterations[rank] + 1}. Under way: {more}",
+            f"{iterations[rank] + 1}. {more}",
             rank,
             how=how_of(code),
             code=code,

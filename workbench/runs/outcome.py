@@ -38,20 +38,23 @@ def outcome(
     )
     if error is not None:
         error.result = result
-    if trained := [report for report in done.values() if report["losses"]]:
-        numbers = sorted({report["model"] for report in trained})
-        history = trained[0]["history"]  # where the run was resumed
+    # Where the run went on from; a fresh rank may not have been told.
+    history: Mapping[str, list[float]] = max(
+        (one["history"] for one in done.values()), key=len, default={}
+    )
+    trained = [one for one in (*done.values(), *past()) if one["losses"]]
+    if numbers := {one["model"] for one in trained} | {*map(int, history)}:
         result.model_losses = [
             losses_since(
-                history.get(str(number), []),
-                [one for one in (*trained, *past()) if one["model"] == number],
+                history.get(str(number), []), [one for one in trained if one["model"] == number]
             )
-            for number in numbers
+            for number in sorted(numbers)
         ]
         result.losses = result.model_losses[0]
-        spans = [(one["started_ns"], one["ended_ns"]) for one in done.values()]
-        first = min(start for start, _ in spans if start)
-        result.wall_seconds = (max(end for start, end in spans if start) - first) / 1e9
+    spans = [(one["started_ns"], one["ended_ns"]) for one in done.values() if one["started_ns"]]
+    if result.losses and spans:
+        first = min(start for start, _ in spans)
+        result.wall_seconds = (max(end for _, end in spans) - first) / 1e9
     result.memory = {
         rank: report["memory"] for rank, report in done.items() if report["memory"] is not None
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Failure, Team
 from workbench.rank.unreachable import evicts_unreachable
-from workbench.runs.enough import check_enough
+from workbench.runs.enough import check_enough, has_roles
 from workbench.runs.failure import how_of
 from workbench.runs.membership import Membership
 from workbench.runs.outcome import past_losses
@@ -176,16 +176,28 @@ class Regrouping:
         self.sent_off.clear()
         return team
 
-    def finish_without(self, lost: Collection[int], reports: Collection[Mapping[str, Any]]) -> None:
-        """Count ranks that were lost when all others had finished as spared, unless they alone had
-        what was trained. ``reports``: of the others.
+    def to_report(
+        self, lost: Collection[int], live: Sequence[int], done: Mapping[int, Mapping[str, Any]]
+    ) -> list[int]:
+        """Return ranks that are to report all that they have. ``done``: the reports of ranks that
+        have finished. Where all others have, and one has all that was trained, the run can spare
+        those that were ``lost``; where that one is lost, another that has it reports it. Where a
+        server has all that was trained, the work of all is over.
         """
+        whole = any(map(_is_whole, done.values()))
+        if not live or len(done) < len(live):
+            served = whole and self._exp.recovery != "restart" and has_roles(self._exp)
+            asked = [rank for rank in live if rank not in done] if served else []
+            for rank in asked:
+                self.left.pop(rank, None)
+            return asked
         self.lost_last = {*lost}
-        if any(one["parameters"] for one in reports) and not any(
-            one["replica"] is not None for one in reports
-        ):
+        if whole:
             members = tuple(rank for rank in self.team.members if rank not in lost)
             self.team = replace(self.team, members=members)
+            return []
+        holders = [rank for rank, one in done.items() if one["digest"] and one["replica"] is None]
+        return holders[:1]
 
     def past_losses(self, store: Store) -> list[Mapping[str, Any]]:
         """Return what lost ranks had reported, where it counts."""
@@ -223,6 +235,11 @@ class Regrouping:
             return str(newest(Path(plan.folder).absolute())[0].path)
         except CheckpointError:
             return ""
+
+
+def _is_whole(report: Mapping[str, Any]) -> bool:
+    """Return whether this rank's report has all parameters of the run."""
+    return bool(report["parameters"]) and report["replica"] is None
 
 
 def _iteration_of(team: Team) -> int:

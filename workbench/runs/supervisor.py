@@ -210,7 +210,8 @@ class Supervisor:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
         iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
         reports = {**self._failures, **self.regrouping.left}
-        error = what_went_wrong(lost, reports, self._pids, iterations, now)
+        finished = {*self._members} <= {*lost, *self.reports} - {*reports}
+        error = what_went_wrong(lost, reports, self._pids, iterations, now, finished=finished)
         error = error and self._hosts.named(error, self.reports)
         silent = [one for one in self._handles if one.rank not in self.reports]
         if isinstance(error, RunTimeout) and (
@@ -280,11 +281,14 @@ class Supervisor:
             return self._late is None
         if not lost:
             return self._all_live(live)
-        done = [rank for rank in live if rank in self.reports]
-        if live and len(done) == len(live):
-            regrouping.finish_without(lost, [one for one, _ in self.reports.values()])
-            return False
-        return self._regroup(lost, done)
+        done = {rank: self.reports[rank][0] for rank in live if rank in self.reports}
+        if asked := regrouping.to_report(lost, live, done):
+            for rank in asked:
+                self.reports.pop(rank, None)
+                self._handles[rank].order({"report": True})
+            return True
+        over = live and len(done) == len(live) and not self.lost(spare=False)
+        return not over and self._regroup(lost, [*done])
 
     def _note_lost(self, lost: Collection[int]) -> None:
         """Record the ends of these ranks, each once."""

@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from workbench.common.errors import WorkbenchError
 from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
+from workbench.transports.joining import gloo_group
 from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.peer_page import PLANES, Board, clock_identity
 
@@ -206,9 +207,9 @@ class GlooChannels:
         bells: Bells,
         ended: Callable[[int, bool], None],
     ) -> None:
-        keys = PrefixStore("far", store)
+        keys, self._keys = PrefixStore("far", store), store  # Gloo calls what is below it
         keys.set(f"clock {rank}", clock := clock_identity())
-        self.group: Any = ProcessGroupGloo(keys, rank, size, timeout=_NO_TIMEOUT)
+        self.group: Any = gloo_group(store, keys, rank, size, _NO_TIMEOUT)
         # Ranks whose clock is another one than ours: no moment is sent to them, but what is left.
         self.other_clock = {to for to in far if keys.get(f"clock {to}").decode() != clock}
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory

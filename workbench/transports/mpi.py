@@ -16,13 +16,14 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from workbench.common.errors import WorkbenchError
 from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
+from workbench.transports.joining import gloo_group
 from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.mpi_job import MpiJob
 from workbench.transports.peer_page import PLANES, Board, clock_identity
@@ -202,7 +203,7 @@ class MpiChannels:
         bells: Bells,
         ended: Callable[[int, bool], None],
     ) -> None:
-        keys = PrefixStore("far", store)
+        keys, self._keys = PrefixStore("far", store), store  # Gloo calls what is below it
         keys.set(f"clock {rank}", clock := clock_identity())
         self.job, self._places, self._bells = job, places, bells
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory
@@ -216,7 +217,7 @@ class MpiChannels:
         self._addresses = {box.at: box for box in self._inboxes.values()}
         job.open({**self._addresses})
         # It is made once all ranks are about to make it: from then on messages are expected.
-        group = ProcessGroupGloo(keys, rank, size, timeout=_NO_TIMEOUT)
+        group = gloo_group(store, keys, rank, size, _NO_TIMEOUT)
         self._lines = AlarmLines(group, far, board, self._line_ended)
         self.raise_alarm: Callable[[WorkbenchError], None] = self._lines.raise_alarm
 

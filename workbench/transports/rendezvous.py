@@ -17,19 +17,17 @@ counts.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from torch._C._distributed_c10d import Store
-from torch.distributed import DistStoreError
 
-from workbench.common.errors import RunTimeout, WorkbenchError, timed_out
+from workbench.common.errors import RunTimeout, timed_out
 
 NOTICE_S = 15.0  # so long a rank waits in silence
 _FIRST_S, _LONGEST_S = 0.3e-3, 20e-3  # between two looks
@@ -104,28 +102,6 @@ def _join(store: Store, rank: int, mine: str, patience: _Patience) -> Meeting:
         patience.pause([] if name else [0])
     job, attempt = json.loads(store.get(f"begin/{name}"))
     return Meeting(name, job, attempt)
-
-
-@contextlib.contextmanager
-def in_time(rank: int, world: Sequence[int], group: str, timeout: timedelta) -> Iterator[None]:
-    """Wrap what ranks that have met wait for in torch's store, or in Gloo, which know nothing of
-    the others: a time limit that passes is a RunTimeout, not an error of the user's code.
-    """
-    try:
-        yield
-    except WorkbenchError:
-        raise
-    except RuntimeError as error:
-        if not isinstance(error, DistStoreError) and "timed out" not in str(error).lower():
-            raise
-        raise RunTimeout(
-            f"rank {world[rank]} of group {group} ({len(world)} ranks): all have come, but one of "
-            "the others does not go on: is it stopped, or has it ended? "
-            f"{timed_out(timeout.total_seconds())}",
-            peer=world[rank],
-            how="silent",
-            found_by=world[rank],
-        ) from error
 
 
 class _Patience:

@@ -114,7 +114,7 @@ EXERCISES = (
     ),
     Exercise(
         name="02.2",
-        title="When is a server more not worth it?",
+        title="When does one more server stop paying off?",
         difficulty=2,
         minutes=10,
         takes=number("servers"),

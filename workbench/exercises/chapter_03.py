@@ -33,7 +33,7 @@ def asleep(answer: float) -> list[Finding]:
     )
     ahead = max(lead(finished(exp), worker, of=2) for worker in (1, 3, 4))
     words = f"30 to {10 * (ahead + 1)} ms: others came {ahead} iterations ahead and stopped there"
-    why = "Each of the others may do three iterations more than the sleeper has had taken in."
+    why = "Each of the others may do three iterations more than the server got of the sleeper."
     ok = 30 <= answer <= 10 * (ahead + 1)
     return [Finding("milliseconds until somebody notices", ok, words, f"{answer:g}", why)]
 
@@ -97,9 +97,9 @@ EXERCISES = (
             """,
         hint="How many iterations may the others still start, and how long do they last?",
         solution="""
-            30 to 40 ms: the others may start the iterations $a$ to $a + 3$, where $a$ is what the
-            sleeper has had taken in. How much of iteration $a$ was over when it fell asleep makes
-            the difference.
+            30 to 40 ms: the others may start the iterations $a$ to $a + 3$, where $a$ is the number of
+            the frozen worker's gradients received so far. The part of iteration $a$ that was over
+            when the worker froze makes the difference.
             """,
     ),
     Exercise(

@@ -214,7 +214,7 @@ EXERCISES = (
         task="""
             With `find_unused` the ranks ask one another in each iteration which parameters were
             used. Let four layers be unused in place of two: `task_options={"unused": 4, ...}`. How
-            many bytes has the all-reduce of that question?
+            many bytes does that all-reduce carry?
             """,
         hint="With two unused layers it had 208 bytes. A layer has a weight and a bias.",
         solution="""

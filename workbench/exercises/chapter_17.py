@@ -88,7 +88,7 @@ EXERCISES = (
     ),
     Exercise(
         name="17.2",
-        title="Autumn",
+        title="Shrink and grow",
         difficulty=3,
         minutes=25,
         takes=function("autumn(run)"),

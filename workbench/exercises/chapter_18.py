@@ -163,7 +163,7 @@ EXERCISES = (
         takes=experiment(),
         judge=a_tenth,
         task="""
-            Hand over an experiment on `catch` with at least 3 actors and 300 updates that spends at
+            Submit an experiment on `catch` with at least 3 actors and 300 updates that spends at
             most a tenth of Gorila's $2Nw$ on parameters and gradients per update: 20,751 bytes.
             Every actor must pull at least once.
             """,

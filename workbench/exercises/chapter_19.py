@@ -128,7 +128,7 @@ EXERCISES = (
         takes=experiment('an experiment: alone.replace(options={"capacity": ..., ...})'),
         judge=young_and_large,
         task="""
-            Hand over an experiment with `strategy="sequential"` on `catch` whose replay holds at
+            Submit an experiment with `strategy="sequential"` on `catch` whose replay holds at
             least 800 transitions, and whose last 100 minibatches are 30 updates old at most, on
             average. Replay must have been full for 100 updates by then.
             """,

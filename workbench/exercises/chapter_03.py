@@ -97,7 +97,7 @@ EXERCISES = (
             """,
         hint="How many iterations may the others still start, and how long do they last?",
         solution="""
-            30 to 40 ms: the others may start the iterations $a$ to $a + 3$, where $a$ is the number of
+            30 to 40 ms: the others may start iterations $a$ to $a + 3$, where $a$ is the number of
             the frozen worker's gradients received so far. The part of iteration $a$ that was over
             when the worker froze makes the difference.
             """,

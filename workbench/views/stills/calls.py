@@ -79,25 +79,33 @@ def _newest(rows: pl.LazyFrame) -> _Call | None:
     if (iteration := newest["iteration"].item()) >= 0:  # its largest: not 40 bytes of a bias
         largest = complete.filter(p("iteration") == iteration).sort("nbytes", "end_ns").tail(1)
         newest = _usual(complete, largest)
-    newest_rows = result.join(newest.select(KEY), on=KEY, how="semi")
-    sends, recvs = (newest_rows.filter(p("kind") == kind) for kind in ("send", "recv"))
+    # Of calls as usual, that with the moment at which most links carry a chunk each.
+    each = [_call_of(result, one) for one in newest.iter_slices(1)]
+    return max(each, key=lambda call: _busiest_of([call])[:2])
+
+
+def _call_of(rows: pl.DataFrame, facts: pl.DataFrame) -> _Call:
+    p, own = pl.col, rows.join(facts.select(KEY), on=KEY, how="semi")
+    sends, recvs = (own.filter(p("kind") == kind) for kind in ("send", "recv"))
     place = ["step", "chunk", "slot"]
     flights = sends.join(
         recvs.select("end_ns", *place, p("peer").alias("rank"), p("rank").alias("peer")),
         on=["rank", "peer", *place],
         suffix="_there",
     )
-    return _Call(newest.row(0, named=True), newest_rows, flights)
+    return _Call(facts.row(0, named=True), own, flights)
 
 
 def _usual(complete: pl.DataFrame, call: pl.DataFrame) -> pl.DataFrame:
-    """Return of the recent calls that are like this one that of the median length: the newest may
-    be an outlier.
+    """Return of the recent calls that are like this one those of about the median length, the
+    median first: the newest may be an outlier.
     """
     like = ["generation", "group", "collective", "algorithm", "name", "nbytes"]
     alike = complete.join(call.select(like), on=like, how="semi", nulls_equal=True)
     by_length = alike.with_columns(took=pl.col("end_ns") - pl.col("start_ns")).sort("took", *KEY)
-    return by_length[(len(by_length) - 1) // 2]
+    middle = (len(by_length) - 1) // 2
+    around = [middle, *(at for at in (middle - 1, middle + 1) if 0 < at < len(by_length) - 1)]
+    return by_length[around]
 
 
 def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
@@ -110,7 +118,7 @@ def newest_call(rows: pl.LazyFrame, cells: bool) -> dict[str, Any]:
         call = messages
     if call is None:
         return {}
-    at = _busiest_of([call])
+    *_, at = _busiest_of([call])
     return {**_at_moment(call, at), "lanes": _lanes(call, at)}
 
 
@@ -181,7 +189,7 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
     result = [call for call in calls if call is not None]
     if len(result) < 2:
         return ()
-    at = _busiest_of(result)
+    *_, at = _busiest_of(result)
     start = min(call.facts["start_ns"] for call in result)
     moments = [_at_moment(call, at) for call in result]
     return tuple(
@@ -197,7 +205,8 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
     )
 
 
-def _busiest_of(calls: Sequence[_Call]) -> int:
+def _busiest_of(calls: Sequence[_Call]) -> tuple[int, int, int]:
+    """Return what ``_busiest`` does, over the links of all these calls."""
     whole = pl.concat(
         call.flights.select("start_ns", "end_ns_there", "rank", "peer", call=pl.lit(at))
         for at, call in enumerate(calls)
@@ -242,14 +251,17 @@ def _words(call: dict[str, Any], flying: int, at: int) -> str:
     )
 
 
-def _busiest(links: Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]) -> int:
-    """Return the middle of a flight at which most links carry one, and of those with the fewest
-    flights in all: a chunk may be sent before the one ahead of it is taken. 0 if there is none.
+def _busiest(
+    links: Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]],
+) -> tuple[int, int, int]:
+    """Return how many links are busy at most, minus how many flights there are then, and when: the
+    middle of a flight at which most links carry one, and of those moments that with the fewest
+    flights. A chunk may be sent before the one ahead of it is taken. Zeros if there is none.
 
     ``links``: of each link when its flights start and end.
     """
     if not links:
-        return 0
+        return 0, 0, 0
     middles = np.concatenate([(start + end) // 2 for start, end in links])
     busy, flights = np.zeros(len(middles), int), np.zeros(len(middles), int)
     for start, end in links:
@@ -257,7 +269,8 @@ def _busiest(links: Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]])
             np.sort(end), middles, "right"
         )
         busy, flights = busy + (load > 0), flights + load
-    return int(middles[np.lexsort((flights, -busy))[0]])
+    best = np.lexsort((flights, -busy))[0]
+    return int(busy[best]), -int(flights[best]), int(middles[best])
 
 
 def calls(rows: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import pickle
 import random
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.processes import command, values
 from workbench import laws
 from workbench.common.errors import WorkbenchError
 from workbench.formats._alignment import shifts
+from workbench.formats._recording import _Lanes
 from workbench.formats.reading import read
 
 OPERATIONS = [  # after those of DDP's construction, which only the flight recorder has seen
@@ -307,3 +309,74 @@ def test_damaged_files_are_refused_by_name(recorded: Path, tmp_path: Path) -> No
                 refused += 1
                 assert str(path) in str(error)
     assert refused > 10
+
+
+SPAN = {"ph": "X", "ts": 1, "dur": 1, "name": "gloo:all_reduce", "cat": "cpu_op", "tid": 1}
+
+
+def kineto_of(*spans: dict[str, object], **info: object) -> dict[str, object]:
+    known = {"rank": 0, "world_size": 2, **info}
+    return {"schemaVersion": 1, "distributedInfo": known, "traceEvents": [*spans]}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (kineto_of(SPAN, world_size=10**9), "claims 1000000000 ranks, and 1 to 32,768 can be"),
+        (kineto_of(SPAN, rank=70_000), "claims 70001 ranks"),
+        (kineto_of(SPAN, rank=10**9), "claims 1000000001 ranks"),
+        (kineto_of(SPAN | {"ts": 1e16}), "start_ns = 10+ has more than 63 bits"),
+        (kineto_of(SPAN | {"args": {"Process Group Name": "\ud800"}}), "surrogates not allowed"),
+        (
+            kineto_of(
+                SPAN | {"name": "c10d::send", "args": {"Concrete Inputs": ["", "", "99999", "7"]}},
+                SPAN | {"name": "gloo:send"},
+            ),
+            "peer = 99999 has more than 16 bits",
+        ),
+    ],
+)
+def test_a_recording_that_claims_too_much_is_refused_in_a_sentence(
+    tmp_path: Path, content: dict[str, object], reason: str
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(WorkbenchError, match=reason) as refused:
+        wb.load(path)
+    assert str(path) in str(refused.value)
+
+
+def test_a_text_that_was_packed_a_thousandfold_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"schemaVersion":1,"traceEvents":[' + b"[]," * 10_000_000 + b"[]]}")
+    with pytest.raises(WorkbenchError, match="100 times what it was packed into"):
+        wb.load(path)
+
+
+def test_lanes_of_spans_that_cross_are_the_first_that_fit() -> None:
+    """As if each lane was asked in turn; and 20,000 that all cross take no square of their time."""
+    dice = random.Random(3)
+    for _ in range(50):
+        spans = sorted(
+            ((a, a + dice.randrange(30)) for a in (dice.randrange(60) for _ in range(40))),
+            key=lambda span: (span[0], -span[1]),
+        )
+        lanes, open_spans = _Lanes(), [list[int]() for _ in spans]
+        for start, end in spans:
+            for ends in open_spans:
+                ends[:] = [one for one in ends if one > start]
+            first = next(i for i, ends in enumerate(open_spans) if not ends or end <= ends[-1])
+            open_spans[first].append(end)
+            assert lanes.place(0, "comm", start, end) == (
+                f"comm ({first + 1})" if first else "comm"
+            )
+
+    def seconds(count: int) -> float:
+        lanes, began = _Lanes(), time.thread_time()
+        for start in range(count):
+            lanes.place(0, "comm", start, start + 10**6)
+        return time.thread_time() - began
+
+    seconds(100)
+    assert seconds(20_000) < 40 * seconds(2_000)  # 10 times as many; a square would be 100

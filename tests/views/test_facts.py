@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,6 +14,8 @@ import pytest
 
 import workbench as wb
 from tests.synthetic import loss_row, table, training
+from workbench.common.errors import WorkbenchError
+from workbench.runs.loaded import Loaded
 from workbench.shared_memory.control_block import ControlState
 from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
@@ -119,6 +123,42 @@ def test_theory_speaks_of_known_algorithms_only() -> None:
     assert theory(1) == theory(0) == {}
     header = facts_of(all_reduce=ring)
     assert (header["theory"], header["algorithm"]) == ({}, "ring")
+
+
+def test_theory_of_many_ranks_takes_time_in_proportion() -> None:
+    def seconds(ranks: int) -> float:
+        theory.__globals__["_theory"].cache_clear()
+        began = time.thread_time()
+        assert theory(ranks)["all_reduce/ring"]["steps"] == 2 * (ranks - 1)
+        return time.thread_time() - began
+
+    seconds(512)
+    assert seconds(8_192) < 5 * 16 * seconds(512)  # 16 times as many; a square would be 256
+    assert theory(10**9) == {}, "of so many nothing is worked out"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ranks": "1000000000"},
+        {"ranks": "-3"},
+        {"experiment": "strategy: data_parallel\nranks: 1000000000\n"},
+        {"experiment": "strategy: pipeline\nranks: 4\n", "pipeline": '{"ranks": 4}'},
+        {"experiment": "strategy: pipeline\nranks: 4\n", "pipeline": "[1]"},
+        {"ranks": "2", "deadlock": "0,7"},
+        {"ranks": "2", "deadlock": "x"},
+    ],
+)
+def test_metadata_that_no_run_stores_is_one_sentence(
+    tmp_path: Path, metadata: dict[str, str]
+) -> None:
+    run = Loaded(Store.from_frame(training(2), metadata))
+    bundle = run._repr_mimebundle_()
+    assert [*bundle] == ["text/plain"]
+    assert "the metadata of this run cannot be read" in bundle["text/plain"]
+    if "deadlock" not in metadata:
+        with pytest.raises(WorkbenchError, match="the metadata of this run cannot be read"):
+            run.to_html(tmp_path / "run.html")
 
 
 @pytest.mark.parametrize("n", [3, 4, 16])

@@ -40,7 +40,8 @@ def read(files: Sequence[File]) -> Recording:
         text = file.json()
         for one in (text.get("pg_config") or {}).values():
             members = re.findall(r"\d+", str(one.get("ranks", "")))
-            result.ranks = max([result.ranks, *(int(member) + 1 for member in members)])
+            if members:
+                result.claim(max(map(int, members)) + 1)
         for entry in text["entries"]:
             group = _group(entry)
             _add(result, rank, group, entry)

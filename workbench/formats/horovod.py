@@ -12,12 +12,12 @@ https://horovod.readthedocs.io/en/stable/timeline_include.html
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.common.errors import WorkbenchError
 from workbench.formats._recording import File, Recording, bytes_of
 
 NAME = "Horovod timeline"
@@ -55,15 +55,11 @@ def read(files: Sequence[File]) -> Recording:
 
 def _events(file: File) -> list[Mapping[str, Any]]:
     """Return the events; a timeline whose job was killed may lack its end."""
-    text = file.data().decode(errors="replace").strip()
+    data = file.data()
     try:
-        events = json.loads(text)
-    except ValueError:
-        cut = text.rfind("}")
-        try:
-            events = json.loads(text[: cut + 1] + "]")
-        except ValueError as error:
-            raise file.wrong(f"it is no JSON: {str(error)[:120]}") from None
+        events = file.parsed(data)
+    except WorkbenchError:
+        events = file.parsed(data[: data.rfind(b"}") + 1] + b"]")
     if not isinstance(events, list) or not all(isinstance(one, dict) for one in events):
         raise file.wrong("expected a list of events")
     return events

@@ -63,7 +63,8 @@ def read(files: Sequence[File]) -> Recording:
     content = {id(file): text for file, text in texts}
     for rank, file in by_rank(known).items():
         text = content[id(file)]
-        result.ranks = max(result.ranks, int(_info(text).get("world_size", 0)))
+        if size := int(_info(text).get("world_size", 0)):
+            result.claim(size)
         _read_rank(result, rank, text)
     return result
 

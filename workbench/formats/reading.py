@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
+
 from workbench.common import extensions
 from workbench.common.errors import WorkbenchError
 from workbench.formats._recording import File
@@ -59,16 +61,19 @@ def read(paths: Sequence[Path]) -> Store:
     module = formats()[name]
     try:
         recording = module.read(of_kind)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        recording.align()
+        frame = recording.frame()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise of_kind[0].wrong(
-            f"it is not what {module.NAME} writes ({type(error).__name__}: {error})"
+            f"it is not what {module.NAME} writes ({type(error).__name__}: {str(error)[:200]})"
         ) from error
+    except (OSError, MemoryError, RecursionError, pl.exceptions.PolarsError) as error:
+        raise of_kind[0].wrong(f"it cannot be read: {str(error) or 'it is too large'}") from None
     if not recording.rows:
         raise of_kind[0].wrong(f"{module.NAME}: it holds no operation and no computing of any rank")
-    recording.align()
     title = of_kind[0].path.name if len(of_kind) == 1 else of_kind[0].path.absolute().parent.name
     return Store.from_frame(
-        recording.frame(),
+        frame,
         {
             "title": title,
             "ranks": str(recording.ranks),

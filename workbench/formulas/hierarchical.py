@@ -109,14 +109,19 @@ def hierarchical(levels: Sequence[int], in_turn: bool = False) -> Algorithm:
 
 def level_elements(levels: Sequence[int], elements: int, in_turn: bool = False) -> list[list[int]]:
     """Return the elements that each rank sends per level of ``hierarchical(levels, in_turn)``."""
-    n = prod(levels)
-    sizes = chunk_sizes(elements, n)
+    n, ways = prod(levels), [*zip(levels, strides(levels, in_turn), strict=True)]
+    before = [0, *accumulate(chunk_sizes(elements, n))]  # a block's are a difference of two
     table = [[0] * n for _ in levels]
     for rank in range(n):
-        for level, (_, place, blocks) in enumerate(turns(levels, rank, in_turn)):
-            c = [sum(sizes[chunk] for chunk in block) for block in blocks]
-            kept = c[(place + 1) % len(c)] + c[(place + 2) % len(c)]
-            table[level][rank] = 2 * sum(c) - kept if len(c) > 1 else 0
+        first, width = 0, n  # of the block of chunks that the levels before have left to it
+        for level, (p, stride) in enumerate(ways):
+            place, end, width = rank // stride % p, first + width, width // p
+            kept = [first + (place + i) % p * width for i in (1, 2)]
+            if p > 1:
+                table[level][rank] = 2 * (before[end] - before[first]) - sum(
+                    before[start + width] - before[start] for start in kept
+                )
+            first = kept[0]
     return table
 
 

@@ -118,13 +118,16 @@ def _one_round(
     cut: Callable[[int, int], list[int]] = in_parts,
 ) -> Algorithm:
     """Return an algorithm of n - 1 messages per rank, of one chunk each; a rank keeps one chunk."""
+
+    def sent(n: int, elements: int) -> list[int]:
+        c = chunk_sizes(elements, n)
+        return [elements - c[kept(r, n)] for r in range(n)]
+
     return Algorithm(
         name,
         steps=lambda n: n - 1,
         sends=lambda n: [n - 1] * n,
-        sent=lambda n, elements: [
-            elements - chunk_sizes(elements, n)[kept(r, n)] for r in range(n)
-        ],
+        sent=sent,
         terms=lambda n, L: _share(n, L)._replace(added=adding * (n - 1) / n * L),
         schedule=schedule,
         cut=cut,

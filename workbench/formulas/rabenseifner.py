@@ -10,6 +10,7 @@ v xor m/4, ..., v xor 1, which leaves it chunk v, and doubles it back in the opp
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import log2
 
 from workbench.formulas.model import Algorithm, Terms, Transfer, chunk_sizes
@@ -54,10 +55,13 @@ def _sent(n: int, elements: int) -> list[int]:
     Halving sends all chunks but the rank's own; doubling sends blocks of 1, 2, 4, ... chunks.
     """
 
-    def inner(v: int, m: int) -> int:
-        c = chunk_sizes(elements, m)
-        doubled = sum(c[part] for k in range(lg(m)) for part in _block(v, 2**k))
-        return elements - c[v] + doubled
+    m = folded(n)[0]
+    c = chunk_sizes(elements, m)
+    before = [0, *accumulate(c)]  # a block's elements are a difference of two: n ranks take n lg n
+
+    def inner(v: int, _: int) -> int:
+        blocks = (_block(v, 2**k) for k in range(lg(m)))
+        return elements - c[v] + sum(before[block.stop] - before[block.start] for block in blocks)
 
     return fold(n, inner, elements)
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.arguments import Place, Text, Theme, checked
+from workbench.common.errors import WorkbenchError
 from workbench.runs.displays import display
 from workbench.runs.tables_mixin import Tables
 
@@ -183,10 +184,16 @@ class Shown(Tables):
             raise NotImplementedError(f"no user interface: {error}") from error
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self._stage()._repr_mimebundle_(**options)
+        try:
+            return self._stage()._repr_mimebundle_(**options)
+        except WorkbenchError as error:  # of metadata that no run of ours stores
+            return {"text/plain": str(error)}
 
     def _ipython_display_(self) -> None:
-        self._stage()._ipython_display_()
+        try:
+            self._stage()._ipython_display_()
+        except WorkbenchError as error:
+            print(error)
 
     def __panel__(self) -> Any:
         return display("panel")(self)

@@ -23,6 +23,8 @@ from workbench.shared_memory.ordering import observe
 
 Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
 
+MOST_RANKS = 1 << 15  # that a file may claim: a record has 16 bits for a peer
+
 _STRINGS = ("lane", "kind", "collective", "algorithm", "phase", "group", "name")
 _WIDE = ("seq", "start_ns", "end_ns", "op", "nbytes", "iteration", "stage", "version")
 _OF_CONTEXT = ("generation", "op", "iteration", "microbatch", "stage", "version")

@@ -8,11 +8,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, Protocol
 
 from workbench.common import extensions, topology
-from workbench.common.errors import CollectiveError, WorkbenchError
+from workbench.common.errors import CollectiveError, WorkbenchError, short
 from workbench.common.units import size_bytes
 from workbench.formulas import OPERATIONS, Algorithm
 from workbench.formulas.hierarchical import levels_told
@@ -22,6 +22,7 @@ from workbench.runs.old_failures import read_message
 from workbench.shared_memory.control_block import ControlState
 from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
+from workbench.store.table import MOST_RANKS
 from workbench.theory.algorithms import find, without_formula
 from workbench.views.pages.link_facts import Level, levels_of_spec, link_notes, links_of_spec
 from workbench.views.scenes import RunRecord, facts_of, name_of_code
@@ -35,6 +36,7 @@ _LANE_NOW = (
 MOST_SENDS = 16  # ranks: of more, pages are not told which chunks each sends
 MOST_COUNTED = 256  # ranks: of more, numbers that are counted in a schedule are left out
 MOST_WALKED = 64  # ranks: of more, numbers that have no formula are not counted
+MOST_FORMULAS = 16_384  # ranks: of more, pages are told no formula's numbers
 
 
 class Watched(Protocol):
@@ -58,12 +60,12 @@ def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
 
     Raises WorkbenchError for metadata that a run does not store.
     """
-    with _as_stored():
+    with as_stored():
         return _facts(metadata)
 
 
 @contextlib.contextmanager
-def _as_stored() -> Iterator[None]:
+def as_stored() -> Iterator[None]:
     """Check stored metadata: it may come from a file, and so be untrusted."""
     try:
         yield
@@ -83,7 +85,7 @@ def _as_stored() -> Iterator[None]:
 def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
     run = RunRecord(metadata)
     spec, strategy = run.spec, run.strategy
-    ranks, network = int(spec.get("ranks", metadata.get("ranks", 0))), spec.get("network") or {}
+    ranks, network = _ranks(spec.get("ranks", metadata.get("ranks", 0))), spec.get("network") or {}
     planned, link_levels = run.read("planned"), levels_of_spec(network)
     return {
         "title": metadata.get("title", "") or _title(strategy),
@@ -120,6 +122,13 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _ranks(stored: Any) -> int:
+    """Return the stored number of ranks. Raises ValueError for one that no page draws."""
+    if not 0 <= (ranks := int(stored)) <= MOST_RANKS:
+        raise ValueError(f"ranks = {short(ranks)}: expected 0 to {MOST_RANKS:,}")
+    return ranks
+
+
 _TITLE = re.compile(r'^TITLE = "(.+)"$', re.MULTILINE)
 
 
@@ -138,7 +147,7 @@ def ranks_noted(metadata: Mapping[str, str]) -> int:
 
 def circle_of(metadata: Mapping[str, str]) -> list[dict[str, int]]:
     """Return who waited for whom in a circle when a notebook's cell ended in a deadlock."""
-    with _as_stored():
+    with as_stored():
         ranks = [int(rank) for rank in metadata.get("deadlock", "").split(",") if rank]
     return [
         {"rank": rank, "peer": ranks[(place + 1) % len(ranks)]} for place, rank in enumerate(ranks)
@@ -147,7 +156,7 @@ def circle_of(metadata: Mapping[str, str]) -> list[dict[str, int]]:
 
 def slow_ranks(metadata: Mapping[str, str]) -> dict[int, float]:
     """Return the ranks that the spec slows from the beginning, with their factors."""
-    with _as_stored():
+    with as_stored():
         faults = RunRecord(metadata).spec.get("faults") or []
         return {fault["rank"]: fault["factor"] for fault in faults if fault["fault"] == "slow"}
 
@@ -202,7 +211,7 @@ def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, Any]
     where they differ; ``sends``: how often each sends each chunk, a digit for a chunk. ``levels``:
     of the ranks' hosts, where they are known.
     """
-    if ranks < 2:
+    if not 2 <= ranks <= MOST_FORMULAS:
         return {}
     counted = {}
     for operation in OPERATIONS if ranks <= MOST_WALKED else ():
@@ -212,7 +221,7 @@ def theory(ranks: int, levels: tuple[int, ...] = ()) -> dict[str, dict[str, Any]
     return {name: dict(says) for name, says in _theory(ranks, levels).items()} | counted
 
 
-@cache
+@lru_cache(64)
 def _theory(ranks: int, levels: tuple[int, ...]) -> dict[str, dict[str, Any]]:
     way = levels_told(levels) if levels else ""
     return {

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from workbench.common.errors import WorkbenchError
 from workbench.common.units import counted, print_size
 from workbench.common.wait_cycles import circle_words
 from workbench.store.event_store import Store
-from workbench.views.pages.facts import facts, in_a_line, slow_ranks
+from workbench.store.table import MOST_RANKS
+from workbench.views.pages.facts import as_stored, facts, in_a_line, slow_ranks
 from workbench.views.pages.link_facts import changed, emulation_notes, made_links
 from workbench.views.pages.tally import Tally
 from workbench.views.scenes import Scene, scenes
@@ -57,8 +59,14 @@ class Still:
 
 def select(store: Store, scene_name: str = "") -> Still:
     """Return the state of the run at this moment, from its rows and its metadata. ``scene_name``:
-    the scene that a cell asks for, which is drawn where it has something to show.
+    the scene that a cell asks for, which is drawn where it has something to show. Raises
+    WorkbenchError for metadata that a run does not store.
     """
+    with as_stored():
+        return _select(store, scene_name)
+
+
+def _select(store: Store, scene_name: str) -> Still:
     run_facts, p = facts(store.metadata), pl.col
     notes = _notes(store, run_facts)
     rows = store.scan()
@@ -69,7 +77,7 @@ def select(store: Store, scene_name: str = "") -> Still:
         .sort("iteration")
         .collect()
     )
-    ranks = run_facts["ranks"] or int(rows.select(p("rank").max()).collect().item() or 0) + 1
+    ranks = run_facts["ranks"] or _ranks_in(rows)
     error = in_a_line(store.metadata.get("error", "")) if store.metadata.get("error") else ""
     over = "ok" in store.metadata
     planned = json.loads(store.metadata.get("planned", "{}")).get("words", "")
@@ -77,6 +85,8 @@ def select(store: Store, scene_name: str = "") -> Still:
     apart = planned or store.metadata.get("checked", "") or store.metadata.get("words", "")
     scene, selected = _scene(rows, run_facts, scene_name)
     deadlock = tuple(map(int, filter(None, store.metadata.get("deadlock", "").split(","))))
+    if any(not 0 <= rank < ranks for rank in deadlock):
+        raise ValueError(f"deadlock: of {ranks} ranks")
     call: dict[str, Any] = {}
     if deadlock:
         error = error or f"Deadlock: {circle_words(deadlock)}."
@@ -112,6 +122,17 @@ def _notes(store: Store, run_facts: dict[str, Any]) -> tuple[str, ...]:
     tally.catch_up(len(store))
     run_facts["emulated"] = changed(run_facts["emulated"], tally.links)
     return *emulation_notes(run_facts["emulated"]), *run_facts["notes"], *tally.badges
+
+
+def _ranks_in(rows: pl.LazyFrame) -> int:
+    """Return the number of ranks that have rows, where none is stored. Raises WorkbenchError."""
+    newest = int(rows.select(pl.col("rank").max()).collect().item() or 0)
+    if newest >= MOST_RANKS:
+        raise WorkbenchError(
+            f"this run has rows of rank {newest:,}, and rank {MOST_RANKS - 1:,} is the last that a "
+            "picture shows. Its events can be read: run.events"
+        )
+    return newest + 1
 
 
 def _scene(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -26,9 +27,12 @@ from workbench.checkpoints import saver as saver_module
 from workbench.checkpoints.folder import MANIFEST, iterations, name_of, newest
 from workbench.checkpoints.parts import Parts
 from workbench.checkpoints.rows import Rows
+from workbench.checkpoints.saved import Saved
 from workbench.checkpoints.saver import Saver
 from workbench.checkpoints.tensor_file import write
+from workbench.common.errors import CheckpointError
 from workbench.recording.recorder import Recorder
+from workbench.runs.checkpoints import checkpoint_of, sizes_of
 
 EXPERIMENT: dict[str, Any] = {"ranks": 2, "iterations": 4}
 
@@ -95,6 +99,64 @@ def test_a_damaged_one_is_refused_by_name_and_the_one_before_is_taken(
     harm(folder / name_of(2) / name, "missing")
     with pytest.raises(wb.SpecError, match=f"(?s)no checkpoint is whole.*{name_of(2)}"):
         wb.run(lenet(ranks=2, iterations=9, resume=str(folder)))
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "rank-0000.json", "rank-0000.safetensors"])
+@pytest.mark.parametrize("instead", ["pipe", "device", "loop", "nested", "infinite", "empty"])
+def test_what_no_run_writes_is_refused_in_a_sentence(
+    written: Path, tmp_path: Path, name: str, instead: str
+) -> None:
+    folder = Path(shutil.copytree(written, tmp_path / "copy"))
+    shutil.rmtree(folder / name_of(2))
+    path = folder / name_of(4) / name
+    path.unlink()
+    match instead:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "loop":
+            path.symlink_to(path.name)
+        case "nested":
+            path.write_text('{"a":' * 100_000)
+        case "infinite":
+            path.write_text('{"format": 1, "iteration": 1e999, "files": {}, "ranks": 1}')
+        case "empty":
+            path.write_text(
+                json.dumps(
+                    {
+                        "format": 1,
+                        "iteration": 2,
+                        "ranks": 2,
+                        "present": [],
+                        "spec": {},
+                        "per_rank": [],
+                        "files": {},
+                    }
+                )
+            )
+    exp = lenet(**EXPERIMENT | {"iterations": 9}, resume=str(folder))
+    with pytest.raises(wb.SpecError, match=re.escape(str(path.parent))) as refused:
+        checkpoint_of(exp)
+    assert "no checkpoint is whole" in str(refused.value)
+
+
+def test_a_rank_s_values_that_no_rank_writes_are_refused(written: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(written, tmp_path / "copy"))
+    manifest, _ = newest(folder)
+    values = manifest.path / "rank-0000.json"
+    whole = json.loads(values.read_text())
+    for sizes in ([[10**30, 5]], [[-5, -5]], [[float("inf"), 5]], [[0]], 3, [[0, 1 << 50]]):
+        own = {**whole["values"], "history": {**whole["values"]["history"], "sizes": sizes}}
+        values.write_text(json.dumps({**whole, "values": own}))
+        with pytest.raises(wb.SpecError, match="does not say how large the minibatches were"):
+            sizes_of(manifest)
+    for text in ("[" * 200_000, "{}", "[]", '{"values": [], "tensors": {}}'):
+        values.write_text(text)
+        with pytest.raises(wb.SpecError, match="does not say how large the minibatches were"):
+            sizes_of(manifest)
+        with pytest.raises(CheckpointError, match=r"rank-0000\.json cannot be read"):
+            Saved(manifest, 0, 2)
 
 
 def test_a_run_says_that_it_takes_the_one_before(written: Path, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.common.errors import CheckpointError
+from workbench.common.errors import CheckpointError, short
+from workbench.store.regular_file import json_of, opened
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
@@ -32,8 +33,8 @@ _LOOK = 0.01  # seconds between two looks for the files of other ranks
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes. Raises OSError."""
-    with open(path, "rb") as file:
+    """Return the SHA-256 of a file's bytes. Raises OSError, also for what is not a file."""
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -110,7 +111,7 @@ def commit(
                     f"rank {rank} did not write its files in time. The one before it is untouched."
                 )
             time.sleep(_LOOK)
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json_of(path)
         files |= {path.name: sha256(path), tensors_of(rank): manifest["sha256"]}
         per_rank |= set(manifest["per_rank"])
     write_json(
@@ -139,14 +140,13 @@ def iterations(folder: Path) -> list[int]:
 def read_manifest(path: Path) -> Manifest:
     """Read a checkpoint's manifest. Raises CheckpointError for one that is none, or damaged."""
     try:
-        text = (path / MANIFEST).read_text(encoding="utf-8")
-        fields = json.loads(text)
+        fields = json_of(path / MANIFEST)
         if fields["format"] != FORMAT:
             raise CheckpointError(
-                f"{path} has format {fields['format']}: this version reads format {FORMAT}"
+                f"{path} has format {short(fields['format'])}: this version reads format {FORMAT}"
             )
         files = {str(name): str(sha) for name, sha in fields["files"].items()}
-        return Manifest(
+        manifest = Manifest(
             path,
             int(fields["iteration"]),
             int(fields["ranks"]),
@@ -155,9 +155,13 @@ def read_manifest(path: Path) -> Manifest:
             [str(name) for name in fields["per_rank"]],
             files,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if manifest.iteration < 0 or manifest.ranks < 1 or min(manifest.present) < 0:
+            raise ValueError("a number in it is negative")
+        return manifest
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        why = str(error)[:200] or type(error).__name__
         raise CheckpointError(
-            f"{path} is no whole checkpoint: {MANIFEST} cannot be read ({error})"
+            f"{path} is not a whole checkpoint: {MANIFEST} cannot be read ({why})"
         ) from None
 
 
@@ -187,12 +191,17 @@ def newest(place: Path) -> tuple[Manifest, list[str]]:
 
     Raises CheckpointError if there is none.
     """
-    if _NAME.fullmatch(place.name) and (place / MANIFEST).exists():
+    try:
+        is_one = bool(_NAME.fullmatch(place.name)) and (place / MANIFEST).exists()
+        known = [] if is_one else iterations(place)
+    except OSError as error:
+        raise CheckpointError(f"{place} cannot be read: {error.strerror}") from None
+    if is_one:
         manifest = read_manifest(place)
         verify(manifest)
         return manifest, []
     damaged: list[str] = []
-    for iteration in iterations(place):
+    for iteration in known:
         try:
             manifest = read_manifest(place / name_of(iteration))
             verify(manifest)

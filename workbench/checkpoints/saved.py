@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from workbench.checkpoints.folder import Manifest, tensors_of, values_of
 from workbench.checkpoints.parts import Snapshot
 from workbench.checkpoints.rows import Rows
 from workbench.common.errors import CheckpointError
+from workbench.store.regular_file import json_of
 
 
 class Saved:
@@ -22,8 +23,7 @@ class Saved:
         self.same_ranks = ranks == manifest.ranks
         self._of: dict[int, dict[str, Any]] = {}
         for one in manifest.present:
-            text = (manifest.path / values_of(one)).read_text(encoding="utf-8")
-            self._of[one] = json.loads(text)
+            self._of[one] = _of_rank(manifest.path / values_of(one))
         source = rank if rank in self._of else manifest.present[0]
         self._order = [
             source,
@@ -123,7 +123,11 @@ class Saved:
         for one in self._order:
             if key in (tensors := self._of[one]["tensors"]):
                 rows = tensors[key]
-                held = None if rows is None else Rows(rows[0], tuple(map(tuple, rows[1])))
+                try:
+                    held = None if rows is None else Rows(rows[0], tuple(map(tuple, rows[1])))
+                except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+                    path = self.manifest.path / values_of(one)
+                    raise CheckpointError(f"{path}: no rows of {key!r} are so: {error}") from None
                 yield one, held
 
     def _is_all(self, one: int, key: str, rows: Rows) -> bool:
@@ -140,3 +144,14 @@ class Saved:
             except (OSError, SafetensorError) as error:
                 raise CheckpointError(f"{path} cannot be read: {error}") from None
         return self._open[rank]
+
+
+def _of_rank(path: Path) -> dict[str, Any]:
+    """Return the values of one rank's file. Raises CheckpointError."""
+    try:
+        result: dict[str, Any] = json_of(path)
+        if not all(isinstance(result[part], dict) for part in ("values", "tensors")):
+            raise ValueError("its parts are not what a rank writes")
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {str(error)[:200]}") from None
+    return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -17,7 +16,13 @@ from workbench.checkpoints.folder import (
     read_manifest,
     values_of,
 )
-from workbench.common.errors import CheckpointError, RunTimeout, SpecError, WorkbenchError
+from workbench.common.errors import (
+    CheckpointError,
+    RunTimeout,
+    SpecError,
+    WorkbenchError,
+    short,
+)
 from workbench.common.names import listed
 from workbench.common.units import counted
 from workbench.experiment.checkpoint import Checkpoint
@@ -32,7 +37,9 @@ from workbench.shared_memory.control_block import (
     SAVED,
     Control,
 )
+from workbench.store.regular_file import json_of
 
+LARGEST_MINIBATCH = 1 << 40  # samples
 # Fields that decide what is trained: with another value it would be another training.
 _SAME = ("strategy", "task", "task_options", "seed", "batch_size", "optimizer", "dtype")
 
@@ -76,10 +83,13 @@ def sizes_of(manifest: Manifest) -> Sizes:
     """Return the sizes of the minibatches that were before a checkpoint. Raises SpecError."""
     path = manifest.path / values_of(manifest.present[0])
     try:
-        history = json.loads(path.read_text(encoding="utf-8"))["values"]["history"]
+        history = json_of(path)["values"]["history"]
         each = [(int(first), int(size)) for first, size in history.get("sizes", ())]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = f"{path} does not say how large the minibatches were: {error}"
+        most = manifest.iteration
+        if any(not (0 <= first <= most and 0 < size < LARGEST_MINIBATCH) for first, size in each):
+            raise ValueError("no minibatch has such a size")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        why = f"{path} does not say how large the minibatches were: {str(error)[:200]}"
         raise SpecError.at("resume", why) from None
     return Sizes(manifest.iteration, tuple(each))
 
@@ -91,8 +101,9 @@ def _check(exp: Experiment, manifest: Manifest) -> None:
         if manifest.spec.get(name) != now[name]:
             raise SpecError.at(
                 "resume",
-                f"{manifest.path} was written with {name}={manifest.spec.get(name)!r}, and this "
-                f"experiment has {name}={now[name]!r}: take the same, or start anew without resume",
+                f"{manifest.path} was written with {name}={short(manifest.spec.get(name))}, and "
+                f"this experiment has {name}={now[name]!r}: take the same, or start again without "
+                "resume",
                 exp.resume,
             )
     if bool(manifest.spec.get("scale_batch")) != exp.scale_batch:

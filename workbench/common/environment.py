@@ -78,6 +78,11 @@ VARIABLES = {
     "WORKBENCH_PARTITION": Variable(
         "", "the descriptor from which a rank below a task of Spark reads its rows; set by the task"
     ),
+    "WORKBENCH_RANKS_MEMORY": Variable(
+        "",
+        "bytes that the ranks of a run may allocate together, each an equal share and 256 MB; set "
+        "by `workbench serve`; left out: no bound",
+    ),
     "WORKBENCH_BASIC_AUTH": Variable("", "as --basic-auth of `workbench serve`"),
 }
 """Name -> its default and meaning. An empty default: it is not there."""

@@ -28,7 +28,7 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.process_group import live_groups
 from workbench.process_group.session import Session, use
-from workbench.rank import faults, preemption, stack_dumps
+from workbench.rank import allocation, faults, preemption, stack_dumps
 from workbench.rank.job import Job
 from workbench.rank.regroup import Place, join, leave, lost_peers
 from workbench.rank.stop_watch import JOINING
@@ -177,6 +177,7 @@ def _prepare(
         if exp.record
         else Recorder.off(rank)
     )
+    allocation.bound(exp.ranks)
     if exp.bind:
         os.sched_setaffinity(0, cores_of(rank, body["threads"], os.sched_getaffinity(0)))
     os.chdir(body["folder"])  # the driver's, as of now: paths in a spec start there
@@ -308,6 +309,8 @@ def _failure(rank: int, error: BaseException) -> dict[str, Any]:
     cause = live_groups.first_error() or error
     if words := descriptors.in_words(cause, f"rank {rank}"):
         cause = WorkbenchError(words)
+    if words := allocation.in_words(cause, rank):
+        cause = RankError(words, rank, how="raised")
     if not isinstance(cause, WorkbenchError):
         cause = RankError("".join(traceback.format_exception(error)), rank, how="raised")
     return {"failed": rank, **cause.as_fields()}

@@ -15,8 +15,9 @@ Law    equal to sequential training within rounding; what is whole on every rank
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import SpecError
 from workbench.user_code import source
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
 CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
 REPLACED_ONLY = True  # without a rank a part of the model would be missing
+FEW = 16  # samples that the driver makes to look at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,24 +53,37 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     """
     if isinstance(exp.task, str) and not source.split_path(exp.task):
         import torch
+        from torch.utils import _pytree as pytree
         from torch.utils.data import default_collate
 
         from workbench.rank.placement import need_samples
+        from workbench.tasks._blueprint import look_at_model
         from workbench.training.tensor_parallel import planning as sharding
         from workbench.training.tensor_parallel.tokens import by_tokens
 
+        def look(model: torch.nn.Module) -> None:
+            device = next((one.device for one in model.parameters()), torch.device("cpu"))
+            there = pytree.tree_map_only(torch.Tensor, lambda one: one.to(device), batch)
+            plan = sharding.plan(model, sharding.arguments(task, model, there), exp.ranks)
+            if config.sequence_parallel:
+                by_tokens(plan)
+
         with torch.random.fork_rng(devices=[]):
             try:
-                task = source.load("tasks", exp.task, "Task")(**exp.task_options)
+                task = source.load("tasks", exp.task, "Task")(**_few_samples(exp.task_options))
             except (TypeError, ValueError) as error:
                 raise SpecError.at("task_options", str(error), dict(exp.task_options)) from None
             data = need_samples(task.dataset("train"), "train", task)
             batch = default_collate([data[i] for i in range(min(2, exp.batch_size, len(data)))])
-            model = task.model()
-            plan = sharding.plan(model, sharding.arguments(task, model, batch), exp.ranks)
-            if config.sequence_parallel:
-                by_tokens(plan)
+            look_at_model(task, look)
     return {}
+
+
+def _few_samples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's options with FEW of its made-up samples: two of them tell their shapes."""
+    count = options.get("samples")
+    few = {"samples": FEW} if isinstance(count, int) and count > FEW else {}
+    return {**options, **few}
 
 
 def check_survivors(config: Config, same_ranks: bool) -> None:

@@ -66,3 +66,8 @@ class Task:
         hits = tags.gather(1, scores.argmax(1, keepdim=True)).count_nonzero().item()
         right = ((scores > 0) == (tags > 0.5)).count_nonzero().item()
         return {"hit": hits / len(tags), "accuracy": right / tags.numel()}
+
+
+def size(*, samples: int = 2_000, noise: float = 0.3) -> int:
+    """Return how many values the samples hold, without making them."""
+    return samples * (SIDE * SIDE + TAGS)

@@ -19,9 +19,10 @@ from workbench.common.units import counted, print_size
 from workbench.experiment.frozen_model import walk
 from workbench.experiment.spec import Experiment
 from workbench.experiment.yaml_text import code_in
-from workbench.interface.app.reserved import foretold, model_bytes, whole
+from workbench.interface.app.reserved import foretold, size_of_model, whole
 from workbench.user_code.source import available, places_of
 
+MOST_SHOWN = 10**15  # a larger number is not written out
 _PLACE = re.compile(r"[/\\~\0]|^\.")  # what no name of a file beside the server has
 
 
@@ -43,6 +44,7 @@ class Limits:
     data: tuple[str, ...] = ()  # folders that tasks may read when a visitor names them
     launchers: tuple[str, ...] = ()  # that visitors may name besides "local", without options
     actions: int = 2_500  # forwards and backwards of a pipeline's schedule in an iteration
+    tensors: int = 192  # of a tensor-parallel model: planning its split takes their square
     actions_of_all: int = 200_000  # the same of a whole run, where its schedule has no flush
 
     @property
@@ -74,11 +76,17 @@ class Limits:
     def check(self, exp: Experiment) -> None:
         """Raise Refused for an experiment that this server does not run."""
         self.check_fields({name: getattr(exp, name) for name in type(exp).model_fields})
-        if (model := exp.ranks * model_bytes(exp)) > self.memory:
+        size = size_of_model(exp)
+        if (model := exp.ranks * size.nbytes) > self.memory:
             raise Refused(
-                f"This run's {counted(exp.ranks, 'rank')} would hold {model / 1e9:,.2f} GB of "
-                f"model and samples at the least, and {print_size(self.memory)} are the most "
-                "here. Smaller task_options or fewer ranks take less. (--max-memory)"
+                f"This run's {counted(exp.ranks, 'rank')} would hold {gigabytes(model)} of model "
+                f"and samples at the least, and {print_size(self.memory)} are the most here. "
+                "Smaller task_options or fewer ranks take less. (--max-memory)"
+            )
+        if exp.strategy == "tensor_parallel" and size.tensors > self.tensors:
+            raise Refused(
+                f"This model has {size.tensors:,} tensors of parameters, and the server plans the "
+                f"split of {self.tensors:,} at the most. Fewer layers take less time."
             )
 
     def check_fields(self, fields: Mapping[str, Any]) -> None:
@@ -99,13 +107,13 @@ class Limits:
         if ranks > self.ranks:
             raise Refused(
                 f"This server gives a run up to {counted(self.ranks, 'rank')}, and this one asks "
-                f"for {ranks:,}. (--max-ranks)"
+                f"for {figure(ranks)}. (--max-ranks)"
             )
         threads = whole(fields.get("threads"), 1)
         if threads > 1 and ranks * threads > self.threads:
             raise Refused(
                 f"This server gives a run up to {counted(self.threads, 'thread')}, and this one "
-                f"asks for {ranks} x {threads:,} (ranks x threads). (--max-threads)"
+                f"asks for {ranks} x {figure(threads)} (ranks x threads). (--max-threads)"
             )
         self._check_links(fields.get("network"))
         if fields.get("strategy") == "pipeline":
@@ -113,7 +121,7 @@ class Limits:
         reserved = foretold(fields)
         if reserved > self.memory:
             raise Refused(
-                f"This run's ranks would reserve up to {reserved / 1e9:,.2f} GB for what travels "
+                f"This run's ranks would reserve up to {gigabytes(reserved)} for what travels "
                 f"between them, and {print_size(self.memory)} are the most here. A smaller "
                 "chunk_bytes or fewer ranks take less. (--max-memory)"
             )
@@ -155,8 +163,8 @@ class Limits:
             what, most = "all iterations, which this schedule needs at once", self.actions_of_all
         if actions > most:
             raise Refused(
-                f"This pipeline's schedule has {actions:,} forwards and backwards in {what} (2 x "
-                f"ranks x stages_per_rank x microbatches), and {most:,} are the most here."
+                f"This pipeline's schedule has {figure(actions)} forwards and backwards in {what} "
+                f"(2 x ranks x stages_per_rank x microbatches), and {most:,} are the most here."
             )
 
     def _check_places(self, task: Any, options: Any) -> None:
@@ -199,6 +207,17 @@ class Limits:
             f"This server runs {counted(self.runs, 'run')} at a time, and that many are live now."
             f"{yours if mine else ''} Start again once one has ended. (--max-runs)"
         )
+
+
+def figure(number: int) -> str:
+    """Return a number for a sentence; a number of thousands of digits is not written out."""
+    return f"{number:,}" if number < MOST_SHOWN else f"more than {MOST_SHOWN:,}"
+
+
+def gigabytes(nbytes: int) -> str:
+    """Return a size for a sentence, whatever its number is."""
+    most = MOST_SHOWN // 10**9
+    return f"{nbytes / 1e9:,.2f} GB" if nbytes < MOST_SHOWN else f"more than {most:,} GB"
 
 
 def refuse_code(fields: Iterable[str]) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
 from workbench.transports.sizes import mailbox_bytes
 from workbench.user_code import source
@@ -83,19 +84,40 @@ def _message_pairs(strategy: str, options: Any, ranks: int) -> int:
     return 2 * ranks if strategy == "pipeline" else 0
 
 
-def model_bytes(exp: Experiment) -> int:
-    """Return the least bytes of a task's model and samples, where its file says so (``size``); 0
-    where it does not, or where the task has no such options.
+class ModelSize(NamedTuple):
+    """The size of a task's model, with its samples."""
+
+    nbytes: int  # at the least
+    tensors: int = 0  # of parameters
+
+
+def size_of_model(exp: Experiment) -> ModelSize:
+    """Return the size of a task's model and samples, without making them: by ``size`` in its file,
+    and by the shapes of its model; 0 where the task has no such options.
+
+    Raises SpecError for a model that cannot be made or has too many parts, and for a task that says
+    nothing of its size and whose model cannot be made without memory.
     """
+    from workbench.tasks._blueprint import blueprint, is_ours  # with torch
+
     if not isinstance(exp.task, str) or exp.task not in source.available("tasks"):
-        return 0
-    if "size" not in source.names_defined(source.text_of("tasks", exp.task), exp.task):
-        return 0
+        return ModelSize(0)
+    names = source.names_defined(source.text_of("tasks", exp.task), exp.task)
+    values, parts = 0, list[int]()
     try:
-        numbers = source.load("tasks", exp.task, "size")(**exp.task_options)
-    except (TypeError, ValueError):  # the task itself says what is wrong with them
-        return 0
-    return whole(numbers, 0) * (8 if exp.dtype == "float64" else 4)
+        task = source.load("tasks", exp.task, "Task")(**exp.task_options)
+        if "size" in names:
+            values = whole(source.load("tasks", exp.task, "size")(**exp.task_options), 0)
+    except (TypeError, ValueError, ImportError):  # the task's own check says what is wrong
+        return ModelSize(0)
+    if not source.places_of(exp.task):  # else it would read its files
+        try:
+            parts = [one.numel() for one in blueprint(task).parameters()]
+        except SpecError:
+            if is_ours(task) or "size" not in names:
+                raise
+    width = 8 if exp.dtype == "float64" else 4
+    return ModelSize(max(values, sum(parts)) * width, len(parts))
 
 
 def held(pids: Iterable[int], enough: int = 0) -> int:

@@ -315,8 +315,11 @@ class Runs:
 
 def _run(exp: Experiment) -> Run:
     """Start the run. Errors do not name where on this machine the server is."""
+    from workbench.tasks._blueprint import blueprints_only  # with torch
+
     try:
-        return start(exp)
+        with blueprints_only():  # a visitor's numbers build no model here
+            return start(exp)
     except SpecError as error:
         raise SpecError(str(error).replace(str(Path.cwd()), "…")) from None
     except (WorkbenchError, OSError):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import signal
 import socket
 import tempfile
@@ -37,6 +38,7 @@ from workbench.interface.app.start import start_page
 from workbench.interface.app.thumbnails import ROUTE as PICTURES
 from workbench.interface.app.thumbnails import Thumbnails
 from workbench.launchers.processes.pool import warm_pool
+from workbench.rank import allocation
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WARM_RANKS = 4  # processes that are ready for the first run
@@ -97,6 +99,7 @@ def serve(options: Options) -> None:
             f"{options.host}: leave --host out, or --watch"
         )
     options.limits.check_names()
+    os.environ[allocation.NAME] = str(options.limits.memory)
     jobs = Jobs(options.watch)
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)

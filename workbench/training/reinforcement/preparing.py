@@ -6,9 +6,12 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from torch import nn
+
 from workbench.common.errors import SpecError
 from workbench.experiment.environment_checks import has_environment
 from workbench.experiment.spec import Experiment
+from workbench.tasks._blueprint import look_at_model
 from workbench.tasks._environments import Game, check_network, plays
 from workbench.training.reinforcement.roles import Roles
 from workbench.training.reinforcement.transitions import layout_of
@@ -46,7 +49,7 @@ def facts(exp: Experiment, roles: Roles, sizes: Sizes, options: Any) -> dict[str
 
 
 def check_task(exp: Experiment) -> Sizes:
-    """Build the environment and the network of a task, and check that they fit.
+    """Build the environment of a task, look at its network, and check that they fit.
 
     Returns how large they are. Raises SpecError.
     """
@@ -66,13 +69,18 @@ def check_task(exp: Experiment) -> Sizes:
     except Exception as error:
         raise SpecError.at("task", f"{shown}: its environment cannot be made: {error}") from None
     game = Game(environment, exp.seed)
-    model = task.model()
-    check_network(model, game, shown)
+    elements = look_at_model(task, lambda model: _elements(model, game, shown))
     game.close()
-    elements = sum(one.numel() for one in model.parameters() if one.requires_grad)
     width = 8 if exp.dtype == "float64" else 4
     transition = layout_of(game.dtype, game.shape).itemsize
     return Sizes(elements, elements * width, transition, game.actions)
+
+
+def _elements(model: nn.Module, game: Game, shown: str) -> int:
+    """Return how many parameters a network trains that fits the game. Raises SpecError."""
+    if not any(one.is_meta for one in model.parameters()):  # of ours, a blueprint: those fit
+        check_network(model, game, shown)
+    return sum(one.numel() for one in model.parameters() if one.requires_grad)
 
 
 def _task_of(exp: Experiment, shown: str) -> Any:

@@ -123,6 +123,14 @@ def test_every_answer_carries_the_headers(servers: Servers) -> None:
 # ---- sessions
 
 
+def test_head_is_answered_as_get_is(servers: Servers) -> None:
+    served = servers["watch"]
+    headers = {"Host": f"127.0.0.1:{served.port}", "Connection": "close"}
+    for path, status in {"/": 200, "/watch": 200, "/nothing": 404}.items():
+        for method in ("HEAD", "GET"):
+            assert ask(served.port, method, path, headers) == status, (method, path)
+
+
 def test_a_session_is_of_the_browser_that_it_was_made_for(servers: Servers) -> None:
     for name in ("serve", "watch"):
         served, mine, yours = servers[name], Reader(), Reader()

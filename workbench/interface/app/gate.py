@@ -27,6 +27,7 @@ from bokeh.util.token import check_token_signature, get_token_payload
 from tornado.web import ErrorHandler, HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 
+from workbench.interface.app.connections import Listener
 from workbench.interface.app.lines import MOST_MESSAGE, Bounded, shorten_logs
 from workbench.interface.app.login import Door
 
@@ -84,7 +85,7 @@ def open_server(
 
     Raises OSError if it cannot listen.
     """
-    with _bound_to(at.listener):
+    with _bound_to(at):
         server = pn.io.server.get_server(
             dict(pages),
             port=at.port,
@@ -117,12 +118,18 @@ def open_server(
 
 
 @contextlib.contextmanager
-def _bound_to(listener: socket.socket | None) -> Iterator[None]:
-    """Make Bokeh's server take this socket: it has an option for a port only."""
-    server: Any = importlib.import_module("bokeh.server.server")
+def _bound_to(at: Listening) -> Iterator[None]:
+    """Make Bokeh's server take a socket that listens already, where there is one (it has an option
+    for a port only), and count its callers.
+    """
+    server = importlib.import_module("bokeh.server.server")
     bind = server.bind_sockets
-    if listener is not None:
-        server.bind_sockets = lambda address, port: ([listener], port)
+
+    def counted(address: str, port: int) -> tuple[list[Listener], int]:
+        sockets, port = ([at.listener], port) if at.listener is not None else bind(address, port)
+        return [Listener(one, at.proxied) for one in sockets], port
+
+    server.bind_sockets = counted
     try:
         yield
     finally:
@@ -219,7 +226,7 @@ class Gate:
         open_to_all = getattr(handler, "open_to_all", False)
         if open_to_all or isinstance(handler, ErrorHandler) or self.door.user(handler):
             return
-        if request.method != "GET" or isinstance(handler, WebSocketHandler):
+        if request.method not in ("GET", "HEAD") or isinstance(handler, WebSocketHandler):
             raise HTTPError(403, reason="Log in first")
         handler.redirect(self.door.login_address(request.uri or "/"))
 
@@ -279,6 +286,13 @@ class _Guarded(RequestHandler):
 
     def check_more(self) -> None:
         """Check what is asked of this kind of handler alone. Raises HTTPError."""
+
+    def head(self, *args: str, **named: str) -> Any:
+        """Answer whether GET would be, without making what it would answer with."""
+        if (known := super().head).__func__ is not RequestHandler.head:  # type: ignore[attr-defined]
+            return known(*args, **named)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        return self.finish()
 
 
 class _GuardedPage(_Guarded):

@@ -34,12 +34,12 @@ class Guesses:
 
     def wait(self, address: str) -> float:
         """Return for how many seconds nothing is taken from this address."""
-        known = self._known.get(_network(address))
+        known = self._known.get(network(address))
         return max(0.0, known.until - self._clock()) if known else 0.0
 
     def wrong(self, address: str) -> None:
         """Count a wrong password."""
-        now, name = self._clock(), _network(address)
+        now, name = self._clock(), network(address)
         known = self._known.get(name)
         if known is None or now - known.until > QUIET:
             self._make_room(name)
@@ -49,14 +49,14 @@ class Guesses:
 
     def right(self, address: str) -> None:
         """Forget the wrong guesses of this address: its user knows a password."""
-        self._known.pop(_network(address), None)
+        self._known.pop(network(address), None)
 
     def _make_room(self, name: str) -> None:
         if name not in self._known and len(self._known) >= MOST_ADDRESSES:
             del self._known[min(self._known, key=lambda one: self._known[one].until)]
 
 
-def _network(address: str) -> str:
+def network(address: str) -> str:
     """Return an IPv4 address as it is, of an IPv6 address its network: one host owns it all."""
     try:
         result = ipaddress.ip_address(address)
@@ -65,5 +65,5 @@ def _network(address: str) -> str:
     if isinstance(result, ipaddress.IPv6Address):
         if result.ipv4_mapped:
             return str(result.ipv4_mapped)
-        return str(ipaddress.ip_network((int(result), 64), strict=False))
+        return str(ipaddress.ipnetwork((int(result), 64), strict=False))
     return str(result)

@@ -165,7 +165,11 @@ def shorten_logs() -> None:
 
 
 def _shorten(record: logging.LogRecord) -> bool:
-    text = record.getMessage()
+    try:
+        text = record.getMessage()
+    except Exception:  # a page's message is the format, and its places have no values
+        text = str(record.msg)
+        record.args = ()
     if len(text) > MOST_LOGGED:
         record.msg, record.args = text[:MOST_LOGGED] + " …", ()
     return True

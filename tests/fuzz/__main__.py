@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import workbench as wb
-from tests.fuzz import pages, prices, requests, saved_runs, traces
+from tests.fuzz import crafted, pages, prices, requests, saved_runs, traces
 from tests.fuzz.cases import FAMILIES
 from tests.fuzz.family import Family, keep, kept
 from tests.fuzz.made_up import damaged
@@ -32,7 +32,7 @@ WEB = ("start_page", "partition_page")
 SERVER = ("request", "websocket")
 FILES = ("damaged_run", "made_run", "trace_folder")
 PRICED = ("costly_link", "costly_form")
-NAMES = (*FAMILIES, *FILES, *PRICED, *WEB, *SERVER, *LIVE)
+NAMES = (*FAMILIES, *FILES, *PRICED, *crafted.NAMES, *WEB, *SERVER, *LIVE)
 
 
 @contextlib.contextmanager
@@ -44,6 +44,8 @@ def families(names: set[str]) -> Iterator[dict[str, Family]]:
             by_name |= stack.enter_context(_files())
         if names & {*PRICED}:
             by_name |= stack.enter_context(prices.families())
+        if names & {*crafted.NAMES}:
+            by_name |= stack.enter_context(crafted.families())
         if names & {*WEB}:
             by_name |= stack.enter_context(pages.web_app())
         if names & {*SERVER}:

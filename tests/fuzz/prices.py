@@ -120,8 +120,17 @@ def link(chance: random.Random) -> dict[str, Any]:
             part, _, key = name.rpartition(".")
             (spec[part] if part else spec)[key] = one
         text_of_spec = json.dumps(spec)  # which is YAML
+    return {"link": _packed(text_of_spec)}
+
+
+def packed(spec: dict[str, Any]) -> str:
+    """A spec as a link; JSON is YAML."""
+    return _packed(json.dumps(spec))
+
+
+def _packed(text_of_spec: str) -> str:
     data = text_of_spec.encode(errors="replace")
-    return {"link": base64.urlsafe_b64encode(zlib.compress(data, 9)).decode().rstrip("=")}
+    return base64.urlsafe_b64encode(zlib.compress(data, 9)).decode().rstrip("=")
 
 
 def values(chance: random.Random) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from tests.fuzz import messages, saved_runs, traces
+from tests.fuzz import crafted, messages, saved_runs, traces
 from tests.fuzz.cases import FAMILIES
+from tests.fuzz.family import Family
 from tests.fuzz.made_up import damaged
 from tests.live import LONG, crowding, lenet, over_in_the_end, training
 from workbench.common.errors import SpecError
+from workbench.interface import form
 
 CASES = 100
 
@@ -52,6 +54,43 @@ def test_a_saved_run_that_was_damaged_is_refused_or_whole(tmp_path: Path) -> Non
         assert min(outcomes["['read'] by hand"], outcomes["['refused'] by hand"]) > 10, outcomes
     finally:
         opener.close()
+
+
+@pytest.fixture(scope="module")
+def crafted_families() -> Iterator[dict[str, Family]]:
+    with crafted.families() as by_name:
+        yield by_name
+
+
+@pytest.mark.parametrize("family", crafted.NAMES)
+def test_what_a_stranger_hands_in_costs_little_and_gets_a_sentence(
+    crafted_families: dict[str, Family], family: str
+) -> None:
+    """``python -m tests.fuzz crafted_recording ... --cases 250`` judges a thousand."""
+    for seed in range(CASES // 5):
+        one = crafted_families[family]
+        try:
+            one.judge(one.make(random.Random(seed)))
+        except AssertionError as error:
+            raise AssertionError(f"{family}, seed {seed}") from error
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"strategy": "ape_x", "task": "gymnasium_game", "task_options": "hidden: [30000, 30000]"},
+        {"strategy": "ape_x", "task": "gymnasium_game", "task_options": "hidden: [10000, 9000]"},
+        {"strategy": "tensor_parallel", "task": "mlp_layers", "task_options": "width: 15000"},
+        {"strategy": "tensor_parallel", "task": "mlp_layers", "task_options": "samples: 9000000"},
+        {"strategy": "tensor_parallel", "task": "video_tags", "task_options": "samples: 400000"},
+        {"chunk_bytes": "9" * 4_000},
+    ],
+)
+def test_a_visitor_s_numbers_build_nothing_in_the_server(
+    crafted_families: dict[str, Family], fields: dict[str, str]
+) -> None:
+    values = form.values(wb.Experiment()) | {"ranks": 2} | fields
+    crafted_families["crafted_form"].judge(values)
 
 
 @pytest.mark.full

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ import pytest
 
 import workbench as wb
 from tests.launchers.test_cut_off import LAUNCHER, whole
-from tests.live import until
+from tests.live import LONG, PATIENCE, over_in_the_end, training, until
 from workbench import laws
-from workbench.launchers.processes.coarser import KEYS, Folding, _groups, level
-from workbench.recording.events import CONTEXT, RECV, ROW, WAIT
+from workbench.launchers.processes.coarser import KEYS, LATE, LEAST, Folding, _groups, level
+from workbench.recording.events import CONTEXT, RECORD_BYTES, RECV, ROW, WAIT
 from workbench.views.pages.tally import Tally
 
-RATE = 400_000  # bytes a second, of the records of rank 1
-EVER = 1_000_000
+RATE = 20_000  # bytes a second, of the records of rank 1: less than any core makes of them
 
 
 @pytest.fixture
@@ -30,9 +30,13 @@ def launcher(tmp_path: Path) -> str:
     slow = LAUNCHER.replace("LATE = 0.0  # seconds", "LATE = 0.0  # seconds\nRATE = [float('inf')]")
     slow = slow.replace(
         "            target.sendall(data)\n",
-        "            target.sendall(data)\n            time.sleep(len(data) / RATE[0])\n",
+        "            while len(data) > (piece := 1000) and RATE[0] < float('inf'):\n"
+        "                target.sendall(data[:piece])\n"
+        "                data = data[piece:]\n"
+        "                time.sleep(piece / RATE[0])\n"
+        "            target.sendall(data)\n",
     )
-    assert slow.count("RATE") == 2
+    assert slow.count("RATE") == 3
     path.write_text(slow)
     return f"{path}:Launcher"
 
@@ -48,23 +52,29 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
 ) -> None:
     exp = wb.Experiment(
         task="mlp_layers",
+        task_options={"width": 48},
         ranks=2,
-        iterations=EVER,
+        iterations=LONG,
         batch_size=12,
         threads=1,
-        chunk_bytes=8192,
+        chunk_bytes=512,
+        timeout="10 min",  # no host is given up because it is slow
         launcher=launcher,
     )
-    run = wb.run(exp)
-    until(lambda: run.iteration > 1 or run.done)
-    rate()[0] = RATE
-    until(lambda: "coarser" in run.store.metadata or run.done)
-    slow = run.iteration
-    until(lambda: run.iteration > slow + 5 or run.done)
-    rate()[0] = float("inf")
-    until(lambda: full_since(run.events) > slow or run.done)
-    run.stop()
-    result = run.wait(120)
+    with over_in_the_end(wb.run(exp)) as run:
+        training(run, 1)
+        rate()[0] = RATE
+        until(lambda: missing(run) > 1.25 * LEAST / RECORD_BYTES or run.done, what="a backlog")
+        late = time.monotonic() + 1.5 * LATE
+        until(lambda: time.monotonic() > late or run.done)
+        coarse = run.iteration
+        until(lambda: run.iteration > coarse + 3 or run.done, what="iterations in few rows")
+        rate()[0] = float("inf")
+        until(lambda: "coarser" in run.store.metadata or run.done, what="word of it")
+        coarse = run.iteration
+        until(lambda: full_since(run.events) > coarse or run.done, what="all rows again")
+        run.stop()
+        result = run.wait(PATIENCE)
     assert result.ok and run.dropped == 0
     events = run.events
     assert whole(events), "rows are numbered without a gap"
@@ -81,6 +91,13 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
     words = f"coarser: {chunks:,} chunks in {rows:,} rows"
     with pytest.warns(UserWarning, match=f"{words}: laws that need every chunk .* not judged"):
         assert laws.check_events(events) == []
+
+
+def missing(run: wb.Run) -> int:
+    """Return how many rows the driver has of rank 0 and not of rank 1, which makes as many."""
+    counts = run.events["rank"].value_counts()
+    have = dict(counts.iter_rows())
+    return int(have.get(0, 0) - have.get(1, 0))
 
 
 def full_since(events: pl.DataFrame) -> int:

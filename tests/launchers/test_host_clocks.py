@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import workbench as wb
+from tests.live import PATIENCE, over_in_the_end
 from workbench import laws
 from workbench.launchers.processes.host_clock import HostClock
 from workbench.runs.launching import launch_in_words
@@ -100,9 +101,10 @@ def test_a_run_over_hosts_whose_clocks_differ() -> None:
     exp = wb.Experiment(task="mlp_layers", ranks=2, iterations=12, batch_size=12, threads=1)
     exp = exp.replace(network=wb.Network(latency="2 ms"))  # a slot is stamped with its arrival
     exp = exp.replace(faults=wb.Freeze(rank=1, at_iteration=3, seconds=1))  # and says until when
-    run = wb.run(exp.replace(launcher=LAUNCHER))
-    result = run.wait(120)
-    assert result.losses == wb.run(exp).wait(120).losses
+    with over_in_the_end(wb.run(exp.replace(launcher=LAUNCHER))) as run:
+        result = run.wait(PATIENCE)
+    with over_in_the_end(wb.run(exp)) as other:
+        assert result.losses == other.wait(PATIENCE).losses
     assert 0 < result.wall_seconds < 500, "not the difference of the clocks"
     events: Any = run.events
     assert events["end_ns"].max() - events["start_ns"].min() < 500 * S

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live import until
-from tests.views.feeding import leave_all, threads
+from tests.views.feeding import begin, leave_all, threads
 
 
 @pytest.fixture(autouse=True)
 def pages_are_left() -> Iterator[None]:
     """Close what a failed test has left open: the next one looks at threads, too."""
+    begin()
     yield
     leave_all()
 

@@ -36,8 +36,19 @@ def same(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
     assert_frame_equal(*by_lane)
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "workbench page"]
+_others: set[threading.Thread] = set()
+
+
+def threads() -> list[threading.Thread]:
+    """Return the threads of feeds, but for those that were there before this test."""
+    feeds = (thread for thread in threading.enumerate() if thread.name == "workbench page")
+    return [thread for thread in feeds if thread not in _others]
+
+
+def begin() -> None:
+    """Begin a test: whatever other tests have left is not its subject."""
+    _others.clear()
+    _others.update(threads())
 
 
 def leave_all() -> None:

@@ -175,7 +175,7 @@ def test_a_run_says_that_it_takes_the_one_before(written: Path, tmp_path: Path) 
         ({"batch_size": 32}, "batch_size=16"),
         ({"optimizer": "adam"}, "optimizer='sgd'"),
         ({"dtype": "float64"}, "dtype='float32'"),
-        ({"iterations": 4}, "nothing is left to do"),
+        ({"iterations": 4}, "after iteration 4, and iterations=4: nothing is left to do"),
         ({"resume": "/nowhere"}, "/nowhere has no checkpoint"),
     ],
     ids=str,
@@ -243,6 +243,7 @@ def test_a_model_that_nobody_keeps_is_no_silent_loss(tmp_path: Path) -> None:
 
 WRITER = """
 import resource, signal, sys, time
+from pathlib import Path
 import workbench as wb
 from tests.live import lenet
 if __name__ == "__main__":
@@ -269,6 +270,7 @@ if __name__ == "__main__":
         run.stop()
         run.wait(60)
         print(run.store.metadata["checkpoint problem"], flush=True)
+        print("left:", *Path(folder).glob(".iteration-*"), flush=True)
     else:
         print(*run.pids.values(), flush=True)
         run.wait()
@@ -311,6 +313,30 @@ def test_who_waits_for_files_of_a_lost_rank_hears_of_its_loss_at_once(tmp_path: 
         saver.abandon()
     assert time.monotonic() - lost[0] < 30, "it did not wait for its time limit"
     assert not [*tmp_path.glob("iteration-*")], "a checkpoint without rank 1 is none"
+
+
+def test_a_checkpoint_that_fails_leaves_nothing_and_the_first_rank_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    """Rank 1 cannot write; rank 0 has written its files by then, and would wait for those of rank 1
+    as long as the timeout.
+    """
+    plan = wb.Checkpoint(folder=str(tmp_path), every=1, background=True)
+    exp = wb.Experiment(ranks=2, checkpoint=plan, timeout="1 h")
+    savers, whole = [], list[bool]()
+    for rank in (0, 1):
+        parts = Parts(equal=True)
+        parts.keep("model", torch.nn.Linear(3, 3))
+        savers.append(Saver(exp, "run", Recorder.off(rank), torch.device("cpu")))
+        savers[-1].save(parts, 7, {} if rank == 0 else {"not JSON": tmp_path})
+    part = tmp_path / f".{name_of(7)}.run.part"
+    savers[0].write(0, [0, 1], 2, lambda _, success: whole.append(success))
+    until((part / "rank-0000.json").exists, what="the files of rank 0")
+    savers[1].write(1, [0, 1], 2, lambda *_: None)
+    until(lambda: whole, what="the end of rank 0's wait")
+    assert whole == [False] and not [*tmp_path.iterdir()]
+    assert savers[0].problem.startswith("checkpoint after iteration 7: ")
+    assert "rank 1 did not write its files" in savers[0].problem
 
 
 def test_what_a_slow_disk_has_still_to_write_is_not_overwritten(
@@ -419,6 +445,7 @@ def test_where_the_disk_is_full_training_goes_on_and_so_do_checkpoints(tmp_path:
     with writer(folder, limit=100_000) as process:
         out, _ = process.communicate(timeout=120)
     assert "refused" in out and "whole" in out and "File too large" in out
+    assert "left:\n" in out
     checkpoint, damaged = newest(folder)
     assert checkpoint.iteration > 0 and not damaged
     assert json.loads((checkpoint.path / MANIFEST).read_text())["iteration"] == checkpoint.iteration

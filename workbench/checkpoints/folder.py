@@ -76,6 +76,13 @@ def part_of(folder: Path, iteration: int, run: str) -> Path:
     return folder / f".{name_of(iteration)}.{run}.part"
 
 
+def discard(part: Path) -> None:
+    """Remove what there is of a checkpoint that will not be whole: its room on the disk is wanted,
+    for the next one too.
+    """
+    shutil.rmtree(part, ignore_errors=True)
+
+
 def write_json(path: Path, values: Any) -> str:
     """Write values as JSON, whole or not at all, onto the disk. Returns the SHA-256."""
     beside = path.with_name(path.name + ".tmp")
@@ -105,10 +112,10 @@ def commit(
     for rank in described["present"]:
         path = part / values_of(rank)
         while not path.exists():
-            if abandoned() or time.monotonic() > deadline:
+            if abandoned() or time.monotonic() > deadline or not part.exists():
                 raise CheckpointError(
-                    f"the checkpoint after iteration {described['iteration'] + 1} is not whole: "
-                    f"rank {rank} did not write its files in time. The one before it is untouched."
+                    f"the checkpoint after iteration {described['iteration']} is not whole: "
+                    f"rank {rank} did not write its files. The one before it is untouched."
                 )
             time.sleep(_LOOK)
         manifest = json_of(path)
@@ -239,14 +246,20 @@ class Lock:
             raise CheckpointError(
                 f"another run writes its checkpoints to {folder}: name another folder"
             ) from None
-        for left in [*folder.glob(".iteration-*.part"), *folder.glob(".iteration-*.gone")]:
-            shutil.rmtree(left, ignore_errors=True)
+        self._folder = folder
+        self._sweep()
 
     def close(self) -> None:
-        """Give it back."""
+        """Give it back, once no rank writes any more; nothing unfinished is left."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            self._sweep()
             os.close(fd)
+
+    def _sweep(self) -> None:
+        for left in self._folder.glob(".iteration-*"):
+            if left.suffix in (".part", ".gone"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _out_of_the_way(path: Path) -> Path | None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from workbench.checkpoints import random_state
-from workbench.checkpoints.folder import commit, part_of, tensors_of, values_of, write_json
+from workbench.checkpoints.folder import commit, discard, part_of, tensors_of, values_of, write_json
 from workbench.checkpoints.parts import Parts, Snapshot
 from workbench.checkpoints.tensor_file import write
 from workbench.common.errors import WorkbenchError
@@ -143,7 +143,8 @@ class Saver:
             if rank == present[0]:
                 self._commit(present, ranks, iteration)
         except (OSError, KeyError, TypeError, ValueError, WorkbenchError) as error:
-            self.problem = f"checkpoint after iteration {iteration + 1}: {error}"
+            discard(part_of(self._folder, iteration, self._run))
+            self.problem = f"checkpoint after iteration {iteration}: {error}"
             self._mark("checkpoint", now(), "failed", iteration)
             return False
         return True

@@ -125,7 +125,7 @@ def _check(exp: Experiment, manifest: Manifest) -> None:
     if manifest.iteration >= exp.iterations:
         raise SpecError.at(
             "resume",
-            f"{manifest.path} is from after iteration {manifest.iteration + 1}, and iterations="
+            f"{manifest.path} was written after iteration {manifest.iteration}, and iterations="
             f"{exp.iterations}: nothing is left to do. Raise iterations to train on",
             exp.resume,
         )
@@ -150,7 +150,7 @@ def lock_of(exp: Experiment, resumed: Manifest | None) -> Lock | None:
             lock.close()
             raise SpecError.at(
                 "checkpoint.folder",
-                f"has checkpoints of a run before, the newest after iteration {iteration + 1}: go "
+                f"has checkpoints of a run before, the newest after iteration {iteration}: go "
                 "on from it with resume=..., or name another folder",
                 exp.checkpoint.folder,
             )
@@ -187,7 +187,7 @@ def write_now(
         number = words[CHECKPOINT]
         if number != CHECKPOINT_ASKED and words[NOT_SAVED] == 1 + number:
             raise CheckpointError(
-                f"the checkpoint after iteration {number + 1} could not be written: once the run "
+                f"the checkpoint after iteration {number} could not be written: once the run "
                 'is over, run.store.metadata["checkpoint problem"] says why'
             )
         if number != CHECKPOINT_ASKED and words[SAVED] >= 1 + number:

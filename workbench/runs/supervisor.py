@@ -208,7 +208,8 @@ class Supervisor:
             return away
         if lost and not self._launcher.alive:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
-        iterations = {rank: self._control.rank_word(rank, ITERATION) for rank in lost}
+        last = self._exp.iterations - 1  # a rank that has trained counts all that are done
+        iterations = {rank: min(self._control.rank_word(rank, ITERATION), last) for rank in lost}
         reports = {**self._failures, **self.regrouping.left}
         finished = {*self._members} <= {*lost, *self.reports} - {*reports}
         error = what_went_wrong(lost, reports, self._pids, iterations, now, finished=finished)

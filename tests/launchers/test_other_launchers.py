@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from tests.live import over_in_the_end
 from tests.processes import ROOT, command
 from workbench.common.errors import PeerLost, SpecError, WorkbenchError
 from workbench.launchers import mpiexec
@@ -76,11 +77,15 @@ def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
 
 
 @pytest.mark.parametrize(("launcher", "law"), EVERYWHERE)
-def test_losses_are_those_of_local_ranks(launcher: str, law: str, mark: str) -> None:
+def test_losses_are_those_of_local_ranks(
+    launcher: str, law: str, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     exp = wb.Experiment(**SMALL | LAWS[law])
-    run = wb.run(exp.replace(launcher=launcher))
-    result = run.wait(300)
+    with over_in_the_end(wb.run(exp.replace(launcher=launcher))) as run:
+        result = run.wait(300)
     assert not left_over(mark), "the ranks, their agents and the launcher have ended"
+    assert not [*tmp_path.glob("torchelastic*")], "nor is a folder of theirs left"
     here = wb.run(exp).wait(120)
     assert result.losses == here.losses, "to the bit"
     assert result.bytes_sent == here.bytes_sent and run.dropped == 0

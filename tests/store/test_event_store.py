@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
+import os
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from tests.store.batches import batch, filled, settle
 from workbench.recording import events
 from workbench.runs.loaded import load
 from workbench.store.event_store import Store, Tap
+from workbench.store.private_folder import private_folder
 from workbench.store.table import SCHEMA, Names, to_frame
 
 
@@ -214,6 +216,34 @@ def test_parts_go_at_the_interpreters_exit_and_not_at_a_childs() -> None:
     done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True, timeout=60)
     folder = Path(done.stdout.decode().strip())
     assert folder.name.startswith("workbench-events-") and not folder.exists()
+
+
+def test_parts_of_a_killed_process_go_with_the_next_one(tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, sys
+        from tests.store.batches import Store, filled, settle
+        store = settle(filled(Store(memory_rows=500)))
+        print(*os.listdir(sys.argv[1]), flush=True)
+        if sys.argv[2:]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    root, folder = Path(workbench.store.event_store.__file__).parents[2], tmp_path / "temporary"
+    folder.mkdir()
+    living = private_folder(place := Store())  # of this process
+    os.rename(living, folder / living.name)
+    folders = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(folder), *how],
+            cwd=root,
+            env={**os.environ, "TMPDIR": str(folder)},
+            stdout=subprocess.PIPE,
+            timeout=60,
+        ).stdout.split()
+        for how in (["killed"], [])
+    ]
+    assert [len(names) for names in folders] == [2, 2] and {*folders[0]} != {*folders[1]}
+    assert os.listdir(folder) == [living.name], "a process that lives keeps its own"
+    assert place is not None
 
 
 def test_a_full_disk_keeps_everything_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ ranks, and needs the same Python at the same place.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import sys
@@ -94,5 +95,7 @@ class Launcher(CommandLauncher):
         return [*shlex.split(self.config.remote), hosts[number], "sh", "-s"], words
 
     def _torchrun(self, options: list[str]) -> list[str]:
+        """Return the command; it would leave a folder for logs, of which there are none."""
         bound = ["--numa-binding", self.config.numa_binding] if self.config.numa_binding else []
-        return [sys.executable, "-m", "torch.distributed.run", *options, *bound, *AGENT]
+        words = [sys.executable, "-m", "torch.distributed.run", "--log-dir", os.devnull]
+        return [*words, *options, *bound, *AGENT]

@@ -9,11 +9,7 @@ turned into polars once: the next snapshot reuses it. Who reads does not make th
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
-import tempfile
 import threading
 import warnings
 import weakref
@@ -26,6 +22,7 @@ from workbench.common import heap, threads
 from workbench.common.arguments import Facts, Job, Number, Place, checked
 from workbench.common.units import counted
 from workbench.store import link_faults, parquet, table, trace_folder
+from workbench.store.private_folder import private_folder
 from workbench.store.table import Batch, Names, Records
 
 __all__ = ["NOW_SCHEMA", "Store", "Tap"]
@@ -289,10 +286,7 @@ class Store:
 
     def _private_folder(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="workbench-events-"))
-            weakref.finalize(
-                self, _remove, self._folder, os.getpid()
-            )  # at the interpreter's exit too
+            self._folder = private_folder(self)
         return self._folder
 
     # ---- files
@@ -382,9 +376,3 @@ class Tap:
             self.arrived.clear()
         self.position += sum(len(batch.rows) for batch in batches)
         return batches
-
-
-def _remove(folder: Path, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child's exit leaves its parent's parts alone
-        with contextlib.suppress(OSError):
-            shutil.rmtree(folder)

@@ -21,8 +21,9 @@ import workbench as wb
 from tests.live import LONG, lenet, until
 from workbench.common import ipc
 from workbench.common.errors import WorkbenchError
+from workbench.launchers.processes.agent import Driver
 from workbench.launchers.processes.channel import Channel, Identity, accept, connect
-from workbench.launchers.processes.doorkeeper import Doorkeeper
+from workbench.launchers.processes.doorkeeper import MOST_CALLERS, Doorkeeper
 
 LAUNCHER = '''
 """Ranks whose agents call as from another host, through a wire that somebody listens to."""
@@ -184,6 +185,57 @@ def test_who_does_not_show_the_key_is_hung_up_on_and_keeps_nobody_waiting(
         one.finish(10)
     silent.close()
     noisy.close()
+
+
+def test_silent_callers_keep_no_agent_out_however_many_they_are() -> None:
+    """The one that has been silent for longest is hung up on; an agent speaks at once."""
+    door = Doorkeeper(Identity.make(), awaited=1)
+    key, fingerprint = door.proof.split("/")
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as open_ones:
+
+        def call() -> socket.socket:
+            caller = open_ones.enter_context(socket.create_connection(listener.getsockname()))
+            door.ask(*listener.accept())
+            return caller
+
+        open_ones.enter_context(door)
+        silent = [call() for _ in range(MOST_CALLERS + 1)]
+        right = call()
+        assert silent[0].recv(1) == b"", "the oldest"
+        more = [call() for _ in range(MOST_CALLERS // 2)]
+        channel = connect(right, fingerprint, 60)
+        ipc.send(channel.socket, {"key": key, "rank": 3})
+        known: list[int] = []
+        until(lambda: known.extend(hello["rank"] for hello, _ in door.known()) or known)
+        assert known == [3] and more
+        channel.finish(10)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_an_agent_that_is_hung_up_on_before_it_is_heard_calls_again(encrypted: bool) -> None:
+    door = Doorkeeper(Identity.make() if encrypted else None)
+    key, fingerprint = (door.proof + "/").split("/")[:2]
+    with socket.create_server(("127.0.0.1", 0)) as listener, door:
+        host, port = listener.getsockname()
+        called = socket.create_connection((host, port))
+        refused, _ = listener.accept()
+        refused.close()
+        driver = Driver(host, port, key, fingerprint)
+        driver.greet(called, 1)
+        listener.settimeout(0.01)
+        known: list[Any] = []
+
+        def is_known() -> bool:
+            driver.session.receive()
+            driver.stay_in_touch()
+            with contextlib.suppress(TimeoutError):
+                door.ask(*listener.accept())
+            known.extend(door.known())
+            return bool(known) or driver.gone
+
+        until(is_known)
+        assert not driver.gone and known[0][0]["pid"] == 1
+        driver.session.close()
 
 
 @pytest.fixture

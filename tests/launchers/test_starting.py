@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.live import PATIENCE
 from tests.processes import ROOT
+from workbench.common import threads
+from workbench.common.errors import WorkbenchError
 from workbench.experiment.spec import Experiment
 from workbench.rank.update_rule import optimizer_of
 
@@ -127,3 +131,37 @@ print(len(run.wait(100, progress=False).losses))
     assert done.stdout.splitlines() == ["begins [0, 1] False", "takes [0, 1] True", "2"], (
         done.stderr
     )
+
+
+WITHOUT = """
+from workbench.common.errors import WorkbenchError
+from workbench.transports.meeting_place import must_reach
+
+for address in ("127.0.0.1", "192.0.2.1"):
+    try:
+        must_reach(address)
+    except WorkbenchError as error:
+        print(error)
+"""
+
+
+def test_a_machine_without_a_network_of_its_own_is_told_what_is_missing() -> None:
+    """torch would call itself for 300 s, and show frames of C++."""
+    words = ["unshare", "--net", sys.executable, "-c", WITHOUT]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+    if done.stderr.startswith("unshare"):
+        pytest.skip(f"not run here: no network namespaces: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    here, elsewhere = done.stdout.splitlines()
+    assert "cannot listen at 127.0.0.1" in here and "ip link set lo up" in here
+    assert "192.0.2.1" in elsewhere and "launcher_options={'address': ...}" in elsewhere
+
+
+def test_a_thread_that_cannot_start_says_which_limit() -> None:
+    """A stack of 64 TB is as impossible as one thread too many."""
+    size = threading.stack_size(1 << 46)
+    try:
+        with pytest.raises(WorkbenchError, match=r"'workbench x' cannot start .*`ulimit -u`"):
+            threads.start(lambda: None, "workbench x")
+    finally:
+        threading.stack_size(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -133,3 +134,19 @@ def test_all_threads_of_the_driver_end_before_it() -> None:
             if is_thread and node.keywords and place not in (*OF_RANKS, "common/threads.py"):
                 places.append(f"{place}:{node.lineno}")
     assert places == []
+
+
+def test_a_ctrl_c_while_a_module_is_imported_does_not_reach_into_it(tmp_path: Path) -> None:
+    """polars, in Rust, panics of it, and the process does not end as one that was interrupted."""
+    (tmp_path / "takes_long.py").write_text(
+        "import os, signal, time\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(0.3)\n"
+        "except BaseException as error:\n"
+        "    print('reached:', repr(error))\n"
+        "print('whole', flush=True)\n"
+    )
+    text = "from workbench.common.threads import import_aside\nimport_aside('takes_long')\n"
+    code, out, err = ends(tmp_path, text)
+    assert (code, out) == (-signal.SIGINT, "whole\n") and "KeyboardInterrupt" in err

@@ -13,16 +13,24 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import importlib
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.common.errors import WorkbenchError
+
 GENTLE = 0.5  # seconds from the word to stop until a thread is interrupted where it is
 LONGEST = 20.0  # seconds for all to be over, on a busy machine
 Stop = Callable[[], object]
+
+
+class NoThread(WorkbenchError, RuntimeError):
+    """A thread could not be started."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +62,28 @@ def start(
     try:
         thread.start()
         _native.add(thread.native_id or 0)
-    except RuntimeError:  # there are too many threads, or the interpreter is at its end
+    except RuntimeError as error:  # there are too many threads, or the interpreter is at its end
         _running.pop(thread, None)
-        raise
+        raise NoThread(
+            f"the thread {name!r} cannot start ({error}): this user, or this container, must not "
+            "have more processes and threads. `ulimit -u` shows the limit of the user, pids.max "
+            "that of the container's cgroup"
+        ) from None
     return thread
+
+
+def import_aside(module: str) -> None:
+    """Import a module in a thread and wait for it: a Ctrl-C comes to the main thread alone, and
+    what is written in Rust panics where it finds one on its way. An error is left to the next
+    import.
+    """
+
+    def work() -> None:
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+
+    if module not in sys.modules:
+        start(work, f"workbench imports {module}").join()
 
 
 def at_the_end() -> bool:

@@ -19,6 +19,7 @@ from workbench.common import live_runs
 from workbench.common.arguments import Facts, Seconds, checked
 from workbench.common.descriptors import check_descriptors
 from workbench.common.errors import How, RunTimeout, WorkbenchError
+from workbench.common.threads import import_aside
 from workbench.common.threads import start as start_thread
 from workbench.common.units import counted
 from workbench.experiment.checks import prepare
@@ -115,6 +116,7 @@ class Run(Elastic, Lifetime, Shown):
 
     def _set_up(self, exp: Experiment) -> None:
         """Make what the ranks share, while they are being started, and order them to begin."""
+        import_aside("polars")
         from workbench.store.collector import Collector  # with polars
         from workbench.store.event_store import Store
 

@@ -12,13 +12,21 @@ import threading
 import time
 from typing import Any
 
+from workbench.common.errors import WorkbenchError
+
+LOOPBACK = "127.0.0.1"
 _LOOK = 0.02  # seconds between two calls
+_REACH = 5.0  # seconds for a connection to this machine itself
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _PORT = struct.Struct("<I")
 
 
-def meeting_place(ranks: int, host: str = "127.0.0.1") -> Any:
-    """Return a store of this process for ``ranks`` ranks to meet at; its ``port`` is free."""
+def meeting_place(ranks: int, host: str = LOOPBACK) -> Any:
+    """Return a store of this process for ``ranks`` ranks to meet at; its ``port`` is free.
+
+    Raises WorkbenchError as ``must_reach`` does.
+    """
+    must_reach(host)
     from torch._C._distributed_c10d import TCPStore
 
     listener = socket.socket()
@@ -32,6 +40,26 @@ def meeting_place(ranks: int, host: str = "127.0.0.1") -> Any:
         wait_for_workers=False,
         master_listen_fd=listener.detach(),
     )
+
+
+def must_reach(host: str) -> None:
+    """Raise WorkbenchError where this process cannot call itself at its own address ``host``: torch
+    would try for minutes.
+    """
+    try:
+        with socket.create_server((host, 0)) as listener:
+            socket.create_connection(listener.getsockname(), timeout=_REACH).close()
+    except OSError as error:
+        what = "the address of this machine's loopback interface" if host == LOOPBACK else "this"
+        remedy = (
+            "Bring it up, with IPv4: ip link set lo up"
+            if host == LOOPBACK
+            else "Name an address of this machine: launcher_options={'address': ...}"
+        )
+        raise WorkbenchError(
+            f"the driver cannot listen at {host} and call itself there ({error}), and the ranks "
+            f"meet there: {what} must be reachable. {remedy}"
+        ) from None
 
 
 def tell(job: str, port: int, ranks: int, seconds: float) -> None:

@@ -83,9 +83,12 @@ class Driver:
             "cores": sorted(os.sched_getaffinity(0)),
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }
-        channel = self._channel(sock, CALL)
-        ipc.send(channel.socket, self._hello)
-        self.session.join(channel, 0)
+        try:
+            channel = self._channel(sock, CALL)
+            ipc.send(channel.socket, self._hello)
+            self.session.join(channel, 0)
+        except (ConnectionError, TimeoutError):  # hung up on, as where many call
+            self.session.given_up = True
 
     def stay_in_touch(self) -> None:
         """Call again where the connection has ended, or nothing comes through it any more."""
@@ -93,7 +96,8 @@ class Driver:
         silent = time.monotonic() - session.heard_at
         if session.channel is not None and (not self._fingerprint or silent < SILENT):
             return
-        if not self._fingerprint or silent > self.patience:
+        # On this machine a connection ends with the driver, or it has never listened to this one.
+        if silent > self.patience or not (self._fingerprint or session.given_up):
             self.gone = True
         elif self._calling is None or not self._calling.is_alive():
             # The old connection stays until there is a new one: its end would be this agent's.

@@ -149,9 +149,12 @@ def _shake_hands(
             done = True
         except ssl.SSLWantReadError:
             pass
-        finally:  # what was wrong is sent, too
-            raw.settimeout(max(deadline - time.monotonic(), 0.01))
-            raw.sendall(outgoing.read())
+        except ssl.SSLError:  # which is told to the other side, too, if that is there
+            with contextlib.suppress(OSError):
+                raw.sendall(outgoing.read())
+            raise
+        raw.settimeout(max(deadline - time.monotonic(), 0.01))
+        raw.sendall(outgoing.read())
         if not done:
             if not (data := raw.recv(_AT_ONCE)):
                 raise ConnectionError("the other side has hung up")

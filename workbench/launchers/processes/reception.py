@@ -19,6 +19,7 @@ from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.channel import Channel, Identity
 from workbench.launchers.processes.doorkeeper import Doorkeeper
 from workbench.launchers.processes.remote_rank import ALIVE_S, RemoteRank
+from workbench.transports.meeting_place import must_reach
 
 # Seconds until those who have called are looked at again: where one is being asked, and else.
 SOON, LOOK = 0.002, 0.05
@@ -32,6 +33,7 @@ class Reception:
     def __init__(self, host: str, ranks: Sequence[int], encrypted: bool) -> None:
         self._ranks, self._encrypted = [*ranks], encrypted
         self._doorkeeper = Doorkeeper(Identity.make() if encrypted else None, len(ranks))
+        must_reach(host)
         self._listener = socket.create_server((host, 0), backlog=max(128, len(ranks)))
         self.call = f"{host}:{self._listener.getsockname()[1]}/{self._doorkeeper.proof}"
         self._called: dict[int, RemoteRank] = {}
@@ -39,7 +41,7 @@ class Reception:
         self._progress = time.monotonic()  # when the last of them has called
         self._patience: float | None = None  # seconds that one may be cut off; None: not begun
         self._greeted = 0.0
-        self._closed = threading.Event()
+        self._closed, self._ended = threading.Event(), False
         threads.start(self._serve, "workbench hosts", self._closed.set)
 
     @property
@@ -75,9 +77,10 @@ class Reception:
     def end(self) -> None:
         """Kill the ranks that have called, of a run that does not begin."""
         self.close()
-        for one in [*self._called.values()]:
-            one.signal(signal.SIGKILL)
-            one.give_up()
+        with self._news:  # from here on none is added
+            self._ended, called = True, [*self._called.values()]
+        for one in called:
+            _end(one)
 
     def _serve(self) -> None:
         """Answer agents that call, and that call again; give up those that do not in time."""
@@ -109,6 +112,8 @@ class Reception:
         except (WorkbenchError, OSError):  # no descriptor is left: the agent calls again
             return agent.cut()
         with self._news:
+            if self._ended:
+                return _end(one)
             self._called[rank], self._progress = one, time.monotonic()
             self._news.notify_all()
 
@@ -125,3 +130,8 @@ class Reception:
         for one in self._called.values():
             if one.silent_for() > patience:
                 one.give_up()
+
+
+def _end(one: RemoteRank) -> None:
+    one.signal(signal.SIGKILL)
+    one.give_up()

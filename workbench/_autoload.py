@@ -54,7 +54,7 @@ def _attach(c10d: Any, way: str) -> None:
 
             problem = groups.fits(helper)
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = _hidden(error) or f"{type(error).__name__}: {error}"
         if problem:
             print(f"[workbench] not attached: {problem}", file=sys.stderr, flush=True)
             c10d._new_process_group_helper = helper
@@ -65,9 +65,31 @@ def _attach(c10d: Any, way: str) -> None:
 
 
 def _create(*options: Any) -> Any:
-    from workbench.process_group.entry import create
-
+    try:
+        from workbench.process_group.entry import create
+    except ModuleNotFoundError as error:
+        if hidden := _hidden(error):
+            raise ModuleNotFoundError(hidden, name=error.name) from None
+        raise
     return create(*options)
+
+
+def _hidden(error: Exception) -> str:
+    """Return which file or folder has our name, and is imported in place of the package; "": it is
+    something else that is missing.
+    """
+    of_ours = isinstance(error, ModuleNotFoundError) and str(error.name).startswith("workbench")
+    module = sys.modules.get("workbench")
+    if not of_ours or module is None:
+        return ""
+    folder = next(iter(getattr(module, "__path__", ())), "")
+    if folder and os.path.isdir(os.path.join(folder, "process_group")):
+        return ""
+    place = getattr(module, "__file__", None) or folder
+    return (
+        f"{place} hides the workbench: Python imports it under the same name. Rename it, or start "
+        "the program in another folder"
+    )
 
 
 def _adopt_jobs() -> None:

@@ -17,7 +17,9 @@ AGAIN = "install it anew: pip install -e ."
 FIRST = """
 import os, sys, time
 assert sys.path[0] == os.getcwd(), "where a workbench.py of somebody's own lies"
+began = time.thread_time()
 import torch, torch.distributed as dist
+torchs = time.thread_time() - began
 assert not [name for name in sys.modules if name.split(".")[0] == "workbench"], "torch alone"
 sys.path = [place for place in sys.path if place != os.getcwd()]
 assert dist.is_backend_available("workbench")
@@ -33,7 +35,7 @@ for _ in range(20):
     entry.load()()
     costs.append(time.thread_time() - began)
 print(f"autoload: {1e3 * min(costs):.3f} ms")
-assert min(costs) < 1e-3, costs
+assert min(costs) < torchs / 300, (costs, torchs)
 
 assert "workbench" not in sys.modules
 dist.init_process_group("workbench", store=dist.HashStore(), rank=0, world_size=1)
@@ -118,3 +120,28 @@ def test_it_never_raises(
     _autoload.autoload()
     assert "WORKBENCH_DEFAULT='yes' is ignored: it takes 1, or 0" in capsys.readouterr().err
     assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
+
+
+HIDDEN = """
+import torch, torch.distributed as dist
+try:
+    dist.init_process_group("workbench", store=dist.HashStore(), rank=0, world_size=1)
+except ModuleNotFoundError as error:
+    print(error)
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+print("trains")
+"""
+
+
+@pytest.mark.parametrize("name", ["workbench.py", "workbench/__init__.py"])
+def test_a_file_that_hides_the_package_is_named(tmp_path: Path, name: str) -> None:
+    hiding = tmp_path / name
+    hiding.parent.mkdir(exist_ok=True)
+    hiding.write_text("")
+    (tmp_path / "program.py").write_text(HIDDEN)
+    line = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} program.py"]
+    ended = command(line, 120.0, WORKBENCH_ATTACH="1", PYTHONPATH=f"{tmp_path}")
+    words = f"{hiding} hides the workbench: "
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert ended.stdout.startswith(words) and ended.stdout.endswith("trains\n"), ended.stdout
+    assert f"not attached: {words}" in ended.stderr

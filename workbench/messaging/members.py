@@ -18,7 +18,7 @@ from workbench.messaging.watchdog import Patience, Watch
 from workbench.recording.group_members import group_words
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import SLICE, Control
-from workbench.shared_memory.segments import Segment
+from workbench.shared_memory.segments import Segment, cause
 from workbench.transports.between_hosts import Group, open_channels, why_no_mpi
 from workbench.transports.doorbell import Bells
 from workbench.transports.peer_page import LEAVES, LEFT, PLANES, Board, Peer, host_identity
@@ -109,7 +109,7 @@ class Members:
                     how="ended",
                     doing="init_process_group",
                     found_by=mine["rank"],
-                ) from error
+                ) from cause(error)
             board.sign(self.rank, self.size)
         return Peer(entry["rank"], entry["pid"], entry["host"], board, bells)
 
@@ -172,8 +172,8 @@ class Members:
         except OSError as error:
             doing = "opening its mailbox"
             if plane == P2P_PLANE and frm in self.watch.spare:
-                raise self.watch.ended(frm, doing) from error
-            raise self.watch.lost(frm, doing) from error
+                raise self.watch.ended(frm, doing) from cause(error)
+            raise self.watch.lost(frm, doing) from cause(error)
 
     @property
     def words(self) -> str:

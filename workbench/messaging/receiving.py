@@ -28,6 +28,7 @@ from workbench.messaging.slots import (
 )
 from workbench.recording.events import NOWHERE, RECV, WAIT, now
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
+from workbench.shared_memory.segments import cause
 from workbench.transports.in_place import Borrower, Place
 
 _DTYPE = 31 << 48  # of a signature
@@ -222,7 +223,7 @@ class RecvEngine(Engine):
         except OSError as error:
             watch = self.members.watch
             ended = watch.ended if peer in watch.spare else watch.lost
-            raise ended(peer, "reading its message") from error
+            raise ended(peer, "reading its message") from cause(error)
         if transfer.stays:
             transfer.in_place, transfer.box = message, box
             box.pass_by()

@@ -82,7 +82,8 @@ static int set_world(mover *m, PyObject *world) {
 }
 
 static int words_in(const Py_buffer *memory, i64 word, i64 count) {
-    return word >= 0 && count >= 0 && (word + count) * (i64)sizeof(i64) <= memory->len;
+    i64 there = memory->len / (i64)sizeof(i64);
+    return word >= 0 && count >= 0 && word <= there && count <= there - word;
 }
 
 /* journal, names, name, rank, world, generation, slot_bytes, control, its words of abort and loss (-1: none), board,

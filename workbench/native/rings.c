@@ -114,6 +114,9 @@ static int make_room_for_contexts(lane_reader *l) {
     return keep_contexts(l, size);
 }
 
+/* Returns `count` in thousandths of `size`, 1000 at most: what is in shared memory may say any number. */
+static i64 thousandths(i64 count, i64 size) { return count < size ? count * 1000 / size : 1000; }
+
 /* Stages the lane's new rows, then its new contexts. Returns how full its ring was, in thousandths. */
 static i64 gather_lane(lane_reader *l) {
     i64 first, stop = extent(&l->rows, &first), found = stop - l->rows.position;
@@ -130,7 +133,7 @@ static i64 gather_lane(lane_reader *l) {
     }
     i64 made = stop - l->contexts.position;
     l->new_contexts += made, l->contexts.position = stop;
-    i64 rows = found * 1000 / l->rows.size, contexts = made * 1000 / l->contexts.size;
+    i64 rows = thousandths(found, l->rows.size), contexts = thousandths(made, l->contexts.size);
     return rows > contexts ? rows : contexts;
 }
 

@@ -115,6 +115,13 @@ class Segment:
             close(self.fd)
 
 
+def cause(error: OSError) -> OSError | None:
+    """Return the cause to tell of where another process could not be looked into: None where it has
+    ended, which is said anyway.
+    """
+    return None if isinstance(error, FileNotFoundError | ProcessLookupError) else error
+
+
 def process_state(pid: int) -> str:
     """Return the kernel's letter for a process: R S D run or sleep, T stopped, Z or X ended."""
     try:

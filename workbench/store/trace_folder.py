@@ -114,9 +114,10 @@ def read_folder(
     if problems:
         store.metadata["problems"] = json.dumps(problems)
         if not partial or not len(store):
+            some = f": {', '.join(readable)}; load(folder, partial=True) gives them."
             raise WorkbenchError(
                 f"{folder}: expected whole traces, found: {'; '.join(problems)}. Records that "
-                f"could be read: {', '.join(readable)}; load(folder, partial=True) gives them."
+                f"could be read{some if len(store) else ': none.'}"
             )
 
 

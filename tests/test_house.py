@@ -230,3 +230,49 @@ def test_every_file_that_the_code_names_is_there() -> None:
                 missing.append(f"{path.relative_to(ROOT)}: {name}")
     assert not missing, "\n".join(missing)
     assert count > 50, "no names were read"
+
+
+def opened_in_the_locales_encoding(code: str) -> Iterator[str]:
+    """Yield calls in ``code`` that read or write text and do not say in which encoding; of other
+    programs' output, what becomes of bytes that are not in it.
+    """
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
+        words = [one.value for one in node.args if isinstance(one, ast.Constant)]
+        is_binary = any("b" in str(mode) for mode in [*words[-1:], given.get("mode", "")])
+        if name in ("read_text", "write_text"):
+            silent = isinstance(node.func, ast.Attribute) and "encoding" not in given
+        elif name in ("open", "fdopen", "NamedTemporaryFile", "TemporaryFile"):
+            of = getattr(getattr(node.func, "value", None), "id", "")
+            starred = any(isinstance(one, ast.Starred) for one in node.args)
+            is_file = (
+                bool(node.args) and not starred and f"{of}.{name}" not in ("os.open", "job.open")
+            )
+            silent = is_file and not is_binary and "encoding" not in given
+        else:
+            silent = given.get("text") is True and not {"encoding", "errors"} & given.keys()
+        if silent:
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def test_text_is_read_and_written_in_an_encoding_that_is_named() -> None:
+    files = [*(ROOT / "workbench").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
+    calls_in = {
+        str(file.relative_to(ROOT)): calls
+        for file in [*files, ROOT / "build_mover.py"]
+        if (calls := [*opened_in_the_locales_encoding(file.read_text(encoding="utf-8"))])
+    }
+    assert len(files) > 300 and calls_in == {}
+
+
+def test_text_in_the_locales_encoding_is_found() -> None:
+    code = """
+open("a"); open("a", "w"); Path("a").open("r"); file.read_text(); file.write_text("b")
+os.fdopen(3); run(words, text=True)
+open("a", "rb"); os.open("a", 0); file.read_text(encoding="utf-8"); write_text("a", "what", "b")
+page.open(); run(words, text=True, errors="replace"); open("a", encoding="utf-8")
+"""
+    assert len([*opened_in_the_locales_encoding(code)]) == 7

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from workbench.common.output_files import make_ready
 from workbench.common.units import counted
-from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail
+from workbench.interface.command_line import NO_USER_INTERFACE, Commands, Port, fail
 from workbench.interface.job_commands import add as add_job_commands
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
 
-app = typer.Typer(
+app = Commands(
     help="See distributed training happen: real ranks, every chunk recorded.",
     no_args_is_help=True,
     add_completion=False,

@@ -72,7 +72,7 @@ def main() -> None:
     shutil.copytree(replays, source / "replays")
     config = write_pages(source, known)
     (source.parent / f"{target.name}.yml").write_text(
-        yaml.safe_dump(config | _places(source, target))
+        yaml.safe_dump(config | _places(source, target)), encoding="utf-8"
     )
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f"]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # its advertisement of a successor
@@ -83,27 +83,32 @@ def main() -> None:
 
 def write_pages(source: Path, replays: set[str]) -> dict[str, object]:
     """Write every page as Markdown into ``source``; return mkdocs' configuration."""
-    (source / "extra.css").write_text(CSS)
+    (source / "extra.css").write_text(CSS, encoding="utf-8")
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     chapters = []
     for notebook in notebooks:
         name = OF_CHAPTER.get(notebook.name.partition("_")[0], "")
         replay = f"replays/{name}.html" if name in replays else ""
         text = chapter(notebook, source / "pictures", replay)
-        (source / f"{notebook.stem}.md").write_text(text)
+        (source / f"{notebook.stem}.md").write_text(text, encoding="utf-8")
         title = re.search(r"^# (.+)$", text, re.M)
         chapters.append(
             {title[1].replace("`", "") if title else notebook.stem: f"{notebook.stem}.md"}
         )
     for guide in GUIDES:
         (source / f"{guide}.md").write_text(
-            _repository(page((ROOT / f"docs/{guide}.md").read_text()))
+            _repository(page((ROOT / f"docs/{guide}.md").read_text(encoding="utf-8"))),
+            encoding="utf-8",
         )
-    (source / "glossary.md").write_text(_repository(page((ROOT / "GLOSSARY.md").read_text())))
-    (source / "changes.md").write_text(_repository(page((ROOT / "CHANGELOG.md").read_text())))
-    (source / "reference.md").write_text(reference())
-    (source / "gallery.md").write_text(_gallery(replays))
-    (source / "index.md").write_text(_front(replays))
+    (source / "glossary.md").write_text(
+        _repository(page((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))), encoding="utf-8"
+    )
+    (source / "changes.md").write_text(
+        _repository(page((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))), encoding="utf-8"
+    )
+    (source / "reference.md").write_text(reference(), encoding="utf-8")
+    (source / "gallery.md").write_text(_gallery(replays), encoding="utf-8")
+    (source / "index.md").write_text(_front(replays), encoding="utf-8")
     return {
         "site_name": "Distributed training workbench",
         "theme": {
@@ -150,7 +155,7 @@ def _gallery(replays: set[str]) -> str:
 
 def _front(replays: set[str]) -> str:
     """Return the front page: the README's first part, a live replay in place of its pictures."""
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     head, _, rest = readme.partition("![Four ranks on a ring")
     table = "| I want to" + rest.partition("| I want to")[2].partition("## The chapters")[0]
     table = table.replace("(#your-own-job)", "(own_job.md)")

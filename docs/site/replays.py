@@ -101,7 +101,9 @@ def record(folder: Path, names: list[str]) -> None:
         run.wait(120, progress=False)
         page = folder / f"{name}.html"
         run.to_html(page)
-        page.write_text(opening(page.read_text(), scenes()[scene].label))
+        page.write_text(
+            opening(page.read_text(encoding="utf-8"), scenes()[scene].label), encoding="utf-8"
+        )
 
 
 def opening(page: str, label: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
+from tests.live import PATIENCE, over_in_the_end
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "workbench.cli"]
@@ -137,3 +139,61 @@ def test_ctrl_c_ends_a_run_cleanly_and_saves_it(tmp_path: Path) -> None:
     assert shell.returncode == 130, rest_of_output.decode()
     assert b"stopped before its end" in rest_of_output and b"Traceback" not in rest_of_output
     assert wb.load(tmp_path / "a.parquet").events.height > 0
+
+
+@pytest.fixture(scope="module")
+def locales(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """Environments of four locales; two of them are compiled, as no machine has them installed."""
+    folder = tmp_path_factory.mktemp("locales")
+    old = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = [{"LC_ALL": "C", **old}, {"LC_ALL": "C.UTF-8"}]
+    for place, letters in (("zh_CN", "GB18030"), ("en_US", "ISO-8859-1")):
+        name = f"{place}.{letters}"
+        words = ["localedef", "-i", place, "-f", letters, str(folder / name)]
+        if shutil.which(words[0]) and (subprocess.run(words, capture_output=True).returncode < 2):
+            result.append({"LC_ALL": name, "LOCPATH": str(folder), **old})
+        else:  # Python's streams alone
+            result.append({"LC_ALL": "C", "PYTHONIOENCODING": letters, **old})
+    return result
+
+
+IN_ANY_LOCALE = """
+import sys
+import workbench as wb
+from workbench.cli import app
+from workbench.experiment.checks import prepare
+
+page, spec, wrong = sys.argv[1:]
+prepare(wb.Experiment.from_yaml(spec))
+wb.load("run.parquet").to_html(page)
+app(["run", spec, "--dry-run"], standalone_mode=False)
+app(["run", wrong])
+"""
+
+
+def test_files_and_output_are_right_in_every_locale(
+    tmp_path: Path, locales: list[dict[str, str]]
+) -> None:
+    """Files are of UTF-8, and a terminal that lacks a letter is shown its number. A terminal that
+    says it has no columns is written to, too.
+    """
+    exp = wb.Experiment(strategy="data_parallel", task="lenet_digits", ranks=2, iterations=2)
+    with over_in_the_end(wb.run(exp)) as run:
+        run.wait(PATIENCE)
+    run.store.save(tmp_path / "run.parquet")
+    (tmp_path / "ü.yaml").write_text(f"# für dich: →\n{exp.to_yaml()}", encoding="utf-8")
+    (tmp_path / "wrong.yaml").write_text("strategy: →", encoding="utf-8")
+    (tmp_path / "script.py").write_text(IN_ANY_LOCALE, encoding="utf-8")
+    for number, letters in enumerate(locales):
+        done = subprocess.run(
+            [sys.executable, "script.py", f"{number}.html", "ü.yaml", "wrong.yaml"],
+            cwd=tmp_path,
+            env={**SHELL, "COLUMNS": "0", **letters},
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        shown = (letters, done.stdout, done.stderr)
+        assert b"warm pool" in done.stdout and b"strategy" in done.stderr, shown
+        assert b"Traceback" not in done.stderr and done.returncode == 1, shown
+        page = (tmp_path / f"{number}.html").read_text(encoding="utf-8")
+        assert "→" in page and "â†" not in page and "鈫" not in page, letters

@@ -42,7 +42,7 @@ def connections() -> list[int] | None:
     None: the kernel does not list them.
     """
     try:
-        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        lines = Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]
     except OSError:
         return None
     rows = [line.split() for line in lines]

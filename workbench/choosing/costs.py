@@ -215,7 +215,7 @@ def place() -> Path:
 
 def default_costs() -> str:
     """Return the shipped costs as JSON, for a machine without measurements."""
-    return Path(__file__).with_name("shipped.json").read_text()
+    return Path(__file__).with_name("shipped.json").read_text(encoding="utf-8")
 
 
 def load() -> Costs:
@@ -225,7 +225,7 @@ def load() -> Costs:
     """
     if environment.text("WORKBENCH_COSTS") != SHIPPED:
         try:
-            result = Costs.from_json(place().read_text())
+            result = Costs.from_json(place().read_text(encoding="utf-8"))
         except (OSError, ValueError):
             pass
         else:

@@ -71,7 +71,7 @@ def scene_manifests() -> list[Manifest]:
 def _manifest(file: Path) -> Manifest:
     """Return the manifest in a file. Raises ValueError, which says what it lacks."""
     try:
-        values = json.loads(file.read_text())
+        values = json.loads(file.read_text(encoding="utf-8"))
         facts = dict(values.get("facts", {}))
         opens = tuple(map(str, values.get("opens", ())))
         return Manifest(file.parent, str(values["label"]), float(values["order"]), facts, opens)
@@ -110,7 +110,7 @@ def modules(*entries: str) -> tuple[str, ...]:
 def _imports(name: str) -> list[str]:
     """Return the assets that one imports. Raises ImportError where they could not be joined."""
     try:
-        files = imported(asset(name).read_text())
+        files = imported(asset(name).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ImportError(f"{asset(name)}: {error}") from None
     return [posixpath.normpath(posixpath.join(name, "..", file)) for file in files]
@@ -127,7 +127,7 @@ def joined(*entries: str) -> str:
 
 
 def _joined(names: tuple[str, ...]) -> str:
-    texts = {name: asset(name).read_text() for name in names}
+    texts = {name: asset(name).read_text(encoding="utf-8") for name in names}
     for name, files in clashes(texts).items():
         raise ImportError(
             f"assets: {name} is declared in {' and in '.join(str(asset(file)) for file in files)}; "
@@ -161,7 +161,7 @@ def _stage_module(scenes: tuple[tuple[str, str, float], ...], _own: Any) -> str:
     """
     files = {name: scene_file(name) for name, _, _ in scenes}
     for name, file in files.items():
-        if f"{name}Scene" not in declared(asset(file).read_text()):
+        if f"{name}Scene" not in declared(asset(file).read_text(encoding="utf-8")):
             raise ImportError(f"{asset(file)} has to export {name}Scene: an object with build()")
     return _joined(modules(STAGE, *files.values())) + _registry(scenes)
 
@@ -189,5 +189,6 @@ _BLANK = re.compile(r"\s*([{};])\s*|\s{2,}")
 def theme() -> str:
     """Return the view's style sheet, without comments and most blanks: each widget has it."""
     return _BLANK.sub(
-        lambda blank: blank[1] or " ", _COMMENT.sub("", asset("chrome/theme.css").read_text())
+        lambda blank: blank[1] or " ",
+        _COMMENT.sub("", asset("chrome/theme.css").read_text(encoding="utf-8")),
     )

@@ -77,7 +77,7 @@ def _searched_folders() -> frozenset[Path]:
     folders = {Path(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one}
     for library in _library_folders():
         for pth in library.glob("*.pth"):
-            lines = pth.read_text(errors="replace").splitlines()
+            lines = pth.read_text(errors="replace", encoding="utf-8").splitlines()
             folders |= {library / line for line in lines if line and (library / line).is_dir()}
     return frozenset(folder.resolve() for folder in folders)
 

@@ -42,7 +42,9 @@ def torchrun(folder: Path, ranks: int, **values: float) -> subprocess.CompletedP
     ``folder/trace``; ``values`` stand in the script.
     """
     script = folder / "train.py"
-    script.write_text(SCRIPT.format(**{"leaves_early": 0, "sleep_s": 0.0, **values}))
+    script.write_text(
+        SCRIPT.format(**{"leaves_early": 0, "sleep_s": 0.0, **values}), encoding="utf-8"
+    )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     mine = {"WORKBENCH_DEFAULT": "1", "WORKBENCH_TRACE": str(folder / "trace")}
     return subprocess.run(
@@ -51,6 +53,7 @@ def torchrun(folder: Path, ranks: int, **values: float) -> subprocess.CompletedP
         capture_output=True,
         text=True,
         timeout=120,
+        errors="replace",
     )
 
 

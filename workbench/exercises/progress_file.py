@@ -59,7 +59,7 @@ def change(edit: Callable[[dict[str, Any]], None]) -> None:
     place = path()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        lock = (place.parent / f".{place.name}.lock").open("w")
+        lock = (place.parent / f".{place.name}.lock").open("w", encoding="utf-8")
     except OSError as error:
         raise WorkbenchError(
             f"cannot keep {WHAT} in {place}: {error.strerror}. "

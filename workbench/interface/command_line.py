@@ -6,7 +6,9 @@ Heavy imports wait inside the commands, so that ``workbench --help`` answers at 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Never
+import sys
+from io import TextIOWrapper
+from typing import Annotated, Any, Never
 
 import typer
 from rich.console import Console
@@ -17,6 +19,20 @@ NO_USER_INTERFACE = (
     "the user interface is not installed here; install it with: "
     "pip install 'distributed-training-workbench[ui]'"
 )
+
+
+if os.environ.get("COLUMNS") == "0":  # a terminal of unknown width: rich would print nothing
+    del os.environ["COLUMNS"]
+
+
+class Commands(typer.Typer):
+    """Commands that write on any terminal: what its encoding lacks becomes an escape, no error."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        return super().__call__(*args, **options)
 
 
 def fail(error: object) -> Never:

@@ -63,7 +63,9 @@ def flavour(path: str) -> str:
     """Return whose mpiexec it is: "mpich", "openmpi", or "" for another's."""
     words = [path, "--version"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=30, check=False, errors="replace"
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     output = done.stdout + done.stderr

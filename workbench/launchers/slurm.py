@@ -176,6 +176,7 @@ def _slurm(
             text=True,
             timeout=ANSWER,
             check=False,
+            errors="replace",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(words, 1, "", f"{words[0]}: {error}")

@@ -92,7 +92,12 @@ def _compile(words: Sequence[str]) -> tuple[bool, str]:
     Returns whether it succeeded, and its messages.
     """
     with subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+        errors="replace",
     ) as compiler:
         try:
             messages = compiler.communicate(timeout=DEADLINE)[1]

@@ -182,7 +182,7 @@ class Stolen:
     def _read() -> tuple[int, int]:
         """Read the ticks of all cores: at work, and stolen."""
         try:
-            with open("/proc/stat") as file:
+            with open("/proc/stat", encoding="utf-8") as file:
                 ticks = [int(word) for word in file.readline().split()[1:9]]
             user, nice, system, _, _, interrupts, soft, stolen = ticks
         except (OSError, ValueError):

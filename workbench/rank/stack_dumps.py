@@ -153,6 +153,6 @@ def _sources(value: Any) -> Iterator[Source]:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(errors="replace")
+        return file.read_text(errors="replace", encoding="utf-8")
     except OSError:
         return ""

@@ -84,7 +84,7 @@ def _ticks() -> list[int]:
     """Read the ticks of all cores: user, nice, system, idle, disk, interrupts, soft interrupts,
     stolen.
     """
-    with contextlib.suppress(OSError, ValueError), open("/proc/stat") as file:
+    with contextlib.suppress(OSError, ValueError), open("/proc/stat", encoding="utf-8") as file:
         return [int(word) for word in file.readline().split()[1:9]]
     return [0] * 8
 

@@ -81,7 +81,9 @@ def _processes() -> dict[int, _Process]:
         try:
             pairs = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            state, parent = (
+                (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
+            )
         except OSError:  # another user's, or it has just ended
             continue
         if state not in "ZX" and words[0]:

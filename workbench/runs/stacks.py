@@ -107,7 +107,9 @@ def _look(spy: str, process: RankProcess) -> tuple[Stack, ...]:
     command = [spy, "dump", "--json", "--pid", str(process.pid)]
     whom = f"rank {process.rank} (process {process.pid})"
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIMIT, check=False, errors="replace"
+        )
     except subprocess.TimeoutExpired:
         raise WorkbenchError(f"py-spy has not read {whom} within {LIMIT:.0f} s") from None
     if done.returncode or not done.stdout.strip():

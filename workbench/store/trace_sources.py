@@ -70,7 +70,9 @@ def is_living(source: Source) -> bool:
     A later process may have its number.
     """
     try:
-        stat = Path(f"/proc/{source.pid}/stat").read_text().rpartition(")")[2].split()
+        stat = (
+            Path(f"/proc/{source.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
         result = source.folder.stat().st_mtime
     except OSError:
         return False

@@ -238,6 +238,6 @@ def _in_time(work: Callable[[], None], deadline: float, what: str) -> None:
 
 def _names_in_memory() -> set[str]:
     """Return the files of shared memory that this process has mapped."""
-    with open("/proc/self/maps") as file:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         names = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if _SHARED in line}
     return {name for name in names if name.startswith(_SHARED) and not name.endswith("(deleted)")}

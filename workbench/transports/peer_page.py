@@ -57,7 +57,7 @@ def host_identity() -> str:
     """
     if name := environment.text("WORKBENCH_HOST"):
         return name
-    with open("/proc/sys/kernel/random/boot_id") as file:
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
 
 
@@ -66,7 +66,7 @@ def clock_identity() -> str:
     namespace = ""
     with contextlib.suppress(OSError):  # a kernel without time namespaces
         namespace = os.readlink("/proc/self/ns/time")
-    with open("/proc/sys/kernel/random/boot_id") as file:
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return f"{file.read().strip()} {namespace}"
 
 

@@ -130,8 +130,8 @@ def text_of(folder: str, value: str | Source, prefix: str = "") -> str:
     place = split_path(value)
     try:
         file = place[0] if place else extensions.file_of(folder, f"{prefix}{value}")
-        return file.read_text()
-    except (ImportError, OSError, UnicodeDecodeError) as error:
+        return importlib.util.decode_source(file.read_bytes())
+    except (ImportError, OSError, SyntaxError, UnicodeDecodeError) as error:
         raise SpecError(f"{value!r} cannot be read: {error}") from None
 
 

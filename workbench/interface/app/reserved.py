@@ -164,7 +164,7 @@ def _memory_files() -> int:
 
 def _resident(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/statm") as file:
+        with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
             return int(file.read().split()[1]) * PAGE_BYTES
     except (OSError, IndexError):  # it has ended
         return 0
@@ -176,7 +176,7 @@ def _own_part(pid: int) -> tuple[int, int]:
     A page that n processes share counts for an n-th in each.
     """
     try:
-        with open(f"/proc/{pid}/smaps_rollup") as file:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
             facts = {line.split(":")[0]: line.split()[1] for line in file if line.startswith("Pss")}
     except OSError:
         return 0, 0

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import decode_source
 from typing import Any
 
 from workbench.collectives import refusal, takes_of
@@ -302,9 +303,9 @@ def _dtypes(dtypes: str | Iterable[str]) -> tuple[str, ...]:
 
 def _text(file: str) -> list[str]:
     try:
-        with open(file) as text:
-            return text.read().splitlines()
-    except OSError:
+        with open(file, "rb") as source:
+            return decode_source(source.read()).splitlines()
+    except (OSError, SyntaxError, UnicodeDecodeError):
         return []
 
 

@@ -152,7 +152,11 @@ def uneven(ranks: int) -> int:
 def mutant(name: str, ground: Experiment, options: Mapping[str, Any] | None = None) -> Subject:
     """Return the experiment with this bug in it."""
     file = HERE / "mutants" / f"{name}.py"
-    words = (ast.get_docstring(syntax.parse(file.read_text())) or "").splitlines()[0].rstrip(".")
+    words = (
+        (ast.get_docstring(syntax.parse(file.read_text(encoding="utf-8"))) or "")
+        .splitlines()[0]
+        .rstrip(".")
+    )
     plain: dict[str, Any] = {"all_reduce": "ring", "memory_limit": None}
     exp = ground.replace(**_path(file), options={**(options or {})}, **plain, **_undisturbed())
     draws = RESUMING.get(name) == "generators"

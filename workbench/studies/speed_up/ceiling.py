@@ -41,6 +41,7 @@ class KernelProcesses:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, **_ONE_THREAD},
                 start_new_session=True,
+                errors="replace",
             )
             for _ in range(most)
         ]

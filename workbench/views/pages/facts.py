@@ -135,7 +135,7 @@ _TITLE = re.compile(r'^TITLE = "(.+)"$', re.MULTILINE)
 def _title(strategy: str) -> str:
     """Return the strategy's name as people write it: the TITLE in its file, else from its name."""
     file = extensions.files("strategies").get(strategy)
-    match = _TITLE.search(file.read_text()) if file else None
+    match = _TITLE.search(file.read_text(encoding="utf-8")) if file else None
     return match[1] if match else strategy.replace("_", " ").capitalize()
 
 

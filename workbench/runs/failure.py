@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.common.errors import How, LastReport, PeerLost, WorkbenchError, from_fields
 from workbench.launchers.processes.rank_handle import LocalRank
 from workbench.rank.stack_dumps import ASK
+from workbench.shared_memory.control_block import ITERATION, Control
 from workbench.shared_memory.segments import describe_end, how_it_ended, process_state
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ def what_went_wrong(
     if lone:  # a rank that was told to end meanwhile knows nothing of it
         return from_fields(next(iter(lone.values())))
     return None
+
+
+def where_lost(control: Control, lost: Iterable[int], iterations: int) -> dict[int, int]:
+    """Return the iteration that each lost rank was in; one that has trained counts what is done."""
+    return {rank: min(control.rank_word(rank, ITERATION), iterations - 1) for rank in lost}
 
 
 def seen_to_end(failures: Reports) -> set[int]:

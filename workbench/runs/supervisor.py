@@ -19,7 +19,7 @@ from workbench.rank.stop_watch import StopWatch
 from workbench.rank.unreachable import cut_off
 from workbench.runs.conducting import Conductor
 from workbench.runs.enough import check_enough
-from workbench.runs.failure import end_to_come, places_of, seen_to_end, what_went_wrong
+from workbench.runs.failure import end_to_come, places_of, seen_to_end, what_went_wrong, where_lost
 from workbench.runs.gathering import Gathering
 from workbench.runs.host_watch import HostWatch
 from workbench.runs.outcome import Reports
@@ -27,7 +27,6 @@ from workbench.runs.quorum import Quorum
 from workbench.runs.regrouping import Regrouping
 from workbench.shared_memory.control_block import (
     ABORT,
-    ITERATION,
     LEAVES,
     LOST,
     REGROUP,
@@ -195,10 +194,7 @@ class Supervisor:
         return lost if failed_at is None else lost & seen_to_end(self._failures)
 
     def error(self, now: pl.DataFrame) -> WorkbenchError | None:
-        """Return the error of the run, the cause before its consequences; None: it went well.
-
-        ``now``: the status of all lanes when the run ended (``store.now``).
-        """
+        """Return the error of the run, the cause before its consequences; None: it went well."""
         if self._run._called_off:
             return WorkbenchError(self._run._called_off)
         if self._late is not None:
@@ -208,8 +204,7 @@ class Supervisor:
             return away
         if lost and not self._launcher.alive:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
-        last = self._exp.iterations - 1  # a rank that has trained counts all that are done
-        iterations = {rank: min(self._control.rank_word(rank, ITERATION), last) for rank in lost}
+        iterations = where_lost(self._control, lost, self._exp.iterations)
         reports = {**self._failures, **self.regrouping.left}
         finished = {*self._members} <= {*lost, *self.reports} - {*reports}
         error = what_went_wrong(lost, reports, self._pids, iterations, now, finished=finished)

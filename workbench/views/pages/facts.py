@@ -141,7 +141,7 @@ def _title(strategy: str) -> str:
 
 def ranks_noted(metadata: Mapping[str, str]) -> int:
     """Return how many ranks a job has, as far as those that have come say; 0 if none does."""
-    with _as_stored():
+    with as_stored():
         return int(metadata.get("ranks", 0))
 
 

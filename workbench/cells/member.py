@@ -12,20 +12,20 @@ from workbench.shared_memory.segments import Segment
 
 
 class Member(LocalRank):
-    """A process with its orders. ``out``, ``err``: what it prints. ``trace``: what it records."""
+    """A process with its orders. ``out``, ``err``: what it prints."""
 
     def __init__(
         self, rank: int, home: ForkServer, control: Segment, trace: Segment, orders: dict[str, Any]
     ) -> None:
         (process,) = home.take(1)  # first: where there is none nothing is open yet
         super().__init__(rank, process, home)
-        self.trace = trace
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
         self.out, self.err = (Lines(read) for read, _ in pipes)
         fds = [control.fd, trace.fd, *(write for _, write in pipes)]
         self.order({"work": "cells", "rank": rank, **orders}, fds=fds)
         for _, write in pipes:
             os.close(write)
+        trace.close()  # the collector reads its memory
 
     @property
     def end(self) -> str:
@@ -35,4 +35,3 @@ class Member(LocalRank):
         super().close()
         self.out.close()
         self.err.close()
-        self.trace.close()

@@ -331,7 +331,9 @@ class Ranks(Steering, Shown):
         self._entry.leave()
         _let_go(self._members, self._collector)
         self._stores.close()
-        del self._rendezvous
+        self._control.unshare()
+        self._recorder = Recorder.off(-1)
+        del self._rendezvous, self._driver_trace
         calls, self._at_end = self._at_end, []
         for call in calls:
             with contextlib.suppress(Exception):  # a picture's fault is not ours

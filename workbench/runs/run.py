@@ -218,8 +218,9 @@ class Run(Elastic, Lifetime, Shown):
         self._meters = [read_meters(segment.memory) for segment in self._segments]
         self.store.metadata["overhead"] = self._overhead(result.wall_seconds).to_json()
         traces = (*self._segments, *self._past_segments, self._driver_trace)
-        for segment in (*traces, self._control.segment):
+        for segment in traces:
             segment.close()
+        self._control.unshare()
         self._lookout.close()
         if self._checkpoint_lock is not None:
             self._checkpoint_lock.close()

@@ -149,6 +149,15 @@ class Control:
         control.nic_lock(1)
         return control
 
+    def unshare(self) -> None:
+        """Give the memory and its descriptor back once all ranks have ended; the last words stay,
+        for this process alone.
+        """
+        shared, self.segment = self.segment, self.segment.private_copy()
+        self.words = self.segment.words
+        self._own_gates.clear()
+        shared.close()
+
     def nic_lock(self, initial: int | None = None) -> Semaphore:
         """Return the lock of the network cards: see network_cards.py."""
         return self.segment.semaphore(self._gates_at + self.ranks * SEMAPHORE_BYTES, initial)

@@ -104,6 +104,17 @@ class Segment:
         )  # kind 1: counting
         return lock
 
+    def private_copy(self) -> Segment:
+        """Return a copy in memory of this process alone, which takes no descriptor (a mapping of a
+        shared one has its own) and no memory for pages without a word.
+        """
+        copy, page = Segment(-1, self.nbytes), mmap.PAGESIZE
+        empty = bytes(page)
+        for at in range(0, self.nbytes, page):
+            if (words := self.map[at : at + page]) != empty[: len(words)]:
+                copy.map[at : at + page] = words
+        return copy
+
     def close(self) -> None:
         """Give the descriptor back; the mapping goes with its last user."""
         fd, self.fd = self.fd, -1  # first: two threads that close at once may not close twice

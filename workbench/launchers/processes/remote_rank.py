@@ -122,7 +122,7 @@ class RemoteRank:
 
     def order(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
         """Send it a message; what the driver's memory says goes along, and is relayed from now."""
-        if self._words is None:
+        if self._words is None and self._code is None:
             self._compare_clocks()
             control, trace = (Segment(os.dup(fd), os.fstat(fd).st_size) for fd in fds[:2])
             self._trace, self._words = trace, Words(control.words)
@@ -154,7 +154,8 @@ class RemoteRank:
         """Send the agent what the driver has changed, and now and then that it is there."""
         if self._left:
             return
-        if self._words is not None and self._code is None and (changes := self._words.changes()):
+        words = self._words
+        if words is not None and self._code is None and (changes := words.changes()):
             self._tell({"words": changes})
         moment = time.monotonic()
         if moment - self._pinged > (ALIVE_S if self.clock is None else ASK_S):
@@ -198,6 +199,7 @@ class RemoteRank:
         if self._words is not None:
             self._words.apply([[self._word(BORDERS), GONE]])
         self.silent, self._code = code is None, -signal.SIGKILL if code is None else code
+        self._words = self._trace = None  # a run that is kept keeps no memory of its ranks
         self._inner.close()
         if code is None:
             self.leave()

@@ -179,7 +179,8 @@ class Recording:
         """Add one row; what is not given is unknown. Raises ValueError for what no row holds."""
         assert kind in KINDS
         base = {"rank": rank, "lane": lane, "kind": kind, "start_ns": start_ns, "end_ns": end_ns}
-        for name, value in (row := base | more).items():
+        row: dict[str, Any] = base | more
+        for name, value in row.items():
             if isinstance(value, str):
                 value.encode()  # half of a pair of surrogates is no text: UnicodeEncodeError
             elif name != "value" and not -1 << _BITS[name] <= value < 1 << _BITS[name]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.interface.app.served import Reader, Served, end, launch
 from tests.live import until
+from workbench.interface.app.guesses import network
 from workbench.interface.app.lines import shorten_logs
 
 FILES = 200  # descriptors that the server may have
@@ -93,3 +94,8 @@ def test_a_message_that_is_no_format_is_logged(text: str, args: tuple[object, ..
     record = logging.LogRecord("x", logging.ERROR, "x", 1, text, args, None)
     assert logging.getLogger("bokeh.server.protocol_handler").filter(record)
     assert len(record.getMessage()) < 600
+
+
+def test_an_address_of_ipv6_counts_as_its_network() -> None:
+    assert network("2001:db8::1:2") == network("2001:db8::9") == "2001:db8::/64"
+    assert network("::ffff:192.0.2.1") == "192.0.2.1" and network("") == ""

@@ -122,7 +122,7 @@ def _bound_to(at: Listening) -> Iterator[None]:
     """Make Bokeh's server take a socket that listens already, where there is one (it has an option
     for a port only), and count its callers.
     """
-    server = importlib.import_module("bokeh.server.server")
+    server: Any = importlib.import_module("bokeh.server.server")
     bind = server.bind_sockets
 
     def counted(address: str, port: int) -> tuple[list[Listener], int]:

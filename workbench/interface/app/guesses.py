@@ -65,5 +65,5 @@ def network(address: str) -> str:
     if isinstance(result, ipaddress.IPv6Address):
         if result.ipv4_mapped:
             return str(result.ipv4_mapped)
-        return str(ipaddress.ipnetwork((int(result), 64), strict=False))
+        return str(ipaddress.ip_network((int(result), 64), strict=False))
     return str(result)

@@ -142,7 +142,7 @@ def _title(strategy: str) -> str:
 def ranks_noted(metadata: Mapping[str, str]) -> int:
     """Return how many ranks a job has, as far as those that have come say; 0 if none does."""
     with as_stored():
-        return int(metadata.get("ranks", 0))
+        return _ranks(metadata.get("ranks", 0))
 
 
 def circle_of(metadata: Mapping[str, str]) -> list[dict[str, int]]:

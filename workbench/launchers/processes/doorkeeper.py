@@ -95,11 +95,7 @@ class Doorkeeper:
                 agent = accept(caller, self._identity, HELLO)
             agent.socket.settimeout(HELLO)
             message = ipc.receive(agent.socket, most=LONGEST_HELLO)
-<<<<<<< HEAD
             if message is not None and self._is_key(message[0].get("key")):
-=======
-            if message is not None and _is_same(str(message[0].get("key")), self._key):
->>>>>>> ef39918 (Take a caller's key of any letters, and name two things as they are called)
                 if not self._over:
                     return self._known.put((message[0], agent))
                 why = "all ranks have called"
@@ -116,13 +112,7 @@ class Doorkeeper:
             _log.warning("hung up on %s:%s: %s", *address[:2], why)
 
 
-<<<<<<< HEAD
 def _hang_up(caller: socket.socket) -> None:
     """End the wait of the thread that asks it, which closes it."""
     with contextlib.suppress(OSError):
         caller.shutdown(socket.SHUT_RDWR)
-=======
-def _is_same(key: str, right: str) -> bool:
-    """Compare two keys in a time that tells nothing of them. ``key`` may be any text."""
-    return hmac.compare_digest(key.encode("utf-8", "surrogatepass"), right.encode())
->>>>>>> ef39918 (Take a caller's key of any letters, and name two things as they are called)

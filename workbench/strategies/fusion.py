@@ -1,14 +1,16 @@
 """Data parallel with tensor fusion: gradients are copied into a buffer, and that is all-reduced.
 
 A message costs its latency however small it is: two hundred small tensors pay it two hundred times,
-a full buffer once. With ``cycle`` a thread looks that often for gradients that every rank has by
-now, while backward computes the rest. Ranks agree on which those are by a tiny all-reduce (the
-least count of them, in group "control"), since all must fuse alike.
+a full buffer once. With ``cycle`` a thread shares gradients that often, while backward computes the
+rest: each rank reports what is ready, rank 0 answers with what is ready on all of them, in whatever
+orders it became so (training/communication_efficient/cycles.py). With "0 ms" all of them are shared
+after backward, in one fixed order, without negotiation and without overlap.
 
 Paper  Sergeev & Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow", arXiv
        1802.05799, 2018, section "Tensor Fusion".
 Cost   t tensors of L bytes: t·α becomes ⌈L/threshold⌉·α; two copies of L bytes are added.
-Law    equal to sequential training within rounding; threshold 0 is one all-reduce a tensor.
+Law    equal to sequential training within rounding; threshold 0 is one all-reduce a tensor; every
+       tensor is in one answer, after the last rank's report of it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Config:
     """Options of ``strategy="fusion"``."""
 
     threshold: str = "64 MB"  # most bytes of gradients in one message: 0 MB sends each for itself
-    cycle: str = "0 ms"  # between two looks for what is ready during backward; 0 ms: at its end
+    cycle: str = "0 ms"  # from one negotiation to the next (Horovod: 5 ms); 0 ms: none, no overlap
 
     def __post_init__(self) -> None:
         for name, read in (("threshold", size_bytes), ("cycle", duration_ns)):

@@ -6,6 +6,7 @@ it must be data parallel, with sequential training.
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 import workbench as wb
+from tests.digits import Digits
 from tests.live import LONG, lenet, training
 from tests.pairwise import Case, first, pairwise, sampled
 from tests.training.communication_efficient.fewer_words import ITERATIONS, check_equal, done
@@ -22,6 +24,7 @@ from workbench.laws import replicas_identical
 from workbench.strategies.top_k import largest
 from workbench.tasks.lenet_digits import Task
 from workbench.training.communication_efficient import theory
+from workbench.training.communication_efficient.cycles import Coordinator
 from workbench.user_code import source
 
 
@@ -300,3 +303,67 @@ def test_a_mutant_fails(what: str, tmp_path: Path) -> None:
     wrong = wb.run(exp).wait(timeout=60)
     with pytest.raises(AssertionError, match="differ"):
         check_equal(wrong, right.losses, right.parameters, "float64")
+
+
+# -- fusion's cycles: which tensors are ready on all ranks --
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_the_coordinator_answers_each_tensor_once_after_the_last_report_of_it(ranks: int) -> None:
+    draw = random.Random(ranks)
+    for _ in range(200):
+        tensors = draw.randrange(1, 12)
+        left = [draw.sample(range(tensors), tensors) for _ in range(ranks)]
+        coordinator, reports, answers = Coordinator(ranks, tensors), set(), list[int]()
+        while any(left):
+            news = [[mine.pop() for _ in range(draw.randint(0, len(mine)))] for mine in left]
+            reports |= {(rank, one) for rank, some in enumerate(news) for one in some}
+            answers += coordinator.answer(news)
+            everywhere = {t for t in range(tensors) if {(r, t) for r in range(ranks)} <= reports}
+            assert {*answers} == everywhere
+        assert sorted(answers) == list(range(tensors))
+
+
+class Crossed(torch.nn.Module):
+    """Ranks make the gradients of two branches in opposite orders; that of the first layer, which
+    is registered last, comes last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.left, self.right, self.trunk = (
+            torch.nn.Linear(64, out) for out in (10, 64, 64, 64)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.trunk(x.flatten(1)).tanh()
+        order = [self.left, self.right][:: 1 if torch.distributed.get_rank() % 2 else -1]
+        a, b = (branch(x).tanh() for branch in order)
+        return self.head(a + b)
+
+
+class CrossedDigits(Digits):
+    def model(self) -> torch.nn.Module:
+        return Crossed()
+
+
+def test_tensors_ready_in_other_orders_are_shared_while_backward_goes_on() -> None:
+    fields: dict[str, Any] = {"task": CrossedDigits, "iterations": 6, "dtype": "float64"}
+    fields |= {"batch_size": 48, "lr": 0.1}
+    alone = wb.run(wb.Experiment(strategy="data_parallel", ranks=3, **fields)).wait(timeout=90)
+    options = {"threshold": "0 MB", "cycle": "1 ms"}
+    exp = wb.Experiment(strategy="fusion", ranks=3, options=options, pad_compute="240 ms", **fields)
+    run = wb.run(exp)
+    assert run.wait(timeout=90).losses == pytest.approx(alone.losses, rel=1e-12)
+    calls = run.events.filter(kind="collective", group="default").sort("start_ns")
+    names = calls.group_by("rank", "iteration", maintain_order=True).agg("name")
+    assert names.height == 3 * 6 and (names["name"].list.len() == 8).all()
+    assert names.group_by("iteration").agg(pl.col("name").n_unique())["name"].max() == 1
+    ends = run.events.filter(kind="backward").group_by("rank", "iteration").agg(pl.max("end_ns"))
+    early = calls.join(ends, on=["rank", "iteration"], suffix="_backward").filter(
+        pl.col("start_ns") < pl.col("end_ns_backward")
+    )
+    # Each tensor but those of the first layer can be, however late the others come to a cycle.
+    assert {name.partition(".")[0] for name in early["name"]} == {"head", "left", "right"}
+    rounds = run.events.filter(kind="collective", group="control", name="ready on all ranks")
+    assert rounds.height >= 2 * 3 * 6, "each negotiation is recorded"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import workbench as wb
 from tests.live import LONG, gone, lenet, training, until
 from tests.pairwise import first
 from workbench.interface.app import reserved
+from workbench.interface.app import runs as server_runs
 from workbench.interface.app.limits import Limits, Refused
 from workbench.interface.app.reserved import foretold
 from workbench.interface.app.reserved import held as weighed
@@ -373,6 +375,26 @@ def test_a_full_history_lets_go_of_its_oldest_events(runs: Runs, clock: Clock) -
     assert newer.run.events.height == len(newer.run.store)
     assert older.past.summary()["state"] == "finished", "its figures stay"
     later(runs, clock, WEIGH)
+
+
+def test_of_many_runs_the_newest_keep_their_events(
+    runs: Runs, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns them: what they hold in memory and in temporary folders has a bound."""
+    monkeypatch.setattr(server_runs, "KEEP_RUNS", 2)
+    hosts = [runs.start(lenet(ranks=1, iterations=1), f"visitor {n}") for n in range(4)]
+    shown = hosts[0]
+    runs.enter(shown, Page())
+    folders = []
+    for hosted in hosts:
+        hosted.run.wait(120)
+        hosted.run.store.put_away()
+        folders.append(hosted.run.store._folder)
+    later(runs, clock, WEIGH)
+    assert [hosted.run is not None for hosted in hosts] == [True, False, False, True]
+    gc.collect()
+    assert [folder.exists() for folder in folders] == [True, False, False, True]
+    assert all(hosted.past.summary()["state"] == "finished" for hosted in hosts)
 
 
 def test_one_bad_run_keeps_no_other_alive(

@@ -37,6 +37,7 @@ WEIGH = 1.0  # seconds between two looks at memory
 PATIENCE = 3.0  # seconds for ranks to end after their iteration; then they are killed
 HURRY = 0.5  # the same, when the server ends, or they take more memory by the moment
 FORGET = 3600.0  # seconds after its last page until an owner's past runs are forgotten
+KEEP_RUNS = 60  # runs of all owners together that keep their events, about 1 MB each in memory
 KEEP_ROWS = 12_000_000  # events of all owners together, about 140 bytes each
 
 Present = Callable[[], bool]
@@ -281,12 +282,14 @@ class Runs:
         for owner in owners:
             owner.history.make_room()
         full = [(hosted, len(run.store)) for hosted in hosts if (run := hosted.run) is not None]
-        rows = sum(size for _, size in full)
+        rows, kept = sum(size for _, size in full), len(full)
         for hosted, size in full:  # oldest first; never those that a page shows
-            if rows > KEEP_ROWS and hosted.over and not any(map(_is_there, hosted.pages)):
-                rows -= size
+            if not hosted.over or any(map(_is_there, hosted.pages)) or hosted.run is None:
+                continue
+            if rows > KEEP_ROWS or kept > KEEP_RUNS:
+                rows, kept = rows - size, kept - 1
                 hosted.past.let_go()
-            elif hosted.over and not any(map(_is_there, hosted.pages)) and hosted.run is not None:
+            else:
                 hosted.run.store.put_away()
 
     # ---- the server's life

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -31,6 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt what they start
 Leftovers = TypeVar("Leftovers")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
+LIVE = "workbench.common.live_runs"  # the module that knows, once a test has imported it
 _foreign: dict[str, int] = {}  # processes of others, which stay that: pid -> when it began
 GRACE = 2.0  # seconds of an idle machine; ranks must be gone 1 s after their driver
 
@@ -141,6 +142,45 @@ def nothing_left() -> Iterator[None]:
     assert not left, f"processes outlived their driver by {GRACE:.0f} s: {left}"
     files = remains(lambda: of_nobody_else(shared_memory() - before))
     assert not files, f"files left in /dev/shm: {files}"
+
+
+@contextlib.contextmanager
+def ended(whose: str) -> Iterator[None]:
+    """End what is live, of all that begins meanwhile: runs under any launcher, studies, ranks that
+    run cells. Fails where there is something that does not end by itself in a moment.
+    """
+    before = {*live_now()}
+    yield
+    if left := remains(lambda: [one for one in live_now() if one not in before]):
+        live, threads = sys.modules[LIVE], sys.modules["workbench.common.threads"]
+        words = [one.words() if isinstance(one, live.Entry) else one.name for one in left]
+        threads.stop_launching()
+        live.end_all(f"{whose} has ended", but=before)
+        pytest.fail(f"{whose} leaves live: {words}; use `with wb.run(...)`", pytrace=False)
+
+
+def live_now() -> list[Any]:
+    """Return the runs and teams of ranks that are live in this process, and threads of studies."""
+    if (live := sys.modules.get(LIVE)) is None:
+        return []
+    live.kept = True  # also where a test drops it: what ends by itself would not be found here
+    threads = sys.modules["workbench.common.threads"]._running
+    entries = [one for one in [*live._entries] if one.refer() is not None]
+    return [*entries, *(one for one, task in [*threads.items()] if task.launches)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_live_after_the_module() -> Iterator[None]:
+    """End what fixtures of a module leave live, and fail its last test."""
+    with ended("the module"):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_live(nothing_left: None) -> Iterator[None]:
+    """End what a test leaves live, also where it has failed, and fail it."""
+    with ended("the test"):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

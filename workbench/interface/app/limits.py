@@ -76,7 +76,7 @@ class Limits:
     def check(self, exp: Experiment) -> None:
         """Raise Refused for an experiment that this server does not run."""
         self.check_fields({name: getattr(exp, name) for name in type(exp).model_fields})
-        size = size_of_model(exp)
+        size = size_of_model(exp, self.memory // exp.ranks)
         if (model := exp.ranks * size.nbytes) > self.memory:
             raise Refused(
                 f"This run's {counted(exp.ranks, 'rank')} would hold {gigabytes(model)} of model "

@@ -91,9 +91,10 @@ class ModelSize(NamedTuple):
     tensors: int = 0  # of parameters
 
 
-def size_of_model(exp: Experiment) -> ModelSize:
+def size_of_model(exp: Experiment, enough: int) -> ModelSize:
     """Return the size of a task's model and samples, without making them: by ``size`` in its file,
-    and by the shapes of its model; 0 where the task has no such options.
+    and, where that is not above ``enough`` bytes, by the shapes of its model; 0 where the task has
+    no such options.
 
     Raises SpecError for a model that cannot be made or has too many parts, and for a task that says
     nothing of its size and whose model cannot be made without memory.
@@ -110,13 +111,13 @@ def size_of_model(exp: Experiment) -> ModelSize:
             values = whole(source.load("tasks", exp.task, "size")(**exp.task_options), 0)
     except (TypeError, ValueError, ImportError):  # the task's own check says what is wrong
         return ModelSize(0)
-    if not source.places_of(exp.task):  # else it would read its files
+    width = 8 if exp.dtype == "float64" else 4
+    if values * width <= enough and not source.places_of(exp.task):  # those would be read
         try:
             parts = [one.numel() for one in blueprint(task).parameters()]
         except SpecError:
             if is_ours(task) or "size" not in names:
                 raise
-    width = 8 if exp.dtype == "float64" else 4
     return ModelSize(max(values, sum(parts)) * width, len(parts))
 
 

@@ -48,8 +48,9 @@ export function listenToKeys(stage) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (target.closest("input, textarea, select, [role=dialog], [role=listbox], [role=menu]"))
       return; // theirs
-    // a button's own key
-    if (event.key === " " && target.closest("button, [role=button], a")) return;
+    // a button's own key; a tab that is selected already needs none
+    const pressed = target.closest("button, [role=button], a");
+    if (event.key === " " && pressed && pressed.getAttribute("aria-selected") !== "true") return;
     const scene = stage.scenes.ofDigit(event.key);
     const act = scene ? () => stage.scenes.open(scene.name) : actionsOf(stage)[event.key];
     if (!act) return;

@@ -298,12 +298,13 @@ export class Stage {
     if (this.playback.advance(at)) this.texts = -Infinity;
     const look = this.look(at);
     const key = look.current?.key ?? "";
-    // words and canvas are of one call, always
-    if (at - this.texts >= TEXT_MS || key !== this.drawn.key) this.say(look);
     const { t } = look;
     const { epoch } = this.known.table;
-    if (!this.dirty && t === this.drawn.t && epoch === this.drawn.epoch && key === this.drawn.key)
-      return; // nothing moves that is not an event
+    const { drawn } = this;
+    const moved = this.dirty || t !== drawn.t || epoch !== drawn.epoch || key !== drawn.key;
+    // words and canvas are of one call, always; in a view that is held also of one moment
+    if (at - this.texts >= TEXT_MS || key !== drawn.key || (moved && look.held)) this.say(look);
+    if (!moved) return; // nothing moves that is not an event
     this.dirty = false;
     this.drawn = { t, epoch, key };
     this.view.draw(look);

@@ -8,6 +8,7 @@
  */
 import { whyNot } from "../engine/actions.js";
 import { badge, factsOf, meter } from "../engine/format.js";
+import { iterationThen } from "../engine/losses.js";
 import { nowOf } from "../engine/player.js";
 import { showBottleneck } from "./bottleneck.js";
 
@@ -22,7 +23,7 @@ export function refreshTexts(stage, look) {
   put(".wb-top b", view.title(look));
   // a picture without a run: there is no time to go through
   root.classList.toggle("alone", !!known.run?.alone);
-  put(".wb-facts", factsOf(known));
+  put(".wb-facts", factsOf(known, iterationThen(look)));
   const behind = nowOf(known, look.at) - look.t;
   const real = known.table.rows ? badge(look, behind, stage.playback.player) : "";
   put(".wb-real", real);

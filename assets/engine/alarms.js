@@ -122,7 +122,8 @@ export class Alarms {
     waits.ranks.add(rank);
     if (WHY_LATE[name]) why.set(peer, WHY_LATE[name]);
     const words = lateWords(why);
-    waits.line.words = `${alarmedRanks(waits.ranks)} waited over 1 s${howOften(waits)}${words ? `: ${words}` : " for others"}`;
+    const before = waits.line.t < 1e9 ? ", from before the first event on" : ""; // a moment is its end
+    waits.line.words = `${alarmedRanks(waits.ranks)} waited over 1 s${words ? "" : " for others"}${before}${howOften(waits)}${words ? `: ${words}` : ""}`;
     this.#feed.changed();
   }
 

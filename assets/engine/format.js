@@ -120,6 +120,8 @@ export function badge({ known, call: ownCall, current, live, held }, behind, pla
       `the first ${older === 1 ? "event is" : `${counted(older, "event")} are`} not on this page`,
     );
   if (held) parts.push("held");
+  else if (known.control?.held && live)
+    parts.push("you hold the ranks"); // no pace is theirs
   else if (player.pace) parts.push(speed(1e6 / player.pace));
   else if (!player.key) parts.push("×1");
   else if (call) parts.push(speed(call.clock.stretch));
@@ -161,12 +163,23 @@ export function stateOf(known, held) {
   return [words[/** @type {keyof typeof words} */ (known.state)] ?? known.state, known.state];
 }
 
-/** The run in a line: ranks, iteration, loss. @param {Known} known */
-export function factsOf(known) {
+/**
+ * The run in a line: ranks, iteration, loss.
+ * @param {Known} known
+ * @param {{iteration: number, loss: number} | null} [then]  of the moment on show, where that is not
+ *   the newest: counted from 0, and the loss by then, NaN none
+ */
+export function factsOf(known, then = null) {
   const { run, counters } = known;
   if (!run?.ranks) return ""; // nothing has run yet
   const parts = [counted(run.ranks, "rank")];
-  if (counters && counters.iteration >= 0) {
+  if (counters && then && then.iteration < counters.iteration) {
+    const newest = grouped(counters.iteration + 1);
+    parts.push(
+      `iteration ${grouped(then.iteration + 1)} (of ${newest}${isOver(known) ? "" : " so far"})`,
+    );
+    if (Number.isFinite(then.loss)) parts.push(`loss then ${then.loss.toPrecision(3)}`);
+  } else if (counters && counters.iteration >= 0) {
     parts.push(
       "iteration " +
         `${grouped(counters.iteration + 1)}${run.iterations > 0 ? ` of ${grouped(run.iterations)}` : ""}`,

@@ -160,6 +160,20 @@ export function lossesOf(table) {
   return losses.read();
 }
 
+/**
+ * The iteration in which a moment lies, and the loss by then; null at the newest moment, and where
+ * no loss tells iterations.
+ * @param {import("./page_state.js").Look} look
+ * @returns {{iteration: number, loss: number} | null}
+ */
+export function iterationThen({ known, table, t, live, held }) {
+  const losses = lossesOf(table);
+  const newest = losses.newest(trainers(known.run), newestIsWhole(known));
+  if (newest < 0 || (live && !held)) return null;
+  const done = Math.min(newest, losses.until(t));
+  return { iteration: Math.min(done + 1, newest), loss: done < 0 ? NaN : losses.at(done) };
+}
+
 /** A loss in three digits or so. @param {number} x */
 export const lossWords = (x) =>
   !Number.isFinite(x)

@@ -16,7 +16,7 @@
  * @typedef {import("./call_source.js").CallSource} CallSource
  * @typedef {import("./call_source.js").Telling} Telling
  * @typedef {{id: string, title: string, strategy: string, ranks: number, iterations: number,
- *   cells?: boolean, algorithm: string, cores: number, mover?: string, readonly: boolean,
+ *   cells?: boolean, padded?: boolean, algorithm: string, cores: number, mover?: string, readonly: boolean,
  *   scene?: string, question?: string,
  *   bottleneck?: {shares?: Record<string, number>, words?: string, also?: string, advice?: string},
  *   inputs?: {servers: number} | null, waiting?: {rank: number, peer: number, words?: string}[] |

@@ -98,6 +98,30 @@ def test_the_list_opens_by_key_and_leads_to_every_scene(
     )
 
 
+def test_the_list_lies_below_the_tabs_and_space_after_a_click_on_a_tab_holds_the_view(
+    page_file: str, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = opened_page(page, page_file, "overview")
+    stage.focus()
+    page.keyboard.press("v")
+    head, box = (
+        stage.locator(".wb-tabs").bounding_box(),
+        stage.locator(".wb-scene-list").bounding_box(),
+    )
+    assert head and box and box["y"] >= head["y"] + head["height"] - 1, "it opened upwards"
+    first = stage.locator(".wb-scene-list [role=option]").first.bounding_box()
+    assert first and first["y"] >= box["y"], "the first of the list was cut off"
+    page.keyboard.press("Escape")
+    is_held = "(root) => root.stage.player().held !== null"
+    tab = stage.locator(".wb-tabs button", has_text="Timeline")
+    tab.click()
+    before = stage.evaluate(is_held)
+    page.keyboard.press("Space")
+    assert stage.evaluate(is_held) is not before, "the tab has swallowed it"
+    assert stage.get_attribute("data-scene") == "timeline"
+
+
 @pytest.mark.full
 def test_the_list_goes_round_takes_letters_and_closes(
     page_file: str, open_page: Callable[..., Watched]

@@ -132,7 +132,10 @@ test(
         ["waited", "rank 0 waited over 1 s: rank 1 computes"],
       ],
     );
-    assert.equal(words([late(3, 2, "waits itself", 5)])[0], "rank 3 waited over 1 s for others");
+    assert.equal(
+      words([late(3, 2, "waits itself", 5)])[0],
+      "rank 3 waited over 1 s for others, from before the first event on",
+    );
   },
 );
 

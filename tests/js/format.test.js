@@ -124,6 +124,14 @@ test("every state has a word and a sentence", () => {
 
 test("the header line", () => {
   assert.equal(factsOf(known), "3 ranks · iteration 7 of 200 · loss 0.250");
+  const then = { iteration: 2, loss: 1.25 };
+  assert.equal(
+    factsOf({ ...known, state: "replay" }, then),
+    "3 ranks · iteration 3 (of 7) · loss then 1.25",
+  );
+  assert.equal(factsOf(known, then), "3 ranks · iteration 3 (of 7 so far) · loss then 1.25");
+  assert.equal(factsOf(known, { iteration: 0, loss: NaN }), "3 ranks · iteration 1 (of 7 so far)");
+  assert.equal(factsOf(known, { iteration: 6, loss: 1 }), factsOf(known), "the newest");
   assert.equal(factsOf(nothing()), "");
   assert.equal(factsOf({ ...known, run: { ...known.run, ranks: 0 }, counters: null }), "");
   assert.equal(titleOf(call), "Ring all-reduce");

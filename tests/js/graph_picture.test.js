@@ -53,6 +53,9 @@ test("measured traffic is what the rows say, of the newest iteration that is ove
   assert.match(cutWords(model, 0, last).seen[0], /iteration 3: ↓ 520 kB ↑ 520 kB/);
   assert.match(cutWords(model, 0, last).plan[0], /a microbatch planned, \d+ tensors?$/);
   assert.match(graphSentence(model, last), /most bytes crossed cut 3/);
+  const padded = graphSentence(model, last, true);
+  assert.match(padded, /Without the padding, stage \d computes longest, [\d.]+ [mµ]s a microbatch\./);
+  assert.doesNotMatch(padded, /sending included/, "one number");
 });
 
 test("interleaved stages on fewer ranks: each cut has its own messages; memory is of ranks", () => {

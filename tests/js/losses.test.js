@@ -4,6 +4,7 @@ import {
   Losses,
   horizon,
   iterationAtX,
+  iterationThen,
   iterationsShown,
   iterationTicks,
   lossAxes,
@@ -162,4 +163,17 @@ test("a chart of a run that was stopped ends where its losses end", () => {
   assert.equal(iterationsShown({ state: "failed", run }, lossesOf(tableOf([]))), 2000);
   const axes = lossAxes(500, 140, iterationsShown({ state: "finished", run }, losses), losses);
   assert.equal(lossX(axes, 2), axes.x1);
+});
+
+test("the iteration of the moment on show, and the loss by then; none at the newest moment", () => {
+  const table = tableOf(of(5));
+  const run = { ranks: 2, server: null };
+  const then = (t, more = {}) =>
+    iterationThen({ known: { run, state: "replay" }, table, t, live: false, held: true, ...more });
+  assert.deepEqual(then(0), { iteration: 0, loss: NaN });
+  const { iteration, loss } = then(2500);
+  assert.deepEqual([iteration, loss.toFixed(3)], [2, "1.000"], "after the second of them");
+  assert.equal(then(9000).iteration, 4);
+  assert.equal(then(2500, { live: true, held: false }), null);
+  assert.equal(then(2500, { table: tableOf([]) }), null, "a job that tells no loss");
 });

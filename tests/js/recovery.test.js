@@ -205,7 +205,8 @@ test("in words: who, with whom, and what it cost", () => {
   assert.doesNotMatch(end, /fail/);
   assert.match(
     recoverySentence(known, [loss], 15 * MS, false, NaN),
-    /^All ranks train\. 1 failure to come/,
+    /^At the playhead all ranks train\. Rank 1 was killed in iteration 3, 6\.00 ms later\.$/,
+    "the picture below is of that failure",
   );
   assert.match(recoveryLines(loss, -1, 10 * MS)[0], /^rebuild: 12.0 ms/);
   assert.match(recoveryLines(loss, 1, 22 * MS)[0], /received from a survivor, 1.00 kB/);

@@ -282,6 +282,12 @@ test("words", () => {
     /^Rank 2 computes forward, layer 0 whole: 184 kB of the model, 6 % of unsharded\.$/,
   );
   assert.match(shardsSentence(known, at(450), 0, false), /^Rank 0 gathers layer 1, no layer whole/);
+  const arrived = at(450);
+  arrived.holders[0].layers[1].state = "there"; // all parts, which the picture fills
+  assert.match(
+    shardsSentence(known, arrived, 0, false),
+    /all parts of layer 1 there, not unpacked/,
+  );
   const held = { ...known, state: "running", control: { held: true } };
   assert.match(shardsSentence(held, at(450), 0, true), /^You hold the ranks\. Rank 0 gathers/);
   assert.doesNotMatch(shardsSentence(held, at(450), 0, false), /hold/, "of a moment before");

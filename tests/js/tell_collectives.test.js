@@ -22,6 +22,7 @@ import {
   rankWords,
   valueWords,
 } from "../../assets/scenes/collectives/mark_captions.js";
+import { noteHold } from "../../assets/engine/holds.js";
 import { US, lookAt, ringRows, starRows } from "./simulated.js";
 
 const all = (n, rows, share, more) => {
@@ -421,4 +422,19 @@ test("ranks and rates as people say them", () => {
     "10 Gbit/s",
     "98.7 Mbit/s",
   ]);
+});
+
+test("how long a chunk takes leaves out the time in which the reader held the ranks", () => {
+  const [at, held] = [450 * US, 3e9];
+  const rows = ringRows(4).map((r) => ({
+    ...r,
+    start: r.start + (r.start > at ? held : 0),
+    end: r.end + (r.end > at ? held : 0),
+  }));
+  const { look, reading } = all(4, rows, 0.5);
+  const range = () => middleFact(reading, look.known)[1].words;
+  assert.match(range(), /s$/);
+  noteHold(look.known.table, true, at);
+  noteHold(look.known.table, false, at + held);
+  assert.equal(range(), "320 µs", "what was on its way when they were held tells nothing");
 });

@@ -76,6 +76,18 @@ test(
     const wall = /iteration (\d+), and no worker starts (\d+)/;
     const [, now, next] = serverSentence(known, kept, RULES.bsp, true).match(wall);
     assert.equal(Number(next), Number(now) + 1);
+    const workers = kept.workers.map((w) => ({ ...w, doing: "blocked" }));
+    const all = { ...kept, workers: workers.slice(0, 3), slowest: [2, 3, 4], min: 61 };
+    const shards = [{ ...kept.shards[0], queue: [2] }];
+    assert.equal(
+      serverSentence(known, { ...all, shards }, RULES.bsp, true),
+      "All three have pushed; the server has 1 of 3 gradients of iteration 62.",
+    );
+    const none = [{ ...kept.shards[0], queue: [] }];
+    assert.equal(
+      serverSentence(known, { ...all, shards: none }, RULES.bsp, true),
+      "All three have pushed; the gradients of iteration 62 are on their way.",
+    );
     const free = serverIndexOf(tableOf(served({ rule: "asp" })));
     const some = times
       .map((t) => serverFrame(free, RULES.asp, t, 24))

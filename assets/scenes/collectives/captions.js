@@ -15,6 +15,7 @@ import { sendKey } from "../../engine/replayed_cells.js";
 import { frameAt } from "../../engine/model.js";
 import { heldUp, madeLinks, median } from "../../engine/rates.js";
 import { generationsOf, lostAt } from "../../engine/generations.js";
+import { heldWithin } from "../../engine/holds.js";
 import { lastToJoin } from "../../engine/lateness.js";
 import { failedHere } from "../../engine/failure_caption.js";
 import { poisonOf, reachedWords } from "../../engine/poison.js";
@@ -236,7 +237,12 @@ export function middleFact(reading, known) {
       `the others ${duration(median(others))}`,
     );
   } else {
-    const took = [...links.values()].map((l) => l.took).filter((t) => t > 0);
+    const held = heldWithin(known.table, call.start, call.end) > 0; // nobody's time
+    const free = (/** @type {import("../../engine/model.js").Flight} */ f) =>
+      heldWithin(known.table, call.start + f.start, call.start + f.end) === 0;
+    const took = held
+      ? call.flights.filter((f) => f.end < Infinity && free(f)).map((f) => f.end - f.start)
+      : [...links.values()].map((l) => l.took).filter((t) => t > 0);
     const size = Math.max(0, ...call.flights.map((f) => f.nbytes));
     const [low, high] = [Math.min(...took), Math.max(...took)].map(duration);
     if (took.length)

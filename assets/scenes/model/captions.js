@@ -198,8 +198,13 @@ export function stageLines(model, stage, rank, held, limit, peak) {
   return lines;
 }
 
-/** What the whole is. @param {Model} model @param {Crossed | null} crossed @returns {string} */
-export function graphSentence(model, crossed) {
+/**
+ * What the whole is.
+ * @param {Model} model @param {Crossed | null} crossed
+ * @param {boolean} [padded]  the run's computing is: what was measured before it was not
+ * @returns {string}
+ */
+export function graphSentence(model, crossed, padded = false) {
   const whole = layersWord(model.layers.length);
   const sharding = shardingOf(model);
   if (sharding) return shardingSentence(model, sharding);
@@ -213,7 +218,11 @@ export function graphSentence(model, crossed) {
   const chosen = model.largest?.chosen ?? times[most];
   const equal = model.largest?.equal ?? NaN;
   const parts = [`${whole} in ${model.stages} stages.`];
-  if (chosen > 0 && Math.max(...times) - Math.min(...times) < SAME * chosen)
+  if (chosen > 0 && padded)
+    parts.push(
+      `Without the padding, stage ${most} computes longest, ${spent(times[most])} a microbatch.`,
+    );
+  else if (chosen > 0 && Math.max(...times) - Math.min(...times) < SAME * chosen)
     parts.push(`Each takes ${spent(chosen)} a microbatch.`);
   else if (chosen > 0) {
     const same = !Number.isFinite(equal) || Math.abs(equal - chosen) < SAME * chosen;

@@ -219,7 +219,11 @@ class ModelView {
     const failed = failedHere(look);
     if (failed) return failed;
     return model
-      ? graphSentence(model, trafficOf(look.table).iterationAt(look.t, isOver(look.known)))
+      ? graphSentence(
+          model,
+          trafficOf(look.table).iterationAt(look.t, isOver(look.known)),
+          look.known.run?.padded,
+        )
       : "The model is not known yet.";
   }
 

@@ -170,10 +170,15 @@ export function recoverySentence(known, losses, t, newest, goodput) {
     return known.words ? failedWords(known) : "The run failed.";
   const begun = losses.filter(({ origin }) => origin <= t);
   const now = begun[begun.length - 1];
-  if (!now)
-    return losses.length
-      ? `All ranks train. ${counted(losses.length, "failure")} to come.`
-      : "No rank was lost.";
+  if (!now) {
+    if (!losses.length) return "No rank was lost.";
+    const [next] = losses;
+    const [head] = recoveryHead(next);
+    return (
+      `At the playhead all ranks train. ${head}, ${duration(next.origin - t)} later` +
+      `${losses.length > 1 ? `; ${losses.length - 1} more followed` : ""}.`
+    );
+  }
   const phase = phaseAt(now, t);
   const [who] = recoveryHead(now);
   if (phase && !(phase === "rebuild" && !now.after && isOver(known)))

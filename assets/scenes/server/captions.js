@@ -30,6 +30,10 @@ export function workersOf(ranks) {
     : "no worker";
 }
 
+const ALL_OF = ["", "The worker", "Both", "All three", "All four"];
+/** "All three" workers. @param {number} count */
+const allWorkers = (count) => ALL_OF[count] ?? `All ${count} workers`;
+
 /** @param {string} words */
 const begin = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 /**
@@ -85,6 +89,17 @@ export function serverSentence(known, frame, rule, live) {
       return withLosses(
         `${names} stand${one ? "s" : ""} at the wall of ${one ? "its" : "their"} model: ` +
           `no worker may start more than ${rule.low} ahead of the slowest that trains it.`,
+      );
+    const unapplied = shards.find((s) => Number.isNaN(s.gone) && s.queue.length);
+    if (rule.low === 0 && !others.length)
+      return withLosses(
+        `${slowest.length === workers.length ? allWorkers(workers.length) : begin(workersOf(slowest))} ` +
+          `${slowest.length === 1 ? "has" : "have"} pushed` +
+          (unapplied
+            ? `; ${shards.length > 1 ? `server ${unapplied.rank}` : "the server"} has ` +
+              `${unapplied.queue.length} of ${counted(workers.length - lost.length, frame.pushes)} ` +
+              `of iteration ${grouped(min + 1)}.`
+            : `; the ${frame.pushes}s of iteration ${grouped(min + 1)} are on their way.`),
       );
     if (rule.low === 0)
       return withLosses(

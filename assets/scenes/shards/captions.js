@@ -62,9 +62,12 @@ export function shardsSentence(known, frame, chosen, newest) {
     : coming
       ? `gathers layer ${coming.name}`
       : (HOLDER_DOING[holder.doing] ?? "is between two steps");
+  const there = holder.layers.filter(({ state }) => state === "there").map(({ name }) => name);
   const holds =
     whole.length === 0
-      ? "no layer whole"
+      ? there.length
+        ? `all parts of ${there.length > 2 ? `${there.length} layers` : `layer${there.length > 1 ? "s" : ""} ${there.join(" and ")}`} there, not unpacked yet`
+        : "no layer whole"
       : whole.length === 1
         ? `layer ${whole[0].name} whole`
         : whole.length === holder.layers.length

@@ -217,10 +217,11 @@ function drawUnsharded(g, { ink, font }, { unsharded, holders }, place, scale) {
   const { x, w } = place.memory;
   const room = w - (place.row >= 11 ? 62 : 0);
   const at = x + (unsharded / scale) * room;
-  const words = `unsharded ${bytes(unsharded)}`;
   g.fillStyle = ink.ideal;
   g.fillRect(at - 0.5, place.top - 4, 1, holders.length * place.row + 8);
   g.font = `400 11px ${font}`;
+  const full = `unsharded, no activations: ${bytes(unsharded)}`;
+  const words = g.measureText(full).width <= w ? full : `unsharded ${bytes(unsharded)}`;
   const half = g.measureText(words).width / 2;
   writeAt(
     g,

@@ -98,6 +98,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         "cores": int(metadata.get("cores", 0)),
         "mover": metadata.get("mover", ""),
         "threads": int(metadata.get("threads", spec.get("threads") or 0)),
+        "padded": bool(spec.get("pad_compute")),
         "emulated": links_of_spec(network),
         "link_levels": link_levels,
         "levels": list(network.get("levels") or []),

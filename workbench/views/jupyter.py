@@ -23,6 +23,7 @@ from workbench.views.packing import Message
 from workbench.views.pages.facts import Watched
 from workbench.views.pages.feed import Start, feed
 from workbench.views.pages.page import Page, Trials
+from workbench.views.pages.unattended import WIDGET, for_readers
 from workbench.views.pages.widget import ABSENT, Picture, hear_at_once
 from workbench.views.scenes import first_scene
 from workbench.views.stills.still import select
@@ -30,7 +31,6 @@ from workbench.views.stills.svg import svg
 
 __all__ = ["ModelStage", "Stage", "hear_at_once", "show"]
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
 _MOMENT = re.compile(r"(^|&)t=\d+(\.\d+)?(&|$)")  # a time is the part that it must have
 
 _stages: weakref.WeakKeyDictionary[Watched, dict[tuple[str, str], Stage]]
@@ -89,7 +89,8 @@ class Stage(Picture):
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
             still = svg(select(self._run.store, self.scene))
-            bundle[0].update({"image/svg+xml": still, "text/html": image(still, self._words)})
+            pictures = {"image/svg+xml": still, "text/html": image(still, self._words)}
+            return for_readers(bundle[0] | pictures), bundle[1]
         return bundle
 
     def _ipython_display_(self) -> None:
@@ -117,8 +118,7 @@ class Stage(Picture):
         """Update every output that shows it: they share its display id."""
         if (bundle := self._repr_mimebundle_()) is not None:
             data, metadata = bundle
-            if self.is_missed:
-                del data[WIDGET]
+            if self.is_missed and data.pop(WIDGET, None):
                 data["text/html"] = f"<p>{ABSENT}</p>{data['text/html']}"
             display(data, metadata=metadata, raw=True, display_id=self.model_id, update=update)
 
@@ -158,7 +158,7 @@ class ModelStage(Picture):
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
-            bundle[0]["text/html"] = self._table
+            return for_readers(bundle[0] | {"text/html": self._table}), bundle[1]
         return bundle
 
     def __repr__(self) -> str:

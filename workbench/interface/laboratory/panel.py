@@ -36,6 +36,7 @@ from workbench.views.jupyter import hear_at_once
 from workbench.views.pages.facts import in_a_line
 from workbench.views.pages.figures import CHARTS
 from workbench.views.pages.live_charts import Charts
+from workbench.views.pages.unattended import for_readers
 
 Pasts = Annotated[Sequence[Past], each(is_a(Past), "runs of lab.history", least=0)]
 YOURS = "Yours"
@@ -342,10 +343,9 @@ class Lab(w.VBox):
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
         """Return the widget, and for where widgets do not run its gallery as a picture."""
         bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
-        if bundle is not None:
-            picture = still(self.presets)
-            bundle |= {"image/svg+xml": picture, "text/html": image(picture, WORDS)}
-        return bundle
+        picture = still(self.presets)
+        shown = {"image/svg+xml": picture, "text/html": image(picture, WORDS)}
+        return bundle if bundle is None else for_readers(bundle | shown)
 
     # ---- the end
 

@@ -15,9 +15,12 @@ from workbench.runs.history import (
     Past,
     beside_reference,
     compare,
+    comparison_note,
     describe,
+    is_one_task,
     label,
     loss_curves,
+    of_one_task,
 )
 from workbench.shared_memory.control_block import Control
 from workbench.views.pages.figures import comparison
@@ -135,6 +138,22 @@ def test_the_best_is_marked_and_others_are_told_against_the_reference(history: H
     assert rows["sent by the busiest rank"][1].change == "", "the reference"
     first = dict(beside_reference(pasts))["sent by the busiest rank"]
     assert first[0].change == "" and first[1].change == f"×{sent[1] / sent[0]:.3g}"
+
+
+def test_runs_of_different_tasks_have_no_best_and_share_no_loss(history: History) -> None:
+    """A loss of another model on other data is not smaller: it is something else."""
+    pasts = [*history][:2]
+    other = History()
+    mixed = [other.add(past.run, id=past.id) for past in pasts]
+    mixed[1].experiment = pasts[1].experiment.replace(task="mlp_layers")
+    assert is_one_task(pasts) and not is_one_task(mixed)
+    assert of_one_task(mixed) == mixed[1:] and of_one_task(pasts) == pasts and of_one_task([]) == []
+    rows = dict(beside_reference(mixed))
+    assert {"last loss", "accuracy", "samples a second"} & rows.keys() == set()
+    assert {"last loss", "accuracy", "samples a second"} < dict(beside_reference(pasts)).keys()
+    assert not any(cell.best or cell.change for cells in rows.values() for cell in cells)
+    assert "different tasks" in comparison_note(mixed) and comparison_note(mixed[:1]) == ""
+    assert comparison_note(pasts).startswith("★ the best")
 
 
 def test_a_run_is_renamed_and_deleted(history: History) -> None:

@@ -46,6 +46,8 @@ BETTER = {
 }
 # Of a whole run: who does fewer iterations has less of them.
 TOTALS = ("wall_seconds", "bytes_sent", "bytes_busiest", "bytes_all", "bytes_between")
+# Measures of a task: of another model and other data they tell something else.
+OF_A_TASK = ("loss", "loss_end", "accuracy", "score", "return_end", "samples_per_s")
 TWICE = 2.0  # from there on a difference is said as a factor
 
 
@@ -58,22 +60,27 @@ class Cell:
     best: bool = False
 
 
-def rows(runs: Sequence[Mapping[str, Any]], reference: int = 0) -> list[tuple[str, list[Cell]]]:
+def rows(
+    runs: Sequence[Mapping[str, Any]], reference: int = 0, alike: bool = True
+) -> list[tuple[str, list[Cell]]]:
     """Return for each measure that is known of any run its name, and a cell for each run.
 
     ``runs``: their measures (measures.of). ``reference``: which one the others are compared with.
+    ``alike``: all train the same task; of others no value is better than another.
     """
     result = []
     for name, (words, write) in MEASURES.items():
         values = [run[name] for run in runs]
         if name not in ALWAYS and all(value in (None, "") for value in values):
             continue
-        best = _best(name, runs)
+        if not alike and name in OF_A_TASK:
+            continue
+        best = _best(name, runs) if alike else None
         texts = ["–" if value in (None, "") else write(value) for value in values]
         cells = [
             Cell(
                 text,
-                _change(name, texts, values, i, reference),
+                _change(name, texts, values, i, reference) if alike else "",
                 text == best and runs[i]["state"] == "finished",
             )
             for i, text in enumerate(texts)

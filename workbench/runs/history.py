@@ -163,7 +163,30 @@ def beside_reference(
     from that of the ``reference`` (a run's id; by default the first), and whether it is the best.
     """
     at = reference_place(pasts, reference)
-    return against_reference.rows([past.summary() for past in pasts], at)
+    return against_reference.rows([past.summary() for past in pasts], at, is_one_task(pasts))
+
+
+def is_one_task(pasts: Sequence[Past]) -> bool:
+    """Return whether all of these runs train the same model on the same data."""
+    return len(of_one_task(pasts)) == len(pasts)
+
+
+def of_one_task(pasts: Sequence[Past]) -> list[Past]:
+    """Return those of these runs that train the same task as the last of them."""
+    tasks = [(past.experiment.task, past.experiment.task_options) for past in pasts]
+    return [past for past, task in zip(pasts, tasks, strict=True) if task == tasks[-1]]
+
+
+def comparison_note(pasts: Sequence[Past]) -> str:
+    """Return a line below a table of runs; "" for one run."""
+    if len(pasts) < 2:
+        return ""
+    if is_one_task(pasts):
+        return "★ the best of the finished runs; beside a value, how it differs from the reference."
+    return (
+        "These runs train different tasks: their losses, accuracies and samples do not compare, "
+        "and none of them is the best."
+    )
 
 
 def reference_place(pasts: Sequence[Past], reference: str) -> int:

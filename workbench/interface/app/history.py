@@ -11,7 +11,16 @@ from workbench.common.units import counted
 from workbench.interface.app.comparisons import HostedComparison
 from workbench.interface.app.page import ChartPart, Ground, PastPart, Site
 from workbench.interface.app.turns import Redrawing
-from workbench.runs.history import Past, beside_reference, label, loss_curves, reference_place
+from workbench.runs.history import (
+    Past,
+    beside_reference,
+    comparison_note,
+    is_one_task,
+    label,
+    loss_curves,
+    of_one_task,
+    reference_place,
+)
 from workbench.studies.comparison.trials import Trial
 from workbench.views.pages.figures import comparison
 
@@ -63,7 +72,7 @@ class PastRuns:
         pasts = [*self.history] if compared is None else compared.pasts
         if self.ticked is None:
             over = [past for past in pasts if past.over]
-            chosen = over[-COMPARED:] if compared is None else over
+            chosen = of_one_task(over[-COMPARED:]) if compared is None else over
         else:
             chosen = [past for past in pasts if past.id in self.ticked]
         ids = {past.id for past in chosen}
@@ -72,7 +81,12 @@ class PastRuns:
             entries.reverse()
         else:
             entries += [_waiting(one) for one in compared.trials if one.state == "waiting"]
-        self.part.tell(runs=entries, names=self._names(chosen), table=self._table(chosen))
+        self.part.tell(
+            runs=entries,
+            names=self._names(chosen),
+            table=self._table(chosen),
+            note=comparison_note(chosen),
+        )
         self._draw(chosen)
 
     def _names(self, chosen: list[Past]) -> list[dict[str, Any]]:
@@ -104,7 +118,8 @@ class PastRuns:
         if self._drawn == (shown, theme):
             return
         self._drawn = shown, theme
-        self.figure.draw(comparison(loss_curves(chosen), theme) if chosen else None)
+        alike = chosen and is_one_task(chosen)
+        self.figure.draw(comparison(loss_curves(chosen), theme) if alike else None)
 
     def _entry(self, past: Past, ticked: bool) -> dict[str, Any]:
         summary = past.summary()

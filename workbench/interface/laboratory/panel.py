@@ -28,7 +28,7 @@ from workbench.interface.laboratory.still import WORDS, still
 from workbench.interface.laboratory.way_in import Code, StartButton, WayIn, close_whole, row, title
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
-from workbench.runs.history import History, Past, describe, label
+from workbench.runs.history import History, Past, describe, is_one_task, label
 from workbench.runs.run import Run, start
 from workbench.studies.comparison.trials import Trial
 from workbench.studies.rank_trials import RankTrials, trials_of
@@ -317,7 +317,7 @@ class Lab(w.VBox):
     @checked
     def compare(self, pasts: Pasts) -> None:
         """Draw the losses of these runs beside each other, if they are two or more."""
-        several = pasts if len(pasts) > 1 else []
+        several = pasts if len(pasts) > 1 and is_one_task(pasts) else []
         self.charts.compare({label(past): past.losses() for past in several})
 
     def _watch(self, run: Run) -> None:

@@ -12,7 +12,14 @@ import ipywidgets as w
 from workbench.analysis.against_reference import Cell
 from workbench.analysis.comparison import line_key
 from workbench.interface.laboratory.way_in import close_whole
-from workbench.runs.history import History, Past, beside_reference, label
+from workbench.runs.history import (
+    History,
+    Past,
+    beside_reference,
+    comparison_note,
+    label,
+    of_one_task,
+)
 
 COMPARED = 2  # of the newest runs, until the reader ticks others
 
@@ -93,8 +100,12 @@ class PastRuns(w.VBox):
         if not self._chosen:
             over = [past.id for past in pasts if past.over]
             later = {id for id in over if id not in self._known_ids}
-            self._set(self._pinned | later if self._pinned & ids else {*over[-COMPARED:]})
+            self._set(self._pinned | later if self._pinned & ids else self._newest(pasts))
         self._show_ticked()
+
+    def _newest(self, pasts: list[Past]) -> set[str]:
+        """Return which runs are ticked until the reader ticks: the newest, of one task."""
+        return {past.id for past in of_one_task([past for past in pasts if past.over][-COMPARED:])}
 
     def _row(self, past: Past) -> tuple[w.HBox, w.Checkbox, w.HTML]:
         tick = w.Checkbox(
@@ -201,10 +212,10 @@ def _table(pasts: list[Past], reference: str) -> str:
         f"<tr><td>{html.escape(name)}</td>{''.join(map(_cell, cells))}</tr>"
         for name, cells in beside_reference(pasts, reference)
     )
-    note = "★ the best of the finished runs; beside a value, how it differs from the reference."
+    note = comparison_note(pasts)
     return (
         f'<table class="wb-compare"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table>" + f'<p class="wb-quiet">{note}</p>' * (len(pasts) > 1)
+        f"<tbody>{rows}</tbody></table>" + f'<p class="wb-quiet">{note}</p>' * bool(note)
     )
 
 

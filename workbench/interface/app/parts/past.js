@@ -10,7 +10,7 @@ import { h, part } from "./dom.js";
  *   of a run in the table; colour, dash: of its line in the charts, as SVG writes them
  * @typedef {{text: string, change: string, best: boolean}} Cell
  * @typedef {{runs: Entry[], names: Name[], table: {name: string, cells: Cell[]}[],
- *   heading?: string}} State  an entry without an id has not started
+ *   heading?: string, note?: string}} State  note: below the table; an entry without an id has not started
  */
 
 /** How a run's line looks in the charts. @param {Name} name */
@@ -72,7 +72,7 @@ function line(entry, tick, tell) {
 }
 
 /** @param {State} state @param {(message: any) => void} tell */
-function table({ names, table: rows }, tell) {
+function table({ names, table: rows, note = "" }, tell) {
   const several = names.length > 1;
   const head = names.map((name) =>
     h(
@@ -113,13 +113,7 @@ function table({ names, table: rows }, tell) {
         ),
       ),
     ),
-    several
-      ? h(
-          "p",
-          { class: "quiet" },
-          "★ the best of the finished runs; beside a value, how it differs from the reference.",
-        )
-      : "",
+    note ? h("p", { class: "quiet" }, note) : "",
   );
 }
 

@@ -298,9 +298,8 @@ export class Stage {
     if (this.playback.advance(at)) this.texts = -Infinity;
     const look = this.look(at);
     const key = look.current?.key ?? "";
-    const { t } = look;
-    const { epoch } = this.known.table;
     const { drawn } = this;
+    const [t, epoch] = [look.t, this.known.table.epoch];
     const moved = this.dirty || t !== drawn.t || epoch !== drawn.epoch || key !== drawn.key;
     // words and canvas are of one call, always; in a view that is held also of one moment
     if (at - this.texts >= TEXT_MS || key !== drawn.key || (moved && look.held)) this.say(look);

@@ -54,7 +54,10 @@ test("measured traffic is what the rows say, of the newest iteration that is ove
   assert.match(cutWords(model, 0, last).plan[0], /a microbatch planned, \d+ tensors?$/);
   assert.match(graphSentence(model, last), /most bytes crossed cut 3/);
   const padded = graphSentence(model, last, true);
-  assert.match(padded, /Without the padding, stage \d computes longest, [\d.]+ [mµ]s a microbatch\./);
+  assert.match(
+    padded,
+    /Without the padding, stage \d computes longest, [\d.]+ [mµ]s a microbatch\./,
+  );
   assert.doesNotMatch(padded, /sending included/, "one number");
 });
 

@@ -277,7 +277,7 @@ test("the split of an iteration: parts as long as they were, figures beside or w
     const scale = (width - 52 - 192) / reach;
     for (const part of r.parts)
       assert.ok(
-        Math.abs(part.w + 1 - f[part.kind] * scale) < 1.01,
+        Math.abs(part.w + 1 - (f[part.kind] ?? 0) * scale) < 1.01,
         `${part.kind} of rank ${f.rank}`,
       );
     assert.ok(!r.said || r.parts[2].x + r.parts[2].w + 7 + measure(r.said) <= width + 1);

@@ -16,6 +16,7 @@
  *   unknown
  */
 import { scriptWords } from "./script_steps.js";
+import { spentParts } from "./step_facts.js";
 import { SPANS } from "./density.js";
 import { bytes, counted, duration, grouped } from "../../engine/format.js";
 
@@ -200,11 +201,7 @@ export function iterationWords(facts, cores, script = false) {
       `${what}; ${counted(facts.length, "rank")} share ${counted(cores, "core")}, and ` +
       `each waited ${duration(queue)} of it for one.`
     );
-  const parts = /** @type {[number, string][]} */ ([
-    [meanOver(facts, (f) => f.computing), "computing"],
-    [meanOver(facts, (f) => f.exposed), "communicating with nothing to hide it"],
-    [meanOver(facts, (f) => f.waiting), "waiting for others"],
-  ])
+  const parts = spentParts(facts)
     .filter(([ns]) => ns >= 0.01 * lasts)
     .map(([ns, words]) => `${duration(ns)} ${words}`);
   return `${what}${parts.length ? `; ${facts.length > 1 ? "the mean rank" : "the rank"} spent ${parts.join(", ").replace(/, ([^,]*)$/, " and $1")}` : ""}.`;

@@ -9,6 +9,7 @@
  */
 import { badEnds } from "../../engine/deaths.js";
 import { lostAt } from "../../engine/generations.js";
+import { timeSpent } from "../../engine/time_spent.js";
 import { RECENT, beginningOf, stragglerOf } from "./captions.js";
 
 /**
@@ -37,6 +38,8 @@ export class IterationReport {
     if (key === this.key) return this;
     const factsOf = (/** @type {number} */ i) => (i < 0 ? [] : index.factsOf(i, look.t));
     const facts = factsOf(iteration);
+    const spent = index.script ? null : timeSpent(look.table, facts);
+    for (const f of facts) f.spent = spent?.get(f.rank);
     const recent = Array.from({ length: RECENT }, (_, k) =>
       factsOf(iteration - RECENT + 1 + k),
     ).filter((f) => f.length);

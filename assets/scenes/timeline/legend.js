@@ -19,7 +19,8 @@ const MARK_KEYS = [
   ["tl-rebuilt", "buckets rebuilt"],
   ["tl-hidden", "hidden (pale)"],
   ["tl-exposed", "exposed"],
-  ["tl-wait", "waits for a rank (pale: computes meanwhile)"],
+  ["tl-wait", "waits (pale: computes meanwhile)"],
+  ["tl-moving", "waits, its bytes on their way"],
   ["tl-held", "held by you"],
   ["tl-core", "waits for a core: how long, not where"],
   ["tl-step", "iteration begins"],
@@ -56,7 +57,7 @@ export function keysOf(index, level, single, chosen, trains = true) {
   const keys = new Set([
     ...(trains ? ["forward", "backward", "optimizer"] : []),
     "comm",
-    ...(trains ? ["tl-hidden", "tl-exposed"] : []),
+    ...(trains ? ["tl-hidden", "tl-exposed", "tl-moving"] : []),
     "tl-wait",
     "tl-head",
   ]);

@@ -4,7 +4,7 @@
  * waiting; how long the reader held the ranks stands beside, no part of the bar. Geometry, then
  * drawing.
  * @typedef {import("./step_facts.js").StepFacts} StepFacts
- * @typedef {{x: number, w: number, label: string, kind: "hidden" | "exposed" | "waiting"}} Part
+ * @typedef {{x: number, w: number, label: string, kind: "hidden" | "exposed" | "moving" | "waiting"}} Part
  * @typedef {{rank: number, y: number, parts: Part[], core: {x: number, w: number} | null,
  *   text: string, held: string}} SplitRow
  */
@@ -46,23 +46,27 @@ export function splitRows(facts, reach, width, measure, script = false) {
   const shown = many ? [...facts].sort((a, b) => cost(b) - cost(a)).slice(0, SPLIT.most) : facts;
   return shown.map((f, i) => {
     const ns = script ? { ...f, hidden: 0, exposed: f.hidden + f.exposed } : f;
-    const bounds = [0, ns.hidden, ns.hidden + ns.exposed, ns.hidden + ns.exposed + f.waiting];
+    const moving = Math.min(f.waiting, f.spent?.moving ?? 0); // blocked, and its bytes on their way
+    const lengths = { hidden: ns.hidden, exposed: ns.exposed, moving, waiting: f.waiting - moving };
     const labels = [];
-    const parts = /** @type {const} */ (["hidden", "exposed", "waiting"]).map((kind, k) => {
-      const from = x(bounds[k]);
-      const w = Math.max(0, x(bounds[k + 1]) - from - 1);
-      const words = `${inMs(ns[kind])} ${talk ?? kind}`;
-      const fits = kind !== "waiting" && splitRow(facts.length) > 14 && measure(words) + 8 <= w;
-      if (!fits && ns[kind] > 0 && kind !== "waiting") labels.push(words);
+    let reached = 0;
+    const parts = /** @type {Part["kind"][]} */ (Object.keys(lengths)).map((kind) => {
+      const from = x(reached);
+      reached += lengths[kind];
+      const w = Math.max(0, x(reached) - from - 1);
+      const words = `${inMs(lengths[kind])} ${talk ?? kind}`;
+      const blocked = kind === "waiting" || kind === "moving";
+      const fits = !blocked && splitRow(facts.length) > 14 && measure(words) + 8 <= w;
+      if (!fits && lengths[kind] > 0 && !blocked) labels.push(words);
       return { x: from, w, label: fits ? words : "", kind };
     });
     const core = Number.isFinite(f.queue)
       ? Math.min(f.waiting, Math.max(0, f.queue - (f.queued || 0)))
       : 0; // while it did not compute
-    const far = x(bounds[3]);
+    const far = x(reached);
     if (f.waiting > 0)
       labels.push(
-        `waits ${inMs(f.waiting)}${core > 0.02 * reach ? ` (${inMs(core)} for a core)` : ""}`,
+        `waits ${inMs(f.waiting)}${core > 0.02 * reach ? ` (${inMs(core)} for a core)` : moving > 0.02 * reach ? ` (${inMs(moving)} for bytes under way)` : ""}`,
       );
     while (labels.length > 1 && far + 6 + measure(labels.join(" · ")) > width) labels.shift();
     let text = labels.join(" · ");
@@ -111,7 +115,12 @@ export function drawSplit(g, ink, font, waiting, holding, script, facts, reach, 
       if (w <= 0) continue;
       far = x + w + 1;
       if (kind === "waiting") drawWait(g, ink, waiting, x, row.y, w, h, false);
-      else {
+      else if (kind === "moving") {
+        g.strokeStyle = g.fillStyle = ink.comm; // an outline with dots: chunks under way, none late
+        g.lineWidth = 1;
+        g.strokeRect(x + 0.5, row.y + 0.5, Math.max(0, w - 1), h - 1);
+        for (let dot = x + 4; dot < x + w - 3; dot += 6) g.fillRect(dot, row.y + h / 2 - 1, 2, 2);
+      } else {
         g.globalAlpha = kind === "hidden" ? 0.45 : 1;
         g.fillStyle = ink.comm;
         g.fillRect(x, row.y, w, h);

@@ -8,7 +8,8 @@
  * @typedef {import("./index.js").Step} Step
  * @typedef {{rank: number, iteration: number, start: number, end: number, byKind: number[],
  *   computing: number, hidden: number, exposed: number, waiting: number, held: number,
- *   queue: number, queued: number, measured: boolean}} StepFacts what an iteration of a rank was
+ *   queue: number, queued: number, measured: boolean,
+ *   spent?: import("../../engine/time_spent.js").Spent}} StepFacts what an iteration of a rank was
  *   made of, in ns. byKind: computing by class; hidden: communication while it computed; exposed:
  *   while it did not; waiting: blocked with nothing to compute; held: by the reader, which is in no
  *   other of these; queue: for a core, in all; queued: for a core, while computing
@@ -87,4 +88,28 @@ export function heldIterationWords(table, facts) {
   return held > 0.1 * (to - from)
     ? `Iteration ${grouped(facts[0].iteration + 1)} took ${duration(to - from)}: you held the ranks ${duration(held)} of it.`
     : "";
+}
+
+/**
+ * What the mean rank spent an iteration on, in ns and words: as the box that says why a run was slow.
+ * @param {StepFacts[]} facts
+ * @returns {[number, string][]}
+ */
+export function spentParts(facts) {
+  const mean = (/** @type {(f: StepFacts) => number} */ of) =>
+    facts.reduce((sum, f) => sum + (of(f) || 0), 0) / facts.length;
+  if (facts.some((f) => !f.spent))
+    return [
+      [mean((f) => f.computing), "computing"],
+      [mean((f) => f.exposed), "communicating with nothing to hide it"],
+      [mean((f) => f.waiting), "waiting for others"],
+    ];
+  const of = (/** @type {"compute" | "link" | "wait" | "core"} */ part) =>
+    mean((f) => f.spent?.[part] ?? 0);
+  return [
+    [of("compute"), "computing"],
+    [of("link"), "waiting for bytes on their way"],
+    [of("wait"), "waiting for others"],
+    [of("core"), "waiting for a core"],
+  ];
 }

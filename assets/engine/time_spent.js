@@ -1,0 +1,129 @@
+// @ts-check
+/**
+ * What the time of ranks was spent on, by the classes of run.bottleneck(): the one place of the page
+ * that tells waiting for a rank from waiting for bytes. As workbench/analysis/time_spent.py: at a
+ * moment in which a rank waits, what counts is what its peer does, and whom that one waits for in
+ * its turn, until one computes or a message is on its way. Pure functions of the table.
+ *
+ * @typedef {import("./table.js").Table} Table
+ * @typedef {{rank: number, start: number, end: number, queue: number, queued: number}} Stretch
+ *   a rank's time; queue: how long it waited for a core in it, NaN unknown; queued: while computing
+ * @typedef {{compute: number, wait: number, link: number, core: number, moving: number}} Spent  ns;
+ *   moving: of the time in which it was blocked, what it waited for was on its way
+ */
+import { COMPUTES, placeInLane } from "./waits.js";
+
+const MOST_SPENT_ROWS = 20_000; // of all ranks in a stretch
+// states; 0 and more: it waits for that rank, RECEIVING: for what is on its way to it
+const [FREE, COMPUTING, MOVING, RECEIVING] = [-1, -2, -3, -4];
+
+/**
+ * @param {Table} table
+ * @param {Stretch[]} stretches  one of each rank, of the same iteration
+ * @returns {Map<number, Spent> | null}  by rank; null: too much to look at
+ */
+export function timeSpent(table, stretches) {
+  const from = Math.min(...stretches.map((one) => one.start));
+  const to = Math.max(...stretches.map((one) => one.end));
+  const spans = spansWithin(table, from, to);
+  if (!spans || !stretches.length) return null;
+  const times = [...new Set(spans.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
+  const at = new Map(times.map((t, i) => [t, i]));
+  const ranks = 1 + Math.max(...spans.map(({ rank, state }) => Math.max(rank, state)), 0);
+  const states = Array.from({ length: ranks }, () => new Int32Array(times.length).fill(FREE));
+  const strength = (/** @type {number} */ state) =>
+    state === COMPUTING ? 2 : state === MOVING ? 1 : 0;
+  for (const { rank, start, end, state } of spans.sort(
+    (a, b) => strength(a.state) - strength(b.state),
+  ))
+    states[rank].fill(state, at.get(start), at.get(end));
+  const inTheEnd = (/** @type {number} */ rank, /** @type {number} */ moment) => {
+    let state = states[rank][moment];
+    for (let hops = 0; state >= 0 && hops < ranks; hops++) state = states[state]?.[moment] ?? FREE;
+    return state;
+  };
+  return new Map(
+    stretches.map(({ rank, start, end, queue, queued }) => {
+      const sum = { compute: 0, wait: 0, link: 0, core: 0, moving: 0 };
+      for (let i = 0; i + 1 < times.length && times[i] < end; i++) {
+        const ns = Math.min(end, times[i + 1]) - Math.max(start, times[i]);
+        const own = states[rank]?.[i] ?? FREE;
+        if (ns <= 0 || own === FREE) continue;
+        const last = inTheEnd(rank, i);
+        if (own === COMPUTING) sum.compute += ns;
+        else if (last === MOVING || last === RECEIVING) sum.link += ns;
+        else sum.wait += ns;
+        if (own === RECEIVING || (own >= 0 && last <= MOVING)) sum.moving += ns;
+      }
+      return [rank, withoutCores(sum, queue || 0, Math.min(queued || 0, sum.compute))];
+    }),
+  );
+}
+
+/**
+ * Take what a rank waited for a core from the rest: it was woken late, or computed later.
+ * @param {Spent} sum
+ * @param {number} queue
+ * @param {number} queued
+ * @returns {Spent}
+ */
+function withoutCores({ compute, wait, link, moving }, queue, queued) {
+  const beside = Math.min(wait + link, Math.max(0, queue - queued));
+  const left = wait + link > 0 ? 1 - beside / (wait + link) : 0;
+  const rest = { wait: left * wait, link: left * link, moving: left * moving };
+  return { ...rest, compute: compute - queued, core: queued + beside };
+}
+
+/**
+ * What ranks did between two moments, a wait in two: until its peer had sent, and after that.
+ * @param {Table} table
+ * @param {number} from
+ * @param {number} to
+ */
+function spansWithin(table, from, to) {
+  const spans = /** @type {{rank: number, start: number, end: number, state: number}[]} */ ([]);
+  const sent = /** @type {Map<string, number>} */ (new Map());
+  const waits = /** @type {{row: number, rank: number}[]} */ ([]);
+  let seen = 0;
+  for (const lane of table.lanes.values()) {
+    for (let i = placeInLane(table, lane, from); i < lane.length; i++) {
+      const row = lane.rows[i];
+      if (table.start[row] >= to && table.kind[row] !== table.code.collective) break;
+      if (++seen > MOST_SPENT_ROWS) return null;
+      const kind = table.kindName(table.kind[row]);
+      const span = { rank: lane.rank, start: table.start[row], end: table.end[row] };
+      if (kind === "wait") waits.push({ row, rank: lane.rank });
+      else if (COMPUTES.has(kind)) spans.push({ ...span, state: COMPUTING });
+      else if (kind === "send" || kind === "recv") spans.push({ ...span, state: MOVING });
+      if (kind === "send") {
+        const key = sentMessageKey(table, row, lane.rank, table.peer[row]);
+        sent.set(key, Math.min(sent.get(key) ?? Infinity, table.start[row]));
+      }
+    }
+  }
+  for (const { row, rank } of waits) {
+    const [start, end, peer] = [table.start[row], table.end[row], table.peer[row]];
+    const full = table.text(table.name[row]) === "slots full"; // it waits for its receiver
+    const left = full ? end : (sent.get(sentMessageKey(table, row, peer, rank)) ?? end);
+    const border = Math.min(end, Math.max(start, left));
+    if (border > start && peer >= 0) spans.push({ rank, start, end: border, state: peer });
+    if (end > border) spans.push({ rank, start: border, end, state: RECEIVING });
+  }
+  return spans.filter(({ start, end }) => end > start);
+}
+
+/** @param {Table} table @param {number} row @param {number} from @param {number} to */
+function sentMessageKey(table, row, from, to) {
+  const { generation, group, op } = table.passages;
+  const p = table.passage[row];
+  return [
+    from,
+    to,
+    generation[p],
+    group[p],
+    op[p],
+    table.step[row],
+    table.chunk[row],
+    table.slot[row],
+  ].join();
+}

@@ -2,6 +2,8 @@
 
 Paper  Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
        Server", NIPS 2013.
+       Its workers read a cache of bounded age, and so pull less often. Here every worker pulls all
+       parameters in each iteration: SSP saves waiting, and no bytes.
 Law    At every start of iteration c: c - min(clocks) <= staleness. 0 is bulk synchronous.
 Walk   staleness 1, clocks 2 and 1: the first may begin iteration 2 (2 - 1 <= 1) and, done with it,
        waits before iteration 3 until the second's next push.

@@ -7,6 +7,8 @@ it. Gradients stay in the learner: only experience, priorities and pulls travel.
 
 Papers Horgan et al., "Distributed Prioritized Experience Replay", ICLR 2018;
        Schaul et al., "Prioritized Experience Replay", ICLR 2016.
+Note   Sizes are those of a small game: the paper's ``block`` is 50, ``target_every`` 2,500, and a
+       minibatch 512. Its network is a dueling one; here it is the task's.
 Law    in lockstep with one actor it equals sequential DQN on prioritised replay, bit by bit.
 """
 

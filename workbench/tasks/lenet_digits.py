@@ -1,10 +1,10 @@
 """LeNet-5 on handwritten digits: 1,797 images of 8x8 pixels (UCI), resized to 28x28.
 
 Paper  LeCun et al., "Gradient-based learning applied to document recognition", Proc. IEEE 86(11),
-1998. Model  tanh and average pooling after the paper's, 61,706 parameters: smooth, so that rounding
-differences
-       stay differences of rounding over 100 iterations (with ReLU and max pooling they grow to
-       0.1-0.8).
+       1998.
+Model  61,706 parameters; tanh and average pooling after the paper's, which scales its tanh, trains
+       its pooling, and has a partial third layer and an RBF output. Smooth, so that differences of
+       rounding stay such over 100 iterations (with ReLU and max pooling they grow to 0.1-0.8).
 """
 
 from __future__ import annotations

@@ -122,33 +122,34 @@ def newest(events: pl.DataFrame) -> int:
 
 def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: str) -> None:
     """Training needs no link to the driver: it goes on."""
-    run = wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher))
-    until(lambda: run.iteration > 2 or run.done)
-    wire().clear()
-    since = time.monotonic_ns()
-    until(lambda: run.control_state.cut_off or run.done)
-    assert dict(run.control_state.cut_off) == {1: "h1"}
-    assert control(run.control_state, run.pids)["cut_off"] == {1: "h1"}
-    now = newest(run.events)
-    until(lambda: newest(run.events) > now + 5 or run.done)  # what rank 0 says, which is in reach
-    middle = time.monotonic_ns()
-    assert not run.events.filter(pl.col("rank") == 1, pl.col("end_ns") > since + 10**9).height
-    wire().set()
-    until(lambda: run.events.filter(name="back").height or run.done)
-    assert not run.control_state.cut_off
-    run.stop()
-    result = run.wait(120)
-    exp = wb.Experiment(**TINY, iterations=len(result.losses))
-    assert result.losses == wb.run(exp).wait(120).losses, "it trained on as if nothing were"
-    events = run.events
-    assert run.dropped == 0 and whole(events)
-    away = events.filter(pl.col("rank") == 1, pl.col("end_ns").is_between(since, middle))
-    assert away["iteration"].n_unique() > 5, "what it recorded meanwhile is there"
-    rows = events.filter(pl.col("name").is_in(["cut off", "back"]))
-    assert rows.select("kind", "rank", "peer", "group", "name").rows() == [
-        ("detect", -1, 1, "h1", "cut off"),
-        ("detect", -1, 1, "h1", "back"),
-    ]
+    with wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher)) as run:
+        until(lambda: run.iteration > 2 or run.done)
+        wire().clear()
+        since = time.monotonic_ns()
+        until(lambda: run.control_state.cut_off or run.done)
+        assert dict(run.control_state.cut_off) == {1: "h1"}
+        assert control(run.control_state, run.pids)["cut_off"] == {1: "h1"}
+        now = newest(run.events)
+        # What rank 0 says, which is in reach.
+        until(lambda: newest(run.events) > now + 5 or run.done)
+        middle = time.monotonic_ns()
+        assert not run.events.filter(pl.col("rank") == 1, pl.col("end_ns") > since + 10**9).height
+        wire().set()
+        until(lambda: run.events.filter(name="back").height or run.done)
+        assert not run.control_state.cut_off
+        run.stop()
+        result = run.wait(120)
+        exp = wb.Experiment(**TINY, iterations=len(result.losses))
+        assert result.losses == wb.run(exp).wait(120).losses, "it trained on as if nothing were"
+        events = run.events
+        assert run.dropped == 0 and whole(events)
+        away = events.filter(pl.col("rank") == 1, pl.col("end_ns").is_between(since, middle))
+        assert away["iteration"].n_unique() > 5, "what it recorded meanwhile is there"
+        rows = events.filter(pl.col("name").is_in(["cut off", "back"]))
+        assert rows.select("kind", "rank", "peer", "group", "name").rows() == [
+            ("detect", -1, 1, "h1", "cut off"),
+            ("detect", -1, 1, "h1", "back"),
+        ]
 
 
 def test_an_agent_that_waits_long_for_the_others_calls_again_and_its_rank_trains(
@@ -167,22 +168,23 @@ def test_a_host_that_stays_away_is_named_and_its_rank_ends(
 ) -> None:
     monkeypatch.setattr(elsewhere, "LEAST_PATIENCE", 4.0)
     exp = wb.Experiment(**TINY, iterations=EVER, timeout="4 s", launcher=launcher)
-    run = wb.run(exp)
-    until(lambda: run.iteration > 2 or run.done)
-    pid = run.pids[1]
-    wire().clear()
-    error = run.wait(120, check=False).error
-    assert isinstance(error, wb.RunTimeout) and error.rank == 1, error
-    assert "host h1 (rank 1) is cut off from the driver" in str(error)
-    assert "timed out" in str(error)
-    until(lambda: not Path(f"/proc/{pid}").exists())  # its agent cannot be told: it has a deadline
-    wire().set()
+    with wb.run(exp) as run:
+        until(lambda: run.iteration > 2 or run.done)
+        pid = run.pids[1]
+        wire().clear()
+        error = run.wait(120, check=False).error
+        assert isinstance(error, wb.RunTimeout) and error.rank == 1, error
+        assert "host h1 (rank 1) is cut off from the driver" in str(error)
+        assert "timed out" in str(error)
+        # Its agent cannot be told: it has a deadline.
+        until(lambda: not Path(f"/proc/{pid}").exists())
+        wire().set()
 
 
 def test_an_agent_that_is_killed_is_no_cut(launcher: str) -> None:
-    run = wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher))
-    until(lambda: run.iteration > 2 or run.done)
-    stat = Path(f"/proc/{run.pids[1]}/stat").read_text()
-    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
-    error = run.wait(120, check=False).error
-    assert error is not None and "rank 1" in str(error) and "cut off" not in str(error)
+    with wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher)) as run:
+        until(lambda: run.iteration > 2 or run.done)
+        stat = Path(f"/proc/{run.pids[1]}/stat").read_text()
+        os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        error = run.wait(120, check=False).error
+        assert error is not None and "rank 1" in str(error) and "cut off" not in str(error)

@@ -7,7 +7,7 @@ that knows most is: a rank that waited for it, or was told to end, reports a con
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,10 +34,10 @@ def what_went_wrong(
     pids: Mapping[int, int],
     iterations: Mapping[int, int],
     now: pl.DataFrame,
-    *,
-    finished: bool = False,
+    last: Collection[int] = (),
 ) -> WorkbenchError | None:
-    """Return the error of the run; None if there is none. ``finished``: all others had finished.
+    """Return the error of the run; None if there is none. ``last``: ranks that were lost when all
+    others had finished.
 
     ``lost``: how ranks ended that reported nothing (exit codes); ``iterations``: where they were;
     ``now``: the status of all lanes when the run failed (``store.now``).
@@ -46,7 +46,7 @@ def what_went_wrong(
         rank, code = min(lost.items())
         under_way = _under_way(failures, now)
         more = "Under way: " + ("; ".join(map(str, under_way)) or "nothing is known")
-        if finished:
+        if rank in last:
             more = "All other ranks had finished, and none has what this rank had to report"
         return PeerLost(
             f"rank {rank} (process {pids[rank]}) {how_it_ended(code)} in iteration "

@@ -173,6 +173,7 @@ class Regrouping:
             )
         )
         self.team, self.left, self.reports = team, {}, {}
+        self.lost_last.clear()  # they are in the recovery
         self.sent_off.clear()
         return team
 
@@ -259,7 +260,7 @@ def _decision(exp: Experiment, failure: Failure) -> Team | None:
     except Exception as error:
         words = f"{what} raised {type(error).__name__}: {error}"
         raise RankError(words, how="raised") from error
-    if team is None:
+    if team is None or (team == failure.shrink() and not failure.survivors):
         return None
     if not isinstance(team, Team):
         raise RankError(

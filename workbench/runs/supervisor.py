@@ -204,10 +204,9 @@ class Supervisor:
             return away
         if lost and not self._launcher.alive:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
-        iterations = where_lost(self._control, lost, self._exp.iterations)
+        where = where_lost(self._control, lost, self._exp.iterations)
         reports = {**self._failures, **self.regrouping.left}
-        finished = {*self._members} <= {*lost, *self.reports} - {*reports}
-        error = what_went_wrong(lost, reports, self._pids, iterations, now, finished=finished)
+        error = what_went_wrong(lost, reports, self._pids, where, now, self.regrouping.lost_last)
         error = error and self._hosts.named(error, self.reports)
         silent = [one for one in self._handles if one.rank not in self.reports]
         if isinstance(error, RunTimeout) and (

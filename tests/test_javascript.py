@@ -162,3 +162,11 @@ def test_every_file_of_the_front_end_is_used() -> None:
     root = asset("chrome/stage.js").parent.parent
     here = {path.relative_to(root).as_posix() for path in root.rglob("*.js")}
     assert here == set(modules(*ENTRIES, *(f"widgets/{one}.js" for one in WIDGETS)))
+
+
+def test_the_modules_are_still_a_program_when_they_are_joined(tmp_path: Path) -> None:
+    """Each for itself is one, and two may declare the same name in ways that no list sees."""
+    joined = tmp_path / "stage.mjs"
+    joined.write_text(stage_module(), encoding="utf-8")
+    checked = subprocess.run(["node", "--check", joined], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr

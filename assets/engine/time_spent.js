@@ -15,7 +15,10 @@ import { COMPUTES, placeInLane } from "./waits.js";
 
 const MOST_SPENT_ROWS = 20_000; // of all ranks in a stretch
 // states; 0 and more: it waits for that rank, RECEIVING: for what is on its way to it
-const [FREE, COMPUTING, MOVING, RECEIVING] = [-1, -2, -3, -4];
+const IS_FREE = -1;
+const IS_COMPUTING = -2;
+const IS_MOVING = -3;
+const IS_RECEIVING = -4;
 
 /**
  * @param {Table} table
@@ -30,16 +33,17 @@ export function timeSpent(table, stretches) {
   const times = [...new Set(spans.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
   const at = new Map(times.map((t, i) => [t, i]));
   const ranks = 1 + Math.max(...spans.map(({ rank, state }) => Math.max(rank, state)), 0);
-  const states = Array.from({ length: ranks }, () => new Int32Array(times.length).fill(FREE));
+  const states = Array.from({ length: ranks }, () => new Int32Array(times.length).fill(IS_FREE));
   const strength = (/** @type {number} */ state) =>
-    state === COMPUTING ? 2 : state === MOVING ? 1 : 0;
+    state === IS_COMPUTING ? 2 : state === IS_MOVING ? 1 : 0;
   for (const { rank, start, end, state } of spans.sort(
     (a, b) => strength(a.state) - strength(b.state),
   ))
     states[rank].fill(state, at.get(start), at.get(end));
   const inTheEnd = (/** @type {number} */ rank, /** @type {number} */ moment) => {
     let state = states[rank][moment];
-    for (let hops = 0; state >= 0 && hops < ranks; hops++) state = states[state]?.[moment] ?? FREE;
+    for (let hops = 0; state >= 0 && hops < ranks; hops++)
+      state = states[state]?.[moment] ?? IS_FREE;
     return state;
   };
   return new Map(
@@ -47,13 +51,13 @@ export function timeSpent(table, stretches) {
       const sum = { compute: 0, wait: 0, link: 0, core: 0, moving: 0 };
       for (let i = 0; i + 1 < times.length && times[i] < end; i++) {
         const ns = Math.min(end, times[i + 1]) - Math.max(start, times[i]);
-        const own = states[rank]?.[i] ?? FREE;
-        if (ns <= 0 || own === FREE) continue;
+        const own = states[rank]?.[i] ?? IS_FREE;
+        if (ns <= 0 || own === IS_FREE) continue;
         const last = inTheEnd(rank, i);
-        if (own === COMPUTING) sum.compute += ns;
-        else if (last === MOVING || last === RECEIVING) sum.link += ns;
+        if (own === IS_COMPUTING) sum.compute += ns;
+        else if (last === IS_MOVING || last === IS_RECEIVING) sum.link += ns;
         else sum.wait += ns;
-        if (own === RECEIVING || (own >= 0 && last <= MOVING)) sum.moving += ns;
+        if (own === IS_RECEIVING || (own >= 0 && last <= IS_MOVING)) sum.moving += ns;
       }
       return [rank, withoutCores(sum, queue || 0, Math.min(queued || 0, sum.compute))];
     }),
@@ -93,8 +97,8 @@ function spansWithin(table, from, to) {
       const kind = table.kindName(table.kind[row]);
       const span = { rank: lane.rank, start: table.start[row], end: table.end[row] };
       if (kind === "wait") waits.push({ row, rank: lane.rank });
-      else if (COMPUTES.has(kind)) spans.push({ ...span, state: COMPUTING });
-      else if (kind === "send" || kind === "recv") spans.push({ ...span, state: MOVING });
+      else if (COMPUTES.has(kind)) spans.push({ ...span, state: IS_COMPUTING });
+      else if (kind === "send" || kind === "recv") spans.push({ ...span, state: IS_MOVING });
       if (kind === "send") {
         const key = sentMessageKey(table, row, lane.rank, table.peer[row]);
         sent.set(key, Math.min(sent.get(key) ?? Infinity, table.start[row]));
@@ -107,7 +111,7 @@ function spansWithin(table, from, to) {
     const left = full ? end : (sent.get(sentMessageKey(table, row, peer, rank)) ?? end);
     const border = Math.min(end, Math.max(start, left));
     if (border > start && peer >= 0) spans.push({ rank, start, end: border, state: peer });
-    if (end > border) spans.push({ rank, start: border, end, state: RECEIVING });
+    if (end > border) spans.push({ rank, start: border, end, state: IS_RECEIVING });
   }
   return spans.filter(({ start, end }) => end > start);
 }

@@ -126,3 +126,20 @@ def test_nothing_is_advised_where_most_of_the_time_is_unknown() -> None:
     result = find(spans(calls).events, {})
     assert result is not None and result.advice == "" and result.cause == "unknown"
     assert "what they did outside of calls was not recorded" in result.words
+
+
+def test_an_operation_within_a_backward_pass_is_communication_and_its_late_rank_is_named() -> None:
+    """What a profiler records: the backward pass of a rank lasts until its operation has ended."""
+    calls, rows = [], []
+    for at in range(6):
+        start = 100.0 * at
+        calls.append({0: (start + 20, start + 72), 1: (start + 70, start + 72)})
+        for rank, begins in ((0, start), (1, start + 50)):
+            times = {"start_ns": int((begins + 1) * MS), "end_ns": int((start + 73) * MS)}
+            of = {"kind": "backward", "rank": rank, "lane": "compute", "name": "", "iteration": at}
+            rows.append(loss_row(at, 0, 0.0) | times | of | {"seq": at})
+    numbered = pl.col("op").cast(pl.Int64).alias("iteration")
+    events = pl.concat([spans(calls).events.with_columns(numbered), table(rows)])
+    result = find(events, {})
+    assert result is not None and (result.cause, result.rank) == ("straggler", 1), result
+    assert result.shares["wait"] == pytest.approx(50 / 150, abs=0.1)

@@ -137,7 +137,7 @@ class _Verdict:
         rank, most = waits.most_common(1)[0]
         main = most >= MAIN * sum(waits.values())
         if not self.spent.computes:
-            return self._arriving(rank if main else -1, often)
+            return self._arriving(rank if main else -1, often) or self._unclear(often)
         times = self._times(rank)
         if main and rank not in self.spent.trainers:
             words = f"Workers wait for server {rank} {often}: it applies one update after another."
@@ -154,23 +154,22 @@ class _Verdict:
                 "SSP, local SGD, gossip."
             )
             return self._say("straggler", words, advice, rank)
+        if main and (late := self._arriving(rank, often)):
+            return late  # by something that was not recorded
         words = f"Ranks wait for each other {often}: in every iteration another one is slowest."
         advice = "Let them meet less often (local SGD), or within a bound (SSP)."
         return self._say("turns", words, advice)
 
-    def _arriving(self, rank: int, often: str) -> Bottleneck:
-        """Name a rank of a job that comes late to calls, by its own doing."""
+    def _arriving(self, rank: int, often: str) -> Bottleneck | None:
+        """Name a rank that comes late to calls by its own doing; None if that is not why ranks
+        wait.
+        """
         p = pl.col
         table = arrivals(self.spent.rows)
         late = table.filter(p("last") == rank, p("own_ms") >= MOST * p("late_ms"))
         waited_for = (late["late_ms"] * (late["ranks"] - 1)).sum() * 1e6  # by all the others
-        little = not late.height or waited_for < MAIN * self.spent.waits[rank]
-        if little and self.spent.unfinished:
-            words = f"Ranks wait {often}, most of it in calls that were never completed."
-            return self._say("unfinished", words, "")
-        if not late.height:
-            words = f"Ranks wait for each other {often}: in every call another one comes last."
-            return self._say("turns", words, "Look at the calls: run.calls() says who came last.")
+        if not late.height or waited_for < MAIN * self.spent.waits[rank]:
+            return None
         what, line, _ = late.group_by("collective", "name").len().sort("len").row(-1)
         same = table.filter(collective=what, name=line)
         last = same.filter(last=rank)
@@ -182,6 +181,14 @@ class _Verdict:
         )
         advice = f"See what rank {rank} does between its calls, which the others do not."
         return self._say("straggler", words, advice, rank)
+
+    def _unclear(self, often: str) -> Bottleneck:
+        """Say that ranks of a job wait, where no rank is the reason."""
+        if self.spent.unfinished:
+            words = f"Ranks wait {often}, most of it in calls that were never completed."
+            return self._say("unfinished", words, "")
+        words = f"Ranks wait for each other {often}: in every call another one comes last."
+        return self._say("turns", words, "Look at the calls: run.calls() says who came last.")
 
     def _times(self, rank: int) -> float:
         """Return how many times as long as the other trainers a rank computes; 0 unknown."""

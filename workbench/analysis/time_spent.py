@@ -14,7 +14,8 @@ beside it. What is left ("other") lies between the spans: the
 interpreter's own work, and ranks that wait in a circle.
 
 Of an operation without messages (``--observe``, a profiler's trace) its span counts: until the
-rank came that it needs it is a wait, then a move. In a job whose computing was not recorded (it is
+rank came that it needs it is a wait, then a move, also within a backward pass: no row tells
+whether that computes meanwhile or waits. In a job whose computing was not recorded (it is
 "other", too) all ranks count that take part in calls.
 """
 
@@ -101,9 +102,9 @@ class TimeSpent:
         self.core = np.zeros(shape, np.float32)  # share of a moment in which a core is waited for
         self.link = np.full(shape, -1, np.int32)
         self._fill_waits()
-        self._fill_operations()
         self._fill(rows.filter(pl.col("kind").is_in(["send", "recv"])), _MOVES)
         self._fill(rows.filter(pl.col("kind").is_in(_BUSY)), _COMPUTES)
+        self._fill_operations()
         state, last = self._resolved()
         lasts = np.diff(self.times).astype(np.float64)
         for rank in self.trainers:

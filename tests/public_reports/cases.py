@@ -22,7 +22,7 @@ SAID = {
     22: "the same, and that only the root of a reduce has the result",
     23: "group rank 0 is global rank 1",
     24: "the order that was asked for, as over Gloo",
-    25: "works, as over Gloo on this torch",
+    25: "works, as over Gloo; of a later group it is said which one each rank makes",
     26: "the circle, hop by hop, with the groups",
     27: "ends, as over Gloo",
     28: "equal, as over Gloo",

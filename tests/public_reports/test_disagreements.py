@@ -156,3 +156,20 @@ def test_the_record_says_which_ranks_were_in_which_calls(tmp_path: Path) -> None
     assert open_ones["number"].n_unique() == 1
     assert f"collective {open_ones['number'][0]}:" in failure["text"], "one number"
     assert open_ones["took_ms"].null_count() == 2, "it never ended"
+
+
+ORDERS = """
+    limit = datetime.timedelta(seconds=3)
+    if me < 2:  # 25, continued: members alone make a group, then all make one
+        dist.all_reduce(torch.ones(1), group=dist.new_group([0, 1], timeout=limit))
+    dist.new_group([0, 1, 2, 3], timeout=limit)
+"""
+
+
+def test_ranks_that_make_groups_in_different_orders_say_which_each_makes(tmp_path: Path) -> None:
+    ended = attached(tmp_path, 4, ORDERS)
+    order = "ranks 0, 1 make their 2nd group, ranks 2, 3 their 1st"
+    for one in ended:
+        assert one.code and order in one.err, one.err[-2000:]
+    assert "rank 1 of group 2 (4 ranks): ranks 2, 3 did not join it" in ended[1].err
+    assert not any("rank 0 did not join" in one.err for one in ended), "rank 0 is there"

@@ -151,6 +151,7 @@ class _Labels(threading.local):
     text = ""
 
 
+_MOST_BYTES = 250  # of a name in a trace
 _current: Session | None = None
 
 
@@ -177,11 +178,20 @@ def record_end() -> None:
     error = getattr(sys, "last_value", None)  # what the interpreter has just printed
     if error is None:
         return _current.recorder.end("")
-    words = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+    words = _sentences(": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]]))
     ours = error if isinstance(error, WorkbenchError) else WorkbenchError(how="raised")
     fields = ours.as_fields() | {"kind": type(error).__name__[:40], "doing": ours.doing[:60]}
     del fields["text"]  # a name has 255 bytes
     _current.recorder.end(words, fields)
+
+
+def _sentences(text: str) -> str:
+    """Return the text, without its last sentences where they do not fit into a name."""
+    if len(text.encode()) <= _MOST_BYTES:
+        return text
+    short = text.encode()[: _MOST_BYTES - 4].decode(errors="ignore")
+    whole = short[: short.rfind(". ") + 1]
+    return whole or f"{short.rpartition(' ')[0]} ..."
 
 
 def _from_environment(rank: int) -> Session:

@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from workbench.common.errors import RunTimeout, timed_out
 
@@ -59,12 +60,14 @@ def meet(
 
     ``look`` raises what makes waiting useless. Raises RunTimeout, which names who has not come.
     """
-    patience = _Patience(rank, world, group, timeout.total_seconds(), look)
+    progress = _Progress.of(store, world, group)
+    progress.publish(world[rank])
+    patience = _Patience(rank, world, group, timeout.total_seconds(), look, progress.words)
     mine = os.urandom(8).hex()
     store.set(f"hello/{rank}", mine)
     if rank == 0:
         return _gather(store, len(world), mine, patience)
-    return _join(store, rank, mine, patience)
+    return _join(store, rank, len(world), mine, patience)
 
 
 def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
@@ -81,7 +84,7 @@ def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
             missing = [rank for rank in missing if not store.check([f"ready/{name}/{rank}"])]
             if not missing:
                 break
-        patience.pause(absent or missing)
+        patience.pause(partial(list, absent or missing))
     if not store.check(["job"]):
         store.set("job", name)
     job, attempt = store.get("job").decode(), store.add("attempts", 1) - 1
@@ -89,9 +92,13 @@ def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
     return Meeting(name, job, attempt)
 
 
-def _join(store: Store, rank: int, mine: str, patience: _Patience) -> Meeting:
+def _join(store: Store, rank: int, size: int, mine: str, patience: _Patience) -> Meeting:
     """Join the group, as every rank but rank 0 does."""
     name = ""
+
+    def absent() -> list[int]:
+        return [one for one in range(size) if not store.check([f"hello/{one}"])]
+
     while not (name and store.check([f"begin/{name}"])):
         if store.check(["roster"]):
             newest, words = json.loads(store.get("roster"))
@@ -99,9 +106,58 @@ def _join(store: Store, rank: int, mine: str, patience: _Patience) -> Meeting:
                 name = newest
                 store.set(f"ready/{name}/{rank}", "")
                 continue
-        patience.pause([] if name else [0])
+        patience.pause(list if name else absent)
     job, attempt = json.loads(store.get(f"begin/{name}"))
     return Meeting(name, job, attempt)
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """The group that each rank makes, by torch's count of ``new_group``: every rank counts all
+    groups, also those that it is not in. Kept beside the groups' own keys, where ranks that make
+    groups in different orders find each other. ``number`` 0: not known, torch has given a hash.
+    """
+
+    store: Store
+    world: Sequence[int]
+    number: int
+
+    @classmethod
+    def of(cls, store: Store, world: Sequence[int], group: str) -> _Progress:
+        """Return that of a group of this name in the records."""
+        while isinstance(store, PrefixStore):
+            store = store.underlying_store
+        text = group.rpartition(":")[2]
+        return cls(store, world, int(text) if text.isdecimal() and len(text) < 7 else 0)
+
+    def publish(self, rank: int) -> None:
+        """Tell the others which group this rank makes."""
+        if self.number:
+            self.store.set(f"workbench/group/{rank}", str(self.number))
+
+    def words(self) -> str:
+        """Return which group each rank makes, where that differs: "; ranks 0, 1 make their 2nd
+        group, ranks 2, 3 their 1st".
+        """
+        numbers: dict[int, list[int]] = {}
+        for rank in self.world if self.number else ():
+            if self.store.check([key := f"workbench/group/{rank}"]):
+                numbers.setdefault(int(self.store.get(key)), []).append(rank)
+        parts = [
+            f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} "
+            f"{'' if at else 'make' if len(ranks) > 1 else 'makes'}"
+            f"{'' if at else ' '}{'their' if len(ranks) > 1 else 'its'} {_nth(number)}"
+            f"{'' if at else ' group'}"
+            for at, (number, ranks) in enumerate(sorted(numbers.items(), reverse=True))
+        ]
+        return f"; {', '.join(parts)}" if len(parts) > 1 else ""
+
+
+def _nth(number: int) -> str:
+    last = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{last}"
 
 
 class _Patience:
@@ -114,18 +170,21 @@ class _Patience:
         group: str,
         seconds: float,
         look: Callable[[], None],
+        progress: Callable[[], str] = str,
     ) -> None:
+        self.progress = progress
         self.rank, self.world, self.group, self.seconds = rank, world, group, seconds
         self.look = look
         self.began, self.has_warned, self.next = time.monotonic(), False, _FIRST_S
 
-    def pause(self, missing: Sequence[int]) -> None:
-        """Wait before the next look. ``missing``: ranks of the group that have not come; none: all
-        that this rank can see have, and rank 0 waits for others.
+    def pause(self, absent: Callable[[], Sequence[int]]) -> None:
+        """Wait before the next look. ``absent`` returns the ranks of the group that have not come,
+        and is only asked before it is said; none: all that this rank can see have.
         """
         self.look()
         waited = time.monotonic() - self.began
         if waited > self.seconds:
+            missing = absent()
             raise RunTimeout(
                 f"{self._words(missing)}. Did it fail before init_process_group or new_group, or "
                 f"do ranks make groups in different orders? {timed_out(self.seconds)}",
@@ -136,15 +195,15 @@ class _Patience:
             )
         if waited > NOTICE_S and not self.has_warned:
             self.has_warned = True
-            words = f"[workbench] {self._words(missing)} for {waited:.0f} s: still waiting"
+            words = f"[workbench] {self._words(absent(), f' for {waited:.0f} s')}: still waiting"
             print(words, file=sys.stderr, flush=True)
         time.sleep(self.next)
         self.next = min(self.next * 1.3, _LONGEST_S)
 
-    def _words(self, missing: Sequence[int]) -> str:
+    def _words(self, missing: Sequence[int], lasting: str = "") -> str:
         ranks = [self.world[rank] for rank in missing]
         who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else "a rank"
         return (
             f"rank {self.world[self.rank]} of group {self.group} ({len(self.world)} ranks): {who} "
-            "did not join it"
+            f"did not join it{lasting}{self.progress()}"
         )

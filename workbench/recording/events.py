@@ -107,6 +107,7 @@ H_MAGIC, H_RANK, H_PID, H_LANES, H_NAMES, H_COST_PS, H_SIZE, H_END, H_FULL = ran
 H_LOST, H_LOST_NOT, H_BORN, H_HOST, H_JOB, H_ATTEMPT, H_LEFT, H_AGENT, H_ERROR = range(9, 18)
 H_OPERATIONS = 18  # 1: operations are recorded as a whole, nothing of their inside
 H_AGENT_BORN = 19
+H_BORN_HERE = 22  # the rank's own clock at H_BORN, in ns; 0: of before that was written
 H_SEEN = 21  # when a wait of the rank has last looked around; 0: none has
 H_KNOCKS = 20  # counts on where a ring fills (native/knock.h); 0: Python writes, and never does
 MORE_NAMES = "(more names than a trace can hold)"  # stands for each of them

@@ -22,6 +22,7 @@ from workbench.recording.events import (
     H_AGENT_BORN,
     H_ATTEMPT,
     H_BORN,
+    H_BORN_HERE,
     H_COST_PS,
     H_END,
     H_ERROR,
@@ -130,7 +131,8 @@ class Recorder:
         place = new_folder(folder, name)
         recorder = cls(map_block(place / "trace", 0, DATA_AT), rank, folder=place)
         words = recorder._words
-        words[H_BORN], words[H_HOST] = time.time_ns(), 1 + recorder.name(os.uname().nodename)
+        words[H_BORN], words[H_BORN_HERE] = time.time_ns(), now()
+        words[H_HOST] = 1 + recorder.name(os.uname().nodename)
         if "TORCHELASTIC_MAX_RESTARTS" in os.environ:
             words[H_LEFT] = int(os.environ["TORCHELASTIC_MAX_RESTARTS"]) - int(restart)
             words[H_AGENT] = agent = os.getppid()

@@ -88,6 +88,8 @@ def read_folder(
             problems.append(f"{source.folder.name}: {error}")
         readable.append(f"rank {source.rank}: {len(store) - rows:,}")
     _note_ranks(store, looks)
+    if moved := {rank: shift for rank, shift in attempts.shifts.items() if shift}:
+        store.metadata["clocks aligned"] = json.dumps(moved)
     meters = [(look.source.rank, look.meter) for look in looks]
     costs = {rank: round(1000 * (timed.mean_ns() or cost)) for rank, (timed, cost) in meters}
     store.metadata["record_cost_ps"] = json.dumps(costs)
@@ -183,6 +185,7 @@ def _read_rank(
     if words[events.H_OPERATIONS]:
         store.metadata[PRECISION] = OPERATIONS_ONLY
     store.dropped += events.lost_rows(words)
+    attempts.align(source.rank, words)
     names = NameTable(store.number, memory)
     names.read()
     ends: dict[int, LaneEnd] = {}

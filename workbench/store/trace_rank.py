@@ -29,7 +29,7 @@ from workbench.recording.group_members import members_of
 from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
 from workbench.store.cut_off import NO_CONTEXT, LaneEnd, cut_off
-from workbench.store.event_store import Store
+from workbench.store.event_store import NOW_SCHEMA, Store
 from workbench.store.growing_file import Growing, Pages
 from workbench.store.rank_reader import under_way
 from workbench.store.restarts import Ended
@@ -37,6 +37,7 @@ from workbench.store.table import NAMES_OF_CONTEXT, NameTable, Records, resolve
 from workbench.store.trace_folder import OPERATIONS_ONLY, PRECISION
 from workbench.store.trace_sources import Attempts, Origin, Source, is_living, origin
 
+_SINCE = [*NOW_SCHEMA].index("since_ns")
 QUIET_S = 5.0  # so long nothing comes of a rank whose process cannot be seen: it has ended
 
 
@@ -54,7 +55,8 @@ class Rank:
     ) -> None:
         self.generation, self._attempts = generation, attempts
         self.source, self.gone_at, self.unread = source, math.inf, False
-        self.first_ns, self.last_ns = math.inf, -math.inf
+        self.first_ns, self.last_ns, self.last_own_ns = math.inf, -math.inf, 0
+        attempts.align(source.rank, trace[:PAGE].cast("q"))
         self._store, self._trace = store, trace
         self._words = trace[:PAGE].cast("q")  # as they were at the last look
         self._meter = Samples(), 0.0
@@ -141,7 +143,7 @@ class Rank:
 
     def _cut_off(self) -> None:
         """Append the rows that the rank was writing when it was killed."""
-        until = int(max(self._words[events.H_SEEN], self.last_ns, 0))
+        until = max(self._words[events.H_SEEN], self.last_own_ns)
         for index, lane in enumerate(self._lanes):
             end = lane.end
             rows = cut_off(self._trace, index, end, until, self._store.number)
@@ -162,7 +164,11 @@ class Rank:
     def now(self) -> Iterator[tuple[object, ...]]:
         """Return what its lanes are in; of a process that has gone, what they were in."""
         with contextlib.suppress(ValueError):  # cut off; the next look says so
-            yield from under_way(self._trace, self.source.rank, len(self._lanes), self._names)
+            shift = self._attempts.shifts.get(self.source.rank, 0)
+            for row in under_way(self._trace, self.source.rank, len(self._lanes), self._names):
+                since = row[_SINCE]
+                assert isinstance(since, int)
+                yield (*row[:_SINCE], since + shift, *row[_SINCE + 1 :])
 
     def metered(self) -> tuple[Samples, float]:
         with contextlib.suppress(ValueError):
@@ -189,9 +195,10 @@ class Rank:
         self._store.dropped += len(rows) - kept
 
     def _keep(self, number: int, rows: Records, contexts: Records) -> None:
+        self.last_own_ns = max(self.last_own_ns, int(rows["end_ns"].max()))
+        self._attempts.number(self.source.rank, self.generation, number, rows, contexts)
         self.first_ns = min(self.first_ns, int(rows["start_ns"].min()))
         self.last_ns = max(self.last_ns, int(rows["end_ns"].max()))
-        self._attempts.number(self.source.rank, self.generation, number, rows, contexts)
         self._store.append(self.source.rank, number, rows, contexts)
 
     def _has_ended(self) -> bool:

@@ -148,6 +148,19 @@ class Attempts:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self._clock = 0  # by which the first rank's is behind the time of day
+        self.shifts: dict[int, int] = {}  # of ranks' clocks, in ns, where they differ from that
+
+    def align(self, rank: int, words: memoryview) -> None:
+        """Note the clock of a rank, by the words of its header: in a time namespace of its own, as
+        restored containers have, or on another host, it counts from another moment. All of a job
+        have one time of day; clocks that differ by less than that may are taken as one.
+        """
+        born, here = words[events.H_BORN], words[events.H_BORN_HERE]
+        if born and here:
+            self._clock = self._clock or born - here
+            shift = born - here - self._clock
+            self.shifts[rank] = shift if abs(shift) > CLOCKS_S * 1e9 else 0
 
     def number(
         self, rank: int, generation: int, lane: int, rows: Records, contexts: Records
@@ -157,6 +170,8 @@ class Attempts:
         if newest != generation:
             newest, base = generation, top
         contexts["generation"] += generation
+        for name in ("start_ns", "end_ns"):
+            rows[name] += self.shifts.get(rank, 0)
         rows["seq"] += base
         self._counts[rank, lane] = newest, base, max(top, int(rows["seq"].max(initial=0)))
 

@@ -112,6 +112,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
             *([planned["model"]] if planned else []),
             *_notes(spec, link_levels),
             *_clock_notes(run.read("clocks") or {}),
+            *_shift_notes(run.read("clocks aligned") or {}),
         ],
         "clock_bounds": _clock_bounds(run.read("clocks") or {}),
         "planned": planned["words"] if planned else "",
@@ -190,6 +191,14 @@ def _clock_notes(clocks: Mapping[str, Any]) -> list[str]:
     ranks = "rank" if len(clocks) == 1 else "ranks"
     numbers = ", ".join(str(rank) for rank in sorted(map(int, clocks)))
     return [f"times of {ranks} {numbers}: ± {worst / 1e3:,.0f} µs"]
+
+
+def _shift_notes(shifts: Mapping[str, Any]) -> list[str]:
+    """Say which ranks' clocks count from another moment, and were aligned by the time of day."""
+    return [
+        f"clock of rank {int(rank)} differs by {abs(int(ns)) / 1e9:,.0f} s: aligned, ± 1 ms or more"
+        for rank, ns in shifts.items()
+    ][:3]
 
 
 def _clock_bounds(clocks: Mapping[str, Any]) -> dict[str, int]:

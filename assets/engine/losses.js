@@ -169,7 +169,7 @@ export function lossesOf(table) {
 export function iterationThen({ known, table, t, live, held }) {
   const losses = lossesOf(table);
   const newest = losses.newest(trainers(known.run), newestIsWhole(known));
-  if (newest < 0 || (live && !held)) return null;
+  if (newest < 0 || (live && !held && !isOver(known))) return null; // a replay plays the past
   const done = Math.min(newest, losses.until(t));
   return { iteration: Math.min(done + 1, newest), loss: done < 0 ? NaN : losses.at(done) };
 }

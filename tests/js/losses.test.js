@@ -174,6 +174,9 @@ test("the iteration of the moment on show, and the loss by then; none at the new
   const { iteration, loss } = then(2500);
   assert.deepEqual([iteration, loss.toFixed(3)], [2, "1.000"], "after the second of them");
   assert.equal(then(9000).iteration, 4);
-  assert.equal(then(2500, { live: true, held: false }), null);
+  const plays = { live: true, held: false };
+  assert.equal(then(2500, plays).iteration, 2, "a replay that plays");
+  const running = { ...plays, known: { run, state: "running" } };
+  assert.equal(then(2500, running), null);
   assert.equal(then(2500, { table: tableOf([]) }), null, "a job that tells no loss");
 });

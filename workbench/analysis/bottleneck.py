@@ -167,13 +167,14 @@ class _Verdict:
         p = pl.col
         table = arrivals(self.spent.rows)
         late = table.filter(p("last") == rank, p("own_ms") >= MOST * p("late_ms"))
-        waited_for = (late["late_ms"] * (late["ranks"] - 1)).sum() * 1e6  # by all the others
+        others = late.select((p("late_ms") * (p("ranks") - 1)).sum()).item()
+        waited_for = float(others) * 1e6  # by all the others
         if not late.height or waited_for < MAIN * self.spent.waits[rank]:
             return None
         what, line, _ = late.group_by("collective", "name").len().sort("len").row(-1)
         same = table.filter(collective=what, name=line)
         last = same.filter(last=rank)
-        each = f"{last['late_ms'].median():.3g} ms"
+        each = f"{float(last['late_ms'].median() or 0):.3g} ms"  # type: ignore[arg-type]
         where = f" at {line}" if line else ""
         words = (
             f"Rank {rank} arrives last in {last.height:,} of {counted(same.height, spoken(what))}"

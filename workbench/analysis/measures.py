@@ -18,9 +18,10 @@ import polars as pl
 
 from workbench.analysis import servers, stages
 from workbench.analysis.actors import mean
+from workbench.analysis.arrivals import NOT_TRAINING
 from workbench.analysis.curves import Curves
 from workbench.analysis.recovery import measure
-from workbench.analysis.tables import NOT_TRAINING, traffic
+from workbench.analysis.tables import traffic
 from workbench.common.units import print_size
 from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.spec import Experiment

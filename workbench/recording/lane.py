@@ -39,6 +39,7 @@ class Names(Protocol):
     generation: int  # of the rows that follow
 
     def name(self, text: str) -> int: ...
+    def lives(self, moment: int) -> None: ...
 
 
 class Lane:

@@ -15,8 +15,8 @@ import numpy as np
 
 from workbench.recording import events
 from workbench.recording.events import CODE, COLLECTIVE, CONTEXT, FAILED, RECV, ROW, SEND, WAIT
-from workbench.store.rank_reader import Memory, status_of
-from workbench.store.table import Records
+from workbench.store.rank_reader import status_of
+from workbench.store.table import Memory, Records
 
 _OF_MESSAGES = (SEND, RECV, WAIT)
 _NO_BYTES = -1

@@ -51,6 +51,17 @@ def test_both_calls_begin_at_one_moment_and_last_as_long_as_they_did() -> None:
     assert len(page(pair.store)) > 10_000
 
 
+def test_the_still_picture_dashes_the_emulated_links_of_each_run() -> None:
+    slow = wb.Network(links={(0, 1): wb.Link(latency="1 ms")})
+    jobs = [wb.Experiment(ranks=2, iterations=2, network=one) for one in (slow, wb.Network())]
+    runs = [wb.run(job) for job in jobs]
+    for run in runs:
+        run.wait(60, progress=False)
+    left, right = select(wb.side_by_side(*runs).store).selected
+    assert [*left.made_links] == [(0, 1)] and not right.made_links
+    assert "emulated" in svg(select(wb.side_by_side(*runs).store))
+
+
 def test_the_still_picture_shows_both_at_one_moment() -> None:
     ring, tree = plan("ring"), plan("tree", ranks=8)
     still = select(wb.side_by_side(ring, tree).store)

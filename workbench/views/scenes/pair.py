@@ -15,7 +15,7 @@ ALONE = True  # the rows are not those of one run
 
 def select(rows: pl.LazyFrame, facts: Mapping[str, Any]) -> tuple[Side, ...] | None:
     """Return both calls at one moment; None where none are compared."""
-    return pair_of(rows, facts["pair"]) or None if facts["pair"] else None
+    return pair_of(rows, facts) or None if facts["pair"] else None
 
 
 def draw(selected: Sequence[Side]) -> list[str]:

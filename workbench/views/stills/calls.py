@@ -15,6 +15,7 @@ import polars as pl
 from workbench.views.pages.link_facts import made_links
 
 KEY = ["generation", "group", "op"]  # of a collective
+PLAIN_LINKS = {"emulated": (), "levels": (), "link_levels": ({"made": "", "down": False},) * 8}
 APART = ("metrics", "control")  # groups that do not train
 RECENT_CALLS = 64  # of each group are looked at
 MOST_BARS = 600
@@ -184,7 +185,7 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
 
     They begin at the same moment (studies/side_by_side.py).
     """
-    sides = [run_facts[side] for side in ("left", "right")]
+    sides = [run_facts["pair"][side] for side in ("left", "right")]
     calls = [_newest(rows.filter(pl.col("group") == side["group"])) for side in sides]
     result = [call for call in calls if call is not None]
     if len(result) < 2:
@@ -198,7 +199,7 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
             ranks=1 + max(int(call.rows["rank"].to_numpy().max()), 0),
             seconds=(call.facts["end_ns"] - call.facts["start_ns"]) / 1e9,
             at=(at - start) / 1e9,
-            made_links=made_links(run_facts, moment["links"]),
+            made_links=made_links({**PLAIN_LINKS, **side.get("own", {})}, moment["links"]),
             **moment,
         )
         for side, call, moment in zip(sides, result, moments, strict=True)

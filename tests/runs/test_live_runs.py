@@ -146,8 +146,9 @@ def test_in_a_notebook_a_run_goes_on_and_is_found_again(tmp_path: Path) -> None:
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 shell.push({"start": lambda: training(wb.run(lenet(ranks=1, iterations=LONG)))})
-shell.run_cell("start(); 1 / 0")
+shell.run_cell("start(); 1 / 0", store_history=True)
 shell.run_cell("%reset -f")
+shell.push({"start": lambda: training(wb.run(lenet(ranks=1, iterations=LONG)))})
 run, = wb.runs()
 training(run, run.iteration + 2)
 again = weakref.ref(run)
@@ -155,13 +156,16 @@ del run
 assert again() is None
 with wb.runs()[0] as run:
     assert wb.runs() == [run]
+    shell.run_cell("one = start()", store_history=True)  # says that another is live
+    shell.run_cell("one.stop(); one.wait(60)")
+shell.run_cell("with start() as one, start() as other: pass")  # both of one cell: says nothing
 assert run.result.ok and gone(run.pids.values())
 """
     )
     with script(tmp_path / "notebook.py", text) as process:
         out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err) == (0, ""), err
-    assert "ZeroDivisionError" in out
+    assert process.returncode == 0 and "ZeroDivisionError" in out, err
+    assert err.count("[workbench] 1 other run is live") == err.count("\n") == 1, err
 
 
 def test_a_fork_of_the_driver_has_no_live_runs(tmp_path: Path) -> None:

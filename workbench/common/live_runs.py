@@ -25,6 +25,16 @@ STUDIES = 20.0  # seconds that a study has to see that it must start no other ru
 kept: bool | None = None  # do runs go on that nothing refers to? None: in a notebook they do
 
 
+def _shell() -> Any:
+    """Return the notebook's shell, or IPython's; None in a script."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
+def _cell() -> int | None:
+    """Return the number of the cell that is being run; None in a script."""
+    return getattr(_shell(), "execution_count", None)
+
+
 @dataclass(eq=False)
 class Entry:
     """A live run, or a live team of ranks."""
@@ -34,6 +44,7 @@ class Entry:
     launcher: str
     ending: str  # the method that ends it
     since: float = field(default_factory=time.monotonic)
+    cell: int | None = field(default_factory=_cell)  # in which it began
     thread: threading.Thread | None = None  # which watches over it
 
     def leave(self) -> None:
@@ -95,8 +106,12 @@ def runs() -> LiveRuns:
 
 
 def say_others() -> None:
-    """Say in one line, on stderr, which runs are live beside the one that begins now."""
-    others = [entry for entry in live() if entry.ending == "stop"]
+    """Say in one line, on stderr, which runs are live beside the one that begins now, but for those
+    that began in the same cell of a notebook.
+    """
+    here = _cell()
+    runs = [entry for entry in live() if entry.ending == "stop"]
+    others = [entry for entry in runs if here is None or entry.cell != here]
     if others:
         verb, object_ = ("is", "it") if len(others) == 1 else ("are", "them")
         print(
@@ -112,8 +127,7 @@ def goes_on_alone() -> bool:
     """
     if kept is not None:
         return kept
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None or hasattr(sys, "ps1")
+    return _shell() is not None or hasattr(sys, "ps1")
 
 
 def end(chosen: Sequence[Entry], why: str) -> None:

@@ -282,12 +282,12 @@ class Runs:
         for owner in owners:
             owner.history.make_room()
         full = [(hosted, len(run.store)) for hosted in hosts if (run := hosted.run) is not None]
-        rows, kept = sum(size for _, size in full), len(full)
+        rows, holders = sum(size for _, size in full), len(full)
         for hosted, size in full:  # oldest first; never those that a page shows
             if not hosted.over or any(map(_is_there, hosted.pages)) or hosted.run is None:
                 continue
-            if rows > KEEP_ROWS or kept > KEEP_RUNS:
-                rows, kept = rows - size, kept - 1
+            if rows > KEEP_ROWS or holders > KEEP_RUNS:
+                rows, holders = rows - size, holders - 1
                 hosted.past.let_go()
             else:
                 hosted.run.store.put_away()

@@ -15,7 +15,7 @@ from tests.page import Client
 from workbench.recording.events import KINDS
 from workbench.runs.loaded import Loaded
 from workbench.runs.steering import Steering
-from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.control_state import ControlState
 from workbench.store.event_store import Store
 from workbench.views.pages.commands import obey
 from workbench.views.pages.feed import feed

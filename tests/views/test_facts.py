@@ -16,7 +16,7 @@ import workbench as wb
 from tests.synthetic import loss_row, table, training
 from workbench.common.errors import WorkbenchError
 from workbench.runs.loaded import Loaded
-from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
 from workbench.store.table import from_frame

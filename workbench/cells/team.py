@@ -54,8 +54,8 @@ from workbench.shared_memory.control_block import (
     SLOW_MOTION,
     STATE,
     Control,
-    ControlState,
 )
+from workbench.shared_memory.control_state import ControlState
 
 if TYPE_CHECKING:
     from workbench.store.collector import Collector

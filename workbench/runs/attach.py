@@ -20,7 +20,7 @@ from workbench.runs.display_mixin import Shown
 from workbench.runs.failure import as_facts, read_facts
 from workbench.runs.job_address import folder_at
 from workbench.runs.job_failure import end_words, note_failure
-from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.control_state import ControlState
 from workbench.store.event_store import Store
 from workbench.store.result import Overhead
 from workbench.store.trace_follower import Follower

@@ -53,8 +53,8 @@ from workbench.runs.supervisor import Supervisor
 from workbench.shared_memory.control_block import (
     ITERATION,
     Control,
-    ControlState,
 )
+from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.segments import describe_end
 from workbench.store.result import Overhead, Result
 

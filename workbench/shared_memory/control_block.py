@@ -12,10 +12,9 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
 
-from workbench.common.errors import How
+from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.link_state import PLAIN, LinkState, ps_per_byte
 from workbench.shared_memory.ordering import fence, observe, publish
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
@@ -106,24 +105,6 @@ SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
 def late_word(rank: int, generation: int) -> int:
     """Return the word that says that ``rank`` is late in a generation, now: see runs/quorum.py."""
     return (time.monotonic_ns() // 1_000_000) << 20 | (generation & 1023) << 10 | rank
-
-
-@dataclass(frozen=True, slots=True)
-class ControlState:
-    """The control state of the ranks at one moment, for displays of a run."""
-
-    held: bool  # the user holds the ranks
-    standing: tuple[int, ...]  # ranks that stand at a gate
-    slow_motion: float  # 1: full speed
-    slow: Mapping[int, float]  # rank -> factor of its compute spans, where that is not 1
-    frozen: tuple[int, ...]
-    links: Mapping[tuple[int, int], LinkState]  # the emulated ones, by (sender, receiver)
-    arrived: tuple[int, ...] = ()  # ranks whose process has begun its work
-    ended: Mapping[int, str] = field(default_factory=dict)  # rank -> how it ended, in words
-    how: Mapping[int, How] = field(default_factory=dict)  # the same as a code: "killed", "raised"
-    loads: tuple[int, ...] = ()  # ranks that load samples themselves
-    corrupts: tuple[int, ...] = ()  # ranks whose next minibatch is to be corrupt
-    cut_off: Mapping[int, str] = field(default_factory=dict)  # rank -> its host, which is cut off
 
 
 class Control:

@@ -19,7 +19,7 @@ from workbench.formulas.hierarchical import levels_told
 from workbench.recovery._replicas import comes_and_goes
 from workbench.runs.failure import for_page, read_facts
 from workbench.runs.old_failures import read_message
-from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
 from workbench.store.table import MOST_RANKS

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.common import topology
 from workbench.common.units import micro
-from workbench.shared_memory.control_block import ControlState
+from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.link_state import LinkState
 
 Level = dict[str, Any]  # {"made": "emulated: 1 ms", "down": False}; made is "" for plain links

@@ -102,6 +102,8 @@ class Saved:
             piece = self._file(one).get_slice(key)
             shape = piece.get_shape()
             held = Rows.whole(shape[0]) if held is None else held
+            if len(held) != shape[0]:
+                break
             rows = Rows.whole(held.total) if rows is None else rows
             if whole is None:
                 dtype = self._file(one).get_tensor(key).dtype
@@ -115,16 +117,14 @@ class Saved:
             left = int((~present).sum())
             if not left:
                 return whole
-        raise CheckpointError(
-            f"{self.manifest.path} lacks {left} rows of {key!r}: it is of another model"
-        )
+        raise CheckpointError(f"{self.manifest.path} lacks rows of {key!r}: it is of another model")
 
     def _parts(self, key: str) -> Iterator[tuple[int, Rows | None]]:
         for one in self._order:
             if key in (tensors := self._of[one]["tensors"]):
                 rows = tensors[key]
                 try:
-                    held = None if rows is None else Rows(rows[0], tuple(map(tuple, rows[1])))
+                    held = None if rows is None else _rows(*rows)
                 except (TypeError, ValueError, LookupError, ArithmeticError) as error:
                     path = self.manifest.path / values_of(one)
                     raise CheckpointError(f"{path}: no rows of {key!r} are so: {error}") from None
@@ -155,3 +155,12 @@ def _of_rank(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error)[:200]}") from None
     return result
+
+
+def _rows(total: Any, ranges: Any) -> Rows:
+    """Return rows as a rank has written them. Raises ValueError or TypeError."""
+    pairs = tuple((start, stop) for start, stop in ranges)
+    numbers = (total, *(one for pair in pairs for one in pair))
+    if not all(isinstance(one, int) and 0 <= one <= total for one in numbers):
+        raise ValueError("numbers of rows are expected")
+    return Rows(total, pairs)

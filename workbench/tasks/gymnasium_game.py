@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from workbench.common.errors import short
 from workbench.tasks._environments import Game, check_spaces, make
 
 CARTPOLE = "CartPole-v1"
@@ -57,4 +58,4 @@ def check(id: str = CARTPOLE, hidden: Sequence[int] = (64, 64)) -> None:
 
 def _check_widths(hidden: Sequence[int]) -> None:
     if any(not isinstance(width, int) or width < 1 for width in hidden):
-        raise ValueError(f"hidden = {list(hidden)}: the width of each layer, 1 or more")
+        raise ValueError(f"hidden = {short(list(hidden))}: the width of each layer, 1 or more")

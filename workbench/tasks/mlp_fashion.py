@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from workbench.common import idx
+from workbench.common.errors import short
 
 CLASSES = 10
 FOLDER = "fashion-mnist"
@@ -83,7 +84,7 @@ def check(
 ) -> None:
     """Check that the files exist and are complete. Raises SpecError or ValueError."""
     if any(not isinstance(width, int) or width < 1 for width in hidden):
-        raise ValueError(f"hidden = {list(hidden)}: the width of each layer, 1 or more")
+        raise ValueError(f"hidden = {short(list(hidden))}: the width of each layer, 1 or more")
     if samples is not None and samples < 1:
         raise ValueError(f"samples = {samples}: 1 or more; left out: all")
     idx.check(folder, CLASSES)

@@ -53,6 +53,13 @@ def test_a_block_that_was_not_taken_in_is_found(events: pl.DataFrame) -> None:
     assert any("were taken in" in words for words in broken(events.filter(~one)))
 
 
+def test_a_farewell_may_come_before_the_last_block_is_taken_in(events: pl.DataFrame) -> None:
+    """As long as the run goes on: the two are messages of their own."""
+    live = events.filter(~at(events, names("metric", "inserted"), -1))
+    assert conserved_experience(live, complete=False) == []
+    assert any("were taken in" in words for words in broken(live))
+
+
 @pytest.mark.parametrize("by", [-1.0, 1.0])
 def test_a_transition_that_is_gone_or_there_twice_is_found(events: pl.DataFrame, by: float) -> None:
     one = at(events, names("metric", "inserted"), 5)

@@ -4,7 +4,8 @@ Of runs with the option ``record_transitions``. A transition is the actor that i
 number there. It is inserted, or dropped as too old, at most once in all replays, by the rank of
 that actor, after that rank made it. A replay draws it after it was inserted, and before so many
 more were inserted as replay holds: with those the oldest go. A learner learns from nothing that was
-not drawn for it. Once replay has an actor's farewell, it has all that the actor made for it.
+not drawn for it. Once the run is over, replay has all that an actor made for it whose farewell it
+has; a farewell may come before the last block is taken in.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def conserved_transitions(events: pl.DataFrame, *, complete: bool = True) -> lis
     receipts = rows.filter(p("what").is_in(["inserted", "dropped"]))
     return [
         *_made_once(produced, receipts, complete),
-        *report(_LAW, _missing(events, produced, receipts), _missing_words),
+        *(report(_LAW, _missing(events, produced, receipts), _missing_words) if complete else ()),
         *_drawn_while_held(events, rows),
         *_learned_from_drawn(rows, complete),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.experiment.no_effect import IDLE, without_effect
+from workbench.runs.run import start
 from workbench.user_code import source
 
 RANKS = {"sequential": 1, "ape_x": 3, "gorila": 4}
@@ -84,8 +86,9 @@ def test_gloo_is_not_asked_to_emulate_links(of: dict[str, Any]) -> None:
         ours.replace(backend="gloo")
 
 
-def test_who_runs_is_warned_at_the_line_that_does() -> None:
+@pytest.mark.parametrize("begin", [wb.run, start])
+def test_who_runs_is_warned_at_the_line_that_does(begin: Callable[[wb.Experiment], wb.Run]) -> None:
     with pytest.warns(UserWarning, match="grace = '7 s' has no effect") as caught:
-        wb.run(wb.Experiment(iterations=2, ranks=1, strategy="sequential", grace="7 s")).wait(60)
+        begin(wb.Experiment(iterations=2, ranks=1, strategy="sequential", grace="7 s")).wait(60)
     (warning,) = caught
     assert Path(warning.filename) == Path(__file__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping
 from math import prod
 from typing import Any, TypeVar, get_type_hints
@@ -14,6 +13,7 @@ from workbench.collectives import refusal, takes_of
 from workbench.common import topology
 from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
+from workbench.common.user_warnings import warn_user
 from workbench.experiment.fields import Fields
 from workbench.experiment.frozen_model import plain, walk
 from workbench.experiment.network import Network
@@ -245,7 +245,7 @@ def prepare(exp: Fields) -> dict[str, str]:
     of fields and options that have no effect. Raises SpecError.
     """
     for sentence in without_effect(exp):
-        warnings.warn(sentence, stacklevel=4)  # of who calls `run`
+        warn_user(sentence)
     try:
         return _prepare(exp)
     except SpecError as error:

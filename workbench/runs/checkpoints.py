@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from workbench.common.errors import (
 )
 from workbench.common.names import listed
 from workbench.common.units import counted
+from workbench.common.user_warnings import warn_user
 from workbench.experiment.checkpoint import Checkpoint
 from workbench.experiment.spec import Experiment
 from workbench.experiment.yaml_text import code_in
@@ -75,7 +75,7 @@ def checkpoint_of(exp: Experiment) -> Manifest | None:
         raise SpecError.at("resume", str(error), exp.resume) from None
     _check(exp, manifest)
     for words in damaged:
-        warnings.warn(f"{words}. The run goes on from {manifest.path.name}.", stacklevel=4)
+        warn_user(f"{words}. The run goes on from {manifest.path.name}.")
     return manifest
 
 

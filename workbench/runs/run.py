@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import traceback
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from workbench.common.errors import How, RunTimeout, WorkbenchError
 from workbench.common.threads import import_aside
 from workbench.common.threads import start as start_thread
 from workbench.common.units import counted
+from workbench.common.user_warnings import warn_user
 from workbench.experiment.checks import prepare
 from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
@@ -261,7 +261,7 @@ class Run(Elastic, Lifetime, Shown):
                 f"of {self.experiment.iterations}); it goes on"
             )
         if problem := self.store.metadata.get("checkpoint problem"):
-            warnings.warn(f"not every checkpoint was written: {problem}", stacklevel=3)
+            warn_user(f"not every checkpoint was written: {problem}")
         if check and self._result.error is not None:
             raise self._result.error
         return self._result

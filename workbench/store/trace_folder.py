@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from workbench.common.errors import WorkbenchError
+from workbench.common.user_warnings import warn_user
 from workbench.recording import events
 from workbench.recording.events import CONTEXT, CONTEXTS, LANES, PAGE, RECORD_BYTES, ROW, ROWS
 from workbench.recording.group_members import members_of
@@ -105,11 +105,10 @@ def read_folder(
     if result.jobs > 1:
         which = job % result.jobs
         store.metadata["jobs"] = f"{which} of {result.jobs}"
-        warnings.warn(
+        warn_user(
             f"{folder} holds the records of {result.jobs} jobs, and these are of number {which}"
             f"{', the newest' if which == result.jobs - 1 else ''}: wb.load(folder, job=0) reads "
-            "the oldest's",
-            stacklevel=4,
+            "the oldest's"
         )
     if result.apart:
         store.metadata["joined no group"] = json.dumps(result.apart)

@@ -115,6 +115,13 @@ test("what an iteration was made of", () => {
     iterationWords(factsAt(indexOf({ queue: () => 12 }), 4), 2),
     /^Iteration 5 took 45\.5 ms; 4 ranks share 2 cores, and each waited 12\.0 ms of it for one\.$/,
   );
+  const spent = { compute: 6e6, wait: 1e6, link: 26e6, core: 12e6, moving: 26e6 };
+  const onTheWay = factsAt(indexOf({ queue: () => 12 }), 4).map((f) => ({ ...f, spent }));
+  assert.equal(
+    iterationWords(onTheWay, 2),
+    "Iteration 5 took 45.5 ms; the mean rank spent 6.00 ms computing, 26.0 ms waiting for bytes " +
+      "on their way, 1.00 ms waiting for others and 12.0 ms waiting for a core.",
+  );
   assert.equal(iterationWords([], 2), "");
 });
 

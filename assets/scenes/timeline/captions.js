@@ -196,12 +196,14 @@ export function iterationWords(facts, cores, script = false) {
   const lasts = lengthOf(facts);
   const queue = meanOver(facts, (f) => f.queue);
   const what = `Iteration ${grouped(facts[0].iteration + 1)} took ${duration(lasts)}`;
-  if (facts.length > cores && queue > 0.2 * lasts)
+  const spent = spentParts(facts);
+  const most = facts.some((f) => !f.spent) ? 0 : Math.max(...spent.map(([ns]) => ns));
+  if (facts.length > cores && queue > 0.2 * lasts && queue >= most)
     return (
       `${what}; ${counted(facts.length, "rank")} share ${counted(cores, "core")}, and ` +
       `each waited ${duration(queue)} of it for one.`
     );
-  const parts = spentParts(facts)
+  const parts = spent
     .filter(([ns]) => ns >= 0.01 * lasts)
     .map(([ns, words]) => `${duration(ns)} ${words}`);
   return `${what}${parts.length ? `; ${facts.length > 1 ? "the mean rank" : "the rank"} spent ${parts.join(", ").replace(/, ([^,]*)$/, " and $1")}` : ""}.`;
